@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from cli_samples import PAIR, write
+from commands import begin as in_background
 from fault_report import pytest_terminal_summary as pytest_terminal_summary
 from model_server import ModelServer, serving
 from warm import WarmUwf
@@ -167,6 +168,25 @@ def uwf(warm: WarmUwf | None, hermetic: Path) -> Uwf:
         return result
 
     return run
+
+
+Begin = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def begin(hermetic: Path) -> Iterator[Begin]:
+    """Begins the real `uwf` in the background. What still runs at the end of the test is killed."""
+    begun: list[subprocess.Popen[str]] = []
+
+    def started(*args: object, **options: Any) -> subprocess.Popen[str]:
+        begun.append(in_background(*args, **options))
+        return begun[-1]
+
+    yield started
+    for each in begun:
+        if each.poll() is None:
+            each.kill()
+            each.communicate()
 
 
 @pytest.fixture

@@ -57,14 +57,18 @@ def soak(root: Path, threads: int, workers: int, jobs: int, between: float, seed
     with open(root / "told", "wb") as out, open(root / "said", "wb") as said:
         options = ["--workers", str(workers), "-j", str(jobs), "--heartbeat", "3", "--tries", "10"]
         fleet = subprocess.Popen([*UWF, "fleet", "run", "--all", *options], stdout=out, stderr=said)
-        while not _ended(fleet, chance.uniform(0.3, 1.7) * between):
-            kind = chance.choice(KINDS)
-            if found := processes(kind, root):
-                try:
-                    os.kill(chance.choice(found), 9)
-                except ProcessLookupError:
-                    continue
-                killed[kind] += 1
+        try:
+            while not _ended(fleet, chance.uniform(0.3, 1.7) * between):
+                kind = chance.choice(KINDS)
+                if found := processes(kind, root):
+                    try:
+                        os.kill(chance.choice(found), 9)
+                    except ProcessLookupError:
+                        continue
+                    killed[kind] += 1
+        finally:
+            fleet.kill()
+            fleet.wait()
     took = time.monotonic() - began
     told = (root / "told").read_text().splitlines()
     assert all(json.loads(line)["head"] for line in told)

@@ -8,14 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cli_samples import on_terminal, write
-from commands import begin
 from complete import examine
-from conftest import Uwf
+from conftest import Begin, Uwf
 from fleets import FIVE, PATIENT, STEPS, steps_told, until
 from screen import Screen
 
+from uwf_git.fleet import asked
 from uwf_git.fleet.admission import UNPRICED, Admission, Allowance
-from uwf_git.fleet.asked import Begin
 from uwf_git.fleet.server import Server
 
 
@@ -25,7 +24,7 @@ def start(uwf: Uwf, many: int) -> list[str]:
 
 
 def test_only_so_many_threads_are_open_and_a_terminal_shows_what_they_are_at(
-    uwf: Uwf, root: Path, tmp_path: Path, script: Callable[[str, str], Path]
+    uwf: Uwf, root: Path, tmp_path: Path, script: Callable[[str, str], Path], begin: Begin
 ) -> None:
     threads = start(uwf, 3)
     begun = tmp_path / "began"
@@ -74,7 +73,7 @@ def test_a_budget_of_the_fleet_holds_all_of_it_and_what_is_left_goes_on_later(uw
 
 
 def test_without_workers_of_its_own_it_begins_and_holds_threads_that_others_step(
-    uwf: Uwf, root: Path, tmp_path: Path
+    uwf: Uwf, root: Path, tmp_path: Path, begin: Begin
 ) -> None:
     threads = start(uwf, 3)
     with Server(tmp_path / "server") as server:
@@ -94,7 +93,7 @@ def test_without_workers_of_its_own_it_begins_and_holds_threads_that_others_step
 
 
 def test_no_more_steps_are_allowed_than_there_are_and_who_rests_leaves_its_own_to_others() -> None:
-    begins = [Begin(f"{each}", "head", used={}) for each in range(5)]
+    begins = [asked.Begin(f"{each}", "head", used={}) for each in range(5)]
     admission = Admission(begins, Allowance(None, {"maxSteps": 4}))
     assert [(each.thread, each.most) for each in admission.next(0)] == [(f"{each}", 1) for each in range(4)]
     assert admission.allow(["0"], [], []) == {} and admission.next(4) == []
@@ -113,7 +112,7 @@ def test_no_more_steps_are_allowed_than_there_are_and_who_rests_leaves_its_own_t
 
 
 def test_a_budget_counts_what_threads_use_from_their_beginning_on() -> None:
-    begins = [Begin(f"{each}", "head", used={}) for each in range(5)]
+    begins = [asked.Begin(f"{each}", "head", used={}) for each in range(5)]
     admission = Admission(begins, Allowance(2, {"maxSteps": 10, "maxCost": 1.0}))
     assert [each.thread for each in admission.next(0)] == ["0", "1"]
     assert admission.next(2) == [] and admission.left == 3

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from cli_samples import ASKS, PAIR, scripted, write
-from commands import begin, wait_for, wait_until_gone
+from commands import wait_for, wait_until_gone
 from complete import examine
-from conftest import Uwf
+from conftest import Begin, Uwf
 from fleets import (
     FIVE,
     HAND,
@@ -93,7 +93,7 @@ def test_nothing_that_an_agent_says_gets_to_the_queue(uwf: Uwf, tmp_path: Path) 
     assert b"hush" not in kept
 
 
-def test_an_answer_lets_a_waiting_thread_go_on(uwf: Uwf, root: Path) -> None:
+def test_an_answer_lets_a_waiting_thread_go_on(uwf: Uwf, root: Path, begin: Begin) -> None:
     uwf("workflow", "put", write("pair.yaml", PAIR))
     thread = str(uwf("thread", "start", "pair", "-p", "Do it").json["thread"])
     replies = ASKS + "- {role: writer, output: {text: red}}\n- {role: critic, output: {approved: true}}\n"
@@ -114,7 +114,7 @@ def test_without_stay_a_question_ends_the_run_with_its_status(uwf: Uwf) -> None:
 
 
 def test_the_step_of_a_killed_worker_is_made_by_another(
-    uwf: Uwf, root: Path, tmp_path: Path, patient: list[str]
+    uwf: Uwf, root: Path, tmp_path: Path, patient: list[str], begin: Begin
 ) -> None:
     (thread,) = start(uwf, 1)
     running = begin("fleet", "run", thread, "--workers", "2", "--heartbeat", "2", *patient)
@@ -136,7 +136,9 @@ def test_no_step_is_lost_or_doubled_whatever_is_killed(root: Path) -> None:
     assert done.found.steps and done.killed
 
 
-def test_nothing_outlives_a_killed_fleet(uwf: Uwf, root: Path, tmp_path: Path, patient: list[str]) -> None:
+def test_nothing_outlives_a_killed_fleet(
+    uwf: Uwf, root: Path, tmp_path: Path, patient: list[str], begin: Begin
+) -> None:
     (thread,) = start(uwf, 1)
     running = begin("fleet", "run", thread, *patient)
     agent = wait_for(tmp_path / "began").split()[0]
@@ -152,7 +154,7 @@ def test_nothing_outlives_a_killed_fleet(uwf: Uwf, root: Path, tmp_path: Path, p
 
 
 def test_ctrl_c_ends_all_and_keeps_what_the_agents_did(
-    uwf: Uwf, root: Path, tmp_path: Path, patient: list[str]
+    uwf: Uwf, root: Path, tmp_path: Path, patient: list[str], begin: Begin
 ) -> None:
     (thread,) = start(uwf, 1)
     running = begin("fleet", "run", thread, *patient, start_new_session=True)
@@ -166,7 +168,7 @@ def test_ctrl_c_ends_all_and_keeps_what_the_agents_did(
 
 
 def test_a_second_fleet_for_a_store_is_refused_while_one_is_up(
-    uwf: Uwf, root: Path, tmp_path: Path, patient: list[str]
+    uwf: Uwf, root: Path, tmp_path: Path, patient: list[str], begin: Begin
 ) -> None:
     first, second = start(uwf, 2)
     running = begin("fleet", "run", first, *patient)

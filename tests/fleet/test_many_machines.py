@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 from cli_samples import ASKS, PAIR, scripted
-from commands import begin, git, wait_for, wait_until_gone
+from commands import git, wait_for, wait_until_gone
 from complete import examine
-from conftest import Uwf
+from conftest import Begin, Uwf
 from fleets import FIVE, PATIENT, STEPS, kill, steps_told, until
 from two_machines import Machine
 
@@ -30,9 +30,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 class Fleet:
-    """Two machines with a bare repository as `origin` of both, and the workers that were begun there."""
+    """Two machines with a bare repository as `origin` of both, and workers there."""
 
-    def __init__(self, uwf: Uwf, home: Path, address: str) -> None:
+    def __init__(self, uwf: Uwf, begin: Begin, home: Path, address: str) -> None:
         self.address = address
         self.bare = home / "bare.git"
         git("init", "-q", "--bare", self.bare)
@@ -40,7 +40,7 @@ class Fleet:
         for each in (self.one, self.other):
             each("init")
             each("remote", "add", "origin", self.bare)
-        self._workers: list[subprocess.Popen[str]] = []
+        self._begin = begin
 
     def __call__(self, machine: Machine, *args: str, **more: Any) -> Any:
         """`uwf fleet` on a machine."""
@@ -49,9 +49,7 @@ class Fleet:
     def work(self, machine: Machine, *options: str) -> subprocess.Popen[str]:
         """A worker there."""
         where = ("--address", self.address, "--remote", "origin")
-        worker = begin("fleet", "worker", *where, *options, env=machine.environment)
-        self._workers.append(worker)
-        return worker
+        return self._begin("fleet", "worker", *where, *options, env=machine.environment)
 
     def start(self, many: int, *options: str) -> list[str]:
         """So many threads of the first machine in the queue."""
@@ -69,17 +67,10 @@ class Fleet:
         """Returns once the queue has stepped a thread to its end."""
         until(lambda: self.state(thread) == "completed", f"end of {thread}")
 
-    def close(self) -> None:
-        for worker in self._workers:
-            worker.kill()
-            worker.communicate()
-
 
 @pytest.fixture
-def fleet(uwf: Uwf, hermetic: Path, server: str) -> Iterator[Fleet]:
-    made = Fleet(uwf, hermetic, server)
-    yield made
-    made.close()
+def fleet(uwf: Uwf, begin: Begin, hermetic: Path, server: str) -> Fleet:
+    return Fleet(uwf, begin, hermetic, server)
 
 
 def test_two_machines_step_threads_to_their_ends_through_a_repository(fleet: Fleet) -> None:
@@ -173,7 +164,7 @@ def test_threads_in_the_queue_are_held_let_go_on_and_taken_out(fleet: Fleet) -> 
     assert "not in the queue" in refused.error["message"]
 
 
-def test_the_queue_is_made_again_from_the_refs(uwf: Uwf, fleet: Fleet, tmp_path: Path) -> None:
+def test_the_queue_is_made_again_from_the_refs(uwf: Uwf, fleet: Fleet, tmp_path: Path, begin: Begin) -> None:
     threads = fleet.start(2)
     with Server(tmp_path / "new") as new:
         value = fleet.one("fleet", "sync", "--all", "--address", new.address).json

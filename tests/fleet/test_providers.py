@@ -9,12 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cli_samples import ASKS, PAIR, scripted, write
-from commands import begin, git
+from commands import git
 from complete import examine
-from conftest import Uwf
+from conftest import Begin, Uwf
 from fleets import FIVE, STEPS, steps_told, until
 
-from uwf_git.fleet.asked import Begin
+from uwf_git.fleet import asked
 from uwf_git.fleet.client import Queue, connect
 from uwf_git.fleet.place import find
 from uwf_git.store.opened import Instance
@@ -77,6 +77,7 @@ def test_so_many_steps_of_a_provider_at_a_time_however_many_workers_there_are(
     tmp_path: Path,
     script: Callable[[str, str], Path],
     config: Callable[[str], Path],
+    begin: Begin,
 ) -> None:
     started(uwf, script, config, "{concurrentSteps: 2, stepsPerSecond: 20}")
     running = begin("fleet", "run", "--all", "--workers", "2", "-j", "3", "--cwd", str(tmp_path))
@@ -134,7 +135,11 @@ def test_each_thread_of_a_fleet_has_a_worktree_of_its_own_which_its_branch_outli
 
 
 def test_a_provider_that_is_added_is_served_and_steps_that_nobody_serves_are_told(
-    uwf: Uwf, instance: Instance, script: Callable[[str, str], Path], config: Callable[[str], Path]
+    uwf: Uwf,
+    instance: Instance,
+    script: Callable[[str, str], Path],
+    config: Callable[[str], Path],
+    begin: Begin,
 ) -> None:
     uwf("workflow", "put", write("pair.yaml", PAIR))
     asks, goes, lost = (
@@ -152,7 +157,7 @@ def test_a_provider_that_is_added_is_served_and_steps_that_nobody_serves_are_tol
 
     async def put() -> None:
         await Queue(await connect(place)).start(
-            [Begin(lost, instance.threads.head(lost).node, "uwf.nowhere")]
+            [asked.Begin(lost, instance.threads.head(lost).node, "uwf.nowhere")]
         )
 
     asyncio.run(put())

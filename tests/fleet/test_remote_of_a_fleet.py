@@ -1,10 +1,11 @@
-"""A remote that says nothing, or refuses: a fleet says so, and ends when it is told to."""
+"""A remote or a server that says nothing, or refuses: a fleet says so, and ends when it is told to."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import select
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -12,10 +13,10 @@ from pathlib import Path
 
 import pytest
 from cli_samples import write
-from commands import alive, begin, git, wait_for, wait_until_gone
+from commands import alive, git, wait_for, wait_until_gone
 from complete import examine
-from conftest import Uwf
-from fleets import FIVE, PATIENT, SERVER, STEPS, processes, until
+from conftest import Begin, Uwf
+from fleets import FIVE, LIMIT, PATIENT, SERVER, STEPS, kill, processes, until
 
 from uwf_git.fleet.server import Server
 
@@ -87,7 +88,7 @@ def end(running: subprocess.Popen[str], root: Path, line: Line, number: int) -> 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("command", ["run", "start", "worker", "sync"])
 def test_ctrl_c_ends_a_command_whose_remote_says_nothing_with_all_that_asks_it(
-    uwf: Uwf, root: Path, line: Line, command: str, number: int
+    uwf: Uwf, root: Path, line: Line, command: str, number: int, begin: Begin
 ) -> None:
     which = () if command == "worker" else ("--all",)
     where = () if command == "run" else ("--address", "127.0.0.1:1")
@@ -101,7 +102,13 @@ def test_ctrl_c_ends_a_command_whose_remote_says_nothing_with_all_that_asks_it(
 
 @pytest.mark.parametrize("phase", ["step", "push"])
 def test_ctrl_c_ends_a_fleet_whose_remote_says_nothing_any_more(
-    uwf: Uwf, root: Path, line: Line, tmp_path: Path, script: Callable[[str, str], Path], phase: str
+    uwf: Uwf,
+    root: Path,
+    line: Line,
+    tmp_path: Path,
+    script: Callable[[str, str], Path],
+    phase: str,
+    begin: Begin,
 ) -> None:
     new(uwf), new(uwf)
     agent = ("--agent", str(script("patient", PATIENT)), "--cwd", str(tmp_path))
@@ -139,7 +146,7 @@ def test_a_remote_that_refuses_is_told_as_by_a_pull_before_a_fleet_begins(
 
 
 def test_a_remote_that_fails_meanwhile_is_told_once_and_delays_its_threads(
-    uwf: Uwf, line: Line, tmp_path: Path
+    uwf: Uwf, line: Line, tmp_path: Path, begin: Begin
 ) -> None:
     threads = sorted(new(uwf) for _ in range(3))
     uwf("push", "origin")
@@ -167,3 +174,84 @@ def test_a_remote_that_fails_meanwhile_is_told_once_and_delays_its_threads(
     assert [(each["code"], each["message"]) for each in told] == [("remote", f"remote origin: {why}")]
     assert "asked again" in told[0]["hint"]
     assert examine(tmp_path / "bare.git", STEPS) == ({}, dict.fromkeys(threads, STEPS))
+
+
+def kill_server(root: Path) -> None:
+    for pid in processes(SERVER, root):
+        kill(pid)
+
+
+def line_from(running: subprocess.Popen[str]) -> str:
+    """The next line that a command says on standard error."""
+    assert running.stderr is not None
+    assert select.select([running.stderr], [], [], LIMIT)[0], "nothing is said"
+    return running.stderr.readline()
+
+
+def test_a_worker_says_that_its_server_is_gone_and_goes_on_when_that_is_there_again(
+    uwf: Uwf, root: Path, line: Line, tmp_path: Path, begin: Begin
+) -> None:
+    first, second = new(uwf), new(uwf)
+
+    def goes(*threads: str) -> None:
+        uwf("fleet", "start", threads[-1], "--address", server.address)
+        ends = dict.fromkeys(threads, STEPS)
+        until(lambda: examine(root / "store.git", STEPS).steps == ends, "end")
+
+    with Server(tmp_path / "server") as server:
+        working = begin("fleet", "worker", "--address", server.address, "--format", "text")
+        goes(first)
+        kill_server(root)
+        gone = f"no Temporal server answers at {server.address}: it can't be reached"
+        assert gone in (said := line_from(working)) and "asked again and again" in said
+        assert server.mend()
+        assert f"the Temporal server at {server.address} answers again" in line_from(working)
+        goes(first, second)
+        working.send_signal(signal.SIGTERM)
+        assert working.communicate(timeout=_SOON)[1] == ""
+    assert working.returncode == 0
+
+
+def test_a_worker_whose_server_says_nothing_ends_soon_and_keeps_what_its_agent_did(
+    uwf: Uwf, root: Path, line: Line, tmp_path: Path, script: Callable[[str, str], Path], begin: Begin
+) -> None:
+    thread = new(uwf)
+    agent = ("--agent", str(script("patient", PATIENT)), "--cwd", str(tmp_path))
+    with Server(tmp_path / "server") as server:
+        at = ("--address", server.address)
+        working = begin("fleet", "worker", *at, *agent)
+        uwf("fleet", "start", thread, *at)
+        wait_for(tmp_path / "began")
+        for pid in processes(SERVER, root):
+            os.kill(pid, signal.SIGSTOP)
+        working.send_signal(signal.SIGTERM)
+        working.communicate(timeout=_SOON)
+    assert working.returncode == 0
+    assert [each["error"] for each in uwf("thread", "attempts", thread).json] == ["interrupted"]
+
+
+@pytest.mark.parametrize("command", [["run", "--all"], ["status", "--watch"]])
+def test_a_command_whose_server_is_gone_meanwhile_ends_with_a_line_that_says_so(
+    uwf: Uwf,
+    root: Path,
+    line: Line,
+    tmp_path: Path,
+    script: Callable[[str, str], Path],
+    begin: Begin,
+    command: list[str],
+) -> None:
+    new(uwf)
+    agent = ("--agent", str(script("patient", PATIENT)), "--cwd", str(tmp_path))
+    with Server(tmp_path / "server") as server:
+        if command[0] == "run":
+            running = begin("fleet", *command, "--address", server.address, *agent)
+            wait_for(tmp_path / "began")
+        else:
+            running = begin("fleet", *command, "--address", server.address)
+            assert running.stdout is not None and running.stdout.readline() == "[]\n"
+        kill_server(root)
+        _, err = running.communicate(timeout=2 * _SOON)
+    assert running.returncode == 8
+    (told,) = [json.loads(each)["error"] for each in err.splitlines()]
+    gone = f"no Temporal server answers at {server.address}: it can't be reached"
+    assert (told["code"], told["message"]) == ("remote", gone)

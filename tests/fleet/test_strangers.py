@@ -6,15 +6,15 @@ import asyncio
 import http.client
 import re
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cli_samples import write
-from commands import begin, wait_for
+from commands import wait_for
 from complete import examine
-from conftest import Uwf
+from conftest import Begin, Uwf
 from fleets import FIVE, PATIENT, SERVER, STEPS, processes, steps_told
 
 from uwf_git.fleet import asked, place
@@ -43,17 +43,15 @@ def thread(uwf: Uwf) -> str:
 
 @pytest.fixture
 def running(
-    uwf: Uwf, thread: str, script: Callable[[str, str], Path], tmp_path: Path, go: Path
-) -> Iterator[subprocess.Popen[str]]:
+    uwf: Uwf, thread: str, script: Callable[[str, str], Path], tmp_path: Path, go: Path, begin: Begin
+) -> subprocess.Popen[str]:
     """A fleet at the first step of a thread, which is made once there is a file `go`."""
     fleet = begin(
         *("fleet", "run", thread, "-j", "2", "--agent", str(script("patient", PATIENT))),
         *("--cwd", str(tmp_path)),
     )
     wait_for(tmp_path / "began")
-    yield fleet
-    fleet.kill()
-    fleet.communicate()
+    return fleet
 
 
 def ask(root: Path, do: Callable[[Any], Any]) -> Any:

@@ -37,6 +37,10 @@ class Steps:
         self._exchange = exchange
         self.ending = False
         """Whether the worker is about to end: a step that is cancelled then is for another one."""
+        self.idle = asyncio.Event()
+        """Whether none is being made."""
+        self.idle.set()
+        self._many = 0
 
     @activity.defn(name=asked.STEP)
     async def step(self, thread: Any, head: Any, counts: Any = False) -> dict[str, Any]:
@@ -48,7 +52,7 @@ class Steps:
         except Invalid as error:
             raise _failure(fault_of(error)) from None
         request = {"do": "step", "thread": thread, "head": head, "counts": counts}
-        async with _alive():
+        async with _alive(), self._counted():
             try:
                 return _stand(
                     await (self._shared(self._exchange, request) if self._exchange else self._made(request))
@@ -57,6 +61,17 @@ class Steps:
                 if self.ending:
                     raise ApplicationError("the worker was ended", type="ended") from None
                 raise
+
+    @contextlib.asynccontextmanager
+    async def _counted(self) -> AsyncIterator[None]:
+        self._many += 1
+        self.idle.clear()
+        try:
+            yield
+        finally:
+            self._many -= 1
+            if not self._many:
+                self.idle.set()
 
     async def _shared(self, exchange: Exchange, request: Mapping[str, Any]) -> Mapping[str, Any]:
         """What has come of a step between a fetch and a push; it counts when that has landed. Who loses the race for it

@@ -16,15 +16,18 @@ from uwf_git import log
 from uwf_git.errors import RemoteFailed, UwfError, failure_of
 from uwf_git.fleet import asked
 from uwf_git.fleet.asked import Begin
-from uwf_git.fleet.exits import Fault, parse_fault
+from uwf_git.fleet.exits import Fault, fault_of, parse_fault
+from uwf_git.fleet.hands import Tell
 from uwf_git.fleet.place import Place
 from uwf_git.fleet.server import INSTALL
 
 if TYPE_CHECKING:
     from temporalio.client import Client, WorkflowExecution
+    from temporalio.service import RPCError
 
 _AT_ONCE = 32  # calls that are under way
 _WAIT = timedelta(seconds=20)
+_LOOKS = 5.0  # seconds between two looks whether a server is there
 _DECIDES = timedelta(seconds=5)  # for a worker to say what is next, after which another one is asked
 _OPEN = f"WorkflowType = '{asked.WORKFLOW}' AND ExecutionStatus = 'Running'"
 _ALL = f"WorkflowType = '{asked.WORKFLOW}'"
@@ -60,6 +63,8 @@ _REASONS = (
         "it breaks the connection off, as one does that speaks TLS alone",
         _TLS,
     ),
+    (r"^tcp connect error$", "it can't be reached", _ADDRESS),
+    (r"^Timeout expired$", "it says nothing", _ADDRESS),
     (r"grpc-status header missing", "who answers there is no Temporal server", _ADDRESS),
     (r'Status \{ code: \w+, message: "([^"]+)"', r"\1", _TLS),
 )
@@ -131,8 +136,50 @@ async def connect(place: Place) -> Client:
         given |= {"target_host": place.address, "namespace": place.namespace}
         return await asyncio.wait_for(Client.connect(**given), _WAIT.total_seconds())
     except (RPCError, RuntimeError, ValueError, OSError) as error:
-        reason, hint = _plain(error)
-        raise RemoteFailed(f"no Temporal server answers at {place.address}: {reason}", hint) from None
+        raise _unanswered(place.address, error) from None
+
+
+async def watch(client: Client, tell: Tell) -> None:
+    """Looks every now and then whether a server is there, which Temporal's own workers ask again and again without a
+    word. It is told once that it isn't, and once that it is there again, as `uwf_git.fleet.exchange` tells of a
+    remote."""
+    from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
+    from temporalio.service import RPCError
+
+    of, told = f"the Temporal server at {_address(client)}", False
+    while True:
+        await asyncio.sleep(_LOOKS)
+        fault: Fault | None = None
+        try:
+            await client.workflow_service.get_system_info(GetSystemInfoRequest(), retry=False, timeout=_WAIT)
+        except RPCError as error:
+            fault = fault_of(_failed(client, error))
+        if (fault is not None) != told:
+            told = not told
+            tell({"of": of, "trouble": fault and fault.as_json()})
+
+
+def _address(client: Client) -> str:
+    return client.service_client.config.target_host
+
+
+def _unanswered(address: str, error: Exception, hint: str = "") -> RemoteFailed:
+    reason, usual = _plain(error)
+    return RemoteFailed(f"no Temporal server answers at {address}: {reason}", hint or usual)
+
+
+def _failed(client: Client, error: RPCError) -> RemoteFailed:
+    """What a server refuses, or that it doesn't answer any more."""
+    from temporalio.service import RPCStatusCode
+
+    gone = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
+    if error.status in gone:
+        return _unanswered(_address(client), error, "see that it is up")
+    said = (error.message or error.status.name).partition("\n")[0]
+    return RemoteFailed(
+        f"the Temporal server at {_address(client)} refuses: {said}",
+        "see that it is up and the namespace is right",
+    )
 
 
 def _plain(error: Exception) -> tuple[str, str]:
@@ -209,7 +256,7 @@ class Queue:
     async def glance(self) -> list[Row]:
         """The threads that are in the queue, QUEUED also where somebody is at them. One call for a thousand, and what
         was put in a moment ago may be missing."""
-        with _told():
+        with _told(self.client):
             found = []
             async for each in self.client.list_workflows(_OPEN, rpc_timeout=_WAIT):
                 memo = await each.memo()
@@ -221,7 +268,7 @@ class Queue:
         """What the queue knows of a thread, also of one that it has no more; None where it never had it."""
         from temporalio.service import RPCError, RPCStatusCode
 
-        with _told():
+        with _told(self.client):
             try:
                 return await self._row(
                     await self.client.get_workflow_handle(thread).describe(rpc_timeout=_WAIT)
@@ -236,7 +283,7 @@ class Queue:
         from temporalio.client import WorkflowFailureError
         from temporalio.exceptions import ApplicationError
 
-        with _told():
+        with _told(self.client):
             try:
                 await self.client.get_workflow_handle(thread).result(follow_runs=False)
             except WorkflowFailureError as error:
@@ -248,7 +295,7 @@ class Queue:
     async def rows(self, ended: bool = False) -> list[Row]:
         """What the queue has, oldest first; with `ended` also what it knows of threads that it has no more. A call for
         each thread of which a step may be going on."""
-        with _told():
+        with _told(self.client):
             listed = [
                 each async for each in self.client.list_workflows(_ALL if ended else _OPEN, rpc_timeout=_WAIT)
             ]
@@ -322,7 +369,7 @@ class Queue:
             async with places:
                 return await do(value)
 
-        with _told():
+        with _told(self.client):
             done = await asyncio.gather(*(one(value) for value in given.values()))
         return dict(zip(given, done, strict=True))
 
@@ -340,14 +387,11 @@ async def _unless_gone(call: Awaitable[object]) -> bool:
 
 
 @contextlib.contextmanager
-def _told() -> Any:
-    """What a server refuses is told as a remote's failure."""
+def _told(client: Client) -> Any:
+    """What a server refuses is told as a remote's failure, and that it is gone."""
     from temporalio.service import RPCError
 
     try:
         yield
     except RPCError as error:
-        said = (error.message or error.status.name).partition("\n")[0]
-        raise RemoteFailed(
-            f"the Temporal server refuses: {said}", "see that it is up and the namespace is right"
-        ) from None
+        raise _failed(client, error) from None

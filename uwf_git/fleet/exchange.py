@@ -84,10 +84,10 @@ class Exchange:
 
 class Troubles:
     """What a remote fails at, told once and not each time that it is asked, and that it works again. `tell` is handed
-    `remote` and `trouble`, the fault, None where it is over."""
+    `trouble`, the fault, None where it is over, and `of` what."""
 
     def __init__(self, remote: str, tell: Tell) -> None:
-        self._remote = remote
+        self._of_what = f"remote {remote}"
         self._tell = tell
         self._now = ""
         self._of: dict[str, str] = {}  # by thread; what is refused of one alone says nothing of the remote
@@ -99,13 +99,14 @@ class Troubles:
             if self._now:
                 self._of = {each: kind for each, kind in self._of.items() if kind != self._now}
                 self._now = ""
-                self._tell({"remote": self._remote, "trouble": None})
+                self._tell({"of": self._of_what, "trouble": None})
         elif fault.code == RemoteFailed.code:
             # Whether it was asked or pushed to, after how many milliseconds it gave up: it is the same trouble.
             kind = re.sub(r"[0-9]+|^git \S+ failed: ", "", fault.message)
             if kind not in (self._now, self._of.get(thread)):
                 self._now = kind
-                self._tell({"remote": self._remote, "trouble": fault.as_json()})
+                told = fault._replace(message=f"{self._of_what}: {fault.message}")
+                self._tell({"of": self._of_what, "trouble": told.as_json()})
             self._of[thread] = kind
 
 

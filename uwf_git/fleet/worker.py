@@ -23,7 +23,7 @@ from uwf_git.config.read import load_config
 from uwf_git.config.settings import FILE, Rates
 from uwf_git.errors import Invalid, RemoteFailed, UwfError, failure_of
 from uwf_git.fleet import asked
-from uwf_git.fleet.client import connect
+from uwf_git.fleet.client import connect, watch
 from uwf_git.fleet.exchange import Exchange
 from uwf_git.fleet.hand import Orders, signature
 from uwf_git.fleet.hands import Hands, Tell
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 _CACHED = 500  # workflows that a worker remembers; of others it reads the events once more
 _LOOKS = 2.0  # seconds between two looks whether the configuration has changed
 _POLLS = 2  # calls that wait for steps, and for workflows to go on with
+_PARTING = 3.0  # seconds for the server to take that steps were broken off
 _STICKS = timedelta(seconds=3)  # after which a workflow goes on elsewhere, whose worker is gone
 
 
@@ -63,12 +64,15 @@ def parse_duty(text: str) -> Duty:
     return Duty(Place(**value["place"]), value["jobs"], Orders(**value["orders"]))
 
 
-async def work(location: Location, duty: Duty, tell: Tell, over: asyncio.Event) -> None:
+async def work(location: Location, duty: Duty, tell: Tell, over: asyncio.Event, alone: bool = False) -> None:
     """Makes steps until it is over. What is in progress then is broken off: what its agent said is kept, and another
-    worker goes on with it. Raises RemoteFailed where the server doesn't take this worker."""
-    serving = _Serving(await connect(duty.place), location, duty, tell)
+    worker goes on with it. Where it is `alone`, of no `uwf fleet run` that looks after the server, it tells whether
+    that is there. Raises RemoteFailed where the server doesn't take this worker."""
+    client = await connect(duty.place)
+    serving = _Serving(client, location, duty, tell)
     serving.begin()
     ending = asyncio.ensure_future(over.wait())
+    watching = asyncio.ensure_future(watch(client, tell) if alone else over.wait())
     tell({"worker": os.getpid()})
     try:
         while not await serving.ended_or(ending):
@@ -76,6 +80,7 @@ async def work(location: Location, duty: Duty, tell: Tell, over: asyncio.Event) 
             serving.begin()
     finally:
         ending.cancel()
+        watching.cancel()
         ended = await serving.end()
     for error in ended:
         if isinstance(error, Exception):
@@ -131,12 +136,16 @@ class _Serving:
         return bool(done)
 
     async def end(self) -> list[BaseException | None]:
-        """Breaks off what is in progress; how each has ended."""
+        """Breaks off what is in progress; how each has ended. A server that is gone isn't waited for: then nobody hears
+        that they have."""
         self._steps.ending = True
-        await asyncio.gather(*(each.shutdown() for each in self._running))
-        ended = await asyncio.gather(*self._running.values(), return_exceptions=True)
+        shutting = [asyncio.ensure_future(each.shutdown()) for each in self._running]
+        await self._steps.idle.wait()
+        await asyncio.wait(self._running.values(), timeout=_PARTING)
+        for each in shutting:
+            each.cancel()
         await asyncio.gather(self._hands.close(), self._carrier.close())
-        return ended
+        return [running.exception() for running in self._running.values() if running.done()]
 
 
 def _worker(client: Client, duty: Duty, steps: Steps, queue: str, limits: Rates) -> Worker:

@@ -172,7 +172,7 @@ class Told:
     def __init__(self, invocation: Invocation) -> None:
         self._invocation = invocation
         self._short = short_ids(invocation.instance)
-        self._trouble = ""
+        self._troubles: set[str] = set()
 
     def __call__(self, value: Mapping[str, Any]) -> None:
         """Prints one of the things that a worker says."""
@@ -190,22 +190,23 @@ class Told:
                 )
                 tell(invocation, failure, thread=thread, label=f"{self._label(thread)}  ")
         elif "trouble" in value:
-            self._tell_trouble(value["remote"], value["trouble"])
+            self._tell_trouble(value["of"], value["trouble"])
         elif "warning" in value:
             invocation.warn(value["warning"])
         elif "restarted" in value:
             invocation.note(f"the {value['restarted']} has ended, and is started again")
 
-    def _tell_trouble(self, remote: str, fault: Mapping[str, Any] | None) -> None:
-        """What a remote fails at, once, however many workers say so."""
-        before, self._trouble = self._trouble, fault["message"] if fault else ""
+    def _tell_trouble(self, of: str, fault: Mapping[str, Any] | None) -> None:
+        """What a remote or a server fails at, once, however many workers say so."""
+        before = of in self._troubles
         if fault is None:
+            self._troubles.discard(of)
             if before:
-                self._invocation.note(f"remote {remote} answers again")
+                self._invocation.note(f"{of} answers again")
         elif not before:
-            message = f"remote {remote}: {fault['message']}"
+            self._troubles.add(of)
             hint = f"it is asked again and again; {fault['hint']}" if fault["hint"] else ""
-            tell(self._invocation, Failure(fault["code"], fault["status"], message, hint))
+            tell(self._invocation, Failure(fault["code"], fault["status"], fault["message"], hint))
 
     def _label(self, thread: str) -> str:
         return terminal.style(self._short(thread), "cyan")
@@ -257,7 +258,7 @@ def worker(
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) != signal.SIG_IGN:
                 loop.add_signal_handler(number, over.set)
-        await work(instance.location, duty, told, over)
+        await work(instance.location, duty, told, over, alone=True)
 
     if at.own:
         asyncio.run(until_ended())

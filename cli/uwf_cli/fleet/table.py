@@ -52,7 +52,7 @@ class Table:
             self._recent.append(time.monotonic())
         elif "trouble" in value:
             fault = value["trouble"]
-            self._trouble = f"{value['remote']} is asked again: {fault['message']}" if fault else ""
+            self._trouble = f"{fault['message']}; it is asked again" if fault else ""
         elif "fault" in value:
             self._states[value["thread"]] = "failed"
         with self._lines.hidden():
