@@ -191,6 +191,74 @@ def test_nothing_is_passed_of_which_nothing_is_known(uwf: Uwf, tasks: Tasks) -> 
     }
 
 
+KILLED = """
+import os, pathlib, sys, time
+def parent(pid):
+    return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+task = sys.stdin.read()
+if "KILLS" in os.environ and "Do b" in task:
+    pid = os.getpid()
+    while "evaluation.workers" not in pathlib.Path(f"/proc/{pid}/cmdline").read_text():
+        pid = parent(pid)
+    os.kill(pid, 9)
+elif "SLOW" in os.environ:
+    time.sleep(1.1)
+print('{"said": "done"}')
+"""
+
+
+def test_nothing_is_passed_by_leaving_trials_out(
+    uwf: Uwf, tasks: Tasks, script: Callable[[str, str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks.agent = f"uwf-exec {script('killed', KILLED)}"
+    tasks.are(a="Do a.", b="Do b.")
+    tasks("run", "--repeat", "3")
+    uwf("eval", "baseline", "set", "tasks")
+    monkeypatch.setenv("KILLS", "1")
+    killed = tasks("check", "--repeat", "3", "-j", "2", "--label", "x", "--junit", "report.xml", check=125)
+    assert (killed.json["verdict"], killed.json["missing"]) == ("undecided", ["b"])
+    assert "b, 3 of 3 repeats are missing: the process of a trial ended with -9" in killed.error["message"]
+    assert "repeats are missing" in str(junit()["b"].get("message"))
+    known = tasks("check", "--repeat", "3", "-j", "2", "--label", "x", "--max-drop", "0.5")
+    assert known.json["verdict"] == "passed" and "3 of 3 repeats are missing" in known.err
+    monkeypatch.delenv("KILLS")
+    monkeypatch.setenv("SLOW", "1")
+    stopped = tasks("check", "--repeat", "3", "--max-time", "1s", "--label", "y", check=125)
+    assert "of 3 repeats are missing: maxWallTime is used up" in stopped.error["message"]
+    assert stopped.json["missing"] == ["a", "b"]
+    assert "repeats" in uwf("eval", "baseline", "set", "tasks", "--agent", "y", check=2).error["message"]
+
+
+def test_a_check_says_where_another_judge_judged_the_baseline(uwf: Uwf, tasks: Tasks) -> None:
+    tasks.are(a="Do a.", b="Do b.")
+    uwf("config", "set", "judges.tests.command", "sh -c 'echo 0.5'")
+    by = ("--judge", "tests")
+    tasks("run", *by)
+    uwf("eval", "baseline", "set", "tasks")
+    same = tasks("check", *by, "--same-judges")
+    assert (same.json["sameJudges"], same.err) == (True, "")
+    uwf("config", "set", "judges.tests.command", "true")
+    said = "tests is not the same judge for the baseline and for this run"
+    other = tasks("check", *by)
+    assert (other.json["verdict"], other.json["sameJudges"]) == ("passed", False) and said in other.err
+    refused = tasks("check", *by, "--same-judges", "--junit", "report.xml", check=125)
+    assert said in refused.error["message"] and refused.json["verdict"] == "undecided"
+    assert {case: found.get("message") for case, found in junit().items()} == dict.fromkeys("ab", said)
+    assert "exact" in tasks("check", "--judge", "exact=jsonata:1").err
+    # A new case may have whatever judge: it isn't compared.
+    uwf("config", "set", "judges.tests.command", "sh -c 'echo 0.5'")
+    tasks.are(a="Do a.", b="Do b.", c="Do c.")
+    new = tasks("check", *by)
+    assert (new.json["sameJudges"], new.json["onlyB"]) == (True, ["c"])
+    assert new.err.strip() == "uwf: not compared: 1 case new since the baseline, such as c"
+    # Where the baseline's run isn't here, nothing but names is known of its judges.
+    uwf("eval", "remove", "tasks", "--yes")
+    tasks.are(a="Do a.", b="Do b.")
+    named = tasks("check", *by, "--label", "anew")
+    assert named.json["sameJudges"] is None and "nobody knows more of its judges" in named.err
+    tasks("check", *by, "--label", "anew", "--same-judges", check=125)
+
+
 def junit() -> dict[str, ElementTree.Element]:
     """What is said of each case of report.xml that isn't well."""
     (suite,) = ElementTree.parse("report.xml").getroot()
@@ -253,4 +321,4 @@ def test_an_error_is_counted_and_is_no_score(uwf: Uwf, tasks: Tasks) -> None:
     compared = uwf("eval", "compare", "baseline", judges.json["run"], "--format", "text").out
     checked = tasks("check", "--judge", "jsonata:2", "--format", "text", check=125).out
     for told in (compared, checked):
-        assert "3 cases of b in error, without a score" in told
+        assert "3 cases of b without a score" in told

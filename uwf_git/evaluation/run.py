@@ -5,6 +5,7 @@ it comes, so that a run which was broken off goes on where it was.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -24,6 +25,7 @@ from uwf_git.evaluation.records import (
     Trial,
     identified,
 )
+from uwf_git.evaluation.sides import untried_text
 from uwf_git.evaluation.suite import MOST_COMMITS, Added, Suite, Suites, lock_of
 from uwf_git.evaluation.trials import (
     Asked,
@@ -39,6 +41,7 @@ from uwf_git.evaluation.trials import (
 from uwf_git.evaluation.workers import Task, in_turn, side_by_side
 from uwf_git.git.repository import Oid, StoreUnwritable
 from uwf_git.store.opened import Instance
+from uwf_git.text import one_line
 from uwf_git.values.ids import Hash, ThreadId
 
 _BATCH_SECONDS = 2.0
@@ -49,13 +52,15 @@ _FATAL = (Usage, Untrusted, StoreUnwritable, StoreDamaged)
 
 class Done(NamedTuple):
     """A run that is over: its node, the results in the order of the cases, how many of these were made just now, what
-    kept others from being made, and what it all took just now."""
+    kept others from being made, and what it all took just now. `untried` are the cases of which trials are missing, by
+    what they are called, each with why."""
 
     run: SuiteRun
     results: tuple[Result, ...]
     fresh: int
     problems: tuple[tuple[str, UwfError], ...]
     told: Told
+    untried: Mapping[str, str] = {}
 
     @property
     def missing(self) -> int:
@@ -196,7 +201,15 @@ class _Run:
         run = identified(run)
         if results:
             self._suites.add(self._name, Added(runs=[run]))
-        return Done(run, results, fresh, tuple(problems), self._spent)
+        missing = Counter(each.name for number, each in enumerate(planned) if number not in found)
+        why = {name: one_line(error.message) for name, error in reversed(problems)}
+        untried = {
+            name: self._instance.redactor.text(
+                untried_text(count, repeats, why.get(name) or self._stopped or "the run was broken off")
+            )[0]
+            for name, count in missing.items()
+        }
+        return Done(run, results, fresh, tuple(problems), self._spent, untried)
 
     def _begun(self, tasks: Sequence[Task]) -> list[ThreadId]:
         """The threads of those trials that go to the end of their workflow without limits of their own, begun."""

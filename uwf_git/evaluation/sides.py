@@ -3,6 +3,7 @@ results as scores, by what the cases are called that count now."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -25,8 +26,8 @@ class Side(NamedTuple):
     """The results of one run, or those of a baseline. `said` is what people call it, `judges` are the names of those
     that gave scores. Of a case in `unknown` nobody can say how good it is, for that reason, and nothing of it is in
     `scored`, though other repeats may have a score: who is to say that they stand for it? `gone` are the results of
-    cases that count no longer, by what these were called. `judged` has the judges of each case that was judged,
-    by hashes of what they are; None of a baseline, where that isn't known."""
+    cases that count no longer, by what these were called. `judged` has the judges of each case that was judged: their
+    names by hashes of what they are; None of a baseline whose run isn't here, so that nobody knows what they are."""
 
     said: str
     run: Hash
@@ -36,25 +37,45 @@ class Side(NamedTuple):
     unknown: Mapping[str, str] = {}
     judges: frozenset[str] = frozenset()
     gone: tuple[Scored, ...] = ()
-    judged: Mapping[str, frozenset[Hash]] | None = None
+    judged: Mapping[str, Mapping[Hash, str]] | None = None
 
     def is_judged_as(self, other: Side) -> bool:
-        """Whether the same judges judged both: the cases that both have; where one is a baseline, judges of the same
-        names."""
+        """Whether the same judges judged the cases that both have."""
+        return not any(self.judges_apart(other))
+
+    def judges_apart(self, other: Side) -> tuple[set[str], set[str]]:
+        """The names of the judges that judged only this, and only the other, of the cases that both have: two of one
+        name where they aren't the same. Where nobody knows what they are, their names say it."""
         if self.judged is None or other.judged is None:
-            return self.judges == other.judges
-        both = self.judged.keys() & other.judged.keys()
-        return all(self.judged[case] == other.judged[case] for case in both)
+            mine, theirs = self._judges_of(other), other._judges_of(self)
+            return mine - theirs, theirs - mine
+        both = [(self.judged[case], other.judged[case]) for case in self.judged.keys() & other.judged.keys()]
+        return (
+            {a[judge] for a, b in both for judge in a.keys() - b.keys()},
+            {b[judge] for a, b in both for judge in b.keys() - a.keys()},
+        )
+
+    def _judges_of(self, other: Side) -> set[str]:
+        if self.judged is None:
+            return set(self.judges)
+        cases = self.judged.keys() & {each.case for each in other.scored}
+        return {name for case in cases for name in self.judged[case].values()}
 
 
 def side_of(
-    suite: Suite, run: SuiteRun, names: Mapping[Hash, str] = {}, results: Sequence[Result] | None = None
+    suite: Suite,
+    run: SuiteRun,
+    names: Mapping[Hash, str] = {},
+    results: Sequence[Result] | None = None,
+    untried: Mapping[str, str] = {},
 ) -> Side:
-    """The side that a run is; `names` are those of workflows, `results` its own where they are known."""
+    """The side that a run is; `names` are those of workflows. Where they are known, `results` are its own, and
+    `untried` says why which cases weren't tried as often as they should have been."""
     counting = {case.hash for case in suite.cases}
     every = results if results is not None else suite.results(run)
     results = [each for each in every if each.case.hash in counting]
-    unknown = {each.name: why_unknown(each) for each in reversed(results) if each.state == ERROR}
+    failed = {each.name: why_unknown(each) for each in reversed(results) if each.state == ERROR}
+    unknown = {**_untried(run, results), **untried, **failed}
     return Side(
         said_of(run, suite, names),
         run.hash,
@@ -68,12 +89,32 @@ def side_of(
     )
 
 
-def _judged(results: Iterable[Result]) -> dict[str, frozenset[Hash]]:
-    found: dict[str, frozenset[Hash]] = {}
+def _untried(run: SuiteRun, results: Iterable[Result]) -> dict[str, str]:
+    """The cases of which repeats are missing, with why."""
+    counts = Counter(result.name for result in results)
+    why = run.stopped or "the run was broken off"
+    return {
+        name: untried_text(run.repeat - count, run.repeat, why)
+        for name, count in counts.items()
+        if count < run.repeat
+    }
+
+
+def untried_text(missing: int, repeats: int, why: str) -> str:
+    """Why nobody can say how good a case is that wasn't tried so often as it should have been."""
+    if repeats == 1:
+        return f"it was not tried: {why}"
+    return f"{missing} of {counted(repeats, 'repeat')} {'is' if missing == 1 else 'are'} missing: {why}"
+
+
+def _judged(results: Iterable[Result]) -> dict[str, dict[Hash, str]]:
+    found: dict[str, dict[Hash, str]] = {}
     for result in results:
         if result.trial.status == COMPLETED and not result.errors:
-            judges = {hash_of(SCORE, cbor.normalise(score.judge.nameless())) for score in result.scores}
-            found[result.name] = found.get(result.name, frozenset()) | judges
+            judges = [score.judge for score in result.scores]
+            found.setdefault(result.name, {}).update(
+                (hash_of(SCORE, cbor.normalise(judge.nameless())), judge.name) for judge in judges
+            )
     return found
 
 
@@ -88,7 +129,7 @@ def why_unknown(result: Result) -> str:
 
 
 def side_of_baseline(suite: Suite, baseline: Baseline) -> Side:
-    """The side that a baseline is."""
+    """The side that a baseline is. What its judges are is known where the run is here that it was measured in."""
     counting, payload = {case.hash for case in suite.cases}, baseline.payload
     scored: list[Scored] = []
     gone: list[Scored] = []
@@ -100,6 +141,9 @@ def side_of_baseline(suite: Suite, baseline: Baseline) -> Side:
         )
     workflow = payload.get("workflow")
     judges = frozenset(payload.get("judges", ()))
+    run = next((each for each in suite.runs if each.hash == payload["run"]), None)
+    known = {each.case for each in scored}
+    results = [each for each in suite.results(run) if each.name in known] if run is not None else []
     return Side(
         payload["said"],
         payload["run"],
@@ -108,6 +152,7 @@ def side_of_baseline(suite: Suite, baseline: Baseline) -> Side:
         tuple(scored),
         judges=judges,
         gone=tuple(gone),
+        judged=_judged(each for each in results if each.case.hash in counting) if run is not None else None,
     )
 
 

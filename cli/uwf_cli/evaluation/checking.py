@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -13,13 +13,15 @@ from uwf_cli import terminal
 from uwf_cli.command import Command, command
 from uwf_cli.commands.review import write_whole
 from uwf_cli.completers import complete_suite
-from uwf_cli.evaluation.comparing import compared_text, compared_value, warn_of_judges
-from uwf_cli.evaluation.running import carried_out, running
+from uwf_cli.evaluation.compared import judged_otherwise
+from uwf_cli.evaluation.comparing import compared_text, compared_value
+from uwf_cli.evaluation.running import carried_out, how_to_go_on, running
 from uwf_cli.evaluation.sides import BASELINE, find_side, names_of
 from uwf_cli.invocation import Invocation
 from uwf_cli.resolve import find_version
 from uwf_git.errors import Invalid, NotFound, Undecided, Worse
-from uwf_git.evaluation.comparison import LOSS
+from uwf_git.evaluation.comparison import LOSS, SAME
+from uwf_git.evaluation.records import ERROR
 from uwf_git.evaluation.sides import side_of
 from uwf_git.evaluation.suite import Suites
 from uwf_git.text import counted
@@ -59,6 +61,26 @@ class _Share(click.FloatRange):
         return found
 
 
+class _Judges(NamedTuple):
+    """Whether those of now judged what it is held against too: None where nobody knows more than their names. `said`
+    is what is to be said of that, "" where they did."""
+
+    same: bool | None
+    said: str = ""
+
+
+def _judges(base: Side, now: Side, against: str) -> _Judges:
+    called = f"the {BASELINE}" if against == BASELINE else against
+    if said := judged_otherwise(base, now, (called, "this run")):
+        return _Judges(False, said)
+    if base.judged is None and base.scored:
+        said = (
+            f"run {base.run} of {called} isn't here, so that nobody knows more of its judges than their names"
+        )
+        return _Judges(None, said)
+    return _Judges(True)
+
+
 def verdict_of(fallen: Drop) -> str:
     """What becomes of a check."""
     if fallen.is_too_much:
@@ -66,11 +88,14 @@ def verdict_of(fallen: Drop) -> str:
     return PASSED if fallen.is_decided else UNDECIDED
 
 
-def check_value(compared: Mapping[str, Any], fallen: Drop, gone: Iterable[str]) -> dict[str, Any]:
+def check_value(
+    compared: Mapping[str, Any], fallen: Drop, gone: Iterable[str], judges: _Judges, must_be_same: bool
+) -> dict[str, Any]:
     """The form that is printed; `gone` are the cases of the baseline that count no longer."""
     return {
         "suite": compared["suite"],
-        "verdict": verdict_of(fallen),
+        "verdict": UNDECIDED if must_be_same and judges.said else verdict_of(fallen),
+        "sameJudges": judges.same,
         "drop": {
             "least": round(fallen.least, 6) + 0.0,
             "most": round(fallen.most, 6) + 0.0,
@@ -86,25 +111,38 @@ def check_text(value: Mapping[str, Any]) -> str:
     """The comparison, and what follows from it."""
     colour = {PASSED: "green", WORSE: "red"}.get(value["verdict"], "yellow")
     drop = value["drop"]
-    said = f"{_lower(drop)}, {drop['allowed']:.2f} is allowed" if value["cases"] else "nothing was compared"
+    said = f"{_lower(drop)} is allowed" if value["cases"] else "nothing was compared"
     return f"{compared_text(value)}\n{terminal.style(value['verdict'], colour)}  {said}\n"
 
 
 def _lower(drop: Mapping[str, float]) -> str:
-    least, most = drop["least"], drop["most"]
+    """By how much the score is lower, and how much may be: with as many digits as tell these apart."""
+    least, most, allowed = (drop[key] for key in ("least", "most", "allowed"))
+    digits = 2
+    while digits < 9 and f"{least:.{digits}f}" == f"{allowed:.{digits}f}" and abs(least - allowed) > SAME:
+        digits += 1
     if least != most:
-        return f"lower by {least:.2f} to {most:.2f}"
-    return f"lower by {least:.2f}" if least > 0 else f"higher by {-least:.2f}" if least < 0 else "as high"
+        lower = f"lower by {least:.{digits}f} to {most:.{digits}f}"
+    else:
+        by = f"by {abs(least):.{digits}f}"
+        lower = f"lower {by}" if least > 0 else f"higher {by}" if least < 0 else "as high"
+    return f"{lower}, {allowed:.{digits}f}"
 
 
-def raise_unless_passed(value: Mapping[str, Any], base: Side, now: Side) -> None:
-    """Raises Worse, or Undecided, as the verdict is."""
+def raise_unless_passed(
+    value: Mapping[str, Any], base: Side, now: Side, results: Sequence[Result], unlike: str
+) -> None:
+    """Raises Worse, or Undecided, as the verdict is; its arguments are those of `checked`."""
     suite, drop = value["suite"], value["drop"]
     if value["verdict"] == WORSE:
         raise Worse(
-            f"suite {suite} is worse: its score is {_lower(drop)}, and {drop['allowed']:.2f} is allowed",
+            f"suite {suite} is worse: its score is {_lower(drop)} is allowed",
             f"case by case: uwf eval compare {base.run} {now.run} --suite {suite}",
         )
+    if unlike and value["cases"]:
+        set_ = f"accept what is judged like this: uwf eval baseline set {suite}"
+        hint = set_ if value["sameJudges"] is False else f"uwf pull brings it, or {set_}"
+        raise Undecided(f"whether suite {suite} is worse can't be told: {unlike}", hint)
     if value["verdict"] == UNDECIDED and not value["missing"]:
         raise Undecided(
             f"whether suite {suite} is worse can't be told: no case has a score now and in {base.said}",
@@ -112,16 +150,20 @@ def raise_unless_passed(value: Mapping[str, Any], base: Side, now: Side) -> None
         )
     if value["verdict"] == UNDECIDED:
         many, case = counted(len(value["missing"]), "case"), value["missing"][0]
+        have = "has" if len(value["missing"]) == 1 else "have"
         why = f", {now.unknown[case]}" if case in now.unknown else ""
+        broken = next((each for each in results if each.name == case and each.state == ERROR), None)
         raise Undecided(
-            f"whether suite {suite} is worse can't be told: {many} have no score, such as {case}{why}",
-            f"run it to its end: uwf eval run {suite}",
+            f"whether suite {suite} is worse can't be told: {many} {have} no score, such as {case}{why}",
+            how_to_go_on(broken) if broken else f"run it to its end: uwf eval run {suite}",
         )
 
 
-def checked(value: Mapping[str, Any], now: Side, results: Sequence[Result]) -> list[Checked]:
-    """The cases as a server of CI shows them: they fail where the check does. `results` have what judges said."""
-    from uwf_git.evaluation.junit import ERROR, FAILED, SKIPPED, Checked
+def checked(value: Mapping[str, Any], now: Side, results: Sequence[Result], unlike: str) -> list[Checked]:
+    """The cases as a server of CI shows them: they fail where the check does. `results` have what judges said;
+    `unlike` is why nothing can be told of what was compared, "" where it can."""
+    from uwf_git.evaluation.junit import ERROR as UNSURE
+    from uwf_git.evaluation.junit import FAILED, SKIPPED, Checked
 
     reasons: dict[str, list[str]] = {}
     for result in results:
@@ -134,11 +176,12 @@ def checked(value: Mapping[str, Any], now: Side, results: Sequence[Result]) -> l
         lost = each["outcome"] == LOSS and value["verdict"] == WORSE
         seconds = other["seconds"] * other["runs"]
         whole = "\n".join([said, *reasons.get(each["case"], ())])
-        found.append(Checked(each["case"], seconds, FAILED if lost else "", said if lost else "", whole))
+        wrong = UNSURE if unlike else FAILED if lost else ""
+        found.append(Checked(each["case"], seconds, wrong, (unlike or said) if wrong else "", whole))
     apart = dict.fromkeys(value["gone"], "it counts no longer")
     apart |= dict.fromkeys(value["onlyB"], "it is not in the baseline")
     found += [Checked(case, 0.0, SKIPPED, said, said) for case, said in apart.items()]
-    unsure = ERROR if value["verdict"] == UNDECIDED else SKIPPED
+    unsure = UNSURE if value["verdict"] == UNDECIDED else SKIPPED
     for case in sorted({*value["missing"], *now.unknown}):
         said = f"no score: {now.unknown.get(case, 'it was not run')}"
         found.append(Checked(case, 0.0, unsure, said, said))
@@ -167,6 +210,11 @@ def checked(value: Mapping[str, Any], now: Side, results: Sequence[Result]) -> l
     metavar="RUN",
     help="What it is held against: anything that uwf eval compare takes.",
 )
+@click.option(
+    "--same-judges",
+    is_flag=True,
+    help="Nobody can tell (125) where other judges judged that: no mere warning.",
+)
 @click.option("--junit", type=click.Path(path_type=Path), metavar="FILE", help="Write JUnit XML too.")
 @running
 def check(
@@ -174,6 +222,7 @@ def check(
     suite: str,
     max_drop: float,
     against: str,
+    same_judges: bool,
     junit: Path | None,
     **options: Any,
 ) -> None:
@@ -192,35 +241,46 @@ def check(
     _require_workflow(invocation, options["workflow"])
     done = carried_out(invocation, suite, (), (), **options)
     read = suites.read(suite)
-    now = side_of(read, done.run, names_of(instance, read), done.results)
+    now = side_of(read, done.run, names_of(instance, read), done.results, done.untried)
     base = find_side(invocation, before, against, like=now)
     # Of a case that was changed and has no score, what is known is how its like was before.
     gone = by_case(base.gone)
     changed = [each for each in base.gone if each.case in now.unknown]
     compared = compared_value(read, base, now, compare(base.scored, now.scored))
     fallen = drop((*base.scored, *changed), now.scored, max_drop)
-    value = check_value(compared, fallen, gone.keys() - now.unknown.keys())
-    warn_of_judges(invocation, base, now)
+    judges = _judges(base, now, against)
+    value = check_value(compared, fallen, gone.keys() - now.unknown.keys(), judges, same_judges)
+    unlike = judges.said if same_judges else ""
+    if judges.said and not unlike:
+        invocation.warn(f"the scores may not mean the same: {judges.said}")
     _warn_of_apart(invocation, value, now)
     if junit is not None:
         from uwf_git.evaluation.junit import junit as written
 
         about = [("baseline", base.said), ("run", now.said), ("verdict", value["verdict"])]
-        text = written(suite, checked(value, now, done.results), about)
+        about += [
+            (name, said) for name, said in (("stopped", done.run.stopped), ("judges", judges.said)) if said
+        ]
+        text = written(suite, checked(value, now, done.results, unlike), about)
         write_whole(junit, text.encode("utf-8", "replace"), force=True)
     invocation.emit(value, check_text)
-    raise_unless_passed(value, base, now)
+    raise_unless_passed(value, base, now, done.results, unlike)
 
 
 def _warn_of_apart(invocation: Invocation, value: Mapping[str, Any], now: Side) -> None:
-    """Warns of cases that are left out of the verdict."""
+    """Warns of cases that are left out of the verdict. Where it is open since cases have no score, that is the
+    error."""
+    missing = value["missing"] if value["verdict"] != UNDECIDED else []
     apart = {
         "of the baseline, changed or taken out since": value["gone"],
+        "of the baseline, without a score now": missing,
+        "new since the baseline": value["onlyB"],
         "without a score, new since the baseline": sorted(now.unknown.keys() - {*value["missing"]}),
     }
     for said, cases in apart.items():
         if cases:
-            invocation.warn(f"not compared: {counted(len(cases), 'case')} {said}, such as {cases[0]}")
+            why = f", {now.unknown[cases[0]]}" if cases[0] in now.unknown else ""
+            invocation.warn(f"not compared: {counted(len(cases), 'case')} {said}, such as {cases[0]}{why}")
 
 
 def _require_workflow(invocation: Invocation, text: str | None) -> None:

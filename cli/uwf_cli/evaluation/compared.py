@@ -71,12 +71,14 @@ def _rounded(number: float) -> float:
 
 def judged_otherwise(a: Side, b: Side, called: Sequence[str] = ("a", "b")) -> str:
     """Who judged two sides, where these aren't the same; "" where they are, or nothing was judged."""
-    if a.is_judged_as(b) or not (a.scored and b.scored):
+    apart = a.judges_apart(b)
+    if not any(apart) or not (a.scored and b.scored):
         return ""
-    names = [", ".join(sorted(side.judges)) or "nobody" for side in (a, b)]
-    if a.judges == b.judges:
-        return f"{names[0]} is not the same judge for {called[0]} and for {called[1]}"
-    return f"those of {called[0]} are by {names[0]}, those of {called[1]} by {names[1]}"
+    if apart[0] == apart[1]:
+        names, are = ", ".join(sorted(apart[0])), "is not" if len(apart[0]) == 1 else "are not"
+        return f"{names} {are} the same judge for {called[0]} and for {called[1]}"
+    alone = [(", ".join(sorted(names)), side) for names, side in zip(apart, called, strict=True) if names]
+    return ", ".join(f"{names} judged {side} alone" for names, side in alone)
 
 
 def comparison_text(value: Mapping[str, Any], names: Sequence[str] = ("a", "b")) -> str:

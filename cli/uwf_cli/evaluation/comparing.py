@@ -96,7 +96,7 @@ def _unknown(value: Mapping[str, Any]) -> str:
     lines = ""
     for name in "ab":
         if unknown := value[name]["unknown"]:
-            many = f"{counted(len(unknown), 'case')} of {name} in error, without a score"
+            many = f"{counted(len(unknown), 'case')} of {name} without a score"
             lines += f"{terminal.style(many, 'yellow')}\n"
             lines += "".join(f"  {case}: {why}\n" for case, why in unknown.items())
     return lines

@@ -23,7 +23,7 @@ from uwf_git.text import counted, nearest
 from uwf_git.values.ids import Hash, ThreadId
 
 if TYPE_CHECKING:
-    from uwf_git.evaluation.records import Case
+    from uwf_git.evaluation.records import Case, Result
     from uwf_git.evaluation.run import Done, Shown
     from uwf_git.evaluation.suite import Suite
     from uwf_git.evaluation.trials import Version
@@ -350,7 +350,12 @@ def _raise_if_short(done: Done, suite: str) -> None:
         have = "has" if len(broken) == 1 else "have"
         raise AgentFailed(
             f"{counted(len(broken), 'trial')} of {suite} {have} no score, such as {first.name}: {why_unknown(first)}",
-            "mend the judge and run it again, which asks no agent"
-            if first.errors
-            else "run it again: it goes on where it was",
+            how_to_go_on(first),
         )
+
+
+def how_to_go_on(broken: Result) -> str:
+    """What to do about a result that is an error."""
+    if broken.errors:
+        return "mend the judge and run it again, which asks no agent"
+    return "where its agent can't do better, mend that; then run it again: it goes on where it was"
