@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli_samples import ASKS, PAIR, scripted, write
@@ -75,6 +76,34 @@ def test_a_thread_that_fails_is_tried_so_often_and_stops_no_other(
     assert len(uwf("thread", "attempts", bad).json) == 2
     assert {each["thread"] for each in steps_told(done.out)} == {good}
     assert examine(store(root)).steps == {good: STEPS}
+
+
+def test_who_looks_at_a_step_that_is_tried_again_sees_what_the_last_try_failed_at(
+    uwf: Uwf, tmp_path: Path, patient: list[str], begin: Begin
+) -> None:
+    (thread,) = start(uwf, 1)
+    (tmp_path / thread).touch()
+    begin("fleet", "run", thread, "--stay", *patient)
+
+    def stands(state: str) -> tuple[int, str]:
+        def look() -> list[dict[str, Any]]:
+            rows = uwf("fleet", "status", check=None)
+            return [each for each in (rows.json if rows.code == 0 else []) if each["state"] == state]
+
+        (row,) = until(look, state)
+        return row["tries"], row["why"]
+
+    why = "the step of role one failed with agent_failed"
+    assert stands("failed") == (1, why)
+    (tmp_path / thread).unlink()
+    assert stands("running") == (2, why)
+    assert f"try 2: {why}" in uwf("fleet", "status", "--format", "text").out
+    uwf("fleet", "pause", thread)
+    (tmp_path / "go").touch()
+    assert stands("held") == (0, "")
+    (tmp_path / "go").unlink()
+    uwf("fleet", "resume", thread)
+    assert stands("running") == (1, "")
 
 
 def test_nothing_that_an_agent_says_gets_to_the_queue(uwf: Uwf, tmp_path: Path) -> None:

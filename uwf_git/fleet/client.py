@@ -317,6 +317,7 @@ class Queue:
 
         memo = await listed.memo()
         state, why, used = str(memo.get("state") or ""), str(memo.get("why") or ""), memo.get("used")
+        tries = said if type(said := memo.get("tries")) is int else 0
         status = listed.status
         if status == WorkflowExecutionStatus.COMPLETED:
             result = await self.client.get_workflow_handle(listed.id, run_id=listed.run_id).result()
@@ -326,11 +327,13 @@ class Queue:
         if status in (WorkflowExecutionStatus.CANCELED, WorkflowExecutionStatus.TERMINATED):
             return Row(listed.id, "cancelled", used=used)
         if status != WorkflowExecutionStatus.RUNNING or state:
-            return Row(listed.id, state or "gave up", why, used=used)
-        return (await self._at_work(listed.id))._replace(used=used)
+            return Row(listed.id, state or "gave up", why, tries=tries, used=used)
+        row = await self._at_work(listed.id)
+        tries = max(row.tries, 1) + tries - 1 if tries else row.tries
+        return row._replace(why=row.why or why, tries=tries, used=used)
 
     async def _at_work(self, thread: str) -> Row:
-        """A thread of which a step is made, or waits for a worker."""
+        """A thread of which a step is made, or waits for a worker, by what becomes of this step alone."""
         described = await self.client.get_workflow_handle(thread).describe(rpc_timeout=_WAIT)
         pending = described.raw_description.pending_activities
         if not pending:

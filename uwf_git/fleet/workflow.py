@@ -50,7 +50,9 @@ class ThreadInFleet:
     def __init__(self) -> None:
         self._looks = 0
         self._held = False
-        self._says: dict[str, Any] = {}
+        self._says: dict[str, Any] = {
+            key: workflow.memo_value(key, None) for key in ("state", "why", "tries")
+        }
         self._used: dict[str, float] = {}
         self._made = 0
         self._most: int | None = None
@@ -89,6 +91,7 @@ class ThreadInFleet:
         self._made = at.made
         self._most = at.most if self._most is None else self._most
         failures = delays = 0
+        trouble = ""
         while True:
             if self._held:
                 self._say("held")
@@ -100,12 +103,13 @@ class ThreadInFleet:
             if workflow.info().is_continue_as_new_suggested():
                 again = at._replace(held=self._held, most=self._most, made=self._made)
                 workflow.continue_as_new(again.as_json())
-            self._say("")
+            self._say("", trouble, failures + delays + 1 if trouble else 0)
             looks = self._looks
             stand, fault = await self._step(at)
             moved = stand is not None and stand.head != at.head
             if moved and stand is not None:
                 failures = delays = 0
+                trouble = ""
                 at = at._replace(head=stand.head)
             if stand is not None:
                 at = at._replace(queue=stand.queue)
@@ -127,12 +131,17 @@ class ThreadInFleet:
                 await self._wait("paused" if fault.code == "paused" else "blocked", fault.message, looks)
             elif way in (DONE, LATER):
                 delays += 1
-                await self._rest("delayed", fault, pause_before(LATER, delays, fault.after), looks)
+                await self._rest(
+                    "delayed", fault, failures + delays, pause_before(LATER, delays, fault.after), looks
+                )
             elif way == AGAIN and failures + 1 < at.tries:
                 failures += 1
-                await self._rest("failed", fault, pause_before(AGAIN, failures, fault.after), looks)
+                await self._rest(
+                    "failed", fault, failures + delays, pause_before(AGAIN, failures, fault.after), looks
+                )
             else:
                 self._fail(fault)
+            trouble = fault.message if way != WAIT else ""
 
     async def _step(self, at: Begin) -> tuple[Stand | None, Fault | None]:
         """Where the thread stands after a step, as far as is known, and why there was none."""
@@ -164,9 +173,9 @@ class ThreadInFleet:
         self._say(state, why)
         await workflow.wait_condition(lambda: self._looks != looks)
 
-    async def _rest(self, state: str, fault: Fault, seconds: float, looks: int) -> None:
+    async def _rest(self, state: str, fault: Fault, tries: int, seconds: float, looks: int) -> None:
         """Sleeps for so long, or until somebody says that it is worth another look."""
-        self._say(state, fault.message)
+        self._say(state, fault.message, tries)
         try:
             await workflow.wait_condition(
                 lambda: self._looks != looks or self._held,
@@ -176,12 +185,13 @@ class ThreadInFleet:
         except TimeoutError:
             return
 
-    def _say(self, state: str, why: str = "") -> None:
-        """What `uwf fleet status` shows of a thread for which no step is being made."""
-        says = {"state": state, "why": why[:500]} if state else {}
+    def _say(self, state: str, why: str = "", tries: int = 0) -> None:
+        """What `uwf fleet status` shows of a thread beside the step that is being made: its `state` where none is, and
+        of one that has failed so many times, or is tried for that time, `why`."""
+        says = {"state": state or None, "why": why[:500] or None, "tries": tries or None}
         if says != self._says:
             self._says = says
-            workflow.upsert_memo({"state": state or None, "why": why[:500] or None})
+            workflow.upsert_memo(says)
 
     def _count(self, at: Begin, stand: Stand) -> None:
         """What the thread has used since it was begun, where that counts."""

@@ -21,7 +21,7 @@ from uwf_cli.invocation import Invocation
 from uwf_cli.output import ago, iso
 from uwf_cli.selection import Chosen, Filters, chosen_threads, short_ids, threads
 from uwf_git.errors import NotFound, Usage
-from uwf_git.fleet.client import STATES
+from uwf_git.fleet.client import QUEUED, RUNNING, STATES
 from uwf_git.text import counted
 from uwf_git.values.amounts import LIMITS
 from uwf_git.values.ids import ThreadId, is_thread_id
@@ -135,12 +135,18 @@ def _table(values: Any, short: Callable[[str], str]) -> list[str]:
     if not values:
         return ["the queue is empty"]
     rows = [
-        (short(each["thread"]), each["state"], _since(each["since"]), each["worker"], each["why"])
+        (short(each["thread"]), each["state"], _since(each["since"]), each["worker"], _why(each))
         for each in values
     ]
     counts = Counter(each["state"] for each in values)
     told = ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state])
     return [*terminal.table(rows).splitlines(), f"{counted(len(values), 'thread')}: {told}"]
+
+
+def _why(value: Any) -> str:
+    """What a thread waits for, or what the last try of its step failed at and how manieth the one is that is made."""
+    again = value["tries"] > 1 and value["state"] in (QUEUED, RUNNING)
+    return ": ".join(filter(None, [f"try {value['tries']}" if again else "", value["why"]]))
 
 
 def _since(text: str | None) -> str:
