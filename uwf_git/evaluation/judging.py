@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.errors import AgentFailed, Invalid, UwfError
-from uwf_git.evaluation.fixtures import discard, lay_out
+from uwf_git.evaluation.fixtures import discard, is_folder, lay_out
 from uwf_git.evaluation.judges import Called
 from uwf_git.evaluation.records import (
     COMMAND,
@@ -53,6 +53,9 @@ from uwf_git.values.types import USER, start_node
 if TYPE_CHECKING:
     from uwf_git.store.history import History
 
+JUDGED = "judge-"
+"""What the names of the folders begin with in which commands judge; then comes the hash of the trial's key, which its
+lock is for too."""
 _LONGEST_REASON = 400
 _NOT_RUN = (126, 127)  # how a shell says that there is no such program
 _SHOWN = 20_000  # characters of an output that a workflow is told
@@ -189,8 +192,8 @@ def _obeys(judge: Judge, outcome: Outcome) -> Said:
 def _command(instance: Instance, called: Called, outcome: Outcome, folders: Path) -> Said:
     from uwf_git.processes.child import run_command
 
-    judge, key = called.judge, ScoreKey(outcome.trial.hash, called.judge, outcome.expected)
-    folder = folders / f"judge-{key.hash}"
+    judge = called.judge
+    folder = folders / f"{JUDGED}{outcome.trial.key.hash}"
     discard(folder)
     _lay_out(instance, outcome.trial, folder)
     try:
@@ -265,7 +268,7 @@ def _workflow(instance: Instance, judge: Judge, outcome: Outcome, folders: Path,
             node = instance.store.put(*start_node(judge.version, task))
             begin(instance, thread, threads.begin(instance.registry.commit_for(judge.version), node))
     folder = folders / thread
-    if not folder.is_dir():
+    if not is_folder(folder):
         _lay_out(instance, outcome.trial, folder)
     base = head_at(instance, _first(instance, thread))
     ended = run_out(instance, thread, base, folder, limits)

@@ -16,6 +16,7 @@ from uwf_git.cost.accounts import account
 from uwf_git.cost.spending import Spent, minus, money, tokens_of
 from uwf_git.engine.step import step_untold
 from uwf_git.errors import AgentFailed, HeadMoved, Invalid, NotFound, NoTransition, Waiting
+from uwf_git.evaluation.fixtures import is_folder
 from uwf_git.evaluation.records import COMPLETED, FAILED, LIMITED, STUCK, WAITING, Told
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
@@ -110,6 +111,8 @@ def run_out(
                 return Ended(FAILED, head.archive.reason or _killed(thread), worked)
             if why := _over(instance, head, base, limits, made):
                 return Ended(LIMITED, why, worked)
+            if not is_folder(folder):
+                return Ended(FAILED, "the folder that it worked in is gone: an agent removed it", worked)
             try:
                 step_untold(instance, thread, agent, folder)
             except Waiting as waiting:

@@ -17,9 +17,9 @@ from uwf_git import log
 from uwf_git.cost.budget import limits as budget_limits
 from uwf_git.engine.status import KILLED
 from uwf_git.errors import Busy, NotFound, StoreDamaged, UwfError
-from uwf_git.evaluation.fixtures import discard, lay_out, left_in, put_away
+from uwf_git.evaluation.fixtures import discard, is_folder, lay_out, left_in, put_away
 from uwf_git.evaluation.judges import Called, agents_of, called
-from uwf_git.evaluation.judging import Outcome, scored, why
+from uwf_git.evaluation.judging import JUDGED, Outcome, scored, why
 from uwf_git.evaluation.records import (
     COMPLETED,
     FINAL,
@@ -53,7 +53,7 @@ from uwf_git.store.history import ancestry
 from uwf_git.store.opened import Instance
 from uwf_git.text import one_line
 from uwf_git.values import cbor
-from uwf_git.values.ids import Hash, ThreadId, is_thread_id
+from uwf_git.values.ids import Hash, ThreadId, is_hash, is_thread_id
 from uwf_git.values.kinds import Start, Workflow, parse_start, parse_step
 from uwf_git.values.node import hash_of
 from uwf_git.values.types import USER
@@ -167,12 +167,15 @@ def folders_of(instance: Instance) -> Path:
 
 
 def tidy(instance: Instance) -> None:
-    """Removes the folders of trials that are recorded, or whose threads were removed, and what was half made or half
-    removed when somebody was killed."""
+    """Removes the folders of trials that are recorded, or whose threads were removed, those that commands judged in,
+    and what was half made or half removed when somebody was killed."""
     threads, folder = instance.threads, folders_of(instance)
     recorded: Mapping[Hash, Hash] | None = None
     for each in folder.iterdir() if folder.is_dir() else ():
         name, dot, _ = each.name.partition(".")
+        if is_hash(judged := name.removeprefix(JUDGED)):
+            with suppress(Busy), instance.locks.turn(_lock(Hash(judged))):
+                discard(each)
         if not is_thread_id(name):
             continue
         thread = ThreadId(name)
@@ -270,7 +273,7 @@ def start_thread(instance: Instance, planned: Planned) -> tuple[ThreadId, Trial 
     for thread in threads_for(instance, TRIAL, planned.key.hash, beside):
         _begin(instance, planned, thread)
         folder, work = folders_of(instance) / thread, None
-        if fixture is not None and not folder.is_dir():
+        if fixture is not None and not is_folder(folder):
             head = instance.threads.head(thread)
             if head.row.number > head_at(instance, _base(instance, planned, thread)).row.number:
                 trial = _recorded(instance, planned.key, head.node)
@@ -280,7 +283,7 @@ def start_thread(instance: Instance, planned: Planned) -> tuple[ThreadId, Trial 
                     log.info("6TW2Y9QA", "the folder is gone, so the case is tried anew", thread=thread)
                     continue
                 work = trial.work
-        if not folder.is_dir():
+        if not is_folder(folder):
             lay_out(instance.store.repository, folder, fixture, work)
         instance.folders.remember(thread, folder)
         return thread, None

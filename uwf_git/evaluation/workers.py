@@ -8,6 +8,7 @@ records them with the commits that keep the rest.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import queue
@@ -34,7 +35,7 @@ from uwf_git.evaluation.records import (
 )
 from uwf_git.evaluation.stepping import Limits
 from uwf_git.evaluation.trials import Asked, Conducted, Planned, Version, conduct, plan
-from uwf_git.git.repository import Oid
+from uwf_git.git.repository import Oid, StoreUnwritable
 from uwf_git.lifetime import deferred
 from uwf_git.processes.child import spawn
 from uwf_git.store.opened import Instance
@@ -42,6 +43,7 @@ from uwf_git.values.ids import Hash
 
 _PATIENCE = 20.0  # seconds that a process has to end its agent and to keep what that said
 _PIECE = 1 << 16
+_OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 class Task(NamedTuple):
@@ -63,6 +65,11 @@ def _done(instance: Instance, task: Task) -> Conducted | UwfError:
         return conduct(instance, task.planned, task.known, task.scores)
     except UwfError as error:
         return error
+    except OSError as error:
+        message = errors.failure_of(error).message
+        if error.errno in _OF_THE_DISK:
+            return StoreUnwritable(message, "check free space")
+        return UwfError(message, "see what its agents did to its folder")
 
 
 def side_by_side(

@@ -218,8 +218,14 @@ def _person(line: str) -> str:
 _IGNORED = "[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]"
 # What NTFS takes for .git: trailing dots and spaces, a stream behind a colon, the short name.
 _DISGUISED = r"(?i:\.git|git~[0-9]+)[. ]*(?::.*)?"
+_MODULES = r"(?i:\.gitmodules|gitmod~[0-9]+|g(?:i(?:7(?:e(?:ba?)?)?)?)?~[0-9]+)[. ]*(?::.*)?"
 
 
 def stands_for_git(name: str) -> bool:
     """Whether some file system takes a file's name for that of git's own folder."""
     return re.fullmatch(_DISGUISED, re.sub(_IGNORED, "", name)) is not None
+
+
+def stands_for_modules(name: str) -> bool:
+    """Whether some file system takes a file's name for .gitmodules, which git refuses where it is a link."""
+    return re.fullmatch(_MODULES, re.sub(_IGNORED, "", name)) is not None

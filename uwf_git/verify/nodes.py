@@ -248,7 +248,7 @@ def files_below(objects: Objects, tree: bytes, folder: str, report: Report) -> d
             )
         if not rows:
             report("extra-file", f"{folder}{prefix} is an empty folder", Oid(raw=raw))
-        _check_order(rows, raw, f"{folder}{prefix}", report)
+        check_order(rows, raw, f"{folder}{prefix}", report)
         for row in rows:
             if not _is_harmless(row, raw, f"{folder}{prefix}", report):
                 continue
@@ -261,7 +261,8 @@ def files_below(objects: Objects, tree: bytes, folder: str, report: Report) -> d
     return found
 
 
-def _check_order(rows: Sequence[Row], raw: bytes, where: str, report: Report) -> None:
+def check_order(rows: Sequence[Row], raw: bytes, where: str, report: Report) -> None:
+    """Reports a folder whose entries are not as git sorts them, or have one name twice."""
     keys = [order_key(row) for row in rows]
     if len({name for _, name, _ in rows}) != len(rows):
         report("malformed", f"tree {where or '/'} has a name twice", Oid(raw=raw))
@@ -303,7 +304,7 @@ def grown(
             kept = [each for each in rows if each[1] not in same_but]
             if kept != [each for each in before if each[1] not in same_but]:
                 _report_changes(rows, before, same_but, new, where, report)
-            _check_order(rows, new, where, report)
+            check_order(rows, new, where, report)
         if row is None:
             raise Bad("missing-file", f"there is no {where}{folder}, which the record adds", Oid(raw=new))
         if row[0] != FOLDER:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from uwf_git.git.objects import stands_for_modules
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout, pages
 from uwf_git.store.index import commit_row
@@ -19,7 +20,7 @@ from uwf_git.values.types import META, OF_SUITES, is_kind
 from uwf_git.verify.definition import check_attributes, read_all
 from uwf_git.verify.findings import Bad, Report
 from uwf_git.verify.known import Known, Record
-from uwf_git.verify.nodes import files_below
+from uwf_git.verify.nodes import check_order, files_below
 from uwf_git.verify.objects import (
     COUNT_LIMIT,
     FOLDER,
@@ -28,12 +29,11 @@ from uwf_git.verify.objects import (
     Row,
     mode_problem,
     name_problem,
-    order_key,
     shown_name,
 )
 
-_DEEPEST = 60  # folders within folders of a fixture
-_LINK, _PROGRAM = b"120000", b"100755"
+DEEPEST = 60  # folders within folders of a fixture
+LINK, PROGRAM = b"120000", b"100755"
 _JUDGES = {
     "case": {"use", "jsonata", "exact", "schema", "workflow"},
     "score": {"command", "jsonata", "exact", "schema", "workflow"},
@@ -103,7 +103,8 @@ def _added(objects: Objects, tree: bytes, before: Sequence[bytes], report: Repor
     for name, raw in fixtures.items():
         if name != raw.hex():
             report("wrong-name", f"{layout.FIXTURES}{name} is tree {raw.hex()}", Oid(raw=raw))
-        _check_fixture(objects, raw, f"{layout.FIXTURES}{name}/", report)
+        for _, _, blob in files_of_fixture(objects, raw, report):
+            objects.blob(blob)
     return _Grown(files, fixtures)
 
 
@@ -117,8 +118,7 @@ def _new(
         for row in objects.tree(each):
             old.setdefault(row[1], []).append(row)
     rows = objects.tree(tree)
-    if [order_key(row) for row in rows] != sorted({order_key(row) for row in rows}):
-        report("malformed", f"tree {where or '/'} is not in git's order", Oid(raw=tree))
+    check_order(rows, tree, where, report)
     for row in rows:
         mode, name, oid = row
         was = old.pop(name, [])
@@ -263,33 +263,43 @@ def _has_fixture(objects: Objects, root: bytes, tree: str) -> bool:
     return any(name == tree.encode() for _, name, _ in rows)
 
 
-def _check_fixture(objects: Objects, tree: bytes, where: str, report: Report) -> None:
-    """Reports names and modes that no folder may have which is laid out on a disk."""
-    pending = [(where, tree, 1)]
+def files_of_fixture(objects: Objects, tree: bytes, report: Report) -> Iterator[tuple[str, bytes, bytes]]:
+    """The files of a folder that is laid out on a disk: paths, modes, ids of contents. Reports what no such folder may
+    have, and leaves that out: names, links, entries that are no files. Raises Bad, also where it is too large."""
+    where = f"{layout.FIXTURES}{tree.hex()}/"
+    pending = [("", tree, 1)]
     count = 0
     while pending:
-        path, raw, depth = pending.pop()
+        prefix, raw, depth = pending.pop()
         rows = objects.tree(raw)
         count += len(rows) + 1
-        if depth > _DEEPEST or count > COUNT_LIMIT:
+        if depth > DEEPEST or count > COUNT_LIMIT:
             raise Bad("tree-limit", f"{where} is too deep or holds too much", Oid(raw=tree))
+        check_order(rows, raw, where + prefix, report)
         for mode, name, oid in rows:
-            shown = path + shown_name(name)
+            shown = where + prefix + shown_name(name)
             if problem := name_problem(name):
                 report("unsafe-name", f"the name {shown!r} {problem}", Oid(raw=raw))
-            elif mode == FOLDER:
-                pending.append((f"{shown}/", oid, depth + 1))
-            elif mode == _LINK:
-                if leads_out(shown.removeprefix(where), objects.blob(oid).decode("utf-8", "replace")):
-                    report("unsafe-mode", f"{shown} is a link that leads out of its folder", Oid(raw=raw))
-            elif mode == _PROGRAM or not (problem := mode_problem(mode)):
-                objects.blob(oid)
+                continue
+            path = prefix + name.decode("utf-8")
+            if mode == FOLDER:
+                pending.append((f"{path}/", oid, depth + 1))
+            elif mode == LINK and (problem := link_problem(path, objects.blob(oid))):
+                report("unsafe-mode", f"{shown} is {problem}", Oid(raw=raw))
+            elif mode in (LINK, PROGRAM) or not (problem := mode_problem(mode)):
+                yield path, mode, oid
             else:
                 report("unsafe-mode", f"{shown} is {problem}", Oid(raw=raw))
 
 
-def leads_out(path: str, target: str) -> bool:
-    """Whether a symbolic link at a path of a folder leads out of that folder, or may, as one through other links."""
-    parts = [part for part in target.split("/") if part not in ("", ".")]
+def link_problem(path: str, target: bytes) -> str | None:
+    """What is wrong with a symbolic link at a path of a folder; None where nothing is. One that leads through other
+    links may lead out of it."""
+    to = target.decode("utf-8", "replace")
+    parts = [part for part in to.split("/") if part not in ("", ".")]
     up = next((place for place, part in enumerate(parts) if part != ".."), len(parts))
-    return target.startswith("/") or "\0" in target or ".." in parts[up:] or up > path.count("/")
+    if to.startswith("/") or "\0" in to or ".." in parts[up:] or up > path.count("/"):
+        return "a link that leads out of its folder"
+    if stands_for_modules(path.rpartition("/")[2]):
+        return "a link in the place of .gitmodules, which git refuses"
+    return None

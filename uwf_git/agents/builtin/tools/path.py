@@ -46,6 +46,21 @@ def opened(path: str | Path, inside: int | None = None) -> Iterator[int]:
         os.close(descriptor)
 
 
+@contextlib.contextmanager
+def opened_below(folder: Path, parts: Iterable[str]) -> Iterator[int]:
+    """A folder below another, reached by descriptors: no link that somebody puts there meanwhile leads elsewhere.
+    Raises OSError, also where there is one."""
+    descriptor = os.open(folder, FOLDER)
+    try:
+        for name in parts:
+            inner = os.open(name, FOLDER, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = inner
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 class Mount(NamedTuple):
     """A folder that the tools see, under a name. `path` is free of symbolic links. `told` is what a prompt says of it,
     "" for nothing. `check` is asked before a file in it changes, by the file's names from the mount on and what it is

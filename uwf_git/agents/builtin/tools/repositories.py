@@ -26,13 +26,13 @@ from typing import Any, NamedTuple
 from uwf_git import log
 from uwf_git.agents.builtin.tools.path import (
     DEEPEST,
-    FOLDER,
     GIT_FOLDER,
     Identity,
     identity,
     is_git_folder,
     is_git_name,
     opened,
+    opened_below,
 )
 from uwf_git.agents.builtin.tools.results import ToolFailure, shown
 from uwf_git.crews.package import PROJECT
@@ -316,7 +316,7 @@ def _take(project: Path, found: Found, called: str) -> list[str]:
     mark = f".taken-{secrets.token_hex(4)}"
     parts = found.parts if found.bare else found.parts[:-1]
     try:
-        with _open(project, parts) as folder:
+        with opened_below(project, parts) as folder:
             if found.bare:
                 _rename(folder, "HEAD", mark)
                 return [f"{called} had become a git repository: its HEAD is now HEAD{mark}"]
@@ -325,7 +325,7 @@ def _take(project: Path, found: Found, called: str) -> list[str]:
             if identity(status) != found.identity:
                 return []  # it was replaced meanwhile
             if stat.S_ISDIR(status.st_mode):
-                with contextlib.suppress(FileNotFoundError), _open(project, found.parts) as inner:
+                with contextlib.suppress(FileNotFoundError), opened_below(project, found.parts) as inner:
                     _rename(inner, "HEAD", mark)
             _rename(folder, name, mark)
             return [f"{called} is now {shown(name + mark)}"]
@@ -341,20 +341,6 @@ def _rename(folder: int, name: str, mark: str) -> None:
     except PermissionError:
         os.fchmod(folder, stat.S_IMODE(os.fstat(folder).st_mode) | 0o700)
         os.rename(name, name + mark, src_dir_fd=folder, dst_dir_fd=folder)
-
-
-@contextlib.contextmanager
-def _open(project: Path, parts: tuple[str, ...]) -> Iterator[int]:
-    """A folder, reached by descriptors: no link that somebody puts there meanwhile leads elsewhere."""
-    descriptor = os.open(project, FOLDER)
-    try:
-        for name in parts:
-            inner = os.open(name, FOLDER, dir_fd=descriptor)
-            os.close(descriptor)
-            descriptor = inner
-        yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def _too_much() -> ToolFailure:
