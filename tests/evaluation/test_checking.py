@@ -140,6 +140,8 @@ def test_a_check_fails_for_what_is_worse_and_junit_names_the_cases(uwf: Uwf, iss
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("3", "2", "0")
     failed = {case.get("name"): case.findtext("failure") for case in suite.findall("testcase")}
     assert "3 of 4 tests pass" in str(failed["slug"]) and failed["median"] is None
+    near = uwf("eval", "check", issues, "--workflow", worse, "--max-drop", "0.1666", check=1).error
+    assert "its score is lower by 0.1667, and 0.1666 is allowed" in near["message"]
     passed = uwf("eval", "check", issues, "--workflow", worse, "--max-drop", "0.2").json
     assert passed["verdict"] == "passed" and uwf("eval", "check", issues).json["drop"]["most"] == 0
     against = uwf("eval", "check", issues, "--against", worse).json

@@ -10,6 +10,10 @@ from commands import git
 from conftest import Uwf
 from suite_bench import AGENT, SOLVE, Bench
 from two_machines import Machine
+from workflows import opened
+
+from uwf_git.evaluation.records import UNKNOWN, Case, identified
+from uwf_git.evaluation.suite import Added, Suites
 
 Config = Callable[[str], Path]
 
@@ -147,6 +151,9 @@ def test_what_a_command_prints_last_is_its_score_or_none(bench: Bench) -> None:
         ".5": 0.5,
         'log\n{"score": 0.75}': 0.75,
         '{"score":\n0.5}': 0.5,
+        '{"approved": false}': 0.0,
+        '"0.5"': 0.5,
+        '"2"': None,
         "12 passed": 1.0,
         "12 tests\n87": None,
         "2": None,
@@ -166,7 +173,7 @@ def test_what_a_command_prints_last_is_its_score_or_none(bench: Bench) -> None:
     found = {each["judge"]: each["score"] for each in result["scores"]}
     assert found.pop("failed") == 0.0
     assert found == {f"j{n}": score for n, score in enumerate(said.values()) if score is not None}
-    assert len(result["errors"]) == 7 and all("is no judgement" in each for each in result["errors"])
+    assert len(result["errors"]) == 8 and all("is no judgement" in each for each in result["errors"])
 
 
 def test_a_judge_that_cannot_judge_is_named_with_what_to_do(bench: Bench) -> None:
@@ -221,6 +228,16 @@ def test_what_a_file_of_cases_can_name_is_never_a_command(bench: Bench) -> None:
     Path("out").mkdir()
     Path("out/x").symlink_to("/etc")
     assert "leads out" in refused("{prompt: a, fixture: out}")
+    Path("beside").mkdir()
+    Path("beside/schema.json").write_text('{"const": 1}')
+    Path("sub").mkdir()
+    Path("sub/sc.json").write_text('{"const": 2}')
+    Path("sub/good.yaml").write_text(
+        "workflow: solve\ncases:\n  - {prompt: a, fixture: ../beside, judges: ['schema:sc.json']}\n"
+    )
+    taken = bench.uwf("eval", "import", "sub/good.yaml")
+    assert "sub/good.yaml:3: took in sub/../beside, which isn't below the file's folder" in taken.err
+    assert taken.json["added"][0]["judges"] == [{"name": "schema", "schema": {"const": 2}}]
     assert "no path" in refused("{prompt: a, files: {../x: y}}")
     assert "no path" in refused("{prompt: a, files: {.git/hooks/post-checkout: y}}")
 
@@ -293,32 +310,98 @@ def test_a_run_stops_at_its_limits_with_what_it_has(bench: Bench, script: Callab
     assert (asked["status"], asked["score"]) == ("waiting", 0)
 
 
-def test_a_workflow_judges_in_a_thread_of_its_own(
-    bench: Bench, config: Config, script: Callable[[str, str], Path]
-) -> None:
-    Path("rate.yaml").write_text(
-        "name: rate\ndescription: Rates.\nroles:\n  rater:\n    description: Rates.\n    systemPrompt: Rate.\n"
-        "    outputSchema: {type: object, properties: {points: {type: integer}}, required: [points]}\n"
-        "graph:\n  $START: [{role: rater}]\n  rater: [{role: $END}]\n"
-    )
+RATE = """\
+name: rate
+description: Rates.
+roles:
+  rater:
+    description: Rates.
+    systemPrompt: Rate.
+    outputSchema: {type: object, properties: {points: {type: integer}}, required: [points]}
+graph:
+  $START: [{role: rater}]
+  rater: [{role: $END}]
+"""
+RATER = """
+import json, os, pathlib, sys
+task = json.load(sys.stdin)["start"]["prompt"]
+assert "say a" in task and "SAY A" in task and "was expected" in task
+said = pathlib.Path(os.environ["CALLS"] + ".points")
+points, *rest = said.read_text().split()
+said.write_text(" ".join(rest))
+print(json.dumps({"points": int(points)}) if points != "x" else "")
+"""
+
+
+@pytest.fixture
+def stars(bench: Bench, config: Config, script: Callable[[str, str], Path], tmp_path: Path) -> Path:
+    """A suite that a workflow judges, and the file of the points that it gives, one after another."""
+    Path("rate.yaml").write_text(RATE)
     bench.uwf("workflow", "put", "rate.yaml")
-    rater = script(
-        "rates",
-        "import json, sys\ntask = json.load(sys.stdin)['start']['prompt']\n"
-        "assert 'say a' in task and 'SAY A' in task and 'was expected' in task\nprint('{\"points\": 7}')",
-    )
+    rater = script("rates", RATER)
     config(
         f"agentOverrides: {{rate: {{rater: mine}}}}\n"
         f"agents: {{mine: {{command: uwf-exec, args: ['{rater}']}}}}\n"
     )
     judge = {"name": "stars", "workflow": "rate", "output": "steps[-1].output.points / 10", "threshold": 0.8}
     bench.imports([{"name": "one", "prompt": "say a", "judges": [judge], "expected": {"approved": True}}])
+    return tmp_path / "calls.points"
+
+
+def test_a_workflow_judges_in_a_thread_of_its_own(bench: Bench, stars: Path) -> None:
+    stars.write_text("7")
     (result,) = bench.run().json["results"]
     (score,) = result["scores"]
     assert (result["state"], score["score"], score["passed"]) == ("failed", 0.7, False)
     assert score["step"] is not None and bench.calls == 2
     assert bench.run().json["fresh"] == 0
     bench.uwf("verify", "--all")
+
+
+def test_a_workflow_that_came_to_no_judgement_is_asked_anew_once_a_run(bench: Bench, stars: Path) -> None:
+    stars.write_text("85 85 x 4")
+    first = bench.run(check=6).error["message"]
+    assert "came to 8.5, which is no judgement, in thread 0" in first
+    assert stars.read_text() == "85 x 4"
+    assert first != bench.run(check=6).error["message"] and stars.read_text() == "x 4"
+    (result,) = bench.run("--retries", "0", check=6).json["results"]
+    thread = result["errors"][0].partition("thread ")[2][:26]
+    bench.uwf("thread", "kill", thread)
+    (result,) = bench.run().json["results"]
+    assert (result["score"], stars.read_text(), bench.calls) == (0.4, "", 2)
+    assert bench.run().json["fresh"] == 0
+    bench.uwf("verify", "--all")
+
+
+def test_a_secret_is_refused_before_anybody_is_asked_and_what_judges_say_has_none(
+    bench: Bench, root: Path
+) -> None:
+    key = "sk-live-4f9Qz81LmW07bTgX2cVd"
+    (root / ".env").write_text(f"MY_KEY={key}\n")
+    bench.imports([{"name": "one", "prompt": "say a"}])
+    for option, named in (("label", "--label"), ("judge", "judge 'command'"), ("agent", "--agent")):
+        value = f"command:grep {key}" if option == "judge" else f"uwf-exec {key}"
+        refused = bench.run(f"--{option}", value, check=1).error["message"]
+        assert refused.startswith(f"{named} holds a secret (MY_KEY)") and key not in refused
+    assert (bench.calls, bench.uwf("thread", "list", "--all").json) == (0, [])
+    Path("said.json").write_text(f'{{"score": "{key}"}}')
+    judge = f"command:cat {Path('said.json').absolute()}"
+    told = bench.run("--judge", judge, "--format", "text", check=6)
+    assert key not in told.out + told.err and "[redacted:MY_KEY]" in told.out
+    assert len(bench.uwf("eval", "show", "bugs").json["runs"]) == 1
+    bench.uwf("verify", "--all")
+
+
+def test_cases_that_are_the_same_are_one_trial_and_count_once(bench: Bench) -> None:
+    bench.imports([{"name": name, "prompt": "say a"} for name in "abc"])
+    found = bench.run().json
+    assert (found["passed"], bench.calls) == (3, 2)
+    assert found["seconds"] == found["results"][0]["seconds"] > 0
+    # Somebody else's suite may have a name that no case is given here.
+    workflow = bench.uwf("workflow", "show", "solve").json["hash"]
+    Suites(opened().store).add("theirs", Added([identified(Case(UNKNOWN, "a\nb", "say a", workflow))]))
+    told = bench.run("--format", "text", suite="theirs").out.splitlines()
+    assert len(told) == 2 and told[0].startswith("passed  a b  1.00")
 
 
 def test_two_machines_add_to_one_suite_and_use_what_the_other_tried(

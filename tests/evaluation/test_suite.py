@@ -7,7 +7,7 @@ from conftest import REPOSITORY
 from forged import Forger
 
 from uwf_git.engine.step import step
-from uwf_git.errors import Invalid
+from uwf_git.errors import Invalid, NotFound
 from uwf_git.evaluation.records import (
     COMMAND,
     COMPLETED,
@@ -173,6 +173,15 @@ def test_a_case_that_names_files_which_are_not_there_is_found(instance: Instance
     case = identified(prompt("two")._replace(fixture="0" * 40))
     Suites(instance.store).add("bugs", Added(cases=[case]))
     assert findings(instance) == {"missing-file"}
+
+
+def test_results_make_no_suite_that_is_gone(instance: Instance, head: Head) -> None:
+    suites, case = Suites(instance.store), of_thread(head)
+    suites.add("bugs", Added(cases=[case], commits=[head.commit]))
+    suites.remove("bugs")
+    run = identified(SuiteRun(UNKNOWN, None, None, "", 1, 1, (RunResult(case.hash, case.hash),)))
+    with pytest.raises(NotFound, match="suite 'bugs' is gone"):
+        suites.add("bugs", Added(runs=[run]))
 
 
 def test_a_run_that_names_what_is_none_of_its_trials_is_found_and_read_without_that(

@@ -213,8 +213,8 @@ def _case(
     for _, message, hint in problems:
         raise Invalid(f"{where}: {message}", hint)
     try:
-        judges = tuple(_judges(value.get("judges", top.get("judges", []))))
-        fixture = _fixture(instance, folder, value)
+        judges = tuple(_judges(value.get("judges", top.get("judges", [])), folder))
+        fixture = _fixture(instance, folder, value, where)
     except UwfError as error:
         raise Invalid(f"{where}: {error.message}", error.hint) from None
     case = Case(
@@ -237,18 +237,22 @@ def _known(value: Mapping[str, Any], known: Sequence[str], where: str) -> None:
             raise Invalid(f"{where}: there is no {one_line(str(key), 40)!r} here", hint)
 
 
-def _judges(value: Any) -> Iterator[Judge]:
+def _judges(value: Any, folder: Path) -> Iterator[Judge]:
     if not isinstance(value, list):
         raise Usage("judges are a list", "judges: [tests, exact]")
-    yield from map(parse_mapping, value)
+    for each in value:
+        yield parse_mapping(each, folder)
 
 
-def _fixture(instance: Instance, folder: Path, value: Mapping[str, Any]) -> str | None:
+def _fixture(instance: Instance, folder: Path, value: Mapping[str, Any], where: str) -> str | None:
     given, files = value.get("fixture"), value.get("files")
     if given is not None and files is not None:
         raise Usage("fixture and files exclude each other", "give one of them")
     if isinstance(given, str) and given.strip():
-        return take_in(instance, folder / Path(given).expanduser())
+        path = folder / Path(given).expanduser()
+        if not path.resolve().is_relative_to(folder.resolve()):  # whoever wrote the file may be somebody else
+            instance.warn(f"{where}: took in {one_line(str(path))}, which isn't below the file's folder")
+        return take_in(instance, path)
     if isinstance(files, dict) and files and all(isinstance(text, str) for text in files.values()):
         return of_texts(instance, files)
     if given is None and files is None:

@@ -52,9 +52,9 @@ class Called(NamedTuple):
 # As people write them
 
 
-def parse_text(text: str, commands: bool = True) -> Judge:
+def parse_text(text: str, commands: bool = True, folder: Path = Path()) -> Judge:
     """A judge as an option or a file gives it: NAME, or KIND:VALUE, with `NAME=` before that to call it so. `commands`
-    may be given where whoever wrote that runs them. Raises Usage."""
+    may be given where whoever wrote that runs them; paths are from `folder`. Raises Usage."""
     name = ""
     if found := _NAMED.fullmatch(text.strip()):
         name, text = found[1], found[2]
@@ -71,10 +71,10 @@ def parse_text(text: str, commands: bool = True) -> Judge:
             f"{one_line(text, 80)!r}: a file names no command to run",
             "set it with: uwf config set judges.NAME.command …; then name NAME",
         )
-    return _checked(Judge(name or kind, kind, _value_of(kind, value)))
+    return _checked(Judge(name or kind, kind, _value_of(kind, value, folder)))
 
 
-def _value_of(kind: str, value: str) -> Any:
+def _value_of(kind: str, value: str, folder: Path) -> Any:
     if kind == EXACT:
         return tuple(part.strip() for part in value.split(",") if part.strip())
     if kind == COMMAND:
@@ -83,14 +83,14 @@ def _value_of(kind: str, value: str) -> Any:
     if kind == SCHEMA:
         from uwf_git.values import yaml12
 
-        return yaml12.read(Path(value)).data
+        return yaml12.read(folder / value).data
     return value
 
 
-def parse_mapping(value: Any) -> Judge:
-    """A judge as a file of cases gives it: a text as `parse_text` has it, or a mapping. Raises Usage."""
+def parse_mapping(value: Any, folder: Path) -> Judge:
+    """A judge as a file of cases in that folder gives it: a text as `parse_text` has it, or a mapping. Raises Usage."""
     if isinstance(value, str):
-        return parse_text(value, commands=False)
+        return parse_text(value, commands=False, folder=folder)
     known = (*(kind for kind in KINDS if kind != COMMAND), "name", "output", "threshold")
     if not isinstance(value, dict):
         raise Usage("a judge is a text or a mapping", f"the text is {_FORMS}")
@@ -150,7 +150,13 @@ def _checked(judge: Judge) -> Judge:
 def called(instance: Instance, judge: Judge, cwd: Path) -> Called:
     """A judge with what its name stands for, and of a workflow the version and the agents of now. A command's path is
     one from `cwd`, or in the configuration from its folder. Raises Usage for a name that stands for nothing, NotFound
-    for a workflow that isn't there."""
+    for a workflow that isn't there, Invalid for one that holds a secret, since it is stored with what it says."""
+    found = _resolved(instance, judge, cwd)
+    instance.redactor.refuse(found.judge.payload(), f"judge {found.judge.name!r}", "that")
+    return found
+
+
+def _resolved(instance: Instance, judge: Judge, cwd: Path) -> Called:
     timeout = SECONDS
     if judge.kind == USE:
         setting = instance.config.judges.get(judge.value)

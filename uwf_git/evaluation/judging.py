@@ -24,6 +24,7 @@ from uwf_git.evaluation.records import (
     EXACT,
     JSONATA,
     SCHEMA,
+    STUCK,
     UNKNOWN,
     Judge,
     Score,
@@ -51,12 +52,13 @@ from uwf_git.values.kinds import StepContext, step_fields
 from uwf_git.values.types import USER, start_node
 
 if TYPE_CHECKING:
-    from uwf_git.store.history import History
+    from uwf_git.store.history import Head, History
 
 JUDGED = "judge-"
 """What the names of the folders begin with in which commands judge; then comes the hash of the trial's key, which its
 lock is for too."""
 _LONGEST_REASON = 400
+_TRUTHS = ("passed", "pass", "approved")  # how a judgement may call whether it passes
 _NOT_RUN = (126, 127)  # how a shell says that there is no such program
 _SHOWN = 20_000  # characters of an output that a workflow is told
 
@@ -130,7 +132,7 @@ def read(judge: Judge, value: Any, reason: str = "") -> Said:
         reason = next(
             (value[key] for key in ("reason", "summary") if isinstance(value.get(key), str)), reason
         )
-        passed = next((value[key] for key in ("passed", "pass", "approved") if key in value), None)
+        passed = next((value[key] for key in _TRUTHS if key in value), None)
         score = value.get("score", passed)
         if score is not None and _is_score(score) and isinstance(passed, bool | None):
             return Said(float(score), score >= judge.threshold if passed is None else passed, reason)
@@ -220,7 +222,7 @@ def _command(instance: Instance, called: Called, outcome: Outcome, folders: Path
     for text in dict.fromkeys((printed, last)):
         value = _printed(text)
         is_meant = not done.returncode and isinstance(value, bool | int | float)
-        if is_meant or (isinstance(value, dict) and value.keys() & {"score", "passed", "pass"}):
+        if is_meant or (isinstance(value, dict) and value.keys() & {"score", *_TRUTHS}):
             return read(judge, value)
     reason = "" if not done.returncode else last or complaint or f"it exited with {done.returncode}"
     return Said(float(not done.returncode), not done.returncode, reason)
@@ -238,12 +240,15 @@ def _lay_out(instance: Instance, trial: Trial, folder: Path) -> None:
 
 
 def _printed(text: str) -> Any:
-    """What a text that a command printed says: JSON, or a number or truth as programs print them, `.5`, `nan`, `True`;
-    None for anything else."""
+    """What a text that a command printed says: JSON, or a number or truth as programs print them, `.5`, `nan`, `True`,
+    in quotes or not; None for anything else."""
     try:
-        return json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError):
-        pass
+        value = text
+    if not isinstance(value, str):
+        return value
+    text = value.strip()
     if (word := text.lower()) in ("true", "false"):
         return word == "true"
     try:
@@ -256,29 +261,43 @@ def _printed(text: str) -> Any:
 
 
 def _workflow(instance: Instance, judge: Judge, outcome: Outcome, folders: Path, limits: Limits) -> Said:
-    """A workflow judges in a thread of its own, whose task is what came of the trial."""
+    """A workflow judges in a thread of its own, whose task is what came of the trial. Where one had come to its end
+    before and to no judgement, it is asked anew in another: at most once, so that a run pays for no more."""
     assert judge.version is not None
     threads = instance.threads
     assert outcome.trial.last is not None
     key = ScoreKey(outcome.trial.hash, judge, outcome.expected)
-    thread = next(threads_for(instance, JUDGE, key.hash, outcome.trial.last))
-    if not threads.exists(thread):
-        with instance.store.together():
-            task = instance.redactor.text(_task(outcome))[0]
-            node = instance.store.put(*start_node(judge.version, task))
-            begin(instance, thread, threads.begin(instance.registry.commit_for(judge.version), node))
-    folder = folders / thread
-    if not is_folder(folder):
-        _lay_out(instance, outcome.trial, folder)
-    base = head_at(instance, _first(instance, thread))
-    ended = run_out(instance, thread, base, folder, limits)
-    head = threads.head(thread)
-    if ended.status != COMPLETED:
-        raise AgentFailed(
-            f"judge {judge.name!r}: thread {thread}: {ended.error}", f"uwf thread show {thread}"
-        )
-    discard(folder)
-    history = threads.history(head)
+    for thread in threads_for(instance, JUDGE, key.hash, outcome.trial.last):
+        is_new = not threads.exists(thread)
+        if is_new:
+            with instance.store.together():
+                task = instance.redactor.text(_task(outcome))[0]
+                node = instance.store.put(*start_node(judge.version, task))
+                begin(instance, thread, threads.begin(instance.registry.commit_for(judge.version), node))
+        folder = folders / thread
+        if not (is_folder(folder) or threads.has_ended(thread)):
+            _lay_out(instance, outcome.trial, folder)
+        base = head_at(instance, _first(instance, thread))
+        ended = run_out(instance, thread, base, folder, limits)
+        head = threads.head(thread)
+        was_over = not (is_new or ended.work) and (head.archive is not None or ended.status == STUCK)
+        if ended.status != COMPLETED and not was_over:
+            raise AgentFailed(
+                f"judge {judge.name!r}: thread {thread}: {ended.error}", f"uwf thread show {thread}"
+            )
+        discard(folder)
+        if ended.status == COMPLETED:
+            try:
+                return _judgement(instance, judge, head, base)
+            except Invalid as error:
+                if not was_over:
+                    raise Invalid(f"{why(instance, judge, error)}, in thread {thread}", error.hint) from None
+    raise AssertionError("there is always another id")
+
+
+def _judgement(instance: Instance, judge: Judge, head: Head, base: Head) -> Said:
+    """What a thread came to in which a workflow judged. Raises Invalid for what is no judgement."""
+    history = instance.threads.history(head)
     steps = [step for step in history.steps if step.role != USER]
     if judge.output:
         from uwf_git.workflow.expression import evaluate
@@ -328,8 +347,8 @@ def _json(value: Any) -> str:
     return fenced(text if len(text) <= _SHOWN else text[:_SHOWN] + "\n…", "json")
 
 
-def why(judge: Judge, error: UwfError) -> str:
-    """Why a judge came to no score, in a line."""
+def why(instance: Instance, judge: Judge, error: UwfError) -> str:
+    """Why a judge came to no score, in a line, without secrets."""
     name = f"judge {judge.name!r}"
     said = error.message if error.message.startswith(name) else f"{name}: {error.message}"
-    return one_line(said, _LONGEST_REASON)
+    return instance.redactor.text(one_line(said, _LONGEST_REASON))[0]

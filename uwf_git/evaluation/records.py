@@ -302,14 +302,6 @@ class Result(NamedTuple):
         found = [score.score for score in self.scores]
         return sum(found) / len(found) if found else 1.0
 
-    @property
-    def judging(self) -> Told:
-        """What the judges took."""
-        whole = Told()
-        for score in self.scores:
-            whole = whole.plus(score.told)
-        return whole
-
 
 _TYPES: Mapping[type, Hash] = {Case: CASE, Trial: TRIAL, Score: SCORE, SuiteRun: SUITE_RUN}
 _Record = TypeVar("_Record", Case, Trial, Score, SuiteRun)

@@ -125,6 +125,7 @@ class _Run:
         self._recorded = self._began
         self._waiting: list[Conducted] = []
         self._spent = Told()
+        self._counted: set[Hash] = set()  # the trials and scores in that: several cases may share one
         self._steps = 0
         self._stopped = ""
 
@@ -137,6 +138,9 @@ class _Run:
         jobs: int,
         stepped: Callable[[list[ThreadId]], None] | None,
     ) -> Done:
+        # Nobody is asked where what is recorded in the end would be refused.
+        for said, option in ((self._asked.agent, "--agent"), (self._asked.label, "--label")):
+            self._instance.redactor.refuse(said or "", option, "that")
         tidy(self._instance)
         suite = self._suites.read(self._name)
         planned = [
@@ -243,12 +247,13 @@ class _Run:
 
     def _take(self, task: Task, came: Conducted) -> None:
         """Counts what came of a task, and records it with more."""
-        if task.known is None:
+        if task.known is None and came.trial.hash not in self._counted:
             self._spent = self._spent.plus(came.trial.told)
             self._steps += came.trial.steps
         for score in came.scores:
-            if score.key.hash not in task.scores:
+            if score.key.hash not in task.scores and score.hash not in self._counted:
                 self._spent = self._spent.plus(score.told)
+        self._counted |= {came.trial.hash, *(score.hash for score in came.scores)}
         if came.is_new:
             self._waiting.append(came)
         late = time.monotonic() - self._recorded > _BATCH_SECONDS

@@ -168,13 +168,16 @@ class Suites:
                         yield node
 
     def add(self, name: str, added: Added) -> Oid:
-        """Adds to a suite, which is made where there is none, and returns its newest commit; what is there already is
-        left out, and where nothing is left, nothing is written. Moves `refs/uwf/evals/<name>`. Raises Invalid for what
-        can't be called so, HeadMoved where others keep adding meanwhile."""
+        """Adds to a suite, which cases make where there is none, and returns its newest commit; what is there already
+        is left out, and where nothing is left, nothing is written. Moves `refs/uwf/evals/<name>`. Raises Invalid for
+        what can't be called so, NotFound for results of a suite that is gone, HeadMoved where others keep adding
+        meanwhile."""
         if problem := name_problem(name):
             raise Invalid(f"the name {name!r} of a suite {problem}", "choose another: --to NAME")
         for _ in range(_TRIES):
             old = self._repository.ref(layout.EVALS + name)
+            if old is None and not added.cases:
+                raise NotFound(f"suite {name!r} is gone, so nothing is added to it", "see: uwf eval list")
             with self._store.together():
                 new = self._grown(name, old, added)
                 if new == old:

@@ -328,7 +328,7 @@ def conduct(
                     try:
                         score = scored(instance, judge, outcome, folders_of(instance), planned.limits)
                     except UwfError as error:
-                        errors.append(why(judge.judge, error))
+                        errors.append(why(instance, judge.judge, error))
                         continue
                     if score.step is not None:
                         commits = (*commits, instance.threads.commit_of(score.step))

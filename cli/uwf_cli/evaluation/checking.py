@@ -126,7 +126,7 @@ def _lower(drop: Mapping[str, float]) -> str:
     else:
         by = f"by {abs(least):.{digits}f}"
         lower = f"lower {by}" if least > 0 else f"higher {by}" if least < 0 else "as high"
-    return f"{lower}, {allowed:.{digits}f}"
+    return f"{lower}, and {allowed:.{digits}f}"
 
 
 def raise_unless_passed(

@@ -14,6 +14,7 @@ from uwf_git.text import counted, one_line
 if TYPE_CHECKING:
     from uwf_git.evaluation.records import Case, Judge, Result, SuiteRun
 
+_LONGEST_NAME = 200
 _COLOUR = {PASSED: "green", MISSED: "red", ERROR: "yellow"}
 
 
@@ -89,8 +90,11 @@ def result_value(result: Result, thread: str | None = None) -> dict[str, Any]:
 def run_value(run: SuiteRun, results: Sequence[Result]) -> dict[str, Any]:
     """A run as JSON has it, but for its results."""
     whole, judging = Told(), Told()
-    for result in results:
-        whole, judging = whole.plus(result.trial.told), judging.plus(result.judging)
+    # Cases that are the same are one trial, and were paid once.
+    for trial in {result.trial.hash: result.trial for result in results}.values():
+        whole = whole.plus(trial.told)
+    for score in {score.hash: score for result in results for score in result.scores}.values():
+        judging = judging.plus(score.told)
     states = [result.state for result in results]
     scores = [result.score for result in results if result.score is not None]
     return {
@@ -115,7 +119,8 @@ def run_value(run: SuiteRun, results: Sequence[Result]) -> dict[str, Any]:
 
 
 def called(name: str, repeat: int) -> str:
-    """What a trial is called: its case, and which repeat it is where it isn't the first."""
+    """What a trial is called, in a line: its case, and which repeat it is where it isn't the first."""
+    name = one_line(name, _LONGEST_NAME)
     return f"{name} ({repeat})" if repeat > 1 else name
 
 
