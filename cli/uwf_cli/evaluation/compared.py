@@ -74,11 +74,13 @@ def judged_otherwise(a: Side, b: Side, called: Sequence[str] = ("a", "b")) -> st
     apart = a.judges_apart(b)
     if not any(apart) or not (a.scored and b.scored):
         return ""
-    if apart[0] == apart[1]:
-        names, are = ", ".join(sorted(apart[0])), "is not" if len(apart[0]) == 1 else "are not"
-        return f"{names} {are} the same judge for {called[0]} and for {called[1]}"
-    alone = [(", ".join(sorted(names)), side) for names, side in zip(apart, called, strict=True) if names]
-    return ", ".join(f"{names} judged {side} alone" for names, side in alone)
+    one, other = (", ".join(sorted(names)) for names in apart)
+    if one == other:
+        are = "is not" if len(apart[0]) == 1 else "are not"
+        return f"{one} {are} the same judge for {called[0]} and for {called[1]}"
+    if one and other:
+        return f"those of {called[0]} are by {one}, those of {called[1]} by {other}"
+    return f"those of {called[0] if one else called[1]} are also by {one or other}"
 
 
 def comparison_text(value: Mapping[str, Any], names: Sequence[str] = ("a", "b")) -> str:
