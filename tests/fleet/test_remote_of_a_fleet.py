@@ -176,6 +176,49 @@ def test_a_remote_that_fails_meanwhile_is_told_once_and_delays_its_threads(
     assert examine(tmp_path / "bare.git", STEPS) == ({}, dict.fromkeys(threads, STEPS))
 
 
+@pytest.mark.parametrize("remote", ["of the store", "of the project"])
+def test_a_remote_that_hangs_is_told_and_asked_again_and_what_hung_is_ended(
+    uwf: Uwf, line: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, remote: str, begin: Begin
+) -> None:
+    write("fault/sitecustomize.py", "import uwf_git.git.program as program\nprogram.PATIENCE = 2.0\n")
+    first, second = new(uwf), new(uwf)
+    project = tmp_path / "project"
+    bare = f"ssh://there{tmp_path}/bare.git"
+    git("init", "-q", project)
+    git("-C", project, "commit", "-q", "--allow-empty", "-m", "begun")
+    git("-C", project, "remote", "add", "origin", bare)
+    uwf("push", "origin")
+    where = {
+        "of the store": ("--remote", "origin"),
+        "of the project": ("--workspace", f"worktree:{project}", "--workspace-remote", "origin"),
+    }[remote]
+    monkeypatch.setenv("PYTHONPATH", str(Path("fault").absolute()), prepend=os.pathsep)
+
+    def ends(*threads: str) -> None:
+        def states() -> set[tuple[str, str]]:
+            rows = uwf("fleet", "status", "--all", *at).json
+            return {(each["thread"], each["state"]) for each in rows}
+
+        until(lambda: states() == {(each, "completed") for each in threads}, "end")
+
+    with Server(tmp_path / "server") as server:
+        at = ("--address", server.address)
+        working = begin("fleet", "worker", *where, *at, "--format", "text")
+        uwf("fleet", "start", first, *at)
+        ends(first)
+        line.goes("hangs")
+        uwf("fleet", "start", second, *at)
+        hung = line.asked()
+        said = line_from(working)
+        assert "git fetch failed: it took more than 2 s and was ended" in said, said
+        for pid in hung:
+            wait_until_gone(pid)
+        line.goes("")
+        ends(first, second)
+        working.send_signal(signal.SIGTERM)
+        working.communicate(timeout=_SOON)
+
+
 def kill_server(root: Path) -> None:
     for pid in processes(SERVER, root):
         kill(pid)

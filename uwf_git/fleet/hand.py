@@ -110,14 +110,14 @@ class Hand:
 
     def _exchange(self, do: str, threads: list[ThreadId]) -> dict[str, Any]:
         """Fetches threads, or pushes them; of each what went wrong with it."""
-        from uwf_git.git.program import Git
+        from uwf_git.git.program import PATIENCE, Git
         from uwf_git.sharing.pull import gather
         from uwf_git.sharing.step import problem_with, share_all
 
         instance = self.instance
         assert self._orders.remote is not None
         remote, repository = instance.remotes.get(self._orders.remote), instance.store.repository
-        git = Git(repository.path, bounds=repository.config.bounds)
+        git = Git(repository.path, bounds=repository.config.bounds, patience=PATIENCE)
         if do == "share":
             problems = share_all(instance, git, remote, threads)
         else:

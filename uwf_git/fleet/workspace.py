@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from uwf_git import log
 from uwf_git.errors import NotFound, RemoteFailed, Usage, UwfError
-from uwf_git.git.program import Git
+from uwf_git.git.program import PATIENCE, Git
 from uwf_git.store.history import Head
 from uwf_git.store.location import enclosing_repository
 from uwf_git.store.opened import Instance
@@ -85,7 +85,7 @@ def _project(wanted: Wanted) -> Git:
         found = place
     if found is None:
         raise NotFound(f"{place} is no git repository", f"git init {place}, or --workspace folder:DIR")
-    return Git(found)
+    return Git(found, patience=PATIENCE)
 
 
 class Workspaces:

@@ -34,6 +34,9 @@ from uwf_git.lifetime import deferred
 from uwf_git.processes.child import spawn, stop
 from uwf_git.text import one_line
 
+PATIENCE = 180.0
+"""Seconds for a remote to do one thing, where nobody is there to end it."""
+
 _GRACE = 5.0
 _BLOCK = 1 << 16  # what a pipe holds
 _PIPE = 1 << 12  # what any pipe holds before somebody reads
@@ -60,6 +63,7 @@ SETTINGS = tuple(
 NO_HOOKS = ("-c", f"core.hooksPath={os.devnull}")
 # What locks files of the repository; the rest only reads it.
 _LOCKING = frozenset(("config", "fetch", "gc", "pack-refs", "push", "repack", "update-ref"))
+_REMOTE = frozenset(("fetch", "ls-remote", "push"))
 # What git says that tells nothing by itself: the lines before or after say why.
 _EMPTY_TALK = re.compile(
     r"^(?:fatal: (?:Could not read from remote repository\.|the remote end hung up unexpectedly|expected flush"
@@ -94,7 +98,8 @@ class OverBounds(RemoteFailed):
 
 class Git:
     """The git program on one repository. `progress` is handed what git says on stderr as it comes,
-    for a terminal, and "" at the end of each call. `bounds` hold for the calls in which somebody else has a say."""
+    for a terminal, and "" at the end of each call. `bounds` hold for the calls in which somebody else has a say.
+    `patience` is how many seconds a call may take that talks to a remote; None for any time."""
 
     def __init__(
         self,
@@ -102,16 +107,18 @@ class Git:
         progress: Callable[[str], None] | None = None,
         cwd: Path | None = None,
         bounds: Bounds = BOUNDS,
+        patience: float | None = None,
     ) -> None:
         self.git_dir = git_dir
         self.bounds = bounds
+        self._patience = patience
         self._progress = progress
         # Where git would be called by hand: a project's remote may be a path relative to that.
         self._cwd = cwd or (git_dir.parent if git_dir.name == ".git" else None)
 
     def on(self, git_dir: Path) -> Git:
         """The program on another repository, with remotes that are relative to where this one's are."""
-        return Git(git_dir, self._progress, self._cwd, self.bounds)
+        return Git(git_dir, self._progress, self._cwd, self.bounds, self._patience)
 
     @property
     def shows_progress(self) -> bool:
@@ -200,7 +207,8 @@ class Git:
                     limits=self.bounds.limits() if bounded else {},
                     pass_fds=held,
                 )
-            yield child
+            with self._in_time(child, args):
+                yield child
         finally:
             if child is not None:
                 for pipe in (child.stdin, child.stdout):
@@ -216,6 +224,36 @@ class Git:
                     seconds=round(time.monotonic() - began, 3),
                 )
             stack.close()
+
+    @contextlib.contextmanager
+    def _in_time(self, child: subprocess.Popen[bytes], args: Sequence[str]) -> Iterator[None]:
+        """Ends a call that talks to a remote for too long, with the ssh that it waits for. Raises RemoteFailed then."""
+        if self._patience is None or command_of(args) not in _REMOTE:
+            yield
+            return
+        late = False
+
+        def end() -> None:
+            nonlocal late
+            if child.poll() is None:
+                late = True
+                stop(child, _GRACE, attached=True)
+
+        timer = threading.Timer(self._patience, end)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        except RemoteFailed:
+            if not late:
+                raise
+        finally:
+            timer.cancel()
+        if late:
+            raise RemoteFailed(
+                f"git {command_of(args)} failed: it took more than {self._patience:.0f} s and was ended",
+                "see whether the remote answers",
+            )
 
 
 @cache
