@@ -118,9 +118,15 @@ def test_who_loses_the_race_for_a_step_is_done_with_it(
     for folder in folders:
         (folder / "go").touch()
     until(lambda: fleet.one("thread", "show", thread).json["role"] == "one", "step")
+
+    def landed() -> str:
+        return git("--git-dir", fleet.bare, "rev-list", "--all", "--count")
+
+    before = landed()
     fleet.work(fleet.other, *patient, str(folders[1]))
-    fleet.ends(thread)
+    until(lambda: landed() != before, "the other's step")
     slow.send_signal(signal.SIGCONT)
+    fleet.ends(thread)
     until(
         lambda: git("--git-dir", fleet.bare, "for-each-ref", "refs/uwf/forks"), "other side of the divergence"
     )

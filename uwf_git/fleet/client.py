@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _AT_ONCE = 32  # calls that are under way
 _WAIT = timedelta(seconds=20)
 _LOOKS = 5.0  # seconds between two looks whether a server is there
-_DECIDES = timedelta(seconds=5)  # for a worker to say what is next, after which another one is asked
+_DECIDES = timedelta(seconds=2)  # for a worker to say what is next, after which another one is asked
 _OPEN = f"WorkflowType = '{asked.WORKFLOW}' AND ExecutionStatus = 'Running'"
 _ALL = f"WorkflowType = '{asked.WORKFLOW}'"
 

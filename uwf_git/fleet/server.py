@@ -33,7 +33,10 @@ _TRIES = 5  # ports that somebody else may take before the server does
 _MEMORY = "200MiB"  # beyond which Go's collector works harder
 # It may be lost, so nothing is waited for; what the kernel has got survives the death of the server.
 _PRAGMAS = ("synchronous=OFF",)
-_NO_HOST = "frontend.httpAllowedHosts=[]"  # who calls the HTTP API is refused
+_SETTINGS = (
+    "frontend.httpAllowedHosts=[]",  # who calls the HTTP API is refused
+    'history.timerProcessorMaxTimeShift="50ms"',  # of a second, for machines whose clocks differ; here there is one
+)
 
 
 def find_program() -> str:
@@ -116,7 +119,7 @@ class Server:
                 str(self._port),
             ),
             *("--db-filename", str(self._database), "--log-level", "error"),
-            *("--dynamic-config-value", _NO_HOST),
+            *(word for setting in _SETTINGS for word in ("--dynamic-config-value", setting)),
             *(word for pragma in _PRAGMAS for word in ("--sqlite-pragma", pragma)),
         ]
         self._guard = Descendants({"GOMEMLIMIT": _MEMORY, **os.environ})

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 _CACHED = 500  # workflows that a worker remembers; of others it reads the events once more
 _LOOKS = 2.0  # seconds between two looks whether the configuration has changed
 _POLLS = 2  # calls that wait for steps, and for workflows to go on with
-_PARTING = 3.0  # seconds for the server to take that steps were broken off
-_STICKS = timedelta(seconds=3)  # after which a workflow goes on elsewhere, whose worker is gone
+_PARTING = 2.0  # seconds for the server to take that steps were broken off
+_STICKS = timedelta(seconds=1)  # after which a workflow goes on elsewhere, whose worker is gone
 
 
 class Duty(NamedTuple):
