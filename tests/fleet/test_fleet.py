@@ -217,3 +217,20 @@ def test_a_role_that_a_human_plays_blocks_its_thread_and_no_other(uwf: Uwf, root
     done = uwf("fleet", "run", first, "--format", "text", check=5, timeout=100)
     assert "1 thread: 1 waiting" in done.err
     assert uwf("thread", "show", first).json["status"] == "idle"
+
+
+def test_a_cancelled_thread_makes_no_other_step_whether_or_not_the_one_in_progress_ends_first(
+    uwf: Uwf, tmp_path: Path, patient: list[str], begin: Begin
+) -> None:
+    broken_off, ends = start(uwf, 2)
+    running = begin("fleet", "run", "--all", "-j", "2", *patient)
+    until(lambda: len(wait_for(tmp_path / "began").split()) == 2, "two steps")
+    uwf("fleet", "cancel", broken_off)
+    until(lambda: [each["thread"] for each in uwf("fleet", "status").json] == [ends], "end of the step")
+    uwf("fleet", "cancel", ends)
+    (tmp_path / "go").touch()
+    out, _ = running.communicate(timeout=60)
+    assert running.returncode == 1
+    assert [each["thread"] for each in steps_told(out)] in ([], [ends])
+    assert len((tmp_path / "began").read_text().split()) == 2
+    assert [each["error"] for each in uwf("thread", "attempts", broken_off).json] == ["interrupted"]

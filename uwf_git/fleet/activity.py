@@ -23,7 +23,7 @@ from uwf_git.fleet.hands import Hands
 from uwf_git.fleet.limits import Gate, queue_of
 
 _SIGNS = 4  # of life within the time after which a step is given to another
-_AT_MOST = 10.0
+_AT_MOST = 2.0  # seconds between two of them: by one it is heard that a step is to be broken off
 _UNSHARED = (UNKEPT, RemoteFailed.code)  # what others would do without, and where nothing was made
 
 

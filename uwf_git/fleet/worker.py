@@ -43,6 +43,7 @@ _CACHED = 500  # workflows that a worker remembers; of others it reads the event
 _LOOKS = 2.0  # seconds between two looks whether the configuration has changed
 _POLLS = 2  # calls that wait for steps, and for workflows to go on with
 _PARTING = 2.0  # seconds for the server to take that steps were broken off
+_SAYS = timedelta(seconds=1)  # between two signs of life of a step that get to the server
 _STICKS = timedelta(seconds=1)  # after which a workflow goes on elsewhere, whose worker is gone
 
 
@@ -167,6 +168,8 @@ def _worker(client: Client, duty: Duty, steps: Steps, queue: str, limits: Rates)
         max_task_queue_activities_per_second=limits.steps_per_second,
         workflow_task_poller_behavior=PollerBehaviorSimpleMaximum(_POLLS),
         activity_task_poller_behavior=PollerBehaviorSimpleMaximum(min(_POLLS, at_once)),
+        max_heartbeat_throttle_interval=_SAYS,
+        default_heartbeat_throttle_interval=_SAYS,
         sticky_queue_schedule_to_start_timeout=_STICKS,
     )
 

@@ -7,6 +7,7 @@ time, the network or the store.
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
@@ -116,6 +117,8 @@ class ThreadInFleet:
                 self._count(at, stand)
                 if stand.done:
                     return {"thread": at.thread, "head": at.head, "status": stand.status}
+            if workflow.cancellation_reason() is not None:  # a step that ended first has taken its place
+                raise asyncio.CancelledError
             if fault is None:
                 assert stand is not None
                 if stand.problem is not None:
