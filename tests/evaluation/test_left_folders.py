@@ -17,9 +17,12 @@ from suite_bench import AGENT, Bench
 from two_machines import Machine
 
 from uwf_git.evaluation.records import UNKNOWN, Case, identified
+from uwf_git.evaluation.run import run_suite
 from uwf_git.evaluation.suite import Added, Suites
+from uwf_git.evaluation.trials import Asked, Version
 from uwf_git.store.opened import Instance
-from uwf_git.values.ids import Hash
+from uwf_git.values.ids import Hash, ThreadId
+from uwf_git.values.kinds import parse_workflow
 
 Script = Callable[[str, str], Path]
 CONTEXT = "if context['role'] == 'solver':\n"
@@ -176,6 +179,7 @@ def test_files_that_a_suite_got_past_pull_are_not_laid_out_and_stop_no_other_cas
     }
     suites = Suites(instance.store)
     workflow = next(case.workflow for case in suites.read("bugs").cases)
+    assert workflow is not None
     cases = [
         identified(Case(UNKNOWN, name, "say", workflow=workflow, fixture=oid)) for name, oid in trees.items()
     ]
@@ -186,6 +190,13 @@ def test_files_that_a_suite_got_past_pull_are_not_laid_out_and_stop_no_other_cas
     assert problems.keys() == trees.keys() and bench.calls == 2
     assert "has a name twice" in problems["twice"] and "which git refuses" in problems["modules"]
     assert "leads out of its folder" in problems["out"] and "git add failed" in problems["encoded"]
+    parsed = parse_workflow(instance.store.get(workflow).payload)
+    version = Version(workflow, instance.registry.commit_for(workflow), parsed)
+    begun: list[ThreadId] = []
+    asked = Asked(bench.agent, "by others")
+    every = suites.read("bugs").cases
+    by_others = run_suite(instance, "bugs", every, lambda case: version, asked, stepped=begun.extend)
+    assert (len(begun), {name for name, _ in by_others.problems}) == (1, set(trees))
     found = bench.uwf("verify", "--all", check=7).json
     assert {each["code"] for each in found["findings"]} == {"malformed", "unsafe-mode"}
 

@@ -217,12 +217,19 @@ class _Run:
 
     def _begun(self, tasks: Sequence[Task]) -> list[ThreadId]:
         """The threads of those trials that go to the end of their workflow without limits of their own, begun."""
-        begun = [
-            start_thread(self._instance, task.planned)
-            for task in tasks
-            if task.known is None and task.planned.start is not None and not task.planned.limits.budget
-        ]
-        return [thread for thread, recorded in begun if recorded is None]
+        begun: list[ThreadId] = []
+        for task in tasks:
+            if task.known is not None or task.planned.start is None or task.planned.limits.budget:
+                continue
+            try:
+                thread, recorded = start_thread(self._instance, task.planned)
+            except _FATAL:
+                raise
+            except UwfError:
+                continue  # it is that case's, and told when its turn comes
+            if recorded is None:
+                begun.append(thread)
+        return begun
 
     def _allowed(self, tasks: Iterator[Task]) -> Iterator[Task]:
         """The tasks, as long as the limits of the run allow another."""

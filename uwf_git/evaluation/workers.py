@@ -252,7 +252,7 @@ def _told(done: Conducted | UwfError) -> dict[str, Any]:
 def _read(said: Mapping[str, Any], task: Task) -> Conducted | UwfError:
     if "error" in said:
         name, message, hint = said["error"]
-        kind = getattr(errors, name, UwfError)
+        kind = StoreUnwritable if name == StoreUnwritable.__name__ else getattr(errors, name, UwfError)
         return kind(message, hint) if issubclass(kind, UwfError) else UwfError(message, hint)
     trial = task.known or identified(parse_trial(Hash(""), said["trial"]))
     return Conducted(
