@@ -70,10 +70,11 @@ def take_in(instance: Instance, folder: Path) -> str:
             f"{one_line(str(folder))}/{_shown(path)} {why}", "take it out, or name it in a .gitignore there"
         )
 
-    files = _stored(instance, folder.resolve(), (), refuse)
-    if not files:
-        raise Invalid(f"{one_line(str(folder))} holds no files", "a fixture is a folder of files")
-    return _grown(instance, files)
+    with instance.store.together():
+        files = _stored(instance, folder.resolve(), (), refuse)
+        if not files:
+            raise Invalid(f"{one_line(str(folder))} holds no files", "a fixture is a folder of files")
+        return _grown(instance, files)
 
 
 def of_texts(instance: Instance, texts: dict[str, str]) -> str:
@@ -113,7 +114,8 @@ def left_in(instance: Instance, folder: Path, fixture: str) -> Left:
         return Left(None, ("their folder is gone, or something else is in its place",))
     try:
         tracked = _paths(instance.store.repository, Oid(hex=fixture))
-        tree = _grown(instance, _stored(instance, folder, tracked, note))
+        with instance.store.together():
+            tree = _grown(instance, _stored(instance, folder, tracked, note))
     except Invalid as error:
         return Left(None, (error.message,))
     if len(notes) > _MOST_NOTES:
