@@ -27,6 +27,7 @@ ROOMS = {
     "exchange": "Sharing and verifying",
     "throughput": "Sharing, a worker's steps",
     "fleet": "Fleets",
+    "evaluation": "Evaluation",
 }
 """The heading of each module of groups."""
 

@@ -19,6 +19,7 @@ from pathlib import Path
 import agents
 import chats
 import crews
+import evaluation
 import exchange
 import fleet
 import growth
@@ -63,6 +64,7 @@ GROUPS: tuple[Group, ...] = (
     exchange.crowded,
     throughput.of_a_worker,
     fleet.dispatching,
+    evaluation.known,
     growth.on_many_threads,
     growth.on_many_nodes,
     growth.verifying,
