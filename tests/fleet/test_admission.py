@@ -92,6 +92,35 @@ def test_without_workers_of_its_own_it_begins_and_holds_threads_that_others_step
     assert "makes no step" in uwf("fleet", "run", "--all", "--workers", "0", check=2).error["message"]
 
 
+def test_what_a_budget_holds_on_a_shared_server_goes_on_by_that_of_the_next_call_and_what_was_paused_stays(
+    uwf: Uwf, root: Path, tmp_path: Path, begin: Begin
+) -> None:
+    paused, *threads = start(uwf, 4)
+    with Server(tmp_path / "server") as server:
+        at = ["--address", server.address]
+        run = ("fleet", "run", "--all", *at)
+        for steps in (6, 5):
+            held = uwf(*run, "--max-steps", str(steps), check=5, timeout=100)
+            assert len(steps_told(held.out)) == steps and f"{steps} of {steps} steps" in held.error["message"]
+        working = begin("fleet", "worker", *at)
+
+        def whys() -> set[str]:
+            return {each["why"] for each in uwf("fleet", "status", *at).json}
+
+        until(lambda: whys() == {asked.USED_UP}, "threads that a budget holds")
+        uwf("fleet", "pause", paused, *at)
+        until(lambda: "" in whys(), "a thread that is paused")
+        started = {each["thread"]: each["started"] for each in uwf("fleet", "start", "--all", *at).json}
+        left = set(started) - {paused}
+        assert started == {paused: False, **dict.fromkeys(left, True)} and left
+        until(lambda: [each["thread"] for each in uwf("fleet", "status", *at).json] == [paused], "the rest")
+        uwf("fleet", "resume", paused, *at)
+        until(lambda: not uwf("fleet", "status", *at).json, "end of the queue")
+        working.send_signal(signal.SIGINT)
+        assert working.wait(60) == 0
+    assert examine(root / "store.git", STEPS) == ({}, dict.fromkeys(sorted([paused, *threads]), STEPS))
+
+
 def test_no_more_steps_are_allowed_than_there_are_and_who_rests_leaves_its_own_to_others() -> None:
     begins = [asked.Begin(f"{each}", "head", used={}) for each in range(5)]
     admission = Admission(begins, Allowance(None, {"maxSteps": 4}))

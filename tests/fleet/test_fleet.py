@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -234,3 +235,25 @@ def test_a_cancelled_thread_makes_no_other_step_whether_or_not_the_one_in_progre
     assert [each["thread"] for each in steps_told(out)] in ([], [ends])
     assert len((tmp_path / "began").read_text().split()) == 2
     assert [each["error"] for each in uwf("thread", "attempts", broken_off).json] == ["interrupted"]
+
+
+def test_a_pause_holds_the_steps_that_wait_for_a_worker_too(
+    uwf: Uwf, tmp_path: Path, patient: list[str], begin: Begin
+) -> None:
+    threads = start(uwf, 3)
+    running = begin("fleet", "run", "--all", "--stay", *patient)
+    wait_for(tmp_path / "began")
+
+    def stand(*states: str) -> Callable[[], bool]:
+        return lambda: sorted(each["state"] for each in uwf("fleet", "status").json) == sorted(states)
+
+    until(stand("running", "queued", "queued"), "step")
+    time.sleep(1)  # which is long for a step that waits
+    uwf("fleet", "pause", "--all")
+    (tmp_path / "go").touch()
+    until(stand(*["held"] * 3), "three that are held")
+    assert len((tmp_path / "began").read_text().split()) == 1
+    uwf("fleet", "resume", "--all")
+    out, err = running.communicate(timeout=60)
+    assert (running.returncode, err) == (0, "")
+    assert sorted(each["thread"] for each in steps_told(out)) == sorted(threads * STEPS)

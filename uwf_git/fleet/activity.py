@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Mapping
 from datetime import timedelta
 from typing import Any
@@ -17,14 +18,17 @@ from temporalio.exceptions import ApplicationError
 
 from uwf_git.errors import Invalid, RemoteFailed, Throttled
 from uwf_git.fleet import asked
+from uwf_git.fleet.client import Queue
 from uwf_git.fleet.exchange import Exchange
-from uwf_git.fleet.exits import DONE, UNKEPT, Fault, fault_of, parse_fault, way_on
+from uwf_git.fleet.exits import DONE, UNKEPT, UNWANTED, Fault, fault_of, parse_fault, way_on
 from uwf_git.fleet.hands import Hands
 from uwf_git.fleet.limits import Gate, queue_of
 
 _SIGNS = 4  # of life within the time after which a step is given to another
 _AT_MOST = 2.0  # seconds between two of them: by one it is heard that a step is to be broken off
-_UNSHARED = (UNKEPT, RemoteFailed.code)  # what others would do without, and where nothing was made
+_LONG = 1.0  # seconds that a step has waited for its turn, after which it may be wanted no more
+_UNWANTED = Fault(UNWANTED, 5, "its thread was held, or taken out of the queue")
+_UNSHARED = (UNKEPT, UNWANTED, RemoteFailed.code)  # what others would do without, and where nothing was made
 
 
 class Steps:
@@ -87,8 +91,10 @@ class Steps:
     async def _made(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         """What has come of a step, of the thread as the remote has it at that moment. The provider that it asked is
         left alone where it wants to be."""
-        gate = self._gates[activity.info().task_queue]
+        gate, came = self._gates[activity.info().task_queue], time.monotonic()
         async with gate.turn():
+            if not await _is_wanted(time.monotonic() - came):
+                return {"fault": _UNWANTED.as_json()}
             if self._exchange is not None and (missing := await self._exchange.gather(request["thread"])):
                 return {"fault": missing.as_json()}
             try:
@@ -102,6 +108,16 @@ class Steps:
             if fault.by is not None:
                 self._gates.get(queue_of(fault.by), gate).back_off(Throttled(fault.by, fault.after))
         return answer
+
+
+async def _is_wanted(waited: float) -> bool:
+    """Whether a step is still to be made that has waited for so many seconds here, and before that in the queue."""
+    info = activity.info()
+    queued = (info.started_time - info.current_attempt_scheduled_time).total_seconds()
+    if queued + waited < _LONG:
+        return True
+    assert info.workflow_id is not None
+    return await Queue(activity.client()).wants(info.workflow_id, info.workflow_run_id)
 
 
 def _stand(answer: Mapping[str, Any]) -> dict[str, Any]:

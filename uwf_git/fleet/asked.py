@@ -15,8 +15,12 @@ QUEUE = "uwf"
 that."""
 WORKFLOW, STEP = "uwf-thread", "uwf-step"
 LOOK, HOLD, LET, ALLOW = "look", "hold", "let", "allow"
-"""The signals of a workflow: look at the thread again; make no more steps; make steps again, however many; make so many
-in all."""
+"""The signals of a workflow: look at the thread again; make no more steps, for one of the reasons below; make steps
+again, however many; make so many in all."""
+PAUSED, USED_UP = "paused", "the budget of its fleet is used up"
+"""Why a thread is to have no more steps: somebody has said so, which counts more, or a budget. Also in the memo `HELD`
+of its workflow, from the moment that it hears of it."""
+HELD = "held"
 STEPS = "maxSteps"
 """Among what a thread has used: how many steps it has made."""
 MADE_ALL = "it has made the steps that it may"
@@ -30,16 +34,16 @@ _LONGEST = 1e9  # seconds that a time may be said to last
 class Begin(NamedTuple):
     """How a thread is taken into the fleet: the head that was seen last, and the queue of the step that comes next.
     `heartbeat` are the seconds without a sign of life after which a step is given to another worker; `tries` is how
-    often one that fails is tried; `held`, it begins without a step. `used` is what the thread has used before, where
-    what it uses counts, see `uwf_git.fleet.admission`; `most` is how many steps it may have made since, None for any
-    number, and `made` how many it has."""
+    often one that fails is tried; `held` is one of PAUSED and USED_UP where it begins without a step. `used` is what
+    the thread has used before, where what it uses counts, see `uwf_git.fleet.admission`; `most` is how many steps it
+    may have made since, None for any number, and `made` how many it has."""
 
     thread: str
     head: str
     queue: str = QUEUE
     heartbeat: float = HEARTBEAT
     tries: int = TRIES
-    held: bool = False
+    held: str = ""
     used: Mapping[str, float] | None = None
     most: int | None = None
     made: int = 0
@@ -73,7 +77,7 @@ def parse_begin(value: object) -> Begin:
     """What `as_json` gave, also a later version's. Raises Invalid for what anybody else may have put into a queue."""
     begin = Begin(**_fields(value, Begin))
     heartbeat, tries = begin.heartbeat, begin.tries
-    if not isinstance(begin.queue, str) or type(begin.held) is not bool or not _is_used(begin.used):
+    if not isinstance(begin.queue, str) or not isinstance(begin.held, str) or not _is_used(begin.used):
         raise _invalid()
     if type(begin.made) is not int or type(begin.most) not in (int, type(None)):
         raise _invalid()

@@ -203,36 +203,67 @@ class Queue:
 
     def __init__(self, client: Client) -> None:
         self.client = client
+        self._over: set[str] = set()  # runs that were begun anew, and may be listed for a while
 
-    async def start(self, begins: Iterable[Begin]) -> dict[str, bool]:
-        """Puts threads into the queue; of each whether it wasn't there already. Raises RemoteFailed."""
-        from temporalio.common import WorkflowIDConflictPolicy
+    async def start(
+        self, begins: Iterable[Begin], over: Collection[str] = (asked.USED_UP,)
+    ) -> dict[str, Row | None]:
+        """Puts threads into the queue; of each that is there already what is known of it. One that rests since it is
+        held for a reason which is `over` is begun anew, and what it uses counts from now on. Raises RemoteFailed."""
         from temporalio.exceptions import WorkflowAlreadyStartedError
 
-        async def put(begin: Begin) -> bool:
+        async def put(begin: Begin) -> Row | None:
             try:
-                await self.client.start_workflow(
-                    asked.WORKFLOW,
-                    begin.as_json(),
-                    id=begin.thread,
-                    task_queue=asked.QUEUE,
-                    id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-                    task_timeout=_DECIDES,
-                    rpc_timeout=_WAIT,
-                )
+                await self._begin(begin)
+                return None
             except WorkflowAlreadyStartedError:
-                return False
-            return True
+                described = await self.client.get_workflow_handle(begin.thread).describe(rpc_timeout=_WAIT)
+            memo = await described.memo()
+            if not memo.get("state") or (memo.get(asked.HELD) or memo.get("why")) not in over:
+                return await self._row(described)
+            self._over.add(described.run_id)
+            await self._begin(begin, anew=True)
+            return None
 
         return await self._each({begin.thread: begin for begin in begins}, put)
 
-    async def signal(self, threads: Collection[str], name: str) -> dict[str, bool]:
+    async def _begin(self, begin: Begin, anew: bool = False) -> None:
+        from temporalio.common import WorkflowIDConflictPolicy as Policy
+
+        await self.client.start_workflow(
+            asked.WORKFLOW,
+            begin.as_json(),
+            id=begin.thread,
+            task_queue=asked.QUEUE,
+            id_conflict_policy=Policy.TERMINATE_EXISTING if anew else Policy.FAIL,
+            task_timeout=_DECIDES,
+            rpc_timeout=_WAIT,
+        )
+
+    async def signal(self, threads: Collection[str], name: str, *said: str) -> dict[str, bool]:
         """Tells threads something: to look, hold or let; of each whether the queue has it."""
 
         async def tell(thread: str) -> bool:
-            return await _unless_gone(self.client.get_workflow_handle(thread).signal(name, rpc_timeout=_WAIT))
+            handle = self.client.get_workflow_handle(thread)
+            return await _unless_gone(handle.signal(name, args=said, rpc_timeout=_WAIT))
 
         return await self._each({thread: thread for thread in threads}, tell)
+
+    async def wants(self, thread: str, run: str | None) -> bool:
+        """Whether a run of a thread is to have its next step: it wasn't held, nor taken out of the queue. One of which
+        the server says nothing is."""
+        from temporalio.client import WorkflowExecutionStatus
+        from temporalio.service import RPCError, RPCStatusCode
+
+        try:
+            described = await self.client.get_workflow_handle(thread, run_id=run).describe(rpc_timeout=_WAIT)
+        except RPCError as error:
+            return error.status != RPCStatusCode.NOT_FOUND
+        memo, raw = await described.memo(), described.raw_description
+        cancelled = raw.workflow_extended_info.cancel_requested
+        return (
+            described.status == WorkflowExecutionStatus.RUNNING and not cancelled and not memo.get(asked.HELD)
+        )
 
     async def allow(self, most: Mapping[str, int]) -> None:
         """Lets threads make so many steps in all."""
@@ -259,6 +290,8 @@ class Queue:
         with _told(self.client):
             found = []
             async for each in self.client.list_workflows(_OPEN, rpc_timeout=_WAIT):
+                if each.run_id in self._over:
+                    continue
                 memo = await each.memo()
                 state, why = memo.get("state") or QUEUED, memo.get("why") or ""
                 found.append(Row(each.id, str(state), str(why), used=memo.get("used")))

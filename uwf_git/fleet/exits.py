@@ -44,6 +44,8 @@ _OF_NO_ANSWER = (
 UNKEPT = "unkept"
 """The code of a step that was made, and whose workspace didn't get where others find it: they would go on without that,
 so it isn't shared before it has."""
+UNWANTED = "unwanted"
+"""The code of a step that wasn't begun when it was its turn: its thread was held, or taken out of the queue."""
 LOST = "lost"
 """The code of a step whose process, or worker, ended without a word."""
 

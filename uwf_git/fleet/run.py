@@ -125,7 +125,9 @@ class Fleet:
         """Begins the threads that may be begun while so many are busy; whether there were any."""
         begun = self._admission.next(busy)
         self._begun.update((begin.thread, begin) for begin in begun)
-        await self._persist(lambda: queue.start(begun))
+        # Of a server that others use, what a fleet before this one has held goes on by the budget of this one.
+        over = () if self._server is not None else (asked.USED_UP, asked.MADE_ALL)
+        await self._persist(lambda: queue.start(begun, over))
         return bool(begun)
 
     async def _persist(self, ask: Callable[[], Awaitable[_T]]) -> _T:
@@ -177,8 +179,12 @@ class Fleet:
             if row.used is not None and row.thread in self._begun:
                 admission.note(row.thread, row.used)
         if admission.used().reached is not None:
-            going = [row.thread for row in rows.values() if row.open and row.state != "held"]
-            await queue.signal(set(going) & self._begun.keys(), asked.HOLD)
+            going = [
+                row.thread
+                for row in rows.values()
+                if row.open and (row.state != "held" or row.why == asked.MADE_ALL)
+            ]
+            await queue.signal(set(going) & self._begun.keys(), asked.HOLD, asked.USED_UP)
             return False
         ours = [row for row in rows.values() if row.thread in self._begun]
         wanting = [row.thread for row in ours if row.state == "held" and row.why == asked.MADE_ALL]

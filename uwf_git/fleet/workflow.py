@@ -23,6 +23,7 @@ from uwf_git.fleet.exits import (
     AGAIN,
     DONE,
     LATER,
+    UNWANTED,
     WAIT,
     Fault,
     lost,
@@ -50,7 +51,7 @@ class ThreadInFleet:
 
     def __init__(self) -> None:
         self._looks = 0
-        self._held = False
+        self._held = ""
         self._says: dict[str, Any] = {
             key: workflow.memo_value(key, None) for key in ("state", "why", "tries")
         }
@@ -64,20 +65,25 @@ class ThreadInFleet:
         self._looks += 1
 
     @workflow.signal(name=asked.HOLD)
-    def hold(self) -> None:
-        """No step is begun from now on."""
-        self._held = True
+    def hold(self, why: Any = asked.PAUSED) -> None:
+        """No step is begun from now on, also not the one that waits for a worker."""
+        if self._held != asked.PAUSED:
+            self._hold(asked.USED_UP if why == asked.USED_UP else asked.PAUSED)
 
     @workflow.signal(name=asked.LET)
     def let(self) -> None:
         """Steps are made again, however many."""
-        self._held = False
+        self._hold("")
         self._most = None
 
     @workflow.signal(name=asked.ALLOW)
     def allow(self, most: int) -> None:
         """So many steps may have been made since the thread was begun."""
         self._most = int(most)
+
+    def _hold(self, why: str) -> None:
+        self._held = why
+        workflow.upsert_memo({asked.HELD: why or None})
 
     def _may(self) -> bool:
         return self._most is None or self._made < self._most
@@ -95,11 +101,11 @@ class ThreadInFleet:
         trouble = ""
         while True:
             if self._held:
-                self._say("held")
-                await workflow.wait_condition(lambda: not self._held)
+                await self._stay(self._held)
+                continue
             if not self._may():
                 self._say("held", asked.MADE_ALL)
-                await workflow.wait_condition(lambda: self._held or self._may())
+                await workflow.wait_condition(lambda: bool(self._held) or self._may())
                 continue
             if workflow.info().is_continue_as_new_suggested():
                 again = at._replace(held=self._held, most=self._most, made=self._made)
@@ -125,6 +131,8 @@ class ThreadInFleet:
                     self._fail(Fault("no_transition", 1, stand.problem))
                 if stand.status in ("waiting", "paused"):
                     await self._wait(stand.status, stand.why, looks)
+                continue
+            if fault.code == UNWANTED:
                 continue
             way = way_on(fault)
             if moved and way in (DONE, WAIT):
@@ -171,6 +179,11 @@ class ThreadInFleet:
             raise  # it was cancelled
         return asked.parse_stand(value), None
 
+    async def _stay(self, held: str) -> None:
+        """Sleeps until it isn't held any more, or for another reason."""
+        self._say("held", "" if held == asked.PAUSED else held)
+        await workflow.wait_condition(lambda: self._held != held)
+
     async def _wait(self, state: str, why: str, looks: int) -> None:
         """Sleeps until somebody says that it is worth another look."""
         self._say(state, why)
@@ -181,7 +194,7 @@ class ThreadInFleet:
         self._say(state, fault.message, tries)
         try:
             await workflow.wait_condition(
-                lambda: self._looks != looks or self._held,
+                lambda: self._looks != looks or bool(self._held),
                 timeout=timedelta(seconds=seconds),
                 timeout_summary=fault.code,
             )

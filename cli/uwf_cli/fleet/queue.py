@@ -69,7 +69,7 @@ def start(
     if remote is not None:
         share(invocation, remote, [ThreadId(each.thread) for each in begun])
     started = _ask(found(invocation, address, namespace), lambda queue: queue.start(begun))
-    values = [{"thread": thread, "started": new} for thread, new in started.items()]
+    values = [{"thread": thread, "started": row is None} for thread, row in started.items()]
     _emit(invocation, chosen.ids, values, _started_text)
     if not wanted and not chosen.ids:
         invocation.note("no such threads are idle; uwf thread list shows what they are")
@@ -265,7 +265,7 @@ def sync(
         told = [*outdated(instance, states), *blocked]
         await queue.signal(told, asked.LOOK)
         started = await queue.start(each for each in begun if each.thread not in states)
-        return {"told": told, "started": [thread for thread, new in started.items() if new]}
+        return {"told": told, "started": [thread for thread, row in started.items() if row is None]}
 
     value = _ask(found(invocation, address, namespace), bring)
     invocation.emit(value, _synced_text)
