@@ -3,6 +3,7 @@ examples, the nearest name for one that isn't known, and subcommands that are im
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
@@ -23,6 +24,16 @@ def _keep(attribute: str) -> Any:
             setattr(context.ensure_object(Invocation), attribute, value)
 
     return callback
+
+
+class Number(click.FloatRange):
+    """A number within bounds, and NaN is none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        found = super().convert(value, param, ctx)
+        if math.isnan(found):
+            self.fail(f"{value!r} is no number.", param, ctx)
+        return found
 
 
 def _shared_options() -> list[click.Parameter]:

@@ -110,10 +110,14 @@ def test_what_a_budget_holds_on_a_shared_server_goes_on_by_that_of_the_next_call
         until(lambda: whys() == {asked.USED_UP}, "threads that a budget holds")
         uwf("fleet", "pause", paused, *at)
         until(lambda: "" in whys(), "a thread that is paused")
-        started = {each["thread"]: each["started"] for each in uwf("fleet", "start", "--all", *at).json}
+        again = uwf("fleet", "start", "--all", *at)
+        assert "1 thread held by uwf fleet pause" in again.err
+        started = {each["thread"]: each["started"] for each in again.json}
         left = set(started) - {paused}
         assert started == {paused: False, **dict.fromkeys(left, True)} and left
         until(lambda: [each["thread"] for each in uwf("fleet", "status", *at).json] == [paused], "the rest")
+        stays = uwf("fleet", "run", paused, *at, check=5, timeout=100).error
+        assert stays["hint"] == f"uwf fleet resume {paused} --address {server.address} lets it go on"
         uwf("fleet", "resume", paused, *at)
         until(lambda: not uwf("fleet", "status", *at).json, "end of the queue")
         working.send_signal(signal.SIGINT)

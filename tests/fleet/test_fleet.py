@@ -141,6 +141,7 @@ def test_without_stay_a_question_ends_the_run_with_its_status(uwf: Uwf) -> None:
     thread = str(uwf("thread", "start", "pair", "-p", "Do it").json["thread"])
     done = uwf("fleet", "run", thread, "--agent", scripted(ASKS), "--format", "text", check=5, timeout=100)
     assert "1 thread: 1 waiting" in done.err
+    assert f"uwf: thread {thread}: waits for an answer — see: uwf inbox\n" in done.err
 
 
 def test_the_step_of_a_killed_worker_is_made_by_another(
@@ -230,8 +231,8 @@ def test_a_cancelled_thread_makes_no_other_step_whether_or_not_the_one_in_progre
     until(lambda: [each["thread"] for each in uwf("fleet", "status").json] == [ends], "end of the step")
     uwf("fleet", "cancel", ends)
     (tmp_path / "go").touch()
-    out, _ = running.communicate(timeout=60)
-    assert running.returncode == 1
+    out, err = running.communicate(timeout=60)
+    assert running.returncode == 1 and "2 threads" in err and "taken out of the queue" in err
     assert [each["thread"] for each in steps_told(out)] in ([], [ends])
     assert len((tmp_path / "began").read_text().split()) == 2
     assert [each["error"] for each in uwf("thread", "attempts", broken_off).json] == ["interrupted"]
@@ -257,3 +258,24 @@ def test_a_pause_holds_the_steps_that_wait_for_a_worker_too(
     out, err = running.communicate(timeout=60)
     assert (running.returncode, err) == (0, "")
     assert sorted(each["thread"] for each in steps_told(out)) == sorted(threads * STEPS)
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf", "1e300", "0.5"])
+def test_a_heartbeat_is_a_number_within_bounds(uwf: Uwf, seconds: str) -> None:
+    assert uwf("fleet", "run", "--heartbeat", seconds, check=2).error["code"] == "usage"
+
+
+def test_a_run_says_why_a_thread_did_not_end_also_where_others_step_it(
+    uwf: Uwf, tmp_path: Path, begin: Begin
+) -> None:
+    fails, paused = start(uwf, 2)
+    uwf("thread", "pause", paused)
+    with Server(tmp_path / "server") as server:
+        at = ("--workers", "0", "--address", server.address)
+        working = begin("fleet", "worker", "--address", server.address, "--agent", "false")
+        gave_up = uwf("fleet", "run", fails, "--tries", "1", *at, check=6, timeout=100).error
+        assert (gave_up["thread"], gave_up["code"]) == (fails, "agent_failed")
+        rests = uwf("fleet", "run", paused, *at, check=5, timeout=100).error
+        assert (rests["code"], rests["message"]) == ("paused", f"thread {paused}: paused")
+        working.send_signal(signal.SIGINT)
+        assert working.wait(60) == 0

@@ -104,6 +104,11 @@ class Row(NamedTuple):
         return self.state not in ("gave up", "cancelled", "completed", "killed")
 
     @property
+    def is_paused(self) -> bool:
+        """Whether somebody has paused it for its fleet."""
+        return self.state == "held" and not self.why
+
+    @property
     def resting(self) -> bool:
         """Whether nothing is going to happen by itself."""
         return not self.open or self.state in ("waiting", "blocked", "paused", "held")

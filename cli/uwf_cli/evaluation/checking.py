@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from uwf_cli import terminal
-from uwf_cli.command import Command, command
+from uwf_cli.command import Command, Number, command
 from uwf_cli.commands.review import write_whole
 from uwf_cli.completers import complete_suite
 from uwf_cli.evaluation.compared import judged_otherwise
@@ -49,16 +48,6 @@ class _ForBisect(Command):
 
 def _for_bisect(code: str, status: int) -> int:
     return status if code in (Worse.code, Undecided.code) or status >= 128 else 128 + status
-
-
-class _Share(click.FloatRange):
-    """A number within bounds, and NaN is none."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        found = super().convert(value, param, ctx)
-        if math.isnan(found):
-            self.fail(f"{value!r} is no number.", param, ctx)
-        return found
 
 
 class _Judges(NamedTuple):
@@ -197,7 +186,7 @@ def checked(value: Mapping[str, Any], now: Side, results: Sequence[Result], unli
 @click.argument("suite", shell_complete=complete_suite)
 @click.option(
     "--max-drop",
-    type=_Share(0, 1),
+    type=Number(0, 1),
     default=0.0,
     show_default=True,
     metavar="X",

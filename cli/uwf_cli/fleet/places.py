@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from uwf_cli.command import Number
 from uwf_git.errors import NotFound, Usage, UwfError
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from uwf_git.values.ids import ThreadId
 
 _PORT = 7233
+_LONGEST = 86400  # seconds that a worker may be silent
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 ADDRESS = click.option("--address", metavar="HOST:PORT", help="A Temporal server that is there.")
@@ -30,7 +32,7 @@ NAMESPACE = click.option(
 )
 HEARTBEAT = click.option(
     "--heartbeat",
-    type=click.FloatRange(min=1),
+    type=Number(1, _LONGEST),
     default=30.0,
     show_default=True,
     metavar="SECONDS",

@@ -73,6 +73,11 @@ def start(
     _emit(invocation, chosen.ids, values, _started_text)
     if not wanted and not chosen.ids:
         invocation.note("no such threads are idle; uwf thread list shows what they are")
+    held = sum(row is not None and row.is_paused for row in started.values())
+    if held:
+        invocation.warn(
+            f"{counted(held, 'thread')} held by uwf fleet pause — uwf fleet resume lets them go on"
+        )
     failures.end()
 
 

@@ -28,12 +28,10 @@ from uwf_cli.fleet.places import (
 from uwf_cli.invocation import Invocation
 from uwf_cli.selection import Chosen, Filters, chosen_threads, short_ids, threads
 from uwf_git.errors import Failure, Throttled, Usage, Waiting
-from uwf_git.text import counted
 from uwf_git.values.ids import ThreadId
 
 if TYPE_CHECKING:
     from uwf_git.fleet.admission import Allowance
-    from uwf_git.fleet.client import Row
     from uwf_git.fleet.exits import Fault
     from uwf_git.fleet.place import Place
 
@@ -97,6 +95,7 @@ def run(
     It starts a Temporal server of its own on this machine, unless one is named, and ends when each thread has ended,
     waits for somebody, or was given up. Filters select idle threads, and with --status failed those.
     """
+    from uwf_cli.fleet.ends import tell_ends
     from uwf_cli.fleet.table import Table
     from uwf_git.fleet import client
     from uwf_git.fleet.admission import Admission
@@ -131,17 +130,16 @@ def run(
     if remote is not None and address is not None:
         share(invocation, remote, [ThreadId(each.thread) for each in wanted])
     admission = Admission(wanted, bounds._replace(stops_unpriced=instance.config.stops_unpriced))
-    table = Table(instance, admission, len(wanted), Told(invocation))
+    told = Told(invocation)
+    table = Table(instance, admission, len(wanted), told)
     with up(instance, named(address, namespace)) as (at, server), table.drawn(invocation, quiet):
         fleet = Fleet(instance, server, Duty(at, jobs, given), workers, table, table.seen)
         rows = asyncio.run(fleet.run(admission, stay))
         faults = asyncio.run(_faults(at, [row.thread for row in rows.values() if row.state == "gave up"]))
+    ended = [rows[begin.thread] for begin in wanted if begin.thread in rows]
     failures.note(
-        _status(invocation, [rows[begin.thread] for begin in wanted if begin.thread in rows], faults)
+        tell_ends(invocation, told.give_up, ended, faults, named(address, namespace), admission.used())
     )
-    used = admission.used()
-    if used.reached is not None:
-        failures.add(Waiting(f"the fleet waits: {used.reason()}", used.hint()))
     failures.end()
 
 
@@ -154,18 +152,6 @@ async def _faults(at: Place, threads: Collection[str]) -> Mapping[str, Fault | N
     return {thread: await queue.fault(thread) for thread in threads}
 
 
-def _status(invocation: Invocation, rows: list[Row], faults: Mapping[str, Fault | None]) -> int:
-    """The exit status of what has become of threads, of which that of waiting counts least; says it in a line."""
-    gave_up = [row for row in rows if row.state in ("gave up", "cancelled")]
-    waits = [row for row in rows if row.open]
-    done = len(rows) - len(gave_up) - len(waits)
-    parts = [f"{done} done", f"{len(waits)} waiting", f"{len(gave_up)} failed"]
-    told = ", ".join(part for part in parts if not part.startswith("0 "))
-    invocation.note(f"{counted(len(rows), 'thread')}: {told}")
-    worst = max((fault.status if (fault := faults.get(row.thread)) else 1 for row in gave_up), default=0)
-    return worst or (Waiting.exit_status if waits else 0)
-
-
 class Told:
     """Prints what happens, a line a step; errors of steps go to standard error, with their thread."""
 
@@ -173,6 +159,7 @@ class Told:
         self._invocation = invocation
         self._short = short_ids(invocation.instance)
         self._troubles: set[str] = set()
+        self._failed: set[str] = set()
 
     def __call__(self, value: Mapping[str, Any]) -> None:
         """Prints one of the things that a worker says."""
@@ -185,16 +172,27 @@ class Told:
             fault, thread = value["fault"], value["thread"]
             if fault["code"] != "head_moved" and fault["status"] != Waiting.exit_status:
                 throttled = None if fault["by"] is None else Throttled(fault["by"], fault["after"])
-                failure = Failure(
-                    fault["code"], fault["status"], fault["message"], fault["hint"], throttled=throttled
+                self._fail(
+                    thread,
+                    Failure(
+                        fault["code"], fault["status"], fault["message"], fault["hint"], throttled=throttled
+                    ),
                 )
-                tell(invocation, failure, thread=thread, label=f"{self._label(thread)}  ")
         elif "trouble" in value:
             self._tell_trouble(value["of"], value["trouble"])
         elif "warning" in value:
             invocation.warn(value["warning"])
         elif "restarted" in value:
             invocation.note(f"the {value['restarted']} has ended, and is started again")
+
+    def _fail(self, thread: str, failure: Failure) -> None:
+        self._failed.add(thread)
+        tell(self._invocation, failure, thread=thread, label=f"{self._label(thread)}  ")
+
+    def give_up(self, thread: str, failure: Failure) -> None:
+        """Prints why a thread was given up, unless a failure of it was told."""
+        if thread not in self._failed:
+            self._fail(thread, failure)
 
     def _tell_trouble(self, of: str, fault: Mapping[str, Any] | None) -> None:
         """What a remote or a server fails at, once, however many workers say so."""
