@@ -105,12 +105,19 @@ def _guarded(do: Callable[[Invocation, list[str]], int], invocation: Invocation,
         from uwf_cli.failures import failed
         from uwf_git.errors import OutputFailed
 
+        if isinstance(error, OutputFailed) and (ended := _ended_by(error)) is not None:
+            return _interrupted(invocation, "terminated", 128 + ended.number, arguments)
         status = failed(invocation, error, arguments)
-        try:
-            sys.stdout.flush()
-        except (OSError, OutputFailed):  # said already
-            _forget_output()
+        _flush()
         return status
+
+
+def _ended_by(error: BaseException) -> Terminated | None:
+    """The signal that a command was ended by, which could not say so: its terminal was closed."""
+    before = error.__context__
+    while before is not None and not isinstance(before, Terminated):
+        before = before.__context__
+    return before
 
 
 def _interrupted(invocation: Invocation, message: str, status: int, arguments: list[str]) -> int:
@@ -120,7 +127,18 @@ def _interrupted(invocation: Invocation, message: str, status: int, arguments: l
 
     log.warning("0E1G7YJ1", "is {how}", how=message, going_on=invocation.going_on)
     tell(invocation, Failure("interrupted", status, message, invocation.going_on), arguments)
+    _flush()
     return status
+
+
+def _flush() -> None:
+    """Prints what is left of a command's output. Where that can't be, it was said already."""
+    from uwf_git.errors import OutputFailed
+
+    try:
+        sys.stdout.flush()
+    except (OSError, OutputFailed):
+        _forget_output()
 
 
 def _forget_output() -> None:

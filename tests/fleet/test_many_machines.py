@@ -170,6 +170,36 @@ def test_threads_in_the_queue_are_held_let_go_on_and_taken_out(fleet: Fleet) -> 
     assert "not in the queue" in refused.error["message"]
 
 
+def test_threads_that_the_remote_has_no_more_or_newer_keep_no_others_from_starting(fleet: Fleet) -> None:
+    fleet.one.registers(FIVE)
+    gone, moved, new = (fleet.one.starts(f"Say {each}", "five") for each in range(3))
+    fleet.one("push", "origin")
+    fleet.other("pull", "origin")
+    fleet.other("thread", "step", moved, "--remote", "origin")
+    git("--git-dir", fleet.bare, "update-ref", "-d", f"refs/uwf/threads/{gone}")
+    for started in (True, False):
+        begun = fleet(fleet.one, "start", "--all", "--remote", "origin", check=4)
+        assert begun.json == [{"thread": each, "started": started} for each in (moved, new)]
+        assert begun.error["message"] == f"thread {gone} was deleted on origin" and begun.error["hint"]
+    assert fleet.one("thread", "show", moved).json["role"] == "one"
+
+
+def test_the_other_side_of_a_divergence_is_stepped_only_where_it_is_named(fleet: Fleet) -> None:
+    (thread,) = fleet.start(1)
+    fleet.other("pull", "origin")
+    says = """uwf-exec echo '{"text": "said by hand"}'"""
+    fleet.other("thread", "step", thread, "--remote", "origin")
+    fleet.one("thread", "step", thread, "--agent", says)
+    fleet.one("pull", "origin")
+    (side,) = fleet.one("thread", "show", thread).json["otherSides"]
+    fleet.work(fleet.one, "--agent", says)
+    idle = fleet(fleet.one, "run", "--all", "--workers", "0", "--format", "text")
+    assert "1 thread is the other side of a divergence" in idle.err and side in idle.err
+    assert fleet(fleet.one, "sync", "--all").json["started"] == [] and fleet.state(side) == ""
+    assert fleet(fleet.one, "start", side).json == {"thread": side, "started": True}
+    fleet.ends(side)
+
+
 def test_the_queue_is_made_again_from_the_refs(uwf: Uwf, fleet: Fleet, tmp_path: Path, begin: Begin) -> None:
     threads = fleet.start(2)
     with Server(tmp_path / "new") as new:

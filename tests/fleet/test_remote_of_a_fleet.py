@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pty
 import select
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -140,8 +142,8 @@ def test_a_remote_that_refuses_is_told_as_by_a_pull_before_a_fleet_begins(
     where = () if command == "run" else ("--address", "127.0.0.1:1")
     refused = uwf("fleet", command, *which, "--remote", "origin", *where, check=8)
     pulled = uwf("pull", "origin", check=8)
-    of_push = pulled.err.replace("git ls-remote failed", "git push failed")
-    assert refused.err == (of_push if command == "start" else pulled.err)
+    of_fetch = pulled.err.replace("git ls-remote failed", "git fetch failed")
+    assert refused.err == (of_fetch if command == "start" else pulled.err)
     assert not (root / "store.git/uwf/fleet/server.log").exists()
 
 
@@ -217,6 +219,36 @@ def test_a_remote_that_hangs_is_told_and_asked_again_and_what_hung_is_ended(
         ends(first, second)
         working.send_signal(signal.SIGTERM)
         working.communicate(timeout=_SOON)
+
+
+def test_a_fleet_whose_terminal_is_closed_ends_as_one_that_was_told_to(
+    uwf: Uwf, root: Path, line: Line, tmp_path: Path, script: Callable[[str, str], Path]
+) -> None:
+    new(uwf)
+    agent = ["--agent", str(script("patient", PATIENT)), "--cwd", str(tmp_path)]
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv(sys.executable, [sys.executable, "-m", "uwf_cli.main", "fleet", "run", "--all", *agent])
+    wait_for(tmp_path / "began")
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 128 + signal.SIGHUP
+    assert not processes("uwf_git.fleet", root) and not processes(SERVER, root)
+
+
+def test_an_interrupted_fleet_names_no_other_command_as_the_one_that_goes_on(
+    uwf: Uwf, line: Line, tmp_path: Path, script: Callable[[str, str], Path], begin: Begin
+) -> None:
+    new(uwf)
+    agent = ("--agent", str(script("patient", PATIENT)), "--workspace", f"folder:{tmp_path}", "--open", "1")
+    running = begin("fleet", "run", "--all", *agent)
+    until(lambda: list(tmp_path.glob("*/began")), "agent")
+    running.send_signal(signal.SIGINT)
+    _, err = running.communicate(timeout=_SOON)
+    assert running.returncode == 130 and "the same command goes on" in err and "uwf fleet" not in err
+
+
+def test_a_namespace_that_no_server_was_named_for_is_refused(uwf: Uwf) -> None:
+    assert "--address" in uwf("fleet", "run", "--all", "--namespace", "triage", check=2).error["hint"]
 
 
 def kill_server(root: Path) -> None:

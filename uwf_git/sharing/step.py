@@ -68,13 +68,13 @@ def problem_with(instance: Instance, remote: Remote, thread: ThreadId, pulled: P
 
 
 def share_all(
-    instance: Instance, git: Git, remote: Remote, threads: Collection[ThreadId]
+    instance: Instance, git: Git, remote: Remote, threads: Collection[ThreadId], stepped: bool = True
 ) -> dict[ThreadId, UwfError | None]:
-    """Pushes the refs of threads, failed attempts included, in one exchange. Where the race for one is lost, ours
-    becomes a thread of its own, which is pushed too; one that was deleted there isn't pushed. What keeps one thread
-    from getting there leaves the others alone. Returns for each thread what went wrong: HeadMoved for those two, with
-    the thread that keeps ours, RemoteFailed, Busy, Invalid for a file that is too large, StoreDamaged; None where all
-    of it is there. Moves what `push` moves, and for lost races what `gather` does."""
+    """Pushes the refs of threads, failed attempts included, in one exchange; `stepped`: after a step of each. Where
+    the race for one is lost, ours becomes a thread of its own, which is pushed too; one that was deleted there isn't
+    pushed. What keeps one thread from getting there leaves the others alone. Returns for each thread what went wrong:
+    HeadMoved for those two, with the thread that keeps ours, RemoteFailed, Busy, Invalid for a file that is too large,
+    StoreDamaged; None where all of it is there. Moves what `push` moves, and for lost races what `gather` does."""
     found: dict[ThreadId, UwfError | None] = {}
     mine: dict[ThreadId, Oid] = {}
     for thread in threads:
@@ -90,7 +90,8 @@ def share_all(
             found[thread] = came
         elif layout.THREADS + thread in deleted:
             found[thread] = HeadMoved(
-                f"thread {thread} was deleted on {remote.name} meanwhile; the step made here is kept",
+                f"thread {thread} was deleted on {remote.name} meanwhile"
+                + ("; the step made here is kept" if stepped else ""),
                 f"uwf push {remote.name} {thread} brings the thread back there",
             )
         elif any(each.lost for each in came):
@@ -98,7 +99,8 @@ def share_all(
             _tell_of_loss(remote, thread, came)
         elif refused := [each for each in came if not each.deletion]:
             said = refusal(remote, refused)
-            found[thread] = RemoteFailed(f"the step is made and kept here, but {said.message}", said.hint)
+            kept = "the step is made and kept here, but " if stepped else ""
+            found[thread] = RemoteFailed(kept + said.message, said.hint)
         else:
             found[thread] = None
     if lost:

@@ -12,10 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from uwf_cli.command import Number
+from uwf_cli.selection import chosen_threads
 from uwf_git.errors import NotFound, Usage, UwfError
+from uwf_git.text import counted
 
 if TYPE_CHECKING:
+    from uwf_cli.failures import Failures
     from uwf_cli.invocation import Invocation
+    from uwf_cli.selection import Chosen
     from uwf_git.fleet.admission import Allowance
     from uwf_git.fleet.asked import Begin
     from uwf_git.fleet.hand import Orders
@@ -190,16 +194,47 @@ def look_again(invocation: Invocation, threads: Collection[str]) -> None:
         invocation.warn(f"the fleet wasn't told: {error.message} — uwf fleet sync")
 
 
-def share(invocation: Invocation, remote: str, threads: list[ThreadId]) -> None:
-    """Pushes threads, so that workers elsewhere find them. Raises what keeps one of them from getting there."""
-    from uwf_cli.exchange import git_for
-    from uwf_git.sharing.step import share_all
+def to_step(invocation: Invocation, chosen: Chosen, failures: Failures) -> list[ThreadId]:
+    """The threads that were chosen to be stepped, in the order in which they begin: those named, or that filters select
+    of the idle ones, oldest first. Of a divergence they leave the side alone that isn't the remote's, which somebody
+    has to look at first."""
+    from uwf_git.store.history import parted_from
 
+    found = chosen_threads(invocation, chosen, failures, chosen.filters.statuses or ("idle",))
+    if chosen.ids:
+        return found
+    store = invocation.instance.store
+    kept = [thread for thread in found if parted_from(store, thread) is not None]
+    if kept:
+        are, it = ("are", "them") if len(kept) > 1 else ("is", "it")
+        invocation.note(
+            f"{counted(len(kept), 'thread')} {are} the other side of a divergence and left alone; its id steps {it}: "
+            + " ".join(kept[:3])
+            + (" …" if len(kept) > 3 else "")
+        )
+    return [thread for thread in reversed(found) if thread not in kept]
+
+
+def share(
+    invocation: Invocation, remote: str, threads: Collection[ThreadId], failures: Failures
+) -> list[ThreadId]:
+    """Brings threads up to date with a remote and pushes them, so that workers elsewhere find them; those that got
+    there. What keeps one of them from that is told. Raises RemoteFailed where the remote itself fails."""
+    from uwf_cli.exchange import git_for
+    from uwf_git.sharing.pull import gather
+    from uwf_git.sharing.step import problem_with, share_all
+
+    if not threads:
+        return []
     instance = invocation.instance
-    problems = share_all(instance, git_for(instance), instance.remotes.get(remote), threads)
-    for problem in problems.values():
-        if problem is not None:
-            raise problem
+    git, origin = git_for(instance), instance.remotes.get(remote)
+    pulled = gather(instance, git, origin, threads)
+    problems = {thread: problem_with(instance, origin, thread, pulled) for thread in threads}
+    sound = [thread for thread, problem in problems.items() if problem is None]
+    problems |= share_all(instance, git, origin, sound, stepped=False)
+    for problem in {id(each): each for each in problems.values() if each is not None}.values():
+        failures.add(problem)
+    return [thread for thread in threads if problems[thread] is None]
 
 
 def begins(

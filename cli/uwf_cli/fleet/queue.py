@@ -16,15 +16,15 @@ from uwf_cli.command import command
 from uwf_cli.completers import complete_remote, complete_thread
 from uwf_cli.exchange import adopt_news, find_thread, git_for
 from uwf_cli.failures import Failures
-from uwf_cli.fleet.places import begins, found, pace, place, share
+from uwf_cli.fleet.places import begins, found, pace, place, share, to_step
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import ago, iso
-from uwf_cli.selection import Chosen, Filters, chosen_threads, short_ids, threads
+from uwf_cli.selection import Chosen, Filters, short_ids, threads
 from uwf_git.errors import NotFound, Usage
 from uwf_git.fleet.client import QUEUED, RUNNING, STATES
 from uwf_git.text import counted
 from uwf_git.values.amounts import LIMITS
-from uwf_git.values.ids import ThreadId, is_thread_id
+from uwf_git.values.ids import is_thread_id
 
 if TYPE_CHECKING:
     from uwf_git.fleet.client import Queue, Row
@@ -63,11 +63,9 @@ def start(
     Filters select idle threads, and with --status failed those.
     """
     failures = Failures(invocation)
-    among = chosen.filters.statuses or ("idle",)
-    wanted = chosen_threads(invocation, chosen, failures, among)
-    begun = begins(invocation, wanted if chosen.ids else wanted[::-1], heartbeat, tries)
-    if remote is not None:
-        share(invocation, remote, [ThreadId(each.thread) for each in begun])
+    wanted = to_step(invocation, chosen, failures)
+    shared = wanted if remote is None else share(invocation, remote, wanted, failures)
+    begun = begins(invocation, shared, heartbeat, tries)
     started = _ask(found(invocation, address, namespace), lambda queue: queue.start(begun))
     values = [{"thread": thread, "started": row is None} for thread, row in started.items()]
     _emit(invocation, chosen.ids, values, _started_text)
@@ -259,10 +257,10 @@ def sync(
 
         raise_if_refused(pull(instance, git_for(instance), instance.remotes.get(remote)))
     if chosen.ids or chosen.filters != Filters():
-        wanted = chosen_threads(invocation, chosen, failures, chosen.filters.statuses or ("idle",))
+        wanted = to_step(invocation, chosen, failures)
     else:
         adopt_news(invocation)
-    begun = begins(invocation, wanted[::-1], heartbeat, tries)
+    begun = begins(invocation, wanted, heartbeat, tries)
 
     async def bring(queue: Queue) -> dict[str, list[str]]:
         states = {row.thread: row.state for row in await queue.glance()}

@@ -12,7 +12,7 @@ import click
 
 from uwf_cli import terminal
 from uwf_cli.command import command
-from uwf_cli.commands.running import AGENT, CWD, QUIET, REMOTE, folder, outcome_line, repeated
+from uwf_cli.commands.running import AGENT, CWD, QUIET, REMOTE, folder, outcome_line
 from uwf_cli.failures import Failures, tell
 from uwf_cli.fleet.places import (
     WORKSPACE,
@@ -24,11 +24,11 @@ from uwf_cli.fleet.places import (
     pace,
     place,
     share,
+    to_step,
 )
 from uwf_cli.invocation import Invocation
-from uwf_cli.selection import Chosen, Filters, chosen_threads, short_ids, threads
+from uwf_cli.selection import Chosen, Filters, short_ids, threads
 from uwf_git.errors import Failure, Throttled, Usage, Waiting
-from uwf_git.values.ids import ThreadId
 
 if TYPE_CHECKING:
     from uwf_git.fleet.admission import Allowance
@@ -108,12 +108,15 @@ def run(
         raise Usage(
             "a fleet without workers makes no step", "give --workers, or the --address that others work for"
         )
-    where = folder(cwd)
-    given = orders(invocation, agent, where, remote, workspace, workspace_remote)
+    if namespace is not None and address is None:
+        raise Usage(
+            "a fleet with a server of its own has no namespaces", "give the --address of the one that has"
+        )
+    given = orders(invocation, agent, folder(cwd), remote, workspace, workspace_remote)
     failures = Failures(invocation)
     if not chosen.ids and chosen.filters == Filters():
         chosen = Chosen((), Filters(ended=True))  # as --all says
-    found = chosen_threads(invocation, chosen, failures, chosen.filters.statuses or ("idle",))
+    found = to_step(invocation, chosen, failures)
     if not found:
         if not chosen.ids:
             private = invocation.instance.store.repository.private
@@ -122,13 +125,14 @@ def run(
                 invocation.note(f"no such threads are idle; {shows} shows what they are")
         failures.end()
         return
-    counts = bool(bounds.limits)
-    wanted = begins(invocation, found if chosen.ids else found[::-1], heartbeat, tries, agent, counts)
-    again = " ".join(chosen.ids) or "--all"
-    invocation.going_on = f"nothing is lost, uwf fleet run {again}{repeated(agent, where, remote)} goes on"
+    invocation.going_on = "nothing is lost, the same command goes on"
     instance = invocation.instance
     if remote is not None and address is not None:
-        share(invocation, remote, [ThreadId(each.thread) for each in wanted])
+        found = share(invocation, remote, found, failures)
+    if not found:
+        failures.end()
+        return
+    wanted = begins(invocation, found, heartbeat, tries, agent, counts=bool(bounds.limits))
     admission = Admission(wanted, bounds._replace(stops_unpriced=instance.config.stops_unpriced))
     told = Told(invocation)
     table = Table(instance, admission, len(wanted), told)
