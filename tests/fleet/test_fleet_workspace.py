@@ -72,6 +72,20 @@ def test_a_thread_works_in_a_worktree_on_a_branch_of_its_own_which_keeps_each_st
     assert spaces.tidy() == []
 
 
+def test_a_git_that_was_killed_in_a_worktree_keeps_no_step_of_its_thread_from_being_kept(
+    instance: Instance, project: Path
+) -> None:
+    spaces = Workspaces(instance, parse_wanted(f"worktree:{project}"))
+    thread = start_thread(instance, RELAY)
+    own = project / ".git/worktrees" / thread
+    locks = f"{own}/index.lock {own}/HEAD.lock {project}/.git/refs/heads/{branch(thread)}.lock"
+    work(instance, spaces, thread, f"echo new > made.txt; touch {locks}")
+    assert at(project, "show", f"{branch(thread)}:made.txt") == "new"
+    (own / "index.lock").touch()  # of an attempt that failed
+    work(instance, spaces, thread, "git add -A && git commit -q -m mine --allow-empty")
+    assert at(project, "log", "-1", "--format=%s", branch(thread)) == "mine"
+
+
 def test_a_fork_goes_on_from_what_its_last_step_left(uwf: Uwf, instance: Instance, project: Path) -> None:
     spaces = Workspaces(instance, parse_wanted(f"worktree:{project}"))
     thread = start_thread(instance, RELAY)

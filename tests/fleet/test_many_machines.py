@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
@@ -40,7 +41,7 @@ class Fleet:
         for each in (self.one, self.other):
             each("init")
             each("remote", "add", "origin", self.bare)
-        self._begin = begin
+        self.begin = begin
 
     def __call__(self, machine: Machine, *args: str, **more: Any) -> Any:
         """`uwf fleet` on a machine."""
@@ -49,7 +50,7 @@ class Fleet:
     def work(self, machine: Machine, *options: str) -> subprocess.Popen[str]:
         """A worker there."""
         where = ("--address", self.address, "--remote", "origin")
-        return self._begin("fleet", "worker", *where, *options, env=machine.environment)
+        return self.begin("fleet", "worker", *where, *options, env=machine.environment)
 
     def start(self, many: int, *options: str) -> list[str]:
         """So many threads of the first machine in the queue."""
@@ -200,6 +201,35 @@ def test_the_other_side_of_a_divergence_is_stepped_only_where_it_is_named(fleet:
     fleet.ends(side)
 
 
+def test_a_machine_whose_store_cant_be_written_gives_its_steps_back_until_it_can(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\nif sys.argv[0] != '-c':\n    import uwf_git.fleet.limits as limits\n    limits._FIRST_REST = 1.0\n"
+    )
+    threads = fleet.start(4, "--tries", "1")
+    runs = fleet.one.store / "uwf/runs"
+    shutil.rmtree(runs, ignore_errors=True)
+    runs.touch()
+    environment = {**fleet.one.environment, "PYTHONPATH": str(tmp_path)}
+    where = ("--address", fleet.address, "--remote", "origin", "--format", "text", "-j", "2")
+    ill = fleet.begin("fleet", "worker", *where, env=environment)
+    until(lambda: fleet.state(threads[0]) == "delayed", "step that is given back")
+    well = fleet.work(fleet.other)
+    for thread in threads:
+        fleet.ends(thread)
+    well.send_signal(signal.SIGTERM)
+    well.communicate(timeout=60)
+    runs.unlink()
+    (more,) = fleet.start(1)
+    fleet.ends(more)
+    ill.send_signal(signal.SIGTERM)
+    told = [line for line in ill.communicate(timeout=60)[1].splitlines() if "store" in line]
+    assert (
+        len(told) == 2 and "no step is made for a while" in told[0] and "can be written again" in told[1]
+    ), told
+
+
 def test_the_queue_is_made_again_from_the_refs(uwf: Uwf, fleet: Fleet, tmp_path: Path, begin: Begin) -> None:
     threads = fleet.start(2)
     with Server(tmp_path / "new") as new:
@@ -235,6 +265,14 @@ def test_a_server_that_is_not_there_is_told_in_a_line_of_plain_words(
     assert (told, why) == ("", reason or why)
     assert not re.search(r"::|[{}()]", why), why
     assert refused.error["hint"]
+
+
+def test_a_namespace_that_the_server_hasnt_is_told_by_a_worker_as_by_other_commands(fleet: Fleet) -> None:
+    told = [
+        fleet(fleet.one, command, "--namespace", "none-such", check=8).error["message"]
+        for command in ("status", "worker")
+    ]
+    assert told[0] == told[1] and "none-such" in told[0] and "Status" not in told[1]
 
 
 def test_without_a_fleet_and_an_address_it_says_what_starts_one(fleet: Fleet) -> None:

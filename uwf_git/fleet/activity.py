@@ -22,7 +22,7 @@ from uwf_git.fleet.client import Queue
 from uwf_git.fleet.exchange import Exchange
 from uwf_git.fleet.exits import DONE, UNKEPT, UNWANTED, Fault, fault_of, parse_fault, way_on
 from uwf_git.fleet.hands import Hands
-from uwf_git.fleet.limits import Gate, queue_of
+from uwf_git.fleet.limits import Gate, Rest, queue_of
 
 _SIGNS = 4  # of life within the time after which a step is given to another
 _AT_MOST = 2.0  # seconds between two of them: by one it is heard that a step is to be broken off
@@ -35,8 +35,11 @@ class Steps:
     """Makes steps by the hands of a worker, as the gate of their queue lets them in, and exchanges them with a remote
     where there is one."""
 
-    def __init__(self, hands: Hands, gates: Mapping[str, Gate], exchange: Exchange | None = None) -> None:
+    def __init__(
+        self, hands: Hands, gates: Mapping[str, Gate], rest: Rest, exchange: Exchange | None = None
+    ) -> None:
         self._hands = hands
+        self._rest = rest
         self._gates = gates
         self._exchange = exchange
         self.ending = False
@@ -58,9 +61,13 @@ class Steps:
         request = {"do": "step", "thread": thread, "head": head, "counts": counts}
         async with _alive(), self._counted():
             try:
-                return _stand(
-                    await (self._shared(self._exchange, request) if self._exchange else self._made(request))
+                if (resting := await self._rest.refuse()) is not None:
+                    raise _failure(resting)
+                answer = await (
+                    self._shared(self._exchange, request) if self._exchange else self._made(request)
                 )
+                self._rest.note(parse_fault(answer["fault"]) if "fault" in answer else None)
+                return _stand(answer)
             except asyncio.CancelledError:
                 if self.ending:
                     raise ApplicationError("the worker was ended", type="ended") from None

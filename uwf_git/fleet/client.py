@@ -60,7 +60,7 @@ _REASONS = (
     (r"InvalidMessage\(|InvalidContentType", "it doesn't speak TLS, which is asked for", _TLS),
     (
         r'message: "(?:transport error|operation was canceled|h2 protocol error)',
-        "it breaks the connection off, as one does that speaks TLS alone",
+        "it breaks the connection off, as one does that speaks TLS alone, or is no Temporal server",
         _TLS,
     ),
     (r"^tcp connect error$", "it can't be reached", _ADDRESS),
@@ -183,6 +183,16 @@ def _failed(client: Client, error: RPCError) -> RemoteFailed:
     said = (error.message or error.status.name).partition("\n")[0]
     return RemoteFailed(
         f"the Temporal server at {_address(client)} refuses: {said}",
+        "see that it is up and the namespace is right",
+    )
+
+
+def not_taken(place: Place, error: Exception) -> RemoteFailed:
+    """Why a server doesn't take a worker."""
+    said = re.search(r'message: "((?:[^"\\]|\\.)*)"', str(error))
+    why = said[1] if said else str(error).partition("\n")[0]
+    return RemoteFailed(
+        f"the Temporal server at {place.address} refuses: {why}",
         "see that it is up and the namespace is right",
     )
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from uwf_git.errors import RemoteFailed
-from uwf_git.fleet.exits import LATER, Fault, lost, parse_fault, pause_before, way_on
+from uwf_git.fleet.exits import LATER, UNWRITABLE, Fault, lost, parse_fault, pause_before, way_on
 from uwf_git.fleet.hands import Hands, Tell
 
 GATHER, SHARE = "gather", "share"
@@ -55,7 +55,7 @@ class Exchange:
             self._troubles.note(thread, fault)
             if fault is None or way_on(fault) != LATER:
                 break
-            if kind == GATHER and fault.code == RemoteFailed.code:
+            if kind == GATHER and fault.code in (RemoteFailed.code, UNWRITABLE):
                 break  # nothing is lost yet, and others may reach it
             if tries < _TRIES:
                 await asyncio.sleep(pause_before(LATER, tries))

@@ -22,11 +22,16 @@ AGAIN = "again"
 NEVER = "never"
 """It would fail the same way the next time."""
 
+UNWRITABLE = "store_unwritable"
+"""The code of a step that this machine couldn't keep, as on a full disk: another one makes it, or this one later."""
+LONGEST_ASKED = 24 * 60 * 60.0
+"""Seconds that a step is put off at most, whatever a provider asks for."""
+
 _BY_STATUS = {2: NEVER, 3: NEVER, 4: DONE, 5: WAIT, 6: AGAIN, 7: NEVER, 8: LATER, 130: LATER, 143: LATER}
-# What ends with a status that says less than the code. A machine whose disk is full is one of several.
+# What ends with a status that says less than the code.
 _BY_CODE = {
     "busy": LATER,
-    "store_unwritable": AGAIN,
+    UNWRITABLE: LATER,
     "signing_failed": AGAIN,
     "failure": AGAIN,
     "internal": AGAIN,
@@ -38,7 +43,7 @@ _MOST = {LATER: 30.0, AGAIN: 300.0}
 # The codes whose messages are about the store, the remote and the machine, and quote nothing of an answer.
 _OF_NO_ANSWER = (
     *("usage", "not_found", "head_moved", "busy", "waiting", "paused", "untrusted", "interrupted"),
-    *("store_unwritable", "signing_failed", "remote", "unkept", "lost"),
+    *(UNWRITABLE, "signing_failed", "remote", "unkept", "lost"),
 )
 
 UNKEPT = "unkept"
@@ -101,4 +106,4 @@ def way_on(fault: Fault) -> str:
 def pause_before(way: str, tries: int, after: float | None = None) -> float:
     """Seconds to wait before the next try, of LATER or AGAIN, after so many."""
     grown = _FIRST[way] * _GROWS[way] ** min(max(tries, 1) - 1, 16)
-    return max(min(grown, _MOST[way]), after or 0.0)
+    return max(min(grown, _MOST[way]), min(after or 0.0, LONGEST_ASKED))

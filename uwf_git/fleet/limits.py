@@ -19,14 +19,16 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from uwf_git.config.settings import Config, Rates
 from uwf_git.engine.performer import provider_of
 from uwf_git.errors import Throttled
 from uwf_git.fleet.asked import QUEUE
+from uwf_git.fleet.exits import LONGEST_ASKED, UNWRITABLE, Fault
 from uwf_git.fleet.place import folder_of
 from uwf_git.git.durable import share
 from uwf_git.store.history import Head
@@ -38,7 +40,8 @@ PATIENCE = 2.0
 that the worker is free for others."""
 
 _FIRST, _LONGEST = 1.0, 600.0  # seconds that a provider is left alone which doesn't say for how long
-_LONGEST_ASKED = 24 * 60 * 60.0
+_FIRST_REST = 60.0  # seconds without a step where the store can't be written
+_HANDS_BACK = 5.0  # seconds after which a step that came meanwhile is given back
 _POLL = 0.05  # seconds between two looks for a free slot
 
 
@@ -100,7 +103,7 @@ class Gate:
         now = time.time()
         until, seconds = self._alone()
         if refusal.after is not None:
-            seconds = min(max(refusal.after, 0.0), _LONGEST_ASKED)
+            seconds = min(max(refusal.after, 0.0), LONGEST_ASKED)
         elif until <= now:  # else it was refused to several at once, who are told the same
             seconds = min(2 * seconds, _LONGEST) if until and now - until < _LONGEST else _FIRST
         until = max(until, now + seconds)
@@ -139,3 +142,37 @@ class Gate:
             else:
                 return descriptor
         return None
+
+
+class Rest:
+    """What a worker takes whose store can't be written, as on a full disk: a while without steps, which is twice as
+    long each time, so that other machines make them. `tell` is told that it begins, and that the store can be written
+    again."""
+
+    def __init__(self, tell: Callable[[Mapping[str, Any]], None]) -> None:
+        self._tell = tell
+        self._fault: Fault | None = None
+        self._until = self._seconds = 0.0
+
+    async def refuse(self) -> Fault | None:
+        """Why a step is given back that has come, after a moment, so that it isn't here again at once; None where it is
+        made."""
+        left = self._until - time.monotonic()
+        if self._fault is None or left <= 0:
+            return None
+        await asyncio.sleep(min(left, _HANDS_BACK))
+        return self._fault
+
+    def note(self, fault: Fault | None) -> None:
+        """What a step that was made here has failed at; None where it hasn't."""
+        about = {"of": "the store of this machine", "again": "can be written again"}
+        if fault is None and self._fault is not None:
+            self._fault, self._seconds = None, 0.0
+            self._tell({**about, "trouble": None})
+        elif fault is not None and fault.code == UNWRITABLE:
+            if self._fault is None:
+                self._tell({**about, "trouble": fault.as_json(), "meanwhile": "no step is made for a while"})
+            if (now := time.monotonic()) >= self._until:
+                self._seconds = min(2 * self._seconds, _LONGEST) or _FIRST_REST
+                self._until = now + self._seconds
+            self._fault = fault

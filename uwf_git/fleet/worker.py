@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git import __version__, log
 from uwf_git.config.read import load_config
 from uwf_git.config.settings import FILE, Rates
-from uwf_git.errors import Invalid, RemoteFailed, UwfError, failure_of
+from uwf_git.errors import Invalid, UwfError, failure_of
 from uwf_git.fleet import asked
-from uwf_git.fleet.client import connect, watch
+from uwf_git.fleet.client import connect, not_taken, watch
 from uwf_git.fleet.exchange import Exchange
 from uwf_git.fleet.hand import Orders, signature
 from uwf_git.fleet.hands import Hands, Tell
-from uwf_git.fleet.limits import Gate, provider_at, queues
+from uwf_git.fleet.limits import Gate, Rest, provider_at, queues
 from uwf_git.fleet.place import Place
 from uwf_git.git.repository import PRIVATE
 from uwf_git.store.location import Location, locate
@@ -85,10 +85,7 @@ async def work(location: Location, duty: Duty, tell: Tell, over: asyncio.Event, 
         ended = await serving.end()
     for error in ended:
         if isinstance(error, Exception):
-            raise RemoteFailed(
-                f"the Temporal server at {duty.place.address} doesn't take this worker: {error}",
-                "see that its namespace is right",
-            ) from None
+            raise not_taken(duty.place, error) from None
 
 
 class _Serving:
@@ -106,7 +103,7 @@ class _Serving:
         self._carrier = Hands(location, duty.orders, 1, tell)
         remote = duty.orders.remote
         exchange = Exchange(self._carrier, remote, tell) if remote else None
-        self._steps = Steps(self._hands, self._gates, exchange)
+        self._steps = Steps(self._hands, self._gates, Rest(tell), exchange)
         self._running: dict[Worker, asyncio.Future[None]] = {}
         self._seen: object = ()
 

@@ -18,6 +18,7 @@ as empty as it was.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -113,8 +114,10 @@ class Workspaces:
             project.run("worktree", "prune")
             folder.parent.mkdir(parents=True, exist_ok=True)
             project.run("worktree", "add", "-q", "--force", str(folder), branch.removeprefix("refs/heads/"))
-        elif theirs := self._theirs(project, head.thread):
-            _follow(tree, folder, theirs, branch)
+        else:
+            self._unlock(tree, head.thread)
+            if theirs := self._theirs(project, head.thread):
+                _follow(tree, folder, theirs, branch)
         return folder
 
     def keep(self, head: Head) -> None:
@@ -125,10 +128,24 @@ class Workspaces:
         tree = _worktree(project, self._home / head.thread)
         if tree is None:
             return
+        self._unlock(tree, head.thread)
         self._commit(tree, head)
         if self._wanted.remote:
             branch = _BRANCHES + head.thread
             project.run("push", "-q", "--no-verify", self._wanted.remote, f"{branch}:{branch}")
+
+    def _unlock(self, tree: Git, thread: ThreadId) -> None:
+        """Removes what a git that was killed has left locked of a thread's own: nobody works there between two
+        steps."""
+        if self._instance.locks.is_held(thread):
+            return
+        branch = tree.git_dir.parent.parent / f"{_BRANCHES}{thread}.lock"
+        for lock in (tree.git_dir / "index.lock", tree.git_dir / "HEAD.lock", branch):
+            with contextlib.suppress(OSError):
+                lock.unlink()
+                log.warning(
+                    "K4T9WQ2X", "a git that was killed has left {lock}, which is removed", lock=str(lock)
+                )
 
     def _commit(self, tree: Git, head: Head) -> None:
         _check(tree, self._home / head.thread)

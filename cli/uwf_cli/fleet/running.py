@@ -167,6 +167,8 @@ class Told:
 
     def __call__(self, value: Mapping[str, Any]) -> None:
         """Prints one of the things that a worker says."""
+        from uwf_git.fleet.exits import UNWRITABLE
+
         invocation = self._invocation
         if "step" in value:
             step = value["step"]
@@ -174,7 +176,7 @@ class Told:
             invocation.emit(step, lambda found: f"{label}  {outcome_line(found)}", shown, compact=True)
         elif "fault" in value:
             fault, thread = value["fault"], value["thread"]
-            if fault["code"] != "head_moved" and fault["status"] != Waiting.exit_status:
+            if fault["code"] not in ("head_moved", UNWRITABLE) and fault["status"] != Waiting.exit_status:
                 throttled = None if fault["by"] is None else Throttled(fault["by"], fault["after"])
                 self._fail(
                     thread,
@@ -183,7 +185,7 @@ class Told:
                     ),
                 )
         elif "trouble" in value:
-            self._tell_trouble(value["of"], value["trouble"])
+            self._tell_trouble(value)
         elif "warning" in value:
             invocation.warn(value["warning"])
         elif "restarted" in value:
@@ -198,16 +200,18 @@ class Told:
         if thread not in self._failed:
             self._fail(thread, failure)
 
-    def _tell_trouble(self, of: str, fault: Mapping[str, Any] | None) -> None:
-        """What a remote or a server fails at, once, however many workers say so."""
+    def _tell_trouble(self, value: Mapping[str, Any]) -> None:
+        """What a remote, a server or the store fails at, once, however many workers say so."""
+        of, fault = value["of"], value["trouble"]
         before = of in self._troubles
         if fault is None:
             self._troubles.discard(of)
             if before:
-                self._invocation.note(f"{of} answers again")
+                self._invocation.note(f"{of} {value.get('again', 'answers again')}")
         elif not before:
             self._troubles.add(of)
-            hint = f"it is asked again and again; {fault['hint']}" if fault["hint"] else ""
+            meanwhile = value.get("meanwhile", "it is asked again and again")
+            hint = f"{meanwhile}; {fault['hint']}" if fault["hint"] else meanwhile
             tell(self._invocation, Failure(fault["code"], fault["status"], fault["message"], hint))
 
     def _label(self, thread: str) -> str:
