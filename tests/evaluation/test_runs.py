@@ -373,6 +373,32 @@ def test_a_workflow_that_came_to_no_judgement_is_asked_anew_once_a_run(bench: Be
     bench.uwf("verify", "--all")
 
 
+DEAR_RATER = """
+import os
+from uwf_git.kit import Reply, create_agent
+def run(ctx):
+    with open(os.environ["CALLS"] + ".rated", "a") as calls:
+        calls.write("x")
+    return Reply("", output={"points": 85}, cost=1.0)
+create_agent("rates", run).main()
+"""
+
+
+def test_what_a_judge_spends_without_a_score_counts_for_the_limit_of_each_run(
+    bench: Bench, stars: Path, config: Config, script: Callable[[str, str], Path]
+) -> None:
+    config(
+        f"agentOverrides: {{rate: {{rater: mine}}}}\nagents: {{mine: {{command: '{script('dear', DEAR_RATER)}'}}}}\n"
+    )
+    judge = {"name": "dear", "workflow": "rate", "output": "steps[-1].output.points"}
+    bench.imports([{"name": name, "prompt": f"say {name}", "judges": [judge]} for name in "abcd"], "dear")
+    rated = stars.with_suffix(".rated")
+    for most, jobs, spent, asked in (("2", "1", 2, 2), ("1", "1", 1, 3), ("1", "2", 2, 5)):
+        stopped = bench.run("--max-cost", most, "-j", jobs, suite="dear", check=5)
+        assert "maxCost is used up" in stopped.error["message"]
+        assert (stopped.json["judging"]["cost"], len(rated.read_text())) == (spent, asked)
+
+
 def test_a_secret_is_refused_before_anybody_is_asked_and_what_judges_say_has_none(
     bench: Bench, root: Path
 ) -> None:

@@ -15,6 +15,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from uwf_git.cost.accounts import account
+from uwf_git.cost.spending import minus
 from uwf_git.errors import AgentFailed, Invalid, UwfError
 from uwf_git.evaluation.fixtures import discard, is_folder, lay_out
 from uwf_git.evaluation.judges import Called
@@ -90,6 +92,14 @@ class Outcome(NamedTuple):
             "seconds": told.seconds,
             "tokens": usage.input + usage.output if usage else None,
         }
+
+
+class NoScore(UwfError):
+    """A judge came to no score, and this is what was spent on that just now."""
+
+    def __init__(self, message: str, hint: str, told: Told) -> None:
+        super().__init__(message, hint)
+        self.told = told
 
 
 class Said(NamedTuple):
@@ -278,12 +288,16 @@ def _workflow(instance: Instance, judge: Judge, outcome: Outcome, folders: Path,
         if not (is_folder(folder) or threads.has_ended(thread)):
             _lay_out(instance, outcome.trial, folder)
         base = head_at(instance, _first(instance, thread))
+        before = account(instance, threads.head(thread)).spent
         ended = run_out(instance, thread, base, folder, limits)
         head = threads.head(thread)
+        now = minus(account(instance, head).spent, before)
         was_over = not (is_new or ended.work) and (head.archive is not None or ended.status == STUCK)
         if ended.status != COMPLETED and not was_over:
-            raise AgentFailed(
-                f"judge {judge.name!r}: thread {thread}: {ended.error}", f"uwf thread show {thread}"
+            raise NoScore(
+                f"judge {judge.name!r}: thread {thread}: {ended.error}",
+                f"uwf thread show {thread}",
+                told_of(instance, now),
             )
         discard(folder)
         if ended.status == COMPLETED:
@@ -291,7 +305,8 @@ def _workflow(instance: Instance, judge: Judge, outcome: Outcome, folders: Path,
                 return _judgement(instance, judge, head, base)
             except Invalid as error:
                 if not was_over:
-                    raise Invalid(f"{why(instance, judge, error)}, in thread {thread}", error.hint) from None
+                    said = f"{why(instance, judge, error)}, in thread {thread}"
+                    raise NoScore(said, error.hint, told_of(instance, now)) from None
     raise AssertionError("there is always another id")
 
 

@@ -364,7 +364,7 @@ def parse_trial(node: Hash, payload: Mapping[str, Any], time: int = 0) -> Trial:
         payload.get("work"),
         payload["steps"],
         payload["attempts"],
-        _told(payload),
+        parse_told(payload),
         tuple(payload.get("notes", ())),
         time,
     )
@@ -380,7 +380,7 @@ def parse_score(node: Hash, payload: Mapping[str, Any], time: int = 0) -> Score:
         payload["passed"],
         payload.get("reason", ""),
         payload.get("step"),
-        _told(payload),
+        parse_told(payload),
         time,
     )
 
@@ -404,7 +404,8 @@ def parse_run(node: Hash, payload: Mapping[str, Any], time: int = 0) -> SuiteRun
     )
 
 
-def _told(payload: Mapping[str, Any]) -> Told:
+def parse_told(payload: Mapping[str, Any]) -> Told:
+    """The value of what was used in a payload."""
     usage = payload["usage"]
     return Told(
         Usage(**usage) if usage else None,

@@ -52,7 +52,8 @@ _FATAL = (Usage, Untrusted, StoreUnwritable, StoreDamaged)
 
 class Done(NamedTuple):
     """A run that is over: its node, the results in the order of the cases, how many of these were made just now, what
-    kept others from being made, and what it all took just now. `untried` are the cases of which trials are missing, by
+    kept others from being made, and what it all took just now; `lost` is what judges of that spent who came to no
+    score. `untried` are the cases of which trials are missing, by
     what they are called, each with why."""
 
     run: SuiteRun
@@ -60,6 +61,7 @@ class Done(NamedTuple):
     fresh: int
     problems: tuple[tuple[str, UwfError], ...]
     told: Told
+    lost: Told
     untried: Mapping[str, str] = {}
 
     @property
@@ -124,7 +126,7 @@ class _Run:
         self._began = time.monotonic()
         self._recorded = self._began
         self._waiting: list[Conducted] = []
-        self._spent = Told()
+        self._spent, self._lost = Told(), Told()
         self._counted: set[Hash] = set()  # the trials and scores in that: several cases may share one
         self._steps = 0
         self._stopped = ""
@@ -213,7 +215,7 @@ class _Run:
             )[0]
             for name, count in missing.items()
         }
-        return Done(run, results, fresh, tuple(problems), self._spent, untried)
+        return Done(run, results, fresh, tuple(problems), self._spent, self._lost, untried)
 
     def _begun(self, tasks: Sequence[Task]) -> list[ThreadId]:
         """The threads of those trials that go to the end of their workflow without limits of their own, begun."""
@@ -260,6 +262,7 @@ class _Run:
         for score in came.scores:
             if score.key.hash not in task.scores and score.hash not in self._counted:
                 self._spent = self._spent.plus(score.told)
+        self._spent, self._lost = self._spent.plus(came.lost), self._lost.plus(came.lost)
         self._counted |= {came.trial.hash, *(score.hash for score in came.scores)}
         if came.is_new:
             self._waiting.append(came)

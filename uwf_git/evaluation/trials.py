@@ -19,7 +19,7 @@ from uwf_git.engine.status import KILLED
 from uwf_git.errors import Busy, NotFound, StoreDamaged, UwfError
 from uwf_git.evaluation.fixtures import discard, is_folder, lay_out, left_in, put_away
 from uwf_git.evaluation.judges import Called, agents_of, called
-from uwf_git.evaluation.judging import JUDGED, Outcome, scored, why
+from uwf_git.evaluation.judging import JUDGED, NoScore, Outcome, scored, why
 from uwf_git.evaluation.records import (
     COMPLETED,
     FINAL,
@@ -30,6 +30,7 @@ from uwf_git.evaluation.records import (
     Result,
     Score,
     ScoreKey,
+    Told,
     Trial,
     TrialKey,
     identified,
@@ -103,7 +104,7 @@ class Planned(NamedTuple):
 class Conducted(NamedTuple):
     """What came of a case: its trial, the scores that judges gave, why some gave none. `commits` are what these stand
     on, `files` the git trees that they name; `is_new` whether any of it is. The folder of `thread` is needed until all
-    of it is recorded."""
+    of it is recorded. `lost` is what judges that gave none spent just now."""
 
     trial: Trial
     scores: tuple[Score, ...]
@@ -112,6 +113,7 @@ class Conducted(NamedTuple):
     files: tuple[str, ...] = ()
     is_new: bool = True
     thread: ThreadId | None = None
+    lost: Told = Told()
 
 
 def plan(
@@ -316,7 +318,7 @@ def conduct(
             trial, commits, thread = _tried(instance, planned)
         else:
             trial, commits = known, ()
-        found, errors = list[Score](), list[str]()
+        found, errors, lost = list[Score](), list[str](), Told()
         is_new = known is None
         if trial.status == COMPLETED and planned.judges:
             outcome = None
@@ -329,12 +331,13 @@ def conduct(
                         score = scored(instance, judge, outcome, folders_of(instance), planned.limits)
                     except UwfError as error:
                         errors.append(why(instance, judge.judge, error))
+                        lost = lost.plus(error.told) if isinstance(error, NoScore) else lost
                         continue
                     if score.step is not None:
                         commits = (*commits, instance.threads.commit_of(score.step))
                 found.append(score)
         files = tuple(filter(None, (trial.work,))) if known is None else ()
-        return Conducted(trial, tuple(found), tuple(errors), commits, files, is_new, thread)
+        return Conducted(trial, tuple(found), tuple(errors), commits, files, is_new, thread, lost)
 
 
 def _waits(processes: Sequence[int]) -> None:

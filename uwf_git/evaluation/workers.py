@@ -31,6 +31,7 @@ from uwf_git.evaluation.records import (
     parse_case,
     parse_judge,
     parse_score,
+    parse_told,
     parse_trial,
 )
 from uwf_git.evaluation.stepping import Limits
@@ -246,6 +247,7 @@ def _told(done: Conducted | UwfError) -> dict[str, Any]:
         "files": done.files,
         "isNew": done.is_new,
         "thread": done.thread,
+        "lost": done.lost.payload(),
     }
 
 
@@ -263,6 +265,7 @@ def _read(said: Mapping[str, Any], task: Task) -> Conducted | UwfError:
         tuple(said["files"]),
         said["isNew"],
         said["thread"],
+        parse_told(said["lost"]),
     )
 
 

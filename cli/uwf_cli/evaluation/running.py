@@ -120,7 +120,7 @@ def run(
         "suite": suite,
         "commit": str(Suites(instance.store).tip(suite)),
         "fresh": done.fresh,
-        **run_value(done.run, done.results),
+        **run_value(done.run, done.results, done.lost),
         "results": [result_value(result, threads.get(result.trial.hash)) for result in done.results],
         "problems": [
             {"case": name, "message": error.message, "hint": error.hint} for name, error in done.problems

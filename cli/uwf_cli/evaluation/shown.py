@@ -87,9 +87,10 @@ def result_value(result: Result, thread: str | None = None) -> dict[str, Any]:
     }
 
 
-def run_value(run: SuiteRun, results: Sequence[Result]) -> dict[str, Any]:
-    """A run as JSON has it, but for its results."""
-    whole, judging = Told(), Told()
+def run_value(run: SuiteRun, results: Sequence[Result], lost: Told | None = None) -> dict[str, Any]:
+    """A run as JSON has it, but for its results. `lost` is what judges spent that came to no score, where it is
+    known."""
+    whole, judging = Told(), lost or Told()
     # Cases that are the same are one trial, and were paid once.
     for trial in {result.trial.hash: result.trial for result in results}.values():
         whole = whole.plus(trial.told)
