@@ -131,13 +131,19 @@ def test_what_is_not_kept_of_a_folder_is_not_judged_by_what_it_began_with(
     bench: Bench, script: Callable[[str, str], Path]
 ) -> None:
     too_much = "[open(f'big{number}', 'wb').truncate(90 << 20) for number in range(3)]"
-    for leaves, state in ((too_much, "error"), ("os.unlink('x')", "failed")):
+    gone = "context['role'] == 'checker' and __import__('shutil').rmtree(os.getcwd())"
+    for leaves, state, hint in (
+        (gone, "error", "(another --label has the case tried anew)"),
+        (too_much, "error", "(have a .gitignore of the case leave out the rest)"),
+        ("os.unlink('x')", "failed", ""),
+    ):
         program = script("leaves", f"{AGENT}os.path.exists('x') and {leaves}\n")
         bench.agent = f"uwf-exec {program}"
         bench.imports([{"name": "one", "prompt": "say a", "files": {"x": "1"}}])
-        (result,) = bench.run("--judge", "command:test -e x", "--label", state, check=None).json["results"]
-        assert result["state"] == state
-    (result,) = bench.run("--judge", "command:test ! -e x", "--label", state).json["results"]
+        label = leaves[:9]
+        (result,) = bench.run("--judge", "command:test -e x", "--label", label, check=None).json["results"]
+        assert result["state"] == state and "".join(result["errors"]).endswith(hint)
+    (result,) = bench.run("--judge", "command:test ! -e x", "--label", label).json["results"]
     assert result["state"] == "passed"
     bench.uwf("verify", "--all")
 
@@ -179,13 +185,16 @@ def test_what_a_command_prints_last_is_its_score_or_none(bench: Bench) -> None:
 def test_a_judge_that_cannot_judge_is_named_with_what_to_do(bench: Bench) -> None:
     bench.imports([{"name": "日本", "prompt": "say a", "expected": {"approved": True}}])
     for judge, said in {
-        "exact:aproved": "judge 'exact': neither the output nor what is expected has a field 'aproved'",
+        "exact:aproved": "judge 'exact': neither the output nor what is expected has a field 'aproved'"
+        " (name the fields to compare)",
         "jsonata:1/0": "judge 'jsonata': expression \"1/0\": divides by zero",
-        "x=command:no-such-program": "judge 'x': command 'no-such-program' is not on PATH",
+        "x=command:no-such-program": "judge 'x': command 'no-such-program' is not on PATH"
+        " (install it, or name it with its whole path)",
+        "x=command:sh -c 'echo no tests here >&2; exit 127'": "judge 'x' could not be run (no tests here)",
     }.items():
         error = bench.run("--judge", judge, check=6).error
         assert error["message"] == f"1 trial of bugs has no score, such as 日本: {said}"
-        assert error["hint"] == "mend the judge and run it again, which asks no agent"
+        assert error["hint"] == "mend that and run it again: what was tried is only judged again"
     told = bench.run("--repeat", "2", "--judge", "exact:approved", "--format", "text").out.splitlines()
     assert [line.index("1.00") for line in told[:2]] == [16, 16]
     shown = bench.uwf("eval", "show", "bugs", "--format", "text").out

@@ -33,6 +33,7 @@ from uwf_git.verify.findings import Bad
 from uwf_git.verify.objects import COUNT_LIMIT, Objects, name_problem, shown_name
 from uwf_git.verify.suites import DEEPEST, LINK, PROGRAM, files_of_fixture, link_problem
 
+GONE = "their folder is gone, or something else is in its place"
 MOST_FILES = 20_000
 MOST_BYTES = 256 << 20
 _MOST_NOTES = 20
@@ -111,7 +112,7 @@ def left_in(instance: Instance, folder: Path, fixture: str) -> Left:
         notes.append(instance.redactor.text(f"{_shown(path)} is not kept: it {why}")[0])
 
     if not is_folder(folder):
-        return Left(None, ("their folder is gone, or something else is in its place",))
+        return Left(None, (GONE,))
     try:
         tracked = _paths(instance.store.repository, Oid(hex=fixture))
         with instance.store.together():

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.cost.accounts import account
 from uwf_git.cost.spending import minus
 from uwf_git.errors import AgentFailed, Invalid, UwfError
-from uwf_git.evaluation.fixtures import discard, is_folder, lay_out
+from uwf_git.evaluation.fixtures import GONE, discard, is_folder, lay_out
 from uwf_git.evaluation.judges import Called
 from uwf_git.evaluation.records import (
     COMMAND,
@@ -118,9 +118,7 @@ def scored(instance: Instance, called: Called, outcome: Outcome, folders: Path, 
     judge = called.judge
     began = time.monotonic()
     if judge.kind == JSONATA:
-        from uwf_git.workflow.expression import evaluate
-
-        said = read(judge, evaluate(judge.value, outcome.value(judge.value)))
+        said = read(judge, _evaluated(judge.value, outcome.value(judge.value)))
     elif judge.kind == EXACT:
         said = _exactly(judge, outcome)
     elif judge.kind == SCHEMA:
@@ -134,6 +132,16 @@ def scored(instance: Instance, called: Called, outcome: Outcome, folders: Path, 
     reason = instance.redactor.text(one_line(said.reason, _LONGEST_REASON))[0]
     key = ScoreKey(outcome.trial.hash, judge, outcome.expected)
     return identified(Score(UNKNOWN, key, said.score, said.passed, reason, said.step, said.told))
+
+
+def _evaluated(expression: str, over: dict[str, Any]) -> Any:
+    from uwf_git.workflow.expression import evaluate
+
+    try:
+        return evaluate(expression, over)
+    except Invalid as error:
+        error.hint = ""  # it is for workflows
+        raise
 
 
 def read(judge: Judge, value: Any, reason: str = "") -> Said:
@@ -243,9 +251,10 @@ def _lay_out(instance: Instance, trial: Trial, folder: Path) -> None:
     say nothing of them."""
     if trial.key.fixture is not None and trial.work is None:
         why = f": {trial.notes[0]}" if trial.notes else ""
-        raise Invalid(
-            f"what the agents left isn't kept{why}", "have a .gitignore of the case leave out the rest"
-        )
+        hint = "have a .gitignore of the case leave out the rest"
+        if GONE in trial.notes:
+            hint = "another --label has the case tried anew"
+        raise Invalid(f"what the agents left isn't kept{why}", hint)
     lay_out(instance.store.repository, folder, trial.key.fixture, trial.work)
 
 
@@ -305,7 +314,7 @@ def _workflow(instance: Instance, judge: Judge, outcome: Outcome, folders: Path,
                 return _judgement(instance, judge, head, base)
             except Invalid as error:
                 if not was_over:
-                    said = f"{why(instance, judge, error)}, in thread {thread}"
+                    said = f"{error.message}, in thread {thread}"
                     raise NoScore(said, error.hint, told_of(instance, now)) from None
     raise AssertionError("there is always another id")
 
@@ -315,10 +324,10 @@ def _judgement(instance: Instance, judge: Judge, head: Head, base: Head) -> Said
     history = instance.threads.history(head)
     steps = [step for step in history.steps if step.role != USER]
     if judge.output:
-        from uwf_git.workflow.expression import evaluate
         from uwf_git.workflow.moderator import history_value
 
-        value = evaluate(judge.output, history_value(history.start, history.steps, step_fields(judge.output)))
+        fields = step_fields(judge.output)
+        value = _evaluated(judge.output, history_value(history.start, history.steps, fields))
     else:
         value = steps[-1].output if steps else None
     told = told_of(instance, spent_since(instance, head, base))
@@ -363,7 +372,8 @@ def _json(value: Any) -> str:
 
 
 def why(instance: Instance, judge: Judge, error: UwfError) -> str:
-    """Why a judge came to no score, in a line, without secrets."""
+    """Why a judge came to no score, and what to do about that, in a line, without secrets."""
     name = f"judge {judge.name!r}"
     said = error.message if error.message.startswith(name) else f"{name}: {error.message}"
+    said += f" ({error.hint})" if error.hint else ""
     return instance.redactor.text(one_line(said, _LONGEST_REASON))[0]

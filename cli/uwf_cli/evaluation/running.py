@@ -357,5 +357,5 @@ def _raise_if_short(done: Done, suite: str) -> None:
 def how_to_go_on(broken: Result) -> str:
     """What to do about a result that is an error."""
     if broken.errors:
-        return "mend the judge and run it again, which asks no agent"
+        return "mend that and run it again: what was tried is only judged again"
     return "where its agent can't do better, mend that; then run it again: it goes on where it was"
