@@ -135,3 +135,17 @@ def test_runs_that_the_same_judges_judged_are_compared_where_there_are_any(uwf: 
     check = ("--judge", "jsonata:0.25", "--against", "old")
     checked = uwf("eval", "check", "bugs", "--agent", bench.agent, "--label", "new", *check)
     assert (checked.json["a"]["run"], checked.err) == (judged["olda"], "")
+
+
+def test_a_run_without_a_score_is_compared_only_where_there_is_no_other(uwf: Uwf, bench: Bench) -> None:
+    bench.imports([{"name": "one", "prompt": "say a"}])
+    first, second = (bench.run("--label", x, "--judge", "jsonata:0.5").json["run"] for x in ("old", "new"))
+    for label in ("old", "new"):
+        bench.run("--label", label, "--judge", "exact:answer", check=6)
+    found = uwf("eval", "compare", "old", "new").json
+    assert (found["a"]["run"], found["b"]["run"], len(found["cases"])) == (first, second, 1)
+    alike = ("--judge", "jsonata:0.5", "--against", "old")
+    checked = uwf("eval", "check", "bugs", "--agent", bench.agent, "--label", "new", *alike)
+    assert (checked.json["a"]["run"], checked.json["verdict"]) == (first, "passed")
+    otherwise = uwf("eval", "compare", "old", bench.run("--judge", "other=jsonata:0.25").json["run"])
+    assert otherwise.json["a"]["run"] == first and "no runs were judged alike" in otherwise.err

@@ -276,5 +276,8 @@ def test_runs_of_a_suite_that_other_judges_judged_say_so(
     )
     page = client.get("/eval/bugs").text
     assert f"uwf eval compare {first} {last}" in page and "may not mean the same" not in page
+    bench.run("--judge", "exact:answer", "--label", "4", check=6)
+    newest = bench.run("--judge", "x=jsonata:1", "--label", "5").json["run"]
+    assert f"uwf eval compare {last} {newest}" in client.get("/eval/bugs").text
     told = "The scores may not mean the same: those of the first are by y, those of the second by x."
     assert told in client.get(f"/eval/bugs?a={other}&b={last}").text

@@ -22,6 +22,9 @@ SHORTEST = 4
 """Characters of a hash that may stand for it."""
 
 
+_ALIKE = 3
+
+
 class Side(NamedTuple):
     """The results of one run, or those of a baseline. `said` is what people call it, `judges` are the names of those
     that gave scores. Of a case in `unknown` nobody can say how good it is, for that reason, and nothing of it is in
@@ -42,6 +45,10 @@ class Side(NamedTuple):
     def is_judged_as(self, other: Side) -> bool:
         """Whether the same judges judged the cases that both have."""
         return not any(self.judges_apart(other))
+
+    def meets(self, other: Side) -> bool:
+        """Whether there is a case of which both have scores."""
+        return not {each.case for each in self.scored}.isdisjoint(each.case for each in other.scored)
 
     def judges_apart(self, other: Side) -> tuple[set[str], set[str]]:
         """The names of the judges that judged only this, and only the other, of the cases that both have: two of one
@@ -217,6 +224,21 @@ def matching(suite: Suite, workflow: Hash | None = None, agent: str | None = Non
         and (agent is None or agent in (run.agent, run.label))
     ]
     return sorted(found, key=lambda run: (not run.stopped, run.time, run.hash), reverse=True)
+
+
+def likest(found: Iterable[Side], like: Side) -> Side:
+    """Of sides, at least one, the first that the same judges have judged as the one that it is held against; where none
+    was, the first that has a case in common with that, else the first with a score. They are read as far as needed."""
+    chosen, most = None, -1
+    for each in found:
+        meets = each.meets(like)
+        rank = 2 + each.is_judged_as(like) if meets else int(bool(each.scored))
+        if rank > most:
+            chosen, most = each, rank
+        if rank == _ALIKE:
+            break
+    assert chosen is not None
+    return chosen
 
 
 def newest(suite: Suite) -> SuiteRun:

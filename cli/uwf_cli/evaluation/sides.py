@@ -60,13 +60,18 @@ def find_sides(
     agent: str | None = None,
 ) -> tuple[Side, Side]:
     """The two sides that words mean: of those that fit, the newest second one for which there is a first that the same
-    judges have judged; where there are no such two, the newest. Raises NotFound, Usage."""
+    judges have judged; where there are no such two, the newest that have a case in common, else the newest. Raises
+    NotFound, Usage."""
     others = _fitting(invocation, suite, texts[1], workflow, agent)
     ones = _fitting(invocation, suite, texts[0], workflow, agent)
+    found: tuple[Side, Side] | None = None
     for other in others:
-        if (one := _likest(ones, other.side)).is_judged_as(other.side):
-            return one, other.side
-    return _likest(ones, others[0].side), others[0].side
+        one = _likest(ones, other.side)
+        if one.meets(other.side):
+            if one.is_judged_as(other.side):
+                return one, other.side
+            found = found or (one, other.side)
+    return found or (_likest(ones, others[0].side), others[0].side)
 
 
 class _Fitting:
@@ -86,7 +91,7 @@ class _Fitting:
 def _likest(found: Sequence[_Fitting], like: Side) -> Side:
     """The side that has most in common with another: its judges, then its version and agent."""
     near = sorted(found, key=lambda each: (each.agent != like.agent) + (each.workflow != like.workflow))
-    return next((each.side for each in near if each.side.is_judged_as(like)), near[0].side)
+    return sides.likest((each.side for each in near), like)
 
 
 def _fitting(

@@ -154,7 +154,7 @@ def suite(instance: Instance, asked: Asked) -> Page:
         values["shown"] = _shown(instance, found, after)
     a = asked.one("a", BASELINE if baseline else "")
     if not a and earlier:
-        a = next((run for run in earlier if side(run).is_judged_as(after)), earlier[0])
+        a = sides.likest(map(side, earlier), after).run
     if a and b:
         before = side(a)
         value = comparison_value(compare(before.scored, after.scored))
