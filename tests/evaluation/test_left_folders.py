@@ -145,6 +145,7 @@ def test_a_file_of_cases_is_refused_with_the_name_that_no_store_may_hold(bench: 
     assert "b' holds a slash" in refused({"files": {"a\\b": "t"}})
     assert "control characters" in refused({"files": {"sub/a\nb": "t"}})
     assert "too deep" in refused({"files": {"/".join("d" * 70): "t"}})
+    assert "is too long" in refused({"files": {"sub/" + "é" * 128: "t"}})
     Path("folder").mkdir()
     for name, why in ((os.fsdecode(b"caf\xe9"), "not UTF-8"), ("a\\b", "a slash")):
         (Path("folder") / name).touch()

@@ -168,6 +168,12 @@ def test_what_a_command_prints_last_is_its_score_or_none(bench: Bench) -> None:
         "nan": None,
         "1e999": None,
         "-1e999": None,
+        '12 tests\n{"score": ' + "1" * 6000 + "}": None,
+        '{"score":\n' + "1" * 6000 + "}": None,
+        "{score: 1": None,
+        '{"log": 1}\n{"log": 2}': 1.0,
+        '{\n"log": 1\n}': 1.0,
+        "{here\n12 passed": 1.0,
     }
     bench.imports([{"name": "one", "prompt": "say a"}])
     judges = []
@@ -179,7 +185,7 @@ def test_what_a_command_prints_last_is_its_score_or_none(bench: Bench) -> None:
     found = {each["judge"]: each["score"] for each in result["scores"]}
     assert found.pop("failed") == 0.0
     assert found == {f"j{n}": score for n, score in enumerate(said.values()) if score is not None}
-    assert len(result["errors"]) == 8 and all("is no judgement" in each for each in result["errors"])
+    assert len(result["errors"]) == 11 and all("is no judgement" in each for each in result["errors"])
 
 
 def test_a_judge_that_cannot_judge_is_named_with_what_to_do(bench: Bench) -> None:

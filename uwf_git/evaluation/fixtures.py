@@ -37,6 +37,7 @@ GONE = "their folder is gone, or something else is in its place"
 MOST_FILES = 20_000
 MOST_BYTES = 256 << 20
 _MOST_NOTES = 20
+_LONGEST_NAME = 255  # bytes that systems take
 _LONGEST_PATH = 3000  # bytes; the system takes no more than 4096 with the way to the folder
 _MOST_RULES = 1 << 20  # bytes of a .gitignore
 _AT_ONCE = 10_000  # names that git is asked about
@@ -95,7 +96,9 @@ def of_texts(instance: Instance, texts: dict[str, str]) -> str:
 
 def _check_path(path: str) -> None:
     for part in path.split("/"):
-        if problem := name_problem(part.encode("utf-8")):
+        name = part.encode("utf-8")
+        is_long = len(name) > _LONGEST_NAME or len(path.encode("utf-8")) > _LONGEST_PATH
+        if problem := name_problem(name) or ("is too long" if is_long else None):
             shown = one_line(path, 80)
             raise Invalid(
                 f"{shown!r} is no path of a file below a folder: {one_line(part, 40)!r} {problem}",

@@ -160,8 +160,12 @@ def read(judge: Judge, value: Any, reason: str = "") -> Said:
         return Said(
             float(value), bool(value) if isinstance(value, bool) else value >= judge.threshold, reason
         )
-    raise Invalid(
-        f"judge {judge.name!r} came to {one_line(json.dumps(value), 80)}, which is no judgement",
+    raise _no_judgement(judge, json.dumps(value))
+
+
+def _no_judgement(judge: Judge, said: str) -> Invalid:
+    return Invalid(
+        f"judge {judge.name!r} came to {one_line(said, 80)}, which is no judgement",
         "true or false, a number from 0 to 1, or an object with score, passed, reason",
     )
 
@@ -242,6 +246,9 @@ def _command(instance: Instance, called: Called, outcome: Outcome, folders: Path
         is_meant = not done.returncode and isinstance(value, bool | int | float)
         if is_meant or (isinstance(value, dict) and value.keys() & {"score", *_TRUTHS}):
             return read(judge, value)
+    broken = printed if last.endswith("}") and not last.startswith("{") else last
+    if not done.returncode and broken.startswith("{") and _printed(broken) is None:
+        raise _no_judgement(judge, broken)
     reason = "" if not done.returncode else last or complaint or f"it exited with {done.returncode}"
     return Said(float(not done.returncode), not done.returncode, reason)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -225,6 +226,8 @@ def check(
 
     instance = invocation.instance
     suites = Suites(instance.store)
+    if junit is not None and (junit.is_dir() or not os.access(junit.parent, os.W_OK)):
+        raise Invalid(f"can't write {junit}", "name another file")  # before anybody is paid
     before = suites.read(suite)
     find_side(invocation, before, against)  # nothing is run where there is nothing to hold it against
     _require_workflow(invocation, options["workflow"])
