@@ -169,6 +169,12 @@ class RemoteFailed(UwfError):
     exit_status = 8
 
 
+class Declined(RemoteFailed):
+    """A remote was reached, and doesn't take what it is given."""
+
+    code = "declined"
+
+
 class Worse(UwfError):
     """What was judged is worse than it may be."""
 

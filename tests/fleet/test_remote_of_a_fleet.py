@@ -330,3 +330,16 @@ def test_a_command_whose_server_is_gone_meanwhile_ends_with_a_line_that_says_so(
     (told,) = [json.loads(each)["error"] for each in err.splitlines()]
     gone = f"no Temporal server answers at {server.address}: it can't be reached"
     assert (told["code"], told["message"]) == ("remote", gone)
+
+
+def test_a_thread_that_the_remote_declines_is_told_once_and_given_up_while_others_go_on(
+    uwf: Uwf, line: Line
+) -> None:
+    bad, good = new(uwf), new(uwf)
+    refuses = line.folder / "bare.git" / "hooks" / "update"
+    refuses.write_text(f'#!/bin/sh\ncase $1 in *{bad}*) echo "not that one" >&2; exit 1;; esac\n')
+    refuses.chmod(0o755)
+    done = uwf("fleet", "run", "--remote", "origin", "--tries", "1", check=8, timeout=100)
+    errors = [json.loads(each)["error"] for each in done.err.splitlines()]
+    assert [(each["code"], each["thread"]) for each in errors] == [("declined", bad)]
+    assert examine(line.folder / "bare.git").steps == {good: STEPS}

@@ -16,7 +16,7 @@ from test_exchange_cost import children, many_threads, shared_with  # noqa: F401
 from test_pull_cases import Pair
 from two_machines import Machine
 
-from uwf_git.errors import HeadMoved, Invalid, RemoteFailed, UwfError
+from uwf_git.errors import Declined, HeadMoved, Invalid, RemoteFailed, UwfError
 from uwf_git.git.program import Git
 from uwf_git.sharing.pull import gather
 from uwf_git.sharing.step import share_all
@@ -194,7 +194,7 @@ def test_what_keeps_one_thread_from_getting_there_leaves_the_others_alone(pair: 
     assert found.pop(fine) is None
     kinds = {thread: type(error) for thread, error in found.items() if error}
     assert kinds[raced] is kinds[deleted] is HeadMoved
-    assert (kinds[refused], kinds[large]) == (RemoteFailed, Invalid) and kinds[missing]
+    assert (kinds[refused], kinds[large]) == (Declined, Invalid) and kinds[missing]
     kept = re.search(r"kept as thread (\w{26})", str(found[raced]))
     assert kept and "Ada Example" in str(found[raced])
     there = git_servers.refs(pair.shared)

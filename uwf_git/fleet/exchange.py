@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from uwf_git.errors import RemoteFailed
+from uwf_git.errors import Declined, RemoteFailed
 from uwf_git.fleet.exits import LATER, UNWRITABLE, Fault, lost, parse_fault, pause_before, way_on
 from uwf_git.fleet.hands import Hands, Tell
 
@@ -53,7 +53,7 @@ class Exchange:
         for tries in range(1, _TRIES + 1):
             fault = await self._ask(kind, thread)
             self._troubles.note(thread, fault)
-            if fault is None or way_on(fault) != LATER:
+            if fault is None or (way_on(fault) != LATER and fault.code != Declined.code):
                 break
             if kind == GATHER and fault.code in (RemoteFailed.code, UNWRITABLE):
                 break  # nothing is lost yet, and others may reach it
@@ -100,6 +100,10 @@ class Troubles:
                 self._of = {each: kind for each, kind in self._of.items() if kind != self._now}
                 self._now = ""
                 self._tell({"of": self._of_what, "trouble": None})
+        elif fault.code == Declined.code:
+            if self._of.get(thread) != fault.message:
+                self._of[thread] = fault.message
+                self._tell({"thread": thread, "fault": fault.as_json()})
         elif fault.code == RemoteFailed.code:
             # Whether it was asked or pushed to, after how many milliseconds it gave up: it is the same trouble.
             kind = re.sub(r"[0-9]+|^git \S+ failed: ", "", fault.message)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from uwf_git.errors import UwfError
+from uwf_git.errors import Declined, UwfError
 
 DONE = "done"
 """Somebody else did the step: the thread is looked at, and goes on from there."""
@@ -31,6 +31,7 @@ _BY_STATUS = {2: NEVER, 3: NEVER, 4: DONE, 5: WAIT, 6: AGAIN, 7: NEVER, 8: LATER
 # What ends with a status that says less than the code.
 _BY_CODE = {
     "busy": LATER,
+    Declined.code: AGAIN,
     UNWRITABLE: LATER,
     "signing_failed": AGAIN,
     "failure": AGAIN,
@@ -43,7 +44,7 @@ _MOST = {LATER: 30.0, AGAIN: 300.0}
 # The codes whose messages are about the store, the remote and the machine, and quote nothing of an answer.
 _OF_NO_ANSWER = (
     *("usage", "not_found", "head_moved", "busy", "waiting", "paused", "untrusted", "interrupted"),
-    *(UNWRITABLE, "signing_failed", "remote", "unkept", "lost"),
+    *(UNWRITABLE, "signing_failed", "remote", Declined.code, "unkept", "lost"),
 )
 
 UNKEPT = "unkept"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from uwf_git import log
 from uwf_git.engine.step import Outcome, step
-from uwf_git.errors import Busy, HeadMoved, Invalid, RemoteFailed, StoreDamaged, UwfError
+from uwf_git.errors import Busy, Declined, HeadMoved, Invalid, RemoteFailed, StoreDamaged, UwfError
 from uwf_git.git.objects import parse_tag
 from uwf_git.git.program import Git
 from uwf_git.git.repository import COMMIT, Oid
@@ -73,8 +73,9 @@ def share_all(
     """Pushes the refs of threads, failed attempts included, in one exchange; `stepped`: after a step of each. Where
     the race for one is lost, ours becomes a thread of its own, which is pushed too; one that was deleted there isn't
     pushed. What keeps one thread from getting there leaves the others alone. Returns for each thread what went wrong:
-    HeadMoved for those two, with the thread that keeps ours, RemoteFailed, Busy, Invalid for a file that is too large,
-    StoreDamaged; None where all of it is there. Moves what `push` moves, and for lost races what `gather` does."""
+    HeadMoved for those two, with the thread that keeps ours, Declined, RemoteFailed, Busy, Invalid for a file that is
+    too large, StoreDamaged; None where all of it is there. Moves what `push` moves, and for lost races what `gather`
+    does."""
     found: dict[ThreadId, UwfError | None] = {}
     mine: dict[ThreadId, Oid] = {}
     for thread in threads:
@@ -100,7 +101,7 @@ def share_all(
         elif refused := [each for each in came if not each.deletion]:
             said = refusal(remote, refused)
             kept = "the step is made and kept here, but " if stepped else ""
-            found[thread] = RemoteFailed(kept + said.message, said.hint)
+            found[thread] = Declined(kept + said.message, said.hint)
         else:
             found[thread] = None
     if lost:

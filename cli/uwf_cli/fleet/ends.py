@@ -25,10 +25,12 @@ def tell_ends(
     faults: Mapping[str, Fault | None],
     at: Place | None,
     used: Used,
+    left: int,
 ) -> int:
     """Says how many threads have come to their ends, and why others haven't: one after the other where they were given
     up, by `give_up`, else a line for all that rest for the same reason. The exit status, of which that of waiting
-    counts least. `at` is the server of which others make use too, `used` what was used of a budget."""
+    counts least. `at` is the server of which others make use too, `used` what was used of a budget, `left` how many
+    threads weren't begun for that."""
     gave_up = [row for row in rows if row.state == "gave up"]
     cancelled = [row for row in rows if row.state == "cancelled"]
     waits = [row for row in rows if row.open]
@@ -57,9 +59,10 @@ def tell_ends(
             groups[row.state, row.why].append(row)
     for found in groups.values():
         tell(invocation, _rest(found, at))
-    if used.reached is not None:
+    is_short = used.reached is not None and (left or any(row.state == "held" for row in waits))
+    if is_short:
         tell(invocation, Failure("waiting", 5, f"the fleet waits: {used.reason()}", used.hint()))
-    return worst or (Waiting.exit_status if waits or used.reached is not None else 0)
+    return worst or (Waiting.exit_status if waits or is_short else 0)
 
 
 def _rest(rows: list[Row], at: Place | None) -> Failure:

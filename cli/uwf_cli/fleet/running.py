@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections import Counter
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,7 @@ from uwf_cli.fleet.places import (
 )
 from uwf_cli.invocation import Invocation
 from uwf_cli.selection import Chosen, Filters, short_ids, threads
-from uwf_git.errors import Failure, Throttled, Usage, Waiting
+from uwf_git.errors import Busy, Failure, Throttled, Usage, Waiting
 
 if TYPE_CHECKING:
     from uwf_git.fleet.admission import Allowance
@@ -142,7 +143,15 @@ def run(
         faults = asyncio.run(_faults(at, [row.thread for row in rows.values() if row.state == "gave up"]))
     ended = [rows[begin.thread] for begin in wanted if begin.thread in rows]
     failures.note(
-        tell_ends(invocation, told.give_up, ended, faults, named(address, namespace), admission.used())
+        tell_ends(
+            invocation,
+            told.give_up,
+            ended,
+            faults,
+            named(address, namespace),
+            admission.used(),
+            admission.left,
+        )
     )
     failures.end()
 
@@ -156,6 +165,10 @@ async def _faults(at: Place, threads: Collection[str]) -> Mapping[str, Fault | N
     return {thread: await queue.fault(thread) for thread in threads}
 
 
+_BUSY = 3
+"""Times that a thread is busy, one after the other, after which that is told: somebody may only be answering."""
+
+
 class Told:
     """Prints what happens, a line a step; errors of steps go to standard error, with their thread."""
 
@@ -164,6 +177,7 @@ class Told:
         self._short = short_ids(invocation.instance)
         self._troubles: set[str] = set()
         self._failed: set[str] = set()
+        self._busy: Counter[str] = Counter()
 
     def __call__(self, value: Mapping[str, Any]) -> None:
         """Prints one of the things that a worker says."""
@@ -173,10 +187,17 @@ class Told:
         if "step" in value:
             step = value["step"]
             label, shown = self._label(step["thread"]), {**step, **value["told"]}
+            del self._busy[step["thread"]]
             invocation.emit(step, lambda found: f"{label}  {outcome_line(found)}", shown, compact=True)
         elif "fault" in value:
             fault, thread = value["fault"], value["thread"]
-            if fault["code"] not in ("head_moved", UNWRITABLE) and fault["status"] != Waiting.exit_status:
+            if fault["code"] == Busy.code:
+                self._busy[thread] += 1
+            if (
+                fault["code"] not in ("head_moved", UNWRITABLE)
+                and fault["status"] != Waiting.exit_status
+                and (fault["code"] != Busy.code or self._busy[thread] == _BUSY)
+            ):
                 throttled = None if fault["by"] is None else Throttled(fault["by"], fault["after"])
                 self._fail(
                     thread,
