@@ -160,3 +160,29 @@ def test_a_budget_counts_what_threads_use_from_their_beginning_on() -> None:
     assert len(strict.next(0)) == 5
     strict.note("0", {"maxCost": 0.5, UNPRICED: 7})
     assert strict.used().reason() == "its budget can't be held to: 7 tokens have no known price"
+
+
+def test_a_budget_also_bounds_threads_that_were_put_into_the_queue_before(
+    uwf: Uwf, tmp_path: Path, script: Callable[[str, str], Path], begin: Begin
+) -> None:
+    before, at_work = start(uwf, 4), start(uwf, 4)
+    with Server(tmp_path / "server") as server:
+        at = ["--address", server.address]
+        uwf("fleet", "start", *before, *at)
+        held = uwf("fleet", "run", *before, "--max-steps", "2", *at, check=5, timeout=100)
+        assert len(steps_told(held.out)) == 2 and "2 of 2 steps" in held.error["message"]
+        uwf("fleet", "cancel", "--all", *at)
+        uwf("fleet", "start", *at_work, *at)
+        patient = ["--agent", str(script("patient", PATIENT)), "--cwd", str(tmp_path)]
+        working = begin("fleet", "worker", "-j", "2", *at, *patient)
+        begun = tmp_path / "began"
+        until(lambda: begun.exists() and begun.read_text().count("\n") == 2, "two steps")
+        running = begin("fleet", "run", *at_work, "--workers", "0", "--max-steps", "3", *at)
+        until(lambda: "held" in uwf("fleet", "status", *at, "--format", "text").out, "a held thread")
+        (tmp_path / "go").touch()
+        _, err = running.communicate(timeout=60)
+        assert running.returncode == 5 and "3 of 3 steps" in err
+        assert sum(each["used"]["steps"] for each in uwf("fleet", "status", *at).json if each["used"]) == 3
+        working.send_signal(signal.SIGINT)
+        assert working.wait(60) == 0
+    assert len(begun.read_text().split()) == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -30,6 +31,8 @@ from fleets import (
 )
 from killing import soak
 
+from uwf_git.fleet.client import Queue, connect
+from uwf_git.fleet.place import Place
 from uwf_git.fleet.server import Server
 
 HUSH = """\
@@ -236,6 +239,47 @@ def test_a_cancelled_thread_makes_no_other_step_whether_or_not_the_one_in_progre
     assert [each["thread"] for each in steps_told(out)] in ([], [ends])
     assert len((tmp_path / "began").read_text().split()) == 2
     assert [each["error"] for each in uwf("thread", "attempts", broken_off).json] == ["interrupted"]
+
+
+def test_a_thread_that_is_taken_out_can_be_put_in_again_at_once(
+    uwf: Uwf, tmp_path: Path, patient: list[str], begin: Begin
+) -> None:
+    threads = start(uwf, 3)
+    with Server(tmp_path / "server") as server:
+        at = ["--address", server.address]
+        working = begin("fleet", "worker", *at, "-j", "2", *patient)
+        uwf("fleet", "start", "--all", *at)
+        until(lambda: len(wait_for(tmp_path / "began").split()) == 2, "two steps")
+        assert uwf("fleet", "cancel", "--all", *at).err == ""
+        (tmp_path / "go").touch()
+        again = uwf("fleet", "start", "--all", *at)
+        assert {each["thread"]: each["started"] for each in again.json} == dict.fromkeys(threads, True)
+        until(lambda: not uwf("fleet", "status", *at).json, "end of the queue")
+        working.send_signal(signal.SIGINT)
+        assert working.wait(60) == 0
+    assert {uwf("thread", "show", each).json["status"] for each in threads} == {"completed"}
+
+
+def test_a_run_begins_anew_what_is_taken_out_while_its_worker_is_dead(
+    uwf: Uwf, tmp_path: Path, patient: list[str], begin: Begin
+) -> None:
+    (thread,) = start(uwf, 1)
+    with Server(tmp_path / "server") as server:
+        at = ["--address", server.address]
+        working = begin("fleet", "worker", *at, *patient)
+        uwf("fleet", "start", thread, *at, "--heartbeat", "4")
+        wait_for(tmp_path / "began")
+        working.kill()
+        working.wait()
+
+        async def take_out() -> None:
+            await Queue(await connect(Place(server.address))).cancel([thread])
+
+        asyncio.run(take_out())
+        (tmp_path / "go").touch()
+        until(lambda: uwf("thread", "show", thread).json["status"] == "idle", "idle thread")
+        out = uwf("fleet", "run", thread, *at, *patient, timeout=100)
+        assert len(steps_told(out.out)) == STEPS
 
 
 def test_a_pause_holds_the_steps_that_wait_for_a_worker_too(

@@ -9,13 +9,13 @@ goes in, what is to be done comes out.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from uwf_git.cost.accounts import account
 from uwf_git.cost.budget import COST, OPTIONS, Limit, limits, prices, share, use, used_up
 from uwf_git.cost.spending import money
-from uwf_git.fleet.asked import STEPS, Begin
+from uwf_git.fleet.asked import STEPS, USED_UP, Begin
 from uwf_git.store.opened import Instance
 from uwf_git.values.amounts import LIMITS
 from uwf_git.values.ids import ThreadId
@@ -89,6 +89,14 @@ class Admission:
         """How many threads are still to be begun."""
         return len(self._left)
 
+    def kept(self) -> list[Begin]:
+        """Those of them which a budget keeps from steps that somebody else has put them into the queue for."""
+        return [each._replace(held=USED_UP) for each in self._left] if self.allowance.limits else []
+
+    def prefer(self, threads: Collection[str]) -> None:
+        """Some of them are begun before the others: their steps are in progress, and so are the first that count."""
+        self._left = deque(sorted(self._left, key=lambda each: each.thread not in threads))
+
     def next(self, busy: int) -> list[Begin]:
         """The threads to begin now, where so many are open that don't wait for anybody. None once a budget is used
         up."""
@@ -99,9 +107,9 @@ class Admission:
         free = self._free()
         if free is None:
             return [self._left.popleft() for _ in range(count)]
-        begun = [self._left.popleft()._replace(most=1) for _ in range(min(count, free))]
-        self._may.update((each.thread, 1) for each in begun)
-        return begun
+        begun = [self._left.popleft() for _ in range(min(count, free))]
+        self._may.update((each.thread, self._made(each.thread) + 1) for each in begun)
+        return [self.again(each) for each in begun]
 
     def allow(self, wanting: Iterable[str], resting: Iterable[str], closed: Iterable[str]) -> dict[str, int]:
         """How many steps threads may make in all, where that changes: one more for each that wants to go on, as far as
@@ -122,7 +130,7 @@ class Admission:
         return changed
 
     def again(self, begin: Begin) -> Begin:
-        """How a thread is begun that the queue has lost."""
+        """How a thread is begun that has made steps already, such as one that the queue has lost."""
         may = self._may.get(begin.thread)
         return begin if may is None else begin._replace(most=may, made=self._made(begin.thread))
 

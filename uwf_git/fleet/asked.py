@@ -14,9 +14,9 @@ QUEUE = "uwf"
 """The task queue of the workflows, and of steps that ask no provider; with the name of one behind it, of those that ask
 that."""
 WORKFLOW, STEP = "uwf-thread", "uwf-step"
-LOOK, HOLD, LET, ALLOW = "look", "hold", "let", "allow"
+LOOK, HOLD, LET, ALLOW, TAKE = "look", "hold", "let", "allow", "take"
 """The signals of a workflow: look at the thread again; make no more steps, for one of the reasons below; make steps
-again, however many; make so many in all."""
+again, however many; make so many in all; belong to the budget that a `Begin` says."""
 PAUSED, USED_UP = "paused", "the budget of its fleet is used up"
 """Why a thread is to have no more steps: somebody has said so, which counts more, or a budget. Also in the memo `HELD`
 of its workflow, from the moment that it hears of it."""

@@ -7,27 +7,29 @@ import contextlib
 import logging
 import os
 import re
+import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from datetime import timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from uwf_git import log
-from uwf_git.errors import RemoteFailed, UwfError, failure_of
+from uwf_git.errors import RemoteFailed, UwfError
 from uwf_git.fleet import asked
 from uwf_git.fleet.asked import Begin
 from uwf_git.fleet.exits import Fault, fault_of, parse_fault
 from uwf_git.fleet.hands import Tell
-from uwf_git.fleet.place import Place
+from uwf_git.fleet.place import Place, unreachable
 from uwf_git.fleet.server import INSTALL
 
 if TYPE_CHECKING:
-    from temporalio.client import Client, WorkflowExecution
+    from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescription
     from temporalio.service import RPCError
 
 _AT_ONCE = 32  # calls that are under way
 _WAIT = timedelta(seconds=20)
+_LETS_GO = 30.0  # seconds for a step that is broken off
 _LOOKS = 5.0  # seconds between two looks whether a server is there
+_TICK = 0.2  # seconds between two looks whether a step is broken off
 _DECIDES = timedelta(seconds=2)  # for a worker to say what is next, after which another one is asked
 _OPEN = f"WorkflowType = '{asked.WORKFLOW}' AND ExecutionStatus = 'Running'"
 _ALL = f"WorkflowType = '{asked.WORKFLOW}'"
@@ -47,28 +49,6 @@ STATES = (
     "completed",
     "killed",
 )
-
-_ADDRESS = "uwf fleet run starts one; else see that --address is right"
-_TLS = "see that TEMPORAL_TLS, TEMPORAL_TLS_… and TEMPORAL_API_KEY are what it asks for"
-_REASONS = (
-    (r'Os \{[^}]*message: "([^"]+)"', r"\1", _ADDRESS),
-    (r'failed to lookup address[^"]*?: ([^"]+)"', r"\1", _ADDRESS),
-    (r"invalid target URL: (.+)", r"\1", "an address is HOST:PORT"),
-    (r"InvalidCertificate\(UnknownIssuer", "its TLS certificate is by nobody who is known here", _TLS),
-    (r"InvalidCertificate\(NotValidForName", "its TLS certificate is for another name", _TLS),
-    (r"InvalidCertificate\(", "its TLS certificate is not accepted", _TLS),
-    (r"InvalidMessage\(|InvalidContentType", "it doesn't speak TLS, which is asked for", _TLS),
-    (
-        r'message: "(?:transport error|operation was canceled|h2 protocol error)',
-        "it breaks the connection off, as one does that speaks TLS alone, or is no Temporal server",
-        _TLS,
-    ),
-    (r"^tcp connect error$", "it can't be reached", _ADDRESS),
-    (r"^Timeout expired$", "it says nothing", _ADDRESS),
-    (r"grpc-status header missing", "who answers there is no Temporal server", _ADDRESS),
-    (r'Status \{ code: \w+, message: "([^"]+)"', r"\1", _TLS),
-)
-"""What Temporal's library says where it doesn't get a connection, what that is in plain words, and what to do."""
 
 _T = TypeVar("_T")
 
@@ -169,7 +149,7 @@ def _address(client: Client) -> str:
 
 
 def _unanswered(address: str, error: Exception, hint: str = "") -> RemoteFailed:
-    reason, usual = _plain(error)
+    reason, usual = unreachable(error, _WAIT.total_seconds())
     return RemoteFailed(f"no Temporal server answers at {address}: {reason}", hint or usual)
 
 
@@ -197,22 +177,6 @@ def not_taken(place: Place, error: Exception) -> RemoteFailed:
     )
 
 
-def _plain(error: Exception) -> tuple[str, str]:
-    """Why there is no connection in plain words, and what to do: what Temporal's library says is the debug text of the
-    libraries that it is made of."""
-    log.info("5K8ZVQ3R", "there is no connection: {error}", error=str(error))
-    if isinstance(error, TimeoutError):
-        return f"it says nothing within {_WAIT.total_seconds():.0f} s", _ADDRESS
-    if isinstance(error, OSError):
-        return failure_of(error).message, _TLS  # a file that Temporal's variables name
-    said = str(error).strip().partition("\n")[0].removeprefix("Failed client connect: ")
-    for pattern, reason, hint in _REASONS:
-        if found := re.search(pattern, said):
-            return found.expand(reason), hint
-    is_plain = said and not re.search(r"::|[{}`]", said)
-    return said if is_plain else "the connection fails", _ADDRESS
-
-
 class Queue:
     """The threads that a server has in a namespace."""
 
@@ -224,8 +188,11 @@ class Queue:
         self, begins: Iterable[Begin], over: Collection[str] = (asked.USED_UP,)
     ) -> dict[str, Row | None]:
         """Puts threads into the queue; of each that is there already what is known of it. One that rests since it is
-        held for a reason which is `over` is begun anew, and what it uses counts from now on. Raises RemoteFailed."""
+        held for a reason which is `over` is begun anew, and what it uses counts from now on; so is one that was taken
+        out, once its step is broken off. Where what it uses counts it is taken over. Raises RemoteFailed."""
         from temporalio.exceptions import WorkflowAlreadyStartedError
+
+        deadline = time.monotonic() + _LETS_GO
 
         async def put(begin: Begin) -> Row | None:
             try:
@@ -233,14 +200,56 @@ class Queue:
                 return None
             except WorkflowAlreadyStartedError:
                 described = await self.client.get_workflow_handle(begin.thread).describe(rpc_timeout=_WAIT)
-            memo = await described.memo()
-            if not memo.get("state") or (memo.get(asked.HELD) or memo.get("why")) not in over:
-                return await self._row(described)
-            self._over.add(described.run_id)
-            await self._begin(begin, anew=True)
+            if not described.raw_description.workflow_extended_info.cancel_requested:
+                return await self._take(begin, described, over)
+            await self._lets_go(begin.thread, deadline)
+            await self._begin_anew(begin, described)
             return None
 
         return await self._each({begin.thread: begin for begin in begins}, put)
+
+    async def take(self, begins: Iterable[Begin]) -> dict[str, Row | None]:
+        """Has those of the threads that are in the queue belong to a budget; what is known of them, None for one that
+        isn't there or was begun anew. Raises RemoteFailed."""
+        from temporalio.client import WorkflowExecutionStatus
+        from temporalio.service import RPCError, RPCStatusCode
+
+        async def take(begin: Begin) -> Row | None:
+            try:
+                described = await self.client.get_workflow_handle(begin.thread).describe(rpc_timeout=_WAIT)
+            except RPCError as error:
+                if error.status != RPCStatusCode.NOT_FOUND:
+                    raise
+                return None
+            if described.status != WorkflowExecutionStatus.RUNNING:
+                return None
+            if described.raw_description.workflow_extended_info.cancel_requested:
+                return None
+            return await self._take(begin, described, ())
+
+        return await self._each({begin.thread: begin for begin in begins}, take)
+
+    async def _take(
+        self, begin: Begin, described: WorkflowExecutionDescription, over: Collection[str]
+    ) -> Row | None:
+        """Begins a thread of the queue anew where it is held for a reason that is `over`, or is to belong to a budget
+        and nobody is at it; tells it what budget that is where somebody is. What is known of it in all other cases."""
+        memo = await described.memo()
+        state, held = memo.get("state"), memo.get(asked.HELD)
+        if state and (held or memo.get("why")) in over:
+            await self._begin_anew(begin, described)
+            return None
+        if begin.used is not None:
+            if held != asked.PAUSED and state in (None, "held") and not _is_made(described):
+                await self._begin_anew(begin, described)
+                return None
+            handle = self.client.get_workflow_handle(begin.thread)
+            await _unless_gone(handle.signal(asked.TAKE, begin.as_json(), rpc_timeout=_WAIT))
+        return await self._row(described)
+
+    async def _begin_anew(self, begin: Begin, described: WorkflowExecutionDescription) -> None:
+        self._over.add(described.run_id)
+        await self._begin(begin, anew=True)
 
     async def _begin(self, begin: Begin, anew: bool = False) -> None:
         from temporalio.common import WorkflowIDConflictPolicy as Policy
@@ -298,6 +307,33 @@ class Queue:
             return await _unless_gone(self.client.get_workflow_handle(thread).cancel(rpc_timeout=_WAIT))
 
         return await self._each({thread: thread for thread in threads}, drop)
+
+    async def let_go(self, threads: Collection[str]) -> list[str]:
+        """Waits until the steps of threads that were taken out are broken off; those of which that takes longer than
+        half a minute."""
+        deadline = time.monotonic() + _LETS_GO
+
+        async def wait(thread: str) -> bool:
+            return await self._lets_go(thread, deadline)
+
+        return [
+            thread
+            for thread, ended in (await self._each({thread: thread for thread in threads}, wait)).items()
+            if not ended
+        ]
+
+    async def _lets_go(self, thread: str, deadline: float) -> bool:
+        """Whether no step of a thread that was taken out is made any more, once that is so or it is too late."""
+        handle = self.client.get_workflow_handle(thread)
+        while True:
+            described = await handle.describe(rpc_timeout=_WAIT)
+            # Who has begun it anew since has waited too.
+            wanted = not described.raw_description.workflow_extended_info.cancel_requested
+            if wanted or not _is_made(described):
+                return True
+            if time.monotonic() >= deadline:
+                return False
+            await asyncio.sleep(_TICK)
 
     async def glance(self) -> list[Row]:
         """The threads that are in the queue, QUEUED also where somebody is at them. One call for a thousand, and what
@@ -423,6 +459,12 @@ class Queue:
         with _told(self.client):
             done = await asyncio.gather(*(one(value) for value in given.values()))
         return dict(zip(given, done, strict=True))
+
+
+def _is_made(described: WorkflowExecutionDescription) -> bool:
+    """Whether a worker has the step of a thread."""
+    scheduled = 1  # PENDING_ACTIVITY_STATE_SCHEDULED
+    return any(step.state != scheduled for step in described.raw_description.pending_activities)
 
 
 async def _unless_gone(call: Awaitable[object]) -> bool:

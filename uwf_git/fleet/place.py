@@ -1,5 +1,5 @@
 """Where the fleet of this store is, if one is up: a file of the private folder, `fleet/place.json`, which counts for as
-long as somebody holds a lock on it. So `uwf thread answer` knows whom to tell.
+long as somebody holds a lock on it. So `uwf thread answer` knows whom to tell. And why nobody answers at such a place.
 """
 
 from __future__ import annotations
@@ -8,12 +8,14 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from uwf_git.errors import Busy
+from uwf_git import log
+from uwf_git.errors import Busy, failure_of
 from uwf_git.git.durable import make_folders, share
 from uwf_git.git.repository import StoreUnwritable
 from uwf_git.store.private import read_private, write_private
@@ -21,6 +23,28 @@ from uwf_git.store.private import read_private, write_private
 NAMESPACE = "default"
 _FILE, _LOCK = "place.json", "place.lock"
 _PROBED = 0.2  # seconds
+
+_ADDRESS = "uwf fleet run starts one; else see that --address is right"
+_TLS = "see that TEMPORAL_TLS, TEMPORAL_TLS_… and TEMPORAL_API_KEY are what it asks for"
+_REASONS = (
+    (r'Os \{[^}]*message: "([^"]+)"', r"\1", _ADDRESS),
+    (r'failed to lookup address[^"]*?: ([^"]+)"', r"\1", _ADDRESS),
+    (r"invalid target URL: (.+)", r"\1", "an address is HOST:PORT"),
+    (r"InvalidCertificate\(UnknownIssuer", "its TLS certificate is by nobody who is known here", _TLS),
+    (r"InvalidCertificate\(NotValidForName", "its TLS certificate is for another name", _TLS),
+    (r"InvalidCertificate\(", "its TLS certificate is not accepted", _TLS),
+    (r"InvalidMessage\(|InvalidContentType", "it doesn't speak TLS, which is asked for", _TLS),
+    (
+        r'message: "(?:transport error|operation was canceled|h2 protocol error)',
+        "it breaks the connection off, as one does that speaks TLS alone, or is no Temporal server",
+        _TLS,
+    ),
+    (r"^tcp connect error$", "it can't be reached", _ADDRESS),
+    (r"^Timeout expired$", "it says nothing", _ADDRESS),
+    (r"grpc-status header missing", "who answers there is no Temporal server", _ADDRESS),
+    (r'Status \{ code: \w+, message: "([^"]+)"', r"\1", _TLS),
+)
+"""What Temporal's library says where it doesn't get a connection, what that is in plain words, and what to do."""
 
 
 class Place(NamedTuple):
@@ -90,3 +114,19 @@ def _take(descriptor: int, how: int, private: Path) -> None:
 def announce(folder: Path, place: Place) -> None:
     """Says where the fleet is, as long as its folder is `kept`."""
     write_private(folder / _FILE, json.dumps(place._asdict()).encode())
+
+
+def unreachable(error: Exception, seconds: float) -> tuple[str, str]:
+    """Why there is no connection to a server within so many seconds in plain words, and what to do: what Temporal's
+    library says is the debug text of the libraries that it is made of."""
+    log.info("5K8ZVQ3R", "there is no connection: {error}", error=str(error))
+    if isinstance(error, TimeoutError):
+        return f"it says nothing within {seconds:.0f} s", _ADDRESS
+    if isinstance(error, OSError):
+        return failure_of(error).message, _TLS  # a file that Temporal's variables name
+    said = str(error).strip().partition("\n")[0].removeprefix("Failed client connect: ")
+    for pattern, reason, hint in _REASONS:
+        if found := re.search(pattern, said):
+            return found.expand(reason), hint
+    is_plain = said and not re.search(r"::|[{}`]", said)
+    return said if is_plain else "the connection fails", _ADDRESS

@@ -18,7 +18,7 @@ from uwf_git.errors import RemoteFailed, UwfError
 from uwf_git.fleet import asked, place
 from uwf_git.fleet.admission import Admission, Allowance
 from uwf_git.fleet.asked import Begin
-from uwf_git.fleet.client import Queue, Row, connect
+from uwf_git.fleet.client import RUNNING, Queue, Row, connect
 from uwf_git.fleet.exits import LATER, parse_fault, way_on
 from uwf_git.fleet.hands import Hands, Tell
 from uwf_git.fleet.news import outdated
@@ -106,6 +106,7 @@ class Fleet:
         self._carrier = Hands(instance.location, duty.orders, 1, tell) if duty.orders.remote else None
         self._admission = Admission((), Allowance())
         self._begun: dict[str, Begin] = {}
+        self._before: dict[str, Mapping[str, float] | None] = {}  # what it counted when it was taken over
         self._resting: dict[str, str] = {}  # by thread: what it rests for
 
     async def run(self, admission: Admission, stays: bool = False) -> dict[str, Row]:
@@ -113,6 +114,10 @@ class Fleet:
         were begun, and what has become of each. Raises RemoteFailed, and UwfError where no worker can be started."""
         self._admission = admission
         queue = Queue(await self._persist(lambda: connect(self._duty.place)))
+        if self._server is None:
+            there = await queue.take(admission.kept())
+            self._remember(there)
+            admission.prefer([thread for thread, row in there.items() if row and row.state == RUNNING])
         try:
             for _ in range(self._many):
                 self._begin_worker()
@@ -127,8 +132,12 @@ class Fleet:
         self._begun.update((begin.thread, begin) for begin in begun)
         # Of a server that others use, what a fleet before this one has held goes on by the budget of this one.
         over = () if self._server is not None else (asked.USED_UP, asked.MADE_ALL)
-        await self._persist(lambda: queue.start(begun, over))
+        self._remember(await self._persist(lambda: queue.start(begun, over)))
         return bool(begun)
+
+    def _remember(self, rows: Mapping[str, Row | None]) -> None:
+        """What threads had used by the count of a fleet before this one, which counts for that alone."""
+        self._before.update({thread: row.used if row else None for thread, row in rows.items()})
 
     async def _persist(self, ask: Callable[[], Awaitable[_T]]) -> _T:
         """What a server says; one of our own may be on its way up again."""
@@ -176,7 +185,7 @@ class Fleet:
         that rest; whether there is more to come."""
         admission = self._admission
         for row in rows.values():
-            if row.used is not None and row.thread in self._begun:
+            if row.used not in (None, self._before.get(row.thread)) and row.thread in self._before:
                 admission.note(row.thread, row.used)
         if admission.used().reached is not None:
             going = [

@@ -8,6 +8,7 @@ time, the network or the store.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -55,6 +56,8 @@ class ThreadInFleet:
         self._says: dict[str, Any] = {
             key: workflow.memo_value(key, None) for key in ("state", "why", "tries")
         }
+        self._taken = False
+        self._before: Mapping[str, float] | None = None  # what it has used, where what it uses counts
         self._used: dict[str, float] = {}
         self._made = 0
         self._most: int | None = None
@@ -81,6 +84,17 @@ class ThreadInFleet:
         """So many steps may have been made since the thread was begun."""
         self._most = int(most)
 
+    @workflow.signal(name=asked.TAKE)
+    def take(self, value: Any) -> None:
+        """It belongs to a budget from now on, also while a step is made, as if it were begun so; a pause stays."""
+        at = asked.parse_begin(value)
+        self._taken = True
+        self._before, self._made, self._most = at.used, at.made, at.most
+        self._used = {}
+        workflow.upsert_memo({"used": None})
+        if self._held != asked.PAUSED:
+            self._hold(at.held)
+
     def _hold(self, why: str) -> None:
         self._held = why
         workflow.upsert_memo({asked.HELD: why or None})
@@ -94,9 +108,10 @@ class ThreadInFleet:
         at = asked.parse_begin(value)
         if workflow.info().workflow_id != at.thread:
             raise Invalid("the queue has a thread by another name", "put it in with: uwf fleet start ID")
-        self._held = self._held or at.held
-        self._made = at.made
-        self._most = at.most if self._most is None else self._most
+        if not self._taken:
+            self._held = self._held or at.held
+            self._before, self._made = at.used, at.made
+            self._most = at.most if self._most is None else self._most
         failures = delays = 0
         trouble = ""
         while True:
@@ -108,7 +123,7 @@ class ThreadInFleet:
                 await workflow.wait_condition(lambda: bool(self._held) or self._may())
                 continue
             if workflow.info().is_continue_as_new_suggested():
-                again = at._replace(held=self._held, most=self._most, made=self._made)
+                again = at._replace(held=self._held, used=self._before, most=self._most, made=self._made)
                 workflow.continue_as_new(again.as_json())
             self._say("", trouble, failures + delays + 1 if trouble else 0)
             looks = self._looks
@@ -120,7 +135,7 @@ class ThreadInFleet:
                 at = at._replace(head=stand.head)
             if stand is not None:
                 at = at._replace(queue=stand.queue)
-                self._count(at, stand)
+                self._count(stand, moved)
                 if stand.done:
                     return {"thread": at.thread, "head": at.head, "status": stand.status}
             if workflow.cancellation_reason() is not None:  # a step that ended first has taken its place
@@ -159,7 +174,7 @@ class ThreadInFleet:
         try:
             value = await workflow.execute_activity(
                 asked.STEP,
-                args=[at.thread, at.head, at.used is not None],
+                args=[at.thread, at.head, self._before is not None],
                 activity_id=asked.activity_id(at.thread, at.head),
                 task_queue=at.queue,
                 start_to_close_timeout=_LONGEST,
@@ -209,11 +224,15 @@ class ThreadInFleet:
             self._says = says
             workflow.upsert_memo(says)
 
-    def _count(self, at: Begin, stand: Stand) -> None:
-        """What the thread has used since it was begun, where that counts."""
-        if at.used is None or stand.used is None:
+    def _count(self, stand: Stand, moved: bool) -> None:
+        """What the thread has used since it was begun, where that counts. A step that was begun before it did is one
+        step, and the next one says what else it has used."""
+        if self._before is None:
             return
-        used = {key: value - at.used.get(key, 0) for key, value in stand.used.items()}
+        if stand.used is None:
+            used = {**self._used, STEPS: self._made + moved}
+        else:
+            used = {key: value - self._before.get(key, 0) for key, value in stand.used.items()}
         if used != self._used:
             self._used = used
             self._made = int(used.get(STEPS, 0))

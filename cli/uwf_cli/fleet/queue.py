@@ -190,7 +190,7 @@ def cancel(
 ) -> None:
     """Take threads out of the queue. They stay as they are, and can be put in again.
 
-    A step in progress is broken off, and what its agent said is kept.
+    A step in progress is broken off, which is waited for, and what its agent said is kept.
     """
     _signal(invocation, ids, every, found(invocation, address, namespace), "", "cancelled")
 
@@ -203,11 +203,14 @@ def _signal(
         raise Usage("which threads?", "give ids, or --all for all that the queue has")
     named = [_id(invocation, each) for each in ids]
 
-    async def tell(queue: Queue) -> dict[str, bool]:
+    async def tell(queue: Queue) -> tuple[dict[str, bool], list[str]]:
         chosen = named or [row.thread for row in await queue.glance()]
-        return await (queue.signal(chosen, name) if name else queue.cancel(chosen))
+        if name:
+            return await queue.signal(chosen, name), []
+        told = await queue.cancel(chosen)
+        return told, await queue.let_go([thread for thread, had in told.items() if had])
 
-    told = _ask(at, tell)
+    told, still = _ask(at, tell)
     failures = Failures(invocation)
     for thread, had in told.items():
         if not had and ids:
@@ -216,6 +219,11 @@ def _signal(
             )
     values = [{"thread": thread, done: True} for thread, had in told.items() if had]
     _emit(invocation, ids, values, lambda value: f"{done} {value['thread']}")
+    if still:
+        invocation.warn(
+            f"{counted(len(still), 'step')} still being broken off, such as of thread {still[0]}"
+            " — uwf fleet status --all shows when none is"
+        )
     failures.end()
 
 
