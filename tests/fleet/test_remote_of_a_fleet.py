@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import pty
@@ -22,6 +23,7 @@ from fleets import FIVE, LIMIT, PATIENT, SERVER, STEPS, kill, processes, until
 
 from uwf_git.fleet.server import Server
 
+_NUMBERS = itertools.count()
 _SOON = 20  # seconds, of which a loaded machine needs some
 # What stands for ssh: a command on this machine, unless the folder says that it hangs or refuses. It has a child, as a
 # proxy that ssh starts is one.
@@ -74,7 +76,8 @@ def line(uwf: Uwf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 
 def new(uwf: Uwf) -> str:
-    return str(uwf("thread", "start", "five", "-p", "Say it").json["thread"])
+    """A thread that asks for something else than others: the same steps at the same time are the same commits."""
+    return str(uwf("thread", "start", "five", "-p", f"Say {next(_NUMBERS)}").json["thread"])
 
 
 def end(running: subprocess.Popen[str], root: Path, line: Line, number: int) -> str:
