@@ -205,9 +205,13 @@ def test_a_machine_whose_store_cant_be_written_gives_its_steps_back_until_it_can
     fleet: Fleet, tmp_path: Path
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text(
-        "import sys\nif sys.argv[0] != '-c':\n    import uwf_git.fleet.limits as limits\n    limits._FIRST_REST = 1.0\n"
+        "import sys\n"
+        "if sys.argv[0] != '-c':\n"
+        "    import uwf_git.fleet.limits as limits\n"
+        "    limits._FIRST_REST = limits._LONGEST = 1.0\n"
+        "    limits._HANDS_BACK = 0.2\n"
     )
-    threads = fleet.start(4, "--tries", "1")
+    threads = fleet.start(1, "--tries", "1")
     runs = fleet.one.store / "uwf/runs"
     shutil.rmtree(runs, ignore_errors=True)
     runs.touch()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Coroutine, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from uwf_git.fleet.admission import Allowance
     from uwf_git.fleet.exits import Fault
     from uwf_git.fleet.place import Place
+
+_T = TypeVar("_T")
 
 JOBS = click.option(
     "-j",
@@ -139,7 +141,7 @@ def run(
     table = Table(instance, admission, len(wanted), told)
     with up(instance, named(address, namespace)) as (at, server), table.drawn(invocation, quiet):
         fleet = Fleet(instance, server, Duty(at, jobs, given), workers, table, table.seen)
-        rows = asyncio.run(fleet.run(admission, stay))
+        rows = _heard(fleet.run(admission, stay))
         faults = asyncio.run(_faults(at, [row.thread for row in rows.values() if row.state == "gave up"]))
     ended = [rows[begin.thread] for begin in wanted if begin.thread in rows]
     failures.note(
@@ -154,6 +156,40 @@ def run(
         )
     )
     failures.end()
+
+
+def _heard(running: Coroutine[Any, Any, _T]) -> _T:
+    """What a run comes to. SIGTERM and SIGHUP end it where it waits, and do what they do after that: what they raise in
+    the midst of something else of the loop could be lost."""
+    came: list[int] = []
+    before = {
+        number: handler
+        for number in (signal.SIGTERM, signal.SIGHUP)
+        if callable(handler := signal.getsignal(number))
+    }
+
+    async def run() -> _T:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+
+        def hear(number: int) -> None:
+            came.append(number)
+            task.cancel()
+
+        for number in before:
+            loop.add_signal_handler(number, hear, number)
+        return await running
+
+    try:
+        return asyncio.run(run())
+    except asyncio.CancelledError:
+        if not came:
+            raise
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    before[signal.Signals(came[0])](came[0], None)
+    raise AssertionError("a signal ends the command")
 
 
 async def _faults(at: Place, threads: Collection[str]) -> Mapping[str, Fault | None]:
