@@ -206,12 +206,11 @@ def by_daemon(home: Path) -> Iterator[Server]:
 
 _NGINX = """\
 daemon off;
-master_process on;
 {user}
 worker_processes 1;
 pid {home}/nginx.pid;
 error_log {home}/error.log;
-events {{ worker_connections 64; }}
+events {{ worker_connections 256; }}
 http {{
   access_log {home}/access.log;
   client_body_temp_path {home}/body;
@@ -219,6 +218,11 @@ http {{
   fastcgi_temp_path {home}/fastcgi;
   uwsgi_temp_path {home}/uwsgi;
   scgi_temp_path {home}/scgi;
+{http}
+}}
+"""
+
+_BACKEND = """\
   client_max_body_size 0;
   server {{
     listen 127.0.0.1:{port};
@@ -241,7 +245,6 @@ http {{
     location / {{ fastcgi_pass unix:{home}/cgi.sock; }}
     location /small/ {{ fastcgi_pass unix:{home}/cgi.sock; client_max_body_size 64k; }}
   }}
-}}
 """
 
 _HELPER = """\
@@ -251,11 +254,26 @@ if [ "$1" = get ]; then echo username={user}; echo "password={password}"; fi
 """
 
 
+def nginx(home: Path, http: str) -> Sequence[str]:
+    """The command of an nginx whose files are all in its home. `http` says what it serves."""
+    user = f"user {pwd.getpwuid(0).pw_name};" if os.getuid() == 0 else ""
+    (home / "nginx.conf").write_text(_NGINX.format(home=home, user=user, http=http))
+    return (
+        program("nginx", "nginx"),
+        "-p",
+        str(home),
+        "-e",
+        str(home / "error.log"),
+        "-c",
+        str(home / "nginx.conf"),
+    )
+
+
 @contextlib.contextmanager
 def by_http(home: Path) -> Iterator[Server]:
     """`git http-backend` by fcgiwrap behind nginx with basic authentication. The password comes from a
     credential helper, which writes into the log what it was asked for."""
-    nginx, wrap = program("nginx", "nginx"), program("fcgiwrap", "fcgiwrap")
+    wrap = program("fcgiwrap", "fcgiwrap")
     backend = git_program("git-http-backend")
     (home / "passwords").write_text(f"{USER}:{{PLAIN}}{PASSWORD}\n")
     log = home / "credentials.log"
@@ -263,10 +281,7 @@ def by_http(home: Path) -> Iterator[Server]:
     helper = credential_helper(home / "helper", log, PASSWORD)
 
     def command(port: int) -> Sequence[str]:
-        user = f"user {pwd.getpwuid(0).pw_name};" if os.getuid() == 0 else ""
-        text = _NGINX.format(home=home, port=port, backend=backend, user=user)
-        (home / "nginx.conf").write_text(text)
-        return (nginx, "-p", str(home), "-e", str(home / "error.log"), "-c", str(home / "nginx.conf"))
+        return nginx(home, _BACKEND.format(home=home, port=port, backend=backend))
 
     with (
         running((wrap, "-c", "4", "-f", "-s", f"unix:{home}/cgi.sock"), home),

@@ -14,7 +14,6 @@ import importlib.util
 import itertools
 import json
 import os
-import pwd
 import signal
 import subprocess
 import sys
@@ -24,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from git_servers import in_ci, listening, program, running
+from git_servers import in_ci, listening, nginx, program, running
 
 CGIT = Path("/usr/lib/cgit/cgit.cgi")
 CGIT_FILES = Path("/usr/share/cgit")
@@ -39,20 +38,7 @@ class Quiet(WSGIRequestHandler):
 
 make_server("127.0.0.1", int(sys.argv[1]), make_app([sys.argv[2]], "klaus"), handler_class=Quiet).serve_forever()
 """
-_NGINX = """\
-daemon off;
-{user}
-worker_processes 1;
-pid {home}/nginx.pid;
-error_log {home}/error.log;
-events {{ worker_connections 64; }}
-http {{
-  access_log off;
-  client_body_temp_path {home}/body;
-  proxy_temp_path {home}/proxy;
-  fastcgi_temp_path {home}/fastcgi;
-  uwsgi_temp_path {home}/uwsgi;
-  scgi_temp_path {home}/scgi;
+_CGIT = """\
   types {{ text/css css; image/png png; }}
   server {{
     listen 127.0.0.1:{port};
@@ -68,7 +54,6 @@ http {{
       fastcgi_param HTTP_HOST $http_host;
     }}
   }}
-}}
 """
 _CGITRC = """\
 root-title=cgit
@@ -250,7 +235,7 @@ def klaus(repository: Path) -> Iterator[str]:
 @contextlib.contextmanager
 def cgit(repository: Path) -> Iterator[str]:
     """cgit with one repository, by fcgiwrap behind nginx; gives the repository's address."""
-    nginx, wrap = program("nginx", "nginx"), program("fcgiwrap", "fcgiwrap")
+    wrap = program("fcgiwrap", "fcgiwrap")
     cgi = program(str(CGIT), "cgit")
     with _home() as home:
         # git serves nobody a repository of somebody else's unless that is meant.
@@ -258,10 +243,7 @@ def cgit(repository: Path) -> Iterator[str]:
         (home / "cgitrc").write_text(_CGITRC.format(repository=repository))
 
         def command(port: int) -> Sequence[str]:
-            user = f"user {pwd.getpwuid(0).pw_name};" if os.getuid() == 0 else ""
-            text = _NGINX.format(home=home, port=port, cgit=cgi, static=CGIT_FILES, user=user)
-            (home / "nginx.conf").write_text(text)
-            return (nginx, "-p", str(home), "-e", str(home / "error.log"), "-c", str(home / "nginx.conf"))
+            return nginx(home, _CGIT.format(home=home, port=port, cgit=cgi, static=CGIT_FILES))
 
         with (
             running((wrap, "-c", "2", "-f", "-s", f"unix:{home}/cgi.sock"), home),

@@ -3,8 +3,6 @@ nginx in front of a real one."""
 
 from __future__ import annotations
 
-import os
-import pwd
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -16,25 +14,12 @@ from cli_samples import write
 from complete import examine
 from conftest import Uwf
 from fleets import FIVE, STEPS
-from git_servers import listening, program
+from git_servers import listening, nginx, program
 
 from uwf_git.fleet.server import Server
 
 KEY = "k-4711-temporal"
-_NGINX = """\
-daemon off;
-{user}
-worker_processes 1;
-pid {home}/nginx.pid;
-error_log {home}/error.log;
-events {{ worker_connections 256; }}
-http {{
-  access_log off;
-  client_body_temp_path {home}/body;
-  proxy_temp_path {home}/proxy;
-  fastcgi_temp_path {home}/fastcgi;
-  uwsgi_temp_path {home}/uwsgi;
-  scgi_temp_path {home}/scgi;
+_SECURED = """\
   server {{
     listen 127.0.0.1:{port} ssl http2;
     ssl_certificate {home}/server.pem;
@@ -54,7 +39,6 @@ http {{
       grpc_pass grpc://{behind};
     }}
   }}
-}}
 """
 
 
@@ -93,17 +77,13 @@ def certificates(home: Path) -> None:
 
 @pytest.fixture(scope="module")
 def secured() -> Iterator[Secured]:
-    nginx = program("nginx", "nginx")
     with tempfile.TemporaryDirectory(prefix="uwf-", ignore_cleanup_errors=True) as name:
         home = Path(name).resolve()
         certificates(home)
         with Server(home / "temporal") as behind:
 
             def command(port: int) -> Sequence[str]:
-                user = f"user {pwd.getpwuid(0).pw_name};" if os.getuid() == 0 else ""
-                text = _NGINX.format(home=home, port=port, user=user, key=KEY, behind=behind.address)
-                (home / "nginx.conf").write_text(text)
-                return (nginx, "-p", str(home), "-e", str(home / "error.log"), "-c", str(home / "nginx.conf"))
+                return nginx(home, _SECURED.format(home=home, port=port, key=KEY, behind=behind.address))
 
             with listening(command, home) as (port, _):
                 yield Secured(f"127.0.0.1:{port}", home)
