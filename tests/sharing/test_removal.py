@@ -100,6 +100,34 @@ def test_a_removed_thread_is_restored_as_it_was(team: Team) -> None:
     team.agree(team.thread, team.other)
 
 
+@pytest.mark.parametrize("deleted_by", ["uwf", "git"])
+def test_a_removed_thread_is_restored_though_its_fold_is_gone(
+    uwf: Uwf, tmp_path: Path, deleted_by: str
+) -> None:
+    ada = Machine(uwf, tmp_path / "ada")
+    ada.registers()
+    thread = ada.starts("the one")
+    ada.steps(thread)
+    ada("thread", "kill", thread)
+    heads, tag = ada.heads(), ada.refs()[layout.ARCHIVE + thread]
+    ada("gc", "--fold-before", LATER)
+    (fold,) = (name for name in ada.refs() if name.startswith(layout.FOLDED))
+    if deleted_by == "uwf":
+        ada("thread", "rm", thread, "--yes")
+    else:
+        for name, oid in ((layout.REMOVED + thread, tag), (layout.removed(layout.ARCHIVE + thread), tag)):
+            commands.git("--git-dir", ada.store, "update-ref", name, oid)
+        commands.git("--git-dir", ada.store, "update-ref", "-d", fold)
+    assert fold not in ada.refs()
+    assert ada("thread", "restore", "--all").json == [
+        {"thread": thread, "restored": True, "status": "killed"}
+    ]
+    assert ada.refs()[layout.ARCHIVE + thread] == tag
+    assert ada.heads() == heads
+    ada("gc", "--prune")
+    ada.is_sound()
+
+
 def test_steps_that_only_a_removed_thread_had_are_kept_though_it_has_ended_in_a_fold_since(
     team: Team,
 ) -> None:

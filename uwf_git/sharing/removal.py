@@ -187,6 +187,7 @@ def _put_back(instance: Instance, thread: ThreadId) -> None:
     """Makes the refs that a removed thread had, but for those that are there, and forgets the removal. One that has
     gone on or ended since stays where it is; steps that only the removed one had become a thread of their own."""
     repository = instance.store.repository
+    instance.store.sync()  # a fold that somebody has deleted since brings nothing back
     kept = _kept(repository, thread)
     heads = {name: repository.ref(name) for name in (layout.THREADS + thread, layout.ARCHIVE + thread)}
     has_moved = any(oid is not None and oid != kept.get(name) for name, oid in heads.items())

@@ -35,7 +35,7 @@ from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.kinds import REHEARSE, Start, Step, asks_human, title_of
 from uwf_git.values.types import USER
 
-VERSION = 10
+VERSION = 11
 _VARIABLES = 900  # what every SQLite takes in one statement
 
 _TABLES = """

@@ -109,6 +109,8 @@ class Store(NodeStore):
         with self.index.transaction():
             for name in names:
                 self.index.drop_tip(name)
+                if name.startswith(layout.FOLDED):
+                    self.index.set_folded(name, ())
 
     def miss_no_more(self, names: Sequence[str]) -> None:
         """Forgets that refs are gone."""
