@@ -233,6 +233,22 @@ def test_10_their_steps_are_kept_once_though_the_thread_that_had_the_first_of_th
     assert pair.head(pair.ada, first["fork"]["thread"]) == own
 
 
+def test_10_their_steps_stay_away_where_the_thread_that_they_became_was_removed(pair: Pair) -> None:
+    pair.ada("thread", "kill", pair.thread)
+    pair.works(pair.bob, "by bob, the first")
+    pair.bob("push")
+    side = pair.pull(pair.ada)["fork"]["thread"]
+    pair.ada("thread", "kill", side, "--reason", "nobody wants it")
+    pair.ada("thread", "rm", side, "--yes")
+    for _ in range(2):
+        assert "fork" not in pair.pull(pair.ada)
+        pair.works(pair.bob, "by bob, again")
+        pair.bob("push")
+    assert pair.ada.statuses() == {pair.thread: "killed"}
+    assert pair.ada("thread", "restore", side).json == {"thread": side, "restored": True, "status": "killed"}
+    assert pair.ada.statuses() == {pair.thread: "killed", side: "killed"}
+
+
 def test_11_of_two_ends_the_one_that_was_there_first_counts(pair: Pair) -> None:
     pair.ada("thread", "kill", pair.thread, "--reason", "by ada")
     pair.bob("thread", "kill", pair.thread, "--reason", "by bob")

@@ -146,6 +146,25 @@ def test_steps_that_only_a_removed_thread_had_are_kept_though_it_has_ended_in_a_
     team.agree(team.thread, team.other, side)
 
 
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_a_killed_thread_that_was_removed_stays_killed_though_it_came_back_to_life_meanwhile(
+    team: Team, beyond: int
+) -> None:
+    before = team.ada.refs()[layout.THREADS + team.thread]
+    team.ada("thread", "kill", team.thread)
+    team.ada("thread", "rm", team.thread, "--yes")
+    commands.git("--git-dir", team.ada.store, "update-ref", layout.THREADS + team.thread, before)
+    for number in range(beyond):
+        team.ada.steps(team.thread, f"later {number}")
+    restored = team.ada("thread", "restore", team.thread)
+    assert restored.json == {"thread": team.thread, "restored": True, "status": "killed"}
+    sides = team.ada.heads().keys() - {team.thread, team.other}
+    assert len(sides) == beyond
+    for side in sides:
+        assert f"thread {side} has 1 step that came after thread {team.thread} had ended" in restored.err
+    team.agree(team.thread, team.other, *sides)
+
+
 def test_what_was_removed_is_listed_by_its_task_and_all_of_it_is_restored(team: Team) -> None:
     ada = team.ada
     ada("thread", "kill", team.other)

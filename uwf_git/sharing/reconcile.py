@@ -203,24 +203,37 @@ class Reconciler:
         return self.keep_beyond(thread, end, active) or settled
 
     def keep_beyond(
-        self, thread: ThreadId, end: Oid, head: Oid, ended: ArchiveRow | None = None
+        self, thread: ThreadId, end: Oid, head: Oid, ended: ArchiveRow | None = None, wanted: bool = False
     ) -> Settled | None:
         """Keeps the steps of a thread that lead to `head` and not to `end`, where it stands or ended, as in case 10,
-        with the end that they had; None where there are none, or they are kept already. Raises Foreign."""
+        with the end that they had; None where there are none, or they are kept already, or what they would become was
+        removed here, unless they are `wanted`. Raises Foreign."""
         relation = relate(self._store, end, head)
         if relation is None:
             raise Foreign(f"thread {thread} has another beginning than its end", _BY_HAND)
-        if not relation.theirs or self._is_kept(thread, relation):
+        if not relation.theirs or self._is_kept(thread, relation, wanted):
             return None
         return self._keep_theirs(Case.ENDED_HERE_BEHIND, thread, relation, ended)
 
-    def _is_kept(self, thread: ThreadId, relation: Relation) -> bool:
-        """Whether the threads that their steps would become have them all."""
+    def end_as(self, thread: ThreadId, tag: Oid) -> Settled:
+        """Ends a thread that is active here, as cases 6 to 8 do. The caller holds its lock. Raises Foreign."""
+        archive, mine = self._store.take_in_tag(tag), self._threads.head(thread)
+        relation = relate(self._store, mine.commit, Oid(raw=archive.target))
+        if relation is None:
+            raise Foreign(f"thread {thread} has another beginning than its end", _BY_HAND)
+        return self._ended_there(mine, archive, relation)
+
+    def _is_kept(self, thread: ThreadId, relation: Relation, wanted: bool = False) -> bool:
+        """Whether the threads that their steps would become have them all, or were removed here, by somebody who had no
+        use for them. `wanted`: then they aren't kept."""
         there = self._keeper(thread, relation.theirs)
-        found = relate(self._store, there.commit, Oid(raw=relation.theirs[-1].oid)) if there else None
-        if there is None or found is None or not found.theirs:
+        if there is None:
+            side = fork_id(thread, relation.theirs[0].node)
+            return not wanted and self._repository.ref(layout.REMOVED + side) is not None
+        found = relate(self._store, there.commit, Oid(raw=relation.theirs[-1].oid))
+        if found is None or not found.theirs:
             return found is not None
-        return bool(found.ours or there.archive) and self._is_kept(there.thread, found)
+        return bool(found.ours or there.archive) and self._is_kept(there.thread, found, wanted)
 
     def _keeper(self, thread: ThreadId, rows: tuple[CommitRow, ...]) -> Head | None:
         """The thread that steps of this one, kept by themselves, are in: its id follows from the first of them. Where

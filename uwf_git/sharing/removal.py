@@ -185,7 +185,8 @@ def restore(instance: Instance, thread: ThreadId) -> bool:
 
 def _put_back(instance: Instance, thread: ThreadId) -> None:
     """Makes the refs that a removed thread had, but for those that are there, and forgets the removal. One that has
-    gone on or ended since stays where it is; steps that only the removed one had become a thread of their own."""
+    gone on or ended since stays where it is, unless the removed one had ended, which counts as everywhere; steps that
+    only one of them has become a thread of their own."""
     repository = instance.store.repository
     instance.store.sync()  # a fold that somebody has deleted since brings nothing back
     kept = _kept(repository, thread)
@@ -195,6 +196,8 @@ def _put_back(instance: Instance, thread: ThreadId) -> None:
     if folded is not None:
         end = instance.store.take_in_tag(Oid(raw=folded.tag))
         _keep_own(instance, thread, kept, Oid(raw=end.target))
+    elif has_moved and layout.ARCHIVE + thread in kept and heads[layout.ARCHIVE + thread] is None:
+        _end_again(instance, thread, kept[layout.ARCHIVE + thread])
     elif has_moved:
         _keep_own(instance, thread, kept, instance.threads.head(thread).commit)
     if folded is None:
@@ -211,10 +214,20 @@ def _keep_own(instance: Instance, thread: ThreadId, kept: Mapping[str, Oid], now
     tag = kept.get(layout.ARCHIVE + thread)
     ended = instance.store.take_in_tag(tag) if tag else None
     head = Oid(raw=ended.target) if ended else kept.get(layout.THREADS + thread)
-    settled = Reconciler(instance).keep_beyond(thread, now, head, ended) if head else None
+    settled = Reconciler(instance).keep_beyond(thread, now, head, ended, wanted=True) if head else None
     if settled is not None:
         steps = counted(settled.steps, "step")
         instance.warn(f"thread {settled.fork} has {steps} that thread {thread} had when it was removed")
+
+
+def _end_again(instance: Instance, thread: ThreadId, tag: Oid) -> None:
+    """Ends a thread that had ended when it was removed, and came back to life by a remote that didn't know of it."""
+    from uwf_git.sharing.reconcile import Reconciler
+
+    settled = Reconciler(instance).end_as(thread, tag)
+    if settled.fork is not None:
+        steps = counted(settled.steps, "step")
+        instance.warn(f"thread {settled.fork} has {steps} that came after thread {thread} had ended")
 
 
 def forget_removed(instance: Instance, threads: Iterable[ThreadId]) -> None:
