@@ -16,6 +16,7 @@ from conftest import REPOSITORY
 LAYERS = (
     "processes",
     "values",
+    "documents",
     "workflow",
     "git",
     "config",
@@ -34,7 +35,7 @@ LAYERS = (
 )
 """The packages of `uwf_git`, lowest first. Below them all are the modules beside them, which need no package."""
 
-PURE = ("values", "workflow")
+PURE = ("values", "documents", "workflow")
 IMPURE = {"pygit2", "sqlite3", "httpx", "socket", "subprocess", "urllib", "ssl"}
 SLOW = (
     "jsonschema",

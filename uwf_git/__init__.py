@@ -5,6 +5,7 @@ Rooms, each importing only from itself and those above it. Beside them stand `er
 
     processes  child processes: started, bounded, ended
     values     what is hashed and written; no git, no network
+    documents  what people write, read with the place of every part
     workflow   the language, and who is next; pure
     git        a repository, and the git program
     config     config.yaml, .env, what tools may do

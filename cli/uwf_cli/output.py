@@ -62,7 +62,7 @@ def _records(values: list[dict[str, Any]]) -> str:
 
 def as_yaml(value: Any) -> str:
     """A YAML document, its last line end included."""
-    from uwf_git.values.yaml12 import dump
+    from uwf_git.documents.yaml12 import dump
 
     return dump(value)
 

@@ -38,10 +38,10 @@ from uwf_git.values.types import CODE, is_kind, versions
 if TYPE_CHECKING:
     from uwf_cli.invocation import Invocation
     from uwf_git.crews.registry import Crews
+    from uwf_git.documents.findings import Finding
     from uwf_git.git.repository import Oid
     from uwf_git.store.opened import Instance
     from uwf_git.store.versions import Version
-    from uwf_git.values.findings import Finding
     from uwf_git.workflow.compile import Compiled
 
 STDIN = "-"
@@ -62,7 +62,7 @@ def read_file(name: str, what: str) -> str:
     """A file's text; `-` is standard input. Raises NotFound, Invalid."""
     if name == STDIN:
         return read_stdin(what)
-    from uwf_git.values.documents import open_file, unreadable
+    from uwf_git.documents.document import open_file, unreadable
 
     path = Path(name)
     try:
@@ -99,7 +99,7 @@ def moment(text: str | None, option: str, add: int = 0) -> float | None:
     import re
     import time
 
-    from uwf_git.values.amounts import parse_duration
+    from uwf_git.documents.amounts import parse_duration
 
     if text is None:
         return None

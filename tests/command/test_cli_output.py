@@ -16,8 +16,8 @@ from cli_samples import PAIR, on_terminal, scripted, write
 from conftest import Result, Uwf
 
 from uwf_git import __version__
+from uwf_git.documents import yaml12
 from uwf_git.store.opened import Instance
-from uwf_git.values import yaml12
 
 HOSTILE = "red \x1b[31m bell \x07 back\x08 c1 \x9b2J over \u202e end \u2066 tag \U000e0041 bom \ufeff"
 

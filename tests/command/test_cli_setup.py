@@ -12,8 +12,8 @@ from cli_samples import PAIR, on_terminal, write
 from conftest import Uwf
 from faults import obeying_modes
 
+from uwf_git.documents import yaml12
 from uwf_git.store.opened import Instance
-from uwf_git.values import yaml12
 
 KEY = "sk-0123456789abcdef"
 

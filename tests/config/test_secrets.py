@@ -24,10 +24,10 @@ from uwf_git.config.tokens import SHAPES
 from uwf_git.errors import Invalid
 from uwf_git.kit.context import Reply
 from uwf_git.kit.extract import extract
+from uwf_git.values.builtin import BUILTIN, META
 from uwf_git.values.kinds import Role
 from uwf_git.values.node import hash_of
 from uwf_git.values.schema import Schema
-from uwf_git.values.types import BUILTIN, META
 
 KEY = 'sk-Live/4f9a+Zq7"x'
 

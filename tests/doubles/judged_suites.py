@@ -25,7 +25,8 @@ from uwf_git.evaluation.suite import Added, Suites
 from uwf_git.store.opened import Instance
 from uwf_git.values.ids import Hash
 from uwf_git.values.node import hash_of
-from uwf_git.values.types import CASE, SCORE, STARTNODE, SUITE_RUN, TRIAL
+from uwf_git.values.suites import CASE, SCORE, SUITE_RUN, TRIAL
+from uwf_git.values.types import STARTNODE
 
 Scores = Mapping[str, Sequence[float | None]]
 

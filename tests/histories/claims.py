@@ -327,8 +327,9 @@ def refusals_change_nothing(evidence: Evidence) -> Found:
     for event in evidence.events:
         if event.name not in STEPS or event.code in (0, KILLED, 143):
             continue  # one that was ended by a kill or a pause may have been at its end
-        if event.error.get("message", "").endswith(" was killed"):
-            continue  # as may one whose thread was killed meanwhile
+        message = event.error.get("message", "")
+        if message.endswith(" was killed") or "was removed here meanwhile" in message:
+            continue  # as may one whose thread was killed or removed meanwhile
         found = said.get(event.operation.text, set())
         if found and not (event.code == 4 and event.told):
             yield f"a step was refused with {event.code}, and is in {', '.join(sorted(found))}", (event,)

@@ -10,10 +10,11 @@ import pytest
 from uwf_git.errors import AgentFailed
 from uwf_git.kit.context import Reply
 from uwf_git.kit.extract import Extraction, ExtractionFailed, correction, extract, sum_usage
+from uwf_git.values.builtin import META
 from uwf_git.values.kinds import Role, TurnRecord, Usage
 from uwf_git.values.node import hash_of
 from uwf_git.values.schema import Schema
-from uwf_git.values.types import META, QUESTION
+from uwf_git.values.types import QUESTION
 
 PAYLOAD = {
     "type": "object",

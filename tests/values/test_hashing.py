@@ -14,6 +14,7 @@ from ulid import ULID
 
 from uwf_git.errors import Invalid, NotFound, StoreDamaged, Usage
 from uwf_git.values import cbor
+from uwf_git.values.builtin import BUILTIN, META, META_SCHEMA
 from uwf_git.values.ids import (
     Hash,
     complete,
@@ -24,7 +25,6 @@ from uwf_git.values.ids import (
     parse_thread_id,
 )
 from uwf_git.values.node import Node, from_blob, hash_of, node_hash, parse_json, self_hash, to_blob
-from uwf_git.values.types import BUILTIN, META, META_SCHEMA
 
 VECTORS = json.loads((Path(__file__).parent / "vectors.json").read_text(encoding="utf-8"))
 

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from uwf_git.errors import Invalid
 from uwf_git.values import kinds
+from uwf_git.values.builtin import BUILTIN
 from uwf_git.values.kinds import parse_start, parse_step
 from uwf_git.values.schema import Schema, check_schema
-from uwf_git.values.types import BUILTIN, STARTNODE, STEPNODE
+from uwf_git.values.types import STARTNODE, STEPNODE
 
 A, B, C = "0000000000001", "0000000000002", "0000000000003"
 REF = {"type": "string", "format": "cas_ref"}

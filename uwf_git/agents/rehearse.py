@@ -203,7 +203,7 @@ class Entry(NamedTuple):
 
 def read_script(path: Path) -> tuple[Entry, ...]:
     """The entries of a file. Raises NotFound, Invalid with the entry at fault."""
-    from uwf_git.values.yaml12 import read
+    from uwf_git.documents.yaml12 import read
 
     value = read(path).data
     if not isinstance(value, list):

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 from uwf_git.bundles.descriptor import parse_descriptor
 from uwf_git.bundles.files import MAX_BYTES, language_of, name_of
 from uwf_git.bundles.syntax import Breaches, Places
+from uwf_git.documents.document import Document, Mark, read_bytes
+from uwf_git.documents.findings import Finding, Findings
 from uwf_git.errors import Invalid, Usage
 from uwf_git.text import one_line
 from uwf_git.values import cbor
-from uwf_git.values.documents import Document, Mark, read_bytes
-from uwf_git.values.findings import Finding, Findings
 from uwf_git.values.ids import Hash, name_problem
 from uwf_git.values.kinds import Workflow, parse_workflow
 from uwf_git.values.node import file_id, hash_of

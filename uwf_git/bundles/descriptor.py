@@ -13,15 +13,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from uwf_git.documents.amounts import parse_budget
+from uwf_git.documents.document import Document
+from uwf_git.documents.fields import kind_of
+from uwf_git.documents.findings import Findings
 from uwf_git.text import one_line
 from uwf_git.values import cbor
-from uwf_git.values.amounts import parse_budget
-from uwf_git.values.documents import Document, ValuePath
-from uwf_git.values.fields import kind_of
-from uwf_git.values.findings import Findings
+from uwf_git.values.builtin import META
 from uwf_git.values.ids import Hash, name_problem
 from uwf_git.values.node import hash_of
-from uwf_git.values.types import END, META, MOST_ROUNDS, START
+from uwf_git.values.schema import ValuePath
+from uwf_git.values.types import END, MOST_ROUNDS, START
 from uwf_git.workflow.check import check_role_schema
 from uwf_git.workflow.habits import means_end, means_start
 

@@ -12,8 +12,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from uwf_git.bundles.syntax import Breaches, Part, Places, places_in
+from uwf_git.documents.document import Mark
 from uwf_git.text import nearest, one_line
-from uwf_git.values.documents import Mark, ValuePath
+from uwf_git.values.schema import ValuePath
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -11,8 +11,9 @@ import sys
 from collections.abc import Iterator
 
 from uwf_git.bundles.syntax import Breaches, Part, Places, places_in
+from uwf_git.documents.document import Mark
 from uwf_git.text import nearest, one_line
-from uwf_git.values.documents import Mark, ValuePath
+from uwf_git.values.schema import ValuePath
 
 LIBRARY = "uwf_git.workflow"
 REFUSED = {

@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
+from uwf_git.documents.document import Mark
+from uwf_git.documents.findings import Finding
 from uwf_git.text import one_line
-from uwf_git.values.documents import Mark, ValuePath
-from uwf_git.values.findings import Finding
+from uwf_git.values.schema import ValuePath
 
 _MOST = 200  # breaches that are kept: nobody reads more
 _MOST_LEVELS = 24  # of a descriptor whose places are looked for

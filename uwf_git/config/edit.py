@@ -30,13 +30,13 @@ from uwf_git.config.settings import (
     VARIABLE,
     key_hint,
 )
+from uwf_git.documents import yaml12
+from uwf_git.documents.document import Document, decode, read_bytes
+from uwf_git.documents.yaml12 import dump, scalar
 from uwf_git.errors import Invalid, NotFound, Usage, UwfError
 from uwf_git.git.durable import sync
 from uwf_git.text import nearest, one_line
-from uwf_git.values import yaml12
-from uwf_git.values.documents import Document, ValuePath, decode, read_bytes
-from uwf_git.values.schema import value_at
-from uwf_git.values.yaml12 import dump, scalar
+from uwf_git.values.schema import ValuePath, value_at
 
 _KEY_PART = re.compile(r'"([^"]*)"|([^."]+)')
 

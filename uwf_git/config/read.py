@@ -56,11 +56,12 @@ from uwf_git.config.settings import (
     key_hint,
     parse_command,
 )
+from uwf_git.documents import yaml12
+from uwf_git.documents.amounts import parse_budget, parse_duration, parse_quota, parse_rates
+from uwf_git.documents.document import Document
 from uwf_git.errors import Invalid, NotFound, Usage
 from uwf_git.text import nearest, one_line
-from uwf_git.values import yaml12
-from uwf_git.values.amounts import parse_budget, parse_duration, parse_quota, parse_rates
-from uwf_git.values.documents import Document, ValuePath
+from uwf_git.values.schema import ValuePath
 
 if TYPE_CHECKING:
     from uwf_git.config.agent_cli import Row, RowProblem

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.cost.accounts import account
 from uwf_git.cost.spending import Spent, money, together, tokens_of
+from uwf_git.documents.amounts import LIMITS, parse_limit
 from uwf_git.errors import Usage, UwfError, Waiting
 from uwf_git.store.history import Head
 from uwf_git.store.opened import Instance
 from uwf_git.store.private import read_private, write_private
-from uwf_git.values.amounts import LIMITS, parse_limit
 from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.kinds import parse_start
 from uwf_git.values.types import MAY_LIMIT

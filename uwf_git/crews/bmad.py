@@ -13,13 +13,13 @@ from typing import Any
 from uwf_git.crews.draft import CrewDraft, GraphDraft, InvalidPackage, PackageFinding
 from uwf_git.crews.graph import ID, VERSION, Files, Graphs, report_twins
 from uwf_git.crews.package import CLASSIC, MANIFESTS, PACKAGE, PROJECT, Package, mounted
+from uwf_git.documents import forms
+from uwf_git.documents.forms import Part, object_of, read_frontmatter
 from uwf_git.errors import Invalid
 from uwf_git.text import nearest, one_line
-from uwf_git.values import forms
-from uwf_git.values.documents import ValuePath
-from uwf_git.values.forms import Part, object_of, read_frontmatter
 from uwf_git.values.ids import name_problem
 from uwf_git.values.personas import Does, Handler, Member, MenuItem, Persona
+from uwf_git.values.schema import ValuePath
 from uwf_git.values.types import BMAD
 
 _GRAPH = "workflow.graph.json"

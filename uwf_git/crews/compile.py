@@ -41,16 +41,17 @@ from uwf_git.crews.draft import (
     named_edge,
 )
 from uwf_git.crews.package import Package
+from uwf_git.documents.document import Document
 from uwf_git.errors import Invalid
 from uwf_git.store import layout
 from uwf_git.text import nearest, one_line
 from uwf_git.values import cbor
-from uwf_git.values.documents import Document
+from uwf_git.values.builtin import META
 from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import COMPLETE, parse_workflow
 from uwf_git.values.node import hash_of
 from uwf_git.values.personas import Crew, Offered
-from uwf_git.values.types import CREW, CREW_DEFINITION, END, META, OWN, START, workflow_type
+from uwf_git.values.types import CREW, CREW_DEFINITION, END, OWN, START, workflow_type
 from uwf_git.workflow.compile import MAX_STEPS, Compiled, likely, told_of
 from uwf_git.workflow.compile import foresee as warned
 from uwf_git.workflow.source import Source

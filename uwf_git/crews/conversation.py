@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from uwf_git.text import one_line
+from uwf_git.values.builtin import META
 from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import Role, StepContext, Workflow
 from uwf_git.values.node import hash_of
-from uwf_git.values.types import DEFAULT_STATUS, END, META, NEW, RESUME, START, SUSPEND, USER
+from uwf_git.values.types import DEFAULT_STATUS, END, NEW, RESUME, START, SUSPEND, USER
 
 if TYPE_CHECKING:
     from uwf_git.store.history import Head, History

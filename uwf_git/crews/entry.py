@@ -319,8 +319,8 @@ def _check_form(path: str, kind: str, text: str) -> None:
 
             json.loads(text)
         elif kind == "yaml":
-            from uwf_git.values.documents import MAX_BYTES
-            from uwf_git.values.yaml12 import load
+            from uwf_git.documents.document import MAX_BYTES
+            from uwf_git.documents.yaml12 import load
 
             # What is larger takes long to read, and only its beginning is given along.
             if len(text) <= MAX_BYTES:

@@ -15,12 +15,13 @@ from typing import Any
 from uwf_git.crews import jsonlogic
 from uwf_git.crews.draft import EdgeDraft, GraphDraft, NodeDraft, PackageFinding, named_edge
 from uwf_git.crews.package import PACKAGE, Package, mounted
+from uwf_git.documents import forms
+from uwf_git.documents.document import InvalidYaml
+from uwf_git.documents.forms import Part, object_of
 from uwf_git.errors import Invalid
 from uwf_git.text import one_line
-from uwf_git.values import forms
-from uwf_git.values.documents import InvalidYaml, ValuePath
-from uwf_git.values.forms import Part, object_of
 from uwf_git.values.ids import name_problem
+from uwf_git.values.schema import ValuePath
 
 NODE_TYPES = ("step", "decision", "merge", "end")
 MOST_FINDINGS = 500

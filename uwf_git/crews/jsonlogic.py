@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from uwf_git.errors import Invalid
 from uwf_git.text import closest, one_line
-from uwf_git.values.documents import ValuePath
+from uwf_git.values.schema import ValuePath
 
 STATE_NAMES = ("variables", "currentNodeId", "stepsCompleted", "artifacts", "decisionLog")
 """What a `var` may name besides a variable."""

@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 
 from uwf_git.crews.draft import CrewDraft, InvalidPackage, PackageFinding, YamlDraft
 from uwf_git.crews.package import CLASSIC, MANIFESTS, PACKAGE, Package, mounted
+from uwf_git.documents.document import InvalidYaml
+from uwf_git.documents.fields import Fields, own_items
+from uwf_git.documents.findings import Finding, Findings
 from uwf_git.errors import Invalid, NotFound
 from uwf_git.text import nearest, one_line
-from uwf_git.values.documents import InvalidYaml, ValuePath
-from uwf_git.values.fields import Fields, own_items
-from uwf_git.values.findings import Finding, Findings
 from uwf_git.values.ids import name_problem
 from uwf_git.values.personas import Does, Handler, Member, MenuItem, Persona
+from uwf_git.values.schema import ValuePath
 from uwf_git.values.types import OWN
 from uwf_git.workflow.compile import Compiled, InvalidWorkflow, compile_source
 from uwf_git.workflow.source import Source, parse_source

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.crews.draft import InvalidPackage, PackageFinding
+from uwf_git.documents.document import unreadable
 from uwf_git.errors import Invalid, NotFound
 from uwf_git.git.objects import stands_for_git
 from uwf_git.text import one_line
-from uwf_git.values.documents import unreadable
 from uwf_git.values.types import BMAD, OWN
 
 if TYPE_CHECKING:

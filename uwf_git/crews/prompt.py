@@ -228,7 +228,7 @@ def data_problem(data: Mapping[str, Any], file: Callable[[str], bytes | None]) -
 
 def so_far(history: History, role: Role) -> str:
     """What the run has reached before this node; "" at its beginning."""
-    from uwf_git.values.yaml12 import dump
+    from uwf_git.documents.yaml12 import dump
 
     now = reached(history, role.name).as_json()
     told = {key: now[key] for key in ("stepsCompleted", "variables", "artifacts") if now[key]}

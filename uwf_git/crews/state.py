@@ -12,10 +12,11 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from uwf_git.documents.document import Document
 from uwf_git.errors import Invalid
 from uwf_git.text import closest, iso, one_line
-from uwf_git.values.documents import Document, ValuePath
 from uwf_git.values.kinds import StepContext, Workflow, asks_human, status_of
+from uwf_git.values.schema import ValuePath
 from uwf_git.values.types import END, USER
 
 if TYPE_CHECKING:
@@ -202,7 +203,7 @@ def render(history: History, now: Reached, body: str = "") -> str:
     fields: dict[str, Any] = {"schemaVersion": VERSION, "workflowType": kind, "runId": str(history.thread)}
     if history.steps and history.steps[-1].time:
         fields["updatedAt"] = iso(history.steps[-1].time / 1000)
-    from uwf_git.values.yaml12 import dump
+    from uwf_git.documents.yaml12 import dump
 
     below = f"\n{body.strip()}\n" if body.strip() else ""
     return f"---\n{dump(fields | now.as_json())}---\n{below}"
@@ -219,7 +220,7 @@ def read_back(text: str, before: Reached, workflow: Workflow) -> Changes:
         raise Invalid(
             f"{STATE} doesn't begin with a block of fields between two lines of ---", "keep its frontmatter"
         )
-    from uwf_git.values.yaml12 import load
+    from uwf_git.documents.yaml12 import load
 
     above = text.count("\n", 0, block.start(1))
     document = load("\n" * above + block[1], STATE, tolerant=True)

@@ -20,6 +20,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from uwf_git.documents import yaml12
+from uwf_git.documents.amounts import parse_budget
+from uwf_git.documents.document import read_bytes
 from uwf_git.errors import Invalid, Usage, UwfError
 from uwf_git.evaluation.fixtures import of_texts, take_in
 from uwf_git.evaluation.judges import parse_mapping
@@ -31,9 +34,6 @@ from uwf_git.store.history import Head, ancestry
 from uwf_git.store.index import CommitRow
 from uwf_git.store.opened import Instance
 from uwf_git.text import nearest, one_line
-from uwf_git.values import yaml12
-from uwf_git.values.amounts import parse_budget
-from uwf_git.values.documents import read_bytes
 from uwf_git.values.ids import Hash, name_problem
 from uwf_git.values.kinds import parse_start, title_of
 from uwf_git.values.node import parse_json

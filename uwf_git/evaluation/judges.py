@@ -81,7 +81,7 @@ def _value_of(kind: str, value: str, folder: Path) -> Any:
         command, args = parse_command(value)
         return (command, *args)
     if kind == SCHEMA:
-        from uwf_git.values import yaml12
+        from uwf_git.documents import yaml12
 
         return yaml12.read(folder / value).data
     return value

@@ -14,7 +14,7 @@ from uwf_git.values import cbor
 from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import Usage
 from uwf_git.values.node import hash_of
-from uwf_git.values.types import CASE, SCORE, SUITE_RUN, TRIAL
+from uwf_git.values.suites import CASE, SCORE, SUITE_RUN, TRIAL
 
 USE, JSONATA, EXACT, SCHEMA, COMMAND, WORKFLOW = "use", "jsonata", "exact", "schema", "command", "workflow"
 KINDS = (USE, JSONATA, EXACT, SCHEMA, COMMAND, WORKFLOW)

@@ -16,7 +16,7 @@ from uwf_git.text import counted
 from uwf_git.values import cbor
 from uwf_git.values.ids import Hash
 from uwf_git.values.node import hash_of
-from uwf_git.values.types import SCORE
+from uwf_git.values.suites import SCORE
 
 SHORTEST = 4
 """Characters of a hash that may stand for it."""

@@ -27,18 +27,10 @@ from uwf_git.store import layout
 from uwf_git.store.pages import case_page, suite_page
 from uwf_git.store.taking_in import Store
 from uwf_git.text import counted, nearest
+from uwf_git.values.builtin import META
 from uwf_git.values.ids import Hash, name_problem
-from uwf_git.values.types import (
-    CASE,
-    CASE_REMOVAL,
-    META,
-    OF_SUITES,
-    SCORE,
-    SUITE,
-    SUITE_RUN,
-    TRIAL,
-    is_kind,
-)
+from uwf_git.values.suites import CASE, CASE_REMOVAL, OF_SUITES, SCORE, SUITE, SUITE_RUN, TRIAL
+from uwf_git.values.types import is_kind
 
 _TRIES = 10
 

@@ -15,9 +15,9 @@ from typing import NamedTuple
 from uwf_git.cost.accounts import account
 from uwf_git.cost.budget import COST, OPTIONS, Limit, limits, prices, share, use, used_up
 from uwf_git.cost.spending import money
+from uwf_git.documents.amounts import LIMITS
 from uwf_git.fleet.asked import STEPS, USED_UP, Begin
 from uwf_git.store.opened import Instance
-from uwf_git.values.amounts import LIMITS
 from uwf_git.values.ids import ThreadId
 
 UNPRICED = "unpriced"

@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from uwf_git.documents.yaml12 import core, is_json_number
 from uwf_git.errors import Invalid
 from uwf_git.timelimit import TimeExceeded, time_limit
 from uwf_git.values.schema import SECONDS, Schema, property_schemas
-from uwf_git.values.yaml12 import core, is_json_number
 
 
 class Plain(str):

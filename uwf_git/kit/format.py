@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from uwf_git.documents.yaml12 import dump
 from uwf_git.values.shape import Field, Variant, choices, resolve, types, variants, variants_of
 from uwf_git.values.types import SUSPEND
-from uwf_git.values.yaml12 import dump
 
 _SHOWN_VARIANTS = 6
 _DEEPEST = 4

@@ -15,11 +15,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from uwf_git.documents.document import MAX_BYTES, InvalidYaml
+from uwf_git.documents.yaml12 import load
 from uwf_git.errors import Invalid
 from uwf_git.kit.coerce import Plain
-from uwf_git.values.documents import MAX_BYTES, InvalidYaml, ValuePath
 from uwf_git.values.node import unique_keys
-from uwf_git.values.yaml12 import load
+from uwf_git.values.schema import ValuePath
 
 _MOST_PLACES = 50
 

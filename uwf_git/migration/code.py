@@ -131,7 +131,7 @@ def take_code(intake: Intake, threads: Threads, code: OldCode) -> list[TakenWork
 def _compiled(code: OldCode, name: str, bundle: str) -> Compiled:
     """A bundle as a version. Raises NotFound, Invalid."""
     from uwf_git.bundles.contract import compile_described
-    from uwf_git.values import yaml12
+    from uwf_git.documents import yaml12
 
     if code.bundles is None:
         raise Invalid("there is no folder bundles/")

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from uwf_git.documents import yaml12
 from uwf_git.errors import Invalid
-from uwf_git.values import yaml12
 from uwf_git.values.ids import Hash, is_hash, name_problem
 from uwf_git.workflow.compile import Compiled, compile_source
 from uwf_git.workflow.source import parse_source

@@ -9,15 +9,16 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from uwf_git.documents import yaml12
 from uwf_git.errors import Invalid, NotFound
 from uwf_git.migration.json_cas import NodeWriter
 from uwf_git.store.history import Head
 from uwf_git.store.opened import Instance
 from uwf_git.text import one_line
-from uwf_git.values import yaml12
+from uwf_git.values.builtin import BUILTIN
 from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.node import Node
-from uwf_git.values.types import BUILTIN, CODE
+from uwf_git.values.types import CODE
 
 
 class Exported(NamedTuple):

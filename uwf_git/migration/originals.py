@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from uwf_git.errors import UwfError
 from uwf_git.migration.json_cas import OldNodes
 from uwf_git.store.nodes import NodeStore
+from uwf_git.values.builtin import BUILTIN, META
 from uwf_git.values.ids import Hash
 from uwf_git.values.node import Node
-from uwf_git.values.types import BUILTIN, META
 
 _BEGUN = "it refers to itself"
 _TYPES_OF_TYPES = 3  # a node's, the schema's, and that of what describes schemas

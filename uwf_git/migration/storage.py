@@ -20,11 +20,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from uwf_git.documents.document import MAX_BYTES
 from uwf_git.errors import Invalid, UwfError
 from uwf_git.migration.folder import Folder, Source
 from uwf_git.migration.json_cas import LATEST
 from uwf_git.text import one_line
-from uwf_git.values.documents import MAX_BYTES
 from uwf_git.values.ids import Hash, ThreadId, is_hash, is_thread_id, name_problem
 from uwf_git.values.node import parse_json
 
@@ -237,7 +237,7 @@ def document(folder: Folder, name: str) -> Mapping[str, Any]:
 
 
 def _mapping(data: bytes, name: str) -> Mapping[str, Any]:
-    from uwf_git.values import yaml12
+    from uwf_git.documents import yaml12
 
     # Tolerant, as a number that is a key is some other program's, and may stand beside what is ours.
     value = yaml12.load(data, name, tolerant=True).data

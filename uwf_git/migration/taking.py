@@ -29,9 +29,9 @@ from uwf_git.migration.workflows import of_nodes, take_registered
 from uwf_git.store import layout
 from uwf_git.store.opened import Instance
 from uwf_git.store.taking_in import keeping
+from uwf_git.values.builtin import META
 from uwf_git.values.ids import Hash
 from uwf_git.values.node import hash_of
-from uwf_git.values.types import META
 
 LIST_SCHEMA = {
     "title": "Imported nodes",

@@ -12,9 +12,10 @@ from uwf_git.migration.folder import Folder
 from uwf_git.migration.intake import GROWN, HERE, NEW, Intake, TakenWorkflow, stamp
 from uwf_git.store import layout
 from uwf_git.values import cbor
+from uwf_git.values.builtin import META
 from uwf_git.values.ids import Hash, name_problem
 from uwf_git.values.kinds import parse_workflow
-from uwf_git.values.types import CODE, META
+from uwf_git.values.types import CODE
 from uwf_git.workflow.compile import Compiled, InvalidWorkflow
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+from uwf_git.documents.document import MAX_BYTES
 from uwf_git.errors import Invalid, NotFound, UwfError
 from uwf_git.git.repository import BLOB_MODE, Entry, Oid, Repository, TooLarge
 from uwf_git.store import layout
@@ -17,12 +18,13 @@ from uwf_git.store.versions import Baseline, Baselines, Registry, Versions
 from uwf_git.text import one_line
 from uwf_git.timelimit import TimeExceeded, time_limit
 from uwf_git.values import cbor
-from uwf_git.values.documents import MAX_BYTES
+from uwf_git.values.builtin import BUILTIN
 from uwf_git.values.ids import Hash, name_problem
 from uwf_git.values.kinds import parse_workflow
 from uwf_git.values.node import Node, from_blob
 from uwf_git.values.schema import Schema
-from uwf_git.values.types import BASELINE, BUILTIN, CODE, DEFINITIONS, JAVASCRIPT, PYTHON
+from uwf_git.values.suites import BASELINE
+from uwf_git.values.types import CODE, DEFINITIONS, JAVASCRIPT, PYTHON
 from uwf_git.verify.objects import COUNT_LIMIT
 
 if TYPE_CHECKING:

@@ -125,8 +125,15 @@ def _settle(
             found[thread] = error
     _push(instance, git, remote, lost.keys() - found.keys())
     for thread in lost.keys() - found.keys():
-        is_there = _is_there(instance, remote, thread, lost[thread])  # by another push from here
-        found[thread] = None if is_there else HeadMoved(*_lost(instance, remote, thread, pulled))
+        if _is_there(instance, remote, thread, lost[thread]):  # by another push from here
+            found[thread] = None
+        elif not instance.threads.exists(thread):
+            found[thread] = HeadMoved(
+                f"thread {thread} was removed here meanwhile; the step made here is kept with it",
+                f"uwf thread restore {thread} brings it back",
+            )
+        else:
+            found[thread] = HeadMoved(*_lost(instance, remote, thread, pulled))
     return found
 
 

@@ -17,6 +17,7 @@ from uwf_git.git.repository import Oid, Repository, StoreUnwritable
 from uwf_git.store import layout
 from uwf_git.store.index import Index
 from uwf_git.values import cbor
+from uwf_git.values.builtin import BUILTIN, META
 from uwf_git.values.ids import Hash, complete, parse_hash
 from uwf_git.values.kinds import (
     Detail,
@@ -31,10 +32,8 @@ from uwf_git.values.node import Node, from_blob, hash_of, node_hash, now, self_h
 from uwf_git.values.schema import Problem, Schema, check_schema
 from uwf_git.values.types import (
     ANSWER,
-    BUILTIN,
     CREW_WORKFLOW,
     LIMITED_START,
-    META,
     ROUNDS_START,
     STARTNODE,
     STEPNODE,

@@ -27,9 +27,9 @@ from uwf_git.store.index import (
     step_row,
 )
 from uwf_git.store.nodes import NodeStore
+from uwf_git.values.builtin import BUILTIN
 from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.kinds import parse_attempt, parse_start, parse_step
-from uwf_git.values.types import BUILTIN
 
 _OF_OTHERS = (layout.PACKAGE, layout.INCLUDED, layout.FIXTURES)
 _OF_THREADS = (layout.THREADS, layout.ARCHIVE, layout.ATTEMPTS, layout.FORKS, layout.PAUSED)

@@ -21,10 +21,12 @@ from uwf_git.values.quick_schema import Check, is_plainly_schema, plain_check
 if TYPE_CHECKING:
     from jsonschema.protocols import Validator
 
-    from uwf_git.values.documents import ValuePath
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 SECONDS = 5.0
+
+ValuePath = tuple[str | int, ...]
+"""The keys and positions that lead from the top of a value to a part of it."""
 
 _ONE = (
     "additionalProperties",

@@ -11,11 +11,12 @@ from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.text import harmless
 from uwf_git.timelimit import TimeExceeded, time_limit
+from uwf_git.values.builtin import BUILTIN
 from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import Workflow, parse_workflow
 from uwf_git.values.node import Node
 from uwf_git.values.personas import Crew, parse_crew
-from uwf_git.values.types import BUILTIN, is_kind
+from uwf_git.values.types import is_kind
 from uwf_git.verify.definition import SECONDS, check_attributes, read_version
 from uwf_git.verify.findings import Bad, Report
 from uwf_git.verify.nodes import NodeRow, Nodes, files_below

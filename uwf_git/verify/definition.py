@@ -11,10 +11,11 @@ from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.text import harmless, one_line
 from uwf_git.timelimit import TimeExceeded, time_limit
+from uwf_git.values.builtin import BUILTIN
 from uwf_git.values.ids import Hash, name_problem
 from uwf_git.values.kinds import Code, Workflow, parse_workflow
 from uwf_git.values.node import Node, file_id
-from uwf_git.values.types import BUILTIN, CREW_DEFINITION, DEFINITIONS, is_kind
+from uwf_git.values.types import CREW_DEFINITION, DEFINITIONS, is_kind
 from uwf_git.verify.findings import Bad, Report
 from uwf_git.verify.nodes import NodeRow, Nodes, files_below, node_files
 from uwf_git.verify.objects import Objects

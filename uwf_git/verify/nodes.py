@@ -17,11 +17,11 @@ from uwf_git.store.nodes import PARSERS, is_schema, references_by_kind
 from uwf_git.store.taking_in import Store
 from uwf_git.timelimit import TimeExceeded, time_limit
 from uwf_git.values import cbor
+from uwf_git.values.builtin import BUILTIN, META
 from uwf_git.values.ids import Hash
 from uwf_git.values.node import Node, from_blob, node_hash
 from uwf_git.values.quick_schema import Check, plain_check
 from uwf_git.values.schema import SECONDS, Schema, check_schema
-from uwf_git.values.types import BUILTIN, META
 from uwf_git.verify.findings import Bad, Report
 from uwf_git.verify.objects import (
     COUNT_LIMIT,

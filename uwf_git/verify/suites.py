@@ -14,9 +14,11 @@ from uwf_git.git.objects import stands_for_modules
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout, pages
 from uwf_git.store.index import commit_row
+from uwf_git.values.builtin import META
 from uwf_git.values.ids import Hash
 from uwf_git.values.node import Node
-from uwf_git.values.types import META, OF_SUITES, is_kind
+from uwf_git.values.suites import OF_SUITES
+from uwf_git.values.types import is_kind
 from uwf_git.verify.definition import check_attributes, read_all
 from uwf_git.verify.findings import Bad, Report
 from uwf_git.verify.known import Known, Record

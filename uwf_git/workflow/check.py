@@ -12,10 +12,11 @@ import re
 from pathlib import Path
 from typing import Any
 
+from uwf_git.documents.document import InvalidYaml
+from uwf_git.documents.findings import Finding, Findings
 from uwf_git.text import one_line
-from uwf_git.values.documents import InvalidYaml, ValuePath
-from uwf_git.values.findings import Finding, Findings
 from uwf_git.values.kinds import BODY
+from uwf_git.values.schema import ValuePath
 from uwf_git.values.types import DEFAULT_STATUS, END, NEW, RESUME, START, SUSPEND, USER
 from uwf_git.workflow.draft import Draft, DraftEdge, DraftEdges, read_draft
 from uwf_git.workflow.expression import check_expression

@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
+from uwf_git.documents.amounts import parse_budget
+from uwf_git.documents.fields import Fields, kind_of, own_items
+from uwf_git.documents.findings import Findings
 from uwf_git.text import one_line
-from uwf_git.values.amounts import parse_budget
-from uwf_git.values.documents import ValuePath
-from uwf_git.values.fields import Fields, kind_of, own_items
-from uwf_git.values.findings import Findings
 from uwf_git.values.ids import name_problem
+from uwf_git.values.schema import ValuePath
 from uwf_git.values.types import DEFAULT_STATUS, END, NEW, START
 from uwf_git.workflow.habits import key_hint, means_start, meant_key
 

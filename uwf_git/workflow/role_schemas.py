@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 from uwf_git.errors import Invalid
 from uwf_git.text import closest, nearest, one_line
 from uwf_git.values import cbor
-from uwf_git.values.documents import ValuePath
-from uwf_git.values.schema import DIALECT, Schema, check_schema, path_of, subschemas, value_at
+from uwf_git.values.schema import DIALECT, Schema, ValuePath, check_schema, path_of, subschemas, value_at
 from uwf_git.values.shape import MOST_VARIANTS, Field, Variant, choices, resolve, types, variants, variants_of
 from uwf_git.values.types import SUSPEND
 

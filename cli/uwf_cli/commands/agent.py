@@ -12,8 +12,8 @@ from uwf_cli import terminal
 from uwf_cli.command import command
 from uwf_cli.completers import complete_agent
 from uwf_cli.invocation import Invocation
+from uwf_git.documents.amounts import parse_duration
 from uwf_git.errors import AgentFailed, Usage
-from uwf_git.values.amounts import parse_duration
 
 if TYPE_CHECKING:
     from uwf_git.store.opened import Instance

@@ -17,9 +17,9 @@ from uwf_cli.invocation import Invocation
 from uwf_cli.output import as_json
 from uwf_git.errors import Invalid, NotFound, Usage
 from uwf_git.text import nearest
+from uwf_git.values.builtin import BUILTIN, META
 from uwf_git.values.ids import ThreadId, is_hash, parse_hash
 from uwf_git.values.node import hash_of, parse_json
-from uwf_git.values.types import BUILTIN, META
 
 if TYPE_CHECKING:
     from uwf_git.config.settings import Config
@@ -259,8 +259,8 @@ def _schema(invocation: Invocation, text: str) -> tuple[Any, Hash | None]:
         return parse_json(text), None
     path = Path(text)
     if path.is_file() or "/" in text or path.suffix in (".json", ".yaml", ".yml"):
+        from uwf_git.documents.yaml12 import read
         from uwf_git.values.cbor import normalise
-        from uwf_git.values.yaml12 import read
 
         return normalise(read(path).data), None
     builtin = _builtin(text)

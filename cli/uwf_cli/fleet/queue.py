@@ -20,10 +20,10 @@ from uwf_cli.fleet.places import begins, found, pace, place, share, to_step
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import ago, iso
 from uwf_cli.selection import Chosen, Filters, short_ids, threads
+from uwf_git.documents.amounts import LIMITS
 from uwf_git.errors import NotFound, Usage
 from uwf_git.fleet.client import QUEUED, RUNNING, STATES
 from uwf_git.text import counted
-from uwf_git.values.amounts import LIMITS
 from uwf_git.values.ids import is_thread_id
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any
 
+from uwf_git.documents.findings import Findings
 from uwf_git.text import one_line
-from uwf_git.values.documents import ValuePath
-from uwf_git.values.findings import Findings
+from uwf_git.values.schema import ValuePath
 
 
 class Fields:

@@ -12,9 +12,10 @@ from bisect import bisect_right
 from json.decoder import JSONDecodeError
 from typing import Any, NamedTuple, NoReturn
 
+from uwf_git.documents.document import Document, InvalidYaml, Mark, check_size, decode
 from uwf_git.text import one_line
 from uwf_git.values.cbor import MAX_INTEGER
-from uwf_git.values.documents import Document, InvalidYaml, Mark, ValuePath, check_size, decode
+from uwf_git.values.schema import ValuePath
 
 MAX_VALUES = 100_000
 MAX_DEPTH = 100

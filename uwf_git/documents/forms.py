@@ -10,12 +10,13 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
+from uwf_git.documents import yaml12
+from uwf_git.documents.document import TOP, Document, InvalidYaml, check_size, decode
+from uwf_git.documents.fields import kind_of
+from uwf_git.documents.findings import Findings
+from uwf_git.documents.json_text import read_json
 from uwf_git.text import one_line
-from uwf_git.values import yaml12
-from uwf_git.values.documents import TOP, Document, InvalidYaml, ValuePath, check_size, decode
-from uwf_git.values.fields import kind_of
-from uwf_git.values.findings import Findings
-from uwf_git.values.json_text import read_json
+from uwf_git.values.schema import ValuePath
 
 _FENCE = re.compile(r"---[ \t]*(?:\r?\n|\Z)")
 

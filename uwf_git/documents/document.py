@@ -11,12 +11,10 @@ from typing import Any, BinaryIO, NamedTuple
 
 from uwf_git.errors import Invalid, NotFound
 from uwf_git.text import one_line
+from uwf_git.values.schema import ValuePath
 
 MAX_BYTES = 1 << 20
 _HANDED_OVER = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
-
-ValuePath = tuple[str | int, ...]
-"""The keys and positions that lead from the top of a value to a part of it."""
 
 # What YAML calls c-printable, turned round; the surrogates are refused by the UTF-8 decoder.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufffe\uffff\ud800-\udfff]")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
+from uwf_git.documents.document import Document, Mark
 from uwf_git.text import closest, nearest, one_line
-from uwf_git.values.documents import Document, Mark, ValuePath
+from uwf_git.values.schema import ValuePath
 
 Severity = Literal["error", "warning"]
 

@@ -15,20 +15,20 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from uwf_git.errors import UwfError
-from uwf_git.text import one_line
-from uwf_git.values.cbor import MAX_INTEGER
-from uwf_git.values.documents import (
+from uwf_git.documents.document import (
     MAX_BYTES,
     TOP,
     Document,
     InvalidYaml,
     Mark,
-    ValuePath,
     check_size,
     decode,
     read_bytes,
 )
+from uwf_git.errors import UwfError
+from uwf_git.text import one_line
+from uwf_git.values.cbor import MAX_INTEGER
+from uwf_git.values.schema import ValuePath
 
 MAX_VALUES = 20_000
 MAX_CHARACTERS = 4 * MAX_BYTES

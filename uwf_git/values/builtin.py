@@ -1,0 +1,67 @@
+"""The table of built-in types, and the parts that their schemas share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from uwf_git.values.ids import Hash
+from uwf_git.values.node import hash_of, self_hash
+from uwf_git.values.schema import DIALECT
+
+META_SCHEMA: dict[str, Any] = {
+    "$schema": DIALECT,
+    "$ref": DIALECT,
+    "title": "JSON Schema",
+    "description": "The type of every schema node, its own included.",
+}
+
+META = self_hash(META_SCHEMA)
+
+BUILTIN: dict[Hash, dict[str, Any]] = {META: META_SCHEMA}
+"""The built-in schemas by their hashes."""
+
+
+def builtin(schema: dict[str, Any]) -> Hash:
+    """The hash of a schema, which becomes a built-in one."""
+    type_hash = hash_of(META, schema)
+    BUILTIN[type_hash] = schema
+    return type_hash
+
+
+REF = {"type": "string", "format": "cas_ref"}
+NULLABLE_REF = {"anyOf": [REF, {"type": "null"}]}
+STRING = {"type": "string"}
+REFS = {"type": "array", "items": REF}
+
+
+def record(title: str, required: list[str], properties: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "title": title,
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": False,
+    }
+
+
+STRINGS = {"type": "array", "items": STRING}
+BUDGET = record(
+    "Budget",
+    [],
+    {
+        "maxSteps": {"type": "integer", "minimum": 1},
+        "maxTokens": {"type": "integer", "minimum": 1},
+        "maxCost": {"type": "number", "exclusiveMinimum": 0, "description": "US dollars."},
+        "maxWallTime": {"type": "number", "exclusiveMinimum": 0, "description": "Seconds."},
+    },
+)
+COUNT = {"type": "integer", "minimum": 0}
+FLAG = {"type": "boolean"}
+USAGE = {
+    "anyOf": [
+        record("Usage", ["input", "output"], {"input": COUNT, "output": COUNT, "cached": COUNT}),
+        {"type": "null"},
+    ]
+}
+
+COST = {"type": "number", "minimum": 0, "description": "US dollars, as the agent reported it."}
