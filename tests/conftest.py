@@ -15,6 +15,7 @@ import pytest
 from cli_samples import PAIR, write
 from commands import begin as in_background
 from fault_report import pytest_terminal_summary as pytest_terminal_summary
+from hypothesis import settings
 from model_server import ModelServer, serving
 from warm import WarmUwf
 
@@ -25,6 +26,10 @@ pytest_plugins = ["site_serving", "lived_in", "suite_bench"]
 
 REPOSITORY = Path(__file__).parent.parent
 EXAMPLES = REPOSITORY / "examples"
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("uwf", deadline=None)
+settings.load_profile("uwf")
 
 # A shell starts what it puts in the background deaf to Ctrl-C, and children inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -190,7 +190,7 @@ graphs = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(graphs)
 def test_a_thread_ends_wherever_every_role_has_an_edge_to_the_end(graph: dict[str, Any]) -> None:
     for edges in graph.values():

@@ -104,7 +104,7 @@ CALLS = st.lists(st.tuples(st.sampled_from(["read", "fail", "no such tool!", ""]
 TURNS = st.lists(st.tuples(st.sampled_from(["", "Hm."]), CALLS), max_size=6)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(TURNS, min_size=1, max_size=3))
 def test_every_request_begins_with_the_one_before_within_a_step_and_across_steps(steps: list[Any]) -> None:
     before: list[Exchange] = []

@@ -332,7 +332,7 @@ plain = st.text(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.tuples(keys, plain), max_size=5),
     st.sampled_from([FULL, "", "agents: {x: {command: c}} # flow\n"]),

@@ -69,7 +69,7 @@ policies = st.builds(ToolPolicy, layers, globs, switches, switches, switches, ho
 
 
 @given(policies, policies, policies)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_no_role_widens_what_the_configuration_allows(
     local: ToolPolicy, agent: ToolPolicy, role: ToolPolicy
 ) -> None:

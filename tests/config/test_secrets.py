@@ -232,7 +232,7 @@ def test_whatever_may_be_a_secret_is_one(value: str) -> None:
     assert Redactor({"S": value}).text(f"a {value} b") == ("a [redacted:S] b", 1)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.text(min_size=12, max_size=30), st.text(max_size=20), st.text(max_size=20))
 def test_no_secret_survives(secret: str, before: str, after: str) -> None:
     redactor = Redactor({"S": secret})

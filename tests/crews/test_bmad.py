@@ -463,7 +463,7 @@ def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [path, *(place for key, each in inside for place in _places(each, (*path, key)))]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_whatever_stands_in_a_package_it_is_read_or_refused_with_findings(data: st.DataObject) -> None:
     files = whole()

@@ -296,7 +296,7 @@ def runs_of_any_graph(draw: st.DrawFn) -> tuple[Workflow, list[StepContext]]:
 
 
 @given(runs_of_any_graph())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_expressions_see_the_same_run_as_who_is_told_of_it(made: tuple[Workflow, list[StepContext]]) -> None:
     workflow, steps = made
     begun, tail = workflow.conditions["probe"].expression, f"{translated(PROBE)})"

@@ -308,7 +308,7 @@ def as_jsonata(rule: Any, state: dict[str, Any]) -> Any:
     return evaluate(f"({names}{translated(rule)})", {"state": state})
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(RULES, STATES)
 @example({"==": [{"var": "a"}, 1]}, {**dict.fromkeys(STATE_NAMES), "variables": {"a": [[1]]}})
 def test_a_translated_rule_decides_as_json_logic_does(rule: Any, state: dict[str, Any]) -> None:

@@ -57,7 +57,7 @@ ITEM = st.builds(
 )
 MENU = st.lists(ITEM, min_size=1, max_size=5).map(tuple)
 SPACE = st.text(" \t\n\u3000", max_size=3)
-THOROUGHLY = settings(deadline=None, max_examples=300)
+THOROUGHLY = settings(max_examples=300)
 
 
 def member(*menu: MenuItem) -> Member:

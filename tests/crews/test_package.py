@@ -171,7 +171,7 @@ def test_what_is_no_zip_says_so(data: bytes) -> None:
     assert codes(lambda: read_archive(data, "x")) == {("bad-archive", "")}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.data())
 def test_bytes_flipped_in_an_archive_never_do_anything_but_be_refused_or_read(data: st.DataObject) -> None:
     archive = bytearray(packed(FILES.items()))

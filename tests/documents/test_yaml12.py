@@ -211,13 +211,13 @@ def test_a_key_that_isnt_text_is_taken_as_written_from_an_agent() -> None:
     assert data("1: x\ntrue: y\n", tolerant=True) == {"1": "x", "true": "y"}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(values)
 def test_what_is_written_reads_back_the_same(value: Any) -> None:
     assert data(dump(value)) == value
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.dictionaries(
         st.text("abnoy", min_size=1, max_size=3), st.text("abnoyes01:.-+e_ \n", max_size=12), max_size=4
@@ -227,7 +227,7 @@ def test_what_is_written_means_the_same_to_an_old_reader(value: dict[str, str]) 
     assert yaml.safe_load(dump(value)) == value
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.text(st.sampled_from("ab: -\n[]{}&*!|>'\"#%@`,?<0.~\t\\x"), max_size=40), st.booleans())
 def test_any_text_gives_a_value_or_one_clear_error(text: str, tolerant: bool) -> None:
     try:

@@ -33,7 +33,7 @@ RUNS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(RUNS, RUNS, st.randoms())
 def test_a_comparison_counts_each_case_once_and_does_not_depend_on_the_order_of_runs(a, b, random) -> None:
     found = compare(a, b)
@@ -110,7 +110,7 @@ def test_the_chance_of_wins_and_losses_is_that_of_a_coin(wins: int, losses: int,
 TEXT = st.text(st.characters(), max_size=30)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(TEXT, st.lists(st.tuples(TEXT, st.sampled_from(["", FAILED, ERROR, SKIPPED]), TEXT), max_size=4))
 def test_any_text_makes_a_junit_file_that_counts_right(suite: str, cases: list[tuple[str, str, str]]) -> None:
     made = [Checked(name, 1.5, wrong, said, said) for name, wrong, said in cases]

@@ -333,7 +333,7 @@ def schema_of(value: Any) -> dict[str, Any]:
     return {"type": kinds[type(value)]}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(objects, st.booleans(), st.text(max_size=60))
 @example({"a": [[], {}, [{"b": "c\nd"}]], "e": {}}, True, "x")
 @example({"k k": "v", "~": "\ud7ff\u2028\x85\x7f"}, True, "```\n---")
@@ -346,7 +346,7 @@ def test_what_is_rendered_reads_back_as_it_was(value: dict[str, Any], strict: bo
     assert normalise(coerce(answer.fields, schema)) == value
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(objects)
 def test_what_is_valid_is_not_changed(value: dict[str, Any]) -> None:
     value = normalise(value)
@@ -377,7 +377,7 @@ pieces = st.sampled_from(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(pieces | st.text(max_size=8), max_size=25).map("".join))
 def test_no_text_breaks_the_reader(text: str) -> None:
     answer = parse_answer(text)

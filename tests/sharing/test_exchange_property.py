@@ -176,6 +176,5 @@ TestExchange = pytest.mark.timeout(900)(Exchange.TestCase)
 TestExchange.settings = settings(
     max_examples=int(os.environ.get("UWF_TEST_EXAMPLES", "6")),
     stateful_step_count=20,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )

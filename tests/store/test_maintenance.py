@@ -67,3 +67,15 @@ def test_what_is_being_written_while_leftovers_are_looked_for_is_passed_over(ins
             assert [leftovers(instance.store.repository) for _ in range(3000)] == [[]] * 3000
         finally:
             writer.kill()
+
+
+def test_a_folder_that_git_removes_while_leftovers_are_looked_for_holds_none(instance: Instance) -> None:
+    folder = instance.store.repository.path / "objects" / "66"
+    endless = "import os, sys\nwhile True:\n    os.mkdir(sys.argv[1])\n    os.rmdir(sys.argv[1])\n"
+    with subprocess.Popen([sys.executable, "-c", endless, folder]) as remover:
+        try:
+            while not folder.exists():
+                assert remover.poll() is None
+            assert [leftovers(instance.store.repository) for _ in range(3000)] == [[]] * 3000
+        finally:
+            remover.kill()

@@ -279,7 +279,7 @@ class Chain(RuleBasedStateMachine):
 
 
 Chain.TestCase.settings = settings(
-    max_examples=12, stateful_step_count=15, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=12, stateful_step_count=15, suppress_health_check=list(HealthCheck)
 )
 TestChain = Chain.TestCase
 

@@ -136,7 +136,7 @@ def schemas() -> st.SearchStrategy[Any]:
     )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(schemas(), VALUES)
 def test_what_the_quick_check_says_obeys_a_schema_obeys_it(schema: Any, value: Any) -> None:
     check = plain_check(schema)
@@ -163,7 +163,7 @@ KEYWORDS = st.sampled_from(
 )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(
     st.recursive(VALUES | schemas(), lambda inner: st.dictionaries(KEYWORDS, inner, max_size=4), max_leaves=5)
 )

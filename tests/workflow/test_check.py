@@ -572,7 +572,7 @@ junk = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.fixed_dictionaries({}, optional={
     "version": st.just(1) | junk, "name": st.just("n") | junk, "description": junk, "conditions": junk,
     "roles": st.dictionaries(words, junk | st.fixed_dictionaries({

@@ -166,7 +166,7 @@ def test_nothing_breaks_out_of_a_diagram(text: str) -> None:
     assert all(line.isprintable() for line in lines)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(texts, texts.filter(lambda role: role not in ("other", "$START", "$END")), texts, texts)
 def test_nothing_breaks_out_of_the_page(name: str, role: str, text: str, label: str) -> None:
     schema = {"type": "object", "properties": {label: {}, "status": {"enum": [text]}}}

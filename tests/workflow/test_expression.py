@@ -242,7 +242,6 @@ json_values = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.text("abc", min_size=1, max_size=2), json_values, max_size=4))
 def test_the_context_itself_comes_back_equal_and_untouched(context: dict[str, Any]) -> None:
     before = copy.deepcopy(context)
@@ -250,7 +249,6 @@ def test_the_context_itself_comes_back_equal_and_untouched(context: dict[str, An
     assert context == before
 
 
-@settings(deadline=None)
 @given(st.text(max_size=30) | st.text("()[]{}$.\"'=<>&|~^*/?:,-1a ", max_size=30))
 def test_any_text_is_an_expression_or_told_not_to_be(text: str) -> None:
     try:
@@ -270,7 +268,7 @@ JSON_VALUES = st.recursive(
 
 
 @pytest.mark.parametrize("frozen", [False, True])
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     outputs=st.lists(JSON_VALUES, max_size=3),
     names=st.lists(st.sampled_from(["next", "a", "b"]), min_size=1, max_size=3),

@@ -311,7 +311,7 @@ schemas = st.recursive(
 )
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(schemas)
 def test_whatever_is_made_obeys_its_schema(payload: Any) -> None:
     schema = Schema(payload)

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from uwf_git.errors import Invalid, NoTransition
@@ -303,7 +303,6 @@ graphs = st.dictionaries(
 outputs = st.fixed_dictionaries({}, optional={"status": st.sampled_from(["x", "y", "z", "needs_input"])})
 
 
-@settings(deadline=None)
 @given(graphs, st.lists(st.tuples(roles | st.just("$USER"), outputs), max_size=4))
 def test_the_same_history_always_leads_to_the_same_decision(
     graph: dict[str, Any], history: list[tuple[str, dict[str, str]]]

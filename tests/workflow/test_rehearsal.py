@@ -390,7 +390,7 @@ CONDITIONS = {
 }
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(graphs)
 def test_any_graph_is_rehearsed_within_bounds_and_always_alike(graph: dict[str, Any]) -> None:
     workflow, schemas = flow(graph, CONDITIONS)

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from uwf_git.errors import Invalid
@@ -232,7 +232,6 @@ values = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(pieces, max_size=4).map("".join), st.dictionaries(names, values, max_size=5))
 def test_the_short_way_gives_what_liquid_gives(text: str, variables: dict[str, Any]) -> None:
     def result(source: str) -> str | None:

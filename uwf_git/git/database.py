@@ -11,6 +11,7 @@ import contextlib
 import errno
 import hashlib
 import os
+import re
 import stat
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 WRITE_TRIES = 10
+_FOLDER = re.compile(r"[0-9a-f]{2}", re.ASCII)
 _OTHER_CONTENT = "its content is not what its id says"
 # What libgit2 says of an object that it can't read; the last is of a garbled size.
 _UNREAD = (GitError, KeyError, ValueError, MemoryError)
@@ -57,6 +59,15 @@ class TooLarge(StoreDamaged):
             f"object {name} has {size:,} bytes, over the limit of {at_most:,}",
             "what is that large is no node",
         )
+
+
+def files_of_loose_objects(objects: Path) -> Iterator[Path]:
+    """What is in the folders of loose objects, in order: git removes one of them as soon as it is empty, and who writes
+    makes it again, while they are gone through."""
+    for folder in sorted(objects.iterdir()):
+        if _FOLDER.fullmatch(folder.name):
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                yield from [folder / name for name in sorted(os.listdir(folder))]  # noqa: PTH208
 
 
 class ObjectDatabase:

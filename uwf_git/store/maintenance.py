@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from uwf_git import log
 from uwf_git.errors import Busy
+from uwf_git.git.database import files_of_loose_objects
 from uwf_git.git.durable import ASIDE
 from uwf_git.git.repository import NAMESPACE, Oid, Repository, StoreUnwritable
 from uwf_git.store.taking_in import Store
@@ -102,7 +103,8 @@ def leftovers(repository: Repository, now: float | None = None) -> list[Path]:
     folders beside the store in which one was being made."""
     before = (time.time() if now is None else now) - STALE_SECONDS
     objects = repository.path / "objects"
-    found = [*objects.glob("pack/tmp_*"), *objects.glob("pack/.tmp-*"), *objects.glob("??/tmp_obj_*")]
+    loose = (path for path in files_of_loose_objects(objects) if path.name.startswith("tmp_obj_"))
+    found = [*objects.glob("pack/tmp_*"), *objects.glob("pack/.tmp-*"), *loose]
     begun = repository.path.parent.glob(f"{repository.path.name}.*{ASIDE}")
     left = [*filter(Path.is_file, found), *filter(Path.is_dir, begun)]
     return sorted(path for path in left if _is_older(path, before))

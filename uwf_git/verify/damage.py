@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from uwf_git.errors import StoreDamaged
+from uwf_git.git.database import files_of_loose_objects
 from uwf_git.git.objects import parse_commit, parse_tag, parse_tree
 from uwf_git.git.packs import belongs_to, is_whole
 from uwf_git.git.repository import COMMIT, TAG, TREE, Oid, Repository
@@ -28,7 +29,6 @@ _NONE: frozenset[bytes] = frozenset()
 _DEEPEST = 50  # folders within folders; records have eight
 _SUBMODULE = "160000"
 _LOOSE = re.compile(r"[0-9a-f]{38}")
-_FOLDERS = re.compile(r"[0-9a-f]{2}")
 
 
 class Hurt(NamedTuple):
@@ -348,15 +348,12 @@ class _Hurts:
 def _stray(repository: Repository, bad: Mapping[bytes, str], sound: set[bytes]) -> Iterator[tuple[Path, str]]:
     """Loose objects that no ref leads to and that are damaged: what a crash left of a step that was never made.
     libgit2 takes such a file for the object and doesn't write it again."""
-    for folder in sorted((repository.path / "objects").iterdir()):
-        if not _FOLDERS.fullmatch(folder.name) or not folder.is_dir():
+    for path in files_of_loose_objects(repository.path / "objects"):
+        if not _LOOSE.fullmatch(path.name):
             continue
-        for path in sorted(folder.iterdir()):
-            if not _LOOSE.fullmatch(path.name):
-                continue
-            oid = Oid(hex=folder.name + path.name)
-            if oid.raw not in sound and oid.raw not in bad and (problem := problem_with(repository, oid)):
-                yield path, problem
+        oid = Oid(hex=path.parent.name + path.name)
+        if oid.raw not in sound and oid.raw not in bad and (problem := problem_with(repository, oid)):
+            yield path, problem
 
 
 def _packs(folder: Path, lost: bool) -> tuple[list[Path], list[Path]]:

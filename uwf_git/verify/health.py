@@ -26,6 +26,7 @@ from uwf_git.config.settings import FILE, Config
 from uwf_git.config.workflows import Known, check_names, together
 from uwf_git.errors import StoreDamaged, UwfError
 from uwf_git.git.config import ADVISED_BLOB
+from uwf_git.git.database import files_of_loose_objects
 from uwf_git.git.durable import refusal
 from uwf_git.git.lockfiles import FOLDER as LOCKING
 from uwf_git.git.mending import has_head, mend_head
@@ -369,7 +370,7 @@ def _writing(path: Path, private: Path) -> Iterator[Check]:
     objects, refs = path / "objects", path / "refs"
     mine = [each for each in sorted(private.iterdir()) if each.is_dir()] if private.is_dir() else []
     mine = [each for each in mine if each.name != LOCKING]  # when it was changed last means something
-    below = sorted(each for each in (refs / "uwf").rglob("*") if each.is_dir())
+    below = sorted(Path(folder) for folder, _, _ in os.walk(refs / "uwf"))[1:]
     full: OSError | None = None
     for folder in (path, objects, objects / "pack", refs, refs / "uwf", *below, private, *mine):
         error = refusal(folder, ROOM if folder == private else 1) if folder.is_dir() else None
@@ -540,8 +541,7 @@ def _index(instance: Instance) -> Iterator[Check]:
 
 
 def _loose_objects(instance: Instance) -> Iterator[Check]:
-    folders = (instance.store.repository.path / "objects").iterdir()
-    number = sum(1 for folder in folders if len(folder.name) == 2 for _ in folder.iterdir())
+    number = sum(1 for _ in files_of_loose_objects(instance.store.repository.path / "objects"))
     if number > MANY_LOOSE:
         yield Check("loose objects", WARNING, f"{number}: a step gets slower with them", "uwf gc")
     else:
