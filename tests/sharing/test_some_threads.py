@@ -8,6 +8,7 @@ import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import git_servers
 import pytest
@@ -18,7 +19,8 @@ from two_machines import Machine
 
 from uwf_git.errors import Declined, HeadMoved, Invalid, RemoteFailed, UwfError
 from uwf_git.git.program import Git
-from uwf_git.sharing.pull import gather
+from uwf_git.sharing import step
+from uwf_git.sharing.pull import Pulled, gather
 from uwf_git.sharing.step import share_all
 from uwf_git.store.location import locate
 from uwf_git.store.opened import Instance
@@ -220,3 +222,24 @@ def test_a_remote_that_is_not_there_is_said_of_each_thread(pair: Pair, bob: Inst
         gather(bob, Git(bob.store.repository.path), bob.remotes.get("origin"), [ThreadId(other)])
     away.rename(pair.shared)
     assert shares(bob, pair.thread, other) == {pair.thread: None, other: None}
+
+
+def test_a_lost_race_for_a_thread_that_is_removed_meanwhile_says_so(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair.works(pair.bob, "by bob")
+    pair.bob("push")
+    pair.works(pair.ada, "by ada")
+
+    def removed_before(*args: Any) -> Pulled:
+        pair.ada("thread", "rm", pair.thread, "--yes")
+        return gather(*args)
+
+    monkeypatch.setattr(step, "gather", removed_before)
+    problem = shares(opened(pair.ada), pair.thread)[ThreadId(pair.thread)]
+    assert isinstance(problem, HeadMoved)
+    assert (
+        problem.message
+        == f"thread {pair.thread} was removed here meanwhile; the step made here is kept with it"
+    )
+    assert pair.ada("thread", "restore", pair.thread).json["restored"]
