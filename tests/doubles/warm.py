@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -115,41 +116,62 @@ def _received(call: socket.socket, size: int) -> bytes:
 
 
 def _serve(path: str) -> list[str]:
-    """Forks for whoever calls. Returns in what was forked, with the arguments of the call."""
+    """Forks for whoever calls, and tells the id of what it forked, then how that ended. Returns in what was forked,
+    with the arguments of the call."""
+    calls: dict[int, socket.socket] = {}
+    ended, wake = os.pipe()
+    for each in (ended, wake):
+        os.set_blocking(each, False)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
         listener.listen(64)
+        signal.set_wakeup_fd(wake)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
         os.write(1, b".")
         while True:
-            ready, _, _ = select.select([listener, 0], [], [])
-            with contextlib.suppress(ChildProcessError):
-                while os.waitpid(-1, os.WNOHANG)[0]:
-                    pass
+            ready, _, _ = select.select([listener, ended, 0], [], [])
+            if ended in ready:
+                os.read(ended, 4096)
+                _tell(calls, os.WNOHANG)
             if 0 in ready:
-                with contextlib.suppress(ChildProcessError):
-                    while True:
-                        os.wait()
+                _tell(calls, 0)
                 os._exit(0)
+            if listener not in ready:
+                continue
             call, _ = listener.accept()
-            if os.fork() == 0:
-                listener.close()
-                return _answer(call)
-            call.close()
+            child = os.fork()
+            if child == 0:
+                signal.set_wakeup_fd(-1)
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                for other in (*calls.values(), listener):
+                    other.close()
+                for each in (ended, wake):
+                    os.close(each)
+                return _begin(call)
+            calls[child] = call
+            _send(call, child)
 
 
-def _answer(call: socket.socket) -> list[str]:
-    """Sees one call through: tells the id of the process that it forks for it, then how that ended."""
+def _tell(calls: dict[int, socket.socket], options: int) -> None:
+    """Tells who called of processes that have ended; of all of them unless the options say not to wait."""
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            pid, status = os.waitpid(-1, options)
+            if pid == 0:
+                return
+            with calls.pop(pid) as call:
+                _send(call, os.waitstatus_to_exitcode(status))
+
+
+def _send(call: socket.socket, number: int) -> None:
+    with contextlib.suppress(OSError):  # whoever killed it doesn't wait
+        call.sendall(b"%16d" % number)
+
+
+def _begin(call: socket.socket) -> list[str]:
+    """Becomes the process of a call, whose arguments it returns."""
     head, descriptors, _, _ = socket.recv_fds(call, 16, 3)
     args, environment, cwd = json.loads(_received(call, int(head)))
-    child = os.fork()
-    if child:
-        for descriptor in descriptors:
-            os.close(descriptor)
-        call.sendall(b"%16d" % child)
-        _, status = os.waitpid(child, 0)
-        with contextlib.suppress(BrokenPipeError):  # whoever killed it doesn't wait
-            call.sendall(b"%16d" % os.waitstatus_to_exitcode(status))
-        os._exit(0)
     call.close()
     for number, descriptor in enumerate(descriptors):
         os.dup2(descriptor, number)
@@ -165,8 +187,7 @@ def _as_new() -> None:
     import random
     import time
 
-    import pygit2
-    from pygit2.enums import ConfigLevel
+    from uwf_git.libgit2 import C, check_error, ffi
 
     # Whether a stream is a file or a pipe is asked when it is opened.
     coding = sys.stdin.encoding
@@ -177,8 +198,10 @@ def _as_new() -> None:
     time.tzset()
     home = os.environ.get("HOME", "")
     xdg = os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
-    pygit2.settings.search_path[ConfigLevel.GLOBAL] = home
-    pygit2.settings.search_path[ConfigLevel.XDG] = f"{xdg}/git"
+    # Not by pygit2, all of which a command loads only where it needs that: it takes as long as most commands do.
+    for level, folder in ((C.GIT_CONFIG_LEVEL_GLOBAL, home), (C.GIT_CONFIG_LEVEL_XDG, f"{xdg}/git")):
+        path = ffi.new("char[]", os.fsencode(folder))
+        check_error(C.git_libgit2_opts(C.GIT_OPT_SET_SEARCH_PATH, ffi.cast("int", level), path))
 
 
 def _load() -> None:
