@@ -30,11 +30,16 @@ def builtin(schema: dict[str, Any]) -> Hash:
 
 REF = {"type": "string", "format": "cas_ref"}
 NULLABLE_REF = {"anyOf": [REF, {"type": "null"}]}
-STRING = {"type": "string"}
 REFS = {"type": "array", "items": REF}
+STRING = {"type": "string"}
+STRINGS = {"type": "array", "items": STRING}
+COUNT = {"type": "integer", "minimum": 0}
+FLAG = {"type": "boolean"}
+COST = {"type": "number", "minimum": 0, "description": "US dollars, as the agent reported it."}
 
 
 def record(title: str, required: list[str], properties: dict[str, Any]) -> dict[str, Any]:
+    """The schema of an object with these fields and no others."""
     return {
         "title": title,
         "type": "object",
@@ -44,7 +49,6 @@ def record(title: str, required: list[str], properties: dict[str, Any]) -> dict[
     }
 
 
-STRINGS = {"type": "array", "items": STRING}
 BUDGET = record(
     "Budget",
     [],
@@ -55,13 +59,9 @@ BUDGET = record(
         "maxWallTime": {"type": "number", "exclusiveMinimum": 0, "description": "Seconds."},
     },
 )
-COUNT = {"type": "integer", "minimum": 0}
-FLAG = {"type": "boolean"}
 USAGE = {
     "anyOf": [
         record("Usage", ["input", "output"], {"input": COUNT, "output": COUNT, "cached": COUNT}),
         {"type": "null"},
     ]
 }
-
-COST = {"type": "number", "minimum": 0, "description": "US dollars, as the agent reported it."}
