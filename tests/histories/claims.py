@@ -313,7 +313,7 @@ def what_was_pushed_is_there(evidence: Evidence) -> Found:
         if event.name == "push" and not event.result.get("refused"):
             for step, thread, node in evidence.made:
                 mine = step.machine == event.machine and step.ended < event.began
-                if mine and node not in held and not evidence.pruned(thread):
+                if mine and node not in held and not any(map(evidence.pruned, evidence.homes(thread))):
                     yield f"step {node} of thread {thread} is not on the remote", (step, event)
 
 
