@@ -51,6 +51,21 @@ def test_one_line_counts_what_went_over_and_more_is_told_of_what_collided(pair: 
     assert cloned == ["pulled from origin: workflow loop, 3 threads (3 new), 4 steps"]
 
 
+@pytest.mark.parametrize("gone", ["paused", "threads"])
+def test_what_somebody_deletes_there_as_soon_as_it_arrives_was_pushed_all_the_same(
+    pair: Pair, gone: str
+) -> None:
+    hook = pair.shared / "hooks" / "post-receive"
+    hook.write_text(
+        f"#!/bin/sh\nwhile read -r old new ref; do case $ref in refs/uwf/{gone}/*) git update-ref -d $ref; esac; done\n"
+    )
+    hook.chmod(0o755)
+    pair.ada.starts("another", workflow="loop")
+    pair.ada("thread", "pause", pair.thread)
+    pushed = {each["ref"].split("/")[2] for each in pair.ada("push").json["pushed"]}
+    assert pushed == {"paused", "threads"}
+
+
 def test_steps_are_counted_also_where_the_index_was_thrown_away(pair: Pair) -> None:
     pair.works(pair.ada, "by ada")
     for file in (pair.ada.store / "uwf").glob("index.db*"):

@@ -357,14 +357,20 @@ def _target(instance: Instance, name: str, oid: Oid) -> Oid | None:
 
 
 def _listed(remote: Remote, listed: Listed, pushed: Pushed) -> Pushed:
-    """A ref that the remote said it took, if it lists it so. Raises RemoteFailed."""
-    there = listed.refs.get(pushed.ref)
-    if pushed.object is not None and there is None:
+    """A ref that the remote said it took, if it lists it or its like: one alone may have been deleted since, by somebody
+    who ended its thread or lifted its pause. Raises RemoteFailed."""
+    if pushed.object is not None and pushed.ref not in listed.refs and _is_hidden(pushed.ref, listed):
         raise RemoteFailed(
             f"{remote.name} said it took {pushed.ref}, but does not list it",
             "ask its administrator about hidden refs (transfer.hideRefs), or share by branch: uwf publish",
         )
     return pushed
+
+
+def _is_hidden(name: str, listed: Listed) -> bool:
+    likes = layout.NAMESPACE if name.startswith(layout.PAUSED) else layout.namespace_of(name)
+    of_thread = {prefix + layout.thread_of(name) for prefix in layout.OF_THREADS}
+    return not any(each.startswith(likes) or each in of_thread for each in listed.refs)
 
 
 def _remember(instance: Instance, remote: Remote, listed: Listed, taken: Iterable[Pushed]) -> None:
