@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -64,6 +65,26 @@ def test_what_somebody_deletes_there_as_soon_as_it_arrives_was_pushed_all_the_sa
     pair.ada("thread", "pause", pair.thread)
     pushed = {each["ref"].split("/")[2] for each in pair.ada("push").json["pushed"]}
     assert pushed == {"paused", "threads"}
+
+
+def test_a_fetch_that_a_gc_disturbs_is_done_once_more(
+    pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair.works(pair.bob, "by bob")
+    pair.bob("push")
+    disturbed, git = tmp_path / "disturbed", shutil.which("git")
+    program = tmp_path / "bin" / "git"
+    program.parent.mkdir()
+    program.write_text(
+        f"#!/bin/sh\n"
+        f'case " $* " in *" fetch "*) if [ ! -e {disturbed} ]; then touch {disturbed};'
+        f" echo 'fatal: failed to write object' >&2; exit 128; fi;; esac\n"
+        f'exec {git} "$@"\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    assert [each["case"] for each in pair.ada("pull").json["adopted"]] == ["behind"]
+    assert disturbed.exists()
 
 
 def test_steps_are_counted_also_where_the_index_was_thrown_away(pair: Pair) -> None:

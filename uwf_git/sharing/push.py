@@ -357,8 +357,8 @@ def _target(instance: Instance, name: str, oid: Oid) -> Oid | None:
 
 
 def _listed(remote: Remote, listed: Listed, pushed: Pushed) -> Pushed:
-    """A ref that the remote said it took, if it lists it or its like: one alone may have been deleted since, by somebody
-    who ended its thread or lifted its pause. Raises RemoteFailed."""
+    """A ref that the remote said it took, if it lists it or its like: one alone may have been deleted by who ended its
+    thread, or lifted its pause. Raises RemoteFailed."""
     if pushed.object is not None and pushed.ref not in listed.refs and _is_hidden(pushed.ref, listed):
         raise RemoteFailed(
             f"{remote.name} said it took {pushed.ref}, but does not list it",

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 # Above this many, wildcards cost git less than looking each name up.
 MANY = 300
 TRIES = 3
+# What git fails at when others are at work: a ref that was listed is gone by now, another fetch has moved one that is
+# tracked, a gc has removed the folder of objects in which one is being written.
+_PASSING = ("couldn't find remote ref", "cannot lock ref", "failed to write object")
 # Of so many threads one table of git's, of which the last 64 kB are kept, has room for all refs. Of more, everything
 # is listed.
 FEW = 40
@@ -227,15 +230,13 @@ def fetch(
                     return found
             return _fetch_listed(git, repository, remote, threads, folds, meanwhile)
         except RemoteFailed as error:
-            # A ref that was listed may be gone by now, and another fetch may have moved one that is tracked.
-            if last_try or not any(
-                each in error.message for each in ("couldn't find remote ref", "cannot lock ref")
-            ):
+            if last_try or not any(each in error.message for each in _PASSING):
                 raise
             log.warning(
                 "QCTJ481C",
-                "refs of {remote} have moved since they were listed: lists once more",
+                "{remote} is asked once more, since others were at work: {error}",
                 remote=remote.name,
+                error=error.message,
             )
     raise AssertionError("the last try returns or raises")
 
