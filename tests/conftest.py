@@ -34,6 +34,9 @@ settings.load_profile("uwf")
 # A shell starts what it puts in the background deaf to Ctrl-C, and children inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+# nohup makes it deaf to the end of the terminal, which is right, and its children too, which are told of that by tests.
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda _number, _frame: None)
 
 _LOCALE = {"LC_ALL": "C.UTF-8"}
 _KEPT = ("PATH", "LANG", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV")

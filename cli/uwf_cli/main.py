@@ -7,11 +7,11 @@
 
 from __future__ import annotations
 
-import io
 import os
 import sys
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
+from uwf_cli import streams
 from uwf_git import lifetime
 
 if TYPE_CHECKING:
@@ -29,35 +29,6 @@ class Terminated(KeyboardInterrupt):
     def __init__(self, number: int) -> None:
         super().__init__()
         self.number = number
-
-
-class _Output(io.FileIO):
-    """Standard output. What it can't take, on a full disk, is no failure of what the command did."""
-
-    def write(self, data: Any) -> int:
-        try:
-            return super().write(data)
-        except (BrokenPipeError, BlockingIOError):
-            raise
-        except OSError as error:
-            from uwf_git.errors import OutputFailed
-
-            raise OutputFailed(
-                f"can't print the result: {error.strerror}",
-                "what the command did until then is done: look with uwf thread show or uwf thread list",
-            ) from None
-
-
-class _Remarks(io.FileIO):
-    """Standard error. What it can't take is left out: no step fails because nobody can be told how it goes."""
-
-    def write(self, data: Any) -> int:
-        try:
-            return super().write(data)
-        except (BrokenPipeError, BlockingIOError):
-            raise
-        except OSError:
-            return memoryview(data).nbytes
 
 
 def main() -> None:
@@ -95,7 +66,7 @@ def _guarded(do: Callable[[Invocation, list[str]], int], invocation: Invocation,
         return do(invocation, arguments)
     except BrokenPipeError:
         log.info("R059EEGS", "ends: nobody reads what it prints")
-        _forget_output()
+        streams.forget()
         return NOBODY_READS
     except Terminated as signal:
         return _interrupted(invocation, "terminated", 128 + signal.number, arguments)
@@ -108,7 +79,7 @@ def _guarded(do: Callable[[Invocation, list[str]], int], invocation: Invocation,
         if isinstance(error, OutputFailed) and (ended := _ended_by(error)) is not None:
             return _interrupted(invocation, "terminated", 128 + ended.number, arguments)
         status = failed(invocation, error, arguments)
-        _flush()
+        streams.flush()
         return status
 
 
@@ -125,25 +96,11 @@ def _interrupted(invocation: Invocation, message: str, status: int, arguments: l
     from uwf_git import log
     from uwf_git.errors import Failure
 
+    streams.end_unheard(status)
     log.warning("0E1G7YJ1", "is {how}", how=message, going_on=invocation.going_on)
     tell(invocation, Failure("interrupted", status, message, invocation.going_on), arguments)
-    _flush()
+    streams.flush()
     return status
-
-
-def _flush() -> None:
-    """Prints what is left of a command's output. Where that can't be, it was said already."""
-    from uwf_git.errors import OutputFailed
-
-    try:
-        sys.stdout.flush()
-    except (OSError, OutputFailed):
-        _forget_output()
-
-
-def _forget_output() -> None:
-    """Gives up what could not be written, as Python would try again at its end and complain."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _afterwards(invocation: Invocation, _arguments: list[str]) -> int:
@@ -176,27 +133,13 @@ def _invoke(invocation: Invocation, arguments: list[str]) -> int:
 def _prepare() -> None:
     import signal
 
-    if sys.stdout is None or sys.stderr is None:  # closed by who called, as in >&-
-        nowhere = open(os.devnull, "w")  # noqa: SIM115
-        sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
-
     def end(number: int, _frame: Any) -> None:
         raise Terminated(number)
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores SIGHUP, and that has to last
             signal.signal(number, end)
-    sys.stdout, sys.stderr = _reopened(sys.stdout, _Output), _reopened(sys.stderr, _Remarks)
-
-
-def _reopened(stream: TextIO, kind: type[io.FileIO]) -> TextIO:
-    """A standard stream of that kind, which prints all texts there are, a line at a time on a terminal and on standard
-    error."""
-    is_terminal = stream.isatty()
-    encoding = stream.encoding if is_terminal else "utf-8"
-    raw = io.BufferedWriter(kind(stream.fileno(), "w", closefd=False))
-    at_once = bool(getattr(stream, "line_buffering", True))
-    return io.TextIOWrapper(raw, encoding, "backslashreplace", line_buffering=at_once)
+    streams.prepare()
 
 
 if __name__ == "__main__":

@@ -52,14 +52,9 @@ def loose(store: Path, revision: str) -> Path:
 
 def begin(*args: object, env: Mapping[str, str] | None = None, **options: Any) -> subprocess.Popen[str]:
     """`uwf` in the background; both of its streams can be read."""
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen(
-        [*UWF, *map(str, args)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, **(env or {})},
-        text=True,
-        **options,
+        [*UWF, *map(str, args)], env={**os.environ, **(env or {})}, text=True, **{**streams, **options}
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import itertools
 import json
 import os
@@ -10,7 +11,7 @@ import pty
 import select
 import signal
 import subprocess
-import sys
+import termios
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from cli_samples import write
 from commands import alive, git, wait_for, wait_until_gone
 from complete import examine
 from conftest import Begin, Uwf
-from fleets import FIVE, LIMIT, PATIENT, SERVER, STEPS, kill, processes, until
+from fleets import FIVE, LIMIT, PATIENT, SERVER, STEPS, WORKER, kill, processes, some, until
 
 from uwf_git.fleet.server import Server
 
@@ -224,18 +225,64 @@ def test_a_remote_that_hangs_is_told_and_asked_again_and_what_hung_is_ended(
         working.communicate(timeout=_SOON)
 
 
-def test_a_fleet_whose_terminal_is_closed_ends_as_one_that_was_told_to(
-    uwf: Uwf, root: Path, line: Line, tmp_path: Path, script: Callable[[str, str], Path]
+@pytest.mark.parametrize("how", ["terminal closed", "terminal full", "pipe full"])
+def test_a_fleet_ends_when_it_is_told_to_also_where_nobody_reads_what_it_prints(
+    uwf: Uwf,
+    root: Path,
+    line: Line,
+    tmp_path: Path,
+    script: Callable[[str, str], Path],
+    how: str,
+    begin: Begin,
 ) -> None:
     new(uwf)
-    agent = ["--agent", str(script("patient", PATIENT)), "--cwd", str(tmp_path)]
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.execv(sys.executable, [sys.executable, "-m", "uwf_cli.main", "fleet", "run", "--all", *agent])
+    command = ("fleet", "run", "--all", "--agent", script("patient", PATIENT), "--cwd", tmp_path)
+    reads, prints = os.pipe() if how == "pipe full" else pty.openpty()
+    if how != "terminal closed":
+        fill(prints)
+
+    def owns_it() -> None:
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+    own = {} if how == "pipe full" else {"stdin": prints, "preexec_fn": owns_it, "start_new_session": True}
+    running = begin(*command, **{"stdout": prints, "stderr": prints, **own})
+    os.close(prints)
     wait_for(tmp_path / "began")
-    os.close(terminal)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 128 + signal.SIGHUP
-    assert not processes("uwf_git.fleet", root) and not processes(SERVER, root)
+    if how == "terminal closed":
+        os.close(reads)
+    else:
+        running.send_signal(signal.SIGHUP)
+    assert running.wait(_SOON) == 128 + signal.SIGHUP
+    until(lambda: not processes("uwf_git.fleet", root) and not processes(SERVER, root), "end of its children")
+    with contextlib.suppress(OSError):
+        os.close(reads)
+
+
+def fill(output: int) -> None:
+    """Writes to a pipe or a terminal that isn't read until it takes no more."""
+    os.set_blocking(output, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(output, b"x")
+    os.set_blocking(output, True)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a file that is always full")
+def test_a_fleet_whose_output_is_full_goes_on_and_looks_after_its_workers(
+    uwf: Uwf, root: Path, line: Line, tmp_path: Path, script: Callable[[str, str], Path], begin: Begin
+) -> None:
+    thread = new(uwf)
+    patient = PATIENT.replace('Path("go").exists()', "Path(ctx.role.name).exists()")
+    agent = ("--agent", script("patient", patient), "--cwd", tmp_path)
+    (tmp_path / "one").touch()
+    with open("/dev/full", "w") as full:
+        running = begin("fleet", "run", "--all", "--heartbeat", 2, *agent, stdout=full)
+    until(lambda: len(wait_for(tmp_path / "began").split()) == 2, "second step")
+    kill(*some(WORKER, root))
+    for role in ("two", "three", "four", "five"):
+        (tmp_path / role).touch()
+    assert running.wait(LIMIT) == 9
+    assert examine(root / "store.git", STEPS).steps == {thread: STEPS}
 
 
 def test_an_interrupted_fleet_names_no_other_command_as_the_one_that_goes_on(

@@ -119,7 +119,9 @@ async def connect(place: Place) -> Client:
         if not place.own:
             given = dict(ClientConfig.load_client_connect_config())
         given |= {"target_host": place.address, "namespace": place.namespace}
-        return await asyncio.wait_for(Client.connect(**given), _WAIT.total_seconds())
+        # Of Python 3.11 wait_for forgets that it was cancelled where there is an answer at that moment.
+        async with asyncio.timeout(_WAIT.total_seconds()):
+            return await Client.connect(**given)
     except (RPCError, RuntimeError, ValueError, OSError) as error:
         raise _unanswered(place.address, error) from None
 

@@ -6,12 +6,13 @@ import asyncio
 import signal
 from collections import Counter
 from collections.abc import Collection, Coroutine, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from uwf_cli import terminal
+from uwf_cli import streams, terminal
 from uwf_cli.command import command
 from uwf_cli.commands.running import AGENT, CWD, QUIET, REMOTE, folder, outcome_line
 from uwf_cli.failures import Failures, tell
@@ -29,7 +30,7 @@ from uwf_cli.fleet.places import (
 )
 from uwf_cli.invocation import Invocation
 from uwf_cli.selection import Chosen, Filters, short_ids, threads
-from uwf_git.errors import Busy, Failure, Throttled, Usage, Waiting
+from uwf_git.errors import Busy, Failure, OutputFailed, Throttled, Usage, Waiting
 
 if TYPE_CHECKING:
     from uwf_git.fleet.admission import Allowance
@@ -159,12 +160,13 @@ def run(
 
 
 def _heard(running: Coroutine[Any, Any, _T]) -> _T:
-    """What a run comes to. SIGTERM and SIGHUP end it where it waits, and do what they do after that: what they raise in
-    the midst of something else of the loop could be lost."""
+    """What a run comes to. A signal ends it where it waits, and does what it does after that: what it raises in the
+    midst of something else of the loop could be lost. That is so also where the run waits for somebody to read what it
+    prints."""
     came: list[int] = []
     before = {
         number: handler
-        for number in (signal.SIGTERM, signal.SIGHUP)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         if callable(handler := signal.getsignal(number))
     }
 
@@ -172,12 +174,16 @@ def _heard(running: Coroutine[Any, Any, _T]) -> _T:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
 
-        def hear(number: int) -> None:
+        # None of the loop's own, which are called by the loop: a write may hold that up.
+        def hear(number: int, _frame: object) -> None:
+            if not came:
+                streams.end_unheard(128 + number)
             came.append(number)
-            task.cancel()
+            with suppress(RuntimeError):  # it has ended
+                loop.call_soon_threadsafe(task.cancel)
 
         for number in before:
-            loop.add_signal_handler(number, hear, number)
+            signal.signal(number, hear)
         return await running
 
     try:
@@ -188,7 +194,8 @@ def _heard(running: Coroutine[Any, Any, _T]) -> _T:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    before[signal.Signals(came[0])](came[0], None)
+        if came:
+            before[signal.Signals(came[0])](came[0], None)
     raise AssertionError("a signal ends the command")
 
 
@@ -216,7 +223,12 @@ class Told:
         self._busy: Counter[str] = Counter()
 
     def __call__(self, value: Mapping[str, Any]) -> None:
-        """Prints one of the things that a worker says."""
+        """Prints one of the things that a worker says. What can't be printed, on a full disk or where nobody reads, is
+        missing there, and the work goes on; the end of the command says so."""
+        with suppress(OSError, OutputFailed):
+            self._tell(value)
+
+    def _tell(self, value: Mapping[str, Any]) -> None:
         from uwf_git.fleet.exits import UNWRITABLE
 
         invocation = self._invocation

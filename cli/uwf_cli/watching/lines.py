@@ -13,12 +13,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from uwf_cli import terminal
 from uwf_cli.output import iso, whose
 from uwf_git.attention import drawing
+from uwf_git.errors import OutputFailed
 from uwf_git.text import counted
 from uwf_git.values.types import role_name
 
@@ -76,11 +77,7 @@ class Lines:
                 with self._lock:
                     if not self._hiding:
                         self._draw()
-            except (
-                OSError,
-                ValueError,
-                MemoryError,
-            ):  # the terminal is gone, or memory is short for a moment
+            except (OSError, ValueError, MemoryError):  # memory is short for a moment
                 continue
 
     def _draw(self) -> None:
@@ -191,5 +188,6 @@ def _size() -> tuple[int, int]:
 
 
 def _write(text: str) -> None:
-    sys.stdout.write(text)
-    sys.stdout.flush()
+    with suppress(OSError, ValueError, OutputFailed):  # the terminal is gone
+        sys.stdout.write(text)
+        sys.stdout.flush()
