@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -235,3 +236,18 @@ def test_a_sub_workflow_whose_child_is_paused_fails_and_goes_on_with_it_afterwar
     uwf("thread", "resume", child)
     assert uwf("thread", "step", thread, "--agent", "uwf-workflow inner").json["role"] == "writer"
     assert uwf("thread", "steps", thread).json[0]["output"] == {"text": "went on in s-1"}
+
+
+@pytest.mark.parametrize("call", [("kill",), ("pause", "--now")], ids=["kill", "pause now"])
+def test_who_holds_a_thread_for_anything_but_a_step_is_let_come_to_its_end(
+    uwf: Uwf, thread: str, root: Path, tmp_path: Path, call: tuple[str, ...]
+) -> None:
+    holds = (
+        "import sys, time\nfrom pathlib import Path\nfrom uwf_git.store.opened import Instance\n"
+        "with Instance.open(sys.argv[1]).locks.hold(sys.argv[2]):\n"
+        "    Path(sys.argv[3]).write_text('held')\n    time.sleep(1)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", holds, root, thread, tmp_path / "held"]) as holder:
+        wait_for(tmp_path / "held")
+        uwf("thread", call[0], thread, *call[1:])
+    assert holder.returncode == 0

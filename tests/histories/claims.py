@@ -129,6 +129,19 @@ class Evidence:
                     found.append((event, event.result["thread"], event.result["resumedFrom"]["step"]))
         return found
 
+    def has_taken_since(self, thread: str, side: str) -> bool:
+        """Whether a thread was reported to have taken steps from elsewhere on a machine that had told of its side by
+        then."""
+        told: dict[int, int] = {}
+        for event in sorted(self.events, key=lambda each: each.ended):
+            for entry in adopted(event.result):
+                if entry.get("fork", {}).get("thread") == side:
+                    told.setdefault(event.machine, event.ended)
+                taken = entry.get("thread") == thread and entry["case"] in ("behind", "diverged")
+                if taken and event.machine in told and event.ended > told[event.machine]:
+                    return True
+        return False
+
     def pruned(self, thread: str, machine: int | None = None) -> bool:
         """Whether a thread was removed on a machine, or on any, and then perhaps pruned away."""
         removals = [e for e in self.of("rm", machine) if e.thread == thread and e.code in (0, KILLED)]
@@ -168,7 +181,8 @@ def acknowledged_steps_are_kept(evidence: Evidence) -> Found:
 
 def steps_are_in_one_chain(evidence: Evidence) -> Found:
     """No step is in two threads, but where one of them was forked, gone on or parted from the other after it; and but
-    for a side that was made where a thread had ended, which is an end that another has outdone."""
+    for a side that was made where a thread had ended, which is an end that another has outdone, or where its thread has
+    taken the same steps from elsewhere since."""
     parted = {fork: step for _, fork, step in evidence.forks}
     untold = any(event.code == KILLED and event.name in ("fork", "go-on") for event in evidence.events)
     makers = [event for event in evidence.events if event.code != KILLED and event.name not in EXCHANGES]
@@ -181,6 +195,9 @@ def steps_are_in_one_chain(evidence: Evidence) -> Found:
             after = parted.get(thread.thread, thread.parted)
             nodes = [step.node for step in thread.chain]
             begins = nodes.index(after) + 1 if after in nodes else 0
+            if evidence.has_taken_since(thread.origin, thread.thread):
+                origin = snapshot.threads.get(thread.origin)
+                begins = max(begins, _shared(thread, origin) if origin else 0)
             for node in nodes[begins:]:
                 owners[node].append(thread.thread)
         for node, threads in owners.items():
@@ -460,6 +477,12 @@ def _is_of_an_end(snapshot: Snapshot, thread: str, among: Sequence[str]) -> bool
     if origin is None or origin.status == "active":
         return False
     return side.origin in among or bool(side.parted and not _has(origin, side.parted))
+
+
+def _shared(one: Thread, other: Thread) -> int:
+    """How many steps both begin with."""
+    pairs = enumerate(zip(one.chain, other.chain, strict=False))
+    return next((at for at, (a, b) in pairs if a.node != b.node), min(len(one.chain), len(other.chain)))
 
 
 def _has(thread: Thread | None, node: str) -> bool:

@@ -14,6 +14,7 @@ a push deletes the first there, a pull doesn't bring it back, and the second is 
 from __future__ import annotations
 
 import contextlib
+import time
 from typing import NamedTuple
 
 from uwf_git.errors import HeadMoved, Paused, StoreDamaged
@@ -24,6 +25,8 @@ from uwf_git.store.opened import Instance
 from uwf_git.store.private import PAUSE
 from uwf_git.text import iso, one_line
 from uwf_git.values.ids import ThreadId
+
+_INSTANT = 5.0  # seconds
 
 _LONGEST_NAME = 100
 
@@ -93,13 +96,26 @@ def pause(instance: Instance, thread: ThreadId, reason: str = "", now: bool = Fa
         if not instance.threads.exists(thread) or instance.threads.has_ended(thread):
             instance.threads.drop(layout.PAUSED + thread)
             instance.threads.active_head(thread)
-    if now and instance.locks.is_held(thread):
-        instance.runs.break_off(thread, PAUSE)
-        instance.locks.end(thread)
+    if now:
+        end_step(instance, thread, PAUSE)
     found = pause_of(instance, thread)
     if found is None:  # it was resumed, or it has ended
         raise HeadMoved(f"thread {thread} was resumed meanwhile", f"see: uwf thread show {thread}")
     return found
+
+
+def end_step(instance: Instance, thread: ThreadId, why: str) -> None:
+    """Ends the step in progress of a thread, if there is one, for a PAUSE or a KILL. Who holds the thread for anything
+    else, to answer it, to take over what was pulled or to remove it, is through in an instant, and waited for. Raises
+    Busy where the agent doesn't end."""
+    deadline = time.monotonic() + _INSTANT
+    while instance.locks.is_held(thread) and instance.runs.read_order(thread) is None:
+        if time.monotonic() >= deadline:
+            break
+        time.sleep(0.01)
+    if instance.locks.is_held(thread):
+        instance.runs.break_off(thread, why)
+        instance.locks.end(thread)
 
 
 def resume(instance: Instance, thread: ThreadId) -> bool:

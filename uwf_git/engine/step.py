@@ -20,7 +20,7 @@ from uwf_git.cost import budget
 from uwf_git.cost.budget import Standing
 from uwf_git.crews.conversation import in_conversation
 from uwf_git.engine.acceptance import accept
-from uwf_git.engine.pause import pause_of, raise_if_paused, refusal
+from uwf_git.engine.pause import end_step, pause_of, raise_if_paused, refusal
 from uwf_git.engine.performer import Made, called, perform, performer_of, reported, run_command_of
 from uwf_git.engine.status import (
     COMPLETED,
@@ -248,9 +248,7 @@ def kill(instance: Instance, thread: ThreadId, reason: str = "") -> Head:
     Invalid for a thread that has ended, Busy where its agent doesn't end."""
     instance.threads.active_head(thread)
     try:
-        if instance.locks.is_held(thread):
-            instance.runs.break_off(thread, KILL)
-            instance.locks.end(thread)
+        end_step(instance, thread, KILL)
         with instance.locks.hold(thread, wait=5.0):
             head = instance.threads.active_head(thread)
             _keep_left(instance, head)
