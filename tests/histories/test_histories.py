@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import subprocess
 import sys
 from pathlib import Path
@@ -17,12 +16,13 @@ from soak import KINDS, failure
 from world import KILLED, REMOTE, Snapshot, Step, Thread
 
 SECONDS = float(os.environ.get("UWF_TEST_HISTORY_SECONDS", "3"))
+SEED = 1  # what chance finds is for `make soak`
 
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", KINDS, ids=["one", "shared", "one-killed", "shared-killed"])
 def test_what_several_processes_do_at_once_keeps_what_was_promised(kind: Plan, tmp_path: Path) -> None:
-    plan = kind._replace(seconds=SECONDS, seed=random.SystemRandom().randrange(10**6))
+    plan = kind._replace(seconds=SECONDS, seed=SEED)
     history = run(plan)
     found = history.violations()
     assert not found, failure(history, found, Path("history.jsonl").absolute(), seconds=120)
