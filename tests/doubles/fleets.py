@@ -31,24 +31,19 @@ FIVE = (
     )
 )
 
-# An agent that writes its number into a file of its folder, waits until there is a file `go`, and says something; where
-# there is a file with the name of the thread, it fails.
+# A command for uwf-exec that writes its number into a file of its folder, waits until there is a file `go`, and says
+# something; where there is a file with the name of the thread, what it says is of no use.
 PATIENT = """\
-import os, time
+import os, sys, time
 from pathlib import Path
-from uwf_git.errors import AgentFailed
-from uwf_git.kit import Reply, create_agent
 
-def run(ctx):
-    with open("began", "a") as file:
-        file.write(f"{os.getpid()}\\n")
-    if Path(ctx.thread).exists():
-        raise AgentFailed("it won't")
-    while not Path("go").exists():
-        time.sleep(0.02)
-    return Reply("---\\ntext: said\\n---\\n")
-
-create_agent("patient", run).main()
+with open("began", "a") as file:
+    file.write(f"{os.getpid()}\\n")
+if Path(os.environ["UWF_THREAD"]).exists():
+    sys.exit(print('{"text": ["of no use"]}'))
+while not Path("go").exists():
+    time.sleep(0.02)
+print('{"text": "said"}')
 """
 
 SERVER, WORKER, HAND = "server start-dev", "uwf_git.fleet.worker", "uwf_git.fleet.hand"
@@ -93,6 +88,17 @@ def until(look: Callable[[], Any], what: str) -> Any:
         assert time.monotonic() < deadline, f"no {what} within {LIMIT} s"
         time.sleep(0.02)
     return found
+
+
+def hurry(folder: Path, *settings: str) -> dict[str, str]:
+    """The environment of processes of a fleet for which numbers of its modules are others, as in `exits._FIRST = 1.0`:
+    what takes minutes where somebody is to be left alone is seen within seconds."""
+    names = sorted({each.partition(".")[0] for each in settings})
+    lines = [*(f"from uwf_git.fleet import {name}" for name in names), *settings]
+    body = "".join(f"    {line}\n" for line in lines)
+    folder.mkdir(exist_ok=True)
+    (folder / "sitecustomize.py").write_text(f"import sys\nif sys.argv[0] != '-c':\n{body}")
+    return {"PYTHONPATH": f"{folder}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
 
 
 def steps_told(out: str) -> list[dict[str, Any]]:

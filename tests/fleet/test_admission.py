@@ -42,7 +42,7 @@ def test_only_so_many_threads_are_open_and_a_terminal_shows_what_they_are_at(
         assert watching.wait(30) == 0
         (tmp_path / "go").touch()
 
-    patient = ["--agent", str(script("patient", PATIENT)), "--cwd", str(tmp_path)]
+    patient = ["--agent", f"uwf-exec {script('patient', PATIENT)}", "--cwd", str(tmp_path)]
     shown = "0 of 3 threads done · 2 at work · 1 not begun"
     status, out = on_terminal(
         *("fleet", "run", "--all", "--open", "2", "-j", "3", "--max-steps", "99", *patient),
@@ -57,7 +57,7 @@ def test_only_so_many_threads_are_open_and_a_terminal_shows_what_they_are_at(
     assert sorted(ends) == sorted(each[-6:] for each in threads)
     later = [each[:6] for each in lines].index(threads[2][-6:])
     assert any("completed" in each for each in lines[:later])
-    assert any(line.startswith(f"{threads[0][-6:]}     1  one (patient) · ") for line in screen.ever)
+    assert any(line.startswith(f"{threads[0][-6:]}     1  one (uwf-exec) · ") for line in screen.ever)
     assert any("of 99 steps" in line for line in screen.ever)
     assert examine(root / "store.git", STEPS) == ({}, dict.fromkeys(sorted(threads), STEPS))
 
@@ -173,7 +173,7 @@ def test_a_budget_also_bounds_threads_that_were_put_into_the_queue_before(
         assert len(steps_told(held.out)) == 2 and "2 of 2 steps" in held.error["message"]
         uwf("fleet", "cancel", "--all", *at)
         uwf("fleet", "start", *at_work, *at)
-        patient = ["--agent", str(script("patient", PATIENT)), "--cwd", str(tmp_path)]
+        patient = ["--agent", f"uwf-exec {script('patient', PATIENT)}", "--cwd", str(tmp_path)]
         working = begin("fleet", "worker", "-j", "2", *at, *patient)
         begun = tmp_path / "began"
         until(lambda: begun.exists() and begun.read_text().count("\n") == 2, "two steps")

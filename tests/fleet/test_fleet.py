@@ -50,7 +50,7 @@ def start(uwf: Uwf, many: int) -> list[str]:
 @pytest.fixture
 def patient(script: Callable[[str, str], Path], tmp_path: Path) -> list[str]:
     """The options of an agent that waits until `tmp_path` has a file `go`."""
-    return ["--agent", str(script("patient", PATIENT)), "--cwd", str(tmp_path)]
+    return ["--agent", f"uwf-exec {script('patient', PATIENT)}", "--cwd", str(tmp_path)]
 
 
 def store(root: Path) -> Path:

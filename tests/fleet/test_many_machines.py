@@ -7,9 +7,9 @@ import os
 import re
 import shutil
 import signal
-import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from subprocess import Popen
 from typing import Any
 
 import pytest
@@ -17,7 +17,7 @@ from cli_samples import ASKS, PAIR, scripted
 from commands import git, wait_for, wait_until_gone
 from complete import examine
 from conftest import Begin, Uwf
-from fleets import FIVE, PATIENT, STEPS, kill, steps_told, until
+from fleets import FIVE, PATIENT, STEPS, hurry, kill, steps_told, until
 from two_machines import Machine
 
 from uwf_git.fleet.server import Server
@@ -47,10 +47,10 @@ class Fleet:
         """`uwf fleet` on a machine."""
         return machine("fleet", *args, "--address", self.address, **more)
 
-    def work(self, machine: Machine, *options: str) -> subprocess.Popen[str]:
+    def work(self, machine: Machine, *options: str, env: Mapping[str, str] | None = None) -> Popen[str]:
         """A worker there."""
         where = ("--address", self.address, "--remote", "origin")
-        return self.begin("fleet", "worker", *where, *options, env=machine.environment)
+        return self.begin("fleet", "worker", *where, *options, env={**machine.environment, **(env or {})})
 
     def start(self, many: int, *options: str) -> list[str]:
         """So many threads of the first machine in the queue."""
@@ -93,7 +93,7 @@ def test_two_machines_step_threads_to_their_ends_through_a_repository(fleet: Fle
 def test_a_killed_machine_s_step_is_made_on_the_other(
     fleet: Fleet, script: Callable[[str, str], Path], tmp_path: Path
 ) -> None:
-    patient = ("--agent", str(script("patient", PATIENT)), "--cwd", str(tmp_path))
+    patient = ("--agent", f"uwf-exec {script('patient', PATIENT)}", "--cwd", str(tmp_path))
     (thread,) = fleet.start(1, "--heartbeat", "2")
     first = fleet.work(fleet.one, *patient)
     agent = wait_for(tmp_path / "began").split()[0]
@@ -108,7 +108,7 @@ def test_a_killed_machine_s_step_is_made_on_the_other(
 def test_who_loses_the_race_for_a_step_is_done_with_it(
     fleet: Fleet, script: Callable[[str, str], Path], tmp_path: Path
 ) -> None:
-    patient = ("--agent", str(script("patient", PATIENT)), "--cwd")
+    patient = ("--agent", f"uwf-exec {script('patient', PATIENT)}", "--cwd")
     folders = [tmp_path / name for name in ("one", "other")]
     for folder in folders:
         folder.mkdir()
@@ -204,22 +204,20 @@ def test_the_other_side_of_a_divergence_is_stepped_only_where_it_is_named(fleet:
 def test_a_machine_whose_store_cant_be_written_gives_its_steps_back_until_it_can(
     fleet: Fleet, tmp_path: Path
 ) -> None:
-    (tmp_path / "sitecustomize.py").write_text(
-        "import sys\n"
-        "if sys.argv[0] != '-c':\n"
-        "    import uwf_git.fleet.limits as limits\n"
-        "    limits._FIRST_REST = limits._LONGEST = 1.0\n"
-        "    limits._HANDS_BACK = 0.2\n"
+    hurried = hurry(
+        tmp_path / "hurried",
+        "limits._FIRST_REST = limits._LONGEST = 1.0",
+        "limits._HANDS_BACK = 0.2",
+        "exits._MOST[exits.LATER] = 1.0",
     )
     threads = fleet.start(1, "--tries", "1")
     runs = fleet.one.store / "uwf/runs"
     shutil.rmtree(runs, ignore_errors=True)
     runs.touch()
-    environment = {**fleet.one.environment, "PYTHONPATH": str(tmp_path)}
     where = ("--address", fleet.address, "--remote", "origin", "--format", "text", "-j", "2")
-    ill = fleet.begin("fleet", "worker", *where, env=environment)
+    ill = fleet.begin("fleet", "worker", *where, env={**fleet.one.environment, **hurried})
     until(lambda: fleet.state(threads[0]) == "delayed", "step that is given back")
-    well = fleet.work(fleet.other)
+    well = fleet.work(fleet.other, env=hurried)
     for thread in threads:
         fleet.ends(thread)
     well.send_signal(signal.SIGTERM)

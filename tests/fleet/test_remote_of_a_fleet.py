@@ -20,7 +20,7 @@ from cli_samples import write
 from commands import alive, git, wait_for, wait_until_gone
 from complete import examine
 from conftest import Begin, Uwf
-from fleets import FIVE, LIMIT, PATIENT, SERVER, STEPS, WORKER, kill, processes, some, until
+from fleets import FIVE, LIMIT, PATIENT, SERVER, STEPS, WORKER, hurry, kill, processes, some, until
 
 from uwf_git.fleet.server import Server
 
@@ -117,7 +117,7 @@ def test_ctrl_c_ends_a_fleet_whose_remote_says_nothing_any_more(
     begin: Begin,
 ) -> None:
     new(uwf), new(uwf)
-    agent = ("--agent", str(script("patient", PATIENT)), "--cwd", str(tmp_path))
+    agent = ("--agent", f"uwf-exec {script('patient', PATIENT)}", "--cwd", str(tmp_path))
     running = begin("fleet", "run", "--all", "-j", "2", "--remote", "origin", *agent)
     until(lambda: (tmp_path / "began").exists(), "agent")
     until(lambda: len((tmp_path / "began").read_text().split()) == 2, "other agent")
@@ -236,7 +236,15 @@ def test_a_fleet_ends_when_it_is_told_to_also_where_nobody_reads_what_it_prints(
     begin: Begin,
 ) -> None:
     new(uwf)
-    command = ("fleet", "run", "--all", "--agent", script("patient", PATIENT), "--cwd", tmp_path)
+    command = (
+        "fleet",
+        "run",
+        "--all",
+        "--agent",
+        f"uwf-exec {script('patient', PATIENT)}",
+        "--cwd",
+        tmp_path,
+    )
     reads, prints = os.pipe() if how == "pipe full" else pty.openpty()
     if how != "terminal closed":
         fill(prints)
@@ -272,8 +280,8 @@ def test_a_fleet_whose_output_is_full_goes_on_and_looks_after_its_workers(
     uwf: Uwf, root: Path, line: Line, tmp_path: Path, script: Callable[[str, str], Path], begin: Begin
 ) -> None:
     thread = new(uwf)
-    patient = PATIENT.replace('Path("go").exists()', "Path(ctx.role.name).exists()")
-    agent = ("--agent", script("patient", patient), "--cwd", tmp_path)
+    patient = PATIENT.replace('Path("go").exists()', "Path(os.environ['UWF_ROLE']).exists()")
+    agent = ("--agent", f"uwf-exec {script('patient', patient)}", "--cwd", tmp_path)
     (tmp_path / "one").touch()
     with open("/dev/full", "w") as full:
         running = begin("fleet", "run", "--all", "--heartbeat", 2, *agent, stdout=full)
@@ -289,7 +297,14 @@ def test_an_interrupted_fleet_names_no_other_command_as_the_one_that_goes_on(
     uwf: Uwf, line: Line, tmp_path: Path, script: Callable[[str, str], Path], begin: Begin
 ) -> None:
     new(uwf)
-    agent = ("--agent", str(script("patient", PATIENT)), "--workspace", f"folder:{tmp_path}", "--open", "1")
+    agent = (
+        "--agent",
+        f"uwf-exec {script('patient', PATIENT)}",
+        "--workspace",
+        f"folder:{tmp_path}",
+        "--open",
+        "1",
+    )
     running = begin("fleet", "run", "--all", *agent)
     until(lambda: list(tmp_path.glob("*/began")), "agent")
     running.send_signal(signal.SIGINT)
@@ -324,7 +339,8 @@ def test_a_worker_says_that_its_server_is_gone_and_goes_on_when_that_is_there_ag
         until(lambda: examine(root / "store.git", STEPS).steps == ends, "end")
 
     with Server(tmp_path / "server") as server:
-        working = begin("fleet", "worker", "--address", server.address, "--format", "text")
+        hurried = hurry(tmp_path / "hurried", "client._LOOKS = 0.5", "client._INSISTS = 1.0")
+        working = begin("fleet", "worker", "--address", server.address, "--format", "text", env=hurried)
         goes(first)
         kill_server(root)
         gone = f"no Temporal server answers at {server.address}: it can't be reached"
@@ -341,7 +357,7 @@ def test_a_worker_whose_server_says_nothing_ends_soon_and_keeps_what_its_agent_d
     uwf: Uwf, root: Path, line: Line, tmp_path: Path, script: Callable[[str, str], Path], begin: Begin
 ) -> None:
     thread = new(uwf)
-    agent = ("--agent", str(script("patient", PATIENT)), "--cwd", str(tmp_path))
+    agent = ("--agent", f"uwf-exec {script('patient', PATIENT)}", "--cwd", str(tmp_path))
     with Server(tmp_path / "server") as server:
         at = ("--address", server.address)
         working = begin("fleet", "worker", *at, *agent)
@@ -366,13 +382,14 @@ def test_a_command_whose_server_is_gone_meanwhile_ends_with_a_line_that_says_so(
     command: list[str],
 ) -> None:
     new(uwf)
-    agent = ("--agent", str(script("patient", PATIENT)), "--cwd", str(tmp_path))
+    agent = ("--agent", f"uwf-exec {script('patient', PATIENT)}", "--cwd", str(tmp_path))
+    hurried = hurry(tmp_path / "hurried", "client._INSISTS = 1.0")
     with Server(tmp_path / "server") as server:
         if command[0] == "run":
-            running = begin("fleet", *command, "--address", server.address, *agent)
+            running = begin("fleet", *command, "--address", server.address, *agent, env=hurried)
             wait_for(tmp_path / "began")
         else:
-            running = begin("fleet", *command, "--address", server.address)
+            running = begin("fleet", *command, "--address", server.address, env=hurried)
             assert running.stdout is not None and running.stdout.readline() == "[]\n"
         kill_server(root)
         _, err = running.communicate(timeout=2 * _SOON)
@@ -389,7 +406,8 @@ def test_a_thread_that_the_remote_declines_is_told_once_and_given_up_while_other
     refuses = line.folder / "bare.git" / "hooks" / "update"
     refuses.write_text(f'#!/bin/sh\ncase $1 in *{bad}*) echo "not that one" >&2; exit 1;; esac\n')
     refuses.chmod(0o755)
-    done = uwf("fleet", "run", "--remote", "origin", "--tries", "1", check=8, timeout=100)
+    hurried = hurry(line.folder / "hurried", "exits._MOST[exits.LATER] = 0.2")
+    done = uwf("fleet", "run", "--remote", "origin", "--tries", "1", check=8, timeout=100, env=hurried)
     errors = [json.loads(each)["error"] for each in done.err.splitlines()]
     assert [(each["code"], each["thread"]) for each in errors] == [("declined", bad)]
     assert examine(line.folder / "bare.git").steps == {good: STEPS}

@@ -47,7 +47,7 @@ def running(
 ) -> subprocess.Popen[str]:
     """A fleet at the first step of a thread, which is made once there is a file `go`."""
     fleet = begin(
-        *("fleet", "run", thread, "-j", "2", "--agent", str(script("patient", PATIENT))),
+        *("fleet", "run", thread, "-j", "2", "--agent", f"uwf-exec {script('patient', PATIENT)}"),
         *("--cwd", str(tmp_path)),
     )
     wait_for(tmp_path / "began")

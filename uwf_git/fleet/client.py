@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 32  # calls that are under way
 _WAIT = timedelta(seconds=20)
+_INSISTS = 10.0  # seconds for which a call that fails for the moment is made again
 _LETS_GO = 30.0  # seconds for a step that is broken off
 _LOOKS = 5.0  # seconds between two looks whether a server is there
 _TICK = 0.2  # seconds between two looks whether a step is broken off
@@ -111,7 +112,7 @@ async def connect(place: Place) -> Client:
     Temporal's environment variables and its configuration file. Raises RemoteFailed."""
     from temporalio.client import Client
     from temporalio.envconfig import ClientConfig
-    from temporalio.service import RPCError
+    from temporalio.service import RetryConfig, RPCError
 
     _silence()
     given: dict[str, Any] = {}
@@ -119,6 +120,7 @@ async def connect(place: Place) -> Client:
         if not place.own:
             given = dict(ClientConfig.load_client_connect_config())
         given |= {"target_host": place.address, "namespace": place.namespace}
+        given["retry_config"] = RetryConfig(max_elapsed_time_millis=int(_INSISTS * 1000))
         # Of Python 3.11 wait_for forgets that it was cancelled where there is an answer at that moment.
         async with asyncio.timeout(_WAIT.total_seconds()):
             return await Client.connect(**given)

@@ -27,7 +27,6 @@ from uwf_git.processes.descendants import Descendants
 LOOPBACK = "127.0.0.1"
 INSTALL = "pip install 'uwf-git[fleet]'"
 _PATIENCE = 60.0  # seconds to begin to listen, on a machine that has other things to do
-_GRACE = 5.0
 _POLL = 0.02
 _TRIES = 5  # ports that somebody else may take before the server does
 _MEMORY = "200MiB"  # beyond which Go's collector works harder
@@ -147,7 +146,9 @@ class Server:
         process, guard = self._process, self._guard
         self._process = self._guard = None
         if process is not None and guard is not None:
-            guard.end(process, _GRACE)
+            guard.kill(process)  # what it would see to is of no use to anybody, and takes a second
+            process.wait()
+            guard.close()
 
     def _failed(self) -> UwfError:
         said = ""
