@@ -38,6 +38,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda _number, _frame: None)
 
+_USUAL = 120.0  # seconds
 _LOCALE = {"LC_ALL": "C.UTF-8"}
 _KEPT = ("PATH", "LANG", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV")
 
@@ -51,6 +52,16 @@ _GIT_3 = """\
 \tdefaultBranch = main
 """
 _GIT_DEFAULTS = {"3": _GIT_3, "": ""}[os.environ.get("UWF_TEST_GIT_DEFAULTS", "")]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whoever is given more time than others begins first: nobody waits for it alone at the end."""
+    items.sort(key=_time_given, reverse=True)
+
+
+def _time_given(item: pytest.Item) -> float:
+    mark = item.get_closest_marker("timeout")
+    return max(float(mark.args[0]), _USUAL) if mark and mark.args else _USUAL
 
 
 @pytest.fixture(autouse=True)
@@ -86,6 +97,12 @@ def hermetic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     monkeypatch.chdir(work)
     return home
+
+
+@pytest.fixture(scope="session")
+def lasting(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for what one test makes and others copy."""
+    return tmp_path_factory.mktemp("lasting")
 
 
 @pytest.fixture

@@ -326,6 +326,8 @@ Host forge
   GlobalKnownHostsFile none
   StrictHostKeyChecking yes
   BatchMode yes
+  # Its default takes a second of computing for every dozen of connections.
+  KexAlgorithms curve25519-sha256
 """
 
 

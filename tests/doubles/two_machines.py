@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -107,3 +108,22 @@ class Machine:
         self.verifies()
         checks = self("doctor", check=None)
         assert checks.code == 0, checks.out
+
+
+def begun(folder: Path, kept: Path, begin: Callable[[], str]) -> str:
+    """What `begin` says, which makes the machines `ada` and `bob` and their remote `shared.git` in a folder. Only the
+    first time: what it made is kept, and copied from then on."""
+    said = kept / "said"
+    parts = ("ada", "bob", "shared.git")
+    if not said.exists():
+        words = begin()
+        for part in parts:
+            shutil.copytree(folder / part, kept / part)
+        said.write_text(words)
+        return words
+    for part in parts:
+        shutil.copytree(kept / part, folder / part)
+    for root in ("ada", "bob"):
+        store = folder / root / "store.git"
+        git_servers.git("--git-dir", store, "config", "remote.origin.url", folder / "shared.git")
+    return said.read_text()

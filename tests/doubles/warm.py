@@ -20,6 +20,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
+# What few commands load, and every fork would copy the memory of.
+_SELDOM = ("mcp", "starlette", "temporalio", "uvicorn")
 _READ_ONCE = ("PYTHON", "LC_", "LANG")  # an interpreter looks at these when it starts
 
 
@@ -212,10 +214,17 @@ def _load() -> None:
 
     import uwf_git
 
+    sys.modules.update(dict.fromkeys(_SELDOM))
     for package in (uwf_git, uwf_cli):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if module.name != "uwf_cli.main":  # that is what is run
-                importlib.import_module(module.name)
+                try:
+                    importlib.import_module(module.name)
+                except ModuleNotFoundError as error:
+                    if str(error.name).partition(".")[0] not in _SELDOM:
+                        raise
+    for name in _SELDOM:
+        del sys.modules[name]
     # Not jsonata: it raises the limit of recursion for whoever imports it.
     for name in ("httpx", "jsonschema", "liquid", "rich.console", "sqlite3", "ulid", "yaml"):
         importlib.import_module(name)

@@ -171,8 +171,12 @@ def test_a_server_that_refuses_whatever_its_size_is_not_asked_for_each(
     assert pushing(at_most=0, check=8).sizes == [231, 200, 20, 4]
 
 
-def test_a_push_of_one_new_step_sends_that_step_alone(uwf: Uwf, tmp_path: Path) -> None:
-    pair = Pair(uwf, tmp_path)
+@pytest.fixture
+def pair(uwf: Uwf, tmp_path: Path, lasting: Path) -> Pair:
+    return Pair(uwf, tmp_path, lasting)
+
+
+def test_a_push_of_one_new_step_sends_that_step_alone(pair: Pair, tmp_path: Path) -> None:
     before = int(pair.git("rev-list", "--count", "--all"))
     pair.works(pair.ada, "second")
     trace = tmp_path / "trace"
@@ -192,8 +196,7 @@ def test_an_address_that_git_would_take_for_a_command_is_refused(uwf: Uwf, url: 
     assert not (hermetic / "work/owned").exists()
 
 
-def test_a_blob_that_forges_refuse_is_named_before_anything_is_pushed(uwf: Uwf, tmp_path: Path) -> None:
-    pair = Pair(uwf, tmp_path)
+def test_a_blob_that_forges_refuse_is_named_before_anything_is_pushed(pair: Pair) -> None:
     pair.git("config", "uwf.maxBlob", "2m", at=pair.ada.store)
     pair.ada("cas", "put", "Text", "-", input=json.dumps("x" * 1_500_000))
     warned = pair.ada("push")

@@ -20,8 +20,8 @@ TEXT = ("--format", "text")
 
 
 @pytest.fixture
-def pair(uwf: Uwf, tmp_path: Path) -> Pair:
-    return Pair(uwf, tmp_path)
+def pair(uwf: Uwf, tmp_path: Path, lasting: Path) -> Pair:
+    return Pair(uwf, tmp_path, lasting)
 
 
 def said(text: str) -> list[str]:

@@ -13,7 +13,7 @@ import git_servers
 import pytest
 from commands import loose
 from conftest import REPOSITORY, Uwf
-from two_machines import Machine
+from two_machines import Machine, begun
 
 from uwf_git.sharing.reconcile import Case
 
@@ -37,16 +37,20 @@ graph:
 class Pair:
     """Ada's and Bob's machines, each with the shared repository as origin, and a thread both have."""
 
-    def __init__(self, uwf: Uwf, folder: Path) -> None:
+    def __init__(self, uwf: Uwf, folder: Path, lasting: Path) -> None:
         self.shared = folder / "shared.git"
-        subprocess.run(["git", "init", "-q", "--bare", "--object-format=sha1", str(self.shared)], check=True)
         self.ada, self.bob = Machine(uwf, folder / "ada"), Machine(uwf, folder / "bob")
+        self.thread = begun(folder, lasting / "pair", self._begin)
+
+    def _begin(self) -> str:
+        subprocess.run(["git", "init", "-q", "--bare", "--object-format=sha1", str(self.shared)], check=True)
         self.ada.registers(LOOP)
-        self.thread = self.ada.starts(workflow="loop")
+        thread = self.ada.starts(workflow="loop")
         self.ada("remote", "add", "origin", self.shared)
-        self.works(self.ada, "first")
+        self.works(self.ada, "first", thread=thread)
         self.ada("push")
         self.bob("clone", self.shared)
+        return thread
 
     def works(self, who: Machine, text: str, status: str = "more", thread: str | None = None) -> str:
         """A step whose output is known; the new head."""
@@ -79,8 +83,8 @@ class Pair:
 
 
 @pytest.fixture
-def pair(uwf: Uwf, tmp_path: Path) -> Pair:
-    return Pair(uwf, tmp_path)
+def pair(uwf: Uwf, tmp_path: Path, lasting: Path) -> Pair:
+    return Pair(uwf, tmp_path, lasting)
 
 
 def numbers_of(text: str, row: str) -> dict[int, str]:
@@ -296,8 +300,9 @@ def test_13_of_two_histories_of_a_workflow_theirs_has_the_name_and_ours_becomes_
     pair.agree()
 
 
-def test_13_the_same_definition_registered_on_both_sides_is_no_conflict(uwf: Uwf, tmp_path: Path) -> None:
-    pair = Pair(uwf, tmp_path)
+def test_13_the_same_definition_registered_on_both_sides_is_no_conflict(
+    uwf: Uwf, tmp_path: Path, pair: Pair
+) -> None:
     carol = Machine(uwf, tmp_path / "carol")
     carol.registers(LOOP)
     carol("remote", "add", "origin", pair.shared)

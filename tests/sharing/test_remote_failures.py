@@ -31,7 +31,7 @@ from faults import DRIVER
 from git_servers import Server, Wire
 from two_machines import Machine
 
-MOMENTS = 5
+MOMENTS = 9 if os.environ.get("UWF_TEST_FAULTS") == "all" else 3
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 from commands import loose
 from conftest import Uwf
 from git_servers import program
-from two_machines import Machine
+from two_machines import Machine, begun
 
 from uwf_git.engine.step import kill
 from uwf_git.errors import Busy
@@ -26,15 +26,19 @@ LATER = "2100-01-01"
 class Team:
     """Ada's and Bob's machines with origin between them, and two threads that both have."""
 
-    def __init__(self, uwf: Uwf, folder: Path) -> None:
+    def __init__(self, uwf: Uwf, folder: Path, lasting: Path) -> None:
         self.shared = folder / "shared.git"
-        subprocess.run(["git", "init", "-q", "--bare", "--object-format=sha1", str(self.shared)], check=True)
         self.ada, self.bob = Machine(uwf, folder / "ada"), Machine(uwf, folder / "bob")
+        self.thread, self.other = begun(folder, lasting / "team", self._begin).split()
+
+    def _begin(self) -> str:
+        subprocess.run(["git", "init", "-q", "--bare", "--object-format=sha1", str(self.shared)], check=True)
         self.ada.registers()
-        self.thread, self.other = self.ada.starts("the one"), self.ada.starts("the other")
+        threads = self.ada.starts("the one"), self.ada.starts("the other")
         self.ada("remote", "add", "origin", self.shared)
         self.ada("push")
         self.bob("clone", self.shared)
+        return " ".join(threads)
 
     def there(self) -> str:
         return commands.git("--git-dir", self.shared, "for-each-ref", "--format=%(refname)", layout.NAMESPACE)
@@ -63,8 +67,8 @@ class Team:
 
 
 @pytest.fixture
-def team(uwf: Uwf, tmp_path: Path) -> Team:
-    return Team(uwf, tmp_path)
+def team(uwf: Uwf, tmp_path: Path, lasting: Path) -> Team:
+    return Team(uwf, tmp_path, lasting)
 
 
 def test_a_thread_that_was_removed_here_stays_on_the_remote_and_away_from_here(team: Team) -> None:

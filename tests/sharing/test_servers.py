@@ -21,6 +21,8 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
 
 # For what has nothing to do with how the bytes get there.
 by_path = pytest.mark.parametrize("server", ["path"], indirect=True)
+# For what a server says of a push, which git passes on alike from all that aren't a path.
+by_path_and_server = pytest.mark.parametrize("server", ["path", "http"], indirect=True)
 
 
 @pytest.fixture
@@ -74,6 +76,7 @@ def test_a_thread_goes_there_and_back(
     bob.verifies()
 
 
+@by_path_and_server
 def test_what_has_ended_arrives_as_such(
     ada: Machine, machine: Callable[[str], Machine], server: Server, remote: Path
 ) -> None:
@@ -103,6 +106,7 @@ def test_one_thread_goes_alone(ada: Machine, remote: Path) -> None:
     assert f"refs/uwf/threads/{wanted}" in listed and not any(other in name for name in listed)
 
 
+@by_path_and_server
 def test_a_server_without_deletions_shows_the_archived_thread_as_archived(
     ada: Machine, machine: Callable[[str], Machine], server: Server, remote: Path
 ) -> None:
@@ -194,6 +198,7 @@ def project(hermetic: Path, server: Server, remote: Path, monkeypatch: pytest.Mo
     return folder
 
 
+@by_path_and_server
 def test_in_a_shared_repository_nothing_else_is_touched_on_either_side(
     uwf: Uwf, project: Path, server: Server, remote: Path, hermetic: Path, machine: Callable[[str], Machine]
 ) -> None:

@@ -20,8 +20,8 @@ BUGS = layout.EVALS + "bugs"
 
 
 @pytest.fixture
-def pair(uwf: Uwf, tmp_path: Path) -> Pair:
-    return Pair(uwf, tmp_path)
+def pair(uwf: Uwf, tmp_path: Path, lasting: Path) -> Pair:
+    return Pair(uwf, tmp_path, lasting)
 
 
 def adds(machine: Machine, name: str, thread: str | None = None) -> None:

@@ -28,8 +28,8 @@ from uwf_git.values.ids import ThreadId
 
 
 @pytest.fixture
-def pair(uwf: Uwf, tmp_path: Path) -> Pair:
-    return Pair(uwf, tmp_path)
+def pair(uwf: Uwf, tmp_path: Path, lasting: Path) -> Pair:
+    return Pair(uwf, tmp_path, lasting)
 
 
 @pytest.fixture
