@@ -28,8 +28,11 @@ STALE_SECONDS = 24 * 60 * 60
 LIMIT = 2000  # loose objects; git's own default is 6,700, ours are smaller and come more steadily
 PACKS = 8  # large packs of ours
 
-# A part of git's packing met a pack that was joined into another since that part had begun.
-_PACK_GONE = re.compile(r"fatal: (?:unable to (?:add|mark) recent objects|cannot open pack index)")
+# What git's packing fails at beside others: a pack was joined into another since a part of it had begun, or an object
+# was found in no file, and then in one that somebody had just written, which git takes for damage.
+_DISTURBED = re.compile(
+    r"fatal: (?:unable to (?:add|mark) recent objects|cannot open pack index|loose object \w+ .* is corrupt)"
+)
 _TRIES = 4
 
 
@@ -71,7 +74,7 @@ def collect(store: Store, shared: bool, prune: bool = False) -> None:
     how = ["--prune=now"] if prune else [] if shared else [f"--prune={KEPT}"]
     for _ in range(_TRIES):
         done = git.run("gc", "--quiet", *how, check=False)
-        if done.code == 0 or not _PACK_GONE.search(done.err):
+        if done.code == 0 or not _DISTURBED.search(done.err):
             break
     if "gc is already running" in done.err or "gc.pid.lock': File exists" in done.err:
         raise Busy("another git gc is at work on the store", "repeat when it is done")
