@@ -115,6 +115,19 @@ def test_ending_a_thread_signals_nobody_else(tmp_path: Path, locks: Locks, threa
     bystander.wait()
 
 
+def test_ending_a_thread_signals_nobody_whose_lock_was_given_its_inode(
+    tmp_path: Path, locks: Locks, thread: ThreadId
+) -> None:
+    bystander = hold(tmp_path, other := new_thread_id())
+    (held,) = tmp_path.rglob(other)
+    held.with_name(thread).hardlink_to(held)
+    with pytest.raises(Busy):
+        locks.end(thread)
+    assert bystander.poll() is None
+    bystander.kill()
+    bystander.wait()
+
+
 def test_many_holders_take_turns_and_probes_never_fail_one(locks: Locks, thread: ThreadId) -> None:
     inside, entered, stop = 0, 0, threading.Event()
 

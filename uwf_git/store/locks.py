@@ -168,7 +168,9 @@ class Locks:
         if Path("/proc/self/fd").exists():
             found = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
             status = path.stat()
-            opened = {pid: held for pid in found if pid != os.getpid() for held in _openings(pid, status)}
+            opened = {
+                pid: held for pid in found if pid != os.getpid() for held in _openings(pid, name, status)
+            }
             return [pid for pid, held in opened.items() if held] or list(opened)
         return _holders_by_lsof(path)
 
@@ -226,8 +228,9 @@ def _is_at(descriptor: int, path: Path) -> bool:
         return False
 
 
-def _openings(pid: int, wanted: os.stat_result) -> list[bool]:
-    """Whether a process that has a file open holds the lock on it; empty for one that hasn't."""
+def _openings(pid: int, name: str, wanted: os.stat_result) -> list[bool]:
+    """Whether a process that has a file open holds the lock on it; empty for one that hasn't. The name counts too:
+    another lock may have been given the inode of this one, whose holder is gone."""
     try:
         links = list(Path(f"/proc/{pid}/fd").iterdir())
     except OSError:
@@ -235,7 +238,7 @@ def _openings(pid: int, wanted: os.stat_result) -> list[bool]:
     found = []
     for link in links:
         with contextlib.suppress(OSError):
-            if os.path.samestat(link.stat(), wanted):
+            if os.path.samestat(link.stat(), wanted) and link.readlink().name == name:
                 found.append("FLOCK" in Path(f"/proc/{pid}/fdinfo/{link.name}").read_text())
     return [any(found)] if found else []
 
