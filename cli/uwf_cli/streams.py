@@ -16,6 +16,8 @@ _writes: dict[object, float] = {}
 
 
 class _Stream(io.FileIO):
+    """A standard stream. What it can't take is left out: no step fails because nobody can be told how it goes."""
+
     def write(self, data: Any) -> int:
         write = object()
         _writes[write] = time.monotonic()
@@ -30,11 +32,11 @@ class _Stream(io.FileIO):
 
     def lost(self, data: Any, error: OSError) -> int:
         """What a write comes to that fails."""
-        raise NotImplementedError
+        return memoryview(data).nbytes
 
 
 class _Output(_Stream):
-    """Standard output. What it can't take, on a full disk, is no failure of what the command did."""
+    """Standard output. What it can't take, on a full disk, is no failure of what the command did, and is told."""
 
     def lost(self, data: Any, error: OSError) -> int:
         from uwf_git.errors import OutputFailed
@@ -45,19 +47,12 @@ class _Output(_Stream):
         ) from None
 
 
-class _Remarks(_Stream):
-    """Standard error. What it can't take is left out: no step fails because nobody can be told how it goes."""
-
-    def lost(self, data: Any, error: OSError) -> int:
-        return memoryview(data).nbytes
-
-
 def prepare() -> None:
     """Sets up both, also where who called has closed them."""
     if sys.stdout is None or sys.stderr is None:  # as in >&-
         nowhere = open(os.devnull, "w")  # noqa: SIM115
         sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
-    sys.stdout, sys.stderr = _reopened(sys.stdout, _Output), _reopened(sys.stderr, _Remarks)
+    sys.stdout, sys.stderr = _reopened(sys.stdout, _Output), _reopened(sys.stderr, _Stream)
 
 
 def _reopened(stream: TextIO, kind: type[_Stream]) -> TextIO:

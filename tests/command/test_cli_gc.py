@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sqlite3
 import subprocess
 import time
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from cli_samples import ONE
-from commands import begin
+from commands import begin, git_that_fails
 from conftest import Uwf
 from workflows import opened
 
@@ -169,18 +168,11 @@ def test_a_second_gc_at_the_same_time_is_busy(uwf: Uwf, root: Path, thread: str)
 def test_a_packing_that_others_disturb_is_done_once_more_and_damage_is_told(
     uwf: Uwf, thread: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
-    disturbed, program = tmp_path / "disturbed", tmp_path / "bin" / "git"
-    program.parent.mkdir()
     said = f"fatal: loose object {'a' * 40} (stored in objects/aa/{'a' * 38}) is corrupt"
-    program.write_text(
-        f'#!/bin/sh\ncase " $* " in *" gc "*) echo x >> {disturbed}\n'
-        f'if [ "$(wc -l < {disturbed})" -le {times} ]; then echo "{said}" >&2; exit 128; fi;; esac\n'
-        f'exec {shutil.which("git")} "$@"\n'
-    )
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    calls = git_that_fails(tmp_path / "bin", "gc", said, times)
+    monkeypatch.setenv("PATH", f"{calls.parent}{os.pathsep}{os.environ['PATH']}")
     told = uwf("gc", check=0 if times == 1 else 1)
-    assert disturbed.read_text().count("x") == (2 if times == 1 else 4)
+    assert calls.read_text().count("x") == (2 if times == 1 else 4)
     assert times == 1 or "is corrupt" in told.error["message"]
 
 

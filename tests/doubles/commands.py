@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -81,3 +82,17 @@ def wait_until_gone(pid: int | str) -> None:
     while alive(pid):
         assert time.monotonic() < deadline, f"{pid} goes on"
         time.sleep(0.01)
+
+
+def git_that_fails(folder: Path, command: str, said: str, times: int = 1) -> Path:
+    """A git in a folder, for the PATH, of which the first so many calls of a command fail with this line. Returns the
+    file that has a line for every call of that command."""
+    folder.mkdir()
+    calls, program = folder / "calls", folder / "git"
+    program.write_text(
+        f'#!/bin/sh\ncase " $* " in *" {command} "*) echo x >> {calls}\n'
+        f'if [ "$(wc -l < {calls})" -le {times} ]; then echo "{said}" >&2; exit 128; fi;; esac\n'
+        f'exec {shutil.which("git")} "$@"\n'
+    )
+    program.chmod(0o755)
+    return calls

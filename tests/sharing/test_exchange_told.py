@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pty
 import re
-import shutil
 import subprocess
 import sys
 import threading
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import git_servers
 import pytest
+from commands import git_that_fails
 from conftest import Uwf
 from test_pull_cases import Pair
 
@@ -72,19 +72,10 @@ def test_a_fetch_that_a_gc_disturbs_is_done_once_more(
 ) -> None:
     pair.works(pair.bob, "by bob")
     pair.bob("push")
-    disturbed, git = tmp_path / "disturbed", shutil.which("git")
-    program = tmp_path / "bin" / "git"
-    program.parent.mkdir()
-    program.write_text(
-        f"#!/bin/sh\n"
-        f'case " $* " in *" fetch "*) if [ ! -e {disturbed} ]; then touch {disturbed};'
-        f" echo 'fatal: failed to write object' >&2; exit 128; fi;; esac\n"
-        f'exec {git} "$@"\n'
-    )
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    calls = git_that_fails(tmp_path / "bin", "fetch", "fatal: failed to write object")
+    monkeypatch.setenv("PATH", f"{calls.parent}{os.pathsep}{os.environ['PATH']}")
     assert [each["case"] for each in pair.ada("pull").json["adopted"]] == ["behind"]
-    assert disturbed.exists()
+    assert calls.exists()
 
 
 def test_steps_are_counted_also_where_the_index_was_thrown_away(pair: Pair) -> None:

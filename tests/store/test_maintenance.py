@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -54,28 +56,27 @@ def test_nothing_is_started_below_the_limit_or_without_git(
     assert not maintain(instance.store.repository, shared=False, limit=10)
 
 
+@contextlib.contextmanager
+def endlessly(code: str, *args: Path) -> Iterator[None]:
+    """Another process does it again and again, and has begun to: the last of its paths is there."""
+    code = f"import os, sys\nwhile True:\n    {code}\n"
+    with subprocess.Popen([sys.executable, "-c", code, *args]) as process:
+        try:
+            while not args[-1].exists():
+                assert process.poll() is None
+            yield
+        finally:
+            process.kill()
+
+
 def test_what_is_being_written_while_leftovers_are_looked_for_is_passed_over(instance: Instance) -> None:
     packs = instance.store.repository.path / "objects" / "pack"
     begun, done = packs / ".tmp-uwf-idx-0", packs / "pack-0.idx"
-    endless = (
-        "import os, sys\nwhile True:\n    open(sys.argv[1], 'w').close()\n    os.rename(*sys.argv[1:])\n"
-    )
-    with subprocess.Popen([sys.executable, "-c", endless, begun, done]) as writer:
-        try:
-            while not done.exists():
-                assert writer.poll() is None
-            assert [leftovers(instance.store.repository) for _ in range(3000)] == [[]] * 3000
-        finally:
-            writer.kill()
+    with endlessly("open(sys.argv[1], 'w').close(); os.rename(*sys.argv[1:])", begun, done):
+        assert [leftovers(instance.store.repository) for _ in range(3000)] == [[]] * 3000
 
 
 def test_a_folder_that_git_removes_while_leftovers_are_looked_for_holds_none(instance: Instance) -> None:
     folder = instance.store.repository.path / "objects" / "66"
-    endless = "import os, sys\nwhile True:\n    os.mkdir(sys.argv[1])\n    os.rmdir(sys.argv[1])\n"
-    with subprocess.Popen([sys.executable, "-c", endless, folder]) as remover:
-        try:
-            while not folder.exists():
-                assert remover.poll() is None
-            assert [leftovers(instance.store.repository) for _ in range(3000)] == [[]] * 3000
-        finally:
-            remover.kill()
+    with endlessly("os.mkdir(sys.argv[1]); os.rmdir(sys.argv[1])", folder):
+        assert [leftovers(instance.store.repository) for _ in range(3000)] == [[]] * 3000

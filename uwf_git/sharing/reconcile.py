@@ -217,11 +217,8 @@ class Reconciler:
 
     def end_as(self, thread: ThreadId, tag: Oid) -> Settled:
         """Ends a thread that is active here, as cases 6 to 8 do. The caller holds its lock. Raises Foreign."""
-        archive, mine = self._store.take_in_tag(tag), self._threads.head(thread)
-        relation = relate(self._store, mine.commit, Oid(raw=archive.target))
-        if relation is None:
-            raise Foreign(f"thread {thread} has another beginning than its end", _BY_HAND)
-        return self._ended_there(mine, archive, relation)
+        archive = self._store.take_in_tag(tag)
+        return self._settle(thread, Oid(raw=archive.target), archive)
 
     def _is_kept(self, thread: ThreadId, relation: Relation, wanted: bool = False) -> bool:
         """Whether the threads that their steps would become have them all, or were removed here, by somebody who had no
