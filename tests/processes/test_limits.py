@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import sys
 import threading
@@ -106,6 +107,19 @@ def test_a_single_file_that_reaches_the_limit_of_disk_is_no_success(tmp_path: Pa
     assert (done.returncode, done.exceeded) == (0, None)
 
 
+def test_who_ends_well_after_the_kernel_has_killed_its_child_has_exceeded_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not limits.held_by().startswith("bounded by the kernel"):
+        pytest.skip(limits.held_by())
+    for name in ("_SOONEST", "_LATEST"):  # nobody looks meanwhile
+        monkeypatch.setattr(limits, name, 60.0)
+    child = shlex.join(python("held = b'x' * 400_000_000"))
+    quota = Quota(memory=200e6)
+    done = run_command(["/bin/sh", "-c", f"{child}; echo on"], cwd=tmp_path, quota=quota, timeout=50)
+    assert done.exceeded == Exceeded("memory", 200e6)
+
+
 def test_below_its_limits_a_command_is_left_alone_and_others_are_not_counted(
     tmp_path: Path, kind: str
 ) -> None:
@@ -132,7 +146,7 @@ def test_a_command_of_a_model_is_told_what_ended_it_and_the_next_one_runs(tmp_pa
     (project / "hog.py").write_text(f"import time\nprint('begun', flush=True)\n{HOG}\n")
     policy = ToolPolicy(run_command=True, allow_unconfined=True, limits=Quota(memory=200e6))
     with standard_tools(project, policy) as box:
-        result = box.call("run_command", {"command": "python3 hog.py; echo on"}).value
+        result = box.call("run_command", {"command": "python3 hog.py; sleep 20; echo on"}).value
         assert result["ok"], result
         assert result["exceeded"] == "memory" and result["exitCode"] is None
         assert result["note"].startswith("ended, with all that it had started: it ")

@@ -116,13 +116,14 @@ class Bounds:
         return None
 
     def ended(self, status: int) -> Exceeded | None:
-        """The limit at which the kernel has ended the command, which has exited with that status, if it has."""
+        """The limit that the command has reached, which has exited with that status, if it has: whoever lost a child to
+        it, or was refused one, may have ended well between two looks."""
         number = -status if status < 0 else status - 128
         if number == signal.SIGXFSZ and self.quota.disk is not None:
             return Exceeded("disk", self.quota.disk)
         if number == signal.SIGXCPU and self.quota.cpu is not None:
             return Exceeded("cpu", self.quota.cpu)
-        return self.refused() if status else None
+        return self.refused()
 
     def left(self, process: int) -> Exceeded | None:
         """The limit of disk, if the command has exceeded it, which has exited and isn't waited for yet: whoever was
