@@ -7,6 +7,7 @@ import contextlib
 import gc
 import os
 import sys
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NoReturn
 
@@ -16,12 +17,39 @@ if TYPE_CHECKING:
 # Python looks for cycles among the newest objects each time there are 700 more, of which loading modules makes 30,000.
 _CYCLES = 50_000
 
+_DISTURBS = (0.02, 0.1, 0.5)  # seconds between two: also the first may come before the wait
+
 _is_ours = True
 
 
 def begin() -> None:
     """Lets more objects be made before Python looks for garbage."""
     gc.set_threshold(_CYCLES)
+
+
+def heed_signals() -> None:
+    """From now on a signal is heard also where it comes between Python's last look for one and the call of the kernel
+    that then waits, for a child or a server, as long as that takes: the call is disturbed a moment later, by a signal
+    that does nothing else, and Python looks again. For the main thread, which alone hears signals. An event loop that
+    listens for signals sees to them itself, and takes this back for good."""
+    import _thread
+    import signal
+
+    heard, told = os.pipe()
+    os.set_blocking(told, False)
+    main, nothing = _thread.get_ident(), signal.SIGURG
+
+    def disturb() -> None:
+        while came := os.read(heard, 64):
+            if set(came) == {nothing}:
+                continue
+            for pause in _DISTURBS:
+                time.sleep(pause)
+                signal.pthread_kill(main, nothing)
+
+    signal.signal(nothing, lambda _number, _frame: None)
+    signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+    _thread.start_new_thread(disturb, ())
 
 
 def share() -> None:

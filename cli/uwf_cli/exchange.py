@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from uwf_cli import terminal
 from uwf_cli.invocation import Invocation
 from uwf_git.attention import is_drawn_on, undisturbed
-from uwf_git.errors import Busy, UwfError
+from uwf_git.errors import UwfError
 from uwf_git.values.ids import ThreadId
 
 if TYPE_CHECKING:
@@ -125,7 +125,5 @@ def adopt_news(invocation: Invocation) -> None:
                 invocation.warn(
                     f"{each.ref} of {pulled.remote} was not taken over; see: uwf verify --remote {pulled.remote}"
                 )
-    except Busy:
-        return
     except UwfError as error:
         invocation.warn(error.message)

@@ -139,6 +139,7 @@ def _prepare() -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores SIGHUP, and that has to last
             signal.signal(number, end)
+    lifetime.heed_signals()
     streams.prepare()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import itertools
 import json
@@ -20,7 +21,7 @@ from cli_samples import write
 from commands import alive, git, wait_for, wait_until_gone
 from complete import examine
 from conftest import Begin, Uwf
-from fleets import FIVE, LIMIT, PATIENT, SERVER, STEPS, WORKER, hurry, kill, processes, some, until
+from fleets import FIVE, HAND, LIMIT, PATIENT, SERVER, STEPS, WORKER, hurry, kill, processes, some, until
 
 from uwf_git.fleet.server import Server
 
@@ -85,10 +86,15 @@ def end(running: subprocess.Popen[str], root: Path, line: Line, number: int) -> 
     """Ends a command, and sees that nothing is left of it; what it said."""
     running.send_signal(number)
     _, err = running.communicate(timeout=_SOON)
+    assert not left(root)
     for pid in line.asked():
         wait_until_gone(pid)
-    assert not processes("uwf_git.fleet", root) and not processes(SERVER, root)
     return err
+
+
+def left(root: Path) -> list[int]:
+    """The processes of a fleet that are there."""
+    return processes("uwf_git.fleet", root) + processes(SERVER, root)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -126,10 +132,77 @@ def test_ctrl_c_ends_a_fleet_whose_remote_says_nothing_any_more(
         (tmp_path / "go").touch()
         line.asked()
     running.send_signal(signal.SIGINT)
-    err = (
-        end(running, root, line, signal.SIGINT) if phase == "push" else running.communicate(timeout=_SOON)[1]
-    )
-    assert running.returncode == 130, err
+    _, err = running.communicate(timeout=_SOON)
+    assert running.returncode == 130 and not left(root), err
+
+
+@pytest.mark.parametrize("who", ["command", "hand"])
+def test_a_signal_is_heard_that_comes_right_before_a_wait_for_git(
+    uwf: Uwf, root: Path, line: Line, tmp_path: Path, begin: Begin, who: str
+) -> None:
+    """Another thread gets it, so that it doesn't disturb the call of the kernel in which the main one waits."""
+    threads = new(uwf), new(uwf)
+    if who == "hand":
+        uwf("push", "origin")
+        with Server(tmp_path / "server") as server:
+            at = ("--address", server.address)
+            begin("fleet", "worker", "--remote", "origin", *at)
+            uwf("fleet", "start", threads[0], *at)
+            until(lambda: uwf("thread", "show", threads[0]).json["status"] == "completed", "end")
+            line.goes("hangs")
+            uwf("fleet", "start", threads[1], *at)
+            asking = line.asked()
+            for hand in processes(HAND, root):  # one of them asks
+                tell_another_thread(hand, signal.SIGINT)
+            for pid in asking:
+                wait_until_gone(pid)
+    else:
+        line.goes("hangs")
+        asked = begin("pull", "origin")
+        asking = line.asked()
+        tell_another_thread(asked.pid, signal.SIGTERM)
+        assert asked.wait(_SOON) == 143
+        for pid in asking:
+            wait_until_gone(pid)
+
+
+def test_a_remote_that_says_nothing_keeps_nobody_from_what_is_here(
+    uwf: Uwf, root: Path, line: Line, begin: Begin
+) -> None:
+    thread = new(uwf)
+    uwf("push", "origin")
+    # The next command sees to what looks as if git had changed it by itself.
+    git("-C", root / "store.git", "update-ref", "-d", f"refs/uwf/remotes/origin/threads/{thread}")
+    line.goes("hangs")
+    begin("pull", "origin")
+    line.asked()
+    assert thread in uwf("thread", "list", timeout=30).out
+
+
+def tell_another_thread(pid: int, number: int) -> None:
+    """Sends a signal to a thread of a process that isn't the main one."""
+    others = (int(each.name) for each in Path(f"/proc/{pid}/task").iterdir())
+    other = next(each for each in others if each != pid)
+    assert ctypes.CDLL(None).tgkill(pid, other, number) == 0
+
+
+def test_a_second_ctrl_c_waits_for_nothing_and_what_is_left_ends_by_itself(
+    uwf: Uwf, root: Path, line: Line, tmp_path: Path, script: Callable[[str, str], Path], begin: Begin
+) -> None:
+    new(uwf)
+    agent = ("--agent", f"uwf-exec {script('patient', PATIENT)}", "--cwd", str(tmp_path))
+    running = begin("fleet", "run", "--all", "--remote", "origin", *agent)
+    until(lambda: (tmp_path / "began").exists(), "agent")
+    worker = some(WORKER, root)[0]
+    os.kill(worker, signal.SIGSTOP)
+    line.goes("hangs")
+    (tmp_path / "go").touch()
+    running.send_signal(signal.SIGINT)
+    with pytest.raises(subprocess.TimeoutExpired):
+        running.wait(1)
+    running.send_signal(signal.SIGINT)
+    assert running.wait(_SOON) == 130
+    until(lambda: not left(root), "end of what is left")
 
 
 @pytest.mark.parametrize("command", ["run", "start", "worker"])

@@ -314,6 +314,7 @@ def memory() -> int:
 def main() -> None:
     """A hand, until nobody asks it any more."""
     lifetime.begin()
+    lifetime.heed_signals()
     # Agents in this process may print; whoever asked reads answers alone.
     sink = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)

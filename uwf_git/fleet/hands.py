@@ -120,6 +120,11 @@ class Hands:
         self._all.clear()
         self._free.clear()
 
+    def kill(self) -> None:
+        """Ends them all in the midst of what they do; what is asked of them then is answered with a fault."""
+        for hand in self._all:
+            hand.kill()
+
     async def _start(self) -> _Hand:
         argv = [sys.executable, "-P", "-m", "uwf_git.fleet.hand", self._argument]
         hand = _Hand(spawn(argv, cwd=None, env=self._env))

@@ -74,9 +74,13 @@ class _Worker:
         """Lets it break off what it does, and end."""
         self._pipes.close_input()
         if await self._pipes.exit_status(_PATIENCE, 0.0) is None:
-            self.process.kill()
+            self.kill()
             self.process.wait()
         await self._pipes.close()
+
+    def kill(self) -> None:
+        """Ends it in the midst of what it does."""
+        self.process.kill()
 
 
 class Fleet:
@@ -125,6 +129,14 @@ class Fleet:
             return await self._watch(queue, stays)
         finally:
             await self._end_workers()
+
+    def abandon(self) -> None:
+        """Has a run that is to end wait for nobody: its workers are killed. Their hands notice, break off what they do
+        and keep it, and end by themselves."""
+        for worker in self._workers:
+            worker.kill()
+        if self._carrier is not None:
+            self._carrier.kill()
 
     async def _admit(self, queue: Queue, busy: int) -> bool:
         """Begins the threads that may be begun while so many are busy; whether there were any."""

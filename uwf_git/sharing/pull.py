@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from uwf_git.sharing.proposals import Taken
     from uwf_git.sharing.tracking import Fetched, Listed
 
+_PATIENCE = 2.0  # seconds; a remote may keep whoever exchanges threads with it for a minute and longer
 # A thread that has one of these refs is there; without, it is at most in a fold.
 _WHOLE = (layout.THREADS, layout.ARCHIVE)
 
@@ -137,17 +138,18 @@ def _merged(instance: Instance, remote: Remote, listed: Listed) -> tuple[Taken, 
 
 
 def adopt_fetched(instance: Instance) -> list[Pulled]:
-    """Takes over what a plain `git fetch` brought since this was last looked at."""
+    """Takes over what a plain `git fetch` brought since this was last looked at, but for that of a remote with which
+    somebody exchanges threads: they do."""
     found = []
     for name in _remotes_with_news(instance):
         remote = next((remote for remote in instance.remotes.all() if remote.name == name), None)
         if remote is None:
             continue
-        with instance.locks.exchange(name):
+        with contextlib.suppress(Busy), instance.locks.exchange(name, _PATIENCE):
             tracked = tracking.tracked_refs(instance.store.repository, name)
             adopted, refused, steps = _adopt(instance, name, tracked)
             _remember(instance, remote, tracked)
-        found.append(Pulled(name, adopted, refused, steps=steps))
+            found.append(Pulled(name, adopted, refused, steps=steps))
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections import Counter
-from collections.abc import Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -142,7 +142,7 @@ def run(
     table = Table(instance, admission, len(wanted), told)
     with up(instance, named(address, namespace)) as (at, server), table.drawn(invocation, quiet):
         fleet = Fleet(instance, server, Duty(at, jobs, given), workers, table, table.seen)
-        rows = _heard(fleet.run(admission, stay))
+        rows = _heard(fleet.run(admission, stay), fleet.abandon)
         faults = asyncio.run(_faults(at, [row.thread for row in rows.values() if row.state == "gave up"]))
     ended = [rows[begin.thread] for begin in wanted if begin.thread in rows]
     failures.note(
@@ -159,10 +159,10 @@ def run(
     failures.end()
 
 
-def _heard(running: Coroutine[Any, Any, _T]) -> _T:
+def _heard(running: Coroutine[Any, Any, _T], abandon: Callable[[], None]) -> _T:
     """What a run comes to. A signal ends it where it waits, and does what it does after that: what it raises in the
     midst of something else of the loop could be lost. That is so also where the run waits for somebody to read what it
-    prints."""
+    prints. Who signals again wants it to wait for nothing any more, and it is abandoned."""
     came: list[int] = []
     before = {
         number: handler
@@ -178,9 +178,10 @@ def _heard(running: Coroutine[Any, Any, _T]) -> _T:
         def hear(number: int, _frame: object) -> None:
             if not came:
                 streams.end_unheard(128 + number)
+            end = abandon if came else task.cancel
             came.append(number)
             with suppress(RuntimeError):  # it has ended
-                loop.call_soon_threadsafe(task.cancel)
+                loop.call_soon_threadsafe(end)
 
         for number in before:
             signal.signal(number, hear)
