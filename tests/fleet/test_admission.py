@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from complete import examine
 from conftest import Begin, Uwf
 from fleets import FIVE, PATIENT, STEPS, steps_told, until
 from screen import Screen
+from temporalio.client import Client
 
 from uwf_git.fleet import asked
 from uwf_git.fleet.admission import UNPRICED, Admission, Allowance
@@ -162,6 +164,21 @@ def test_a_budget_counts_what_threads_use_from_their_beginning_on() -> None:
     assert strict.used().reason() == "its budget can't be held to: 7 tokens have no known price"
 
 
+def taken_over(address: str, threads: list[str]) -> int:
+    """How many threads were told, while a step of them is made, that they belong to another budget."""
+
+    async def count() -> int:
+        client = await Client.connect(address)
+        found = 0
+        for thread in threads:
+            history = await client.get_workflow_handle(thread).fetch_history()
+            told = (each.workflow_execution_signaled_event_attributes.signal_name for each in history.events)
+            found += asked.TAKE in told
+        return found
+
+    return asyncio.run(count())
+
+
 def test_a_budget_also_bounds_threads_that_were_put_into_the_queue_before(
     uwf: Uwf, tmp_path: Path, script: Callable[[str, str], Path], begin: Begin
 ) -> None:
@@ -179,10 +196,12 @@ def test_a_budget_also_bounds_threads_that_were_put_into_the_queue_before(
         until(lambda: begun.exists() and begun.read_text().count("\n") == 2, "two steps")
         running = begin("fleet", "run", *at_work, "--workers", "0", "--max-steps", "3", *at)
         until(lambda: "held" in uwf("fleet", "status", *at, "--format", "text").out, "a held thread")
+        until(lambda: taken_over(server.address, at_work) == 2, "threads that belong to the budget")
         (tmp_path / "go").touch()
         _, err = running.communicate(timeout=60)
         assert running.returncode == 5 and "3 of 3 steps" in err
-        assert sum(each["used"]["steps"] for each in uwf("fleet", "status", *at).json if each["used"]) == 3
+        rows = uwf("fleet", "status", *at).json  # what was cancelled may be there until its worker is known to be gone
+        assert sum(row["used"]["steps"] for row in rows if row["thread"] in at_work and row["used"]) == 3
         working.send_signal(signal.SIGINT)
         assert working.wait(60) == 0
     assert len(begun.read_text().split()) == 3

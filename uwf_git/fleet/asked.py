@@ -16,7 +16,7 @@ that."""
 WORKFLOW, STEP = "uwf-thread", "uwf-step"
 LOOK, HOLD, LET, ALLOW, TAKE = "look", "hold", "let", "allow", "take"
 """The signals of a workflow: look at the thread again; make no more steps, for one of the reasons below; make steps
-again, however many; make so many in all; belong to the budget that a `Begin` says."""
+again, however many; make so many in all, as a budget allows them; belong to the budget that a `Begin` says."""
 PAUSED, USED_UP = "paused", "the budget of its fleet is used up"
 """Why a thread is to have no more steps: somebody has said so, which counts more, or a budget. Also in the memo `HELD`
 of its workflow, from the moment that it hears of it."""

@@ -214,7 +214,7 @@ class Queue:
 
     async def take(self, begins: Iterable[Begin]) -> dict[str, Row | None]:
         """Has those of the threads that are in the queue belong to a budget; what is known of them, None for one that
-        isn't there or was begun anew. Raises RemoteFailed."""
+        isn't there. Raises RemoteFailed."""
         from temporalio.client import WorkflowExecutionStatus
         from temporalio.service import RPCError, RPCStatusCode
 
@@ -229,7 +229,7 @@ class Queue:
                 return None
             if described.raw_description.workflow_extended_info.cancel_requested:
                 return None
-            return await self._take(begin, described, ())
+            return await self._take(begin, described, ()) or Row(begin.thread, "held", begin.held)
 
         return await self._each({begin.thread: begin for begin in begins}, take)
 
@@ -293,10 +293,10 @@ class Queue:
             described.status == WorkflowExecutionStatus.RUNNING and not cancelled and not memo.get(asked.HELD)
         )
 
-    async def allow(self, most: Mapping[str, int]) -> None:
-        """Lets threads make so many steps in all."""
+    async def allow(self, most: Mapping[str, int | None]) -> None:
+        """Lets threads make so many steps in all, None for any number."""
 
-        async def tell(item: tuple[str, int]) -> bool:
+        async def tell(item: tuple[str, int | None]) -> bool:
             thread, number = item
             handle = self.client.get_workflow_handle(thread)
             return await _unless_gone(handle.signal(asked.ALLOW, number, rpc_timeout=_WAIT))

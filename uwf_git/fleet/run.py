@@ -110,6 +110,7 @@ class Fleet:
         self._carrier = Hands(instance.location, duty.orders, 1, tell) if duty.orders.remote else None
         self._admission = Admission((), Allowance())
         self._begun: dict[str, Begin] = {}
+        self._taken: set[str] = set()  # those that were in the queue, and belong to the budget of this fleet
         self._before: dict[str, Mapping[str, float] | None] = {}  # what it counted when it was taken over
         self._resting: dict[str, str] = {}  # by thread: what it rests for
 
@@ -120,6 +121,7 @@ class Fleet:
         queue = Queue(await self._persist(lambda: connect(self._duty.place)))
         if self._server is None:
             there = await queue.take(admission.kept())
+            self._taken = {thread for thread, row in there.items() if row}
             self._remember(there)
             admission.prefer([thread for thread, row in there.items() if row and row.state == RUNNING])
         try:
@@ -142,9 +144,15 @@ class Fleet:
         """Begins the threads that may be begun while so many are busy; whether there were any."""
         begun = self._admission.next(busy)
         self._begun.update((begin.thread, begin) for begin in begun)
+        # Those that were taken over count since then.
+        taken: dict[str, int | None] = {
+            begin.thread: begin.most for begin in begun if begin.thread in self._taken
+        }
+        await self._persist(lambda: queue.allow(taken))
+        others = [begin for begin in begun if begin.thread not in taken]
         # Of a server that others use, what a fleet before this one has held goes on by the budget of this one.
         over = () if self._server is not None else (asked.USED_UP, asked.MADE_ALL)
-        self._remember(await self._persist(lambda: queue.start(begun, over)))
+        self._remember(await self._persist(lambda: queue.start(others, over)))
         return bool(begun)
 
     def _remember(self, rows: Mapping[str, Row | None]) -> None:

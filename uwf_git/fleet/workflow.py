@@ -8,7 +8,6 @@ time, the network or the store.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -50,17 +49,20 @@ class ThreadInFleet:
     """One thread on its way. Its id is the thread's; it ends as the thread does, and fails where a step can't be
     made."""
 
-    def __init__(self) -> None:
+    @workflow.init  # before signals come
+    def __init__(self, value: Any = None) -> None:
+        at = asked.parse_begin(value)
+        if workflow.info().workflow_id != at.thread:
+            raise Invalid("the queue has a thread by another name", "put it in with: uwf fleet start ID")
+        self._begin = at
         self._looks = 0
-        self._held = ""
         self._says: dict[str, Any] = {
             key: workflow.memo_value(key, None) for key in ("state", "why", "tries")
         }
-        self._taken = False
-        self._before: Mapping[str, float] | None = None  # what it has used, where what it uses counts
+        self._held = at.held
+        self._before = at.used  # where what it uses counts
         self._used: dict[str, float] = {}
-        self._made = 0
-        self._most: int | None = None
+        self._made, self._most = at.made, at.most
 
     @workflow.signal(name=asked.LOOK)
     def look(self) -> None:
@@ -80,15 +82,17 @@ class ThreadInFleet:
         self._most = None
 
     @workflow.signal(name=asked.ALLOW)
-    def allow(self, most: int) -> None:
-        """So many steps may have been made since the thread was begun."""
-        self._most = int(most)
+    def allow(self, most: int | None) -> None:
+        """So many steps may have been made since the thread was begun, None for any number; its budget holds it no
+        more."""
+        self._most = None if most is None else int(most)
+        if self._held == asked.USED_UP:
+            self._hold("")
 
     @workflow.signal(name=asked.TAKE)
     def take(self, value: Any) -> None:
         """It belongs to a budget from now on, also while a step is made, as if it were begun so; a pause stays."""
         at = asked.parse_begin(value)
-        self._taken = True
         self._before, self._made, self._most = at.used, at.made, at.most
         self._used = {}
         workflow.upsert_memo({"used": None})
@@ -105,13 +109,7 @@ class ThreadInFleet:
     @workflow.run
     async def run(self, value: Any = None) -> dict[str, Any]:
         """Makes steps to the thread's end; what that is. Fails with the fault that kept it from going on."""
-        at = asked.parse_begin(value)
-        if workflow.info().workflow_id != at.thread:
-            raise Invalid("the queue has a thread by another name", "put it in with: uwf fleet start ID")
-        if not self._taken:
-            self._held = self._held or at.held
-            self._before, self._made = at.used, at.made
-            self._most = at.most if self._most is None else self._most
+        at = self._begin
         failures = delays = 0
         trouble = ""
         while True:
