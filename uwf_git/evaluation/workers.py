@@ -37,7 +37,7 @@ from uwf_git.evaluation.records import (
 from uwf_git.evaluation.stepping import Limits
 from uwf_git.evaluation.trials import Asked, Conducted, Planned, Version, conduct, plan
 from uwf_git.git.repository import Oid, StoreUnwritable
-from uwf_git.lifetime import deferred
+from uwf_git.lifetime import deferred, heed_signals
 from uwf_git.processes.child import spawn
 from uwf_git.store.opened import Instance
 from uwf_git.values.ids import Hash
@@ -284,6 +284,7 @@ def _listen(tasks: queue.Queue[bytes | None], busy: threading.Event) -> None:
 
 def main(_argv: Sequence[str] = ()) -> None:
     """Does tasks until there are no more."""
+    heed_signals()
     instance = Instance.open()
     tasks: queue.Queue[bytes | None] = queue.Queue()
     busy = threading.Event()
