@@ -309,6 +309,11 @@ def test_a_heartbeat_is_a_number_within_bounds(uwf: Uwf, seconds: str) -> None:
     assert uwf("fleet", "run", "--heartbeat", seconds, check=2).error["code"] == "usage"
 
 
+@pytest.mark.parametrize("option", ["--workers", "--jobs"])
+def test_a_number_of_processes_that_takes_the_machine_down_is_none(uwf: Uwf, option: str) -> None:
+    assert "is not in the range" in uwf("fleet", "run", option, "1000000", check=2).error["message"]
+
+
 def test_a_run_says_why_a_thread_did_not_end_also_where_others_step_it(
     uwf: Uwf, tmp_path: Path, begin: Begin
 ) -> None:

@@ -101,7 +101,7 @@ def step(
 )
 @threads
 @click.option(
-    "-j", "--jobs", type=click.IntRange(min=1), default=1, metavar="N", help="So many threads at once."
+    "-j", "--jobs", type=click.IntRange(1, 1000), default=1, metavar="N", help="So many threads at once."
 )
 @MAX_STEPS
 @AGENT

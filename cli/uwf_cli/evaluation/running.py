@@ -54,7 +54,7 @@ def running(function: _F) -> _F:
             "--fleet", "by_fleet", is_flag=True, help="Step whole threads by a fleet of this machine."
         ),
         click.option(
-            "-j", "--jobs", type=click.IntRange(min=1), default=1, metavar="N", help="So many at once."
+            "-j", "--jobs", type=click.IntRange(1, 1000), default=1, metavar="N", help="So many at once."
         ),
         JUDGES,
         click.option(

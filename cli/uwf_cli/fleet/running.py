@@ -42,7 +42,7 @@ _T = TypeVar("_T")
 JOBS = click.option(
     "-j",
     "--jobs",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, 1000),
     default=1,
     show_default=True,
     metavar="N",
@@ -58,7 +58,7 @@ JOBS = click.option(
 @threads
 @click.option(
     "--workers",
-    type=click.IntRange(min=0),
+    type=click.IntRange(0, 100),
     default=1,
     show_default=True,
     metavar="N",
