@@ -58,6 +58,8 @@ class Steps:
             asked.parse_step(thread, head)
         except Invalid as error:
             raise _failure(fault_of(error)) from None
+        if self.ending:  # it came while the worker was told to end
+            raise _ended()
         request = {"do": "step", "thread": thread, "head": head, "counts": counts}
         async with _alive(), self._counted():
             try:
@@ -70,7 +72,7 @@ class Steps:
                 return _stand(answer)
             except asyncio.CancelledError:
                 if self.ending:
-                    raise ApplicationError("the worker was ended", type="ended") from None
+                    raise _ended() from None
                 raise
 
     @contextlib.asynccontextmanager
@@ -132,6 +134,11 @@ def _stand(answer: Mapping[str, Any]) -> dict[str, Any]:
     if "fault" in answer:
         raise _failure(parse_fault(answer["fault"]), answer.get("stand"))
     return dict(answer["stand"])
+
+
+def _ended() -> ApplicationError:
+    """What Temporal is told of a step that is for another worker."""
+    return ApplicationError("the worker was ended", type="ended")
 
 
 def _failure(fault: Fault, stand: Mapping[str, Any] | None = None) -> ApplicationError:
