@@ -16,6 +16,7 @@ from uwf_git.evaluation.records import UNKNOWN, Case, identified
 from uwf_git.evaluation.suite import Added, Suites
 
 Config = Callable[[str], Path]
+LONG = "x" * 300_000  # more than is kept of an output
 
 
 def test_a_case_is_tried_once_and_judged_anew_without_an_agent(bench: Bench) -> None:
@@ -174,6 +175,11 @@ def test_what_a_command_prints_last_is_its_score_or_none(bench: Bench) -> None:
         '{"log": 1}\n{"log": 2}': 1.0,
         '{\n"log": 1\n}': 1.0,
         "{here\n12 passed": 1.0,
+        f"{LONG}\n0.25": 0.25,
+        f"{LONG}\n12 passed": 1.0,
+        f'{{"score": 0.25, "reason": "{LONG}"}}': None,
+        f'{{"reason": "{LONG}",\n"score": 0.25}}': None,
+        f"0.25{'0' * len(LONG)}": None,
     }
     bench.imports([{"name": "one", "prompt": "say a"}])
     judges = []
@@ -185,7 +191,7 @@ def test_what_a_command_prints_last_is_its_score_or_none(bench: Bench) -> None:
     found = {each["judge"]: each["score"] for each in result["scores"]}
     assert found.pop("failed") == 0.0
     assert found == {f"j{n}": score for n, score in enumerate(said.values()) if score is not None}
-    assert len(result["errors"]) == 11 and all("is no judgement" in each for each in result["errors"])
+    assert len(result["errors"]) == 14 and all("is no judgement" in each for each in result["errors"])
 
 
 def test_a_judge_that_cannot_judge_is_named_with_what_to_do(bench: Bench) -> None:
@@ -197,6 +203,7 @@ def test_a_judge_that_cannot_judge_is_named_with_what_to_do(bench: Bench) -> Non
         "x=command:no-such-program": "judge 'x': command 'no-such-program' is not on PATH"
         " (install it, or name it with its whole path)",
         "x=command:sh -c 'echo no tests here >&2; exit 127'": "judge 'x' could not be run (no tests here)",
+        "x=command:sh -c 'sh -c \"kill -9 $$\"; exit'": "judge 'x' was ended by a signal",
     }.items():
         error = bench.run("--judge", judge, check=6).error
         assert error["message"] == f"1 trial of bugs has no score, such as 日本: {said}"

@@ -200,7 +200,9 @@ def test_a_budget_also_bounds_threads_that_were_put_into_the_queue_before(
         (tmp_path / "go").touch()
         _, err = running.communicate(timeout=60)
         assert running.returncode == 5 and "3 of 3 steps" in err
-        rows = uwf("fleet", "status", *at).json  # what was cancelled may be there until its worker is known to be gone
+        rows = uwf(
+            "fleet", "status", *at
+        ).json  # what was cancelled may be there until its worker is known to be gone
         assert sum(row["used"]["steps"] for row in rows if row["thread"] in at_work and row["used"]) == 3
         working.send_signal(signal.SIGINT)
         assert working.wait(60) == 0

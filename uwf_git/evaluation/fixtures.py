@@ -208,7 +208,7 @@ def _stored(
 def _check_size(folder: Path, files: int, size: int) -> None:
     if files > MOST_FILES or size > MOST_BYTES:
         raise Invalid(
-            f"{one_line(str(folder))} holds more than {MOST_FILES:,} files or {MOST_BYTES >> 20} MiB",
+            f"folder {one_line(folder.name)} holds more than {MOST_FILES:,} files or {MOST_BYTES >> 20} MiB",
             _OUT_OF_IT,
         )
 

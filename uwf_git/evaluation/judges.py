@@ -189,11 +189,16 @@ def _configured(judge: Judge, setting: JudgeSetting) -> Judge:
 
 
 def agents_of(
-    instance: Instance, workflow: Workflow, override: str | None, only: str | None = None, persona: str = ""
+    instance: Instance,
+    workflow: Workflow,
+    override: str | None,
+    only: str | None = None,
+    persona: str = "",
+    around: tuple[str, ...] = (),
 ) -> dict[str, str]:
     """The agents of a workflow's roles, or of one, each as its command line and what that asks: the model of one that
-    asks a model of the configuration, the version of a workflow that does the role. Raises Usage, Invalid where nobody
-    plays a role."""
+    asks a model of the configuration, and of a workflow that does the role the version and its own agents. `around` are
+    the workflows that this one does a role of. Raises Usage, Invalid where nobody plays a role."""
     from uwf_git.config.resolve import resolve_agent
 
     roles = workflow.roles if only is None else [only]
@@ -201,18 +206,20 @@ def agents_of(
     for role in roles:
         speaks = workflow.speaks(role, persona) if role in workflow.roles else ""
         config = resolve_agent(instance.config, workflow.name, role, override, speaks)
-        said = " ".join((shlex.join([config.command, *config.args]), *_asked(instance, config)))
+        said = " ".join(
+            (shlex.join([config.command, *config.args]), *_asked(instance, config, (*around, workflow.name)))
+        )
         found[role] = instance.redactor.text(said)[0]
     return found
 
 
-def _asked(instance: Instance, config: AgentConfig) -> list[str]:
+def _asked(instance: Instance, config: AgentConfig, around: tuple[str, ...]) -> list[str]:
     from uwf_git.config.resolve import resolve_model
     from uwf_git.values.kinds import SUBWORKFLOW
 
     try:
         if config.command == SUBWORKFLOW and config.args:
-            return [f"({instance.registry.current(config.args[-1]).hash})"]
+            return _inner(instance, config.args[-1], around)
         if config.command in ("uwf-llm", "uwf-builtin"):
             alias = _option(config.args, "--model")
             known = instance.config.models
@@ -221,6 +228,24 @@ def _asked(instance: Instance, config: AgentConfig) -> list[str]:
     except UwfError:  # its step will say why
         return []
     return []
+
+
+def _inner(instance: Instance, name: str, around: tuple[str, ...]) -> list[str]:
+    """The version of a workflow that does a role, and its agents. Raises UwfError where there is none, or nobody plays
+    a role of it."""
+    persona = ""
+    if "/" in name:
+        from uwf_git.crews.registry import Crews
+
+        found = Crews(instance.store).find(name)
+        version, persona = found.offered.workflow, found.crew.members[0].persona.id
+    else:
+        version = instance.registry.current(name).hash
+    workflow = parse_workflow(instance.store.get(version).payload)
+    if workflow.name in around:  # its step says that this can't be
+        return [f"({version})"]
+    agents = agents_of(instance, workflow, None, persona=persona, around=around)
+    return [f"({version})", *(f"({role}: {said})" for role, said in agents.items())]
 
 
 def _option(args: tuple[str, ...], name: str) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -62,6 +63,7 @@ lock is for too."""
 _LONGEST_REASON = 400
 _TRUTHS = ("passed", "pass", "approved")  # how a judgement may call whether it passes
 _NOT_RUN = (126, 127)  # how a shell says that there is no such program
+_KILLED = 128 + signal.SIGKILL  # and that its program was killed, as for want of memory
 _SHOWN = 20_000  # characters of an output that a workflow is told
 
 
@@ -238,16 +240,20 @@ def _command(instance: Instance, called: Called, outcome: Outcome, folders: Path
         raise AgentFailed(
             f"judge {judge.name!r} ran out of time after {called.timeout:g} s", "raise judges.<name>.timeout"
         )
-    if done.returncode < 0 or done.returncode in _NOT_RUN:
-        how = f"was ended by signal {-done.returncode}" if done.returncode < 0 else "could not be run"
+    if done.returncode < 0 or done.returncode in (*_NOT_RUN, _KILLED):
+        how = "could not be run" if done.returncode in _NOT_RUN else "was ended by a signal"
         raise AgentFailed(f"judge {judge.name!r} {how}", complaint)
-    for text in dict.fromkeys((printed, last)):
+    is_cut = done.stdout_size > len(done.stdout_tail)  # of what is longer the end is here
+    if is_cut and last == printed and not done.returncode:
+        raise _no_judgement(judge, f"a line of {done.stdout_size:,} bytes")
+    for text in (last,) if is_cut else dict.fromkeys((printed, last)):
         value = _printed(text)
         is_meant = not done.returncode and isinstance(value, bool | int | float)
         if is_meant or (isinstance(value, dict) and value.keys() & {"score", *_TRUTHS}):
             return read(judge, value)
     broken = printed if last.endswith("}") and not last.startswith("{") else last
-    if not done.returncode and broken.startswith("{") and _printed(broken) is None:
+    is_object = broken.startswith("{") or (is_cut and last.endswith("}"))
+    if not done.returncode and is_object and _printed(broken) is None:
         raise _no_judgement(judge, broken)
     reason = "" if not done.returncode else last or complaint or f"it exited with {done.returncode}"
     return Said(float(not done.returncode), not done.returncode, reason)
@@ -291,9 +297,8 @@ def _workflow(instance: Instance, judge: Judge, outcome: Outcome, folders: Path,
     before and to no judgement, it is asked anew in another: at most once, so that a run pays for no more."""
     assert judge.version is not None
     threads = instance.threads
-    assert outcome.trial.last is not None
     key = ScoreKey(outcome.trial.hash, judge, outcome.expected)
-    for thread in threads_for(instance, JUDGE, key.hash, outcome.trial.last):
+    for thread in threads_for(instance, JUDGE, key.hash):
         is_new = not threads.exists(thread)
         if is_new:
             with instance.store.together():

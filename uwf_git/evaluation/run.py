@@ -33,6 +33,7 @@ from uwf_git.evaluation.trials import (
     Planned,
     Version,
     best,
+    fits,
     plan,
     put_away_all,
     start_thread,
@@ -153,6 +154,8 @@ class _Run:
             )
         ]
         known = _Known(suite)
+        recorded = suite.trials.keys() | suite.scores.keys()
+        self._counted |= recorded
         found: dict[int, Result] = {}
         tasks: list[tuple[int, Task]] = []
         for number, each in enumerate(planned):
@@ -183,7 +186,7 @@ class _Run:
                     error = came
                     problems.append((name, came))
                 else:
-                    fresh += 1
+                    fresh += bool(came.errors) or not recorded >= _hashes(came)
                     result = Result(name, task.planned.case, came.trial, came.scores, came.errors)
                     found[places[id(task)]] = result
                     self._take(task, came)
@@ -263,7 +266,7 @@ class _Run:
             if score.key.hash not in task.scores and score.hash not in self._counted:
                 self._spent = self._spent.plus(score.told)
         self._spent, self._lost = self._spent.plus(came.lost), self._lost.plus(came.lost)
-        self._counted |= {came.trial.hash, *(score.hash for score in came.scores)}
+        self._counted |= _hashes(came)
         if came.is_new:
             self._waiting.append(came)
         late = time.monotonic() - self._recorded > _BATCH_SECONDS
@@ -287,6 +290,10 @@ class _Run:
         put_away_all(self._instance, waiting)
 
 
+def _hashes(came: Conducted) -> set[Hash]:
+    return {came.trial.hash, *(score.hash for score in came.scores)}
+
+
 class _Known:
     """What a suite knows of trials and scores, by their keys."""
 
@@ -300,7 +307,10 @@ class _Known:
         """What is to be done, with what is known of it."""
         tried = self._trials.get(planned.key.hash)
         trial = best(tried) if tried else None
-        return Task(planned, trial if trial is not None and trial.status in FINAL else None, self._scores)
+        if trial is None or trial.status not in FINAL:
+            return Task(planned, None, self._scores)
+        counts = trial.status != COMPLETED or fits(trial, planned.limits)
+        return Task(planned, trial if counts else None, self._scores)
 
     def result(self, task: Task) -> Result | None:
         """The result of what needs nothing to be done."""

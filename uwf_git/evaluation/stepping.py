@@ -20,7 +20,7 @@ from uwf_git.evaluation.fixtures import is_folder
 from uwf_git.evaluation.records import COMPLETED, FAILED, LIMITED, STUCK, WAITING, Told
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
-from uwf_git.store.history import Head
+from uwf_git.store.history import Head, ancestry
 from uwf_git.store.opened import Instance
 from uwf_git.text import counted
 from uwf_git.values.ids import Hash, ThreadId, derived_id
@@ -30,6 +30,7 @@ MOST_STEPS = 50
 RETRIES = 2
 TRIAL, JUDGE = "trial", "judge"
 _NOBODY = ThreadId("0" * 26)
+_LONG_AGO = 1_577_836_800_000  # 2020
 _LONGEST_WAIT = 120.0  # seconds that a provider may ask for
 
 
@@ -52,16 +53,16 @@ class Ended(NamedTuple):
 
 
 def threads_for(
-    instance: Instance, what: str, key: Hash, beside: Hash, removed: Container[str] | None = None
+    instance: Instance, what: str, key: Hash, removed: Container[str] | None = None
 ) -> Iterator[ThreadId]:
     """The ids of the threads that are there, or may be, for a key, a TRIAL's or a JUDGE's: the first, then those that
-    come after one with which nobody can go on. They have the time of the node `beside`, so that none is taken for the
-    newest thread. Those that were removed are left out; `removed` are these, where the caller has them."""
+    come after one with which nobody can go on. They follow from the key alone, and have a time long ago, so that none
+    is taken for the newest thread. Those that were removed are left out; `removed` are these, where the caller has
+    them."""
     if removed is None:
         removed = removed_here(instance)
-    when = instance.store.get(beside).timestamp
     for number in count():
-        found = derived_id(when, f"uwf {what} {key}" + (f" {number}" if number else ""))
+        found = derived_id(_LONG_AGO, f"uwf {what} {key}" + (f" {number}" if number else ""))
         if found not in removed:
             yield found
 
@@ -107,6 +108,10 @@ def run_out(
                 return Ended(COMPLETED, "", worked)
             if head.archive is not None:
                 if head.archive.status == COMPLETED:
+                    last = _before_last(instance, head)
+                    # It may have come to its end within wider limits than those of now.
+                    if made and (why := _over(instance, last, base, limits, made - 1)):
+                        return Ended(LIMITED, why, worked)
                     return Ended(COMPLETED, "", worked)
                 return Ended(FAILED, head.archive.reason or _killed(thread), worked)
             if why := _over(instance, head, base, limits, made):
@@ -133,6 +138,13 @@ def run_out(
                 return Ended(FAILED, wrong.message, worked)
             else:
                 worked, tries = True, 0
+
+
+def _before_last(instance: Instance, head: Head) -> Head:
+    """Where a thread was before its last step; where it is, without steps."""
+    rows = list(ancestry(instance.store, head.commit))
+    last = next((place for place, row in enumerate(rows) if row.kind == "step"), None)
+    return head if last is None else head_at(instance, Oid(raw=rows[last + 1].oid))
 
 
 def _killed(thread: ThreadId) -> str:

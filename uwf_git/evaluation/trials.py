@@ -253,14 +253,12 @@ def threads_of(instance: Instance, results: Iterable[Result]) -> dict[Hash, Thre
     here, removed = threads.ids(), removed_here(instance)
     found: dict[Hash, ThreadId] = {}
     for result in results:
-        key = result.trial.key
-        beside = result.case.start or key.head
-        with suppress(NotFound):  # the StartNode of what was never begun
-            some = [*takewhile(here.__contains__, threads_for(instance, TRIAL, key.hash, beside, removed))]
-            if len(some) > 1:
-                some = [each for each in some if threads.head(each).node == result.trial.last] or some[-1:]
-            if some:
-                found[result.trial.hash] = some[0]
+        key = result.trial.key.hash
+        some = [*takewhile(here.__contains__, threads_for(instance, TRIAL, key, removed))]
+        if len(some) > 1:
+            some = [each for each in some if threads.head(each).node == result.trial.last] or some[-1:]
+        if some:
+            found[result.trial.hash] = some[0]
     return found
 
 
@@ -268,11 +266,8 @@ def start_thread(instance: Instance, planned: Planned) -> tuple[ThreadId, Trial 
     """The thread of a trial, with the folder that its agents work in, made where they aren't there. Of a thread with
     steps whose folder is gone nobody knows what its agents left there, but for a suite that has it: then that is what
     comes of it, or is gone on with. Else it is another thread. Makes `refs/uwf/threads/<ULID>`. Raises Inapplicable."""
-    with instance.store.together():
-        if planned.start is not None:
-            instance.store.put(*planned.start)
-    beside, fixture = planned.case.start or planned.key.head, planned.case.fixture
-    for thread in threads_for(instance, TRIAL, planned.key.hash, beside):
+    fixture = planned.case.fixture
+    for thread in threads_for(instance, TRIAL, planned.key.hash):
         _begin(instance, planned, thread)
         folder, work = folders_of(instance) / thread, None
         if fixture is not None and not is_folder(folder):
@@ -410,3 +405,13 @@ def best(trials: Sequence[Trial]) -> Trial:
     if ended:
         return min(ended, key=lambda trial: (trial.time, trial.hash))
     return max(trials, key=lambda trial: (trial.time, trial.hash))
+
+
+def fits(trial: Trial, limits: Limits) -> bool:
+    """Whether a trial certainly would have come to its end within these limits too: it used less than they allow."""
+    told, held = trial.told, limits.budget
+    tokens = told.usage.input + told.usage.output if told.usage else 0
+    used = (("maxTokens", tokens), ("maxCost", told.cost or 0), ("maxWallTime", told.seconds))
+    return trial.steps <= min(limits.most, held.get("maxSteps", limits.most)) and all(
+        amount < held[key] for key, amount in used if key in held
+    )
