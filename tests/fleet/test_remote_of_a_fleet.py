@@ -22,6 +22,7 @@ from commands import alive, git, wait_for, wait_until_gone
 from complete import examine
 from conftest import Begin, Uwf
 from fleets import FIVE, HAND, LIMIT, PATIENT, SERVER, STEPS, WORKER, hurry, kill, processes, some, until
+from two_machines import Machine
 
 from uwf_git.fleet.server import Server
 
@@ -484,3 +485,42 @@ def test_a_thread_that_the_remote_declines_is_told_once_and_given_up_while_other
     errors = [json.loads(each)["error"] for each in done.err.splitlines()]
     assert [(each["code"], each["thread"]) for each in errors] == [("declined", bad)]
     assert examine(line.folder / "bare.git").steps == {good: STEPS}
+
+
+@pytest.mark.parametrize("when", ["before a fetch", "before a push", "before the last push", "by rm"])
+def test_a_thread_that_is_deleted_on_the_remote_is_given_up_and_told_while_others_go_on(
+    uwf: Uwf, line: Line, tmp_path: Path, script: Callable[[str, str], Path], begin: Begin, when: str
+) -> None:
+    gone, good = new(uwf), new(uwf)
+    bare = tmp_path / "bare.git"
+    deletes = f"git --git-dir {bare} update-ref -d refs/uwf/threads/{gone}"
+    if when == "before a fetch":
+        hook = bare / "hooks/post-update"
+        hook.write_text(f"#!/bin/sh\n{deletes}\n")
+        hook.chmod(0o755)
+    patient = script("patient", PATIENT)
+    role = "five" if when == "before the last push" else "two"
+    agent = tmp_path / "agent"
+    agent.write_text(
+        f"#!/bin/sh\nif [ $UWF_THREAD = {gone} ] && [ $UWF_ROLE = {role} ]; then\n"
+        + {"before a fetch": "true", "by rm": f"exec {patient}"}.get(when, f"env -u GIT_DIR {deletes}")
+        + '\nfi\necho \'{"text": "said"}\'\n'
+    )
+    agent.chmod(0o755)
+    command = ("--all", "--remote", "origin", "--agent", f"uwf-exec {agent}", "--cwd", tmp_path)
+    running = begin("fleet", "run", *command)
+    if when == "by rm":
+        wait_for(tmp_path / "began")
+        other = Machine(uwf, tmp_path / "other")
+        other("init")
+        other("remote", "add", "origin", f"ssh://there{bare}")
+        other("pull", "origin")
+        other("thread", "rm", gone, "--yes", "--remote", "origin")
+        (tmp_path / "go").touch()
+    _, err = running.communicate(timeout=LIMIT)
+    # Who looks whether the push has landed may find that it hasn't, and says so of the remote.
+    told = [error for each in err.splitlines() if "thread" in (error := json.loads(each)["error"])]
+    assert [(each["code"], each["thread"]) for each in told] == [("not_found", gone)]
+    assert f"thread {gone} was deleted on origin" in told[0]["message"] and "brings" in told[0]["hint"]
+    assert running.returncode == 3
+    assert examine(bare).steps == {good: STEPS}

@@ -113,6 +113,27 @@ def test_a_step_that_a_stranger_says_was_made_is_made_all_the_same(
     assert len(steps_told(out)) == STEPS
 
 
+def test_a_step_that_leaves_its_thread_where_it_was_is_asked_again_only_after_a_while(
+    uwf: Uwf, root: Path, thread: str, go: Path, running: subprocess.Popen[str]
+) -> None:
+    head = str(uwf("thread", "show", thread).json["head"])
+
+    async def forge(client: Any) -> str:
+        step = client.get_async_activity_handle(
+            workflow_id=thread, run_id=None, activity_id=asked.activity_id(thread, head)
+        )
+        await step.complete({"thread": thread, "head": head, "status": "idle", "done": False})
+        while True:
+            memo = await (await client.get_workflow_handle(thread).describe()).memo()
+            if memo.get("state") == "delayed":
+                return str(memo["why"])
+
+    assert "is where it was" in ask(root, forge)
+    go.touch()
+    out, err = running.communicate(timeout=60)
+    assert (running.returncode, err, len(steps_told(out))) == (0, "", STEPS)
+
+
 def test_the_server_answers_no_web_page(root: Path, go: Path, running: subprocess.Popen[str]) -> None:
     (server,) = processes(SERVER, root)
     statuses = []

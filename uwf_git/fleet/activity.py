@@ -28,7 +28,7 @@ _SIGNS = 4  # of life within the time after which a step is given to another
 _AT_MOST = 2.0  # seconds between two of them: by one it is heard that a step is to be broken off
 _LONG = 1.0  # seconds that a step has waited for its turn, after which it may be wanted no more
 _UNWANTED = Fault(UNWANTED, 5, "its thread was held, or taken out of the queue")
-_UNSHARED = (UNKEPT, UNWANTED, RemoteFailed.code)  # what others would do without, and where nothing was made
+_UNSHARED = (UNKEPT, RemoteFailed.code)  # what others would do without, and where nothing was made
 
 
 class Steps:
@@ -65,9 +65,7 @@ class Steps:
             try:
                 if (resting := await self._rest.refuse()) is not None:
                     raise _failure(resting)
-                answer = await (
-                    self._shared(self._exchange, request) if self._exchange else self._made(request)
-                )
+                answer = await self._made(request)
                 self._rest.note(parse_fault(answer["fault"]) if "fault" in answer else None)
                 return _stand(answer)
             except asyncio.CancelledError:
@@ -86,32 +84,38 @@ class Steps:
             if not self._many:
                 self.idle.set()
 
-    async def _shared(self, exchange: Exchange, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What has come of a step between a fetch and a push; it counts when that has landed. Who loses the race for it
-        has done it all the same: the thread has moved on."""
-        answer = await self._made(request)
-        if answer.get("fault", {}).get("code") in _UNSHARED:
-            return answer
-        fault = await exchange.share(request["thread"])
-        if fault is not None and way_on(fault) == DONE:
-            return await self._hands.do({**request, "do": "look"})
-        return answer if fault is None or "fault" in answer else {"fault": fault.as_json()}
-
     async def _made(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What has come of a step, of the thread as the remote has it at that moment. The provider that it asked is
-        left alone where it wants to be."""
+        """What has come of a step, where there is a remote between a fetch and a push; it counts when that has landed.
+        Who loses the race for it has done it all the same: the thread has moved on. Where it hasn't, here, that is no
+        step, and is said."""
         gate, came = self._gates[activity.info().task_queue], time.monotonic()
         async with gate.turn():
-            if not await _is_wanted(time.monotonic() - came):
-                return {"fault": _UNWANTED.as_json()}
-            if self._exchange is not None and (missing := await self._exchange.gather(request["thread"])):
-                return {"fault": missing.as_json()}
-            try:
-                answer = await self._hands.do(request)
-            except asyncio.CancelledError:
-                if self._exchange is not None:
-                    await self._exchange.part(request["thread"])  # what its agent said so far
-                raise
+            if (kept := await self._kept_from(request["thread"], came)) is not None:
+                return {"fault": kept.as_json()}
+            answer = await self._by_hand(request, gate)
+        if self._exchange is None or answer.get("fault", {}).get("code") in _UNSHARED:
+            return answer
+        fault = await self._exchange.share(request["thread"])
+        if fault is not None and way_on(fault) == DONE:
+            found = await self._hands.do({**request, "do": "look"})
+            has_moved = "fault" in found or found["stand"]["head"] != request["head"]
+            return found if has_moved else {**found, "fault": fault.as_json()}
+        return answer if fault is None or "fault" in answer else {"fault": fault.as_json()}
+
+    async def _kept_from(self, thread: str, came: float) -> Fault | None:
+        """What keeps a thread from being stepped here by a step that came then, as the remote has it at this moment."""
+        if not await _is_wanted(time.monotonic() - came):
+            return _UNWANTED
+        return None if self._exchange is None else await self._exchange.gather(thread)
+
+    async def _by_hand(self, request: Mapping[str, Any], gate: Gate) -> Mapping[str, Any]:
+        """What a hand answers. The provider that it asked is left alone where it wants to be."""
+        try:
+            answer = await self._hands.do(request)
+        except asyncio.CancelledError:
+            if self._exchange is not None:
+                await self._exchange.part(request["thread"])  # what its agent said so far
+            raise
         if "fault" in answer:
             fault = parse_fault(answer["fault"])
             if fault.by is not None:

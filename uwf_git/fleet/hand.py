@@ -111,8 +111,10 @@ class Hand:
     def _exchange(self, do: str, threads: list[ThreadId]) -> dict[str, Any]:
         """Fetches threads, or pushes them; of each what went wrong with it."""
         from uwf_git.git.program import PATIENCE, Git
+        from uwf_git.sharing import tracking
         from uwf_git.sharing.pull import gather
         from uwf_git.sharing.step import problem_with, share_all
+        from uwf_git.store import layout
 
         instance = self.instance
         assert self._orders.remote is not None
@@ -120,6 +122,10 @@ class Hand:
         git = Git(repository.path, bounds=repository.config.bounds, patience=PATIENCE)
         if do == "share":
             problems = share_all(instance, git, remote, threads)
+            gone = tracking.marked(instance, remote, [layout.THREADS + thread for thread in threads])
+            problems |= {
+                thread: _gone(problems[thread]) for thread in threads if layout.THREADS + thread in gone
+            }
         else:
             pulled = gather(instance, git, remote, threads)
             problems = {thread: _gone(problem_with(instance, remote, thread, pulled)) for thread in threads}
@@ -232,7 +238,7 @@ def _problem(found: str | None, thread: ThreadId) -> str | None:
 
 
 def _gone(problem: UwfError | None) -> UwfError | None:
-    """A problem with a thread that was fetched. One that was deleted there is nobody's to be stepped."""
+    """A problem with a thread that was exchanged. One that was deleted there is nobody's to be stepped."""
     return NotFound(problem.message, problem.hint) if isinstance(problem, HeadMoved) else problem
 
 

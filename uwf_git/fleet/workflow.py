@@ -16,7 +16,7 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError
 from temporalio.exceptions import TimeoutError as TimedOut
 
-from uwf_git.errors import Invalid
+from uwf_git.errors import HeadMoved, Invalid
 from uwf_git.fleet import asked
 from uwf_git.fleet.asked import STEPS, Begin, Stand
 from uwf_git.fleet.exits import (
@@ -39,6 +39,8 @@ _RETRY = RetryPolicy(
     maximum_interval=timedelta(seconds=5),
     maximum_attempts=_DEATHS,
 )
+
+_UNMOVED = Fault(HeadMoved.code, HeadMoved.exit_status, "a step was answered, and the thread is where it was")
 
 
 # What a stranger has put into the queue fails at once: a workflow that can't be played is played again and again.
@@ -144,7 +146,10 @@ class ThreadInFleet:
                     self._fail(Fault("no_transition", 1, stand.problem))
                 if stand.status in ("waiting", "paused"):
                     await self._wait(stand.status, stand.why, looks)
-                continue
+                    continue
+                if moved:
+                    continue
+                fault = _UNMOVED  # asked again at once, it might go on so for ever, and nobody would see it
             if fault.code == UNWANTED:
                 continue
             way = way_on(fault)
