@@ -167,8 +167,13 @@ def test_threads_in_the_queue_are_held_let_go_on_and_taken_out(fleet: Fleet) -> 
     (other,) = fleet.start(1)
     fleet(fleet.one, "cancel", other)
     until(lambda: fleet.state(other) in ("cancelled", "completed"), "cancelled thread")
-    refused = fleet(fleet.one, "pause", thread, check=3)
-    assert "not in the queue" in refused.error["message"]
+    for command in ("pause", "resume", "cancel"):
+        refused = fleet(fleet.one, command, thread, check=3)
+        assert "not in the queue" in refused.error["message"]
+        assert refused.json == []
+    (last,) = fleet.start(1, "--tries", "1")
+    both = fleet(fleet.one, "cancel", thread, last, check=3)
+    assert both.json == [{"thread": last, "cancelled": True}] and thread in both.error["message"]
 
 
 def test_threads_that_the_remote_has_no_more_or_newer_keep_no_others_from_starting(fleet: Fleet) -> None:

@@ -215,23 +215,27 @@ class Queue:
     async def take(self, begins: Iterable[Begin]) -> dict[str, Row | None]:
         """Has those of the threads that are in the queue belong to a budget; what is known of them, None for one that
         isn't there. Raises RemoteFailed."""
-        from temporalio.client import WorkflowExecutionStatus
-        from temporalio.service import RPCError, RPCStatusCode
 
         async def take(begin: Begin) -> Row | None:
-            try:
-                described = await self.client.get_workflow_handle(begin.thread).describe(rpc_timeout=_WAIT)
-            except RPCError as error:
-                if error.status != RPCStatusCode.NOT_FOUND:
-                    raise
-                return None
-            if described.status != WorkflowExecutionStatus.RUNNING:
-                return None
-            if described.raw_description.workflow_extended_info.cancel_requested:
+            described = await self._open(begin.thread)
+            if described is None or described.raw_description.workflow_extended_info.cancel_requested:
                 return None
             return await self._take(begin, described, ()) or Row(begin.thread, "held", begin.held)
 
         return await self._each({begin.thread: begin for begin in begins}, take)
+
+    async def _open(self, thread: str) -> WorkflowExecutionDescription | None:
+        """What is known of a thread that is in the queue; None of one that isn't, or isn't any more."""
+        from temporalio.client import WorkflowExecutionStatus
+        from temporalio.service import RPCError, RPCStatusCode
+
+        try:
+            described = await self.client.get_workflow_handle(thread).describe(rpc_timeout=_WAIT)
+        except RPCError as error:
+            if error.status != RPCStatusCode.NOT_FOUND:
+                raise
+            return None
+        return described if described.status == WorkflowExecutionStatus.RUNNING else None
 
     async def _take(
         self, begin: Begin, described: WorkflowExecutionDescription, over: Collection[str]
@@ -308,6 +312,8 @@ class Queue:
         thread whether the queue had it."""
 
         async def drop(thread: str) -> bool:
+            if await self._open(thread) is None:  # to cancel what has ended is no error
+                return False
             return await _unless_gone(self.client.get_workflow_handle(thread).cancel(rpc_timeout=_WAIT))
 
         return await self._each({thread: thread for thread in threads}, drop)
