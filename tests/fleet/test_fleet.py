@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from cli_samples import ASKS, PAIR, scripted, write
-from commands import wait_for, wait_until_gone
+from commands import git, wait_for, wait_until_gone
 from complete import examine
 from conftest import Begin, Uwf
 from fleets import (
@@ -328,3 +328,42 @@ def test_a_run_says_why_a_thread_did_not_end_also_where_others_step_it(
         assert (rests["code"], rests["message"]) == ("paused", f"thread {paused}: paused")
         working.send_signal(signal.SIGINT)
         assert working.wait(60) == 0
+
+
+def test_a_project_that_is_gone_before_the_first_step_is_told_as_that(
+    uwf: Uwf, root: Path, tmp_path: Path, begin: Begin
+) -> None:
+    (thread,) = start(uwf, 1)
+    project = tmp_path / "project"
+    git("init", "-q", project)
+    git("-C", project, "commit", "-q", "--allow-empty", "-m", "begun")
+    with Server(tmp_path / "server") as server:
+        working = begin("fleet", "worker", "--address", server.address, "--workspace", f"worktree:{project}")
+        until(lambda: uwf("fleet", "status", check=None).code == 0, "worker")
+        project.rename(tmp_path / "away")
+        uwf("fleet", "start", thread)
+        until(lambda: uwf("fleet", "status", "--all").json[0]["state"] == "gave up", "end")
+        (row,) = uwf("fleet", "status", "--all").json
+        working.send_signal(signal.SIGTERM)
+        (said,) = working.communicate(timeout=60)[1].splitlines()
+    told = json.loads(said)["error"]
+    assert (told["code"], told["message"]) == ("not_found", row["why"])
+    assert f"{project} is no git repository" in row["why"]
+
+
+def test_an_error_that_nobody_thought_of_is_told_in_a_line_and_ends_no_process_by_a_signal(
+    uwf: Uwf, tmp_path: Path, patient: list[str]
+) -> None:
+    (thread,) = start(uwf, 1)
+    (tmp_path / thread).touch()  # its agent fails, and what is to say so does as well
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\n"
+        "def broken(error):\n    raise ValueError('quite secret')\n"
+        "if 'uwf_git.fleet.hand' in sys.orig_argv:\n"
+        "    import uwf_git.errors\n    uwf_git.errors.failure_of = broken\n"
+    )
+    env = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+    done = uwf("fleet", "run", "--tries", "1", *patient, check=1, env=env, timeout=100)
+    (told,) = (json.loads(line)["error"] for line in done.err.splitlines())
+    assert (told["code"], told["thread"]) == ("internal", thread)
+    assert "signal" not in told["message"] and "secret" not in done.err

@@ -15,9 +15,10 @@ import queue
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git import lifetime, log
 from uwf_git.errors import HeadMoved, NotFound, RemoteFailed, UwfError, Waiting, failure_of
@@ -28,8 +29,11 @@ from uwf_git.fleet.limits import impatient, next_queue
 from uwf_git.fleet.workspace import Workspaces, parse_wanted
 from uwf_git.store.history import Head
 from uwf_git.store.location import locate
-from uwf_git.store.opened import Instance, begin_log, wanted_log
+from uwf_git.store.opened import Instance, begin_log, redactor_at, wanted_log
 from uwf_git.values.ids import ThreadId, parse_thread_id
+
+if TYPE_CHECKING:
+    from uwf_git.config.secrets import Redactor
 
 LARGEST = 120 << 20  # bytes of memory with which it is replaced by another after a step
 _BROKEN_OFF = Fault("interrupted", 130, "the step was broken off")
@@ -163,10 +167,17 @@ class Hand:
         return {"fault": travels.as_json(), "stand": stand}
 
     def _fault(self, error: Exception) -> Fault:
-        """An error without the secrets that it may repeat."""
-        found, clean = failure_of(error), self.instance.redactor.text
+        """An error without the secrets that it may repeat, also where it is why the store can't be opened."""
+        found, clean = failure_of(error), self._redactor().text
         throttled = found.throttled or (None, None)
         return Fault(found.code, found.status, clean(found.message)[0], clean(found.hint)[0], *throttled)
+
+    def _redactor(self) -> Redactor:
+        """Of the store as it could be opened last, else of what can be read of it."""
+        if self._opened is not None:
+            with contextlib.suppress(Exception):
+                return self._opened.redactor
+        return redactor_at(self._location)
 
     def _step(self, thread: ThreadId, head: str) -> Stand:
         from uwf_git.engine.step import step
@@ -242,6 +253,14 @@ def _gone(problem: UwfError | None) -> UwfError | None:
     return NotFound(problem.message, problem.hint) if isinstance(problem, HeadMoved) else problem
 
 
+def _unforeseen(error: Exception) -> Fault:
+    """What nobody has thought of, without its words, among which a secret may be."""
+    kind, frames = type(error).__name__, traceback.extract_tb(error.__traceback__)
+    raised = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames[:-13:-1]]
+    log.error("K7QW2M9C", "an answer fails with {kind}", kind=kind, raised=raised)
+    return Fault("internal", 1, f"internal error: {kind}", "UWF_LOG=error shows where")
+
+
 def signature(path: Path) -> tuple[int, ...] | None:
     """What tells a file from the same one after a change."""
     try:
@@ -275,13 +294,14 @@ class _Desk:
         """Answers until the input ends, SIGTERM comes, or this process has grown large."""
         threading.Thread(target=self._read, daemon=True).start()
         while not self._over and (line := self._next()):
-            request = json.loads(line)
             value: Mapping[str, Any] = {"fault": _BROKEN_OFF.as_json()}
             try:
                 self._busy = True
-                value = answer(request)
+                value = answer(json.loads(line))
             except KeyboardInterrupt:
                 pass
+            except Exception as error:
+                value = {"fault": _unforeseen(error).as_json()}
             finally:
                 self._busy = False
             self._over = self._over or memory() > LARGEST
@@ -324,14 +344,20 @@ def main() -> None:
     # Agents in this process may print; whoever asked reads answers alone.
     sink = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    desk = _Desk(sys.stdin.buffer, sink)
-    hand = Hand(Orders(**json.loads(sys.argv[1])), desk.write)
-    location = locate(None, os.environ, Path.cwd())
-    if level := wanted_log(os.environ):
-        begin_log(location, level)
-    with contextlib.suppress(KeyboardInterrupt):
+    status = 0
+    try:
+        desk = _Desk(sys.stdin.buffer, sink)
+        hand = Hand(Orders(**json.loads(sys.argv[1])), desk.write)
+        if level := wanted_log(os.environ):
+            begin_log(locate(None, os.environ, Path.cwd()), level)
         desk.serve(hand.answer)
-    lifetime.end(0)
+    except KeyboardInterrupt:
+        pass
+    except Exception as error:
+        failure = failure_of(error)
+        print(failure.message, file=sys.stderr)
+        status = failure.status
+    lifetime.end(status)  # an interpreter that is taken down while another thread reads is aborted
 
 
 if __name__ == "__main__":

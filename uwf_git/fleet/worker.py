@@ -18,10 +18,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git import __version__, log
+from uwf_git import __version__, lifetime, log
 from uwf_git.config.read import load_config
 from uwf_git.config.settings import FILE, Rates
-from uwf_git.errors import Invalid, UwfError, failure_of
+from uwf_git.errors import Invalid, failure_of
 from uwf_git.fleet import asked
 from uwf_git.fleet.client import connect, not_taken, watch
 from uwf_git.fleet.exchange import Exchange
@@ -182,16 +182,16 @@ def main() -> None:
             sink.write(json.dumps(value).encode() + b"\n")
             sink.flush()
 
-    location = locate(None, os.environ, Path.cwd())
-    if level := wanted_log(os.environ):
-        begin_log(location, level)
     try:
+        location = locate(None, os.environ, Path.cwd())
+        if level := wanted_log(os.environ):
+            begin_log(location, level)
         asyncio.run(_until_gone(location, parse_duty(sys.argv[1]), tell))
-    except (UwfError, OSError) as error:
+    except Exception as error:
         failure = failure_of(error)
         tell({"error": {"code": failure.code, "message": failure.message, "hint": failure.hint}})
         status = failure.status
-    sys.exit(status)
+    lifetime.end(status)  # the threads of Temporal's library outlive no interpreter that is taken down
 
 
 async def _until_gone(location: Location, duty: Duty, tell: Tell) -> None:
