@@ -225,7 +225,7 @@ def test_a_remote_that_refuses_is_told_as_by_a_pull_before_a_fleet_begins(
     assert not (root / "store.git/uwf/fleet/server.log").exists()
 
 
-def test_a_remote_that_fails_meanwhile_is_told_once_and_delays_its_threads(
+def test_a_remote_that_fails_meanwhile_is_told_once_and_when_it_answers_and_delays_its_threads(
     uwf: Uwf, line: Line, tmp_path: Path, begin: Begin
 ) -> None:
     threads = sorted(new(uwf) for _ in range(3))
@@ -250,9 +250,10 @@ def test_a_remote_that_fails_meanwhile_is_told_once_and_delays_its_threads(
         until(lambda: {state for _, state, _ in states()} == {"completed"}, "ends")
         working.send_signal(signal.SIGTERM)
         _, err = working.communicate(timeout=_SOON)
-    told = [json.loads(each)["error"] for each in err.splitlines()]
-    assert [(each["code"], each["message"]) for each in told] == [("remote", f"remote origin: {why}")]
-    assert "asked again" in told[0]["hint"]
+    fails, answers = err.splitlines()
+    told = json.loads(fails)["error"]
+    assert (told["code"], told["message"]) == ("remote", f"remote origin: {why}")
+    assert "asked again" in told["hint"] and answers == "uwf: remote origin answers again"
     assert examine(tmp_path / "bare.git", STEPS) == ({}, dict.fromkeys(threads, STEPS))
 
 

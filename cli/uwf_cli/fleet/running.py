@@ -271,13 +271,14 @@ class Told:
             self._fail(thread, failure)
 
     def _tell_trouble(self, value: Mapping[str, Any]) -> None:
-        """What a remote, a server or the store fails at, once, however many workers say so."""
+        """What a remote, a server or the store fails at, once, however many workers say so, and that it is over: who
+        was told of the one is told of the other, in whatever format."""
         of, fault = value["of"], value["trouble"]
         before = of in self._troubles
         if fault is None:
             self._troubles.discard(of)
             if before:
-                self._invocation.note(f"{of} {value.get('again', 'answers again')}")
+                self._invocation.warn(f"{of} {value.get('again', 'answers again')}")
         elif not before:
             self._troubles.add(of)
             meanwhile = value.get("meanwhile", "it is asked again and again")
