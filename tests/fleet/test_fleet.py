@@ -367,3 +367,21 @@ def test_an_error_that_nobody_thought_of_is_told_in_a_line_and_ends_no_process_b
     (told,) = (json.loads(line)["error"] for line in done.err.splitlines())
     assert (told["code"], told["thread"]) == ("internal", thread)
     assert "signal" not in told["message"] and "secret" not in done.err
+
+
+def test_a_configuration_that_is_invalid_meanwhile_delays_its_threads_until_it_is_mended(
+    uwf: Uwf, root: Path, tmp_path: Path, patient: list[str], begin: Begin
+) -> None:
+    (thread,) = start(uwf, 1)
+    running = begin("fleet", "run", thread, *patient)
+    wait_for(tmp_path / "began")
+    config = root / "config.yaml"
+    before = config.read_text() if config.exists() else ""
+    config.write_text("defaultAgent: [\n")
+    (tmp_path / "go").touch()
+    assert running.stderr is not None
+    told = json.loads(running.stderr.readline())["error"]
+    assert told["thread"] == thread and "config.yaml" in told["message"]
+    config.write_text(before)
+    out, err = running.communicate(timeout=60)
+    assert (running.returncode, err) == (0, "") and len(steps_told(out)) == STEPS

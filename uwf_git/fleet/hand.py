@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git import lifetime, log
-from uwf_git.errors import HeadMoved, NotFound, RemoteFailed, UwfError, Waiting, failure_of
+from uwf_git.errors import Busy, HeadMoved, Invalid, NotFound, RemoteFailed, UwfError, Waiting, failure_of
 from uwf_git.fleet.admission import used_by
 from uwf_git.fleet.asked import Stand, parse_step
 from uwf_git.fleet.exits import UNKEPT, Fault
@@ -80,7 +80,10 @@ class Hand:
         if self._opened is None or seen != self._seen:
             opened = Instance(self._location)
             opened.warn = lambda text: self._tell({"warning": text})
-            opened.config = impatient(opened.config)
+            try:
+                opened.config = impatient(opened.config)
+            except Invalid as error:  # the worker began with one that is valid: somebody is at it
+                raise Busy(error.message, error.hint) from None
             if self._orders.workspace is not None:
                 wanted = parse_wanted(self._orders.workspace, self._orders.workspace_remote)
                 self._spaces = Workspaces(opened, wanted)
