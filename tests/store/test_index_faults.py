@@ -17,6 +17,8 @@ from commands import UWF
 from conftest import Uwf
 from workflows import opened
 
+from uwf_git.values.builtin import META
+
 traced = pytest.mark.skipif(not shutil.which("strace"), reason="needs strace (Debian package strace)")
 
 
@@ -154,6 +156,20 @@ def test_a_ref_that_is_deleted_after_another_process_made_the_index_anew_is_not_
     deleting.repository.delete_ref(ref, head)
     assert other.missed() == {}
     assert uwf("verify").json["findings"] == []
+
+
+def test_a_node_that_no_ref_leads_to_yet_survives_an_index_that_is_made_anew(
+    uwf: Uwf, root: Path, thread: str
+) -> None:
+    """So is what an agent has stored whose step is being made, or was broken off and is taken over by the next."""
+    begun = opened().store
+    node = begun.put(META, {"type": "object", "title": "of a step in progress"})
+    uwf("cas", "reindex")
+    assert uwf("cas", "get", node).json["payload"]["title"] == "of a step in progress"
+    blob = begun.blob_of(node)
+    (root / "store.git/objects" / str(blob)[:2] / str(blob)[2:]).unlink()
+    uwf("cas", "reindex")
+    uwf("cas", "get", node, check=3)
 
 
 def test_an_index_that_is_used_after_it_was_closed_is_not_thrown_away(

@@ -8,6 +8,7 @@ remembered as such and hides no other.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -161,9 +162,20 @@ class Store(NodeStore):
         knows."""
         self.index.follow()
         with self.index.transaction():
+            before = self.index.blobs()
             self.index.begin_anew()
             self.sync()
+            self._take_back(before)
         return self.index.node_count()
+
+    def _take_back(self, before: Sequence[tuple[Hash, bytes]]) -> None:
+        """Takes in again the nodes which were known and no ref leads to yet: what an agent has stored whose step is
+        being made, or was broken off, is known by the index alone."""
+        known = {node for node, _ in self.index.blobs()}
+        for node, blob in before:
+            if node not in known and self.repository.has(oid := Oid(raw=blob)):
+                with suppress(UwfError):
+                    self.adopt([(node, oid)])
 
     def _take_in_ref(self, name: str, oid: Oid) -> None:
         tip: Oid | None = oid
