@@ -18,7 +18,7 @@ from uwf_git.fleet import asked
 from uwf_git.fleet.asked import Begin
 from uwf_git.fleet.exits import Fault, fault_of, parse_fault
 from uwf_git.fleet.hands import Tell
-from uwf_git.fleet.place import Place, unreachable
+from uwf_git.fleet.place import Place, is_broken_off, unreachable
 from uwf_git.fleet.server import INSTALL
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def _failed(client: Client, error: RPCError) -> RemoteFailed:
     from temporalio.service import RPCStatusCode
 
     gone = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
-    if error.status in gone:
+    if error.status in gone or is_broken_off(error):
         return _unanswered(_address(client), error, "see that it is up")
     said = (error.message or error.status.name).partition("\n")[0]
     return RemoteFailed(

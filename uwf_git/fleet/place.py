@@ -26,7 +26,9 @@ _PROBED = 0.2  # seconds
 
 _ADDRESS = "uwf fleet run starts one; else see that --address is right"
 _TLS = "see that TEMPORAL_TLS, TEMPORAL_TLS_… and TEMPORAL_API_KEY are what it asks for"
+_BROKEN_OFF = r"^(?:transport error|operation was canceled|h2 protocol error)"
 _REASONS = (
+    (_BROKEN_OFF, "it has broken the connection off", _ADDRESS),
     (r'Os \{[^}]*message: "([^"]+)"', r"\1", _ADDRESS),
     (r'failed to lookup address[^"]*?: ([^"]+)"', r"\1", _ADDRESS),
     (r"invalid target URL: (.+)", r"\1", "an address is HOST:PORT"),
@@ -114,6 +116,11 @@ def _take(descriptor: int, how: int, private: Path) -> None:
 def announce(folder: Path, place: Place) -> None:
     """Says where the fleet is, as long as its folder is `kept`."""
     write_private(folder / _FILE, json.dumps(place._asdict()).encode())
+
+
+def is_broken_off(error: Exception) -> bool:
+    """Whether a call ended because the server was gone in the midst of it, which has no status of its own."""
+    return re.search(_BROKEN_OFF, str(error)) is not None
 
 
 def unreachable(error: Exception, seconds: float) -> tuple[str, str]:
