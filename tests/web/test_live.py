@@ -31,7 +31,7 @@ def spoken(instance: Instance, script: Callable[[str, str], Path]) -> Iterator[s
     while not instance.locks.is_held(thread):
         assert process.poll() is None
     yield thread
-    process.kill()
+    process.terminate()  # killed it would leave its agent behind
     process.communicate()
 
 
