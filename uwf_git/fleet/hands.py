@@ -87,6 +87,7 @@ class Hands:
         self._free: list[_Hand] = []
         self._all: set[_Hand] = set()
         self._places = asyncio.Semaphore(most)
+        self._over = False
 
     @property
     def processes(self) -> list[int]:
@@ -102,6 +103,8 @@ class Hands:
         """What comes of a request, with a fault where a hand was lost. Where this is cancelled, the step is broken off
         first, and what its agent said is kept."""
         async with self._places:
+            if self._over:
+                return {"fault": lost("the worker was ended").as_json()}
             hand = self._free.pop() if self._free else await self._start()
             asking = asyncio.ensure_future(hand.ask(request, self._tell))
             try:
@@ -115,7 +118,8 @@ class Hands:
             return await self._replaced(hand, request, answer)
 
     async def close(self) -> None:
-        """Ends them all."""
+        """Ends them all; no other is started."""
+        self._over = True
         await asyncio.gather(*(each.close() for each in self._all))
         self._all.clear()
         self._free.clear()
