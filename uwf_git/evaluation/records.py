@@ -129,6 +129,16 @@ class Told(NamedTuple):
     unpriced: int = 0
     seconds: float = 0.0
 
+    def use(self, steps: int) -> dict[str, float]:
+        """What that and so many steps are of a budget, by the names of its limits."""
+        tokens = self.usage.input + self.usage.output if self.usage else 0
+        return {
+            "maxSteps": steps,
+            "maxTokens": tokens,
+            "maxCost": self.cost or 0,
+            "maxWallTime": self.seconds,
+        }
+
     def payload(self) -> dict[str, Any]:
         """The part of a node's payload."""
         found: dict[str, Any] = {

@@ -245,13 +245,7 @@ class _Run:
             yield task
 
     def _over(self) -> str:
-        usage = self._spent.usage
-        used = {
-            "maxSteps": self._steps,
-            "maxTokens": usage.input + usage.output if usage else 0,
-            "maxCost": self._spent.cost or 0,
-            "maxWallTime": time.monotonic() - self._began,
-        }
+        used = {**self._spent.use(self._steps), "maxWallTime": time.monotonic() - self._began}
         reached = budget.used_up(budget.limits([("run", self._limits)], {}), used)
         if reached is None:
             return ""

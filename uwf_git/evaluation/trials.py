@@ -409,9 +409,5 @@ def best(trials: Sequence[Trial]) -> Trial:
 
 def fits(trial: Trial, limits: Limits) -> bool:
     """Whether a trial certainly would have come to its end within these limits too: it used less than they allow."""
-    told, held = trial.told, limits.budget
-    tokens = told.usage.input + told.usage.output if told.usage else 0
-    used = (("maxTokens", tokens), ("maxCost", told.cost or 0), ("maxWallTime", told.seconds))
-    return trial.steps <= min(limits.most, held.get("maxSteps", limits.most)) and all(
-        amount < held[key] for key, amount in used if key in held
-    )
+    used = trial.told.use(trial.steps - 1)  # the last step was begun before it counted
+    return trial.steps <= limits.most and all(used[key] < most for key, most in limits.budget.items())

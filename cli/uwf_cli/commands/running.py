@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 _PAUSE = 0.5  # seconds between two looks at what runs
 _LEAST = 8  # columns of what is said of an output, however narrow the terminal is
 
+AT_ONCE = click.IntRange(1, 1000)
+"""How many steps may be made at once: each is a process."""
+
 AGENT = click.option(
     "--agent", metavar="CMD", help="An agent of config.yaml or a command.", shell_complete=complete_agent
 )
@@ -100,9 +103,7 @@ def step(
     "uwf thread run --status failed                those that failed, once more",
 )
 @threads
-@click.option(
-    "-j", "--jobs", type=click.IntRange(1, 1000), default=1, metavar="N", help="So many threads at once."
-)
+@click.option("-j", "--jobs", type=AT_ONCE, default=1, metavar="N", help="So many threads at once.")
 @MAX_STEPS
 @AGENT
 @CWD

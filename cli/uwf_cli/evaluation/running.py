@@ -11,7 +11,7 @@ import click
 
 from uwf_cli import resolve, terminal
 from uwf_cli.command import command
-from uwf_cli.commands.running import AGENT, QUIET, warn_of_untold
+from uwf_cli.commands.running import AGENT, AT_ONCE, QUIET, warn_of_untold
 from uwf_cli.commands.thread import require_agent
 from uwf_cli.completers import complete_suite, complete_workflow
 from uwf_cli.evaluation.shown import called, result_line, result_value, run_value, summary
@@ -53,9 +53,7 @@ def running(function: _F) -> _F:
         click.option(
             "--fleet", "by_fleet", is_flag=True, help="Step whole threads by a fleet of this machine."
         ),
-        click.option(
-            "-j", "--jobs", type=click.IntRange(1, 1000), default=1, metavar="N", help="So many at once."
-        ),
+        click.option("-j", "--jobs", type=AT_ONCE, default=1, metavar="N", help="So many at once."),
         JUDGES,
         click.option(
             "--label",

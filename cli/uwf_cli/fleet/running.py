@@ -14,7 +14,7 @@ import click
 
 from uwf_cli import streams, terminal
 from uwf_cli.command import command
-from uwf_cli.commands.running import AGENT, CWD, QUIET, REMOTE, folder, outcome_line
+from uwf_cli.commands.running import AGENT, AT_ONCE, CWD, QUIET, REMOTE, folder, outcome_line
 from uwf_cli.failures import Failures, tell
 from uwf_cli.fleet.places import (
     WORKSPACE,
@@ -42,7 +42,7 @@ _T = TypeVar("_T")
 JOBS = click.option(
     "-j",
     "--jobs",
-    type=click.IntRange(1, 1000),
+    type=AT_ONCE,
     default=1,
     show_default=True,
     metavar="N",
