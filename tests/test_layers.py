@@ -130,12 +130,6 @@ def test_what_is_pure_reaches_neither_git_nor_network(package: str) -> None:
     assert not {name.split(".")[0] for name in reached} & IMPURE
 
 
-def test_no_room_is_overfull() -> None:
-    for package in (path.parent for folder in FOLDERS.values() for path in folder.rglob("__init__.py")):
-        modules = [path for path in package.iterdir() if path.suffix == ".py" and path.stem != "__init__"]
-        assert len(modules) <= 16, package
-
-
 @pytest.mark.parametrize(
     "module",
     ["uwf_git", "uwf_git.workflow.moderator", "uwf_git.engine.step", "uwf_git.sharing.pull", "uwf_cli.tree"],
