@@ -339,4 +339,4 @@ def test_what_a_workflow_may_read_of_an_output_is_told_by_its_texts(
     edge = to("b", "asked", **({"prompt": prompt} if prompt else {}))
     flow = workflow({"$START": [to("a")], "a": [edge, to("$END")]}, {"asked": condition})
     names = {"approved", "comments", "title", "tags", "risk level", "mood"}
-    assert {name for name in names if may_read(flow, name)} == (names if expected is None else expected)
+    assert {name for name in names if may_read(flow)(name)} == (names if expected is None else expected)

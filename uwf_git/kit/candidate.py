@@ -9,6 +9,7 @@ workflow may read. What is left out is in the answer, which the step's detail ke
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from typing import Any, NamedTuple
 
 from uwf_git.errors import Invalid
@@ -22,6 +23,8 @@ from uwf_git.values.shape import Named, named
 
 STANDARD = ("status", "$status", "next", "confidence", "artifacts", "scope")
 """Fields that any answer may have, whatever its role's schema says."""
+
+_COMPARED = 200
 
 Reads = Callable[[str], bool]
 """Whether a workflow may look at a field of that name."""
@@ -86,9 +89,8 @@ def _own(fields: Mapping[str, Any], payload: Any) -> dict[str, Any]:
     """The fields that a schema has, for one that allows no others. A field that looks like a misspelt one of the
     schema's stays, so that it is named as what is wrong."""
     known = named(payload)
-    return {
-        name: value for name, value in fields.items() if known.has(name) or _misspelt(name, known, fields)
-    }
+    misspelt = _misspelt(known, fields)
+    return {name: value for name, value in fields.items() if known.has(name) or name in misspelt}
 
 
 def _told(fields: Mapping[str, Any], payload: Any, reads: Reads) -> dict[str, Any]:
@@ -96,10 +98,11 @@ def _told(fields: Mapping[str, Any], payload: Any, reads: Reads) -> dict[str, An
     known = named(payload)
     if known.others or not known.names:
         return dict(fields)
+    misspelt = _misspelt(known, fields)
     return {
         name: value
         for name, value in fields.items()
-        if known.has(name) or name in STANDARD or reads(name) or _misspelt(name, known, fields)
+        if known.has(name) or name in STANDARD or reads(name) or name in misspelt
     }
 
 
@@ -118,8 +121,12 @@ def _left_out(fields: Mapping[str, Any], output: Mapping[str, Any]) -> tuple[str
     return (f"left out of the output, as the schema has no such field: {said}",)
 
 
-def _misspelt(name: str, known: Named, given: Iterable[str]) -> bool:
-    if name in STANDARD:
-        return False
-    missing = known.names - set(given)
-    return bool(missing) and closest(name, sorted(missing)) is not None
+def _misspelt(known: Named, given: Iterable[str]) -> frozenset[str]:
+    """The given names that look like slips of names the schema has and the answer lacks. Only the first unknown names
+    are compared, because an answer may have any number of them."""
+    given = dict.fromkeys(given)
+    missing = sorted(known.names - given.keys())
+    if not missing:
+        return frozenset()
+    unknown = (name for name in given if name not in STANDARD and not known.has(name))
+    return frozenset(name for name in islice(unknown, _COMPARED) if closest(name, missing) is not None)

@@ -166,8 +166,9 @@ class Context(NamedTuple):
         wrong with it."""
         return self.mounts.written() if self.mounts is not None else None
 
-    def reads(self, name: str) -> bool:
-        """Whether the workflow may look at a field of that name in this role's output, be it in the schema or not."""
+    @property
+    def reads(self) -> Callable[[str], bool]:
+        """A predicate: may the workflow look at a field of that name in this role's output?"""
         from uwf_git.workflow.moderator import may_read
 
-        return may_read(self.history.workflow, name)
+        return may_read(self.history.workflow)

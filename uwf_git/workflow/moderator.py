@@ -355,17 +355,28 @@ _WHOLE = re.compile(
 )
 
 _TAG = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
+_WORD = re.compile(r"[\w$]+")
 
 
-def may_read(workflow: Workflow, name: str) -> bool:
-    """Whether a condition, or the prompt or location of an edge, may look at a field of that name in an output. It goes
-    by their texts, and says yes rather than no; of code it can't be told."""
-    if workflow.code is not None:
-        return True
+def may_read(workflow: Workflow) -> Callable[[str], bool]:
+    """Return a predicate: may a condition, or the prompt or location of an edge, look at an output field of that name?
+
+    It judges by their texts and errs towards yes. For code it always says yes. A call costs a look-up for a name of
+    word characters, and one search through the texts for any other.
+    """
+    expressions = [condition.expression for condition in workflow.conditions.values()]
+    if workflow.code is not None or any(map(_WHOLE.search, expressions)):
+        return lambda _name: True
     edges = [edge for edges in workflow.graph.values() for edge in edges]
     templates = [
         tag for edge in edges for text in (edge.prompt, edge.location) for tag in _TAG.findall(text or "")
     ]
-    expressions = [condition.expression for condition in workflow.conditions.values()]
-    word = re.compile(rf"(?<![\w$]){re.escape(name)}(?![\w$])")
-    return any(map(word.search, (*templates, *expressions))) or any(map(_WHOLE.search, expressions))
+    text = "\n".join((*templates, *expressions))
+    words = frozenset(_WORD.findall(text))
+
+    def reads(name: str) -> bool:
+        if _WORD.fullmatch(name):
+            return name in words
+        return name in text and bool(re.search(rf"(?<![\w$]){re.escape(name)}(?![\w$])", text))
+
+    return reads
