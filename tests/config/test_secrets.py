@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
 import random
+import re
 import subprocess
 import uuid
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
 
 import pytest
 from cli_samples import PAIR, scripted, write
@@ -96,6 +98,53 @@ def test_a_secret_is_found_in_every_form(form: str) -> None:
     assert "[redacted:API_KEY]" in clean
     for part in (KEY, KEY[4:14]):
         assert part not in clean
+
+
+ODD = "p<a/ß&w \"0r'd+=😀x"
+"""A secret of characters that programs quote in many ways."""
+
+
+def by_character(quoted: Callable[[str], str], which: Callable[[str], bool] = lambda char: True) -> str:
+    return "".join(quoted(char) if which(char) else char for char in ODD)
+
+
+def utf16(char: str, escape: str) -> str:
+    halves = char.encode("utf-16-be").hex()
+    return "".join(escape + halves[at : at + 4] for at in range(0, len(halves), 4))
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        pytest.param(quote(ODD, safe="").lower(), id="URL, lower-case hex"),
+        pytest.param(quote(ODD, safe="/+=").lower(), id="URL, some characters as they are"),
+        pytest.param(quote(ODD, safe="").replace("%3C", "%3c"), id="URL, mixed case"),
+        pytest.param(quote_plus(ODD).lower(), id="form, lower-case hex"),
+        pytest.param("".join(f"%{byte:02x}" for byte in ODD.encode()), id="URL, all characters"),
+        pytest.param(html.escape(ODD), id="HTML"),
+        pytest.param(html.escape(ODD, quote=False).replace("'", "&apos;"), id="XML"),
+        pytest.param(by_character(lambda char: f"&#{ord(char)};"), id="HTML, decimal"),
+        pytest.param(by_character(lambda char: f"&#x{ord(char):X};"), id="HTML, hex"),
+        pytest.param(by_character(lambda char: utf16(char, "\\u")), id="JSON, all characters"),
+        pytest.param(
+            by_character(lambda char: utf16(char, "\\\\u").upper().replace("U", "u")), id="JSON twice"
+        ),
+        pytest.param(by_character(lambda char: utf16(char, "\\u"), "<>&'".__contains__), id="JSON for HTML"),
+        pytest.param(
+            by_character(lambda char: f"\\x{ord(char):02x}", "<&\"'".__contains__), id="source code"
+        ),
+        pytest.param(ODD.encode().hex(), id="hex"),
+        pytest.param(ODD.encode().hex().upper(), id="upper-case hex"),
+    ],
+)
+def test_a_secret_is_found_however_its_characters_are_quoted(form: str) -> None:
+    assert Redactor({"S": ODD}).text(f"é <{form}>%20&amp;\\u0041") == ("é <[redacted:S]>%20&amp;\\u0041", 1)
+
+
+def test_a_secret_that_looks_quoted_is_found_quoted_again() -> None:
+    for secret in ("a%41b&amp;c%20dd", "back\\u0041slash-x1"):
+        for form in (quote(secret, safe=""), quote(secret, safe="").lower(), html.escape(secret)):
+            assert Redactor({"S": secret}).text(form) == ("[redacted:S]", 1)
 
 
 def test_values_are_cleaned_in_keys_lists_and_below() -> None:
@@ -237,7 +286,9 @@ def test_whatever_may_be_a_secret_is_one(value: str) -> None:
 def test_no_secret_survives(secret: str, before: str, after: str) -> None:
     redactor = Redactor({"S": secret})
     if redactor:
-        for text in (secret, json.dumps(secret)[1:-1], quote(secret, safe="", errors="replace")):
+        url = quote(secret, safe="", errors="replace")
+        small = re.sub("%[0-9A-F]{2}", lambda match: match[0].lower(), url)
+        for text in (secret, json.dumps(secret)[1:-1], url, small, html.escape(secret)):
             clean, count = redactor.text(before + text + after)
             assert count >= 1
             assert text not in clean or text in "[redacted:S]"

@@ -5,10 +5,10 @@ before it is hashed, and what is kept as it is, a definition or a node put by ha
 passes `Redactor`; see `NodeStore.gate`.
 
 Known by value are those in the storage root's `.env`, of the variables that `apiKeyEnv` and the list `secrets` of the
-configuration name, and of those in the environment whose names say that they hold one. Such a value is also found where
-it stands escaped in JSON, quoted in a URL, or in base64, alone or within something longer (an Authorization header);
-and where lines were broken anew: indented as in YAML, with another end of the line, wrapped. Of one with several lines,
-each that looks random is a secret by itself.
+configuration name, and of those in the environment whose names say that they hold one. Such a value is also found if it
+is quoted for JSON, a URL or HTML (see `quoting`), in hex, or in base64, alone or within something longer (an
+Authorization header); and if its lines were broken anew: indented as in YAML, with another end of the line, wrapped. Of
+one with several lines, each that looks random is a secret by itself.
 
 Other secrets are recognised by their look; see `tokens`.
 """
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git import log
+from uwf_git.config.quoting import quoted_pattern, unquoted, unspaced
 from uwf_git.config.tokens import is_random, without_lines_of_keys, without_tokens
 from uwf_git.errors import Invalid
 
@@ -177,11 +178,13 @@ class Redactor:
         values = [(name, value) for name, value in [*secrets.items(), *others] if name not in harmless]
         places = [_place(name) for name, _ in values]
         self._names: dict[str, str] = {}
+        self._values: dict[str, str] = {}
         self._whole: dict[str, str] = {}
         for name, value in values:
             # What stands in a place-holder would be found in what has no secrets any more.
             if not _worth_hiding(value) or any(value in place for place in places):
                 continue
+            self._values.setdefault(value, name)
             for form in _forms(value):
                 self._names.setdefault(form, name)
                 self._whole.setdefault(form, name)
@@ -210,6 +213,9 @@ class Redactor:
         if self._names:
             for form in self._broken_in(text):
                 text, found = self._pattern_of(form).subn(_place(self._whole[form]), text)
+                known += found
+            for value in self._quoted_in(text):
+                text, found = quoted_pattern(value).subn(_place(self._values[value]), text)
                 known += found
             if there := [form for form in self._ordered if form in text]:
                 pattern = re.compile("|".join(map(re.escape, there)))
@@ -242,6 +248,13 @@ class Redactor:
             return []
         squeezed = _squeezed(text)
         return [form for core, form in self._squeezed if core in squeezed]
+
+    def _quoted_in(self, text: str) -> list[str]:
+        """The secrets that stand in a text with some of their characters quoted, the longest first."""
+        if not self._values or not (decoded := unquoted(text)):
+            return []
+        values = sorted(self._values, key=len, reverse=True)
+        return [value for value in values if any(unspaced(value) in plain for plain in decoded)]
 
     def _pattern_of(self, form: str) -> re.Pattern[str]:
         return re.compile(_BREAK.join(_wherever(part) for part in _PARTS.findall(form)))  # which caches it
@@ -333,14 +346,13 @@ def _worth_hiding(value: str) -> bool:
 def _forms(value: str) -> Iterator[str]:
     import base64
     import json
-    from urllib.parse import quote, quote_plus
 
     yield value
     for ascii_only in (False, True):
         yield json.dumps(value, ensure_ascii=ascii_only)[1:-1]
-    yield quote(value, safe="")
-    yield quote_plus(value)
     data = value.encode("utf-8", "surrogatepass")
+    yield data.hex()
+    yield data.hex().upper()
     for skipped in range(3):
         # Within something longer a value may begin at any of three places of a base64 group. The
         # characters that also hold bits of its neighbours are left out.
