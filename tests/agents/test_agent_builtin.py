@@ -132,7 +132,7 @@ def test_what_is_sent_only_grows_within_a_step_and_over_corrections_and_attempts
     worker += [READ, Say(AGAIN), READ, Say(DONE)]
     model.play(by_prompt({"the role worker": worker, "the role other": [Say(AGAIN)] * 3}))
     thread = begin(instance)
-    with pytest.raises(AgentFailed, match="gave 3 answers without a valid output"):
+    with pytest.raises(AgentFailed, match="gave 4 answers without a valid output"):
         step(instance, thread, "uwf-builtin")
     while not step(instance, thread, "uwf-builtin").done:
         pass

@@ -213,7 +213,7 @@ def test_the_menu_has_what_a_terminal_shows_and_every_number_chooses_its_item(
     assert asked == uwf("crew", "menu", "trip", "--format", "text").out
     assert "1  plan" in asked and "Look it up" not in asked and "trip/tom" in asked
     assert uwf("crew", "do", "trip", "help").json["menu"] == shown
-    assert uwf("crew", "do", "trip", "bye").json["kind"] == "Dismiss"
+    assert uwf("crew", "do", "trip", "bye").json["kind"] == "DismissAgent"
 
 
 def test_what_is_not_clear_starts_nothing_and_names_the_candidates(uwf: Uwf, workflow: str) -> None:

@@ -132,7 +132,7 @@ def test_what_is_chosen_from_the_menu_may_change_something_and_talk_may_not(
     model.play([write, Say("I may not."), write, Say("Done."), Say("Rome is fine."), Say("No.")])
     events = chat(uwf, "please write it", "brief", "praise", "1", "and now?", "bye", "never heard")
     assert [each["kind"] for each in of(events, "routed")] == [
-        *("Chat", "RunPrompt", "ClarifyChoice", "Instruct", "Chat", "Dismiss"),
+        *("Chat", "RunPrompt", "ClarifyChoice", "Instruct", "Chat", "DismissAgent"),
     ]
     assert len(of(events, "routed")[2]["candidates"]) == 2
     assert [each["failed"] for each in of(events, "tool")] == [True, False]

@@ -25,7 +25,7 @@ from uwf_git.text import counted, one_line
 from uwf_git.values.personas import Does, Member, MenuItem, Offered
 
 SHOW_MENU, START, RUN_SCRIPT, RUN_PROMPT = "ShowMenu", "StartWorkflow", "RunScript", "RunPrompt"
-INSTRUCT, DISMISS, RESUME, CLARIFY, CHAT = "Instruct", "Dismiss", "ResumeRun", "ClarifyChoice", "Chat"
+INSTRUCT, DISMISS, RESUME, CLARIFY, CHAT = "Instruct", "DismissAgent", "ResumeRun", "ClarifyChoice", "Chat"
 TURNS = frozenset({RUN_SCRIPT, RUN_PROMPT, INSTRUCT, CHAT})
 """What is one turn of the persona."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git import log
@@ -111,6 +112,11 @@ class _Said:
         self._read.append(reply)
         self.turns.append(turn_of(reply))
 
+    def answers(self) -> int:
+        """The number of answers: one a reply, and one more for each that the agent's own program had corrected."""
+        within = (pair for reply in self.replies for pair in pairwise(turn.role for turn in reply.turns))
+        return len(self.replies) + sum(pair == ("assistant", "user") for pair in within)
+
     def usage(self) -> Usage | None:
         return sum_usage([*self.replies, *self._read])
 
@@ -174,7 +180,7 @@ def extract(
         except UwfError as error:
             first, *others = verdict.problems
             problems = [f"{first}; asking again failed: {error.message}", *others]
-            answers = len(said.replies)
+            answers = said.answers()
             if isinstance(error, ExtractionFailed):  # what it said, and spent, before it failed
                 for each in error.replies:
                     said.add(each, failed=True)
@@ -360,7 +366,7 @@ def _done(said: _Said, verdict: Verdict, how: str, answer: str) -> Extraction:
 def _failed(
     role: Role, said: _Said, problems: Sequence[str], hint: str = "", answers: int = 0
 ) -> ExtractionFailed:
-    count = answers or len(said.replies)
+    count = answers or said.answers()
     times = "an answer" if count == 1 else f"{count} answers"
     message = f"role {role.name} gave {times} without a valid output: {problems[0] if problems else '?'}"
     if len(problems) > 1:
