@@ -11,6 +11,7 @@ from pathlib import Path
 from cli_samples import PAIR, on_terminal, write
 from conftest import Uwf
 from faults import obeying_modes
+from model_server import ModelServer, Say
 
 from uwf_git.documents import yaml12
 from uwf_git.store.opened import Instance
@@ -233,3 +234,30 @@ def test_null_is_no_value_and_a_wrong_key_of_the_file_can_be_taken_out(
         assert refused.error["hint"] == f"to take it back: uwf config unset {key}"
     path.write_text("agents: {a: {command: x}}\ndefaultAgent: a\n")
     assert '"a" is not configured' in uwf("config", "unset", "agents.a").err
+
+
+def test_a_key_in_config_yaml_is_used_and_hidden_and_its_owner_is_told_to_move_it(
+    uwf: Uwf, config: Callable[[str], Path], server: ModelServer, thread: str
+) -> None:
+    path = config(
+        f"providers:\n  local: {{baseUrl: '{server.openai_url}', apiKey: {KEY}}}\n"
+        "models:\n  small: {provider: local, name: tiny-1}\ndefaultModel: small\n"
+    )
+    server.play([Say(f"---\ntext: I know {KEY}\n---\n")])
+    done = uwf("thread", "step", thread, "--agent", "uwf-llm")
+    assert server.asked[0].headers["authorization"] == f"Bearer {KEY}"
+    assert "uwf config unset providers.local.apiKey" in done.err
+    step = uwf("thread", "steps", thread).json[-1]
+    assert step["output"] == {"text": "I know [redacted:providers.local.apiKey]"}
+    for arguments in (
+        ["list"],
+        ["get", "providers"],
+        ["get", "providers.local"],
+        ["get", "providers.local.apiKey"],
+    ):
+        shown = uwf("config", *arguments)
+        assert "[redacted]" in shown.out and KEY not in shown.out + shown.err
+    (warned,) = [each for each in uwf("doctor").json if each["check"] == "keys"]
+    assert warned["status"] == "warning" and "providers.local.apiKey" in warned["hint"]
+    assert KEY not in uwf("config", "unset", "providers.local.apiKey").out
+    assert KEY not in path.read_text()

@@ -119,7 +119,7 @@ WRONG: dict[str, tuple[str, str, str, str]] = {
     # what: (file, place, message has, hint has)
     "a misspelt key": ("defaultAgnt: x", "1:1", 'unknown key "defaultAgnt"', '"defaultAgent"?'),
     "a misspelt field": ("agents:\n  a:\n    comand: x", "3:5", '"comand" in agents "a"', '"command"?'),
-    "a secret": ("providers:\n  p: {apiKey: sk-123}", "2:7", 'unknown key "apiKey"', ".env"),
+    "a secret": ("providers:\n  p: {api_key: sk-123}", "2:7", 'unknown key "api_key"', ".env"),
     "a secret for a name": ("providers:\n  p: {apiKeyEnv: sk-123}", "2:18", "not the name of", ".env"),
     "a limit of a provider that there is not": (
         "providers: {p: {limits: {perSecond: 2}}}",
@@ -289,6 +289,8 @@ def test_settings_are_made_one_by_one_in_an_empty_root(root: Path) -> None:
         ("agent.x.command", "c", Usage, '"agents"?'),
         ("agents.x.comand", "c", Usage, '"command"?'),
         ("providers.p.apiKey", "sk-123", Usage, ".env"),
+        ("providers.p", "{apiKey: sk-123}", Usage, ".env"),
+        ("providers", "{p: {apiKey: sk-123}}", Usage, ".env"),
         ("defaultAgent.x", "c", Usage, "defaultAgent"),
         ("", "c", Usage, "known"),
         ("agents.x.timeout", "soon", Invalid, "10m"),

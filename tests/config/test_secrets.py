@@ -22,6 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from uwf_git.config.secrets import Redactor, load_secrets, told
+from uwf_git.config.settings import Provider
 from uwf_git.config.tokens import SHAPES
 from uwf_git.errors import Invalid
 from uwf_git.kit.context import Reply
@@ -35,7 +36,7 @@ KEY = 'sk-Live/4f9a+Zq7"x'
 
 
 def config(*variables: str, secrets: tuple[str, ...] = (), not_secrets: tuple[str, ...] = ()) -> Any:
-    providers = {name: SimpleNamespace(api_key_env=name) for name in variables}
+    providers = {name: Provider(name, "", name) for name in variables}
     return SimpleNamespace(providers=providers, secrets=secrets, not_secrets=not_secrets)
 
 

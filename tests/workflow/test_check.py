@@ -92,6 +92,8 @@ CASES: dict[str, tuple[tuple[str, str], str, str, str]] = {
     "edges of the end": (("graph:", "graph:\n  $END: [{ role: writer }]"),
         "29 error reserved-name", "nothing leaves", ""),
     "a reserved role": (("  writer:\n    desc", "  $USER:\n    desc"), "5 error reserved-name", '"$USER"', ""),
+    "a field with a template's name": (("text: { type", "_body: { type"),
+        "11 error reserved-name", "can't be called _body", "another name"),
     "a role name for no path": (("  writer:\n    desc", "  a/b:\n    desc"), "5 error bad-name", '"a/b"', ""),
     "a name for no ref": (("name: base", "name: .base"), "2 error bad-name", '".base"', ""),
     "a missing name": (("name: base\n", ""), "1 error missing-key", "no name", "add name:"),

@@ -23,6 +23,7 @@ from uwf_git.config.settings import (
     FIELDS,
     FILE,
     FLAT,
+    INLINE_KEY,
     KEYS,
     NESTED,
     STRUCTURED,
@@ -42,7 +43,7 @@ _KEY_PART = re.compile(r'"([^"]*)"|([^."]+)')
 
 
 def list_values(root: Path) -> dict[str, Any]:
-    """Every setting by its dotted key, in the file's order; lists are values."""
+    """Every setting by its dotted key, in the file's order; lists are values, and keys of providers are hidden."""
     found: dict[str, Any] = {}
 
     def walk(value: Any, path: ValuePath) -> None:
@@ -52,13 +53,33 @@ def list_values(root: Path) -> dict[str, Any]:
         elif path and value is not None:
             found[dotted(path)] = value
 
-    walk(read_document(root).data, ())
+    walk(_without_keys(read_document(root).data), ())
     return found
 
 
+def _inline_keys(data: Any) -> set[tuple[str, Any]]:
+    """The keys that providers hold themselves, with the providers' names."""
+    providers = value_at(data, ("providers",))
+    entries = providers.items() if isinstance(providers, dict) else ()
+    return {
+        (name, str(entry[INLINE_KEY]))
+        for name, entry in entries
+        if isinstance(entry, dict) and INLINE_KEY in entry
+    }
+
+
+def _without_keys(data: Any) -> Any:
+    """A copy of the data of a file with the keys that providers hold themselves hidden."""
+    data = copy.deepcopy(data)
+    for name, _ in _inline_keys(data):
+        data["providers"][name][INLINE_KEY] = "[redacted]"
+    return data
+
+
 def get_value(root: Path, key: str) -> Any:
-    """The value under a dotted key; a mapping for a whole section. Raises NotFound, Usage."""
-    data = read_document(root).data
+    """The value under a dotted key; a mapping for a whole section. Keys of providers are hidden. Raises NotFound,
+    Usage."""
+    data = _without_keys(read_document(root).data)
     path = split_key(key, data)
     value = value_at(data, path)
     if value is None:
@@ -79,7 +100,10 @@ def set_value(root: Path, key: str, text: str) -> Any:
         path = split_key(key, document.data)
         value = _value(path, text)
         data = copy.deepcopy(document.data) or {}
+        held = _inline_keys(data)
         _put(data, path, value)
+        if _inline_keys(data) - held:
+            raise Usage(f"{one_line(key, 80)}: {INLINE_KEY} can't be set", key_hint(INLINE_KEY, ()))
         problems = wrong_values(yaml12.load(dump(data), FILE), root / FILE)
         known = {(problem.message, problem.hint) for problem in before}
         for problem in problems:
@@ -104,7 +128,7 @@ def unset_value(root: Path, key: str) -> Any:
         if path not in document.keys:
             known = list_values(root)
             raise NotFound(f"{one_line(key, 80)} is not set", nearest(key, known) or "see: uwf config list")
-        value = value_at(document.data, path)
+        value = value_at(_without_keys(document.data), path)
         while len(path) > 1 and len(value_at(document.data, path[:-1])) == 1:
             path = path[:-1]
         data = copy.deepcopy(document.data)

@@ -12,7 +12,8 @@
     forges: {<host>: github | gitlab | gitea | forgejo | bitbucket | sourcehut}
     node: <program>
 
-Keys of services are never in it: `apiKeyEnv` names the variable, and `.env` or the environment holds it.
+Keys of services belong elsewhere: `apiKeyEnv` names the variable, and `.env` or the environment holds it. A provider's
+`apiKey`, as earlier programs have it, is used, and `uwf` says where it should go.
 What is misspelt or of the wrong type is refused with its line when the file is read. What is merely missing, such
 as a model's provider, is refused when it is needed: a file is often filled in one key at a time. A broken row of
 `agentClis` stops only the steps that use it.
@@ -34,6 +35,7 @@ from uwf_git.config.settings import (
     FORGES,
     GRANT_FIELDS,
     HOOK_EVENTS,
+    INLINE_KEY,
     JUDGE_FIELDS,
     JUDGE_KINDS,
     KEYS,
@@ -110,6 +112,11 @@ def wrong_values(document: Document, path: Path) -> list[ConfigProblem]:
     reader = _Reader(document)
     reader.config(path)
     return [*reader.problems, *reader.late]
+
+
+def _fields(section: str) -> tuple[str, ...]:
+    """The fields that an entry of a section may have in the file."""
+    return (*FIELDS[section], INLINE_KEY) if section == "providers" else FIELDS[section]
 
 
 class _Reader:
@@ -193,7 +200,7 @@ class _Reader:
     def _entries(self, section: str, value: Any) -> dict[str, dict[str, Any]]:
         entries = self._mapping((section,), value, section)
         return {
-            alias: self._mapping((section, alias), entry, f'{section} "{alias}"', FIELDS[section])
+            alias: self._mapping((section, alias), entry, f'{section} "{alias}"', _fields(section))
             for alias, entry in entries.items()
         }
 
@@ -220,7 +227,7 @@ class _Reader:
             None if concurrent is None else int(concurrent),
             rates.get("wait", Rates().wait),
         )
-        return Provider(alias, url, variable, limits)
+        return Provider(alias, url, variable, limits, self._text(path, entry, INLINE_KEY))
 
     def _model(self, alias: str, entry: dict[str, Any]) -> Model:
         path = ("models", alias)

@@ -99,6 +99,11 @@ def load_secrets(root: Path, config: Config | None, environ: Mapping[str, str]) 
         for name in (*keys, *config.secrets):
             if name and (held := environ.get(name)):
                 secrets[name] = held
+        secrets.others += [
+            (f"providers.{provider.name}.apiKey", provider.api_key)
+            for provider in config.providers.values()
+            if provider.api_key
+        ]
     named = [
         (name, value) for name, value in environ.items() if name not in secrets and holds_secret(name, value)
     ]

@@ -59,6 +59,8 @@ JUDGE_KINDS = ("command", "jsonata", "exact", "schema", "workflow")
 JUDGE_FIELDS = (*JUDGE_KINDS, "output", "threshold", "timeout")
 HOOK_EVENTS = ("waiting", "budget", "failed", "completed", "killed", "paused")
 """What `hooks` can have a command for."""
+INLINE_KEY = "apiKey"
+"""A provider's key in config.yaml itself, as earlier programs have it: it is used, with a warning, and never set."""
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _SECRET_KEYS = frozenset(("apikey", "api_key", "api-key", "key", "token", "secret", "password"))
 
@@ -74,13 +76,25 @@ class Rates(NamedTuple):
 
 
 class Provider(NamedTuple):
-    """An OpenAI-compatible service. `api_key_env` is a variable's name, "" where no key is needed. One without an
-    address is an agent of that name, with its limits."""
+    """An OpenAI-compatible service. `api_key_env` names the variable of its key, "" if it needs none; `api_key` is a
+    key that the file itself holds, used if there is no variable. One without an address is an agent of that name,
+    with its limits."""
 
     name: str
     base_url: str
     api_key_env: str
     limits: Rates = Rates()
+    api_key: str = ""
+
+    @property
+    def advice(self) -> str:
+        """How to move a key out of the file; "" if it holds none."""
+        if not self.api_key:
+            return ""
+        return (
+            f"move it into .env: uwf setup --provider {self.name} --api-key -, "
+            f"then uwf config unset providers.{self.name}.{INLINE_KEY}"
+        )
 
 
 class Price(NamedTuple):

@@ -145,7 +145,7 @@ def resolve_endpoint(config: Config, alias: str, secrets: Mapping[str, str]) -> 
         raise Invalid(
             f"model {alias!r} names the provider {model.provider!r}, which is not configured", "uwf setup"
         )
-    key = ""
+    key = provider.api_key
     if provider.api_key_env:
         key = secrets.get(provider.api_key_env, "")
         if not key:

@@ -144,7 +144,11 @@ class Instance:
         """The user's config.yaml. Raises Invalid."""
         from uwf_git.config.read import load_config
 
-        return load_config(self.location.root)
+        config = load_config(self.location.root)
+        for provider in config.providers.values():
+            if provider.api_key:
+                self.warn(f"config.yaml holds the key of provider {provider.name}: {provider.advice}")
+        return config
 
     @cached_property
     def attempts(self) -> Attempts:

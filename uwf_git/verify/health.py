@@ -419,8 +419,10 @@ def _versions() -> Iterator[Check]:
 
 
 def _keys(root: Path, config: Config) -> Iterator[Check]:
-    """The keys of providers that are nowhere to be found."""
+    """The keys of providers that are nowhere to be found, and those that stand in config.yaml."""
     for provider in config.providers.values():
+        if provider.api_key:
+            yield Check("keys", WARNING, f"{FILE} holds the key of provider {provider.name}", provider.advice)
         name = provider.api_key_env
         if name and not (os.environ.get(name) or load_secrets(root, None, os.environ).get(name)):
             message = f"{name} is set neither in the environment nor in .env"

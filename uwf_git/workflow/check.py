@@ -17,6 +17,7 @@ from uwf_git.documents.findings import Finding, Findings
 from uwf_git.text import one_line
 from uwf_git.values.kinds import BODY
 from uwf_git.values.schema import ValuePath
+from uwf_git.values.shape import named
 from uwf_git.values.types import DEFAULT_STATUS, END, NEW, RESUME, START, SUSPEND, USER
 from uwf_git.workflow.draft import Draft, DraftEdge, DraftEdges, read_draft
 from uwf_git.workflow.expression import check_expression
@@ -75,6 +76,14 @@ def check_role_schema(role: str, schema: Any, path: ValuePath, findings: Finding
             "bad-schema",
             f'role "{role}": its answer must be an object, as fields are what an agent fills in',
             "wrap it: {type: object, properties: {result: …}}",
+        )
+    if BODY in named(schema).names:
+        own = (*path, "properties", BODY)
+        findings.key_error(
+            own if BODY in schema.get("properties", {}) else path,
+            "reserved-name",
+            f'role "{role}": a field can\'t be called {BODY}, which is the text of the answer in templates',
+            "give it another name, such as body",
         )
     return True
 
