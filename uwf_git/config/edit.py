@@ -79,9 +79,8 @@ def _without_keys(data: Any) -> Any:
 def get_value(root: Path, key: str) -> Any:
     """The value under a dotted key; a mapping for a whole section. Keys of providers are hidden. Raises NotFound,
     Usage."""
-    data = _without_keys(read_document(root).data)
-    path = split_key(key, data)
-    value = value_at(data, path)
+    document = read_document(root)
+    value = value_at(_without_keys(document.data), _path_in(document, key))
     if value is None:
         known = list_values(root)
         raise NotFound(f"{one_line(key, 80)} is not set", nearest(key, known) or "see: uwf config list")
@@ -119,12 +118,7 @@ def unset_value(root: Path, key: str) -> Any:
     key that isn't known can be taken out where it stands in the file. Raises NotFound, Usage, Invalid."""
     with _locked(root):
         document = read_document(root)
-        try:
-            path = split_key(key, document.data)
-        except Usage:
-            path = tuple(quoted or plain for quoted, plain in _KEY_PART.findall(key))
-            if path not in document.keys:
-                raise
+        path = _path_in(document, key)
         if path not in document.keys:
             known = list_values(root)
             raise NotFound(f"{one_line(key, 80)} is not set", nearest(key, known) or "see: uwf config list")
@@ -198,6 +192,17 @@ def write_secret(root: Path, name: str, value: str) -> Path:
 def dotted(path: ValuePath) -> str:
     """A path as a key: names that hold a dot are quoted."""
     return ".".join(f'"{part}"' if "." in str(part) else str(part) for part in path)
+
+
+def _path_in(document: Document, key: str) -> ValuePath:
+    """The path that a dotted key names, also of an unknown key if the file has it. Raises Usage."""
+    try:
+        return split_key(key, document.data)
+    except Usage:
+        path = tuple(quoted or plain for quoted, plain in _KEY_PART.findall(key))
+        if path not in document.keys:
+            raise
+        return path
 
 
 def split_key(key: str, data: Any) -> ValuePath:
