@@ -31,12 +31,14 @@ ACTIVE = ("idle", "running", "paused", "waiting", "failed")
 ENDED = ("completed", "killed")
 STATUSES = (*ACTIVE, *ENDED, "corrupt")
 
+_DAY = 86_400  # seconds
+
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class Filters(NamedTuple):
-    """What threads must be like. Several statuses are alternatives; everything else must hold together. `since` is
-    in Unix seconds; `ended` says that those that have ended are wanted too."""
+    """What threads must be like. Several statuses are alternatives; everything else must hold together. `since`
+    and `until` are in Unix seconds, `until` not included; `ended` says that those that have ended are wanted too."""
 
     statuses: tuple[str, ...] = ()
     workflow: str | None = None
@@ -44,6 +46,7 @@ class Filters(NamedTuple):
     since: float | None = None
     search: str | None = None
     ended: bool = False
+    until: float | None = None
 
 
 class Chosen(NamedTuple):
@@ -71,13 +74,23 @@ def filters(ended: str | None) -> Callable[[_F], _F]:
 
     def decorate(function: _F) -> _F:
         def packed(*args: Any, **given: Any) -> Any:
-            statuses, since = given.pop("status"), moment(given.pop("since"), "--since")
+            statuses = tuple(dict.fromkeys(each for several in given.pop("status") for each in several))
+            if given.pop("ended"):
+                if statuses:
+                    raise Usage(
+                        "--ended and --status exclude each other", f"--ended is --status {','.join(ENDED)}"
+                    )
+                statuses = ENDED
+            since = moment(given.pop("since"), "--since")
+            until = moment(given.pop("until"), "--until", _DAY)
             rest = {name: given.pop(name) for name in ("workflow", "author", "search")}
             for name, text in rest.items():
                 if text is not None and not text.strip():  # a script's empty variable is no wish for all
                     raise Usage(f"--{name} is empty", "leave it out, or say what it is to select")
             return function(
-                *args, filters=Filters(statuses, since=since, ended=given.pop("all", True), **rest), **given
+                *args,
+                filters=Filters(statuses, since=since, until=until, ended=given.pop("all", True), **rest),
+                **given,
             )
 
         wrapped: Any = update_wrapper(packed, function)  # with what other decorators have declared
@@ -95,10 +108,11 @@ def _options(ended: str | None) -> list[Callable[[Any], Any]]:
         click.option(
             "--status",
             multiple=True,
-            type=click.Choice(STATUSES),
-            metavar="STATUS",
-            help=f"Only these; may be repeated. {', '.join(STATUSES)}.",
+            type=_Statuses(STATUSES),
+            metavar="S[,S...]",
+            help=f"Only threads of these statuses: {', '.join(STATUSES)}.",
         ),
+        click.option("--ended", is_flag=True, help=f"Only {' and '.join(ENDED)} threads."),
         click.option(
             "--workflow", metavar="W", help="Only of this name or hash.", shell_complete=complete_name
         ),
@@ -106,10 +120,26 @@ def _options(ended: str | None) -> list[Callable[[Any], Any]]:
             "--author", metavar="TEXT", help="Only those started by somebody of that name or address."
         ),
         click.option(
-            "--since", metavar="WHEN", help="Only those touched since a day, 2026-01-31, or for 2d."
+            "--since", metavar="WHEN", help="Only threads touched since a day, 2026-01-31, or in the last 2d."
+        ),
+        click.option(
+            "--until",
+            "--older-than",
+            "until",
+            metavar="WHEN",
+            help="Only threads not touched after a day, 2026-01-31, or in the last 90d.",
         ),
         click.option("--search", metavar="TEXT", help="Only those whose prompt has that text, in any case."),
     ]
+
+
+class _Statuses(click.Choice[str]):
+    """Statuses with commas between them, as a tuple."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, tuple):
+            return value
+        return tuple(super(_Statuses, self).convert(each.strip(), param, ctx) for each in value.split(","))
 
 
 def threads(function: _F) -> _F:
@@ -162,7 +192,7 @@ def _like(instance: Instance, heads: list[Head | Damaged], wanted: Filters) -> l
 
     if wanted.workflow is not None:
         _require_known(instance, wanted.workflow)
-    if all(each is None for each in (wanted.workflow, wanted.author, wanted.since, wanted.search)):
+    if (wanted.workflow, wanted.author, wanted.since, wanted.until, wanted.search) == (None,) * 5:
         return heads
     author = (wanted.author or "").casefold()
     found = [
@@ -171,6 +201,7 @@ def _like(instance: Instance, heads: list[Head | Damaged], wanted: Filters) -> l
         if isinstance(head, Head)
         and (wanted.workflow is None or _is_of(wanted.workflow, head.row.name, head.row.workflow))
         and (wanted.since is None or head.updated >= wanted.since)
+        and (wanted.until is None or head.updated < wanted.until)
         and author in (head.row.author or "").casefold()
     ]
     if wanted.search is None:

@@ -131,11 +131,28 @@ def test_filters_say_what_they_would_take_and_take_it_with_yes(uwf: Uwf, thread:
         return [each["thread"] for each in uwf("thread", "list", *arguments).json]
 
     assert listed("--status", "waiting", "--status", "completed") == [waiting, thread]
+    assert (
+        listed("--status", "waiting,completed")
+        == listed("--status", "completed, waiting")
+        == [waiting, thread]
+    )
+    assert listed("--ended") == [thread]
+    assert (
+        "--status completed,killed"
+        in uwf("thread", "list", "--ended", "--status", "idle", check=2).error["hint"]
+    )
+    assert "'odd'" in uwf("thread", "list", "--status", "idle,odd", check=2).error["message"]
     assert listed("--search", "commas") == [waiting]
     assert listed("--search", "csv") == [idle]
     assert listed("--author", "ADA@example") == [idle, waiting]
     assert listed("--author", "bob") == listed("--since", "2999-01-01") == []
-    assert listed("--since", "1d", "--all") == [idle, waiting, thread]
+    assert (
+        listed("--since", "1d", "--all")
+        == listed("--until", "2999-01-01", "--all")
+        == [idle, waiting, thread]
+    )
+    assert listed("--until", "2000-01-01", "--all") == listed("--older-than", "90d", "--ended") == []
+    assert listed("--since", "1d", "--until", "2999-01-01", "--ended") == [thread]
     assert "--since" in uwf("thread", "list", "--since", "soon", check=2).error["message"]
 
     refused = uwf("thread", "kill", "--all", check=2)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,12 +12,12 @@ from uwf_cli.command import command
 from uwf_cli.completers import complete_step, complete_thread
 from uwf_cli.exchange import find_thread
 from uwf_cli.invocation import Invocation
-from uwf_git.errors import Invalid, NotFound, UwfError
+from uwf_git.errors import Invalid, NotFound, Usage
 
 if TYPE_CHECKING:
-    from uwf_git.store.history import Head, Position
+    from uwf_git.store.history import Head
     from uwf_git.store.opened import Instance
-    from uwf_git.values.ids import Hash
+    from uwf_git.values.ids import Hash, ThreadId
     from uwf_git.values.kinds import TurnRecord
 
 SHOWN = 300  # characters of a tool's arguments and result, for people
@@ -28,57 +25,86 @@ SHOWN = 300  # characters of a tool's arguments and result, for people
 
 @command(
     "uwf thread prompt 01JK7M",
+    "uwf thread prompt 01JK7M@3             what the agent of step 3 was told",
     "uwf thread prompt 01JK7M --role reviewer",
-    "uwf thread prompt 01JK7M --resumed      for an agent that remembers",
+    "uwf thread prompt 01JK7M --resumed     for an agent that remembers",
 )
-@click.argument("thread", metavar="ID", shell_complete=complete_thread)
-@click.option("--role", metavar="ROLE", help="Another role than the one that is next.")
-@click.option("--resumed", is_flag=True, help="Only what is new since the role's last turn.")
+@click.argument("thread", metavar="ID[@STEP]", shell_complete=complete_thread)
+@click.option("--role", metavar="ROLE", help="Another role than the next one.")
+@click.option("--resumed", is_flag=True, help="Leave out what an agent remembers from the role's last turn.")
 def prompt(invocation: Invocation, thread: str, role: str | None, resumed: bool) -> None:
-    """Print what the next agent would be told, without running it."""
+    """Print the prompt of the next step, without running it, or of a past step."""
+    name, number = _with_step(thread)
+    if number is None:
+        value = _next_prompt(invocation.instance, find_thread(invocation, name), role, resumed)
+    elif role is not None or resumed:
+        raise Usage(f"--role and --resumed don't apply to step {number}", f"uwf thread prompt {thread}")
+    else:
+        value = _past_prompt(invocation.instance, find_thread(invocation, name), number)
+    invocation.emit_document(value["prompt"], value)
+
+
+def _with_step(text: str) -> tuple[str, int | None]:
+    """The thread and the number of a step in `ID@STEP`; `@2` alone is a thread."""
+    name, at, number = text.rpartition("@")
+    if at and name and number.isascii() and number.isdigit() and len(number) < 10:
+        return name, int(number)
+    return text, None
+
+
+def _next_prompt(instance: Instance, thread: ThreadId, role: str | None, resumed: bool) -> dict[str, Any]:
+    from uwf_git.engine.past_prompt import told_besides
     from uwf_git.engine.status import outlook, raise_if_stuck
     from uwf_git.kit.prompt import prompt_at, role_of
     from uwf_git.store.history import Position
     from uwf_git.values.types import BUNDLE, END, USER
 
-    instance = invocation.instance
-    found = find_thread(invocation, thread)
-    head = instance.threads.head(found)
+    head = instance.threads.head(thread)
     history = instance.threads.history(head)
     following = outlook(instance, head, history)
     if role is None:
-        raise_if_stuck(following, found)
+        raise_if_stuck(following, thread)
         role = following.asks if following.next == USER else following.next
         if role is None or role == END:
-            raise Invalid(f"thread {found} has nobody next", "name one with --role")
+            raise Invalid(
+                f"thread {thread} has nobody next",
+                f"name one with --role, or a step: {thread}@{head.row.number}",
+            )
         if role == BUNDLE:
-            raise Invalid(f"the code of thread {found} decides who is next", "name a role with --role")
+            raise Invalid(f"the code of thread {thread} decides who is next", "name a role with --role")
     instruction = following.instruction if role == following.next else None
     shell, folders = told_besides(instance, Position(head, history), role)
     text = prompt_at(
         instance, history, role_of(history, role), instruction, resumed, shell=shell, folders=folders
     )
-    value = {"thread": found, "role": role, "instruction": instruction, "prompt": text}
-    invocation.emit_document(text, value)
+    return {"thread": thread, "role": role, "instruction": instruction, "prompt": text}
 
 
-def told_besides(instance: Instance, at: Position, role: str) -> tuple[bool, Mapping[str, Path]]:
-    """Whether the agent that is configured for the role is told of commands, and which folders it is told; nothing of
-    either where that can't be said, as of one that isn't installed."""
-    from uwf_git.config.resolve import resolve_agent
-    from uwf_git.engine.performer import embedded
-    from uwf_git.kit.record import Recorder
-    from uwf_git.store.private import Order
+def _past_prompt(instance: Instance, thread: ThreadId, number: int) -> dict[str, Any]:
+    from uwf_git.engine.past_prompt import prompt_of_step
+    from uwf_git.git.repository import Oid
+    from uwf_git.store.history import ancestry
+    from uwf_git.values.kinds import parse_step
+    from uwf_git.values.types import USER
 
-    with suppress(UwfError):
-        persona = at.history.speaks(role)
-        config = resolve_agent(instance.config, at.history.workflow.name, role, persona=persona)
-        if (agent := embedded(config.command)) is not None:
-            order = Order(at.head.node, role, config.alias, None, None)
-            context = agent.context(instance, at, order, config.args, Path.cwd(), Recorder(instance))
-            seen = context.mounts is not None and agent.sees_files(context)
-            return agent.has_shell(context), context.mounts.places.named if seen and context.mounts else {}
-    return False, {}
+    head = instance.threads.head(thread)
+    if not 0 < number <= head.row.number:
+        raise NotFound(
+            f"thread {thread} has no step {number}", f"it has {head.row.number}: uwf thread steps {thread}"
+        )
+    row = next(each for each in ancestry(instance.store, head.commit) if each.number == number)
+    before = instance.store.take_in(Oid(raw=row.parent or b""))
+    history = instance.threads.history_at(thread, before.node)
+    detail = instance.store.detail(parse_step(instance.store.get(row.node).payload).detail)
+    if row.role == USER:
+        raise Invalid(f"step {number} of thread {thread} is an answer of a person, who had no prompt", "")
+    if history.workflow.code is not None or row.role not in history.workflow.roles:
+        raise Invalid(f"the code of the workflow made the prompt of step {number} of thread {thread}", "")
+    if detail is None:
+        raise Invalid(f"step {number} of thread {thread} doesn't say what its agent was told", "")
+    text = prompt_of_step(instance, history, before, row, detail)
+    step = {"step": row.node, "number": number, "agent": row.agent}
+    return {"thread": thread, "role": row.role, "instruction": detail.instruction, **step, "prompt": text}
 
 
 @command(

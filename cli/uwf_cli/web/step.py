@@ -14,17 +14,16 @@ from weakref import WeakKeyDictionary
 
 from markupsafe import Markup
 
-from uwf_cli.commands.conversation import told_besides
 from uwf_cli.page import markup
 from uwf_cli.page.step import amounts, brief, how_found, judges, name_of, plain, turn
 from uwf_cli.web.addresses import Asked, Page
 from uwf_git.cost import budget
 from uwf_git.cost.spending import spent
+from uwf_git.engine.past_prompt import prompt_of_step
 from uwf_git.engine.turns import turns_so_far
 from uwf_git.errors import NotFound, UwfError
 from uwf_git.git.repository import Oid
-from uwf_git.kit.prompt import prompt_at, role_of
-from uwf_git.store.history import Head, Position, ancestry
+from uwf_git.store.history import Head, ancestry
 from uwf_git.store.pages import report_of, verdict
 from uwf_git.text import cut
 from uwf_git.values.ids import Hash
@@ -339,33 +338,7 @@ def _prompt(instance: Instance, made: _How, asked: Asked, head: Head, row: Commi
     history = instance.threads.history_at(head.thread, before.node)
     if history.workflow.code is not None:
         return Part(Markup(""), "the code of the workflow made it")
-    role = row.role or ""
-    at = Position(Head(head.thread, Oid(raw=before.oid), before, None), history)
-    shell, folders = told_besides(instance, at, role)
-    own = [each for each in history.steps if each.role == role and each.agent == row.agent]
-    remembers = bool(own) and _session(instance, own[-1].detail, detail)
-    tried = [
-        each for each in instance.attempts.all(head.thread) if each.prev == history.prev and each.role == role
-    ]
-    resumes = bool(tried) and tried[-1].detail is not None and _session(instance, tried[-1].detail, detail)
-    text = prompt_at(
-        instance,
-        history,
-        role_of(history, role),
-        detail.instruction,
-        remembers or resumes,
-        row.agent,
-        shell,
-        resumes,
-        folders,
-    )
-    return made.text("prompt", text)
-
-
-def _session(instance: Instance, before: Hash, detail: Detail) -> bool:
-    """Whether a step went on in the session of one before it."""
-    known = _detail(instance, before)[1]
-    return known is not None and known.session is not None and known.session == detail.session
+    return made.text("prompt", prompt_of_step(instance, history, before, row, detail))
 
 
 def _row(instance: Instance, head: Head, given: str) -> CommitRow:

@@ -1,0 +1,75 @@
+"""Prompts of the next step and of past steps. They aren't stored: they follow from the history before the step, the
+instruction in its detail, and what the configuration says of its agent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from uwf_git.config.resolve import resolve_agent
+from uwf_git.engine.performer import embedded
+from uwf_git.errors import UwfError
+from uwf_git.git.repository import Oid
+from uwf_git.kit.prompt import prompt_at, role_of
+from uwf_git.kit.record import Recorder
+from uwf_git.store.history import Head, History, Position
+from uwf_git.store.private import Order
+
+if TYPE_CHECKING:
+    from uwf_git.store.index import CommitRow
+    from uwf_git.store.opened import Instance
+    from uwf_git.values.ids import Hash
+    from uwf_git.values.kinds import Detail
+
+
+def told_besides(instance: Instance, at: Position, role: str) -> tuple[bool, Mapping[str, Path]]:
+    """Return whether the prompt of the agent configured for the role mentions a shell, and the folders it names.
+    Neither if the agent isn't installed or runs outside of this process."""
+    with suppress(UwfError):
+        persona = at.history.speaks(role)
+        config = resolve_agent(instance.config, at.history.workflow.name, role, persona=persona)
+        if (agent := embedded(config.command)) is not None:
+            order = Order(at.head.node, role, config.alias, None, None)
+            context = agent.context(instance, at, order, config.args, Path.cwd(), Recorder(instance))
+            seen = context.mounts is not None and agent.sees_files(context)
+            return agent.has_shell(context), context.mounts.places.named if seen and context.mounts else {}
+    return False, {}
+
+
+def prompt_of_step(
+    instance: Instance, history: History, before: CommitRow, row: CommitRow, detail: Detail
+) -> str:
+    """Build the prompt of a past step again.
+
+    `history` ends before the step, with the commit `before`; `row` is the step's own, of a role and not of code or a
+    person. The result differs from what was sent if the configuration of the agent has changed since.
+    """
+    role = row.role or ""
+    at = Position(Head(history.thread, Oid(raw=before.oid), before, None), history)
+    shell, folders = told_besides(instance, at, role)
+    own = [each for each in history.steps if each.role == role and each.agent == row.agent]
+    tried = [
+        each
+        for each in instance.attempts.all(history.thread)
+        if each.prev == history.prev and each.role == role
+    ]
+    resumes = bool(tried) and _same_session(instance, tried[-1].detail, detail)
+    remembers = resumes or (bool(own) and _same_session(instance, own[-1].detail, detail))
+    return prompt_at(
+        instance,
+        history,
+        role_of(history, role),
+        detail.instruction,
+        remembers,
+        row.agent,
+        shell,
+        resumes,
+        folders,
+    )
+
+
+def _same_session(instance: Instance, before: Hash | None, detail: Detail) -> bool:
+    known = None if before is None else instance.store.detail(before)
+    return known is not None and known.session is not None and known.session == detail.session
