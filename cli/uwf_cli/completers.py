@@ -113,9 +113,9 @@ def _remotes(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str
 
 
 def _workflows(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
-    from uwf_cli.resolve import project_names
+    from uwf_cli.resolve import file_names
 
-    names = dict.fromkeys(name for name in project_names() if name.startswith(incomplete))
+    names = dict.fromkeys(name for name in file_names(invocation) if name.startswith(incomplete))
     known = [*_registered(invocation, incomplete), *_of_crews(invocation, incomplete)]
     return [*known, *((name, "") for name in names), *_files(incomplete)]
 

@@ -15,7 +15,7 @@ A workflow is looked for in this order, and the first that fits is taken:
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -151,10 +151,10 @@ def find_workflow(invocation: Invocation, text: str) -> Found:
         found = stored_workflow(invocation.instance, text)
         if found is not None:
             return found
-    path = workflow_file(text)
+    path = workflow_file(invocation, text)
     if path is not None:
         return _in_file(invocation, path)
-    known = [*_registered(invocation), *project_names()]
+    known = [*_registered(invocation), *file_names(invocation)]
     listed = "uwf crew list" if "/" in text else "uwf workflow list"
     hint = nearest(text, known) or f"see: {listed}, or give a file"
     raise NotFound(f"no workflow {text!r}", hint)
@@ -205,15 +205,16 @@ def warnings_of(compiled: Compiled) -> dict[str, Any]:
     return {"warnings": [each._asdict() for each in compiled.warnings]} if compiled.warnings else {}
 
 
-def workflow_file(text: str) -> Path | None:
-    """The file that an argument names: one of that path, else one of the project's `.workflows`."""
+def workflow_file(invocation: Invocation, text: str) -> Path | None:
+    """The file that an argument names: one of that path, else one of the project's `.workflows` or of the folders that
+    `workflowPaths` of config.yaml names."""
     from uwf_git.bundles.files import language_of
 
     path = Path(text)
     is_named = path.suffix.lower() in SUFFIXES or language_of(path) is not None
     if is_named or path.is_file():
         return path
-    for folder in _project_folders():
+    for folder in _folders(invocation):
         for suffix in SUFFIXES:
             candidate = folder / (text + suffix)
             if candidate.is_file():
@@ -381,11 +382,21 @@ def _project_folders() -> Iterator[Path]:
             yield folder / FOLDER
 
 
-def project_names() -> list[str]:
-    """What the files of the project's `.workflows` are called as workflows."""
+def _folders(invocation: Invocation) -> Iterator[Path]:
+    """The folders a workflow's name is looked for in: the project's, then those of config.yaml."""
+    from uwf_git.config.read import load_config
+
+    yield from _project_folders()
+    for folder in load_config(invocation.location.root).workflow_paths:
+        if folder.is_dir():
+            yield folder
+
+
+def file_names(invocation: Invocation) -> list[str]:
+    """The names of the workflow files in the project's `.workflows` and the folders of config.yaml."""
     from uwf_git.bundles.files import name_of
 
-    return [name_of(path) for path in _project_files()]
+    return [name_of(path) for path in _files_in(_folders(invocation))]
 
 
 def project_roles() -> dict[str, set[str]]:
@@ -396,7 +407,7 @@ def project_roles() -> dict[str, set[str]]:
     from uwf_git.workflow.source import read_source
 
     known: dict[str, set[str]] = {}
-    for path in _project_files():
+    for path in _files_in(_project_folders()):
         if language_of(path) is not None:  # only its code knows, and nothing is run for that
             continue
         with suppress(UwfError):
@@ -405,10 +416,8 @@ def project_roles() -> dict[str, set[str]]:
     return known
 
 
-def _project_files() -> list[Path]:
-    return [
-        path for folder in _project_folders() for path in folder.iterdir() if path.name.endswith(SUFFIXES)
-    ]
+def _files_in(folders: Iterable[Path]) -> list[Path]:
+    return [path for folder in folders for path in folder.iterdir() if path.name.endswith(SUFFIXES)]
 
 
 def find_version(invocation: Invocation, text: str) -> Found:

@@ -81,6 +81,21 @@ def test_agents_are_asked_side_by_side_by_name_and_what_fails_is_the_codes_to_ca
     assert any("out of order" in text for role, text in said if role == "tool")
 
 
+def test_agents_of_one_step_work_one_after_the_other_if_only_one_may_work(
+    uwf: Uwf, config: Callable[[str], Path]
+) -> None:
+    alone = """'mkdir alone && sleep 0.2 && rmdir alone && echo "{\\"found\\": \\"alone\\"}"'"""
+    config(
+        "maxAgents: 1\nagents:\n"
+        f"  left: {{command: uwf-exec, args: [sh, -c, {alone}]}}\n"
+        f"  right: {{command: uwf-exec, args: [sh, -c, {alone}]}}\n"
+        "  broken: {command: uwf-exec, args: ['false']}\n"
+    )
+    thread = begun(uwf, "fan.py", FAN)
+    uwf("thread", "step", thread)
+    assert uwf("thread", "steps", thread).json[0]["output"]["all"] == ["alone", "alone"]
+
+
 CHOSEN = """\
 export const descriptor = {
   name: "chosen",

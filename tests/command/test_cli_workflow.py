@@ -296,6 +296,29 @@ def test_a_name_goes_before_a_hash_a_hash_before_a_file_a_file_before_the_projec
     assert uwf("workflow", "list").json[0]["hash"] == pair["hash"]
 
 
+def test_workflowpaths_name_folders_of_workflows_that_come_after_the_projects(
+    uwf: Uwf, root: Path, config: Callable[[str], Path], hermetic: Path
+) -> None:
+    config("workflowPaths: [~/mine, shared, /nowhere]\n")
+    for path, description in {
+        hermetic / "mine/one.yaml": "mine",
+        hermetic / "mine/two.yaml": "mine",
+        root / "shared/two.yaml": "shared",
+        root / "shared/three.yaml": "shared",
+        Path(".workflows/one.yaml"): "the project's",
+    }.items():
+        write(str(path), PAIR.replace("One writes, one reviews.", description))
+
+    def described(name: str) -> str:
+        return str(uwf("workflow", "show", name).json["description"])
+
+    assert [described(name) for name in ("one", "two", "three")] == ["the project's", "mine", "shared"]
+    assert '"three"' in uwf("workflow", "show", "thre", check=3).error["hint"]
+    assert any("/nowhere is not a folder" in each["message"] for each in uwf("doctor").json)
+    assert uwf("config", "set", "workflowPaths", "[~/mine]").json["value"] == ["~/mine"]
+    uwf("workflow", "show", "three", check=3)
+
+
 def test_an_unknown_workflow_comes_with_the_nearest_name(uwf: Uwf, pair: dict[str, str]) -> None:
     for arguments in (["workflow", "show"], ["workflow", "history"], ["workflow", "rm"]):
         refused = uwf(*arguments, "piar", check=3)

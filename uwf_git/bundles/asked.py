@@ -102,8 +102,11 @@ def _pass_on(data: bytes) -> None:
 class _Asked:
     """A conversation with an agent, or a text that stands for its answer, and what came of it."""
 
-    def __init__(self, ctx: Context, recorder: Recorder, conversation: Conversation | None) -> None:
+    def __init__(
+        self, ctx: Context, recorder: Recorder, conversation: Conversation | None, command: str
+    ) -> None:
         self._ctx = ctx
+        self._command = command
         self._recorder = recorder
         self._conversation = conversation
         self._reply = Reply("")
@@ -120,6 +123,7 @@ class _Asked:
 
     def begin(self, asks: Question) -> str:
         """Asks the agent. What the code says in its own words is a turn, since it follows from no history."""
+        from uwf_git.engine.slots import agent_slot
         from uwf_git.kit.extract import ExtractionFailed
 
         if self._conversation is None:
@@ -128,7 +132,8 @@ class _Asked:
         if asks.prompt is not None:
             self._count((), (TurnRecord("user", asks.prompt),), None)
         try:
-            reply = self._reply = self._conversation.begin()
+            with agent_slot(self._ctx.instance, self._command):
+                reply = self._reply = self._conversation.begin()
         except ExtractionFailed as failure:
             self._count(failure.replies, failure.turns, failure.usage)
             raise
@@ -142,6 +147,7 @@ class _Asked:
         AgentFailed, Invalid for what is no schema."""
         if self._conversation is None:
             return self._extracted(schema, prompt)
+        from uwf_git.engine.slots import agent_slot
         from uwf_git.kit.data import wanted
         from uwf_git.kit.extract import ExtractionFailed
 
@@ -150,7 +156,8 @@ class _Asked:
         # The rest of it is counted already, and its last turn stands for all of them.
         known = Reply(last.text, last.session, output=last.output, turns=tuple(self._turns[-1:]))
         try:
-            made = read_output(ctx, known, self._conversation, wanted(schema), self._recorder.heard)
+            with agent_slot(ctx.instance, self._command):
+                made = read_output(ctx, known, self._conversation, wanted(schema), self._recorder.heard)
         except ExtractionFailed as failure:
             self._count(failure.replies[1:], failure.turns[1:], failure.usage)
             raise
@@ -204,7 +211,7 @@ def _open(instance: Instance, thread: ThreadId, asks: Question, stack: ExitStack
         ctx = ctx._replace(build_prompt=lambda *_: _told(asks))
     os.chdir(asks.cwd)
     conversation = stack.enter_context(closing(teller.converse(ctx))) if config.command else None
-    return _Asked(ctx, recorder, conversation), name
+    return _Asked(ctx, recorder, conversation, config.command), name
 
 
 def _chosen(instance: Instance, asks: Question) -> str | None:

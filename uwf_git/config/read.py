@@ -10,7 +10,7 @@
     bundles: {<workflow>: {network, read, write, timeout}}  budget: {unpriced: warn | stop}
     judges: {<name>: {command | jsonata | exact | schema | workflow, output, threshold, timeout}}
     forges: {<host>: github | gitlab | gitea | forgejo | bitbucket | sourcehut}
-    node: <program>
+    node: <program>      workflowPaths: [<folder>]      maxAgents: <number>
 
 Keys of services belong elsewhere: `apiKeyEnv` names the variable, and `.env` or the environment holds it. A provider's
 `apiKey`, as earlier programs have it, is used, and `uwf` says where it should go.
@@ -156,6 +156,8 @@ class _Reader:
             self._unpriced(data.get("budget")),
             self._variables(("notSecrets",), data.get("notSecrets")),
             self._judges(data.get("judges")),
+            self._folders(path.parent, ("workflowPaths",), data.get("workflowPaths")),
+            self._max_agents(data.get("maxAgents")),
         )
 
     def dangling(self, config: Config) -> None:
@@ -329,6 +331,18 @@ class _Reader:
                 # A folder that a step happens to be made in says nothing about what is run.
                 commands[event] = (str(root / program) if "/" in program else program, *words[1:])
         return Hooks(commands, self._timeout(("hooks",), entry) or Hooks().timeout)
+
+    def _folders(self, root: Path, path: ValuePath, value: Any) -> tuple[Path, ...]:
+        """Folders by name; relative ones are in the storage root."""
+        return tuple(root / expanded(name) for name in self._texts(path, value) or ())
+
+    def _max_agents(self, value: Any) -> int | None:
+        if value is None or (isinstance(value, int) and not isinstance(value, bool) and 0 < value <= 1000):
+            return value
+        self._refuse(
+            ("maxAgents",), "maxAgents must be a whole number from 1 to 1000", "unset it for no limit"
+        )
+        return None
 
     def _bundles(self, value: Any) -> dict[str, Grants]:
         entries = self._mapping(("bundles",), value, "bundles")

@@ -44,6 +44,8 @@ NESTED = (
     "hooks",
     "bundles",
     "judges",
+    "workflowPaths",
+    "maxAgents",
 )
 UNPRICED = ("warn", "stop")
 """What `budget.unpriced` can say: what becomes of a thread with a limit in money whose cost nobody knows."""
@@ -178,7 +180,8 @@ class Config(NamedTuple):
     whose values may be. `broken_clis` says what is wrong with rows of `agent_clis`, which only stops the steps that use
     them. `node` is the program that bundles in JavaScript run in: its name or path; `bundles` are what the code of
     workflows is granted, by their names. `stops_unpriced`: a thread with a limit in money waits where nobody knows what
-    it costs."""
+    it costs. `workflow_paths` are folders of workflow files; `max_agents` bounds the agents at work on this machine,
+    None for no limit."""
 
     providers: Mapping[str, Provider]
     models: Mapping[str, Model]
@@ -201,6 +204,8 @@ class Config(NamedTuple):
     stops_unpriced: bool = False
     not_secrets: tuple[str, ...] = ()
     judges: Mapping[str, JudgeSetting] = {}
+    workflow_paths: tuple[Path, ...] = ()
+    max_agents: int | None = None
 
     @property
     def prices(self) -> dict[str, Price]:

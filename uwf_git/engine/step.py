@@ -22,6 +22,7 @@ from uwf_git.crews.conversation import in_conversation
 from uwf_git.engine.acceptance import accept
 from uwf_git.engine.pause import end_step, pause_of, raise_if_paused, refusal
 from uwf_git.engine.performer import Made, called, perform, performer_of, reported, run_command_of
+from uwf_git.engine.slots import agent_slot
 from uwf_git.engine.status import (
     COMPLETED,
     FAILED,
@@ -479,9 +480,10 @@ class _Run:
             timeout=config.timeout,
         )
         try:
-            if performer is None:
-                return run_command_of(instance, self._at, config, order, folder, lock, self._on_stderr)
-            return perform(instance, self._at, performer, config, order, folder)
+            with agent_slot(instance, config.command):
+                if performer is None:
+                    return run_command_of(instance, self._at, config, order, folder, lock, self._on_stderr)
+                return perform(instance, self._at, performer, config, order, folder)
         except KeyboardInterrupt:
             report = self._report()
             made = reported(instance, report) if report else Made(agent=name)

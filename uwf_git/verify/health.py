@@ -180,6 +180,10 @@ class Doctor:
 
     def _agents(self) -> Iterator[Check]:
         config = load_config(self._location.root)
+        for folder in config.workflow_paths:
+            if not folder.is_dir():
+                message = f"workflowPaths: {folder} is not a folder"
+                yield Check("config", WARNING, message, f"create it, or take it out of {FILE}")
         for agent in config.agents.values():
             if not agent.command or self._in_engine(agent.command):
                 continue

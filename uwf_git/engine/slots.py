@@ -1,0 +1,62 @@
+"""The limit on agents at work on this machine, `maxAgents` of config.yaml.
+
+An agent holds a slot, `<storage root>/slots/<n>`, by `flock` while it works, so the kernel frees the slot of a process
+that is killed. All stores with one config.yaml share the slots.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from uwf_git import log
+from uwf_git.config.known_agents import BUNDLES
+from uwf_git.engine.stand_in import HUMAN
+from uwf_git.text import counted
+from uwf_git.values.kinds import REHEARSE, SUBWORKFLOW
+
+if TYPE_CHECKING:
+    from uwf_git.store.opened import Instance
+
+_POLL = 0.1  # seconds between two looks for a free slot
+_FREE = frozenset((HUMAN, REHEARSE, SUBWORKFLOW, BUNDLES))
+"""Agents that do no work of their own: a person, made-up answers, and those that other agents work for."""
+
+
+@contextmanager
+def agent_slot(instance: Instance, command: str) -> Iterator[None]:
+    """Hold one of the machine's slots for the block, in which the agent behind a command works. Wait for one if all are
+    held. An agent that another agent started shares that one's slot."""
+    most = instance.config.max_agents
+    if most is None or command in _FREE or "UWF_THREAD" in os.environ:
+        yield
+        return
+    folder = instance.location.root / "slots"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = _take(folder, most)
+    if descriptor is None:
+        instance.warn(f"waiting: {counted(most, 'agent')} at work on this machine, as maxAgents allows")
+        log.info("6ZGTEK5R", "waits for one of {most} slots", most=most)
+        while (descriptor := _take(folder, most)) is None:
+            time.sleep(_POLL)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _take(folder: Path, most: int) -> int | None:
+    for number in range(most):
+        descriptor = os.open(folder / str(number), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+        else:
+            return descriptor
+    return None
