@@ -8,6 +8,7 @@ import pytest
 from conftest import Uwf
 from judged_suites import run, version
 from suite_bench import Bench
+from uwf_cli.evaluation.shown import summary
 
 from uwf_git.store.opened import Instance
 
@@ -149,3 +150,38 @@ def test_a_run_without_a_score_is_compared_only_where_there_is_no_other(uwf: Uwf
     assert (checked.json["a"]["run"], checked.json["verdict"]) == (first, "passed")
     otherwise = uwf("eval", "compare", "old", bench.run("--judge", "other=jsonata:0.25").json["run"])
     assert otherwise.json["a"]["run"] == first and "no runs were judged alike" in otherwise.err
+
+
+def test_flaky_cases_are_listed_with_how_often_they_passed(uwf: Uwf, instance: Instance) -> None:
+    first = version(instance, "Writes.")
+    steady = {"csv": [1, 0.75, 1], "slug": [0, 0.25, 0]}
+    run(instance, "issues", first, {**steady, "median": [1, 1, 1]}, agent="one")
+    run(instance, "issues", first, {**steady, "median": [1, 0, 1]}, agent="other")
+    found = uwf("eval", "compare", "one", "other").json
+    flaky = [{"case": "median", "passed": 2, "runs": 3}]
+    assert (found["a"]["flaky"], found["b"]["flaky"]) == ([], flaky)
+    assert (
+        "flaky in b  median (2 of 3 passed)" in uwf("eval", "compare", "one", "other", "--format", "text").out
+    )
+    assert uwf("eval", "show", "issues").json["runs"][-1]["flaky"] == flaky
+    assert "flaky  median (2 of 3 passed)" in uwf("eval", "show", "issues", "--format", "text").out
+
+
+def test_a_small_chance_is_not_shown_as_none(uwf: Uwf, instance: Instance) -> None:
+    first = version(instance, "Writes.")
+    run(instance, "issues", first, {str(case): [0] for case in range(10)}, agent="one")
+    run(instance, "issues", first, {str(case): [1] for case in range(10)}, agent="other")
+    text = uwf("eval", "compare", "one", "other", "--format", "text").out
+    assert "10 better, 0 worse, 0 the same; a coin parts them so in 0.2 % of all tries" in text
+
+
+def test_a_run_says_what_passed_means_and_whose_cost_is_unknown(uwf: Uwf, bench: Bench) -> None:
+    bench.imports([{"name": "one", "prompt": "say a"}])
+    assert "1 trial passed (no judge: each came to its end); score 1.00" in bench.run("--format", "text").out
+    judged = bench.run("--judge", "jsonata:0.75", "--format", "text").out
+    assert "1 trial passed (each judge gave 0.5 or more); score 0.75" in judged
+    unknown = {"unpriced": 5, "cost": None, "seconds": 1.0, "thresholds": [0.5, 0.8]}
+    counts = {"passed": 2, "failed": 0, "errors": 0, "missing": 0, "score": 0.75}
+    said = summary({**counts, **unknown, "judging": unknown})
+    assert said.startswith("2 trials passed (each judge gave its threshold or more); score 0.75; 1.0 s")
+    assert said.endswith("of agents' time, cost unknown, judges' cost unknown")

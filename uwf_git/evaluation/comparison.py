@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import NamedTuple
+
+from uwf_git.evaluation.significance import Scores, significantly_lower
 
 WIN, LOSS, TIE = "win", "loss", "tie"
 
@@ -95,8 +97,8 @@ class Comparison(NamedTuple):
 def compare(a: Iterable[Scored], b: Iterable[Scored]) -> Comparison:
     """Compares the runs of two sides."""
     one, other = by_case(a), by_case(b)
-    both = sorted(one.keys() & other.keys())
-    cases = [_compared(case, one[case], other[case]) for case in both]
+    cases = compare_cases(one, other)
+    both = [each.case for each in cases]
     wins, losses = (sum(each.outcome == outcome for each in cases) for outcome in (WIN, LOSS))
     cases.sort(key=lambda each: (_ORDER[each.outcome], -abs(each.difference), each.case))
     return Comparison(
@@ -108,6 +110,11 @@ def compare(a: Iterable[Scored], b: Iterable[Scored]) -> Comparison:
         interval([(_scores(one[case]), _scores(other[case])) for case in both]),
         chance(wins, losses),
     )
+
+
+def compare_cases(a: Mapping[str, Sequence[Scored]], b: Mapping[str, Sequence[Scored]]) -> list[Compared]:
+    """The cases that two sides have in common, by name."""
+    return [_compared(case, a[case], b[case]) for case in sorted(a.keys() & b.keys())]
 
 
 _ORDER = {LOSS: 0, WIN: 1, TIE: 2}
@@ -169,7 +176,6 @@ def _scores(runs: Iterable[Scored]) -> tuple[float, ...]:
 
 # How much of it may be chance
 
-Scores = tuple[float, ...]
 _Draw = Callable[[], float]
 
 
@@ -213,9 +219,16 @@ def chance(wins: int, losses: int) -> float:
 
 
 class Drop(NamedTuple):
-    """What became of the average since a baseline: it is lower by `least` to `most`, which differ where cases of the
-    baseline have no score now, the `missing`; negative where it rose. `allowed` is by how much it may be lower, `lost`
-    are the cases that are worse, `known` counts those that have a score before and now."""
+    """How far the average fell since a baseline: by `least` to `most`, which differ if cases of the baseline have no
+    score now, the `missing`; negative if it rose. `allowed` is the limit, `lost` the cases that are worse, `known` the
+    number of those with a score before and now.
+
+    `chance` is the part of the drop that chance may have made: as far as the interval of the difference reaches above
+    its mean, or 0 if no case has repeats that differ, since nothing then shows any chance.
+
+    `lower` are the cases that fell by too much: significantly, each with the probability of that by chance, or by more
+    than `allowed_each` while their repeats don't differ, with None. `unsure` are those that fell by more than
+    `allowed_each`, perhaps by chance."""
 
     least: float
     most: float
@@ -223,27 +236,74 @@ class Drop(NamedTuple):
     lost: tuple[Compared, ...]
     missing: tuple[str, ...]
     known: int
+    chance: float = 0.0
+    allowed_each: float | None = None
+    lower: Mapping[str, float | None] = {}
+    unsure: tuple[str, ...] = ()
 
     @property
     def is_too_much(self) -> bool:
-        """Whether it is lower by more than it may be, whatever the missing cases are."""
-        return self.least > self.allowed + SAME
+        """Whether the average fell by more than it may, whatever the missing cases are, and however chance played."""
+        return self.least - self.chance > self.allowed + SAME
+
+    @property
+    def is_perhaps_chance(self) -> bool:
+        """Whether the average fell by more than it may, whatever the missing cases are, but perhaps by chance."""
+        return self.least > self.allowed + SAME and not self.is_too_much
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether the average, or a single case, fell by too much."""
+        return self.is_too_much or bool(self.lower)
 
     @property
     def is_decided(self) -> bool:
-        """Whether anything was compared, and the missing cases make no difference to that."""
-        return self.is_too_much or (self.known > 0 and self.most <= self.allowed + SAME)
+        """Whether anything was compared, and neither the missing cases nor chance make a difference to the verdict."""
+        return self.is_worse or (self.known > 0 and self.most <= self.allowed + SAME and not self.unsure)
 
 
-def drop(a: Iterable[Scored], b: Iterable[Scored], allowed: float) -> Drop:
-    """What became of the baseline `a` in the runs `b`."""
+def drop(
+    a: Iterable[Scored],
+    b: Iterable[Scored],
+    allowed: float,
+    allowed_each: float | None = None,
+    between: Interval | None = None,
+) -> Drop:
+    """How the runs `b` fell since the baseline `a`: on average by at most `allowed`, and each case by at most
+    `allowed_each`. `between` is the interval of the cases of both, if it was made already."""
     before, after = by_case(a), by_case(b)
-    known = [_compared(case, before[case], after[case]) for case in sorted(before.keys() & after.keys())]
+    known = compare_cases(before, after)
+    scores = {each.case: (_scores(before[each.case]), _scores(after[each.case])) for each in known}
     missing = sorted(before.keys() - after.keys())
     fallen = math.fsum(-each.difference for each in known)
     # At the best they have all, at the worst nothing.
     least = fallen + math.fsum(average(before[case]).score - 1 for case in missing)
     most = fallen + math.fsum(average(before[case]).score for case in missing)
     size = max(len(before), 1)
-    lost = tuple(each for each in known if each.outcome == LOSS)
-    return Drop(least / size, most / size, allowed, lost, tuple(missing), len(known))
+    chance = 0.0
+    if any(map(_differ, known)):
+        between = between or interval([*scores.values()])
+        assert between is not None
+        chance = (between.high - between.mean) * len(known) / size
+    lower: dict[str, float | None] = {**significantly_lower(scores, allowed_each or 0.0)}
+    beyond = (
+        [] if allowed_each is None else [each for each in known if -each.difference > allowed_each + SAME]
+    )
+    lower |= {each.case: None for each in beyond if each.case not in lower and not _differ(each)}
+    return Drop(
+        least / size,
+        most / size,
+        allowed,
+        tuple(each for each in known if each.outcome == LOSS),
+        tuple(missing),
+        len(known),
+        chance,
+        allowed_each,
+        dict(sorted(lower.items())),
+        tuple(each.case for each in beyond if each.case not in lower),
+    )
+
+
+def _differ(case: Compared) -> bool:
+    """Whether a case came out differently when it was repeated."""
+    return any(side.most - side.least > SAME for side in (case.a, case.b))

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from uwf_git.errors import NotFound, Usage
+from uwf_git.evaluation.breakdown import Parts, Passes, by_judge, flaky
 from uwf_git.evaluation.comparison import Scored, by_case
 from uwf_git.evaluation.records import COMPLETED, ERROR, Result, SuiteRun
 from uwf_git.evaluation.suite import Suite
@@ -30,7 +31,9 @@ class Side(NamedTuple):
     that gave scores. Of a case in `unknown` nobody can say how good it is, for that reason, and nothing of it is in
     `scored`, though other repeats may have a score: who is to say that they stand for it? `gone` are the results of
     cases that count no longer, by what these were called. `judged` has the judges of each case that was judged: their
-    names by hashes of what they are; None of a baseline whose run isn't here, so that nobody knows what they are."""
+    names by hashes of what they are; None of a baseline whose run isn't here, so that nobody knows what they are.
+    `by_judge` has the scores that each judge gave, `flaky` the cases of which some repeats passed and others failed;
+    both are None of such a baseline too."""
 
     said: str
     run: Hash
@@ -41,6 +44,8 @@ class Side(NamedTuple):
     judges: frozenset[str] = frozenset()
     gone: tuple[Scored, ...] = ()
     judged: Mapping[str, Mapping[Hash, str]] | None = None
+    by_judge: Parts | None = None
+    flaky: Mapping[str, Passes] | None = None
 
     def is_judged_as(self, other: Side) -> bool:
         """Whether the same judges judged the cases that both have."""
@@ -93,6 +98,8 @@ def side_of(
         judges_of(results),
         tuple(_scored(each for each in every if each.case.hash not in counting)),
         _judged(results),
+        by_judge(each for each in results if each.name not in unknown),
+        flaky(results),
     )
 
 
@@ -150,7 +157,9 @@ def side_of_baseline(suite: Suite, baseline: Baseline) -> Side:
     judges = frozenset(payload.get("judges", ()))
     run = next((each for each in suite.runs if each.hash == payload["run"]), None)
     known = {each.case for each in scored}
-    results = [each for each in suite.results(run) if each.name in known] if run is not None else []
+    results: list[Result] | None = None
+    if run is not None:
+        results = [each for each in suite.results(run) if each.name in known and each.case.hash in counting]
     return Side(
         payload["said"],
         payload["run"],
@@ -159,7 +168,9 @@ def side_of_baseline(suite: Suite, baseline: Baseline) -> Side:
         tuple(scored),
         judges=judges,
         gone=tuple(gone),
-        judged=_judged(each for each in results if each.case.hash in counting) if run is not None else None,
+        judged=None if results is None else _judged(results),
+        by_judge=None if results is None else by_judge(results),
+        flaky=None if results is None else flaky(results),
     )
 
 

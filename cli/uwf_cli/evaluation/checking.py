@@ -13,7 +13,7 @@ from uwf_cli import terminal
 from uwf_cli.command import Command, Number, command
 from uwf_cli.commands.review import write_whole
 from uwf_cli.completers import complete_suite
-from uwf_cli.evaluation.compared import judged_otherwise
+from uwf_cli.evaluation.compared import judged_otherwise, percent
 from uwf_cli.evaluation.comparing import compared_text, compared_value
 from uwf_cli.evaluation.running import carried_out, how_to_go_on, running
 from uwf_cli.evaluation.sides import BASELINE, find_side, names_of
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from uwf_git.evaluation.sides import Side
 
 PASSED, WORSE, UNDECIDED = "passed", "worse", "undecided"
+
+SHOWN = 5
+"""Cases that an error names."""
 
 
 class _ForBisect(Command):
@@ -73,7 +76,7 @@ def _judges(base: Side, now: Side, against: str) -> _Judges:
 
 def verdict_of(fallen: Drop) -> str:
     """What becomes of a check."""
-    if fallen.is_too_much:
+    if fallen.is_worse:
         return WORSE
     return PASSED if fallen.is_decided else UNDECIDED
 
@@ -90,7 +93,21 @@ def check_value(
             "least": round(fallen.least, 6) + 0.0,
             "most": round(fallen.most, 6) + 0.0,
             "allowed": fallen.allowed,
+            "chance": round(fallen.chance, 6) + 0.0,
+            "allowedEach": fallen.allowed_each,
         },
+        "worseCases": [
+            {
+                "case": each.case,
+                "drop": round(-each.difference, 6),
+                "before": round(each.a.score, 6),
+                "now": round(each.b.score, 6),
+                "chance": None if (chance := fallen.lower[each.case]) is None else round(chance, 6),
+            }
+            for each in fallen.lost
+            if each.case in fallen.lower
+        ],
+        "unsureCases": list(fallen.unsure),
         "missing": list(fallen.missing),
         "gone": sorted(gone),
         **compared,
@@ -102,7 +119,18 @@ def check_text(value: Mapping[str, Any]) -> str:
     colour = {PASSED: "green", WORSE: "red"}.get(value["verdict"], "yellow")
     drop = value["drop"]
     said = f"{_lower(drop)} is allowed" if value["cases"] else "nothing was compared"
-    return f"{compared_text(value)}\n{terminal.style(value['verdict'], colour)}  {said}\n"
+    if drop["least"] - drop["chance"] <= drop["allowed"] + SAME < drop["least"]:
+        said += f", but chance alone may make {drop['chance']:.2f} of it"
+    more = [_worse_case(each) for each in value["worseCases"]]
+    more += [f"{case} may be worse, or unlucky" for case in value["unsureCases"]]
+    lines = "".join(f"  {each}\n" for each in more)
+    return f"{compared_text(value)}\n{terminal.style(value['verdict'], colour)}  {said}\n{lines}"
+
+
+def _worse_case(each: Mapping[str, Any]) -> str:
+    """A case that is worse, and how sure that is."""
+    sure = "" if each["chance"] is None else f", which chance does in {percent(each['chance'])} of checks"
+    return f"{each['case']} is worse: {each['before']:.2f} before, {each['now']:.2f} now{sure}"
 
 
 def _lower(drop: Mapping[str, float]) -> str:
@@ -120,38 +148,55 @@ def _lower(drop: Mapping[str, float]) -> str:
 
 
 def raise_unless_passed(
-    value: Mapping[str, Any], base: Side, now: Side, results: Sequence[Result], unlike: str
+    value: Mapping[str, Any], fallen: Drop, base: Side, now: Side, results: Sequence[Result], unlike: str
 ) -> None:
     """Raises Worse, or Undecided, as the verdict is; its arguments are those of `checked`."""
     suite, drop = value["suite"], value["drop"]
     if value["verdict"] == WORSE:
+        why = [f"its score is {_lower(drop)} is allowed"] if fallen.is_too_much else []
+        why += [_worse_case(each) for each in value["worseCases"][:SHOWN]]
+        more = len(value["worseCases"]) - SHOWN
+        why += [counted(more, "more case")] if more > 0 else []
         raise Worse(
-            f"suite {suite} is worse: its score is {_lower(drop)} is allowed",
+            f"suite {suite} is worse: {'; '.join(why)}",
             f"case by case: uwf eval compare {base.run} {now.run} --suite {suite}",
         )
+    open_ = f"whether suite {suite} is worse can't be told"
     if unlike and value["cases"]:
         set_ = f"accept what is judged like this: uwf eval baseline set {suite}"
         hint = set_ if value["sameJudges"] is False else f"uwf pull brings it, or {set_}"
-        raise Undecided(f"whether suite {suite} is worse can't be told: {unlike}", hint)
-    if value["verdict"] == UNDECIDED and not value["missing"]:
+        raise Undecided(f"{open_}: {unlike}", hint)
+    if value["verdict"] == PASSED:
+        return
+    if fallen.is_perhaps_chance or fallen.unsure:
+        lower = f"its score is {_lower(drop)} is allowed"
+        if not fallen.is_perhaps_chance:
+            lower = f"{fallen.unsure[0]} is lower by more than {fallen.allowed_each:g}"
+        often = 2 * max(each["b"]["runs"] for each in value["cases"])
         raise Undecided(
-            f"whether suite {suite} is worse can't be told: no case has a score now and in {base.said}",
+            f"{open_}: {lower}, but that may be chance",
+            f"try each case more often: --repeat {often}; or allow more: --max-drop, --max-case-drop",
+        )
+    if not fallen.missing:
+        raise Undecided(
+            f"{open_}: no case has a score now and in {base.said}",
             f"accept what there is now: uwf eval baseline set {suite}",
         )
-    if value["verdict"] == UNDECIDED:
-        many, case = counted(len(value["missing"]), "case"), value["missing"][0]
-        have = "has" if len(value["missing"]) == 1 else "have"
-        why = f", {now.unknown[case]}" if case in now.unknown else ""
-        broken = next((each for each in results if each.name == case and each.state == ERROR), None)
-        raise Undecided(
-            f"whether suite {suite} is worse can't be told: {many} {have} no score, such as {case}{why}",
-            how_to_go_on(broken) if broken else f"run it to its end: uwf eval run {suite}",
-        )
+    many, case = counted(len(fallen.missing), "case"), fallen.missing[0]
+    have = "has" if len(fallen.missing) == 1 else "have"
+    reason = f", {now.unknown[case]}" if case in now.unknown else ""
+    broken = next((each for each in results if each.name == case and each.state == ERROR), None)
+    raise Undecided(
+        f"{open_}: {many} {have} no score, such as {case}{reason}",
+        how_to_go_on(broken) if broken else f"run it to its end: uwf eval run {suite}",
+    )
 
 
-def checked(value: Mapping[str, Any], now: Side, results: Sequence[Result], unlike: str) -> list[Checked]:
-    """The cases as a server of CI shows them: they fail where the check does. `results` have what judges said;
-    `unlike` is why nothing can be told of what was compared, "" where it can."""
+def checked(
+    value: Mapping[str, Any], fallen: Drop, now: Side, results: Sequence[Result], unlike: str
+) -> list[Checked]:
+    """The cases as a server of CI shows them: those fail that make the check fail, and those are in error that leave it
+    undecided. `results` have what judges said; `unlike` is why nothing can be told of what was compared, or ""."""
     from uwf_git.evaluation.junit import ERROR as UNSURE
     from uwf_git.evaluation.junit import FAILED, SKIPPED, Checked
 
@@ -159,15 +204,25 @@ def checked(value: Mapping[str, Any], now: Side, results: Sequence[Result], unli
     for result in results:
         why = [f"{score.judge.name}: {score.reason}" for score in result.scores if score.reason]
         reasons.setdefault(result.name, []).extend(why)
+    lower = {each["case"]: each for each in value["worseCases"]}
     found = []
     for each in value["cases"]:
         one, other = each["a"], each["b"]
         said = f"{one['score']:.2f} before, {other['score']:.2f} now"
-        lost = each["outcome"] == LOSS and value["verdict"] == WORSE
+        case, is_lower = each["case"], each["outcome"] == LOSS
+        if case in lower:
+            said = _worse_case(lower[case])
         seconds = other["seconds"] * other["runs"]
-        whole = "\n".join([said, *reasons.get(each["case"], ())])
-        wrong = UNSURE if unlike else FAILED if lost else ""
-        found.append(Checked(each["case"], seconds, wrong, (unlike or said) if wrong else "", whole))
+        whole = "\n".join([said, *reasons.get(case, ())])
+        if unlike:
+            wrong = UNSURE
+        elif case in lower or (is_lower and fallen.is_too_much):
+            wrong = FAILED
+        elif case in fallen.unsure or (is_lower and not fallen.is_worse and fallen.is_perhaps_chance):
+            wrong = UNSURE
+        else:
+            wrong = ""
+        found.append(Checked(case, seconds, wrong, (unlike or said) if wrong else "", whole))
     apart = dict.fromkeys(value["gone"], "it counts no longer")
     apart |= dict.fromkeys(value["onlyB"], "it is not in the baseline")
     found += [Checked(case, 0.0, SKIPPED, said, said) for case, said in apart.items()]
@@ -191,7 +246,13 @@ def checked(value: Mapping[str, Any], now: Side, results: Sequence[Result], unli
     default=0.0,
     show_default=True,
     metavar="X",
-    help="The average score may be lower by so much.",
+    help="Allow the average score to be lower by X.",
+)
+@click.option(
+    "--max-case-drop",
+    type=Number(0, 1),
+    metavar="X",
+    help="Allow each case to be lower by X; else only a significantly lower one fails.",
 )
 @click.option(
     "--against",
@@ -211,16 +272,17 @@ def check(
     invocation: Invocation,
     suite: str,
     max_drop: float,
+    max_case_drop: float | None,
     against: str,
     same_judges: bool,
     junit: Path | None,
     **options: Any,
 ) -> None:
-    """Run a suite, and fail where its score is lower than that of its baseline.
+    """Run a suite, and fail if its score is lower than that of its baseline.
 
-    What is known already is not run again. The exit status is 0 where it is not lower, 1 where it is, 125 where
-    nobody can tell, as the workflow is invalid or cases have no score, and 128 and more for every other error: so git
-    bisect run finds the version that broke it.
+    Known results are not run again. The exit status is 0 if nothing is worse, 1 if the average or a single case is
+    lower by more than chance explains, 125 if that can't be told (chance may explain it, cases have no score, the
+    workflow is invalid), and 128 and more for every other error: so git bisect run finds the version that broke it.
     """
     from uwf_git.evaluation.comparison import by_case, compare, drop
 
@@ -238,8 +300,9 @@ def check(
     # Of a case that was changed and has no score, what is known is how its like was before.
     gone = by_case(base.gone)
     changed = [each for each in base.gone if each.case in now.unknown]
-    compared = compared_value(read, base, now, compare(base.scored, now.scored))
-    fallen = drop((*base.scored, *changed), now.scored, max_drop)
+    found = compare(base.scored, now.scored)
+    compared = compared_value(read, base, now, found)
+    fallen = drop((*base.scored, *changed), now.scored, max_drop, max_case_drop, found.difference)
     judges = _judges(base, now, against)
     value = check_value(compared, fallen, gone.keys() - now.unknown.keys(), judges, same_judges)
     unlike = judges.said if same_judges else ""
@@ -253,10 +316,10 @@ def check(
         about += [
             (name, said) for name, said in (("stopped", done.run.stopped), ("judges", judges.said)) if said
         ]
-        text = written(suite, checked(value, now, done.results, unlike), about)
+        text = written(suite, checked(value, fallen, now, done.results, unlike), about)
         write_whole(junit, text.encode("utf-8", "replace"), force=True)
     invocation.emit(value, check_text)
-    raise_unless_passed(value, base, now, done.results, unlike)
+    raise_unless_passed(value, fallen, base, now, done.results, unlike)
 
 
 def _warn_of_apart(invocation: Invocation, value: Mapping[str, Any], now: Side) -> None:

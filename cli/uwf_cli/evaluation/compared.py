@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from uwf_cli import terminal
@@ -12,6 +12,7 @@ from uwf_git.text import counted
 
 if TYPE_CHECKING:
     from uwf_cli.plot import Pair
+    from uwf_git.evaluation.breakdown import Passes, Share
     from uwf_git.evaluation.sides import Side
 
 OUTCOMES = {WIN: "better", LOSS: "worse", TIE: "same"}
@@ -62,6 +63,26 @@ def average_value(found: Average | None) -> dict[str, Any] | None:
     }
 
 
+def shares_value(found: Iterable[Share]) -> list[dict[str, Any]]:
+    """The form that is printed of the scores by judge, or by tag."""
+    return [
+        {
+            "name": each.name,
+            "cases": each.cases,
+            "a": None if each.a is None else _rounded(each.a),
+            "b": None if each.b is None else _rounded(each.b),
+            "wins": each.wins,
+            "losses": each.losses,
+        }
+        for each in found
+    ]
+
+
+def flaky_value(found: Mapping[str, Passes] | None) -> list[dict[str, Any]] | None:
+    """The form that is printed of flaky cases; None if nobody knows them."""
+    return None if found is None else [{"case": case, **each._asdict()} for case, each in found.items()]
+
+
 def _rounded(number: float) -> float:
     return round(number, 6) + 0.0  # no -0.0
 
@@ -101,6 +122,35 @@ def comparison_text(value: Mapping[str, Any], names: Sequence[str] = ("a", "b"))
     return f"{terminal.table(rows, ('case', *names, ''))}{_only(value, names)}\n{terminal.fields(summary)}"
 
 
+def parts_text(value: Mapping[str, Any], names: Sequence[str] = ("a", "b")) -> str:
+    """The scores by judge and by tag, each in a table; "" where nothing has either."""
+    text = ""
+    for key, called in (("byJudge", "judge"), ("byTag", "tag")):
+        if parts := value[key]:
+            rows = [
+                (each["name"], str(each["cases"]), *(_mean(each[side]) for side in "ab"), _won(each))
+                for each in parts
+            ]
+            text += "\n" + terminal.table(rows, (called, "cases", *names, ""))
+    return text
+
+
+def flaky_text(found: Sequence[Mapping[str, Any]] | None) -> str:
+    """Flaky cases in a line: how many of their repeats passed; "" where there are none."""
+    return ", ".join(f"{each['case']} ({each['passed']} of {each['runs']} passed)" for each in found or ())
+
+
+def _mean(score: float | None) -> str:
+    return "–" if score is None else f"{score:.2f}"
+
+
+def _won(part: Mapping[str, Any]) -> str:
+    if part["a"] is None or part["b"] is None:
+        return ""
+    counts = [f"{part[key]} {said}" for key, said in (("wins", "better"), ("losses", "worse")) if part[key]]
+    return ", ".join(counts) or "same"
+
+
 def outcome_text(outcome: str) -> str:
     """How a case came out."""
     return terminal.style(OUTCOMES[outcome], _COLOUR[outcome])
@@ -126,7 +176,14 @@ def _parted(value: Mapping[str, Any]) -> str:
     text = f"{value['wins']} better, {value['losses']} worse, {value['ties']} the same"
     if not (value["wins"] or value["losses"]):
         return text
-    return f"{text}; a coin parts them so in {value['chance']:.0%} of all tries".replace("%", " %")
+    return f"{text}; a coin parts them so in {percent(value['chance'])} of all tries"
+
+
+def percent(share: float) -> str:
+    """A probability: what is below 1 % with one digit that isn't 0, as in `0.2 %`."""
+    if share < 0.0001:
+        return "less than 0.01 %"
+    return f"{share * 100:.{0 if share >= 0.00995 else 1 if share >= 0.00095 else 2}f} %"
 
 
 def _only(value: Mapping[str, Any], names: Sequence[str]) -> str:

@@ -11,7 +11,16 @@ import click
 from uwf_cli import terminal
 from uwf_cli.command import command
 from uwf_cli.commands.review import write_whole
-from uwf_cli.evaluation.compared import comparison_text, comparison_value, judged_otherwise, pairs_of
+from uwf_cli.evaluation.compared import (
+    comparison_text,
+    comparison_value,
+    flaky_text,
+    flaky_value,
+    judged_otherwise,
+    pairs_of,
+    parts_text,
+    shares_value,
+)
 from uwf_cli.evaluation.sides import find_sides, find_suite, narrowing
 from uwf_cli.invocation import Invocation
 from uwf_git.text import counted
@@ -61,8 +70,19 @@ def compare(
 
 
 def compared_value(suite: Suite, a: Side, b: Side, found: Comparison) -> dict[str, Any]:
-    """The form that is printed."""
-    return {"suite": suite.name, "a": side_value(a), "b": side_value(b), **comparison_value(found)}
+    """The form that is printed. `byJudge` is null if nobody knows what each judge said of both sides."""
+    from uwf_git.evaluation.breakdown import by_tag, shares
+
+    tags = {suite.named[case.hash]: case.tags for case in suite.cases}
+    judged = None if a.by_judge is None or b.by_judge is None else shares(a.by_judge, b.by_judge)
+    return {
+        "suite": suite.name,
+        "a": side_value(a),
+        "b": side_value(b),
+        **comparison_value(found),
+        "byJudge": None if judged is None else shares_value(judged),
+        "byTag": shares_value(shares(by_tag(a.scored, tags), by_tag(b.scored, tags))),
+    }
 
 
 def side_value(side: Side) -> dict[str, Any]:
@@ -74,6 +94,7 @@ def side_value(side: Side) -> dict[str, Any]:
         "agent": side.agent,
         "judges": sorted(side.judges),
         "unknown": dict(sorted(side.unknown.items())),
+        "flaky": flaky_value(side.flaky),
     }
 
 
@@ -84,12 +105,18 @@ def warn_of_judges(invocation: Invocation, a: Side, b: Side) -> None:
 
 
 def compared_text(value: Mapping[str, Any]) -> str:
-    return f"{_sides(value)}\n{comparison_text(value)}{_unknown(value)}"
+    """The sides, the cases, the scores by judge and by tag, and the cases that are flaky or have no score."""
+    return f"{_sides(value)}\n{comparison_text(value)}{parts_text(value)}{_flaky(value)}{_unknown(value)}"
 
 
 def _sides(value: Mapping[str, Any]) -> str:
     rows = [(name, f"{value[name]['said']}  {terminal.style(value[name]['run'], 'dim')}") for name in "ab"]
     return terminal.fields([("suite", terminal.style(value["suite"], "bold")), *rows])
+
+
+def _flaky(value: Mapping[str, Any]) -> str:
+    rows = [(f"flaky in {name}", flaky_text(value[name]["flaky"])) for name in "ab"]
+    return "\n" + terminal.fields(rows) if any(said for _, said in rows) else ""
 
 
 def _unknown(value: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from uwf_cli import terminal
+from uwf_cli.evaluation.compared import flaky_text, flaky_value
 from uwf_cli.output import dollars
 from uwf_git.evaluation.records import ERROR, MISSED, PASSED, Told
 from uwf_git.text import counted, one_line
@@ -110,10 +111,28 @@ def run_value(run: SuiteRun, results: Sequence[Result], lost: Told | None = None
         "errors": states.count(ERROR),
         "missing": run.cases * run.repeat - len(results),
         "score": round(fmean(scores), 6) if scores else None,
+        "thresholds": sorted({score.judge.threshold for result in results for score in result.scores}),
         **told_value(whole),
         "judging": told_value(judging),
         "stopped": run.stopped or None,
     }
+
+
+def parts_value(results: Sequence[Result], tags: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """The scores of a run by judge and by tag, and its flaky cases; `tags` are those of each case."""
+    from uwf_git.evaluation.breakdown import by_judge, by_tag, flaky
+    from uwf_git.evaluation.comparison import Scored, by_case, overall
+
+    scored = [Scored(each.name, each.score) for each in results if each.score is not None]
+    value: dict[str, Any] = {}
+    for key, parts in (("byJudge", by_judge(results)), ("byTag", by_tag(scored, tags))):
+        value[key] = []
+        for name, runs in sorted(parts.items()):
+            cases = by_case(runs)
+            average = overall(cases.values())
+            assert average is not None
+            value[key].append({"name": name, "cases": len(cases), "score": round(average.score, 6)})
+    return value | {"flaky": flaky_value(flaky(results))}
 
 
 # For people
@@ -152,14 +171,34 @@ def why_of(value: Mapping[str, Any]) -> str:
 
 
 def summary(value: Mapping[str, Any]) -> str:
-    """A run in a line: how many were passed, the score, what it took."""
-    parts = [f"{counted(value['passed'], 'trial')} passed"]
+    """A run in a line: how many trials passed and what that means, the score, what it took."""
+    parts = [f"{counted(value['passed'], 'trial')} passed ({_passing(value['thresholds'])})"]
     parts += [f"{value['failed']} failed"] if value["failed"] else []
     parts += [f"{value['errors']} in error, without a score"] if value["errors"] else []
     parts += [f"{value['missing']} missing"] if value["missing"] else []
     score = "–" if value["score"] is None else f"{value['score']:.2f}"
     took = f"{value['seconds']:.1f} s of agents' time"
-    for paid, who in ((value, ""), (value["judging"], "judges ")):
+    for paid, who in ((value, "cost"), (value["judging"], "judges' cost")):
         if paid["cost"] or paid["unpriced"]:
-            took += f", {who}{dollars(paid['cost'], paid['unpriced'])}"
+            took += f", {who} {dollars(paid['cost'], paid['unpriced'])}"
     return f"{', '.join(parts)}; score {score}; {took}"
+
+
+def parts_of_run(value: Mapping[str, Any]) -> str:
+    """The scores of a run by judge and by tag, and its flaky cases, for people."""
+    text = ""
+    for key, called_ in (("byJudge", "judge"), ("byTag", "tag")):
+        rows = [(each["name"], str(each["cases"]), f"{each['score']:.2f}") for each in value[key]]
+        text += (
+            "\n" + terminal.table(rows, (f"{called_} of {value['run']}", "cases", "score")) if rows else ""
+        )
+    flaky = flaky_text(value["flaky"])
+    return text + ("\n" + terminal.fields([("flaky", flaky)]) if flaky else "")
+
+
+def _passing(thresholds: Sequence[float]) -> str:
+    """What it takes to pass."""
+    if not thresholds:
+        return "no judge: each came to its end"
+    least = f"{thresholds[0]:g}" if len(thresholds) == 1 else "its threshold"
+    return f"each judge gave {least} or more"

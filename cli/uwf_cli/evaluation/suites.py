@@ -11,7 +11,7 @@ import click
 from uwf_cli import resolve, terminal
 from uwf_cli.command import command
 from uwf_cli.completers import complete_suite, complete_thread, complete_workflow
-from uwf_cli.evaluation.shown import case_value, run_value, summary
+from uwf_cli.evaluation.shown import case_value, parts_of_run, parts_value, run_value, summary
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import ago
 from uwf_git.errors import NotFound, Usage
@@ -317,6 +317,7 @@ def show(invocation: Invocation, suite: str, case: str | None) -> None:
         invocation.emit(values[0])
         return
     names = names_of(invocation.instance, read)
+    tags = {read.named[each.hash]: each.tags for each in read.cases}
     runs = []
     for each in read.runs:
         results = read.results(each)
@@ -324,6 +325,7 @@ def show(invocation: Invocation, suite: str, case: str | None) -> None:
             "said": said_of(each, read, names),
             "judges": sorted(judges_of(results)),
             "time": each.time // 1000,
+            **parts_value(results, tags),
         }
         runs.append(run_value(each, results) | more)
     value = {"suite": suite, "commit": str(read.commit), "cases": values, "runs": runs}
@@ -346,4 +348,7 @@ def _suite_text(value: Mapping[str, Any]) -> str:
         (ago(run["time"]), run["run"], run["said"], ", ".join(run["judges"]) or "nobody", summary(run))
         for run in value["runs"][-10:]
     ]
-    return f"{cases}\n{terminal.table(runs, ('', 'run', 'of', 'judged by', ''))}" if runs else cases
+    if not runs:
+        return cases
+    newest = parts_of_run(value["runs"][-1])
+    return f"{cases}\n{terminal.table(runs, ('', 'run', 'of', 'judged by', ''))}{newest}"
