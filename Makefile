@@ -1,7 +1,8 @@
 # Everything goes into this folder: .venv, .venv-bench, .agents, .demo. Needed: Python 3.11 or newer, git, make.
 #
 #   make demo          three runs to their end, nothing configured, no network besides pip
-#   make test          the whole test suite
+#   make test          the whole test suite, on all cores; PYTEST_ARGS="tests/cost -k budget" for a part of it,
+#                      ORDER=random (or ORDER=SEED) in random order
 #   make faults        every crash and failing call there is, and a table of what came of them; takes an hour or more
 #   make agent-programs  the real agents (claude, codex, llm, two of ACP) that tests run; 1.2 GB
 #   make test-agents   the tests with real agents, the slow ones among them: opencode, gemini, hermes as well
@@ -20,6 +21,8 @@ PYTHON ?= $(firstword $(foreach name,python3 python3.14 python3.13 python3.12 py
 VENV ?= .venv
 BENCH_VENV ?= .venv-bench
 PYTEST_ARGS ?=
+ORDER ?=
+ORDER_ARGS = $(if $(ORDER),--random-order-bucket=global --random-order-seed=$(patsubst random,$(shell date +%s),$(ORDER)))
 
 PIP_INSTALL = -m pip install -qq --disable-pip-version-check --no-input
 SOURCES = $(shell find uwf_git cli -name '*.py')
@@ -30,7 +33,7 @@ demo: $(VENV)/.installed
 	@UWF_BIN=$(VENV)/bin sh examples/demo/run.sh
 
 test: $(VENV)/.installed-dev
-	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
+	@$(VENV)/bin/python -m pytest -n auto --dist worksteal $(ORDER_ARGS) $(PYTEST_ARGS)
 
 soak: $(VENV)/.installed-dev
 	@$(VENV)/bin/python tests/histories/soak.py --seconds $(or $(SECONDS),1800) --keep history.jsonl

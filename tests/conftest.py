@@ -17,6 +17,7 @@ from commands import begin as in_background
 from fault_report import pytest_terminal_summary as pytest_terminal_summary
 from hypothesis import settings
 from model_server import ModelServer, serving
+from run_report import RunReport
 from warm import WarmUwf
 
 from uwf_git.store.location import init, locate
@@ -54,8 +55,20 @@ _GIT_3 = """\
 _GIT_DEFAULTS = {"3": _GIT_3, "": ""}[os.environ.get("UWF_TEST_GIT_DEFAULTS", "")]
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Report a quiet run by its progress, in the process that prints."""
+    if config.get_verbosity() < 0 and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(RunReport(config))
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One worker more than there are cores: tests often wait for processes."""
+    return len(os.sched_getaffinity(0)) + 1
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whoever is given more time than others begins first: nobody waits for it alone at the end."""
+    """Begin with the tests that are given most time, so that none of them is left alone at the end."""
     items.sort(key=_time_given, reverse=True)
 
 
@@ -66,7 +79,8 @@ def _time_given(item: pytest.Item) -> float:
 
 @pytest.fixture(autouse=True)
 def hermetic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An environment of its own: no test can see or touch the user's world. Returns its HOME."""
+    """An environment of its own: no test can see or touch the user's world, nor what lies above its own folder. Returns
+    its HOME."""
     home = tmp_path / "home"
     work = home / "work"
     work.mkdir(parents=True)
@@ -81,6 +95,7 @@ def hermetic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "XDG_DATA_HOME": str(home / ".local/share"),
         "XDG_CACHE_HOME": str(home / ".cache"),
         "XDG_STATE_HOME": str(home / ".local/state"),
+        "GIT_CEILING_DIRECTORIES": str(tmp_path),
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_CONFIG_GLOBAL": str(home / ".gitconfig"),
         "GIT_TERMINAL_PROMPT": "0",

@@ -374,8 +374,9 @@ def _registered(invocation: Invocation) -> list[str]:
 def _project_folders() -> Iterator[Path]:
     """The `.workflows` folders a name is looked for in, nearest first. Outside a repository the folders
     above may be anybody's, such as /tmp."""
-    here = Path.cwd()
-    folders = [here, *here.parents]
+    from uwf_git.store.location import searched_folders
+
+    folders = list(searched_folders(Path.cwd()))
     edge = next((number for number, folder in enumerate(folders) if (folder / ".git").exists()), 0)
     for folder in folders[: edge + 1]:
         if (folder / FOLDER).is_dir():

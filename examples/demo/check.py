@@ -44,7 +44,7 @@ def tests() -> None:
     from uwf_git.values.cbor import encode
     from uwf_git.values.node import hash_of, parse_json
 
-    vectors = json.loads((ROOT / "tests" / "vectors.json").read_text(encoding="utf-8"))["vectors"]
+    vectors = json.loads((ROOT / "tests" / "values" / "vectors.json").read_text(encoding="utf-8"))["vectors"]
     for vector in vectors:
         payload = parse_json(vector["payload_json"])
         if encode(payload).hex() != vector["cbor_hex"] or hash_of(vector["type"], payload) != vector["hash"]:

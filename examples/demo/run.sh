@@ -1,5 +1,6 @@
 #!/bin/sh
-# Two workflows from their first role to $END, and a run that begins with somebody's menu, in a store of their own: .demo, made anew each time.
+# Two workflows from their first role to $END, and a run that begins with a persona's menu, in a store of their own: .demo,
+# made anew each time. Exits with 1 if a run doesn't come out as it should.
 # `make demo` calls this with UWF_BIN, the folder that uwf was installed into.
 set -eu
 
@@ -36,6 +37,9 @@ start() {
     thread=$(uwf thread start "$@" --format json | sed -n 's/.*"thread": "\([^"]*\)".*/\1/p')
 }
 
+# Checks the status of a thread and the verdicts of its steps.
+expect() { "$bin/python" examples/demo/expect.py "$@"; }
+
 rm -rf .demo
 uwf init >/dev/null
 cp examples/demo/config.yaml .demo/config.yaml
@@ -45,12 +49,18 @@ show uwf workflow put examples/release-checklist.yaml
 start release-checklist --cwd . -p "Can this be released? A quick look only: golden vectors and examples."
 release=$thread
 show uwf thread run "$release"
+# Only a commit without changes can be tagged, and only once.
+tag=passed
+version=$(uwf --version | sed 's/.* //')
+[ -z "$(git status --porcelain)$(git tag --list "v$version")" ] || tag=failed
+expect "$release" completed version=passed tests=passed changelog=passed tag=$tag
 
 say "2  solve-issue on a real issue. Nothing is configured for it, so uwf-rehearse makes up the answers."
 show uwf workflow put examples/solve-issue.yaml
 start solve-issue --prompt-file examples/demo/issue.md
 issue=$thread
 show uwf thread run "$issue"
+expect "$issue" completed planner=- developer=- reviewer=false developer=- reviewer=true
 
 say "3  The first thread, to read."
 show uwf thread read "$release"
@@ -62,10 +72,11 @@ say "5  The other way in: not a workflow's name, but somebody, what she offers, 
 show uwf crew import examples/crew/press
 show uwf crew menu press/nora
 show uwf crew do press/nora "release notes" -p "Version 2 reads CSV files that have a byte order mark."
+expect @ completed writer=- checker=wrong writer=- checker=good
 
 cat <<END
 
-All threads are at their end. The store is .demo; to look around in it:
+All three runs ended as they should. To look around in their store, .demo:
 
   export PATH="$bin:\$PATH" UWF_STORAGE_ROOT="$UWF_STORAGE_ROOT"
   uwf thread list --all

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -111,8 +113,10 @@ class Machine:
 
 
 def begun(folder: Path, kept: Path, begin: Callable[[], str]) -> str:
-    """What `begin` says, which makes the machines `ada` and `bob` and their remote `shared.git` in a folder. Only the
-    first time: what it made is kept, and copied from then on."""
+    """Return what `begin` says, which makes the machines `ada` and `bob` and their remote `shared.git` in a folder.
+    The first result is kept and copied from then on, by tests with the same git configuration."""
+    configuration = Path(os.environ["GIT_CONFIG_GLOBAL"]).read_bytes()
+    kept = kept.with_name(f"{kept.name}-{hashlib.sha256(configuration).hexdigest()[:8]}")
     said = kept / "said"
     parts = ("ada", "bob", "shared.git")
     if not said.exists():

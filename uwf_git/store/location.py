@@ -10,7 +10,7 @@ are handed the result in their environment and never decide again.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,9 +54,22 @@ def locate(root: str | None, environ: Mapping[str, str], cwd: Path) -> Location:
     return Location(chosen, chosen / "store.git")
 
 
+def searched_folders(folder: Path) -> Iterator[Path]:
+    """The folder and those above it, as git searches them for a repository: below the nearest folder that
+    GIT_CEILING_DIRECTORIES names."""
+    ceilings = {
+        Path(each) for each in os.environ.get("GIT_CEILING_DIRECTORIES", "").split(os.pathsep) if each
+    }
+    yield folder
+    for parent in folder.parents:
+        if parent in ceilings:
+            return
+        yield parent
+
+
 def enclosing_repository(folder: Path) -> Path | None:
     """The git directory of the repository around a folder; that of the main one for a worktree."""
-    for parent in (folder, *folder.parents):
+    for parent in searched_folders(folder):
         pointer = parent / ".git"
         if pointer.is_dir():
             # As for git, a folder of that name is not enough.

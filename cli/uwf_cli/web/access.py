@@ -15,6 +15,7 @@ import asyncio
 import hmac
 import secrets
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from contextlib import suppress
 from html import escape
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
@@ -43,6 +44,8 @@ _ALWAYS = (
     ("x-dns-prefetch-control", "off"),
 )
 _SAFE = ("GET", "HEAD")
+_DRAINED = 64 * 1024  # bytes of a refused body that are read
+_DRAIN_SECONDS = 2.0
 
 
 class Refusal(NamedTuple):
@@ -85,13 +88,13 @@ class Access:
             return
         headers = _headers(scope)
         if (refused := self._not_for_us(headers)) is not None:
-            await _refuse(send, refused)
+            await _refuse(receive, send, refused)
         elif (without := self._redeemed(scope)) is not None:
             await self._let_in(send, without, headers)
         elif (refused := _from_elsewhere(scope["method"], headers)) is not None:
-            await _refuse(send, refused)
+            await _refuse(receive, send, refused)
         elif not self._knows(headers.get("cookie", "")):
-            await _refuse(send, _UNKNOWN)
+            await _refuse(receive, send, _UNKNOWN)
         elif scope["method"] in _SAFE:
             if (without := _without_token(scope)) is not None:
                 await _answer(send, 303, "", (("location", without),))
@@ -100,7 +103,7 @@ class Access:
         else:
             body = await _body(receive)
             if isinstance(body, Refusal):
-                await _refuse(send, body)
+                await _refuse(receive, send, body)
             else:
                 await self._application(scope, _replayed(body, receive), _bound(send))
 
@@ -241,8 +244,18 @@ def _bound(send: Send) -> Send:
     return bound
 
 
-async def _refuse(send: Send, refusal: Refusal) -> None:
-    """Says why a request isn't let in, and ends the connection: what more it sends isn't read."""
+async def _refuse(receive: Receive, send: Send, refusal: Refusal) -> None:
+    """Answer why a request isn't let in, and close the connection. A short body is read first: a client that still
+    sends when the connection closes is reset, and may never see the answer."""
+    if refusal is not _TOO_LONG:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_DRAIN_SECONDS):
+                drained = 0
+                while drained < _DRAINED:
+                    message = await receive()
+                    drained += len(message.get("body", b""))
+                    if not message.get("more_body", False):
+                        break
     await _answer(send, refusal.status, refusal.why, (("connection", "close"),))
 
 

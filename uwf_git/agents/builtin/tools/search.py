@@ -187,7 +187,7 @@ def _ignored(spot: Spot) -> Callable[[str], bool]:
 
     folder = spot.mount.path.joinpath(*spot.parts)
     try:
-        where = discover_repository(str(folder))
+        where = discover_repository(str(folder), False, os.environ.get("GIT_CEILING_DIRECTORIES", ""))
         repository = open_repository(where) if where else None
         if repository is None or repository.workdir is None:
             return _ignores_nothing

@@ -1,0 +1,35 @@
+"""The world of a test: nothing above its folder is seen, by git, by its library or by uwf."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from cli_samples import PAIR, write
+from conftest import Uwf
+
+
+@pytest.fixture
+def above(hermetic: Path) -> Path:
+    """A repository with a store and a workflow, in the folder above what a test has: as any program may leave one
+    in the folder for temporary files."""
+    folder = hermetic.parent
+    subprocess.run(["git", "init", "-q", str(folder)], check=True)
+    private = folder / ".git" / "uwf"
+    private.mkdir()
+    (private / "format").write_text("1\n")
+    write(str(folder / ".workflows/above.yaml"), PAIR)
+    return folder
+
+
+def test_nothing_above_the_folder_of_a_test_is_seen(
+    uwf: Uwf, above: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert subprocess.run(["git", "rev-parse"], capture_output=True, check=False).returncode == 128
+    uwf("workflow", "show", "above", check=3)
+    monkeypatch.delenv("UWF_STORAGE_ROOT")
+    assert "uwf init" in uwf("thread", "list", check=3).error["hint"]
+    monkeypatch.delenv("GIT_CEILING_DIRECTORIES")  # without the ceiling all of it is
+    assert uwf("thread", "list").json == []
+    uwf("workflow", "show", "above")
