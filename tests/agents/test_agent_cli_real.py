@@ -22,7 +22,7 @@ from loop_thread import AGAIN, DONE, TASK, detail, start_loop
 from model_script import Asked, Call, Fail, Hang, Say, Turn
 from model_server import ModelServer, serving
 
-from uwf_git.engine.step import Outcome
+from uwf_git.engine.step import Outcome, step
 from uwf_git.errors import AgentFailed
 from uwf_git.store.opened import Instance
 from uwf_git.values.kinds import Usage
@@ -129,6 +129,38 @@ def spent(server: ModelServer) -> dict[str, int]:
 
 def texts(asked: Asked) -> list[str]:
     return [message.text for message in asked.messages if message.text]
+
+
+SHELLS = {
+    "claude": ("Bash", {"command": "pwd > where.txt", "description": "asks"}),
+    "codex": ("exec_command", {"cmd": "pwd > where.txt"}),
+    "opencode": ("bash", {"command": "pwd > where.txt", "description": "asks"}),
+    "gemini": ("run_shell_command", {"command": "pwd > where.txt", "description": "asks"}),
+    "hermes": ("terminal", {"command": "pwd > where.txt"}),
+}
+"""The tool by which each program runs a command, and its arguments."""
+
+
+@pytest.mark.parametrize("name", SHELLS)
+def test_a_cli_works_in_the_folder_of_its_step(
+    name: str,
+    instance: Instance,
+    server: ModelServer,
+    home: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    client, work = CLIENTS[name], tmp_path / "work"
+    begin(client, instance, server, home, monkeypatch)
+    work.mkdir()
+    # As in a shell of the caller's folder.
+    monkeypatch.setenv("PWD", str(Path.cwd()))
+    server.play([Call(*SHELLS[name], "I look."), Say(DONE)])
+    (thread,) = instance.threads.ids()
+    may = " --approval-mode yolo" if name == "gemini" else ""
+    assert step(instance, thread, client.agent + may, work).done
+    assert (work / "where.txt").read_text().strip() == str(work)
+    assert list(Path.cwd().iterdir()) == []
 
 
 @pytest.mark.parametrize("name", CLIENTS)

@@ -102,6 +102,16 @@ def test_a_command_finds_neither_the_user_s_files_nor_the_engine_s_keys(
     assert not (project / "elsewhere").exists()
 
 
+def test_a_command_believes_to_be_where_it_is(
+    box: Toolbox, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PWD", "/nowhere")
+    (project / "deep").mkdir()
+    for where in ({}, {"cwd": "@project/deep"}):
+        said = run(box, """bash -c 'env | sed -n s/^PWD=//p; pwd -P'""", **where)["output"].split()
+        assert said[0] == said[1], said
+
+
 def test_network_is_there_only_where_the_policy_says_so(bubblewrap: None, project: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

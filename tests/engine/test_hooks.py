@@ -28,7 +28,7 @@ def heard(config: Config, script: Script, tmp_path: Path) -> Callable[[], list[d
         "hook",
         "import json, os, sys\n"
         "told = json.load(sys.stdin)\n"
-        "told['env'] = [os.environ['UWF_EVENT'], os.environ['UWF_THREAD'], os.getcwd(), os.environ.get('HOOK_URL')]\n"
+        "told['env'] = list(map(os.environ.get, ['UWF_EVENT', 'UWF_THREAD', 'PWD', 'HOOK_URL']))\n"
         f"open({str(log)!r}, 'a').write(json.dumps(told) + '\\n')\n"
         "print('never shown')\n",
     )

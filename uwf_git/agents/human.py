@@ -22,6 +22,7 @@ from uwf_git.kit import Context, Reply, create_agent
 from uwf_git.kit.coerce import Plain, coerce
 from uwf_git.kit.extract import failed_with, judge
 from uwf_git.kit.format import describe, example, render_frontmatter
+from uwf_git.processes.child import working_in
 from uwf_git.store.pages import answer_of
 from uwf_git.values.cbor import normalise
 from uwf_git.values.schema import Schema
@@ -354,7 +355,8 @@ def _open_editor(terminal: Terminal, path: Path) -> None:
     tty = terminal.descriptor
     try:
         argv = [*shlex.split(command), str(path)]
-        done = subprocess.run(argv, stdin=tty, stdout=tty, stderr=tty, timeout=left, check=False)
+        env = working_in(None, os.environ)
+        done = subprocess.run(argv, stdin=tty, stdout=tty, stderr=tty, env=env, timeout=left, check=False)
     except (OSError, ValueError) as error:
         raise AgentFailed(f"editor {command!r} does not start: {error}", "set VISUAL or EDITOR") from None
     except subprocess.TimeoutExpired:

@@ -176,15 +176,16 @@ def spawn(
     limits: Mapping[str, int] = MappingProxyType({}),
 ) -> subprocess.Popen[bytes]:
     """Starts a program, with pipes unless it is given files, as the leader of a session and a group unless it needs
-    the session of this process's terminal. `limits` are what it and each of its children may take, by the options of
-    the shell's `ulimit`, where they may not take less already. Raises OSError, ValueError."""
+    the session of this process's terminal. Its `PWD` is the folder that it works in, which some programs believe rather
+    than the kernel. `limits` are what it and each of its children may take, by the options of the shell's `ulimit`,
+    where they may not take less already. Raises OSError, ValueError."""
     child = subprocess.Popen(
         [*_limited(limits), *argv],
         stdin=stdin,
         stdout=stdout,
         stderr=stderr,
         cwd=cwd,
-        env=env,
+        env=working_in(cwd, env),
         pass_fds=pass_fds,
         start_new_session=own_session,
     )
@@ -197,6 +198,17 @@ def spawn(
         limits=dict(limits),
     )
     return child
+
+
+def working_in(folder: Path | None, env: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a child that works in a folder, None for that of this process: with `PWD` as a shell would
+    set it, or without if the folder is gone."""
+    found = dict(env)
+    try:
+        found["PWD"] = os.path.abspath(folder or os.getcwd())  # noqa: PTH100, PTH109
+    except FileNotFoundError:
+        found.pop("PWD", None)
+    return found
 
 
 def _limited(limits: Mapping[str, int]) -> list[str]:
