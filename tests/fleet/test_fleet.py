@@ -304,6 +304,38 @@ def test_a_pause_holds_the_steps_that_wait_for_a_worker_too(
     assert sorted(each["thread"] for each in steps_told(out)) == sorted(threads * STEPS)
 
 
+@pytest.mark.parametrize("worked", [True, False])
+def test_a_thread_that_is_paused_is_shown_as_held_at_once(
+    uwf: Uwf, tmp_path: Path, patient: list[str], begin: Begin, worked: bool
+) -> None:
+    """Also if its step waits for a worker that has another one to make, or if there is no worker."""
+    threads = start(uwf, 3)
+
+    def states() -> dict[str, str]:
+        return {each["thread"]: each["state"] for each in uwf("fleet", "status", *at).json}
+
+    with Server(tmp_path / "server") as server:
+        at = ("--address", server.address)
+        if worked:
+            begin("fleet", "worker", *at, *patient)
+        uwf("fleet", "start", *threads, *at)
+        if worked:
+            wait_for(tmp_path / "began")
+            until(lambda: sorted(states().values()) == ["queued", "queued", "running"], "steps that wait")
+        waiting = sorted(thread for thread, state in states().items() if state == "queued")
+        uwf("fleet", "pause", waiting[0], *at)
+        if worked:  # its worker has to hear of it
+            until(lambda: states()[waiting[0]] == "held", "thread that is held while the other step is made")
+            assert "running" in states().values()
+        else:
+            assert states() == {**dict.fromkeys(threads, "queued"), waiting[0]: "held"}
+            assert "1 thread held by uwf fleet pause" in uwf("fleet", "start", waiting[0], *at).err
+            uwf("thread", "pause", waiting[1])
+            assert states()[waiting[1]] == "paused"
+        uwf("fleet", "resume", waiting[0], *at)
+        until(lambda: states()[waiting[0]] == "queued", "thread that is in the queue again")
+
+
 @pytest.mark.parametrize("seconds", ["nan", "inf", "1e300", "0.5"])
 def test_a_heartbeat_is_a_number_within_bounds(uwf: Uwf, seconds: str) -> None:
     assert uwf("fleet", "run", "--heartbeat", seconds, check=2).error["code"] == "usage"

@@ -564,3 +564,18 @@ def test_a_ref_that_moves_between_being_listed_and_being_locked_is_a_lost_race(
     pushed = ada("push", check=4)
     assert pushed.json["refused"][0]["lost"]
     assert pushed.error["code"] == "head_moved"
+
+
+def test_a_clone_that_fails_leaves_no_store_and_one_that_was_there_stays(uwf: Uwf, tmp_path: Path) -> None:
+    new, there = tmp_path / "new", Machine(uwf, tmp_path / "there")
+    there.registers()
+    nothing = str(tmp_path / "nothing.git")
+    assert "nothing.git" in uwf("clone", nothing, "--root", new, check=8).error["message"]
+    assert list(new.glob("*")) == []
+    uwf("thread", "list", "--root", new, check=3)
+    before = there.refs()
+    there("clone", nothing, check=8)
+    assert there.refs() == before and there("remote", "list").json == []
+    git_servers.bare(tmp_path / "nothing.git")
+    uwf("clone", nothing, "--root", new)
+    assert uwf("thread", "list", "--root", new).json == []

@@ -126,3 +126,13 @@ def _invalid() -> Invalid:
 def activity_id(thread: str, head: str) -> str:
     """The name of the step that comes after a head: of two workers that make it, one lands."""
     return f"{thread}@{head}"
+
+
+def held_after(held: str, signal: str, why: object = PAUSED) -> str:
+    """Return why a thread gets no more steps after a HOLD or LET signal, given the reason before it; "" if it gets
+    them. Other signals leave the reason as it is."""
+    if signal == LET:
+        return ""
+    if signal == HOLD and held != PAUSED:
+        return USED_UP if why == USED_UP else PAUSED
+    return held

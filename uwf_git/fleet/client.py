@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import os
 import re
@@ -30,12 +31,13 @@ _WAIT = timedelta(seconds=20)
 _INSISTS = 10.0  # seconds for which a call that fails for the moment is made again
 _LETS_GO = 30.0  # seconds for a step that is broken off
 _LOOKS = 5.0  # seconds between two looks whether a server is there
+_UNHEARD = 100  # events of a thread that no worker has seen yet, of which the newest signals are looked for
 _TICK = 0.2  # seconds between two looks whether a step is broken off
 _DECIDES = timedelta(seconds=2)  # for a worker to say what is next, after which another one is asked
 _OPEN = f"WorkflowType = '{asked.WORKFLOW}' AND ExecutionStatus = 'Running'"
 _ALL = f"WorkflowType = '{asked.WORKFLOW}'"
 
-QUEUED, RUNNING = "queued", "running"
+QUEUED, RUNNING, HELD = "queued", "running", "held"
 STATES = (
     RUNNING,
     QUEUED,
@@ -44,7 +46,7 @@ STATES = (
     "waiting",
     "blocked",
     "paused",
-    "held",
+    HELD,
     "gave up",
     "cancelled",
     "completed",
@@ -420,20 +422,28 @@ class Queue:
             return Row(listed.id, ended, head=str(said.get("head", "")), used=used)
         if status in (WorkflowExecutionStatus.CANCELED, WorkflowExecutionStatus.TERMINATED):
             return Row(listed.id, "cancelled", used=used)
-        if status != WorkflowExecutionStatus.RUNNING or state:
+        if status != WorkflowExecutionStatus.RUNNING or state not in ("", HELD):
             return Row(listed.id, state or "gave up", why, tries=tries, used=used)
         row = await self._at_work(listed.id)
+        if row.state == HELD:
+            return row._replace(used=used)
         tries = max(row.tries, 1) + tries - 1 if tries else row.tries
         return row._replace(why=row.why or why, tries=tries, used=used)
 
     async def _at_work(self, thread: str) -> Row:
-        """A thread of which a step is made, or waits for a worker, by what becomes of this step alone."""
+        """A thread of which a step is made, waits for a worker, or is held, by what becomes of this step alone."""
         described = await self.client.get_workflow_handle(thread).describe(rpc_timeout=_WAIT)
         pending = described.raw_description.pending_activities
+        started = any(step.state == 2 for step in pending)  # PENDING_ACTIVITY_STATE_STARTED
+        if not started:
+            memo = await described.memo()
+            if held := await self._held(described, str(memo.get(asked.HELD) or "")):
+                return Row(thread, HELD, "" if held == asked.PAUSED else held)
+            if memo.get("state") == HELD and memo.get("why") == asked.MADE_ALL:
+                return Row(thread, HELD, asked.MADE_ALL)
         if not pending:
             return Row(thread, QUEUED)
         step = pending[0]
-        started = step.state == 2  # PENDING_ACTIVITY_STATE_STARTED
         return Row(
             thread,
             RUNNING if started else QUEUED,
@@ -444,6 +454,34 @@ class Queue:
             step.last_started_time.ToDatetime().timestamp() if started else None,
             queue=step.activity_options.task_queue.name,
         )
+
+    async def _held(self, described: WorkflowExecutionDescription, held: str) -> str:
+        """Return why a thread gets no more steps: `held`, as its workflow has it, and what it was told since, which no
+        worker may be there to hear."""
+        from temporalio.api.common.v1 import WorkflowExecution as Execution
+        from temporalio.api.enums.v1 import EventType
+        from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverseRequest
+
+        if not described.raw_description.HasField("pending_workflow_task"):
+            return held
+        request = GetWorkflowExecutionHistoryReverseRequest(
+            namespace=self.client.namespace,
+            execution=Execution(workflow_id=described.id, run_id=described.run_id),
+            maximum_page_size=_UNHEARD,
+        )
+        answer = await self.client.workflow_service.get_workflow_execution_history_reverse(
+            request, timeout=_WAIT
+        )
+        unheard = itertools.takewhile(
+            lambda event: event.event_type != EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED,
+            answer.history.events,
+        )
+        for event in reversed(list(unheard)):
+            if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
+                signal = event.workflow_execution_signaled_event_attributes
+                said = await self.client.data_converter.decode(signal.input.payloads)
+                held = asked.held_after(held, signal.signal_name, *said[:1])
+        return held
 
     async def _is_served(self, queue: str) -> bool:
         """Whether anybody has asked for steps of a queue in the last minutes."""

@@ -75,7 +75,7 @@ class ThreadInFleet:
     def hold(self, why: Any = asked.PAUSED) -> None:
         """No step is begun from now on, also not the one that waits for a worker."""
         if self._held != asked.PAUSED:
-            self._hold(asked.USED_UP if why == asked.USED_UP else asked.PAUSED)
+            self._hold(asked.held_after(self._held, asked.HOLD, why))
 
     @workflow.signal(name=asked.LET)
     def let(self) -> None:

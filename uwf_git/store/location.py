@@ -9,12 +9,14 @@ are handed the result in their environment and never decide again.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from uwf_git.errors import Invalid, NotFound
+from uwf_git.git.durable import ASIDE
 from uwf_git.git.repository import PRIVATE, Repository
 from uwf_git.store.private import write_private
 
@@ -118,3 +120,15 @@ def init(location: Location) -> Repository:
     check_format(location.git_dir)
     enable(repository)
     return repository
+
+
+def abandon(location: Location) -> None:
+    """Delete the store of a root again, unless something has a ref in it by now, or it can't be deleted."""
+    import shutil
+
+    aside = location.git_dir.with_name(f"{location.git_dir.name}.{os.urandom(4).hex()}{ASIDE}")
+    with contextlib.suppress(OSError):
+        location.git_dir.rename(aside)  # from here on nobody else begins anything in it
+        if Repository(aside).refs():
+            aside.rename(location.git_dir)
+        shutil.rmtree(aside, ignore_errors=True)

@@ -207,15 +207,25 @@ def clone(invocation: Invocation, url: str, verbose: bool) -> None:
         raise Usage(
             "this repository is a store already", "add the remote to it: uwf remote add origin, then uwf pull"
         )
-    instance = invocation.instance_for_writing()
+    from uwf_git.store.location import abandon, init
+
+    is_new = not invocation.location.git_dir.exists()
+    if is_new:
+        init(invocation.location)
+    instance = invocation.instance
     known = {remote.name for remote in instance.remotes.all()}
     remote = instance.remotes.add("origin", url)
     try:
         _pull(invocation, remote, verbose)
-    except RemoteFailed:
-        if remote.name not in known and not instance.store.repository.ref_names(layout.REMOTES):
+    except BaseException as error:
+        is_unknown = isinstance(error, RemoteFailed) and remote.name not in known
+        if is_new and not instance.store.repository.refs():
+            abandon(invocation.location)
+        elif is_unknown and not instance.store.repository.ref_names(layout.REMOTES):
             instance.remotes.remove(remote.name)
         raise
+    if is_new:
+        invocation.note(f"made the store {invocation.location.git_dir}")
 
 
 def _pull(

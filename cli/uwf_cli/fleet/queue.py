@@ -99,7 +99,7 @@ def status(
     if watch:
         _watch(invocation, at, ended, short)
         return
-    rows = _ask(at, lambda queue: queue.rows(ended))
+    rows = _with_pauses(invocation, _ask(at, lambda queue: queue.rows(ended)))
     invocation.emit(list(map(_value, rows)), lambda listed: "\n".join(_table(listed, short)))
 
 
@@ -114,7 +114,7 @@ def _watch(invocation: Invocation, at: Place, ended: bool, short: Callable[[str]
     async def look(queue: Queue) -> None:
         nonlocal shown, before
         while True:
-            rows = await queue.rows(ended)
+            rows = _with_pauses(invocation, await queue.rows(ended))
             values = list(map(_value, rows))
             if drawn:
                 shown = _table(terminal.escape_value(values), short)
@@ -125,6 +125,16 @@ def _watch(invocation: Invocation, at: Place, ended: bool, short: Callable[[str]
 
     with suppress(KeyboardInterrupt), Lines(lambda: shown) if drawn else nullcontext():
         _ask(at, look)
+
+
+def _with_pauses(invocation: Invocation, rows: list[Row]) -> list[Row]:
+    """Rows of the queue; those that wait for a worker and were paused here since are paused."""
+    from uwf_git.engine.pause import paused_threads
+
+    paused = paused_threads(invocation.instance)
+    return [
+        row._replace(state="paused") if row.state == QUEUED and row.thread in paused else row for row in rows
+    ]
 
 
 def _value(row: Row) -> dict[str, Any]:
