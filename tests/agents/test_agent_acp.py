@@ -157,6 +157,19 @@ def test_permissions_are_granted_by_policy_and_else_denied_and_recorded(
     assert "permission denied, by the configuration: fetch: fetch http://x" not in came.detail["notes"][0]
 
 
+def test_a_command_in_the_title_alone_is_granted_no_more_than_it_says(storage: Path) -> None:
+    policy = 'tools: {permissions: ["execute:make *"]}\n'
+    steps = Scripted(
+        storage, "ask:title=make test|title=make test; rm -r .|title=make $(rm -r .)", more=policy
+    )
+    steps.step()
+    assert [outcome for _, outcome in steps.noted("permission")] == [
+        "allow_once",
+        "reject_once",
+        "reject_once",
+    ]
+
+
 def test_at_a_terminal_a_person_is_asked(storage: Path) -> None:
     steps = Scripted(storage, "ask:execute=make test|execute=make\x1b[31m clean|edit=a.txt")
     terminal, inner = pty.openpty()

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from acp_steps import Scripted
 
+from uwf_git.agents.acp.permissions import decide, parse_request
 from uwf_git.agents.acp.restraint import Choice, environment, mode_for
+from uwf_git.config.policy import ToolPolicy
 from uwf_git.errors import AgentFailed
 from uwf_git.store.opened import Instance
 
@@ -138,3 +140,26 @@ def test_a_forbidden_call_that_happened_all_the_same_fails_the_step(storage: Pat
     assert came.tools("execute")[0]["result"]["status"] == "completed"
     assert steps.noted("mode") == ["read-only"]
     assert came.detail["notes"][-1] == "its mode is read-only: it may not run commands"
+
+
+@pytest.mark.parametrize(
+    ("call", "granted"),
+    [
+        ({"title": "echo hi"}, True),
+        ({"title": "`echo hi`", "rawInput": {}}, True),
+        ({"title": "echo hi; touch pwned"}, False),
+        ({"title": "echo hi\ntouch pwned"}, False),
+        ({"title": "echo $(touch pwned)", "rawInput": {"description": "greets"}}, False),
+        ({"title": "echo a very long text that is cut off here…"}, False),
+        ({"title": "echo hi; touch pwned", "locations": [{"path": "a.txt"}]}, False),
+        ({"title": "Greets", "rawInput": {"command": "echo hi"}}, True),
+        ({"title": "echo hi", "rawInput": {"command": "touch pwned"}}, False),
+    ],
+)
+def test_a_command_that_stands_in_the_title_alone_is_held_to_the_same_rules(
+    call: dict[str, object], granted: bool, tmp_path: Path
+) -> None:
+    options = [{"optionId": "y", "name": "Yes", "kind": "allow_once"}]
+    policy = ToolPolicy(permissions=(("read", "execute:echo *"),))
+    decision = decide(parse_request({"kind": "execute", **call}, options, tmp_path), policy, tmp_path)
+    assert (decision is not None and decision.granted) is granted

@@ -281,12 +281,16 @@ def _agent(arguments: list[str]) -> Any:
                 os.write(1, json.dumps(frame).encode() + b"\n")
 
         async def _ask(self, session: str, argument: str) -> None:
-            """Asks leave for KIND=INPUT, several separated by |, and says what came of it."""
+            """Asks leave for KIND=INPUT, several separated by |, and says what came of it. KIND may be `title`, for a
+            command that stands in the title alone, as gemini sends it."""
             for number, asked in enumerate(argument.split("|")):
                 kind, _, what = asked.partition("=")
                 call = f"call-{number}"
                 key = "command" if kind == "execute" else "path"
-                start = acp.start_tool_call(call, f"{kind} {what}", kind=kind, raw_input={key: what})
+                if kind == "title":
+                    start = acp.start_tool_call(call, what, kind="execute")
+                else:
+                    start = acp.start_tool_call(call, f"{kind} {what}", kind=kind, raw_input={key: what})
                 await self._update(session, start)
                 options = [
                     schema.PermissionOption(option_id=each, name=each.replace("_", " "), kind=each)

@@ -5,7 +5,7 @@
     read                 requests of this kind (read, edit, delete, move, search, execute, think, fetch,
                          switch_mode, other; globs too), as far as the files they name are in the workspace
     edit:src/*           with a glob over the files' paths, below the workspace's folder or absolute
-    execute:make *       over the command
+    execute:make *       over the command; over the title if the agent sends the command only there
     fetch:*example.org*  over the request's title, where there are neither files nor a command
 
 In the step of a crew's workflow the agent is granted without asking to read in @pkg and @state, and to edit @state's
@@ -88,12 +88,14 @@ class Decision(NamedTuple):
 def parse_request(call: Mapping[str, Any], options: Any, folder: Path) -> Request:
     """The request for leave to make a tool call, of which `call` is what the agent has told."""
     raw = call.get("rawInput")
-    kind = call.get("kind")
-    title = call.get("title")
+    given, named = call.get("kind"), call.get("title")
+    kind = given if isinstance(given, str) and given else "other"
+    title = named.strip() if isinstance(named, str) else ""
+    command = _command(raw.get("command"), raw.get("args")) if isinstance(raw, Mapping) else None
     return Request(
-        kind if isinstance(kind, str) and kind else "other",
-        title.strip() if isinstance(title, str) else "",
-        _command(raw.get("command"), raw.get("args")) if isinstance(raw, Mapping) else None,
+        kind,
+        title,
+        title.strip("`") if command is None and kind == "execute" else command,
         tuple(dict.fromkeys(os.path.normpath(folder / path) for path in _paths(call, raw))),
         tuple(_options(options)),
     )
@@ -201,8 +203,8 @@ def _covers(entry: str, request: Request, folder: Path) -> bool:
 
 def _command_matches(command: str, glob: str) -> bool:
     """`make *` covers `make test` but not `make test; rm -r .`: what steers a shell has to stand in the glob
-    itself, in as many places."""
-    if not fnmatchcase(command, glob):
+    itself, in as many places. A command that is cut off is covered by none."""
+    if not fnmatchcase(command, glob) or command.endswith(("…", "...")):
         return False
     return sorted(_STEERING.findall(command)) == sorted(_STEERING.findall(glob))
 
