@@ -169,6 +169,45 @@ def test_a_killed_thread_that_was_removed_stays_killed_though_it_came_back_to_li
     team.agree(team.thread, team.other, *sides)
 
 
+def test_a_mirror_gets_nothing_of_what_was_removed_which_git_gc_keeps_all_the_same(
+    team: Team, tmp_path: Path
+) -> None:
+    ours = team.ada.starts("the password is abracadabra")
+    team.ada.steps(ours, "abracadabra")
+    before = team.ada.refs()
+    mirror = tmp_path / "mirror.git"
+    commands.git("init", "-q", "--bare", mirror)
+    team.ada("thread", "rm", ours, "--yes")
+    commands.git("--git-dir", team.ada.store, "push", "-q", "--mirror", str(mirror))
+    assert "abracadabra" not in commands.git(
+        "--git-dir", mirror, "cat-file", "--batch-all-objects", "--batch"
+    )
+    commands.git("--git-dir", team.ada.store, "gc", "-q", "--prune=now")
+    (listed,) = team.ada("thread", "restore").json
+    assert (listed["thread"], listed["kept"]) == (ours, True)
+    assert team.ada("thread", "restore", ours).json["restored"] is True
+    assert team.ada.refs() == before
+    team.ada.is_sound()
+
+
+def test_what_an_earlier_version_has_removed_leaves_the_refs_with_the_next_gc(
+    team: Team, tmp_path: Path
+) -> None:
+    ours = team.ada.starts("removed long ago")
+    head = team.ada.refs()[layout.THREADS + ours]
+    before = team.ada.refs()
+    team.ada("thread", "rm", ours, "--yes")
+    (bundle,) = (team.ada.store / "uwf" / "removed").iterdir()
+    bundle.unlink()
+    kept = layout.removed(layout.THREADS + ours)
+    commands.git("--git-dir", team.ada.store, "update-ref", kept, head)
+    team.ada("gc")
+    assert kept not in team.ada.refs() and bundle.exists()
+    commands.git("--git-dir", team.ada.store, "gc", "-q", "--prune=now")
+    team.ada("thread", "restore", ours)
+    assert team.ada.refs() == before
+
+
 def test_what_was_removed_is_listed_by_its_task_and_all_of_it_is_restored(team: Team) -> None:
     ada = team.ada
     ada("thread", "kill", team.other)

@@ -209,10 +209,7 @@ def test_removing_a_folded_thread_leaves_the_others_of_its_month(uwf: Uwf, opene
     uwf("gc", "--prune")
     assert not fresh().store.repository.has(gone)
     uwf("thread", "rm", second, "--yes")
-    assert {layout.namespace_of(name) for name in refs(opened)} == {
-        layout.REMOVED,
-        layout.removed(layout.ARCHIVE),
-    }
+    assert {layout.namespace_of(name) for name in refs(opened)} == {layout.REMOVED}
 
 
 def test_an_active_ref_that_comes_back_does_not_bring_a_folded_thread_to_life(

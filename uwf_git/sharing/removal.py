@@ -1,7 +1,7 @@
 """Threads that were removed on this machine, brought back, or deleted on a remote.
 
     refs/uwf/removed/<ULID>              a blob: who removed the thread here, and when; no pull brings it back
-    refs/uwf/removed/archive/<ULID>      what its archive ref pointed at, likewise its other refs; until `expiring`
+    <git dir>/uwf/removed/<ULID>.bundle  what its refs pointed at, until `expiring`; see `uwf_git.store.removed`
 
 None of that is shared. Where a remote has the thread in a fold, the fold stays as it is, here too, for two stores could
 not agree on it otherwise: the first of these refs is what hides the thread then.
@@ -26,6 +26,7 @@ from uwf_git.git.repository import Oid, Repository
 from uwf_git.sharing import tracking
 from uwf_git.sharing.tracking import list_refs, tracked_refs
 from uwf_git.store import archives, layout
+from uwf_git.store import removed as kept
 from uwf_git.store.opened import Instance
 from uwf_git.store.remotes import Remote
 from uwf_git.text import counted
@@ -54,12 +55,13 @@ class Removal(NamedTuple):
 
 
 def remove(instance: Instance, thread: ThreadId) -> None:
-    """Removes a thread from this store, with its failed attempts. Makes `refs/uwf/removed/<ULID>` and those that keep
-    what it was, then deletes every ref of it; a fold is begun anew without it, unless a remote has that. Raises Busy
-    while it runs or its refs are locked, HeadMoved where somebody moves it; then nothing is removed."""
+    """Removes a thread from this store, with its failed attempts. Keeps what it was in a bundle, makes
+    `refs/uwf/removed/<ULID>`, then deletes every ref of it; a fold is begun anew without it, unless a remote has that.
+    Raises Busy while it runs or its refs are locked, HeadMoved where somebody moves it; then nothing is removed."""
     from uwf_git.cost.budget import forget
 
     repository = instance.store.repository
+    kept.put_away(repository, instance.warn)
     with instance.locks.hold(thread):
         refs = {prefix + thread: repository.ref(prefix + thread) for prefix in layout.OF_THREADS}
         found = {name: oid for name, oid in refs.items() if oid is not None}
@@ -69,13 +71,13 @@ def remove(instance: Instance, thread: ThreadId) -> None:
             for name in found.keys() - doomed:
                 if name.startswith((layout.THREADS, layout.ARCHIVE)):
                     raise HeadMoved(f"{name} was moved by somebody else", "look at it, then repeat")
-            _bury(repository, thread, buried)
+            _bury(instance, thread, buried)
 
         if found:
             for name in found.keys() - repository.delete_refs(found, before=bury):
                 instance.threads.drop(name)  # it was paused or resumed meanwhile
         else:
-            _bury(repository, thread, buried)
+            _bury(instance, thread, buried)
         if (row := instance.store.index.folded(thread)) and not _is_shared(repository, row.ref, thread):
             archives.remove(repository, thread)
         instance.threads.drop(layout.RESUMED + thread)
@@ -84,19 +86,14 @@ def remove(instance: Instance, thread: ThreadId) -> None:
         forget(instance, thread)
 
 
-def _bury(repository: Repository, thread: ThreadId, refs: dict[str, Oid]) -> None:
+def _bury(instance: Instance, thread: ThreadId, refs: dict[str, Oid]) -> None:
+    repository = instance.store.repository
+    kept.keep(repository, thread, refs, instance.warn)
     said = {"by": repository.user.ident, "at": int(time.time())}
     blob = repository.write_blob(json.dumps(said).encode("ascii") + b"\n")
-    _put(repository, layout.REMOVED + thread, blob)
-    for name, oid in refs.items():
-        if repository.has(oid):  # of a damaged thread there may be nothing to keep
-            _put(repository, layout.removed(name), oid)
-
-
-def _put(repository: Repository, name: str, oid: Oid) -> None:
-    old = repository.ref(name)
-    if old != oid:
-        repository.put_ref(name, old, oid)
+    mark, old = layout.REMOVED + thread, repository.ref(layout.REMOVED + thread)
+    if old != blob:
+        repository.put_ref(mark, old, blob)
 
 
 def _unfolded(instance: Instance, thread: ThreadId) -> dict[str, Oid]:
@@ -159,15 +156,8 @@ def _removal(instance: Instance, thread: ThreadId) -> Removal:
         by, at = str(said["by"]), int(said["at"])
     except (UwfError, ValueError, LookupError, TypeError):
         by, at = "", 0
-    kept = bool(_kept(repository, thread)) or instance.store.index.folded(thread) is not None
-    return Removal(thread, by, at, kept)
-
-
-def _kept(repository: Repository, thread: ThreadId) -> dict[str, Oid]:
-    """The refs that a removed thread had, with what they pointed at."""
-    names = (prefix + thread for prefix in layout.OF_THREADS)
-    kept = {name: repository.ref(layout.removed(name)) for name in names}
-    return {name: oid for name, oid in kept.items() if oid is not None}
+    is_kept = bool(kept.kept_refs(repository, thread)) or instance.store.index.folded(thread) is not None
+    return Removal(thread, by, at, is_kept)
 
 
 # Bringing back
@@ -189,31 +179,31 @@ def _put_back(instance: Instance, thread: ThreadId) -> None:
     only one of them has become a thread of their own."""
     repository = instance.store.repository
     instance.store.sync()  # a fold that somebody has deleted since brings nothing back
-    kept = _kept(repository, thread)
+    was = kept.unpack(repository, thread)
     heads = {name: repository.ref(name) for name in (layout.THREADS + thread, layout.ARCHIVE + thread)}
-    has_moved = any(oid is not None and oid != kept.get(name) for name, oid in heads.items())
+    has_moved = any(oid is not None and oid != was.get(name) for name, oid in heads.items())
     folded = instance.store.index.folded(thread)
     if folded is not None:
         end = instance.store.take_in_tag(Oid(raw=folded.tag))
-        _keep_own(instance, thread, kept, Oid(raw=end.target))
-    elif has_moved and layout.ARCHIVE + thread in kept and heads[layout.ARCHIVE + thread] is None:
-        _end_again(instance, thread, kept[layout.ARCHIVE + thread])
+        _keep_own(instance, thread, was, Oid(raw=end.target))
+    elif has_moved and layout.ARCHIVE + thread in was and heads[layout.ARCHIVE + thread] is None:
+        _end_again(instance, thread, was[layout.ARCHIVE + thread])
     elif has_moved:
-        _keep_own(instance, thread, kept, instance.threads.head(thread).commit)
+        _keep_own(instance, thread, was, instance.threads.head(thread).commit)
     if folded is None:
-        for name, oid in kept.items():
+        for name, oid in was.items():
             if repository.ref(name) is None and not (has_moved and name.startswith(_OF_HEADS)):
                 repository.create_ref(name, oid)
     forget_removed(instance, [thread])
 
 
-def _keep_own(instance: Instance, thread: ThreadId, kept: Mapping[str, Oid], now: Oid) -> None:
+def _keep_own(instance: Instance, thread: ThreadId, was: Mapping[str, Oid], now: Oid) -> None:
     """Keeps the steps that a thread had when it was removed and hasn't `now`."""
     from uwf_git.sharing.reconcile import Reconciler
 
-    tag = kept.get(layout.ARCHIVE + thread)
+    tag = was.get(layout.ARCHIVE + thread)
     ended = instance.store.take_in_tag(tag) if tag else None
-    head = Oid(raw=ended.target) if ended else kept.get(layout.THREADS + thread)
+    head = Oid(raw=ended.target) if ended else was.get(layout.THREADS + thread)
     settled = Reconciler(instance).keep_beyond(thread, now, head, ended, wanted=True) if head else None
     if settled is not None:
         steps = counted(settled.steps, "step")
@@ -232,8 +222,8 @@ def _end_again(instance: Instance, thread: ThreadId, tag: Oid) -> None:
 
 def forget_removed(instance: Instance, threads: Iterable[ThreadId]) -> None:
     """Forgets that threads were removed here, and what they were."""
-    _drop_kept(instance.store.repository, threads)
     for thread in threads:
+        kept.forget(instance.store.repository, thread)
         # Until now the removal stood for whatever was gone of it.
         instance.store.miss_no_more([prefix + thread for prefix in layout.OF_THREADS])
         instance.threads.drop(layout.REMOVED + thread)
@@ -244,25 +234,13 @@ def expiring(instance: Instance, before: float) -> Iterator[None]:
     """Keeps no longer what was removed before a time in Unix seconds; that it was removed stays known. It is kept after
     all where the block raises."""
     repository = instance.store.repository
-    names = [
-        layout.removed(name)
-        for each in removed(instance)
-        if each.time < before
-        for name in _kept(repository, each.thread)
-    ]
-    doomed = {name: oid for name in names if (oid := repository.ref(name)) is not None}
-    deleted = repository.delete_refs(doomed)
-    try:
-        yield
-    except BaseException:
-        repository.create_refs({name: doomed[name] for name in deleted})
-        raise
-
-
-def _drop_kept(repository: Repository, threads: Iterable[ThreadId]) -> None:
-    names = [layout.removed(prefix + thread) for thread in threads for prefix in layout.OF_THREADS]
-    found = {name: repository.ref(name) for name in names}
-    repository.delete_refs({name: oid for name, oid in found.items() if oid is not None})
+    kept.put_away(repository, instance.warn)
+    found = kept.kept_threads(repository)
+    yield
+    held = instance.locks.held()  # one of them may be being removed
+    lasting = {each.thread for each in removed(instance) if each.time >= before}
+    for thread in found - held - lasting:
+        kept.forget(repository, thread)
 
 
 # On a remote

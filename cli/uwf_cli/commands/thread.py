@@ -481,14 +481,15 @@ def _what_it_was(instance: Instance, thread: ThreadId) -> dict[str, str | None]:
     """The workflow's name and the task's first line of a removed thread; None where nothing of it is kept."""
     from uwf_git.git.repository import Oid
     from uwf_git.store import layout
+    from uwf_git.store.removed import kept_refs
 
     store = instance.store
     try:
-        commit = store.repository.ref(layout.removed(layout.THREADS + thread))
+        refs = kept_refs(store.repository, thread)
+        commit = refs.get(layout.THREADS + thread)
         if commit is None:
-            tag = store.repository.ref(layout.removed(layout.ARCHIVE + thread))
             folded = store.index.folded(thread)
-            tag = tag or (Oid(raw=folded.tag) if folded else None)
+            tag = refs.get(layout.ARCHIVE + thread) or (Oid(raw=folded.tag) if folded else None)
             commit = Oid(raw=store.take_in_tag(tag).target) if tag else None
         row = store.take_in(commit) if commit else None
     except UwfError:  # of a damaged thread there may be nothing to tell

@@ -1,0 +1,118 @@
+"""What removed threads were: a git bundle each, `<git dir>/uwf/removed/<ULID>.bundle`, which no push sends.
+
+Its heads are the refs that the thread had. Stores of earlier versions have these under `refs/uwf/removed/<kind>/`,
+which `git push --mirror` publishes; `put_away` moves them into bundles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from uwf_git.errors import UwfError
+from uwf_git.git.durable import sync
+from uwf_git.git.program import Git
+from uwf_git.git.repository import Oid, Repository
+from uwf_git.store import layout
+from uwf_git.store.private import write_private
+from uwf_git.values.ids import ThreadId, is_thread_id
+
+_SIGNATURE = b"# v2 git bundle\n"
+_SUFFIX = ".bundle"
+
+
+def keep(
+    repository: Repository, thread: ThreadId, refs: Mapping[str, Oid], warn: Callable[[str], None]
+) -> None:
+    """Write the bundle of a thread that had these refs. Of a damaged thread there may be nothing to keep, of which
+    `warn` is told. Raises StoreUnwritable."""
+    # A removal that was broken off may have deleted some of the refs.
+    known = {**kept_refs(repository, thread), **refs}
+    there = {name: oid for name, oid in known.items() if repository.has(oid)}
+    if not there:
+        return
+    repository.store_gathered()
+    tips = "".join(f"{oid}\n" for oid in there.values())
+    try:
+        done = Git(repository.path).run(
+            *("pack-objects", "--revs", "--stdout", "--quiet", "--missing=allow-any"), stdin=tips.encode()
+        )
+    except UwfError as error:
+        warn(f"thread {thread} cannot be restored: {error.message}")
+        return
+    heads = "".join(f"{oid} {name}\n" for name, oid in sorted(there.items()))
+    write_private(_path(repository, thread), _SIGNATURE + heads.encode() + b"\n" + done.out, synced=True)
+
+
+def kept_refs(repository: Repository, thread: ThreadId) -> dict[str, Oid]:
+    """Return the refs that a removed thread had; {} if nothing of it is kept. Their objects may be in the bundle
+    alone."""
+    names = (prefix + thread for prefix in layout.OF_THREADS)
+    legacy = {name: repository.ref(layout.removed(name)) for name in names}
+    return {**{name: oid for name, oid in legacy.items() if oid}, **_heads(_path(repository, thread))}
+
+
+def unpack(repository: Repository, thread: ThreadId) -> dict[str, Oid]:
+    """Bring the objects of a removed thread back and return the refs that it had. Raises RemoteFailed for a bundle
+    that git cannot read."""
+    path = _path(repository, thread)
+    if path.is_file():
+        Git(repository.path).run("bundle", "unbundle", str(path))
+    return {name: oid for name, oid in kept_refs(repository, thread).items() if repository.has(oid)}
+
+
+def forget(repository: Repository, thread: ThreadId) -> None:
+    """Delete what is kept of a removed thread."""
+    path = _path(repository, thread)
+    if path.exists():
+        path.unlink()
+        sync(path.parent)
+    names = (layout.removed(prefix + thread) for prefix in layout.OF_THREADS)
+    found = {name: oid for name in names if (oid := repository.ref(name)) is not None}
+    repository.delete_refs(found)
+
+
+def kept_threads(repository: Repository) -> set[ThreadId]:
+    """Return the threads of which something is kept, also if a removal was broken off before it counted."""
+    paths = _folder(repository).glob(f"*{_SUFFIX}") if _folder(repository).is_dir() else ()
+    bundles = {path.name.removesuffix(_SUFFIX) for path in paths}
+    return {ThreadId(name) for name in bundles if is_thread_id(name)} | _in_refs(repository)
+
+
+def put_away(repository: Repository, warn: Callable[[str], None]) -> None:
+    """Move what an earlier version kept in refs into bundles."""
+    for thread in _in_refs(repository):
+        refs = kept_refs(repository, thread)
+        keep(repository, thread, refs, warn)
+        if _path(repository, thread).is_file():
+            names = map(layout.removed, refs)
+            repository.delete_refs({name: oid for name in names if (oid := repository.ref(name)) is not None})
+
+
+def _in_refs(repository: Repository) -> set[ThreadId]:
+    kinds = tuple(map(layout.removed, layout.OF_THREADS))
+    names = repository.ref_names(layout.REMOVED)
+    return {layout.thread_of(name) for name in names if name.startswith(kinds)}
+
+
+def _folder(repository: Repository) -> Path:
+    return repository.private / "removed"
+
+
+def _path(repository: Repository, thread: ThreadId) -> Path:
+    return _folder(repository) / f"{thread}{_SUFFIX}"
+
+
+def _heads(path: Path) -> dict[str, Oid]:
+    """Return the refs at the beginning of a bundle."""
+    found: dict[str, Oid] = {}
+    try:
+        with path.open("rb") as file:
+            if file.readline() != _SIGNATURE:
+                return {}
+            while (line := file.readline()) not in (b"\n", b""):
+                oid, _, name = line.decode("utf-8", "replace").rstrip("\n").partition(" ")
+                found[name] = Oid(hex=oid)
+    except (OSError, ValueError):
+        return {}
+    return found
