@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from uwf_git.bundles.confinement import Program, confine
 from uwf_git.config.settings import Config, Grants, expanded
 from uwf_git.errors import Invalid, NotFound
+from uwf_git.processes.programs import find_program
 from uwf_git.text import one_line
 from uwf_git.values.types import JAVASCRIPT, PYTHON
 from uwf_git.workflow import define
@@ -51,7 +52,8 @@ class Described(NamedTuple):
 
 def node_program(config: Config) -> str:
     """The Node that bundles run in. Raises NotFound."""
-    program = shutil.which(expanded(config.node))
+    named_by_path = "/" in config.node or config.node.startswith("~")
+    program = shutil.which(expanded(config.node)) if named_by_path else find_program(config.node)
     if program is None:
         named = config.node != "node"
         raise NotFound(

@@ -7,13 +7,12 @@ many threads and later steps have it in their past.
 from __future__ import annotations
 
 import re
-import shutil
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from uwf_git.errors import Invalid, StoreDamaged, Usage, UwfError
-from uwf_git.git.program import SETTINGS, Done, environment, telling_line
+from uwf_git.git.program import SETTINGS, Done, environment, git_program, telling_line
 from uwf_git.git.repository import Oid
 from uwf_git.processes.child import run_command
 from uwf_git.store import layout
@@ -146,10 +145,7 @@ def _matching(
 ) -> Iterator[tuple[str, int, int, str]]:
     """What git grep prints: file, line, column, text. One file that can't be read and git searches none, so those go to
     `unread`, and the others are searched again."""
-    program = shutil.which("git")
-    if program is None:
-        raise Invalid("the git program is not installed", "install git")
-    repository = [program, f"--git-dir={instance.store.repository.path}", *SETTINGS]
+    repository = [git_program(), f"--git-dir={instance.store.repository.path}", *SETTINGS]
     plain = [
         "-c",
         "grep.fallbackToNoIndex=false",

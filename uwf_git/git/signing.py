@@ -11,14 +11,17 @@ What runs is named by the user's own configuration, never by anything out of a s
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
+from errno import ENOENT
 from pathlib import Path
 
 from uwf_git.errors import SigningFailed
 from uwf_git.git.objects import Person
+from uwf_git.processes.programs import find_program, trusted_path
 from uwf_git.text import one_line
 
 Configured = Callable[[str], str]
@@ -82,8 +85,12 @@ def _default_ssh_key(configured: Configured) -> str:
 def _run(argv: Sequence[str], data: bytes) -> subprocess.CompletedProcess[bytes]:
     # In the session of this process's terminal, where programs ask for the key's passphrase; what they leave in the
     # background is the agent that remembers it.
+    program = argv[0] if "/" in argv[0] else find_program(argv[0])
     try:
-        return subprocess.run(argv, input=data, capture_output=True, check=False)
+        if program is None:
+            raise FileNotFoundError(ENOENT, os.strerror(ENOENT))
+        env = {**os.environ, "PATH": trusted_path()}
+        return subprocess.run([program, *argv[1:]], input=data, capture_output=True, env=env, check=False)
     except OSError as error:
         raise SigningFailed(
             f"can't sign: {argv[0]}: {error.strerror}", "install it, or set commit.gpgSign to false"

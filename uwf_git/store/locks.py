@@ -21,6 +21,7 @@ from uwf_git.errors import Busy
 from uwf_git.git.durable import share
 from uwf_git.git.repository import StoreUnwritable
 from uwf_git.git.writers import Writers
+from uwf_git.processes.programs import find_program
 from uwf_git.values.ids import ThreadId, is_thread_id
 
 # Asking whether a lock is held takes it for an instant, which must not fail a step.
@@ -246,10 +247,9 @@ def _openings(pid: int, name: str, wanted: os.stat_result) -> list[bool]:
 def _holders_by_lsof(path: Path) -> list[int]:
     import subprocess
 
-    try:
-        found = subprocess.run(["lsof", "-t", str(path)], capture_output=True, text=True, check=False)
-    except OSError:
+    if (program := find_program("lsof")) is None:
         return []
+    found = subprocess.run([program, "-t", str(path)], capture_output=True, text=True, check=False)
     return [int(line) for line in found.stdout.split() if int(line) != os.getpid()]
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +20,7 @@ from uwf_git.errors import Busy
 from uwf_git.git.database import files_of_loose_objects
 from uwf_git.git.durable import ASIDE
 from uwf_git.git.repository import NAMESPACE, Oid, Repository, StoreUnwritable
+from uwf_git.processes.programs import find_program, trusted_path
 from uwf_git.store.taking_in import Store
 
 KEPT = "2.weeks.ago"  # younger objects that nothing refers to stay: a step may be about to name them
@@ -141,7 +141,7 @@ def maintain(repository: Repository, shared: bool, limit: int = LIMIT) -> bool:
     """Starts git's packing in the background where it is due; returns whether it did. A repository that
     is shared with code is packed by the user's own settings. Never waits, never raises."""
     loose, packs = loose_objects(repository), large_packs(repository)
-    if (loose <= limit and packs <= PACKS) or (git := shutil.which("git")) is None:
+    if (loose <= limit and packs <= PACKS) or (git := find_program("git")) is None:
         return False
     import subprocess
 
@@ -161,6 +161,7 @@ def maintain(repository: Repository, shared: bool, limit: int = LIMIT) -> bool:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
+                env={**os.environ, "PATH": trusted_path()},
                 start_new_session=True,
                 pass_fds=held,
             )

@@ -24,12 +24,13 @@ from uwf_git.config.read import check_config, load_config
 from uwf_git.config.secrets import load_secrets
 from uwf_git.config.settings import FILE, Config
 from uwf_git.config.workflows import Known, check_names, together
-from uwf_git.errors import StoreDamaged, UwfError
+from uwf_git.errors import RemoteFailed, StoreDamaged, UwfError
 from uwf_git.git.config import ADVISED_BLOB
 from uwf_git.git.database import files_of_loose_objects
 from uwf_git.git.durable import refusal
 from uwf_git.git.lockfiles import FOLDER as LOCKING
 from uwf_git.git.mending import has_head, mend_head
+from uwf_git.git.program import git_program
 from uwf_git.git.repository import Oid
 from uwf_git.processes.limits import held_by
 from uwf_git.store.history import relate
@@ -409,7 +410,8 @@ def _versions() -> Iterator[Check]:
     yield Check("uwf", OK, f"{__version__} on Python {platform.python_version()}")
     yield Check("libgit2", OK, f"{LIBGIT2_VERSION} by pygit2 {version('pygit2')}")
     try:
-        done = subprocess.run(["git", "--version"], capture_output=True, text=True, check=False, timeout=10)
+        program = [git_program(), "--version"]
+        done = subprocess.run(program, capture_output=True, text=True, check=False, timeout=10)
         git = done.stdout.strip().removeprefix("git version ")
         if tuple(map(int, re.findall(r"\d+", git)[:2])) < SYNCING_GIT:
             message = (
@@ -418,8 +420,9 @@ def _versions() -> Iterator[Check]:
             yield Check("git", WARNING, message, "install git 2.36 or newer")
         else:
             yield Check("git", OK, git)
-    except (OSError, subprocess.TimeoutExpired):
-        yield Check("git", WARNING, "not on PATH", "sharing and packing need it; all else works")
+    except (OSError, subprocess.TimeoutExpired, RemoteFailed):
+        hint = "sharing and packing need it; all else works"
+        yield Check("git", WARNING, "not on PATH, or only in the project", hint)
 
 
 def _keys(root: Path, config: Config) -> Iterator[Check]:

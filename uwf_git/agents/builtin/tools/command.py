@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +24,7 @@ from uwf_git.crews.package import PROJECT
 from uwf_git.processes.child import Finished
 from uwf_git.processes.child import run_command as run_process
 from uwf_git.processes.limits import of_commands
+from uwf_git.processes.programs import find_program
 
 SECONDS = 120.0
 MOST_SECONDS = 1800.0
@@ -130,7 +130,7 @@ def _checked(command: str, context: ToolContext) -> str | None:
             "command could put another in its place: it must be moved out of there, see UWF_STORAGE_ROOT",
         )
     project = context.workspace.project.path
-    if not context.policy.allow_unconfined or shutil.which("bwrap", path=context.environ.get("PATH")):
+    if not context.policy.allow_unconfined or find_program("bwrap", project, environ=context.environ):
         check_project(project)
     sandbox = find_sandbox(context.environ, network=bool(context.policy.network), project=project)
     if sandbox.program is None and not context.policy.allow_unconfined:

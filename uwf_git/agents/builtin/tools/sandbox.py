@@ -33,6 +33,7 @@ from uwf_git.agents.builtin.tools.workspace import Workspace
 from uwf_git.crews.package import PROJECT
 from uwf_git.errors import AgentFailed
 from uwf_git.processes.child import run_command
+from uwf_git.processes.programs import find_program, reaches_into
 
 PACKAGE = "bubblewrap"
 _TRIAL = 10.0  # seconds that the trial of bubblewrap may take
@@ -97,8 +98,7 @@ class Sandbox(NamedTuple):
 def find_sandbox(environ: Mapping[str, str], *, network: bool, project: Path | None = None) -> Sandbox:
     """The sandbox of this machine, with or without network, tried once a process. Whatever PATH says, it is never a
     program in the project, where a command may have put it."""
-    path = environ.get("PATH", os.defpath)
-    found = _tried(path if project is None else outside(path, project), network)
+    found = _tried(find_program("bwrap", project, environ=environ), network)
     log.debug(
         "FN7ZZY5X",
         "the sandbox for commands is {program}",
@@ -110,8 +110,7 @@ def find_sandbox(environ: Mapping[str, str], *, network: bool, project: Path | N
 
 
 @lru_cache(maxsize=8)
-def _tried(path: str, network: bool) -> Sandbox:
-    program = shutil.which("bwrap", path=path)
+def _tried(program: str | None, network: bool) -> Sandbox:
     if program is None:
         return Sandbox(None, f"bwrap is not installed (Debian package {PACKAGE})")
     argv = [program, *enclosure(network), "--", "/bin/sh", "-c", ":"]
@@ -125,17 +124,6 @@ def _tried(path: str, network: bool) -> Sandbox:
         said = done.stderr_tail.decode("utf-8", "replace").strip().splitlines() or ["no reason given"]
         return Sandbox(None, f"bwrap does not work here: {said[0][:200]}")
     return Sandbox(program)
-
-
-def outside(path: str, project: Path) -> str:
-    """A PATH without the folders that a command could have put programs into."""
-    entries = (Path(entry) for entry in path.split(os.pathsep) if entry.startswith("/"))
-    return os.pathsep.join(str(entry) for entry in entries if not _reaches_into(entry, project))
-
-
-def _reaches_into(path: Path, project: Path) -> bool:
-    normal = Path(os.path.normpath(path))
-    return normal.is_relative_to(project) or path.resolve().is_relative_to(project)
 
 
 def check_project(project: Path) -> None:
@@ -164,7 +152,7 @@ def _toolchains(project: Path, path: str) -> Iterator[Path]:
     home = Path.home().resolve()
     seen: set[Path] = set()
     entries = [Path(entry) for entry in path.split(os.pathsep) if entry.startswith("/")]
-    mine = [entry for entry in entries if _reaches_into(entry, project)]
+    mine = [entry for entry in entries if reaches_into(entry, project)]
     found = [
         *(folder for entry in entries if entry not in mine for folder in _around(entry, home)),
         *(folder for entry in mine if entry.name == "bin" for folder in _python_of(entry.parent, home)),
@@ -172,7 +160,7 @@ def _toolchains(project: Path, path: str) -> Iterator[Path]:
     ]
     for folder in found:
         real = folder.resolve()
-        inside = _reaches_into(folder, project) or any(real.is_relative_to(name) for name in _SYSTEM)
+        inside = reaches_into(folder, project) or any(real.is_relative_to(name) for name in _SYSTEM)
         around = home.is_relative_to(real) or project.is_relative_to(real) or str(real) in _NO_PROGRAMS
         if folder not in seen and not inside and not around and real.exists():
             seen.add(folder)
