@@ -37,7 +37,7 @@ KEY = 'sk-Live/4f9a+Zq7"x'
 
 def config(*variables: str, secrets: tuple[str, ...] = (), not_secrets: tuple[str, ...] = ()) -> Any:
     providers = {name: Provider(name, "", name) for name in variables}
-    return SimpleNamespace(providers=providers, secrets=secrets, not_secrets=not_secrets)
+    return SimpleNamespace(providers=providers, secrets=secrets, not_secrets=not_secrets, models={})
 
 
 def test_secrets_come_from_dotenv_and_from_the_configured_variables(tmp_path: Path) -> None:
@@ -280,6 +280,41 @@ def test_settings_beside_the_secrets_are_left_alone(value: str) -> None:
 )
 def test_whatever_may_be_a_secret_is_one(value: str) -> None:
     assert Redactor({"S": value}).text(f"a {value} b") == ("a [redacted:S] b", 1)
+
+
+_TOKEN = "Zx81kQ93mfLw72aaB1"  # noqa: S105 -- nobody's
+
+
+def test_models_addresses_and_hosts_beside_the_keys_are_not_secret(tmp_path: Path) -> None:
+    settings = {
+        "ANTHROPIC_MODEL": "claude-sonnet-4-5",
+        "VERTEX_MODEL_2": "claude-sonnet-4-5@20250929",
+        "OPENAI_BASE_URL": "https://gateway.example/compatible-mode-of-old/v1",
+        "OLLAMA_HOST": "models.internal:11434",
+        "AWS_REGION": "eu-central-1",
+        "FAVOURITE": "gateway/the-model",
+    }
+    private = {
+        "A_BASE_URL": "https://me:letmein@gateway.example/v1",
+        "B_BASE_URL": f"https://gateway.example/{_TOKEN}/v1",
+        "C_BASE_URL": "https://gateway.example/3f2b8c1e-9d47-4a6b-8e21-5c0f7a9b1d34",
+        "DB_HOST": "me:letmein@db.internal",
+        "E_MODEL": _TOKEN,
+        "F_HOST": "correct horse battery",
+        "LISTED_MODEL": "the-secret-model",
+        "MODEL_KEY": "claude-or-nobody",
+    }
+    lines = [f'{name}="{value}"' for name, value in (settings | private).items()]
+    (tmp_path / ".env").write_text("\n".join(lines))
+    configured = config(secrets=("LISTED_MODEL",))
+    configured.models = {"m": SimpleNamespace(name="gateway/the-model")}
+    secrets = load_secrets(tmp_path, configured, {})
+    redactor = Redactor(secrets)
+    for value in settings.values():
+        assert redactor.text(f"it is {value}.") == (f"it is {value}.", 0)
+    for name, value in private.items():
+        assert redactor.text(f"it is {value}.") == (f"it is [redacted:{name}].", 1)
+    assert secrets.kept_from({}) == settings
 
 
 @settings(max_examples=60)

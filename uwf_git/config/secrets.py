@@ -49,6 +49,16 @@ _QUALIFIER = re.compile(
     r"(?:_(?:[0-9]+|V[0-9]+|PROD|PRODUCTION|DEV|STAGING|TEST|LIVE|OLD|NEW|BACKUP|B64|BASE64))+$"
 )
 _NO_SECRETS = ("PWD", "OLDPWD")  # where one is and was
+# Settings that people keep beside their keys: which model, at which address.
+_SETTING_NAME = re.compile(
+    r"(?:^|_)(?:(?:MODEL|DEPLOYMENT)(?:_NAME|_ID)?|PROVIDER|BASE_UR[LI]|API_(?:BASE|URL|VERSION|TYPE)|ENDPOINT"
+    r"|HOST|HOSTNAME|PORT|REGION|LOCATION|LOG_LEVEL)$"
+)
+_SETTING = re.compile(r"[\w.:/+\[\]-]+(?:@[\w-]+)?", re.ASCII)  # of Vertex, a model may be NAME@DATE
+_LOGIN = re.compile(r"://.*@|:[^/]*@")
+_UNGUESSABLE = re.compile(
+    r"(?=[A-Za-z]*[0-9])[A-Za-z0-9]{16,}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE
+)
 _GIT_SETTING = "GIT_CONFIG_"  # in which a key is the name of a setting
 
 _LEAST_NUMBER = 10**11
@@ -68,7 +78,7 @@ _PARTS = re.compile(r"\s+|\S")
 class Secrets(dict[str, str]):
     """Secret values by variable name. `others` are not used, but secret all the same: those of `.env` that the real
     environment overrides, and those of the environment that nothing but their names says to be secret. Values of the
-    variables in `harmless` are no secrets, whatever says so."""
+    variables in `harmless` aren't secret: settings such as `OPENAI_MODEL`, and those that `notSecrets` names."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,16 +96,20 @@ class Secrets(dict[str, str]):
 
 def load_secrets(root: Path, config: Config | None, environ: Mapping[str, str]) -> Secrets:
     """The values of `<root>/.env`, of every variable that an `apiKeyEnv` or the list `secrets` of the configuration
-    names, and of those of the environment that are named like secrets; without those that `notSecrets` names. The real
-    environment wins over `.env`. Raises Invalid where `.env` can't be read."""
+    names, and of those of the environment that are named like secrets; without those that `notSecrets` names, and
+    without settings in `.env`. The real environment wins over `.env`. Raises Invalid if `.env` can't be read."""
     secrets = Secrets()
+    declared: set[str] = set()
+    models: set[str] = set()
     for name, value in _read_dotenv(root / ".env").items():
         effective = environ.get(name, "") or value
         secrets[name] = effective
         if effective != value:
             secrets.others.append((name, value))
     if config is not None:
-        keys = (provider.api_key_env for provider in config.providers.values())
+        models = {model.name for model in config.models.values()}
+        keys = [provider.api_key_env for provider in config.providers.values()]
+        declared = {name for name in (*keys, *config.secrets) if name}
         for name in (*keys, *config.secrets):
             if name and (held := environ.get(name)):
                 secrets[name] = held
@@ -108,8 +122,12 @@ def load_secrets(root: Path, config: Config | None, environ: Mapping[str, str]) 
         (name, value) for name, value in environ.items() if name not in secrets and holds_secret(name, value)
     ]
     secrets.others += named
-    if config is not None and config.not_secrets:
-        secrets.harmless = frozenset(config.not_secrets)
+    private = {name for name, value in secrets.others if not _is_setting(name, value, models)} | declared
+    secrets.harmless = frozenset(
+        name for name, value in secrets.items() if name not in private and _is_setting(name, value, models)
+    )
+    if config is not None:
+        secrets.harmless |= frozenset(config.not_secrets)
     log.debug(
         "2DVK70CB",
         "knows {count} secrets: {names}",
@@ -130,6 +148,16 @@ def holds_secret(name: str, value: str) -> bool:
     if _SECRET_NAME.search(words):
         return True
     return _MAYBE_SECRET_NAME.search(words) is not None and is_random(value)
+
+
+def _is_setting(name: str, value: str, models: Collection[str]) -> bool:
+    """Whether a variable of `.env` holds a setting: its name says so, and its value has neither a login nor a part
+    that looks like a token; or the value is the name of one of the configuration's `models`."""
+    if value in models:
+        return True
+    words = _QUALIFIER.sub("", re.sub(r"[^A-Za-z0-9]+", "_", name).upper().strip("_"))
+    named = _SETTING_NAME.search(words) and _SETTING.fullmatch(value)
+    return bool(named) and not _LOGIN.search(value) and not _UNGUESSABLE.search(value)
 
 
 def _read_dotenv(path: Path) -> dict[str, str]:
