@@ -61,6 +61,9 @@ def tool(name: str, arguments: str) -> ToolResult:
     return ToolResult(True, {"ok": True, "text": "x" * size, "seconds": 1.0})
 
 
+MARK = "0123456789abcdef"
+
+
 def play(
     *answers: Answer,
     turns: int = 30,
@@ -70,7 +73,7 @@ def play(
 ) -> tuple[Ended, Model, list[TurnRecord]]:
     """A run whose deliverable is any answer that begins with "DONE"."""
     model, recorded = Model(*answers), list[TurnRecord]()
-    conversation = Conversation("system", room)
+    conversation = Conversation("system", MARK, room)
     conversation.replay(before)
     conversation.tell("prompt")
     loop = Loop(
@@ -184,7 +187,7 @@ def test_an_answer_without_a_deliverable_is_nudged_once(turns: int) -> None:
 
 def test_a_correction_goes_on_in_the_conversation_without_another_nudge() -> None:
     model, recorded = Model(says("DONE badly"), calls(("read", "1")), says("Still not")), list[TurnRecord]()
-    conversation = Conversation("system")
+    conversation = Conversation("system", MARK)
     conversation.tell("prompt")
     loop = Loop(conversation, lambda text: ("no fields",), recorded.append, 1)
     assert loop.run(model, tool).text == "DONE badly"

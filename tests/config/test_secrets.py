@@ -282,7 +282,7 @@ def test_whatever_may_be_a_secret_is_one(value: str) -> None:
     assert Redactor({"S": value}).text(f"a {value} b") == ("a [redacted:S] b", 1)
 
 
-_TOKEN = "Zx81kQ93mfLw72aaB1"  # noqa: S105 -- nobody's
+_TOKEN = "Zx81kQ93mfLw72aaB1"
 
 
 def test_models_addresses_and_hosts_beside_the_keys_are_not_secret(tmp_path: Path) -> None:

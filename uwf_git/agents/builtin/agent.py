@@ -11,6 +11,7 @@ reads. A correction goes on in the same conversation.
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -98,7 +99,7 @@ def _begun(ctx: Context, options: Options, said: str, tools: str) -> Loop:
     from uwf_git.agents.builtin.conversation import Conversation as Messages
     from uwf_git.agents.builtin.loop import Loop
 
-    messages = Messages(_system(ctx, options, tools))
+    messages = Messages(_system(ctx, options, tools), _mark(ctx))
     if ctx.previous is not None:
         messages.replay(ctx.previous.exchanges())
     if ctx.resume is not None:
@@ -109,6 +110,21 @@ def _begun(ctx: Context, options: Options, said: str, tools: str) -> Loop:
         return judged(ctx, Reply(text)).problems
 
     return Loop(messages, missing, ctx.record, _turns(ctx, options), talks(ctx.role), _must_end(ctx))
+
+
+def _mark(ctx: Context) -> str:
+    """What marks the words of the user's side for a role in a thread: the same in each of its steps, so that a
+    provider's cache holds, and unknown to whoever wrote the files that the model reads. Raises StoreUnwritable."""
+    import hmac
+
+    from uwf_git.store.private import read_private, write_private
+
+    path, key = ctx.store.repository.private / "mark.key", b""
+    with contextlib.suppress(OSError):
+        key = read_private(path)
+    if not key:
+        write_private(path, key := secrets.token_bytes(32), mode=0o600)
+    return hmac.digest(key, f"{ctx.thread} {ctx.role.name}".encode(), "sha256").hex()[:16]
 
 
 def _asking(ctx: Context, chat: Chat, options: Options, offered: list[dict[str, Any]]) -> Ask:
