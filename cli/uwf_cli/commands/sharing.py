@@ -216,7 +216,7 @@ def clone(invocation: Invocation, url: str, verbose: bool) -> None:
     known = {remote.name for remote in instance.remotes.all()}
     remote = instance.remotes.add("origin", url)
     try:
-        _pull(invocation, remote, verbose)
+        _pull(invocation, remote, verbose, is_new=is_new)
     except BaseException as error:
         is_unknown = isinstance(error, RemoteFailed) and remote.name not in known
         if is_new and not instance.store.repository.refs():
@@ -224,14 +224,16 @@ def clone(invocation: Invocation, url: str, verbose: bool) -> None:
         elif is_unknown and not instance.store.repository.ref_names(layout.REMOTES):
             instance.remotes.remove(remote.name)
         raise
-    if is_new:
-        invocation.note(f"made the store {invocation.location.git_dir}")
 
 
 def _pull(
-    invocation: Invocation, remote: Remote, verbose: bool, some: Callable[..., Pulled] | None = None
+    invocation: Invocation,
+    remote: Remote,
+    verbose: bool,
+    some: Callable[..., Pulled] | None = None,
+    is_new: bool = False,
 ) -> None:
-    """Pulls all that a remote has, or what `some` pulls, and tells what came of it."""
+    """Pulls all that a remote has, or what `some` pulls, and tells what came of it, also that the store `is_new`."""
     from uwf_git.sharing.pull import pull as everything
     from uwf_git.sharing.pull import raise_if_incomplete
 
@@ -242,6 +244,8 @@ def _pull(
         found = (some or everything)(instance, git, remote, on_verified=tell)
     finally:
         meter.clear()
+    if is_new:
+        invocation.note(f"made the store {invocation.location.git_dir}")
     invocation.emit(found.to_json(), partial(pulled, verbose=verbose))
     raise_if_incomplete(found)
 
