@@ -12,7 +12,7 @@ from pathlib import Path
 import pygit2
 import pytest
 from cli_samples import ONE
-from conftest import Uwf
+from conftest import EXAMPLES, Uwf
 from crew_packages import folder, own
 from power import FILE_SYSTEMS, Disk, unsynced_installs
 
@@ -121,6 +121,63 @@ def test_packing_in_the_background_loses_no_ref(uwf: Uwf, hermetic: Path, disk: 
     survives(uwf, disk)
     uwf("--root", root, "thread", "start", "one", "-p", "y")
     survives(uwf, disk)
+
+
+def refs(store: Path) -> list[str]:
+    done = subprocess.run(
+        ["git", "--git-dir", str(store), "for-each-ref"], capture_output=True, text=True, check=True
+    )
+    return done.stdout.splitlines()
+
+
+DELETIONS: dict[str, tuple[list[str], list[str]]] = {
+    # what: (before that, the command)
+    "resume": (["thread pause T"], ["thread resume T"]),
+    "kill": (["thread step T --agent false"], ["thread kill T"]),
+    "rm": ([], ["thread rm T --yes"]),
+    "restore": (["thread rm T --yes"], ["thread restore T"]),
+    "fold": (["thread kill T"], ["gc --fold-before 2999-01-01"]),
+    "accept": (["workflow propose more.yaml --branch more"], ["workflow accept more"]),
+    "workflow rm": ([], ["workflow rm one --yes"]),
+    "crew rm": ([f"crew import {EXAMPLES}/crew/press"], ["crew rm press --yes"]),
+    "suite rm": (["eval add T --to few"], ["eval remove few --yes"]),
+    "remote rm": (["remote add other SHARED", "push other"], ["remote rm other"]),
+}
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("what", DELETIONS)
+def test_what_was_deleted_stays_deleted(
+    uwf: Uwf, hermetic: Path, disk: Disk, what: str, packed: bool
+) -> None:
+    root, store = disk.path / "root", disk.path / "root/store.git"
+    for name, text in {"one": ONE, "more": ONE.replace("One step", "One step more")}.items():
+        (hermetic / f"{name}.yaml").write_text(text)
+    subprocess.run(
+        ["git", "init", "-q", "--bare", "--object-format=sha1", str(hermetic / "shared.git")], check=True
+    )
+    uwf("--root", root, "workflow", "put", hermetic / "one.yaml")
+    thread = uwf("--root", root, "thread", "start", "one", "-p", "x", cwd=hermetic).json["thread"]
+
+    def run(commands: list[str], check: int | None) -> None:
+        for command in commands:
+            words = [
+                {"T": thread, "SHARED": str(hermetic / "shared.git")}.get(each, each)
+                for each in command.split()
+            ]
+            uwf("--root", root, *words, cwd=hermetic, check=check)
+
+    before, command = DELETIONS[what]
+    run(before, None if what == "kill" else 0)
+    if packed:
+        subprocess.run(["git", "--git-dir", str(store), "pack-refs", "--all"], check=True)
+    os.sync()
+    there = refs(store)
+    run(command, 0)
+    now = refs(store)
+    assert now != there
+    with disk.cut() as after:
+        assert refs(after / "root/store.git") == now
 
 
 def test_a_bundle_that_was_written_is_there(uwf: Uwf, remote: Path, disk: Disk) -> None:

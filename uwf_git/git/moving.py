@@ -102,10 +102,15 @@ class RefFiles:
                 new.replace(self._git_dir / PACKED)
                 sync(self._git_dir)
                 note_packed(self._git_dir)
+            folders = set()
             for name in names:
                 for path in (self._git_dir / name, self._git_dir / "logs" / name):
                     with contextlib.suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
                         path.unlink()
+                        folders.add(path.parent)
+            for folder in sorted(folders):  # else a power cut brings back what was reported as gone
+                with contextlib.suppress(FileNotFoundError):  # a git has removed it, being empty
+                    sync(folder)
 
     @contextlib.contextmanager
     def _locked(self, name: str, tries: int = TRIES) -> Iterator[_Held]:
