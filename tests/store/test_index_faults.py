@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from cli_samples import ONE
 from commands import UWF
-from conftest import Uwf
+from conftest import EXAMPLES, Uwf
 from workflows import opened
 
 from uwf_git.values.builtin import META
@@ -181,3 +181,57 @@ def test_an_index_that_is_used_after_it_was_closed_is_not_thrown_away(
     with pytest.raises(sqlite3.ProgrammingError):
         instance.store.index.tips()
     assert path.stat().st_ino == before
+
+
+DELETING: dict[str, Callable[[Uwf, str], list[str]]] = {
+    "thread resume": lambda uwf, thread: _after(
+        uwf, ["thread", "pause", thread], ["thread", "resume", thread]
+    ),
+    "thread kill": lambda uwf, thread: ["thread", "kill", thread],
+    "thread rm": lambda uwf, thread: ["thread", "rm", thread, "--yes"],
+    "workflow rm": lambda uwf, thread: _after(
+        uwf, ["thread", "kill", thread], ["workflow", "rm", "one", "--yes"]
+    ),
+    "crew rm": lambda uwf, thread: _after(
+        uwf, ["crew", "import", str(EXAMPLES / "crew/press")], ["crew", "rm", "press", "--yes"]
+    ),
+    "accept": lambda uwf, thread: _proposed(uwf),
+    "eval remove": lambda uwf, thread: _after(
+        uwf, ["eval", "add", thread, "--to", "few"], ["eval", "remove", "few", "--yes"]
+    ),
+}
+"""Commands that delete refs: each prepares, and returns its arguments."""
+
+
+def _after(uwf: Uwf, first: list[str], then: list[str]) -> list[str]:
+    uwf(*first)
+    return then
+
+
+def _proposed(uwf: Uwf) -> list[str]:
+    Path("other.yaml").write_text(ONE.replace("One step", "One step more"))
+    uwf("workflow", "propose", "other.yaml", "--branch", "more")
+    return ["workflow", "accept", "more"]
+
+
+@traced
+@pytest.mark.parametrize("file", ["index.db", "index.db-wal", "index.db-shm"])
+@pytest.mark.parametrize("command", DELETING)
+def test_a_deletion_is_recorded_or_fails_where_the_index_cannot_be_opened(
+    uwf: Uwf, root: Path, thread: str, command: str, file: str
+) -> None:
+    arguments = DELETING[command](uwf, thread)
+    repository = opened().store.repository
+    before = repository.refs()
+    tracer = ["strace", "-f", "-qq", "-o", "/dev/null", "-P", str(root / "store.git/uwf" / file)]
+    faults = ["-e", "trace=openat,open", "-e", "inject=openat,open:error=EIO:when=1"]
+    done = subprocess.run([*tracer, *faults, *UWF, *arguments], capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr
+    if done.returncode:
+        assert opened().store.repository.refs() == before
+        uwf(*arguments)
+    assert opened().store.repository.refs() != before
+    assert uwf("verify").json["findings"] == []
+    after = opened().store.repository.refs()
+    uwf("doctor", "--fix", check=None)
+    assert opened().store.repository.refs() == after, "what was deleted stays deleted"

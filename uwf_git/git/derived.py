@@ -67,6 +67,23 @@ class Derived:
             self._db, self._file = self._open(), there
             self._has_lost = True
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether what is written here outlives this process."""
+        return bool(self._run("PRAGMA database_list")[0][2])
+
+    def try_again(self) -> None:
+        """Open the file again if it could not be opened or written before. What this process knew and the file doesn't
+        is lost."""
+        if self._depth or self.is_kept:
+            return
+        self._db.close()
+        self._db, self._file, self._has_lost = self._open(), self._there(), True
+
+    def exists(self) -> bool:
+        """Return whether there is a file, of this process or of others."""
+        return os.path.lexists(self._path)
+
     def _carried(self, db: sqlite3.Connection) -> Mapping[str, bytes]:
         """What a file still tells, though it is damaged or another version's, that nothing else does."""
         raise NotImplementedError

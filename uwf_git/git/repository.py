@@ -75,7 +75,7 @@ class Repository(ObjectDatabase):
         share_below(self.path, self.config.sharing)
         self.lockfiles = lockfiles_of(self.path)
         self._files = RefFiles(self.path, self.lockfiles)
-        self.before_delete: Callable[[Sequence[str]], None] = lambda names: None
+        self.before_delete: Callable[[Sequence[str], bool], None] = lambda names, deleted: None
         """Is told of refs that are about to be deleted here, and again once they are: who remembers them won't miss
         them."""
         self.before_naming: Callable[[Person], None] = lambda user: None
@@ -391,11 +391,11 @@ class Repository(ObjectDatabase):
         `before` is told which they are once nothing can move them any more; what it raises leaves all of them."""
         if not refs:
             return set()
-        self.before_delete(list(refs))
+        self.before_delete(list(refs), False)
         self.store_gathered()
         with self._changing():
             deleted = self._files.delete(refs, before)
-        self.before_delete(list(deleted))  # who looked at them between may have remembered them
+        self.before_delete(list(deleted), True)  # who looked at them between may have remembered them
         return deleted
 
 

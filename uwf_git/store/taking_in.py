@@ -104,14 +104,37 @@ class Store(NodeStore):
         if self._follows_refs and self.index.commit(commit.raw) is not None:
             self.index.set_tip(Tip(name, oid.raw, commit.raw, None))
 
-    def _forget(self, names: Sequence[str]) -> None:
-        """Forgets refs that are about to be deleted, or are, so that nobody misses them."""
+    def _forget(self, names: Sequence[str], deleted: bool) -> None:
+        """Forget refs that are about to be deleted, or are, so that nobody misses them. Before it, raises
+        StoreUnwritable if that can't be recorded and the refs would be missed."""
         self.index.follow()
+        self.index.try_again()
         with self.index.transaction():
             for name in names:
                 self.index.drop_tip(name)
                 if name.startswith(layout.FOLDED):
                     self.index.set_folded(name, ())
+        if deleted or self.index.is_kept or not self.index.exists():
+            return
+        if missed := next((name for name in names if not self._is_stood_for(name)), None):
+            raise StoreUnwritable(
+                f"{missed} is not deleted: the index can't be written, which has to record that",
+                "check the disk and repeat; uwf doctor says what is wrong",
+            )
+
+    def _is_stood_for(self, name: str) -> bool:
+        """Return whether another ref says why this one is gone: its thread has ended, is folded, or was removed."""
+        if name.startswith((*_NOT_TAKEN_IN, layout.REMOTES)):
+            return True
+        if not name.startswith(_OF_THREADS):
+            return False
+        thread = layout.thread_of(name)
+        ended = name != layout.ARCHIVE + thread and self.repository.ref(layout.ARCHIVE + thread) is not None
+        return (
+            ended
+            or self.repository.ref(layout.REMOVED + thread) is not None
+            or self.folded(thread) is not None
+        )
 
     def miss_no_more(self, names: Sequence[str]) -> None:
         """Forgets that refs are gone."""
@@ -437,7 +460,8 @@ def unpin(store: Store, before: frozenset[str], root: Hash, stop: frozenset[Hash
         return
     kept = {layout.PINS + node for node, _ in store.walk(root, stop)} & new
     found = {name: oid for name in kept if (oid := store.repository.ref(name)) is not None}
-    store.repository.delete_refs(found)
+    with suppress(StoreUnwritable):  # they keep what is kept anyway, and the step is made
+        store.repository.delete_refs(found)
 
 
 def _followed(commit: Commit) -> tuple[Oid, ...]:
