@@ -235,6 +235,44 @@ def test_a_correction_in_a_lost_session_tells_the_whole_context_and_the_last_ans
     assert TASK in anew and "All is done!" in anew and "Your answer can't be taken yet:" in anew
 
 
+# Rows of programs without sessions, and of one that is given the id of its session and never prints it.
+MUTE = ROW.replace('    resume: [run, --resume, "{session}", "{args}"]\n', "").replace(
+    "    session: .id\n", ""
+)
+GIVEN = ROW.replace('first: [run, "{args}"]', 'first: [run, --id, "{new}", "{args}"]').replace(
+    "    session: .id\n", ""
+)
+
+
+def test_a_program_without_sessions_is_corrected_by_telling_it_all_again(
+    instance: Instance, stand_in: Callable[..., Any]
+) -> None:
+    calls = stand_in(f"answer(['Done, I think.', 'It is.', {DONE!r}][before])", row=MUTE)
+    made, turns = detail(instance, start_loop(instance)("mycli"))
+    assert (made["extraction"], made["usage"]) == ("correction", {"input": 300, "output": 21, "cached": 0})
+    assert made["session"] is None
+    assert made["notes"][-1] == "mycli can't go on in a session: it is told all again"
+    task, first, second = (call["prompt"] for call in calls())
+    assert TASK in task and first.startswith(task) and second.startswith(task)
+    assert "Done, I think." in first and "Your answer can't be taken yet:" in first
+    assert "It is." in second and "Done, I think." not in second
+    assert [turn["role"] for turn in turns] == ["assistant", "user"] * 2 + ["assistant"]
+
+
+def test_a_session_whose_id_was_given_is_gone_on_with(
+    instance: Instance, stand_in: Callable[..., Any]
+) -> None:
+    calls = stand_in(f"answer({AGAIN!r} if before else 'Done, I think.')", row=GIVEN)
+    work = start_loop(instance)
+    made, _ = detail(instance, work("mycli"))
+    work("mycli")
+    first, correction, second = (call["args"] for call in calls())
+    assert first[:2] == ["run", "--id"] and first[2] == made["session"]
+    assert correction == second == ["run", "--resume", made["session"]]
+    assert TASK not in calls()[1]["prompt"]
+    assert made["notes"] == ["mycli printed no turns where its row looks for them"]
+
+
 def test_two_rows_on_one_role_do_not_share_sessions(instance: Instance, stand_in: Callable[..., Any]) -> None:
     row = ROW + ROW.removeprefix("agentClis:\n").replace("  mycli:\n", "  other:\n", 1)
     calls = stand_in(f"tell(id='s'); answer({AGAIN!r})", row=row)

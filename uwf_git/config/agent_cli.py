@@ -12,9 +12,9 @@
     turns: [{when: {type: message}, text: .content}]
 
 `{args}` is where the user's own arguments go, else they come last; `{new}` is a new UUID, for a CLI that lets its
-caller choose the session's id; `{cwd}` the folder. In the step of a crew's workflow the conditions `crew` and, where
-files may be written, `crewwrite` hold; in the arguments and variables of their options `{package}` and `{state}` are
-the folders that the program must get at besides.
+caller choose the session's id, which it then is unless `session` finds one; `{cwd}` the folder. In the step of a crew's
+workflow the conditions `crew` and, where files may be written, `crewwrite` hold; in the arguments and variables of
+their options `{package}` and `{state}` are the folders that the program must get at besides.
 
 A *path* is `.a.b`, with `[]` for every item of a list or value of a mapping, `[keys]` for a mapping's keys, and `[0]`
 or `[-1]` for one. A *find* is a path, or `{path, when, each, where, match, from}`: of the values printed those that

@@ -56,6 +56,8 @@ class Conversation:
 
     correctable = True
     """Whether the agent can be told, in the same session, what is wrong with its answer."""
+    retells = False
+    """Whether it can also be told so if its answer names no session: `say` then tells the whole conversation."""
     answers: Answers | None = None
     """Where its answers are kept until they are judged, if they are."""
 
@@ -454,6 +456,7 @@ def read_output(
         written=ctx.written if schema is None else nothing_written,
         heard=heard or unheard,
         kept=f"all that was said is kept: uwf thread attempts {ctx.thread}",
+        retells=conversation is not None and conversation.retells,
     )
 
 

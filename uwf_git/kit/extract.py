@@ -35,7 +35,7 @@ STATUS = ("$status", "status")
 """The names of a status, in whatever schema."""
 
 Continue = Callable[[str, str], Reply]
-"""Says a message in a session: (session, message) -> reply."""
+"""Says a message in a session, "" where there is none: (session, message) -> reply."""
 
 Clean = Callable[[Any], Any]
 """Takes the secrets out of a JSON value."""
@@ -133,13 +133,15 @@ def extract(
     written: Written = nothing_written,
     heard: Heard = unheard,
     kept: str = "",
+    retells: bool = False,
 ) -> Extraction:
     """The output that `reply` holds, or a later reply to a correction, or what `model` reads out of them.
 
-    Corrections need `continue_` and a reply with a session. With `clean`, an output must be valid without its secrets
-    too. `reads` and `written` are for judge. `heard` is handed the turns of a reply that isn't enough, and
-    what is then said to the agent, before anybody is asked more. Raises ExtractionFailed where none of these gave a
-    valid output, or failed itself; its hint is `kept`, where nothing better is known.
+    Corrections need `continue_` and a reply with a session, or an agent that `retells` it all without one. With
+    `clean`, an output must be valid without its secrets too. `reads` and `written` are for judge. `heard` is handed
+    the turns of a reply that isn't enough, and what is then said to the agent, before anybody is asked more. Raises
+    ExtractionFailed where none of these gave a valid output, or failed itself; its hint is `kept`, where nothing
+    better is known.
     """
     said = _Said(kept)
     said.add(reply)
@@ -165,7 +167,7 @@ def extract(
             return _done(said, verdict, how, answer)
         if verdict.body.strip():
             bodies.append(verdict.body)
-        if not tries_left or continue_ is None or session is None:
+        if not tries_left or continue_ is None or (session is None and not retells):
             break
         message = correction(verdict.problems)
         log.info(
@@ -176,7 +178,7 @@ def extract(
         )
         heard(said.turns[said.last :], said.ask(message))
         try:
-            reply = continue_(session, message)
+            reply = continue_(session or "", message)
         except UwfError as error:
             first, *others = verdict.problems
             problems = [f"{first}; asking again failed: {error.message}", *others]

@@ -143,7 +143,9 @@ def _has_shell(ctx: Context, row: Row) -> bool:
 
 class _Conversation(Conversation):
     """One step's conversation with the program of a row, which is called anew for each message, under the agent's
-    `name`."""
+    `name`. Without a session, or if that is lost, a correction tells all of it again."""
+
+    retells = True
 
     def __init__(self, ctx: Context, name: str, row: Row) -> None:
         from uwf_git.agents.builtin.surroundings import effective_policy
@@ -154,7 +156,7 @@ class _Conversation(Conversation):
         self._name = name
         self._row = row
         self._session = ""
-        # The last one in the session, should that be lost before a correction.
+        # The last one, should a correction have to tell all of it again.
         self._answer: str | None = None
         self._totals: dict[str, tuple[Tokens, float]] = {}
         folders = None
@@ -208,8 +210,8 @@ class _Conversation(Conversation):
 
     def _resumed(self, session: str, message: str, whole: str) -> Reply:
         """The reply to `message` in a session; where that is lost, to the `whole` context in a new one."""
-        if not self._row.resume:
-            return self._fresh(whole, f"{self._row.program} can't go on in a session")
+        if not self._row.resume or not session:
+            return self._fresh(whole, f"{self._row.program} can't go on in a session: it is told all again")
         run = self._call(self._row.resume, message, session)
         lost = run.lost()
         if lost is None:
@@ -239,8 +241,7 @@ class _Conversation(Conversation):
         return self._heard(reply)
 
     def _heard(self, reply: Reply) -> Reply:
-        if reply.session:
-            self._session, self._answer = reply.session, reply.text
+        self._session, self._answer = reply.session or "", reply.text
         return self._noted(reply)
 
     def _noted(self, reply: Reply) -> Reply:
@@ -266,7 +267,11 @@ class _Conversation(Conversation):
         ctx, row = self.ctx, self._row
         require(row, self._env)
         data = prompt.encode("utf-8", "replace")
-        run = Run(ctx, self._name, row, session, self._totals)
+        new = str(uuid4())
+        chosen = session is None and not row.session and any("{new}" in word for word in words)
+        run = Run(ctx, self._name, row, session, self._totals, new if chosen else "")
+        if chosen:
+            ctx.in_session(new)
         finished = None
 
         def ended(finished: Finished) -> None:
@@ -281,7 +286,7 @@ class _Conversation(Conversation):
                 path = Path(folder, "prompt.md")
                 path.write_bytes(data)
                 said = f"Your whole task stands in the file {path}. Read it to its end, then do what it says."
-            values = {"session": session or "", "new": str(uuid4()), "prompt": said, "cwd": str(ctx.cwd)}
+            values = {"session": session or "", "new": new, "prompt": said, "cwd": str(ctx.cwd)}
             argv = [row.program, *arguments(words, self._args, values)]
             try:
                 finished = run_command(

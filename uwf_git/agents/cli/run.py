@@ -34,7 +34,7 @@ class Hopeless(Exception):
 class Run:
     """A run of `row`'s program for the agent `name`, in `session` or in a new one where that is None. Turns are
     recorded as they come, and what goes wrong is shown. `totals` is what each session had cost when this step last
-    heard of it."""
+    heard of it. `new` is the id that the new session was given by us, for a program that doesn't print one."""
 
     def __init__(
         self,
@@ -43,6 +43,7 @@ class Run:
         row: Row,
         session: str | None,
         totals: dict[str, tuple[Usage, float]],
+        new: str = "",
     ) -> None:
         from uwf_git.processes.child import KEEP, Tail
 
@@ -50,6 +51,7 @@ class Run:
         self._name = name
         self._row = row
         self._session = session
+        self._new = new
         self._totals = totals
         self._other: str | None = None
         self._ended = False
@@ -80,7 +82,7 @@ class Run:
         self._finished, self._ended = finished, True
         if finished is None:
             self._output.drop()
-        session = self._output.session or self._session
+        session = self._output.session or self._session or self._new
         if self._row.log and session and self._other is None:
             self._output.read_log(kept_by(self._row, session, env))
         self._said = self._output.end(self._err.end())
@@ -110,7 +112,7 @@ class Run:
     @property
     def session(self) -> str | None:
         """The session that it was done in, as far as that is known."""
-        return self.said.session or self._session
+        return self.said.session or self._session or self._new or None
 
     def take_log(self, data: bytes) -> None:
         """Takes what the row's second call printed: model, usage and turns."""
