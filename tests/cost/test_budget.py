@@ -129,6 +129,23 @@ def test_money_that_nobody_can_count_is_unknown_and_warned_of_and_waits_where_th
     assert "maxCost" in uwf("thread", "step", thread, "--agent", "uwf-cli teller --model x-1").err
 
 
+def test_steps_that_told_no_tokens_are_unknown_and_warned_of_each(
+    uwf: Uwf, script: Callable[[str, str], Path], config: Config
+) -> None:
+    mute = script("mute", "import sys\nsys.stdin.read()\nprint('---\\ntext: A\\napproved: false\\n---')")
+    config(f"agentClis: {{mute: {{program: {mute}, first: [], output: text}}}}\ndefaultAgent: mute\n")
+    file = write("pair.yaml", PAIR)
+    thread = uwf("thread", "start", file, "-p", "x", "--max-cost", "5", "--max-tokens", "900").json["thread"]
+    for _ in range(2):
+        warned = uwf("thread", "step", thread).err
+        assert "maxTokens doesn't count this step: its agent told neither tokens nor cost" in warned
+    rows = {row["limit"]: row for row in uwf("thread", "budget", thread).json["budget"]}
+    assert [(row["used"], row["unmetered"]) for row in rows.values()] == [(None, 2)] * 2
+    assert "unknown of $5.00" in on_terminal("thread", "budget", thread)[1]
+    # What asks no model has nothing to tell.
+    assert "count this step" not in uwf("thread", "step", thread, "--agent", "uwf-rehearse").err
+
+
 def test_whatever_else_a_workflow_holds_its_budget_counts(uwf: Uwf) -> None:
     told = PAIR.replace(
         "    systemPrompt: Write.\n", "    systemPrompt: Write.\n    extractPrompt: The text.\n"

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING
 
-from uwf_git.values.kinds import REHEARSE
+from uwf_git.values.kinds import REHEARSE, SUBWORKFLOW
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -45,6 +45,13 @@ _BY_PROGRAM = {"claude": "uwf-claude-code", "cursor-agent": "uwf-cursor"}  # whe
 
 BUNDLES = "uwf-bundle"
 """The name of what runs a workflow's own code. Nobody can choose it: such a workflow's steps are always its."""
+
+_MODELLESS = frozenset((REHEARSE, "uwf-human", "uwf-exec", "uwf-workflow", BUNDLES, SUBWORKFLOW))
+
+
+def asks_no_model(agent: str) -> bool:
+    """Whether the agent that a step names asks no model itself, so that it has no tokens to tell."""
+    return agent.partition("/")[0] in _MODELLESS
 
 
 @cache

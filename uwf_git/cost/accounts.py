@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from uwf_git.config.known_agents import asks_no_model
 from uwf_git.cost import spending
 from uwf_git.cost.spending import DEEPEST, Line, Run, Spent, Tokens, together
 from uwf_git.errors import UwfError
@@ -205,8 +206,9 @@ def _spent(
     detail = instance.store.detail(node) if node else None
     turns = _turns(instance, detail, {} if known is None else known) if detail else ()
     spent = spending.spent(detail, turns, attempt)
-    # That thread tells.
-    return spent._replace(seconds=0.0, unmetered=0) if detail and agent == SUBWORKFLOW else spent
+    if detail and agent == SUBWORKFLOW:  # that thread tells
+        return spent._replace(seconds=0.0, unmetered=0)
+    return spent._replace(unmetered=0) if asks_no_model(agent) else spent
 
 
 def _turns(instance: Instance, detail: Detail, known: _Turns) -> Iterator[TurnRecord]:

@@ -39,6 +39,8 @@ OPTIONS = {
 """How the command names each limit."""
 
 COST = "maxCost"
+METERED = ("maxTokens", COST)
+"""The limits that count only what agents tell."""
 
 UNTOLD_HINT = (
     "name a model that models.<alias>.price in config.yaml has a price for, or set budget.unpriced to warn"
@@ -111,7 +113,8 @@ def used_up(held: Mapping[str, Limit], used: Mapping[str, float]) -> Limit | Non
 
 class Standing(NamedTuple):
     """A thread's budget: the limits that hold, how much of each is used, and the first that is reached, if one is.
-    `unpriced` are the tokens that the money used doesn't cover. `untold` says why a limit counts as reached that
+    `unpriced` are the tokens that the money used doesn't cover, `unmetered` the runs that told neither tokens nor cost.
+    `untold` says why a limit counts as reached that
     nobody can hold the thread to, "" where it is used up."""
 
     limits: Mapping[str, Limit]
@@ -119,6 +122,13 @@ class Standing(NamedTuple):
     reached: Limit | None
     unpriced: int = 0
     untold: str = ""
+    unmetered: int = 0
+
+    def known(self, key: str) -> float | None:
+        """How much is used of a limit; None if nothing is known of it."""
+        used = self.used[key]
+        unknown = (key in METERED and self.unmetered) or (key == COST and self.unpriced)
+        return None if unknown and not used else used
 
     @property
     def reason(self) -> str:
@@ -184,7 +194,7 @@ class Budgets:
         spent = together((known.spent, besides))
         priced = prices(self._instance) if COST in held else {}
         used = use(spent, priced)
-        standing = Standing(held, used, used_up(held, used))
+        standing = Standing(held, used, used_up(held, used), unmetered=spent.unmetered)
         if COST not in held:
             return standing
         standing = standing._replace(unpriced=money(spent, priced).unpriced)
@@ -293,11 +303,11 @@ def amount(key: str, value: float) -> str:
     return f"{int(value):,} {unit}{'s' * (value != 1)}"
 
 
-def share(key: str, used: float, most: float, unpriced: int = 0) -> str:
-    """How much of a limit is used: "3 of 12 steps", "$0.40 of $1.50"; "≥ $0.40" where there are tokens that the money
-    doesn't cover, "unknown" where it covers none."""
+def share(key: str, used: float, most: float, unpriced: int = 0, unmetered: int = 0) -> str:
+    """How much of a limit is used: "3 of 12 steps", "$0.40 of $1.50"; "≥ $0.40" if there are tokens that the money
+    doesn't cover, or runs that told nothing, "unknown" if nothing is known."""
     before = f"{int(used):,}" if key in ("maxSteps", "maxTokens") else amount(key, used)
-    if key == COST and unpriced:
+    if (key == COST and unpriced) or (key in METERED and unmetered):
         before = f"≥ {before}" if used else "unknown"
     return f"{before} of {amount(key, most)}"
 

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from uwf_git import log
+from uwf_git.config.known_agents import asks_no_model
 from uwf_git.cost import budget
-from uwf_git.cost.budget import Standing
+from uwf_git.cost.budget import METERED, Standing
 from uwf_git.crews.conversation import in_conversation
 from uwf_git.engine.acceptance import accept
 from uwf_git.engine.pause import end_step, pause_of, raise_if_paused, refusal
@@ -76,7 +77,8 @@ from uwf_git.values.types import END, USER
 class Outcome(NamedTuple):
     """Where a thread stands after a step: nobody has to read it again. `role` did the step; None where there was
     nothing left to do. `standing` is the thread's budget where that is used up, else None; `unpriced` are the tokens
-    that its limit in money doesn't cover; `redactions` says where secrets were taken out of the step, and how many."""
+    that its limit in money doesn't cover; `uncounted` is the limit that doesn't count the step, since its agent told
+    neither tokens nor cost, else ""; `redactions` says where secrets were taken out of the step, and how many."""
 
     position: Position
     outlook: Outlook
@@ -85,6 +87,7 @@ class Outcome(NamedTuple):
     standing: Standing | None
     redactions: tuple[tuple[str, int], ...]
     unpriced: int = 0
+    uncounted: str = ""
 
     @property
     def workflow(self) -> Hash:
@@ -291,12 +294,18 @@ def outcome_of(instance: Instance, at: Position, found: Outlook, role: str | Non
     """Where a thread stands after a step of a role, whose lock the caller holds."""
     standing = standing_of(instance, at.head, found=found)
     unpriced = standing.unpriced if standing else 0
+    limited = standing.limits if standing else {}
     if standing is not None and standing.reached is None:
         standing = None
     # The lock is ours, and gone when this is read.
     status = resting(instance, at.head, standing)
-    detail = instance.store.detail(at.history.steps[-1].detail) if role is not None else None
-    return Outcome(at, found, status, role, standing, detail.redactions if detail else (), unpriced)
+    last = at.history.steps[-1] if role is not None else None
+    detail = instance.store.detail(last.detail) if last is not None else None
+    uncounted = ""
+    if last and detail and detail.usage is None and not detail.cost and not asks_no_model(last.agent):
+        uncounted = next((key for key in METERED if key in limited), "")
+    redactions = detail.redactions if detail else ()
+    return Outcome(at, found, status, role, standing, redactions, unpriced, uncounted)
 
 
 def append_step(

@@ -245,7 +245,7 @@ def emit_outcome(invocation: Invocation, outcome: Outcome, compact: bool = False
 def outcome_value(invocation: Invocation, outcome: Outcome) -> tuple[dict[str, Any], dict[str, Any]]:
     """Where a thread stands after a step, as JSON and for `outcome_line`. Warns of secrets that were taken out."""
     from uwf_git.config.secrets import told
-    from uwf_git.cost.budget import UNTOLD_HINT
+    from uwf_git.cost.budget import COST, UNTOLD_HINT
 
     value = outcome.as_json()
     if redactions := told(outcome.redactions):
@@ -253,6 +253,11 @@ def outcome_value(invocation: Invocation, outcome: Outcome) -> tuple[dict[str, A
     if outcome.unpriced and outcome.role is not None and outcome.standing is None:
         invocation.warn(
             f"maxCost doesn't cover {outcome.unpriced:,} tokens, whose price nobody knows — {UNTOLD_HINT}"
+        )
+    if outcome.uncounted and outcome.standing is None:
+        invocation.warn(
+            f"{outcome.uncounted} doesn't count this step: its agent told neither tokens nor cost — "
+            f"{UNTOLD_HINT if outcome.uncounted == COST else 'maxSteps and maxWallTime count it'}"
         )
     return value, {**value, **outcome.told()}
 

@@ -249,7 +249,7 @@ def budget(invocation: Invocation, /, thread: str, **given: str | None) -> None:
     goes wherever the thread goes; only the limits of other machines' config.yaml still hold there.
     """
     from uwf_git.cost.accounts import account
-    from uwf_git.cost.budget import COST, Budgets, pending, raise_limits
+    from uwf_git.cost.budget import COST, METERED, Budgets, pending, raise_limits
 
     instance = invocation.instance
     found = find_thread(invocation, thread)
@@ -260,11 +260,13 @@ def budget(invocation: Invocation, /, thread: str, **given: str | None) -> None:
     recorded = account(instance, head).raised
     fresh = pending(instance, found)
     rows: list[dict[str, Any]] = []
-    limits, used = (standing.limits, standing.used) if standing else ({}, {})
-    for limit in limits.values():
-        row: dict[str, Any] = {"limit": limit.key, "most": limit.value, "used": used[limit.key]}
-        if limit.key == COST and standing is not None and standing.unpriced:
-            row |= {"used": used[limit.key] or None, "unpriced": standing.unpriced}
+    for limit in standing.limits.values() if standing else ():
+        assert standing is not None
+        row: dict[str, Any] = {"limit": limit.key, "most": limit.value, "used": standing.known(limit.key)}
+        if limit.key == COST and standing.unpriced:
+            row["unpriced"] = standing.unpriced
+        if limit.key in METERED and standing.unmetered:
+            row["unmetered"] = standing.unmetered
         row["source"] = limit.source
         value, step = recorded.get(limit.key, (None, None))
         if limit.source == "raised" and limit.key not in fresh and step and value == limit.value:
@@ -313,7 +315,8 @@ def _budget_text(value: Any) -> str:
         return "no budget: this thread may use what it likes"
     rows = []
     for each in value["budget"]:
-        used = share(each["limit"], each["used"] or 0, each["most"], each.get("unpriced", 0))
+        unknown = each.get("unpriced", 0), each.get("unmetered", 0)
+        used = share(each["limit"], each["used"] or 0, each["most"], *unknown)
         by = f" in {each['step']} by {each['by']}" if "by" in each else ""
         full = terminal.style("used up", "yellow") if (each["used"] or 0) >= each["most"] else ""
         rows.append((each["limit"], used, full, f"{each['source']}{by}"))

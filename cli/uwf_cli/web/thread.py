@@ -227,7 +227,7 @@ class _Thread:
         return [
             (
                 _LIMITS[key],
-                budget.share(key, standing.used[key], limit.value, standing.unpriced),
+                budget.share(key, standing.used[key], limit.value, standing.unpriced, standing.unmetered),
                 min(standing.used[key], limit.value),
                 limit.value,
             )
