@@ -69,6 +69,8 @@ MERGED = "refs/uwf/merged/"
 EVALS = "refs/uwf/evals/"
 BASELINES = "refs/uwf/baselines/"
 REMOTES = "refs/uwf/remotes/"
+RESERVED = "refs/uwf/local/"
+"""Below it each room has a folder of refs that no version of uwf shares, follows or checks unless it knows the room."""
 
 # The folder of a crew's files in the tree of its version, and the file with the ZIP that they came in.
 PACKAGE = "package/"
@@ -84,6 +86,8 @@ LOCAL = (PROPOSALS, RESUMED, REMOVED, MERGED, REMOTES)
 # refs they end, pauses before the threads that nobody shall step, suites after the threads of their cases, so that a
 # transfer that is cut off leaves something that makes sense.
 SHARED = (WORKFLOWS, CREWS, FORKS, FOLDED, ARCHIVE, PAUSED, THREADS, ATTEMPTS, PINS, EVALS, BASELINES)
+FOLLOWED = (*SHARED, PROPOSALS)
+"""What the index follows."""
 OF_THREADS = (THREADS, ARCHIVE, ATTEMPTS, FORKS, PAUSED)
 # Where a remote's published branches are; those of workflows and crews are tracked.
 BRANCHES = "refs/heads/uwf/"
@@ -122,6 +126,11 @@ def is_shared_ref(name: str) -> bool:
                 return _MONTH.fullmatch(rest) is not None
             return is_hash(rest) if prefix == PINS else is_thread_id(rest)
     return False
+
+
+def is_newer_ref(name: str) -> bool:
+    """Whether a ref is of a kind that this version doesn't know. A newer version made it: it isn't damage."""
+    return name.startswith(NAMESPACE) and not name.startswith((*SHARED, *LOCAL, RESERVED))
 
 
 def is_thread_ref(name: str) -> bool:

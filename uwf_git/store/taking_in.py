@@ -33,8 +33,6 @@ from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.kinds import parse_attempt, parse_start, parse_step
 
 _OF_OTHERS = (layout.PACKAGE, layout.INCLUDED, layout.FIXTURES)
-_OF_THREADS = (layout.THREADS, layout.ARCHIVE, layout.ATTEMPTS, layout.FORKS, layout.PAUSED)
-_NOT_TAKEN_IN = (layout.RESUMED, layout.REMOVED, layout.MERGED)
 # What content that uwf did not write makes its readers raise.
 _STUMBLES = (ValueError, LookupError, TypeError, OverflowError, RecursionError)
 
@@ -64,7 +62,7 @@ class Store(NodeStore):
         if self._taking_in or not self._follows_refs:
             return False  # a commit names a node which isn't there: looking again would not help
         refs, unreadable = self.repository.refs_and_broken(without=layout.REMOTES)
-        refs = {name: oid for name, oid in refs.items() if not name.startswith(_NOT_TAKEN_IN)}
+        refs = {name: oid for name, oid in refs.items() if name.startswith(layout.FOLLOWED)}
         if {name: oid.raw for name, oid in refs.items()} == self.index.sound_tips():
             return False
         seen = self.index.tips()
@@ -89,6 +87,9 @@ class Store(NodeStore):
             for name in lost:  # where it was is all that is known of it
                 self.index.set_tip(Tip(name, seen[name].oid, None, "its ref can't be read"))
             for name in gone:
+                if not name.startswith(layout.FOLLOWED):  # an older version has followed it
+                    self.index.drop_tip(name)
+                    continue
                 self.index.miss(name)
                 if name.startswith(layout.FOLDED):
                     self.index.set_folded(name, ())
@@ -124,9 +125,9 @@ class Store(NodeStore):
 
     def _is_stood_for(self, name: str) -> bool:
         """Return whether another ref says why this one is gone: its thread has ended, is folded, or was removed."""
-        if name.startswith((*_NOT_TAKEN_IN, layout.REMOTES)):
+        if not name.startswith(layout.FOLLOWED):
             return True
-        if not name.startswith(_OF_THREADS):
+        if not name.startswith(layout.OF_THREADS):
             return False
         thread = layout.thread_of(name)
         ended = name != layout.ARCHIVE + thread and self.repository.ref(layout.ARCHIVE + thread) is not None
@@ -153,9 +154,9 @@ class Store(NodeStore):
         folded = self.index.folded_threads()
 
         def is_wanted(name: str) -> bool:
-            if name in here:
+            if name in here or not name.startswith(layout.FOLLOWED):
                 return False
-            if not name.startswith(_OF_THREADS):
+            if not name.startswith(layout.OF_THREADS):
                 return True
             thread = layout.thread_of(name)
             if thread in folded or layout.REMOVED + thread in here:

@@ -55,6 +55,7 @@ CODES = {
     "rehearsed": "a thread with steps whose answers were made up",
     # notes: as it should be, and no more can be said
     "coded": "a thread of a bundle, whose code called for its steps and isn't run to see whether it would again",
+    "newer": "a ref of a kind that this version doesn't know: a newer uwf made it, and it isn't checked",
 }
 
 

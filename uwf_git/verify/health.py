@@ -43,7 +43,9 @@ from uwf_git.store.layout import (
     PAUSED,
     REMOTES,
     REMOVED,
+    RESERVED,
     THREADS,
+    is_newer_ref,
     is_shared_ref,
     is_thread_ref,
     thread_of,
@@ -280,6 +282,7 @@ class Doctor:
             if name.startswith(THREADS) and name.removeprefix(THREADS) in ended:
                 yield self._left_over(instance, name, oid)
         known = {name.removeprefix(prefix) for prefix in (THREADS, ARCHIVE) for name in refs} | folded
+        newer: list[str] = []
         for name in refs:
             if (
                 name.startswith(REMOVED)
@@ -292,9 +295,14 @@ class Doctor:
                 yield Check("refs", WARNING, f"{name} belongs to no thread", f"git update-ref -d {name}")
             elif name.startswith(PAUSED) and thread_of(name) in ended:
                 yield self._no_longer_paused(instance, name, oid)
-            elif not name.startswith(LOCAL) and not is_shared_ref(name):
+            elif is_newer_ref(name):
+                newer.append(name)
+            elif not name.startswith((*LOCAL, RESERVED)) and not is_shared_ref(name):
                 message = f"{name} has no name that a uwf gives, so that nothing lists it, and nobody gets it"
                 yield Check("refs", WARNING, message, f"if you don't need it: git update-ref -d {name}")
+        if newer:
+            message = f"{counted(len(newer), 'ref')} made by a newer uwf, such as {newer[0]}"
+            yield Check("refs", WARNING, message, "upgrade uwf-git to see what they are")
         yield Check("refs", OK, f"{len(refs)} under refs/uwf")
 
     def _left_over(self, instance: Instance, name: str, active: Oid) -> Check:

@@ -43,7 +43,8 @@ def local_refs(repository: Repository) -> dict[str, Oid | None]:
     """Every ref of the store that is shared or looks so; None where it holds no object id."""
     found: dict[str, Oid | None] = dict.fromkeys(repository.broken_refs())
     found.update(repository.refs(without=layout.REMOTES))
-    return {name: oid for name, oid in found.items() if not name.startswith(layout.LOCAL) or oid is None}
+    local = (*layout.LOCAL, layout.RESERVED)
+    return {name: oid for name, oid in found.items() if not name.startswith(local) or oid is None}
 
 
 def thread_refs(repository: Repository, threads: Iterable[ThreadId]) -> dict[str, Oid | None]:
@@ -80,15 +81,19 @@ def verify_refs(
     store = Store(repository, Overlay())
     verifier = Verifier(store, blob_limit=blob_limit, on_commit=on_commit, fresh=True)
     findings: list[Finding] = []
+    newer: list[Finding] = []
     for name, oid in sorted(refs.items(), key=_order):
-        if oid is None:
+        if oid is not None and layout.is_newer_ref(name):
+            message = f"{name} was made by a newer uwf, and isn't checked"
+            newer.append(Finding("newer", None, None, str(oid), message, name))
+        elif oid is None:
             findings.append(Finding("wrong-ref", None, None, "", f"{name} holds no object id", name))
         else:
             findings.extend(verifier.ref(name, oid))
     heads = _heads(verifier)
     findings.extend(_together(verifier, heads))
     warnings = tuple(_made_up(verifier, heads.values()))
-    notes = tuple(_coded(verifier, heads.values()))
+    notes = (*_coded(verifier, heads.values()), *newer)
     store.index.close()
     return Verified(len(verifier.threads), verifier.steps, verifier.nodes, tuple(findings), warnings, notes)
 
