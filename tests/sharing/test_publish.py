@@ -271,6 +271,14 @@ def test_a_remote_that_refuses_the_branch_is_quoted(forge: Forge) -> None:
     assert forge.branches() == {}
 
 
+def test_a_lock_that_was_left_on_the_remote_is_named(forge: Forge) -> None:
+    lock = forge.remote / "refs/heads/uwf/workflows/pair.lock"
+    lock.parent.mkdir(parents=True)
+    lock.touch()
+    refused = forge.publish("workflow", "pair", check=8)
+    assert "refs/heads/uwf/workflows/pair.lock" in refused["hint"] and "ask who runs" not in refused["hint"]
+
+
 def test_in_a_repository_shared_with_code_only_branches_of_uwf_are_pushed(
     uwf: Uwf, hermetic: Path, tmp_path: Path
 ) -> None:

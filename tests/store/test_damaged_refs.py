@@ -88,6 +88,9 @@ def test_a_packed_refs_that_is_damaged_is_told_by_all_that_read_refs_and_put_rig
     assert not errors(uwf("doctor").json)
 
 
+LISTS = (["workflow", "list"], ["stats"], ["crew", "list"], ["eval", "list"], ["eval", "baseline", "list"])
+
+
 def test_a_line_that_went_from_packed_refs_without_a_trace_is_missed_by_doctor_and_brought_back(
     uwf: Uwf, store: Path, threads: list[str]
 ) -> None:
@@ -99,13 +102,15 @@ def test_a_line_that_went_from_packed_refs_without_a_trace_is_missed_by_doctor_a
     packed.write_text("".join(kept))
     listed = uwf("thread", "list", "--all")
     assert [each["thread"] for each in listed.json] == [threads[2]]
-    for said in (listed, uwf("workflow", "list"), uwf("stats")):
+    for said in (listed, *(uwf(*words) for words in LISTS)):
         assert f"{min(lost)} and 2 more are gone" in said.err and "uwf doctor --fix" in said.err
     found = uwf("verify", check=7).json["findings"]
     assert {(each["code"], each["ref"]) for each in found} >= {("missing-ref", name) for name in lost}
     for damaged in (uwf("doctor", check=7), uwf("doctor", "--quick", check=7)):
         said = errors(damaged.json)
         assert all(any(name in each and "is gone" in each for each in said) for name in lost)
+    quick = uwf("doctor", "--fix", "--quick", check=7).json
+    assert all("without --quick" in each["hint"] for each in quick if "is gone" in each["message"])
     uwf("cas", "reindex")  # forgets nothing of what is missed
     fixed = uwf("doctor", "--fix").json
     assert sum(each["message"].startswith("put refs/") for each in fixed) == 3 and refs(store) == before

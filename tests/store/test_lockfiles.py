@@ -15,6 +15,8 @@ from cli_samples import ONE
 from commands import UWF
 from conftest import Uwf
 
+from uwf_git.git.lockfiles import Lockfiles
+
 HOUR = 3600
 traced = pytest.mark.skipif(not shutil.which("strace"), reason="needs strace (Debian package strace)")
 
@@ -29,6 +31,20 @@ def thread(uwf: Uwf, hermetic: Path) -> str:
     (hermetic / "one.yaml").write_text(ONE)
     uwf("workflow", "put", hermetic / "one.yaml")
     return str(uwf("thread", "start", "one", "-p", "Do it").json["thread"])
+
+
+def test_a_record_that_comes_to_be_within_another_block_takes_nothing_back(tmp_path: Path) -> None:
+    (tmp_path / "uwf").mkdir()
+    folder = tmp_path / "uwf" / "locking"
+    folder.touch()  # as unusable as one whose disk fails for a moment
+    lockfiles = Lockfiles(tmp_path)
+    with lockfiles.locking("refs/uwf/threads/A"):
+        folder.unlink()
+        folder.mkdir()
+        with lockfiles.locking("packed-refs"):
+            assert [path.read_bytes() for path in folder.iterdir()] != []
+    with lockfiles.locking("refs/uwf/threads/B"):
+        pass
 
 
 def killed_holding(lock: Path, *command: str | Path) -> None:

@@ -239,7 +239,6 @@ def test_a_message_of_a_workflow_version_that_says_more(world: World) -> None:
         "workflows/Pair",
         "nodes/X",
         "folded/2025-13",
-        "other/a",
     ],
 )
 def test_a_ref_by_a_name_that_uwf_does_not_make(name: str, world: World) -> None:

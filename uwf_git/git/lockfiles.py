@@ -80,6 +80,7 @@ class Lockfiles:
     def __init__(self, git_dir: Path) -> None:
         self._git_dir = git_dir
         self._folder = git_dir / PRIVATE / FOLDER
+        self._process = 0
         self._mine: _Record | None = None
         self._active: list[str] = []
         self._since = 0
@@ -92,9 +93,10 @@ class Lockfiles:
         """Says for the block that files, by their names in the repository, are about to be locked by this process. The
         first time it removes what others have left."""
         with self._turn:
-            if self._mine is None or self._mine.process != os.getpid():
+            if self._process != os.getpid():
+                self._process, self._mine, self._active = os.getpid(), None, []
+            if self._mine is None:  # in an outer block its file may not have come to be
                 self.remove_left()
-                self._active = []
                 self._mine = self._begun(str(os.getpid()))
                 if self._mine is not None:
                     atexit.register(self._mine.end)

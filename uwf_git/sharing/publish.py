@@ -23,7 +23,7 @@ from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.libgit2 import reference_is_valid_name
 from uwf_git.sharing.forges import Pages, pages
-from uwf_git.sharing.push import Large, look_through
+from uwf_git.sharing.push import Large, hint_if_locked, look_through
 from uwf_git.sharing.tracking import listed_lines
 from uwf_git.sharing.transfer import Rejected, deletions, transfer
 from uwf_git.store import layout
@@ -324,7 +324,7 @@ def _push(git: Git, remote: Remote, arguments: list[str], more: str) -> None:
                 raise _other_commits(remote, ref, more)
             raise RemoteFailed(
                 f"{remote.name} refuses branch {short(ref)}: {result.reason}",
-                f"ask who runs {remote.name} to allow it, {more}",
+                hint_if_locked(result) or f"ask who runs {remote.name} to allow it, {more}",
             )
 
 

@@ -411,8 +411,13 @@ def refusal(remote: Remote, rejected: Sequence[Rejected]) -> RemoteFailed:
         "ask its administrator to allow pushes to refs/uwf/* (receive.hideRefs and hooks), or share by branch: "
         "uwf publish"
     )
-    if first.reason == _NOT_UPDATED:
-        hint = (
-            f"push again; if it lasts, a git was killed there, and its administrator removes {first.ref}.lock"
-        )
-    return RemoteFailed(f"{remote.name} refuses {first.ref}: {first.reason}", hint)
+    return RemoteFailed(f"{remote.name} refuses {first.ref}: {first.reason}", hint_if_locked(first) or hint)
+
+
+def hint_if_locked(rejected: Rejected) -> str:
+    """Return what to do about a lock on the remote, "" if none is the reason."""
+    if rejected.reason != _NOT_UPDATED:
+        return ""
+    return (
+        f"push again; if it lasts, a git was killed there, and its administrator removes {rejected.ref}.lock"
+    )

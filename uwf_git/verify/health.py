@@ -271,7 +271,8 @@ class Doctor:
             yield Check("refs", ERROR, f"{name} holds no object id", FIX, True)
         for name, oid in instance.store.missed().items():
             message = f"{name} is gone, though no uwf deleted it: it was last seen at {str(oid)[:10]}"
-            yield Check("refs", ERROR, message, f"bring it back: {FIX}", True)
+            hint = f"bring it back: {FIX}" + (", without --quick" if self._fix and self._quick else "")
+            yield Check("refs", ERROR, message, hint, True)
         refs = repository.refs(without=REMOTES)
         folded: set[str] = set(instance.store.folded_threads())
         for name, tip in instance.store.index.tips(FOLDED).items():

@@ -86,6 +86,7 @@ def list_(invocation: Invocation) -> None:
 
     invocation.emit(found, text)
     failures = Failures(invocation)
+    failures.missing()
     failures.damaged(any("problem" in each for each in found))
     failures.end()
 

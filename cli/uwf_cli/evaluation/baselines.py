@@ -14,6 +14,7 @@ from uwf_cli.completers import complete_remote
 from uwf_cli.evaluation.compared import score_text
 from uwf_cli.evaluation.sides import find_side, names_of, narrowing
 from uwf_cli.exchange import git_for
+from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
 from uwf_git.evaluation import sides
 from uwf_git.evaluation.suite import Suites
@@ -100,6 +101,7 @@ def list_(invocation: Invocation) -> None:
         return terminal.table(rows, header) if rows else "no baseline; uwf eval baseline set SUITE"
 
     invocation.emit(found, text)
+    Failures(invocation).missing()
 
 
 @command("uwf eval baseline history issues")

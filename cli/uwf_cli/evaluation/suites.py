@@ -12,6 +12,7 @@ from uwf_cli import resolve, terminal
 from uwf_cli.command import command
 from uwf_cli.completers import complete_suite, complete_thread, complete_workflow
 from uwf_cli.evaluation.shown import case_value, parts_of_run, parts_value, run_value, summary
+from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import ago
 from uwf_git.errors import NotFound, Usage
@@ -296,6 +297,7 @@ def list_(invocation: Invocation) -> None:
         )
 
     invocation.emit(rows, text)
+    Failures(invocation).missing()
 
 
 @command(
