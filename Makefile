@@ -22,7 +22,8 @@ VENV ?= .venv
 BENCH_VENV ?= .venv-bench
 PYTEST_ARGS ?=
 ORDER ?=
-ORDER_ARGS = $(if $(ORDER),--random-order-bucket=global --random-order-seed=$(patsubst random,$(shell date +%s),$(ORDER)))
+override ORDER := $(patsubst random,$(shell date +%s),$(ORDER))
+ORDER_ARGS = $(if $(ORDER),--random-order-bucket=global --random-order-seed=$(ORDER))
 
 PIP_INSTALL = -m pip install -qq --disable-pip-version-check --no-input
 SOURCES = $(shell find uwf_git cli -name '*.py')
@@ -33,6 +34,7 @@ demo: $(VENV)/.installed
 	@UWF_BIN=$(VENV)/bin sh examples/demo/run.sh
 
 test: $(VENV)/.installed-dev
+	@$(if $(ORDER),echo "in random order; to repeat it: make test ORDER=$(ORDER)")
 	@$(VENV)/bin/python -m pytest -n auto --dist worksteal $(ORDER_ARGS) $(PYTEST_ARGS)
 
 soak: $(VENV)/.installed-dev

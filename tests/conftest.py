@@ -17,7 +17,7 @@ from commands import begin as in_background
 from fault_report import pytest_terminal_summary as pytest_terminal_summary
 from hypothesis import settings
 from model_server import ModelServer, serving
-from run_report import RunReport
+from run_report import RunReport, mark_long_tests, time_given
 from warm import WarmUwf
 
 from uwf_git.store.location import init, locate
@@ -39,7 +39,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda _number, _frame: None)
 
-_USUAL = 120.0  # seconds
 _LOCALE = {"LC_ALL": "C.UTF-8"}
 _KEPT = ("PATH", "LANG", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV")
 
@@ -63,18 +62,19 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_xdist_auto_num_workers() -> int:
     """One worker more than there are cores: tests often wait for processes."""
-    return len(os.sched_getaffinity(0)) + 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores + 1
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the tests that are given most time, so that none of them is left alone at the end."""
-    items.sort(key=_time_given, reverse=True)
+    items.sort(key=time_given, reverse=True)
 
 
-def _time_given(item: pytest.Item) -> float:
-    mark = item.get_closest_marker("timeout")
-    return max(float(mark.args[0]), _USUAL) if mark and mark.args else _USUAL
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Mark the long tests for the estimate of a run's time."""
+    mark_long_tests(session.items)
 
 
 @pytest.fixture(autouse=True)
@@ -95,7 +95,7 @@ def hermetic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "XDG_DATA_HOME": str(home / ".local/share"),
         "XDG_CACHE_HOME": str(home / ".cache"),
         "XDG_STATE_HOME": str(home / ".local/state"),
-        "GIT_CEILING_DIRECTORIES": str(tmp_path),
+        "GIT_CEILING_DIRECTORIES": f"{tmp_path}{os.pathsep}{tmp_path.parent}",
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_CONFIG_GLOBAL": str(home / ".gitconfig"),
         "GIT_TERMINAL_PROMPT": "0",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -33,3 +34,25 @@ def test_nothing_above_the_folder_of_a_test_is_seen(
     monkeypatch.delenv("GIT_CEILING_DIRECTORIES")  # without the ceiling all of it is
     assert uwf("thread", "list").json == []
     uwf("workflow", "show", "above")
+
+
+def test_nothing_is_seen_from_the_folder_itself(uwf: Uwf, tmp_path: Path) -> None:
+    outside = tmp_path.parent
+    subprocess.run(["git", "init", "-q", str(outside)], check=True)
+    write(str(outside / ".workflows/above.yaml"), PAIR)
+    try:
+        done = subprocess.run(["git", "rev-parse"], cwd=tmp_path, capture_output=True, check=False)
+        assert done.returncode == 128
+        uwf("workflow", "show", "above", cwd=tmp_path, check=3)
+    finally:
+        shutil.rmtree(outside / ".git")
+        shutil.rmtree(outside / ".workflows")
+
+
+def test_a_ceiling_may_be_named_by_a_link(
+    uwf: Uwf, above: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "link").symlink_to(above)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path / "link"))
+    assert subprocess.run(["git", "rev-parse"], capture_output=True, check=False).returncode == 128
+    uwf("workflow", "show", "above", check=3)

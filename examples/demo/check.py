@@ -33,7 +33,9 @@ def version() -> None:
         print(f"{found}  {where}")
     if set(said.values()) != {__version__}:
         sys.exit("they differ; install the checkout again: make demo")
-    last = max((_numbers(tag[1:]) for tag in _tags()), default=())
+    # Of the releases that this commit stands on: a checkout of a release passes, whatever came later.
+    before = [tag for tag in _tags("--merged", "HEAD") if tag != f"v{__version__}"]
+    last = max((_numbers(tag[1:]) for tag in before), default=())
     print("last release: " + (".".join(map(str, last)) or "none yet"))
     if _numbers(__version__) <= last:
         sys.exit("the version is not newer than the last release")
@@ -79,8 +81,10 @@ def tag() -> None:
     print(f"{_output('git', 'rev-parse', '--verify', 'HEAD')} can be tagged v{__version__}")
 
 
-def _tags() -> list[str]:
-    tags = _output("git", "tag", "--list", "v*").split()
+def _tags(*options: str) -> list[str]:
+    """The tags of releases. A source archive has none."""
+    command = ["git", "tag", "--list", *options, "v*"]
+    tags = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.split()
     return [tag for tag in tags if re.fullmatch(r"v\d+\.\d+\.\d+", tag)]
 
 

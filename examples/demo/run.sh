@@ -49,10 +49,12 @@ show uwf workflow put examples/release-checklist.yaml
 start release-checklist --cwd . -p "Can this be released? A quick look only: golden vectors and examples."
 release=$thread
 show uwf thread run "$release"
-# Only a commit without changes can be tagged, and only once.
-tag=passed
+# Only a commit without changes can be tagged, and only once; a source archive has no commit.
+tag=failed
 version=$(uwf --version | sed 's/.* //')
-[ -z "$(git status --porcelain)$(git tag --list "v$version")" ] || tag=failed
+if changes=$(git status --porcelain 2>/dev/null) && [ -z "$changes$(git tag --list "v$version")" ]; then
+    tag=passed
+fi
 expect "$release" completed version=passed tests=passed changelog=passed tag=$tag
 
 say "2  solve-issue on a real issue. Nothing is configured for it, so uwf-rehearse makes up the answers."

@@ -345,7 +345,8 @@ def test_a_model_without_a_key_or_a_name_says_what_to_do(
 
 
 @pytest.mark.skipif(
-    shutil.which("bwrap") is None and not os.environ.get("CI"), reason="apt-get install bubblewrap"
+    shutil.which("bwrap") is None and not os.environ.get("CI"),
+    reason="needs bwrap (Debian package bubblewrap)",
 )
 def test_what_a_model_runs_is_confined(
     instance: Instance, model: ModelServer, config: Callable[[str], Path], hermetic: Path

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from conftest import REPOSITORY
 
+from uwf_git import __version__
+
 Demo = Callable[[], "subprocess.CompletedProcess[str]"]
 
 
@@ -52,6 +54,26 @@ def test_the_demo_runs_to_its_end_without_a_traceback(demo: Demo) -> None:
 
 def test_a_checkout_with_changes_cannot_be_tagged_which_fails_no_demo(demo: Demo, checkout: Path) -> None:
     (checkout / "examples" / "new").touch()
+    done = demo()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "tag (uwf-exec): failed" in done.stdout
+
+
+def test_a_checkout_of_a_release_runs_the_demo_after_later_ones(demo: Demo, checkout: Path) -> None:
+    for command in (
+        ["tag", f"v{__version__}"],
+        ["commit", "-q", "--allow-empty", "-m", "Later"],
+        ["tag", "v999.0.0"],
+        ["checkout", "-q", f"v{__version__}"],
+    ):
+        subprocess.run(["git", *command], cwd=checkout, check=True)
+    done = demo()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "version (uwf-exec): passed" in done.stdout and "tag (uwf-exec): failed" in done.stdout
+
+
+def test_a_source_archive_runs_the_demo(demo: Demo, checkout: Path) -> None:
+    shutil.rmtree(checkout / ".git")
     done = demo()
     assert (done.returncode, done.stderr) == (0, "")
     assert "tag (uwf-exec): failed" in done.stdout

@@ -1,16 +1,36 @@
-"""How far a run of the tests is, what fails as soon as it does, and what was skipped and how to have it.
+"""Progress of a test run: how far it is, what failed, and at the end what was skipped and how to have it.
 
-It replaces pytest's dots in a quiet run, which takes a quarter of an hour on two cores.
+It replaces pytest's dots in a quiet run.
 """
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 
 EVERY = 15.0  # seconds between two lines
+USUAL = 120.0  # seconds that a test is given
+
+# Before anything is measured: seconds of a usual test and of a long one, and how many tests that counts for.
+PRIOR = {False: (0.5, 100), True: (10.0, 5)}
+
+
+def time_given(item: pytest.Item) -> float:
+    """Return the time limit of a test in seconds, at least the usual one."""
+    mark = item.get_closest_marker("timeout")
+    return max(float(mark.args[0]), USUAL) if mark and mark.args else USUAL
+
+
+def mark_long_tests(items: Sequence[pytest.Item]) -> None:
+    """Let the reports of tests with a longer time limit say how many there are: these begin first, so that the first
+    tests say little about the others."""
+    long = [item for item in items if time_given(item) > USUAL]
+    for item in long:
+        item.user_properties.append(("long tests", len(long)))
 
 
 class RunReport:
@@ -18,9 +38,11 @@ class RunReport:
 
     def __init__(self, config: pytest.Config) -> None:
         self._plugins = config.pluginmanager
-        self._began = self._told = time.monotonic()
-        self._total = 0
-        self._done = self._failed = 0
+        self._began = self._last_line = time.monotonic()
+        self._total = self._total_long = self._workers = 0
+        self._failed = 0
+        self._done = {False: 0, True: 0}  # long tests: True
+        self._seconds = {False: 0.0, True: 0.0}
 
     def _say(self, text: str, red: bool = False) -> None:
         terminal: pytest.TerminalReporter = self._plugins.getplugin("terminalreporter")
@@ -34,6 +56,7 @@ class RunReport:
     def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
         """Each worker collects all tests."""
         self._total = len(ids)
+        self._workers += 1
 
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
         """Print no letters."""
@@ -44,34 +67,48 @@ class RunReport:
         return None
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Count a test when it is over, and say how far the run is now and then."""
+        """Count finished tests and print a line now and then."""
         if report.failed:
             self._failed += 1
             self._say(f"FAILED {report.nodeid}", red=True)
-        self._done += report.when == "teardown"
+        long = dict(report.user_properties).get("long tests", 0)
+        self._total_long = self._total_long or long
+        self._done[bool(long)] += report.when == "teardown"
+        self._seconds[bool(long)] += report.duration
         now = time.monotonic()
-        if now - self._told < EVERY:
+        if now - self._last_line < EVERY:
             return
-        self._told = now
-        took = now - self._began
-        left = took / self._done * (self._total - self._done) if self._done else 0.0
+        self._last_line = now
         self._say(
-            f"{self._done:,} of {self._total:,} tests, {self._failed} failed; {_minutes(took)} so far, "
-            f"about {_minutes(left)} left"
+            f"{sum(self._done.values()):,} of {self._total:,} tests, {self._failed} failed; "
+            f"{_minutes(now - self._began)} so far, about {_minutes(self._left())} left"
         )
 
+    def _left(self) -> float:
+        """Estimate the seconds to the end, from the mean of usual tests and that of long ones."""
+        seconds = 0.0
+        for long, total in ((False, self._total - self._total_long), (True, self._total_long)):
+            mean, weight = PRIOR[long]
+            mean = (mean * weight + self._seconds[long]) / (weight + self._done[long])
+            seconds += mean * max(0, total - self._done[long])
+        return seconds / max(1, self._workers)
+
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Say what was skipped, each reason once."""
+        """Print each reason for skipped tests once, and the command that installs the packages they need."""
         reasons = Counter(
             str(report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr).removeprefix(
                 "Skipped: "
             )
             for report in terminalreporter.getreports("skipped")
         )
-        if reasons:
-            terminalreporter.section("skipped, and how to have it")
-            for reason, count in reasons.most_common():
-                terminalreporter.write_line(f"{count:4}  {reason}")
+        if not reasons:
+            return
+        terminalreporter.section("skipped, and how to have it")
+        for reason, count in reasons.most_common():
+            terminalreporter.write_line(f"{count:4}  {reason}")
+        packages = sorted(set(re.findall(r"Debian package ([a-z0-9.+-]+)", " ".join(reasons))))
+        if packages:
+            terminalreporter.write_line(f"To install what is missing: apt-get install {' '.join(packages)}")
 
 
 def _minutes(seconds: float) -> str:

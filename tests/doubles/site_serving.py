@@ -79,7 +79,7 @@ def browser_type_launch_args() -> dict[str, Any]:
     """Debian's Chromium, or whichever is installed."""
     found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if found is None:
-        pytest.skip("needs the package chromium")
+        pytest.skip("needs chromium (Debian package chromium)")
     return {"executable_path": found, "args": ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]}
 
 

@@ -43,7 +43,7 @@ def workflow(hermetic: Path) -> Path:
 def ssh_key(hermetic: Path) -> Path:
     """A key without a passphrase, which the file of allowed signers says is Ada's."""
     if shutil.which("ssh-keygen") is None:
-        pytest.skip("ssh-keygen is not installed (openssh-client)")
+        pytest.skip("ssh-keygen is not installed (Debian package openssh-client)")
     key = hermetic / ".ssh" / "id"
     key.parent.mkdir(mode=0o700)
     run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "ada", "-f", str(key))
@@ -67,7 +67,7 @@ def signing_gpg(
 ) -> Iterator[str]:
     """A GPG key of Ada's in a home of its own. Its agent is ended afterwards."""
     if shutil.which("gpg") is None:
-        pytest.skip("gpg is not installed (gnupg)")
+        pytest.skip("gpg is not installed (Debian package gnupg)")
     home = tmp_path_factory.mktemp("g")  # the name of a socket in it must stay short
     home.chmod(0o700)
     monkeypatch.setenv("GNUPGHOME", str(home))
@@ -172,7 +172,7 @@ def test_a_key_that_is_named_by_its_public_half_is_taken_from_the_agent(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:  # fmt: skip
     if shutil.which("ssh-agent") is None:
-        pytest.skip("ssh-agent is not installed (openssh-client)")
+        pytest.skip("ssh-agent is not installed (Debian package openssh-client)")
     socket = tmp_path_factory.mktemp("a") / "s"
     agent = subprocess.Popen(["ssh-agent", "-D", "-a", str(socket)], stdout=subprocess.DEVNULL)
     try:

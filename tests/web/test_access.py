@@ -193,13 +193,11 @@ def test_no_other_page_of_this_machine_can_send_a_form(serve: Serve, thread: str
 def test_a_refusal_reaches_a_client_that_still_sends(serve: Serve, thread: str) -> None:
     serving = serve("--write")
     host, port = serving.address.removeprefix("http://").split(":")
+    head = f"POST /thread/{thread}/kill HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Length: 3000\r\n"
     with socket.create_connection((host, int(port)), 30) as there:
-        there.sendall(
-            f"POST /thread/{thread}/kill HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Length: 3000\r\n\r\n".encode()
-        )
-        for _ in range(3):
-            time.sleep(0.2)
-            there.sendall(b"x" * 1000)
+        there.sendall(f"{head}Expect: 100-continue\r\n\r\n".encode())
+        assert there.recv(1 << 16).startswith(b"HTTP/1.1 100 ")  # the body is read before the answer
+        there.sendall(b"x" * 3000)
         said = b""
         while piece := there.recv(1 << 16):
             said += piece

@@ -59,9 +59,8 @@ def locate(root: str | None, environ: Mapping[str, str], cwd: Path) -> Location:
 def searched_folders(folder: Path) -> Iterator[Path]:
     """The folder and those above it, as git searches them for a repository: below the nearest folder that
     GIT_CEILING_DIRECTORIES names."""
-    ceilings = {
-        Path(each) for each in os.environ.get("GIT_CEILING_DIRECTORIES", "").split(os.pathsep) if each
-    }
+    named = os.environ.get("GIT_CEILING_DIRECTORIES", "").split(os.pathsep)
+    ceilings = {path for each in named if each for path in (Path(each), Path(each).resolve())}
     yield folder
     for parent in folder.parents:
         if parent in ceilings:
