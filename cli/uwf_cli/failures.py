@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from uwf_git import log
-from uwf_git.errors import Failure, failure_of
+from uwf_git.errors import Failure, Invalid, failure_of
 
 if TYPE_CHECKING:
     from uwf_cli.invocation import Invocation
@@ -73,7 +73,10 @@ def _without_secrets(invocation: Invocation, failure: Failure) -> Failure:
     """A failure as it may be told: an error can repeat what was typed, and what stands in a file."""
     from uwf_git.store.opened import redactor_at
 
-    clean = redactor_at(invocation.location).text
+    try:
+        clean = redactor_at(invocation.location).text
+    except FileNotFoundError:  # the working folder is gone, which is what the failure says
+        return failure
 
     def told(found: Any) -> Any:
         return found._replace(message=clean(found.message)[0], hint=clean(found.hint)[0])
@@ -115,7 +118,17 @@ def describe(error: Exception) -> Failure:
         return Failure("interrupted", 130, "interrupted")
     if isinstance(error, click.ClickException):
         return Failure("failure", 1, error.format_message())
+    if isinstance(error, FileNotFoundError) and error.filename is None and _is_folder_gone():
+        return failure_of(Invalid("the current folder is gone", "cd to one that exists"))
     return failure_of(error)
+
+
+def _is_folder_gone() -> bool:
+    try:
+        os.getcwd()  # noqa: PTH109
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def tell(

@@ -376,7 +376,10 @@ def _project_folders() -> Iterator[Path]:
     above may be anybody's, such as /tmp."""
     from uwf_git.store.location import searched_folders
 
-    folders = list(searched_folders(Path.cwd()))
+    try:
+        folders = list(searched_folders(Path.cwd()))
+    except FileNotFoundError:  # the working folder is gone, and there is no project
+        return
     edge = next((number for number, folder in enumerate(folders) if (folder / ".git").exists()), 0)
     for folder in folders[: edge + 1]:
         if (folder / FOLDER).is_dir():

@@ -364,6 +364,33 @@ def test_a_folder_that_is_gone_keeps_nobody_from_reading_and_is_named_for_a_step
     assert uwf("thread", "step", thread, "--cwd", hermetic).json["done"]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        ("--root a thread list", 1),
+        ("init --here", 1),
+        ("thread list", 0),
+        ("doctor", 0),
+        ("workflow list", 0),
+        ("workflow show nothing", 3),
+        ("verify", 0),
+        ("config list", 0),
+        ("run x.yaml -p x", 3),
+    ],
+)
+def test_in_a_folder_that_is_gone_every_command_works_or_says_so_in_a_line(
+    hermetic: Path, thread: str, arguments: str, status: int
+) -> None:
+    gone = hermetic / "gone"
+    command = f"mkdir {gone}; cd {gone}; rmdir {gone}; {' '.join([*UWF, arguments])}"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == status, done.stderr
+    if status:
+        (line,) = done.stderr.splitlines()
+        told = json.loads(line)["error"]
+        assert told["hint"] and ("current folder is gone" in told["message"] or status == 3)
+
+
 @pytest.mark.parametrize("content", [b"A=a\0b\n", b"A=" + b"x" * 100_000])
 def test_an_env_file_that_no_process_could_be_given_is_named(
     uwf: Uwf, root: Path, thread: str, content: bytes
