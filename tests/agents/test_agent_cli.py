@@ -20,6 +20,7 @@ from uwf_git.agents.cli.output import Output
 from uwf_git.agents.cli.rows import OBSERVED, TABLE, shipped_row
 from uwf_git.config.agent_cli import Row, parse_row
 from uwf_git.config.policy import ToolPolicy, parse_policy
+from uwf_git.engine.progress import Progress, Watch
 from uwf_git.errors import AgentFailed
 from uwf_git.errors import Usage as BadUsage
 from uwf_git.store.opened import Instance
@@ -359,6 +360,23 @@ def test_a_turn_is_told_as_soon_as_it_is_whole() -> None:
     assert output.end().turns == tuple(told)
 
 
+def test_a_command_of_codex_that_never_ends_is_a_turn() -> None:
+    item = {"id": "item_1", "type": "command_execution", "command": "sleep 999", "aggregated_output": ""}
+    said = {"id": "item_2", "type": "agent_message", "text": "It runs."}
+    output = Output(row_of("codex"))
+    for value in (
+        {"type": "item.started", "item": {**item, "id": "item_0", "command": "ls", "status": "in_progress"}},
+        {"type": "item.completed", "item": {**item, "id": "item_0", "command": "ls", "status": "completed"}},
+        {"type": "item.started", "item": {**item, "status": "in_progress"}},
+        {"type": "item.completed", "item": said},
+    ):
+        output.feed(json.dumps(value).encode() + b"\n")
+    turns = output.end().turns
+    calls = [(turn.arguments, turn.failed, turn.result) for turn in turns if turn.role == "tool"]
+    assert calls == [("ls", False, ""), ("sleep 999", True, None)]
+    assert [turn.text for turn in turns if turn.text] == ["It runs."]
+
+
 def test_what_runs_out_of_time_is_kept_with_the_attempt(
     instance: Instance, stand_in: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -424,6 +442,41 @@ def test_what_a_cli_has_trouble_with_is_shown_while_it_tries_and_kept_when_its_t
     assert (kept.usage, kept.cost, kept.session) == (Usage(60, 5), 0.25, "s9")
     (turn,) = instance.store.turns(kept)
     assert turn.text == "So far."
+
+
+def test_the_model_and_tokens_that_a_cli_tells_of_are_seen_while_it_works(
+    instance: Instance, stand_in: Callable[..., Any], tmp_path: Path
+) -> None:
+    metered = ROW.replace("    usage: {when: {type: result}", "    model: .model\n    usage: {total: sum")
+    go = tmp_path / "go"
+    stand_in(
+        'tell(id="s1", model="m-1"); tell(**{"in": 90, "out": 10})\n'
+        'if not resumed: answer("No fields.", **{"in": 5, "out": 1}); sys.exit()\n'
+        f"while not Path({str(go)!r}).exists(): time.sleep(0.05)\nanswer({DONE!r})",
+        row=metered,
+    )
+    work = start_loop(instance)
+    (thread,) = instance.threads.ids()
+    seen: list[Progress] = []
+
+    def look() -> None:
+        watch = Watch(instance)
+        while not over.wait(0.05):
+            now = watch.step(thread)
+            if now and now.tokens >= 206:  # of the first answer and of its correction
+                seen.append(now)
+                break
+        go.touch()
+
+    over = threading.Event()
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        work("mycli")
+    finally:
+        over.set()
+        watcher.join()
+    assert [(now.model, now.tokens) for now in seen] == [("m-1", 206)]
 
 
 def test_what_was_spent_until_somebody_interrupted_it_counts(

@@ -144,7 +144,7 @@ class Watch:
             since,
             heard.model or (now.model if now else ""),
             heard.turns,
-            heard.tokens,
+            max(heard.tokens, now.tokens if now else 0),
             next((line for _, line in reversed(lines) if line), ""),
             self.step(heard.child, depth + 1) if heard.child and depth < _DEEPEST else None,
             order.persona,

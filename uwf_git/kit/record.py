@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from uwf_git import log
 from uwf_git.errors import AgentFailed, NotFound
 from uwf_git.git.repository import StoreUnwritable
-from uwf_git.store.private import Report
+from uwf_git.store.private import Now, Report
 from uwf_git.text import encodable, last_line, one_line, whole_lines
 from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.kinds import EXTRACT, Detail, TurnRecord, Usage, parse_turn
@@ -51,6 +51,8 @@ class Recorder:
         self.turns: list[TurnRecord] = []
         self.session: str | None = None
         self._model = self._line = ""
+        self._line_time = 0.0
+        self._metered: dict[str, int] = {}  # tokens by stream
         self._saying: list[str] = []  # since the last turn
         self._streamed: StreamedText | None = None
         self._spoken: Spoken | None = None
@@ -211,16 +213,22 @@ class Recorder:
         self._turn(turn)
         self._noted.add(id(turn))
 
-    def show(self, data: bytes = b"", model: str = "", stream: str = "") -> None:
-        """Tells those who watch the step what is being printed, piece by piece as it comes, or which model is being
-        asked; of several outputs at once each is a `stream`. Only the last whole line is kept, and only until the step
-        is over: in half of one, half of a secret would not be recognised."""
+    def show(self, data: bytes = b"", model: str = "", stream: str = "", tokens: int = 0) -> None:
+        """Tells those who watch the step what is being printed, piece by piece as it comes, which model is being
+        asked, or how many tokens a program has used so far; of several outputs at once each is a `stream`. Only the
+        last whole line is kept, and only until the step is over: in half of one, half of a secret would not be
+        recognised."""
         if not self._thread:
             return
         line = self._last(data, stream) if data else self._line
-        if (model or self._model, line) != (self._model, self._line):
-            self._model, self._line = model or self._model, line
-            self._instance.runs.show(self._thread, self._model, self._line)
+        if line != self._line:
+            self._line_time = time.time()
+        metered = {**self._metered, stream: tokens} if tokens else self._metered
+        shown = model or self._model, line, metered
+        if shown != (self._model, self._line, self._metered):
+            self._model, self._line, self._metered = shown
+            now = Now(self._clean(self._model), line, self._line_time, sum(metered.values()))
+            self._instance.runs.show(self._thread, now)
 
     def _last(self, data: bytes, stream: str) -> str:
         printed = self._printed[stream] = (self._printed.get(stream, b"") + data)[-2 * _LINE :]

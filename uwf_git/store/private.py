@@ -142,11 +142,12 @@ class Order(NamedTuple):
 
 class Now(NamedTuple):
     """What an agent is at: the model it asks, "" where that isn't known, and the last line it said or printed. `time`
-    is when that was, in Unix seconds."""
+    is when that was, in Unix seconds. `tokens` are those that its program has told of so far, both ways."""
 
     model: str
     line: str
     time: float
+    tokens: int = 0
 
 
 class Words(NamedTuple):
@@ -377,10 +378,11 @@ class Runs:
         except OSError:
             return None
 
-    def show(self, thread: ThreadId, model: str, line: str) -> None:
+    def show(self, thread: ThreadId, now: Now) -> None:
         """Replaces what the agent is at, for those who watch. Nothing depends on it, so a disk that is full is no
         reason to fail."""
-        data = json.dumps([model[:_SHOWN], line[:_SHOWN]], ensure_ascii=False).encode("utf-8", "replace")
+        value = [now.model[:_SHOWN], now.line[:_SHOWN], now.time, now.tokens]
+        data = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
         with contextlib.suppress(OSError):
             descriptor = os.open(self._folder / f"{thread}.now", _TO_WRITE, _MINE)
             try:
@@ -393,8 +395,8 @@ class Runs:
         """What the agent is at, where it says so."""
         path = self._folder / f"{thread}.now"
         try:
-            model, line = json.loads(read_private(path).decode("utf-8", "replace"))
-            return Now(str(model), str(line), path.stat().st_mtime)
+            model, line, time, tokens = json.loads(read_private(path).decode("utf-8", "replace"))
+            return Now(str(model), str(line), float(time), int(tokens))
         except (OSError, ValueError, TypeError, RecursionError):  # half of it is written at this moment
             return None
 

@@ -104,7 +104,9 @@ def selected(value: Any, select: Select) -> Iterator[Any]:
 
 class Output:
     """The output of one run of a row's program. `on_turn` is handed each turn when it is whole, `on_session` the
-    session's id when it is first seen, `on_trouble` what goes wrong, a line at a time, as soon as it is said."""
+    session's id when it is first seen, `on_trouble` what goes wrong, a line at a time, as soon as it is said, and
+    `on_spent`, whenever either is printed, the model, "" if that is unknown, and the tokens of this run so far, None
+    if these are."""
 
     def __init__(
         self,
@@ -112,10 +114,12 @@ class Output:
         on_turn: Callable[[TurnRecord], None] | None = None,
         on_session: Callable[[str], None] | None = None,
         on_trouble: Callable[[str], None] | None = None,
+        on_spent: Callable[[str, Usage | None], None] | None = None,
     ) -> None:
         self._row = row
         self._on_session = on_session
         self._on_trouble = on_trouble
+        self._on_spent = on_spent
         self._buffer = bytearray()
         self._searched = 0
         self._skipping = False
@@ -252,7 +256,12 @@ class Output:
             for text in _texts(value, find) if find.stream == stream else ():
                 self._models[place] = text.strip()[:_LONGEST] or self._models[place]
                 known = True
-        return known | bool([spent for spent in self._spent if spent.take(value, stream)])
+        known |= bool([spent for spent in self._spent if spent.take(value, stream)])
+        if known and self._on_spent and stream == "stdout":
+            spent = self._total()
+            usage = spent.usage if spent and not spent.usage_of_session else None
+            self._on_spent(next(filter(None, self._models), ""), usage)
+        return known
 
     def _in_trouble(self, value: Any, stream: str = "stdout") -> bool:
         found = [

@@ -195,6 +195,18 @@ _CODEX: Mapping[str, Any] = {
     ],
     "turns": [
         {"when": {"type": "item.completed", "item.type": "agent_message"}, "text": ".item.text"},
+        {  # what is ended, or outlives the answer, is never completed
+            "when": {"type": "item.started", "item.type": "command_execution"},
+            "call": ".item.id",
+            "tool": ".item.type",
+            "arguments": ".item.command",
+        },
+        {
+            "when": {"type": "item.started", "item.type": "mcp_tool_call"},
+            "call": ".item.id",
+            "tool": ".item.tool",
+            "arguments": ".item.arguments",
+        },
         {
             "when": {"type": "item.completed", "item.type": "command_execution"},
             "call": ".item.id",

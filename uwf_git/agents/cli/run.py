@@ -62,7 +62,9 @@ class Run:
         self._out, self._err = Tail(_PRINTED), Tail(KEEP)
         self._listens = any(find.stream == "stderr" for find in row.trouble)
         shown = row if row.after is None else row._replace(after=None, usage=(), turns=(), model=())
-        self._output = Output(shown, None if row.after else self._record, self._in_session, self._in_trouble)
+        self._output = Output(
+            shown, None if row.after else self._record, self._in_session, self._in_trouble, self._spent
+        )
 
     def feed(self, data: bytes) -> None:
         """Takes a piece of standard output. Raises Hopeless."""
@@ -129,6 +131,10 @@ class Run:
         if not self._ended:  # else it was held back, and said before the refusals
             self._refusals = 0
         self._ctx.record(turn)
+
+    def _spent(self, model: str, usage: Usage | None) -> None:
+        tokens = usage.input + usage.output if usage else 0
+        self._ctx.show(model=model, tokens=tokens, stream=f"tokens of {id(self)}")
 
     def _in_session(self, session: str) -> None:
         if self._session is not None and session != self._session and not self._row.renames:
