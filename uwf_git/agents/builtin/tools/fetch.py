@@ -15,6 +15,7 @@ import socket
 import time
 import zlib
 from collections.abc import Iterator
+from functools import cache
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urljoin
@@ -149,9 +150,44 @@ def _address(host: str, port: int, context: ToolContext) -> str:
     return next((address for address in addresses if ":" not in address), addresses[0])
 
 
+# What isn't the public internet: the blocks of IANA's special-purpose registries (RFC 6890 and its updates) that aren't
+# globally reachable, multicast, and the addresses at which the machines of clouds are told about themselves. Python's
+# own table is that of its release.
+_SPECIAL = (
+    "0.0.0.0/8",
+    "10.0.0.0/8",
+    "100.64.0.0/10",  # shared by providers; 100.100.100.200 tells machines of Alibaba about themselves
+    "127.0.0.0/8",
+    "168.63.129.16/32",  # the host of Azure's machines
+    "169.254.0.0/16",  # link-local; 169.254.169.254 tells machines of most clouds about themselves
+    "172.16.0.0/12",
+    "192.0.0.0/24",  # 192.0.0.192 tells machines of Oracle about themselves
+    "192.0.2.0/24",
+    "192.31.196.0/24",
+    "192.52.193.0/24",
+    "192.88.99.0/24",
+    "192.168.0.0/16",
+    "192.175.48.0/24",
+    "198.18.0.0/15",
+    "198.51.100.0/24",
+    "203.0.113.0/24",
+    "224.0.0.0/3",  # multicast, reserved, broadcast
+    "2001::/23",
+    "2001:db8::/32",
+    "2620:4f:8000::/48",
+    "3fff::/20",
+)
+_UNICAST = "2000::/3"  # of IPv6, all that is given out; local and multicast addresses are elsewhere
+
+
+@cache
+def _special() -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
+    return tuple(map(ipaddress.ip_network, _SPECIAL))
+
+
 def is_public(address: str) -> bool:
-    """Whether an IP address belongs to the public internet, and not to this machine, its network, or a range of IPv6
-    that leads back there (mapped and translated addresses)."""
+    """Return whether an IP address belongs to the public internet, and not to this machine, its network, its cloud, or
+    a range of IPv6 that leads back there (mapped and translated addresses)."""
     try:
         ip = ipaddress.ip_address(address.split("%")[0])
     except ValueError:
@@ -162,7 +198,9 @@ def is_public(address: str) -> bool:
             inner = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
         if inner is not None:
             return is_public(str(inner))
-    return ip.is_global and not (ip.is_multicast or ip.is_reserved or ip.is_unspecified)
+        if ip not in ipaddress.ip_network(_UNICAST):
+            return False
+    return not any(ip in block for block in _special() if block.version == ip.version)
 
 
 def _taken(response: httpx.Response, url: str, deadline: float) -> _Answer:
