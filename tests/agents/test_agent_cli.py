@@ -196,6 +196,48 @@ def test_a_resume_that_opens_another_session_is_stopped_and_begun_anew(
     assert (second["usage"], second["cost"]) == ({"input": 100, "output": 7, "cached": 0}, 0.5)
 
 
+FULL = (
+    "prompt is too long: 210000 tokens > 200000 maximum",
+    "context_length_exceeded: This model's maximum context length is 128000 tokens",
+    "Codex ran out of room in the model's context window. Start a new conversation or clear earlier history",
+    "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)",
+    "API Error: unable to respond to this request. Start a new session to continue.",
+)
+
+
+@pytest.mark.parametrize("error", FULL)
+def test_a_session_that_is_full_is_left_at_once(
+    error: str, instance: Instance, stand_in: Callable[..., Any]
+) -> None:
+    calls = stand_in(
+        f"if resumed:\n    tell(id=resumed); tell(type='failed', error={error!r}); sys.exit(1)\n"
+        f"tell(id=f's{{before}}'); answer({AGAIN!r} if before < 1 else {DONE!r})"
+    )
+    work = start_loop(instance)
+    work("mycli")
+    with pytest.raises(AgentFailed):
+        work("mycli")
+    made, _ = detail(instance, work("mycli"))
+    assert [call["args"][1:] for call in calls()] == [[], ["--resume", "s0"], []]
+    assert made["session"] == "s2" and "Not yet." in calls()[-1]["prompt"]
+
+
+def test_after_three_failures_in_a_session_a_step_begins_another(
+    instance: Instance, stand_in: Callable[..., Any]
+) -> None:
+    calls = stand_in(
+        "if resumed:\n    tell(id=resumed); tell(type='failed', error='I am confused'); sys.exit(1)\n"
+        f"tell(id=f's{{before}}'); answer({AGAIN!r} if before < 1 else {DONE!r})"
+    )
+    work = start_loop(instance)
+    work("mycli")
+    for _ in range(3):
+        with pytest.raises(AgentFailed):
+            work("mycli")
+    assert work("mycli").done
+    assert [call["args"][1:] for call in calls()] == [[], *[["--resume", "s0"]] * 3, []]
+
+
 LOST = 'print("no such session: it is gone", file=sys.stderr); sys.exit(4)'
 
 

@@ -24,6 +24,19 @@ _SESSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+=-]{0,199}", re.ASCII)
 FRESH_AFTER = 3
 """After so many failed attempts that each carried on from the one before, a step begins anew."""
 
+_FULL = re.compile(
+    r"context[ _-]?(?:length|window|size|limit)|(?:prompt|input|conversation|message)s?\b[^.\n]{0,60}"
+    r"\b(?:too long|too large|exceed\w*)|maximum (?:context|number of (?:input )?tokens)|exceed\w* the maximum"
+    r"|too many (?:input )?tokens|ran out of room|start a new (?:session|conversation|chat|thread)",
+    re.IGNORECASE,
+)
+"""What model servers and programs say of a conversation that has no more room, or that can't go on."""
+
+
+def is_full(error: str) -> bool:
+    """Return whether an error says that a conversation has no more room, or asks for a new one."""
+    return _FULL.search(error) is not None
+
 
 class Memory:
     """The past of `role` with the agent called `agent`. `attempts` are those of the whole thread; `shell` says whether
@@ -47,7 +60,10 @@ class Memory:
         self._attempts = [each for each in attempts if each.role == role.name and each.agent == agent]
 
     def previous(self) -> Previous | None:
-        """The last step of this role by this agent."""
+        """The last step of this role by this agent; None if the conversation in which it was made can't go on: its
+        session is full, or attempts in it have failed again and again."""
+        if self._is_spent(self._history.prev):
+            return None
         for step in reversed(self._history.steps):
             if self._is_ours(step) and (detail := self._detail(step.detail)) is not None:
                 return Previous(self._own(detail.session), self._exchanges)
@@ -59,7 +75,8 @@ class Memory:
         if not chain:
             return None
         error, last = chain[-1]
-        remembers = any(map(self._is_ours, self._history.steps))
+        began_anew = self._is_spent(self._history.prev, len(chain))
+        remembers = any(map(self._is_ours, self._history.steps)) and not began_anew
 
         def exchanges() -> tuple[Exchange, ...]:
             return tuple(self._told(self._history, remembers, chain))
@@ -82,9 +99,15 @@ class Memory:
         chain: list[tuple[str, Detail]] = []
         for each in made:
             detail = self._detail(each.detail)
-            # After an attempt of which nothing was kept, the next one began anew.
-            chain = [*chain, (each.error, detail)] if detail is not None else []
+            # After an attempt of which nothing was kept, or which found no more room, the next one began anew.
+            chain = [*chain, (each.error, detail)] if detail is not None and not is_full(each.error) else []
         return chain
+
+    def _is_spent(self, prev: Hash | None, but: int = 0) -> bool:
+        """Whether the attempts on a head, but for the last few, have used up the conversation before them."""
+        made = [each for each in self._attempts if each.prev == prev]
+        made = made[: len(made) - but]
+        return len(made) >= FRESH_AFTER or any(is_full(each.error) for each in made)
 
     def _exchanges(self) -> tuple[Exchange, ...]:
         """All that was said to this role and by it, in its steps so far."""
@@ -97,7 +120,10 @@ class Memory:
                 steps=self._history.steps[:number],
                 head=self._history.steps[number - 1].hash if number else self._history.start_hash,
             )
-            found += self._told(before, bool(found), [*self._chain(before.prev), ("", detail)])
+            chain = self._chain(before.prev)
+            if self._is_spent(before.prev, len(chain)):
+                found.clear()
+            found += self._told(before, bool(found), [*chain, ("", detail)])
         return tuple(found)
 
     def _told(
