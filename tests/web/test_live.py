@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -295,8 +296,10 @@ def test_the_box_holds_still_where_it_is_read_while_words_become_a_turn(
 def test_a_page_says_that_nothing_new_can_come_and_why(
     serve: Serve, page: Page, uwf: Uwf, spoken: str
 ) -> None:
-    serving = serve(spoken)
-    port = serving.address.rpartition(":")[2]
+    with socket.socket() as free:  # not the usual port, which the server of another test may take meanwhile
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    serving = serve(spoken, "--port", port)
     page.goto(serving.launch)  # which says in its console that it can't connect
     said = page.get_by_role("status")
     since = page.locator("[data-since]")

@@ -217,21 +217,22 @@ def test_of_a_thread_with_damage_the_rest_and_the_others_are_searched_and_it_is_
 
 
 def test_a_search_that_takes_too_long_is_ended_with_its_git(
-    serve: Serve, uwf: Uwf, thread: str, monkeypatch: pytest.MonkeyPatch
+    serve: Serve, uwf: Uwf, thread: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    searching = tmp_path / "searching"
     slow = write(
-        "slow/git",
-        """#!/bin/sh
-        case " $* " in *" grep "*) echo $$ > slow/searching; exec sleep 60;; esac
-        PATH=${PATH#*:} exec git "$@"
+        str(tmp_path / "slow/git"),
+        f"""#!/bin/sh
+        case " $* " in *" grep "*) echo $$ > {searching}; exec sleep 60;; esac
+        PATH=${{PATH#*:}} exec git "$@"
         """,
     )
     slow.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{slow.parent.absolute()}:{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", f"{slow.parent}:{os.environ['PATH']}")
     for client in entered(serve()):
         found = client.get("/search?q=anything")
         assert found.status_code == 400 and "the search took more than 5 seconds" in found.text
-        assert not Path("/proc", Path("slow/searching").read_text().strip()).exists()
+        assert not Path("/proc", searching.read_text().strip()).exists()
 
 
 def test_a_suite_shows_case_by_case_what_changed(
