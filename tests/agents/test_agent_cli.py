@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 from agent_programs import PINS
+from cli_samples import write
 from commands import alive
 from conftest import REPOSITORY, Uwf
-from loop_thread import AGAIN, DONE, TASK, detail, start_loop
+from loop_thread import AGAIN, DONE, TASK, WORKFLOW, detail, start_loop
 
 from uwf_git.agents.cli.calls import extra_for
 from uwf_git.agents.cli.output import Output
@@ -194,6 +195,49 @@ def test_a_resume_that_opens_another_session_is_stopped_and_begun_anew(
     assert not (tmp_path / "went-on").exists()
     assert [turn["text"] for turn in turns] == ["I begin."]
     assert (second["usage"], second["cost"]) == ({"input": 100, "output": 7, "cached": 0}, 0.5)
+
+
+def test_what_gemini_says_of_a_blocked_answer_is_told(
+    instance: Instance, stand_in: Callable[..., Any]
+) -> None:
+    stand_in(
+        'tell(type="init", session_id="s1", model="gemini-2.5-flash")\n'
+        'tell(type="error", severity="error", message="The model response was blocked due to safety settings.")\n'
+        'tell(type="result", status="error", stats={})',
+        name="gemini",
+        version="0.61.0",
+        row="{}",
+    )
+    failure = refused(instance, "uwf-gemini")
+    assert "The model response was blocked due to safety settings" in failure.message
+    assert "does not fit" not in failure.message
+
+
+OPENCODE = """\
+tell(type="text", sessionID="ses_1", part={"text": ANSWER, "messageID": "m1"})
+tokens = {"input": 1000, "output": 100, "reasoning": 0, "cache": {"read": 0, "write": 0}}
+tell(type="step_finish", sessionID="ses_1", part={"cost": 0, "tokens": tokens, "messageID": "m1"})
+"""
+
+
+def test_a_limit_in_money_binds_opencode_by_the_model_that_it_is_told(
+    uwf: Uwf, stand_in: Callable[..., Any]
+) -> None:
+    price = (
+        "models:\n  m: {provider: p, name: the-model, price: {input: 2, output: 10}}\nproviders:\n  p: {}\n"
+    )
+    stand_in(OPENCODE.replace("ANSWER", repr(AGAIN)), name="opencode", version="1.18.0", row=price)
+    uwf("workflow", "put", write("loop.yaml", WORKFLOW.replace("TOOLS\n", "")))
+    agent = "uwf-opencode -m gateway/the-model"
+    thread = uwf("thread", "start", "loop", "-p", "x", "--max-cost", "0.005").json["thread"]
+    done = uwf("thread", "run", thread, "--agent", agent, check=5)
+    assert "price" not in done.err
+    steps = uwf("thread", "steps", thread).json
+    assert len(steps) == 2
+    assert uwf("thread", "budget", thread).json["budget"][0]["used"] == pytest.approx(0.006)
+    other = uwf("thread", "start", "loop", "-p", "x", "--max-cost", "0.005").json["thread"]
+    warned = uwf("thread", "step", other, "--agent", "uwf-opencode").err
+    assert "opencode says 0 of a model whose price it doesn't know" in warned
 
 
 FULL = (

@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from model_server import ModelServer, says, serving, status
+from model_server import ModelServer, refuses, says, serving, status
 from one_role import failed, perform, read, start, worked
 
 from uwf_git.agents.llm import Options, parse_args
-from uwf_git.errors import Usage
+from uwf_git.engine.step import step
+from uwf_git.errors import AgentFailed
+from uwf_git.errors import Usage as BadUsage
 from uwf_git.store.opened import Instance
-from uwf_git.values.kinds import Attempt
+from uwf_git.values.kinds import Attempt, Usage
 
 KEY = "sk-secret-0123456789"
 SCHEMA = {
@@ -81,6 +83,27 @@ def test_a_correction_goes_on_in_the_same_conversation(instance: Instance, serve
     assert second[2]["content"].startswith("Your answer can't be taken yet:")
     assert third[:3] == second
     assert len(third) == 5
+
+
+@pytest.mark.parametrize("agent", ["uwf-llm", "uwf-builtin"])
+@pytest.mark.parametrize(
+    ("text", "finish", "words"),
+    [
+        ("I can't help with that.", "stop", "refused to answer: I can't help with that."),
+        ("", "content_filter", "refused to answer: finish_reason content_filter"),
+    ],
+)
+def test_a_refusal_is_told_as_one_and_the_model_is_not_asked_again(
+    instance: Instance, server: ModelServer, agent: str, text: str, finish: str, words: str
+) -> None:
+    server.play([refuses(text, finish)])
+    thread = start(instance, SCHEMA)
+    with pytest.raises(AgentFailed, match=words):
+        step(instance, thread, agent)
+    assert len(server.asked) == 1
+    (attempt,) = instance.attempts.all(thread)
+    kept = instance.store.detail(attempt.detail)
+    assert kept is not None and kept.usage == Usage(100, 10)
 
 
 def test_a_failed_attempt_is_taken_up_again_with_its_turns(instance: Instance, server: ModelServer) -> None:
@@ -180,5 +203,5 @@ def test_without_a_model_or_a_key_it_says_what_to_do(
 def test_arguments_are_read_strictly() -> None:
     assert parse_args(["--model=a", "--max-tokens", "5"]) == Options("a", (("max_tokens", 5),))
     for bad in (["--what"], ["--model"], ["--temperature", "hot"], ["stray"]):
-        with pytest.raises(Usage):
+        with pytest.raises(BadUsage):
             parse_args(bad)

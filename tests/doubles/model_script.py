@@ -196,6 +196,14 @@ def says(content: Any, **more: Any) -> Body:
     return status(200, json.dumps({"id": "x", "model": "small-2024", "choices": [choice], **more}))
 
 
+def refuses(text: str = "", finish: str = "stop") -> Body:
+    """A chat completion in which the model, or a filter, refuses to answer."""
+    message = {"role": "assistant", "content": None, "refusal": text or None}
+    choice = {"index": 0, "message": message, "finish_reason": finish}
+    usage = {"prompt_tokens": 100, "completion_tokens": 10}
+    return status(200, json.dumps({"id": "x", "model": "small-2024", "choices": [choice], "usage": usage}))
+
+
 def dripping(head: bytes, piece: bytes, pause: float = 0.02) -> Raw:
     """The head of an answer, and then the same piece again and again until one of both sides ends."""
 

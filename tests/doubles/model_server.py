@@ -46,6 +46,7 @@ from model_script import (
     by_prompt,
     dripping,
     pieces,
+    refuses,
     repeating,
     says,
     status,
@@ -54,7 +55,7 @@ from model_script import (
 __all__ = [
     "Asked", "Body", "Call", "Drop", "Endless", "Fail", "Garbage", "Hang", "Huge", "Message",
     "ModelServer", "Raw", "Say", "Script", "Several", "Tokens", "ToolCall", "ToolResult", "Turn", "aside",
-    "by_prompt", "dripping", "repeating", "says", "serving", "status",
+    "by_prompt", "dripping", "refuses", "repeating", "says", "serving", "status",
 ]  # fmt: skip
 
 MODELS = ("scripted",)

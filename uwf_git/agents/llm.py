@@ -65,10 +65,8 @@ class _Conversation(Conversation):
             )
         reply = done.reply(self._session)
         self._messages.append({"role": "assistant", "content": done.text})
-        if not done.text.strip():
-            why = f" (finish_reason {done.finish})" if done.finish else ""
-            hint = "raise --max-tokens" if done.finish == "length" else "try again, or another model"
-            raise failed_with(reply, f"model {done.model} gave an empty answer{why}", hint)
+        if (failure := done.no_answer()) is not None:
+            raise failed_with(reply, failure.message, failure.hint)
         return reply
 
 

@@ -48,6 +48,7 @@ _TOO_LONG = re.compile(
     re.IGNORECASE,
 )
 _SHOWN = 200  # characters of a body in an error
+_REFUSED = ("content_filter", "refusal", "safety")  # why an answer ended
 
 
 class Endpoint(NamedTuple):
@@ -95,6 +96,27 @@ class Completion(NamedTuple):
     finish: str
     usage: Usage | None
     duration_ms: int
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether the model, or a filter before it, refused to answer."""
+        said = self.message.get("refusal")
+        return self.finish in _REFUSED or (isinstance(said, str) and bool(said.strip()))
+
+    def no_answer(self) -> AgentFailed | None:
+        """Return the failure that the model refused, or gave an empty answer; None if there is an answer. Asking for a
+        correction helps with neither."""
+        if self.is_refusal:
+            words = one_line(self.text, _SHOWN) or f"finish_reason {self.finish}"
+            return AgentFailed(
+                f"model {self.model} refused to answer: {words}",
+                "word the task otherwise, or ask another model",
+            )
+        if self.text.strip():
+            return None
+        why = f" (finish_reason {self.finish})" if self.finish else ""
+        hint = "raise --max-tokens" if self.finish == "length" else "try again, or another model"
+        return AgentFailed(f"model {self.model} gave an empty answer{why}", hint)
 
     def reply(self, session: str | None = None) -> Reply:
         """As an agent's reply of one turn."""

@@ -129,7 +129,7 @@ class Loop:
                 # It calls tools although it was told not to: some servers don't pass that on.
                 done = self._ask(ask, "")
                 self._take(done, True)
-            if not last and self._nudges and (nudge := self._nudge(done)):
+            if not last and self._nudges and not done.is_refusal and (nudge := self._nudge(done)):
                 self._nudges -= 1
                 log.info(
                     "G09H4XNK",
@@ -216,10 +216,8 @@ class Loop:
         return f"{cut}You have stopped, but your answer holds no deliverable:\n\n{listed}\n\n{_GO_ON}"
 
     def _answer(self, done: Completion) -> str:
-        if not done.text.strip():
-            why = f" (finish_reason {done.finish})" if done.finish else ""
-            hint = "raise --max-tokens" if done.finish == "length" else "try again, or another model"
-            raise AgentFailed(f"model {done.model} gave an empty answer{why}", hint)
+        if (failure := done.no_answer()) is not None:
+            raise failure
         if done.finish == "length":
             self._notes.append("the answer was cut off at the model's limit of tokens")
         return done.text

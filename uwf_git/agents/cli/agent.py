@@ -13,7 +13,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 
 _LOG = 32 * 1024 * 1024  # bytes of a row's second call
 _LOG_TIMEOUT = 60.0  # seconds
-_MODEL = ("-m", "--model")
 _INLINE = 100_000  # bytes of a prompt that may be an argument; the kernel's limit is 128 KiB
 
 
@@ -83,27 +81,21 @@ def _untold(config: Config, args: Sequence[str]) -> str:
 def _untold_by(row: Row, config: Config, args: Sequence[str]) -> str:
     """Why nobody can tell what the program of a row will cost: it doesn't say, and its model is unknown as yet, or has
     no price."""
+    from uwf_git.agents.cli.calls import model_in
     from uwf_git.cost.spending import price_of
 
-    if any(place.cost for place in row.usage):
+    says = any(place.cost for place in row.usage)
+    if says and row.model:
         return ""
-    model = _model_in(args)
+    model = model_in(args)
+    if model and price_of(model, config.prices) is not None:
+        return ""
+    if says:
+        named = f"model {model} has no price here" if model else "it names no model: tell it one with -m"
+        return f"{row.program} says 0 of a model whose price it doesn't know, and {named}"
     if not model:
         return f"{row.program} says neither what it costs nor, beforehand, which model it asks"
-    if price_of(model, config.prices) is not None:
-        return ""
     return f"{row.program} doesn't say what it costs, and model {model} has no price"
-
-
-def _model_in(args: Sequence[str]) -> str:
-    """The model that the arguments of a program name; "" where they name none."""
-    for flag, value in pairwise([*args, ""]):
-        if flag in _MODEL:
-            return value
-        name, _, text = flag.partition("=")
-        if name in _MODEL and text:
-            return text
-    return ""
 
 
 def _name_of(options: Options) -> str:

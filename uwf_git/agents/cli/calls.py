@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from uwf_git.agents.cli.rows import NESTED
@@ -21,6 +22,7 @@ _LOG = 32 * 1024 * 1024  # bytes at the end of each file of its own in which mod
 _FOLDER = re.compile(r"\{(package|state)\}")
 _WORD = re.compile(r"\{(new|session|prompt|cwd)\}")
 _ID = re.compile(r"\{session(?::(\d+))?\}")
+_MODEL = ("-m", "--model")
 _VARIABLE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
 _NUMBERS = re.compile(r"\d+(?:\.\d+)*")
 _VERSION_TIMEOUT = 20.0  # seconds
@@ -203,3 +205,14 @@ def _merged(before: str | None, now: str) -> str:
     if all(isinstance(each, dict) for each in objects):
         return json.dumps({**objects[0], **objects[1]})
     return now
+
+
+def model_in(args: Sequence[str]) -> str:
+    """The model that the arguments of a program name; "" where they name none."""
+    for flag, value in pairwise([*args, ""]):
+        if flag in _MODEL:
+            return value
+        name, _, text = flag.partition("=")
+        if name in _MODEL and text:
+            return text
+    return ""

@@ -320,7 +320,10 @@ _GEMINI: Mapping[str, Any] = {
         },
     ],
     "errors": {"path": ".error.message", "when": {"type": "result", "status": "error"}},
-    "trouble": {"from": "stderr", "match": r"^Attempt \d+ failed.*"},
+    "trouble": [
+        {"from": "stderr", "match": r"^Attempt \d+ failed.*"},
+        {"path": ".message", "when": {"type": "error", "severity": "error"}},
+    ],
     "denied": {
         "path": ".tool_id",
         "match": "^(.*?)__",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from uwf_git import log
-from uwf_git.agents.cli.calls import installed_version, kept_by, older
+from uwf_git.agents.cli.calls import installed_version, kept_by, model_in, older
 from uwf_git.agents.cli.output import Output, Said
 from uwf_git.agents.cli.printed import sentence
 from uwf_git.config.agent_cli import Row
@@ -180,7 +180,7 @@ class Run:
         return Reply(
             said.text or "",
             session=session if session and self._row.resume else None,
-            model=said.model,
+            model=said.model or model_in(self._ctx.options.args) or None,
             usage=usage,
             turns=said.turns,
             cost=cost,
@@ -246,6 +246,10 @@ class Run:
             )
         if (old := self._too_old(env)) is not None:
             return old
+        if said.trouble:
+            return AgentFailed(
+                f"{row.program} gave no answer: {self._stated()}", "try again, or another model"
+            )
         field = "text" if row.text else "turns"
         misfit = f"nothing it looks for is there, output: {row.output}" if not said.known else f"no {field}"
         return AgentFailed(
