@@ -5,7 +5,7 @@
 #                      ORDER=random (or ORDER=SEED) in random order
 #   make faults        every crash and failing call there is, and a table of what came of them; takes an hour or more
 #   make agent-programs  the real agents (claude, codex, llm, two of ACP) that tests run; 1.2 GB
-#   make test-agents   the tests with real agents, the slow ones among them: opencode, gemini, hermes as well
+#   make test-agents   the tests with real agents, the slow ones among them: opencode, gemini, hermes, qwen, copilot as well
 #   make soak          random work of several processes for 30 minutes, and a check of what came of it (SECONDS=…)
 #   make fleet-soak    a fleet of 1,000 threads, whose workers and server are killed at random (THREADS=…, SEED=…)
 #   make fuzz          looks for inputs that break what reads them, 20 seconds each (SECONDS=…, SEED=…)

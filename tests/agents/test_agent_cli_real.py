@@ -19,7 +19,7 @@ import agent_programs
 import pytest
 from conftest import REPOSITORY
 from loop_thread import AGAIN, DONE, TASK, detail, start_loop
-from model_script import Asked, Call, Fail, Hang, Say, Turn
+from model_script import Asked, Call, Fail, Hang, Say, Several, Turn
 from model_server import ModelServer, serving
 
 from uwf_git.engine.step import Outcome, step
@@ -47,6 +47,13 @@ class Client(NamedTuple):
 
 def _write(tool: str, path: str) -> Callable[[Path], Turn]:
     return lambda cwd: Call(tool, {path: str(cwd / "note.txt"), "content": "new\n"}, "I change it.")
+
+
+def _read_and_write(cwd: Path) -> Turn:
+    """For a program that writes over no file which it hasn't read."""
+    path = str(cwd / "note.txt")
+    write = Call("write_file", {"file_path": path, "content": "new\n"})
+    return Several((Call("read_file", {"file_path": path}), write), "I change it.")
 
 
 CLIENTS = {
@@ -88,6 +95,16 @@ CLIENTS = {
         _write("write_file", "path"),
         "write_file",
         (".hermes/state.db", ".hermes/sessions"),
+    ),
+    "qwen": Client("qwen", "uwf-qwen", _read_and_write, "read_file", (".qwen/projects",)),
+    "copilot": Client(
+        "copilot",
+        "uwf-copilot",
+        lambda cwd: Call(
+            "edit", {"path": str(cwd / "note.txt"), "old_str": "old", "new_str": "new"}, "I change it."
+        ),
+        "edit",
+        (".copilot/session-state", ".copilot/session-store.db"),
     ),
 }
 
@@ -137,6 +154,11 @@ SHELLS = {
     "opencode": ("bash", {"command": "pwd > where.txt", "description": "asks"}),
     "gemini": ("run_shell_command", {"command": "pwd > where.txt", "description": "asks"}),
     "hermes": ("terminal", {"command": "pwd > where.txt"}),
+    "qwen": (
+        "run_shell_command",
+        {"command": "pwd > where.txt", "description": "asks", "is_background": False},
+    ),
+    "copilot": ("bash", {"command": "pwd > where.txt", "description": "asks"}),
 }
 """The tool by which each program runs a command, and its arguments."""
 
@@ -157,7 +179,7 @@ def test_a_cli_works_in_the_folder_of_its_step(
     monkeypatch.setenv("PWD", str(Path.cwd()))
     server.play([Call(*SHELLS[name], "I look."), Say(DONE)])
     (thread,) = instance.threads.ids()
-    may = " --approval-mode yolo" if name == "gemini" else ""
+    may = " --approval-mode yolo" if name in ("gemini", "qwen") else ""
     assert step(instance, thread, client.agent + may, work).done
     assert (work / "where.txt").read_text().strip() == str(work)
     assert list(Path.cwd().iterdir()) == []

@@ -54,6 +54,8 @@ PROGRAMS: Mapping[str, Program] = {
     "axe-core": Program("browser", "browser/node_modules/axe-core/axe.min.js"),
     "opencode": Program("slow", "slow/node_modules/.bin/opencode", "slow"),
     "gemini": Program("slow", "slow/node_modules/.bin/gemini", "slow"),
+    "qwen": Program("slow", "slow/node_modules/.bin/qwen", "slow"),
+    "copilot": Program("slow", "slow/node_modules/.bin/copilot", "slow"),
     "hermes": Program("hermes", "hermes/bin/hermes", "slow"),
 }
 _INSTALL = {"fast": "make agent-programs", "slow": "make test-agents"}
@@ -219,6 +221,28 @@ def _gemini(server: ModelServer, home: Path) -> dict[str, str]:
     }
 
 
+def _qwen(server: ModelServer, home: Path) -> dict[str, str]:
+    folder = home / ".qwen"
+    folder.mkdir(exist_ok=True)
+    settings = {
+        "security": {"auth": {"selectedType": "openai"}},
+        "privacy": {"usageStatisticsEnabled": False},
+        "general": {"disableAutoUpdate": True, "enableAutoUpdate": False},
+        "memory": {"enableManagedAutoMemory": False, "enableManagedAutoDream": False},
+    }
+    (folder / "settings.json").write_text(json.dumps(settings))
+    return {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": server.openai_url, "OPENAI_MODEL": MODEL}
+
+
+def _copilot(server: ModelServer, home: Path) -> dict[str, str]:
+    return {
+        "COPILOT_OFFLINE": "true",
+        "COPILOT_PROVIDER_BASE_URL": server.openai_url,
+        "COPILOT_PROVIDER_API_KEY": KEY,
+        "COPILOT_MODEL": MODEL,
+    }
+
+
 def _hermes(server: ModelServer, home: Path) -> dict[str, str]:
     folder = home / ".hermes"
     folder.mkdir(exist_ok=True)
@@ -244,6 +268,8 @@ _POINTED: Mapping[str, Callable[[ModelServer, Path], dict[str, str]]] = {
     "opencode": _opencode,
     "gemini": _gemini,
     "hermes": _hermes,
+    "qwen": _qwen,
+    "copilot": _copilot,
 }
 
 

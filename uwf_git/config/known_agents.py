@@ -33,6 +33,8 @@ SHIPPED = {
     "uwf-gemini": "uwf_git.agents.cli.agent",
     "uwf-opencode": "uwf_git.agents.cli.agent",
     "uwf-hermes": "uwf_git.agents.cli.agent",
+    "uwf-qwen": "uwf_git.agents.cli.agent",
+    "uwf-copilot": "uwf_git.agents.cli.agent",
     "uwf-cursor": "uwf_git.agents.cli.agent",
     "uwf-llm-cli": "uwf_git.agents.cli.agent",
 }

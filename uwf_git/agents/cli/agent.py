@@ -1,5 +1,6 @@
-"""`uwf-claude-code`, `uwf-codex`, `uwf-gemini`, `uwf-opencode`, `uwf-hermes`, `uwf-cursor`, `uwf-llm-cli`, and
-`uwf-cli NAME` for a row of `agentClis`: a role is done by an agent CLI that is installed on this machine.
+"""`uwf-claude-code`, `uwf-codex`, `uwf-gemini`, `uwf-opencode`, `uwf-hermes`, `uwf-qwen`, `uwf-copilot`, `uwf-cursor`,
+`uwf-llm-cli`, and `uwf-cli NAME` for a row of `agentClis`: a role is done by an agent CLI that is installed on this
+machine.
 
 Arguments are handed on to the program. It works in the step's folder, with the user's own login, and under the tool
 policy as far as its flags can express it. A role that comes back goes on in its session.

@@ -17,6 +17,8 @@ OBSERVED = {
     "gemini": "0.61.0",
     "opencode": "1.18.33",
     "hermes": "0.19.0",
+    "qwen": "0.24.4",
+    "copilot": "1.0.102",
     "llm-cli": "0.36",
 }
 
@@ -450,6 +452,154 @@ _HERMES: Mapping[str, Any] = {
     "lost": r"(?i)session not found",
 }
 
+_QWEN: Mapping[str, Any] = {
+    "program": "qwen",
+    "install": "npm install -g @qwen-code/qwen-code",
+    "version": {"args": ["--version"], "least": "0.24.0"},
+    "first": ["--output-format", "stream-json", "--session-id", "{new}", "{args}"],
+    "resume": ["--output-format", "stream-json", "--resume", "{session}", "{args}"],
+    "output": "lines",
+    "options": [
+        {
+            "if": "write",
+            "args": ["--approval-mode", "auto-edit"],
+            "unless": ["--approval-mode", "-y", "--yolo"],
+        },
+        {  # nobody is there to be asked, so it may not
+            "if": "readonly",
+            "args": ["--approval-mode", "default"],
+            "unless": ["--approval-mode", "-y", "--yolo"],
+        },
+        {"if": "run", "args": ["--allowed-tools", "run_shell_command"], "unless": ["-y", "--yolo"]},
+        {"if": "norun", "args": ["--exclude-tools", "run_shell_command"]},
+        {"if": "fetch", "args": ["--allowed-tools", "web_fetch"], "unless": ["-y", "--yolo"]},
+        {"if": "nofetch", "args": ["--exclude-tools", "web_fetch"]},
+        {"if": "crew", "args": ["--add-dir", "{package}", "--add-dir", "{state}"]},
+    ],
+    "session": ".session_id",
+    "text": {"path": ".result", "when": {"type": "result"}},
+    "model": {"path": ".model", "when": {"type": "system", "subtype": "init"}},
+    "usage": [
+        {  # with what its memory asks beside
+            "when": {"type": "result"},
+            "input": ".usage.input_tokens",
+            "output": ".usage.output_tokens",
+            "cached": ".usage.cache_read_input_tokens",
+            "total": "session",
+        },
+        {  # of a run that is ended before its result
+            "when": {"type": "assistant"},
+            "input": ".message.usage.input_tokens",
+            "output": ".message.usage.output_tokens",
+            "cached": ".message.usage.cache_read_input_tokens",
+            "total": "sum",
+        },
+    ],
+    "turns": [
+        {
+            "when": {"type": "assistant", "parent_tool_use_id": None},
+            "each": ".message.content[]",
+            "where": {"type": "text"},
+            "text": ".text",
+            "group": ".message.id",
+        },
+        {
+            "when": {"type": "assistant"},
+            "each": ".message.content[]",
+            "where": {"type": "tool_use"},
+            "call": ".id",
+            "tool": ".name",
+            "arguments": ".input",
+        },
+        {
+            "when": {"type": "user"},
+            "each": ".message.content[]",
+            "where": {"type": "tool_result"},
+            "call": ".tool_use_id",
+            "result": ".content",
+            "failed": {"is_error": True},
+        },
+    ],
+    "errors": {"path": ".error.message", "when": {"type": "result", "is_error": True}},
+    "denied": {"path": ".permission_denials[].tool_name", "when": {"type": "result"}},
+    "login": r"(?i)API Error: 401|invalid api key|no auth type|missing API key",
+    "signIn": "run qwen and log in there, or set OPENAI_API_KEY, OPENAI_BASE_URL and OPENAI_MODEL",
+    "lost": r"(?i)no saved session found",
+}
+
+_COPILOT: Mapping[str, Any] = {
+    "program": "copilot",
+    "install": "npm install -g @github/copilot",
+    "version": {"args": ["--version"], "least": "1.0.100"},
+    "first": ["--output-format", "json", "--session-id", "{new}", "{args}"],
+    "resume": ["--output-format", "json", "--resume={session}", "{args}"],
+    "output": "lines",
+    "env": {"COPILOT_AUTO_UPDATE": "false"},
+    "options": [
+        {"if": "write", "args": ["--allow-tool=write"]},
+        {
+            "if": "readonly",
+            "args": ["--deny-tool=write"],
+        },
+        {"if": "run", "args": ["--allow-tool=shell"]},
+        {"if": "norun", "args": ["--deny-tool=shell"]},
+        {"if": "fetch", "args": ["--allow-all-urls"]},
+        {"if": "nofetch", "args": ["--excluded-tools=web_fetch"]},
+        {"if": "nomcp", "args": ["--disable-builtin-mcps"]},
+        {"if": "crew", "args": ["--add-dir={package}", "--add-dir={state}"]},
+    ],
+    # Its id is printed at the end alone, but it is the one that it was given. Tokens stand in its log.
+    "log": [
+        "$COPILOT_HOME/session-state/{session}/events.jsonl",
+        "~/.copilot/session-state/{session}/events.jsonl",
+    ],
+    "model": [
+        {"path": ".data.model", "when": {"type": "assistant.message"}},
+        {"from": "log", "path": ".data.usage.model", "when": {"type": "session.usage_record"}},
+    ],
+    "usage": {
+        "from": "log",
+        "when": {"type": "session.usage_record"},
+        "input": ".data.usage.inputTokens",
+        "output": ".data.usage.outputTokens",
+        "cached": ".data.usage.cacheReadTokens",
+        "by": ".data.usage.accounting.sequence",
+        "total": "session",
+    },
+    "turns": [
+        {"when": {"type": "assistant.message"}, "text": ".data.content"},
+        {
+            "when": {"type": "tool.execution_start"},
+            "call": ".data.toolCallId",
+            "tool": ".data.toolName",
+            "arguments": ".data.arguments",
+        },
+        {
+            "when": {"type": "tool.execution_complete", "data.success": True},
+            "call": ".data.toolCallId",
+            "result": ".data.result.content",
+        },
+        {
+            "when": {"type": "tool.execution_complete", "data.success": False},
+            "call": ".data.toolCallId",
+            "result": ".data.error.message",
+            "failed": {"data.success": False},
+        },
+    ],
+    "errors": {"path": ".data.message", "when": {"type": "session.error"}},
+    "trouble": {
+        "say": "HTTP {.data.statusCode}: {.data.errorMessage}",
+        "when": {"type": "model.call_failure"},
+    },
+    "denied": {
+        "path": ".data.toolTelemetry.properties.command",
+        "when": {"type": "tool.execution_complete", "data.error.code": "denied"},
+    },
+    "login": r"(?i)HTTP 401|no authentication information found|not logged in|copilot login",
+    "signIn": "run: copilot login",
+    "lost": r"(?i)no session, task, or name matched",
+}
+
 _CURSOR: Mapping[str, Any] = {
     "program": "cursor-agent",
     "install": "curl https://cursor.com/install -fsS | bash",
@@ -532,6 +682,8 @@ TABLE: Mapping[str, Mapping[str, Any]] = {
     "gemini": _GEMINI,
     "opencode": _OPENCODE,
     "hermes": _HERMES,
+    "qwen": _QWEN,
+    "copilot": _COPILOT,
     "cursor": _CURSOR,
     "llm-cli": _LLM,
 }
