@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from uwf_git.agents.cli.output import Output
 from uwf_git.agents.cli.rows import OBSERVED, TABLE, shipped_row
 from uwf_git.config.agent_cli import Row, parse_row
 from uwf_git.config.policy import ToolPolicy, parse_policy
+from uwf_git.documents.yaml12 import load
 from uwf_git.engine.progress import Progress, Watch
 from uwf_git.errors import AgentFailed
 from uwf_git.errors import Usage as BadUsage
@@ -654,6 +656,27 @@ def test_model_tokens_and_cost_come_from_wherever_the_program_says_them(
     assert kept(f"tell(type='result', text={DONE!r})")[:3] == ("large", 30, 5)
 
 
+def test_tokens_are_read_as_people_write_them(instance: Instance, stand_in: Callable[..., Any]) -> None:
+    row = """\
+agentClis:
+  mycli:
+    program: mycli
+    first: []
+    text: {match: '(?s)(---.*?)\\nTokens:'}
+    usage:
+      input: {match: 'Tokens: ([0-9.,]+[kM]?) sent'}
+      output: {match: '([0-9.,]+[kM]?) received'}
+      cost: {match: '\\$([0-9.]+) message'}
+"""
+    stand_in(
+        "for said in ('1.5k sent, 1,024 received', '20 sent, lots received'):\n"
+        f"    print({DONE!r} + 'Tokens: ' + said + '. Cost: $0.02 message, $0.30 session.')",
+        row=row,
+    )
+    made, _ = detail(instance, start_loop(instance)("mycli"))
+    assert (made["usage"], made["cost"]) == ({"input": 1520, "output": 1024, "cached": 0}, 0.04)
+
+
 def test_the_environment_is_the_users_without_other_sessions(
     instance: Instance, stand_in: Callable[..., Any], root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -813,6 +836,46 @@ def test_every_shipped_row_is_whole() -> None:
         )
 
 
+def documented(name: str) -> Row:
+    """The row of that name in docs/agents.md."""
+    text = (REPOSITORY / "docs" / "agents.md").read_text(encoding="utf-8")
+    block = re.search(rf"(?ms)^```yaml file={name}.yaml\n(.*?)^```$", text)
+    assert block is not None
+    row, problems = parse_row(load(block[1], "docs/agents.md").data["agentClis"][name], name)
+    assert not problems
+    return row
+
+
+def test_the_rows_in_the_documents_read_what_those_programs_print() -> None:
+    aider = Output(documented("aider"))
+    aider.feed(
+        b"Aider v0.86.2\nModel: openai/m with whole edit format\nGit repo: none\nRepo-map: disabled\n\n"
+        b"---\n\nstatus: done\n\n---\n\nThat is all.\n\nTokens: 1.0k sent, 7 received.\n"
+    )
+    said = aider.end()
+    assert said.text is not None and said.text.strip().startswith("---\n\nstatus: done")
+    assert said.text.endswith("That is all.\n")
+    assert said.spent is not None and said.spent.usage == Usage(1000, 7)
+
+    vibe = Output(documented("vibe"))
+    call = {
+        "type": "effect",
+        "id": "effect-1",
+        "detail": {"toolName": "file_system.bash", "input": {"command": "ls"}},
+    }
+    denied = {"status": "failed", "error": {"message": "denied by policy", "code": "tool_denied"}}
+    for value in (
+        {"type": "message", "role": "user", "content": [{"type": "text", "text": "Do."}], "sessionId": "s-1"},
+        {**call, "state": denied},
+        {**call, "id": "effect-2", "state": {"status": "completed", "output": {"stdout": "a"}}},
+        {"type": "message", "role": "assistant", "content": [{"type": "text", "text": "That is all."}]},
+    ):
+        vibe.feed(json.dumps(value).encode() + b"\n")
+    said = vibe.end()
+    assert (said.session, said.text, said.denied) == ("s-1", "That is all.", ("file_system.bash",))
+    assert [turn.failed for turn in said.turns if turn.role == "tool"] == [True, False]
+
+
 def test_the_documented_versions_are_those_that_are_tested() -> None:
     pins = [path.read_text() for path in PINS.rglob("*") if path.suffix in (".json", ".txt")]
     table = (REPOSITORY / "docs" / "agents.md").read_text(encoding="utf-8")
@@ -835,6 +898,7 @@ def test_the_documented_versions_are_those_that_are_tested() -> None:
         ({"login": "("}, "login is no regular expression"),
         ({"version": {"least": 1.2}}, "version.least must be a version in quotes"),
         ({"options": [{"if": "sometimes"}]}, "unknown condition 'sometimes'"),
+        ({"usage": {"input": {"match": "("}}}, "usage.input.match is no regular expression"),
         ({"turns": [{"when": {"type": "x"}}]}, "turns[0] needs text, tool or result"),
     ],
 )

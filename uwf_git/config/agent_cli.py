@@ -24,6 +24,8 @@ regular expression `match` captures. In place of a path, `say` makes a text of s
 the program itself keeps of the session. `when` and `where` map a path to the value it must have, a list of possible
 ones, or "*" for anything but nothing, false and "".
 
+An amount in `usage` is a path or `{path, match}`, which reads numbers as people write them: 1,024, 1.0k, 2.5M.
+
     trouble: {path: .why, when: {type: retry}}      what goes wrong while it still tries; the last one is why it failed
     log: ["$MYCLI_HOME/log/{session}.jsonl", "~/.mycli/log/{session}.jsonl"]
 
@@ -84,15 +86,16 @@ class Find(NamedTuple):
 
 
 class UsageAt(NamedTuple):
-    """Where tokens and cost are. Several paths are added up; `total` is "last" where the last one printed
-    counts, "sum" where each counts for itself, "session" where it counts the whole session so far. Of those that have
-    the same value at `by` the last counts, and these are added up. No cost is known where a part obeys `guess`. Tokens
-    and cost are each those of the first place that has any."""
+    """Where tokens and cost are. Several finds are added up, and so is all that a pattern matches in a text;
+    `total` is "last" where the last one printed counts, "sum" where each counts for itself, "session" where it
+    counts the whole session so far. Of those that have the same value at `by` the last counts, and these are added
+    up. No cost is known where a part obeys `guess`. Tokens and cost are each those of the first place that has
+    any."""
 
-    input: tuple[Path, ...]
-    output: tuple[Path, ...]
-    cached: tuple[Path, ...] = ()
-    cost: tuple[Path, ...] = ()
+    input: tuple[Find, ...]
+    output: tuple[Find, ...]
+    cached: tuple[Find, ...] = ()
+    cost: tuple[Find, ...] = ()
     select: Select = Select()
     total: str = "last"
     by: Path | None = None
@@ -290,11 +293,11 @@ class _Reader:
         data = self._mapping(value, key, named)
         total = self._choice(data.get("total", "last"), f"{key}.total", SUMS)
         input_, output, cached, cost = (
-            self._paths(data.get(name), f"{key}.{name}") for name in UsageAt._fields[:4]
+            self._amounts(data.get(name), f"{key}.{name}") for name in UsageAt._fields[:4]
         )
         by = self._path(data["by"], f"{key}.by") if "by" in data else None
         guess = self._tests(data.get("guess"), f"{key}.guess")
-        stream = self._choice(data.get("from", "stdout"), f"{key}.from", ("stdout", "log"))
+        stream = self._choice(data.get("from", "stdout"), f"{key}.from", STREAMS)
         return UsageAt(input_, output, cached, cost, self._select(data, key), total, by, guess, stream)
 
     def _turns(self, value: Any, key: str) -> tuple[TurnAt, ...]:
@@ -351,10 +354,17 @@ class _Reader:
             self._refuse(f"{key}: {value!r} is no path, such as .result.text or .content[].text")
         return path
 
-    def _paths(self, value: Any, key: str) -> tuple[Path, ...]:
-        listed = [] if value is None else value if isinstance(value, list) else [value]
-        paths = [self._path(each, key) for each in listed]
-        return tuple(path for path in paths if path is not None)
+    def _amounts(self, value: Any, key: str) -> tuple[Find, ...]:
+        found = []
+        for each in [] if value is None else value if isinstance(value, list) else [value]:
+            data = (
+                self._mapping(each, key, ("path", "match")) if isinstance(each, Mapping) else {"path": each}
+            )
+            path = self._path(data.get("path", "."), key)
+            pattern = self._pattern(data["match"], f"{key}.match") if "match" in data else None
+            if path is not None:
+                found.append(Find(path, pattern=pattern))
+        return tuple(found)
 
     def _pattern(self, value: Any, key: str) -> str:
         text = self._text(value, key)

@@ -24,6 +24,8 @@ _MOST = 32 * 1024 * 1024  # bytes of a line, or of all that is printed where tha
 _SHOWN = 400  # characters of what came, in an error
 _LONGEST = 200_000  # characters of a text in a turn
 _LINES = 3
+_AMOUNT = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)([kKmM]?)")
+_TIMES = {"": 1, "k": 1000, "m": 1_000_000}
 _TROUBLES = 20  # of what went wrong on the way, the last
 
 
@@ -460,10 +462,21 @@ def _texts(value: Any, find: Find) -> Iterator[str]:
                 yield match[1] if match.re.groups and match[1] is not None else match[0]
 
 
-def _numbers(value: Any, path: Path) -> Iterator[float]:
-    for each in values(value, path):
-        if isinstance(each, int | float) and not isinstance(each, bool) and 0 <= each < 1e15:
+def _numbers(value: Any, find: Find) -> Iterator[float]:
+    for each in values(value, find.path):
+        if find.pattern is not None:
+            written = re.finditer(find.pattern, each) if isinstance(each, str) else ()
+            yield from (
+                n for match in written if (n := _amount(match[1] if match.re.groups else match[0])) < 1e15
+            )
+        elif isinstance(each, int | float) and not isinstance(each, bool) and 0 <= each < 1e15:
             yield each
+
+
+def _amount(text: str | None) -> float:
+    """A number as people write it: 1,024 or 1.0k; infinite for a text that is none."""
+    number = _AMOUNT.fullmatch((text or "").replace(",", ""))
+    return float(number[1]) * _TIMES[number[2].lower()] if number else float("inf")
 
 
 def _first(value: Any, path: Path | None) -> Any:
