@@ -857,6 +857,21 @@ def test_the_rows_in_the_documents_read_what_those_programs_print() -> None:
     assert said.text.endswith("That is all.\n")
     assert said.spent is not None and said.spent.usage == Usage(1000, 7)
 
+    cline = Output(documented("cline"))
+    tool = {"contentType": "tool", "toolName": "run_commands", "toolCallId": "c-1"}
+    used = {"inputTokens": 240, "outputTokens": 14, "cacheReadTokens": 20, "totalCost": 0.5}
+    for value in (
+        {"type": "agent_event", "event": {**tool, "type": "content_start", "input": {"commands": ["pwd"]}}},
+        {"type": "agent_event", "event": {**tool, "type": "content_end", "output": ["/"]}},
+        {"type": "agent_event", "event": {"type": "content_end", "contentType": "text", "text": "Done."}},
+        {"type": "run_result", "text": "Done.", "usage": used, "model": {"id": "m"}},
+    ):
+        cline.feed(json.dumps(value).encode() + b"\n")
+    said = cline.end(b'{"ts":"x","type":"error","message":"scripted failure"}\n')
+    assert (said.text, said.model, said.complaints) == ("Done.", "m", ("scripted failure",))
+    assert said.spent is not None and said.spent[:2] == (Usage(240, 14, 20), 0.5)
+    assert [turn.result for turn in said.turns if turn.role == "tool"] == [["/"]]
+
     vibe = Output(documented("vibe"))
     call = {
         "type": "effect",
