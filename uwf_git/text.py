@@ -98,6 +98,16 @@ def last_line(text: str) -> str:
     return next((line for each in reversed(lines) if (line := one_line(each, 240))), "")
 
 
+def duration(seconds: float) -> str:
+    """Seconds as people read them: "0.4s", "12s", "3m 20s", "1h 30m"."""
+    if seconds < 60:
+        return f"{seconds:.1f}s" if seconds % 1 and seconds < 10 else f"{round(seconds)}s"
+    whole = round(seconds)
+    if whole < 3600:
+        return f"{whole // 60}m {whole % 60}s" if whole % 60 else f"{whole // 60}m"
+    return f"{whole // 3600}h {whole % 3600 // 60}m" if whole % 3600 >= 60 else f"{whole // 3600}h"
+
+
 def iso(seconds: float) -> str:
     """Unix seconds as ISO 8601 in UTC."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))

@@ -235,9 +235,19 @@ def test_an_agent_out_of_time_is_cancelled_and_what_it_said_is_kept(storage: Pat
     config.write_text(config.read_text().replace("args:", "timeout: 3s, args:"))
     steps.instance = Instance.open()
     came = steps.step()
-    assert "ran out of time" in came.error and "timeout" in came.hint
+    assert "ran out of time after " in came.error and "timeout" in came.hint
+    assert "silent for the last " in came.error and "last seen: Half of it." in came.error
     assert came.said == ["Half of it. And cancelled."]
     assert len(steps.noted("cancel")) == 1
+
+
+def test_an_agent_that_falls_silent_is_ended(storage: Path) -> None:
+    steps = Scripted(storage, "hang", more="")
+    config = storage / "config.yaml"
+    config.write_text(config.read_text().replace("args:", "silence: 2s, args:"))
+    steps.instance = Instance.open()
+    came = steps.step()
+    assert "was ended, for it said nothing after " in came.error and "agents.<name>.silence" in came.hint
 
 
 def test_a_flood_of_calls_is_ended_before_it_has_to_be_written_down(storage: Path) -> None:

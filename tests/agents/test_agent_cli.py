@@ -476,7 +476,9 @@ def test_what_runs_out_of_time_is_kept_with_the_attempt(
         row=limit + ROW,
     )
     work = start_loop(instance)
-    with pytest.raises(AgentFailed, match="mycli ran out of time"):
+    with pytest.raises(
+        AgentFailed, match=r"mycli ran out of time after .*s, silent for the last \d.*s; last seen: …"
+    ):
         work("slow")
     made = work("slow")
     assert made.done
@@ -485,6 +487,58 @@ def test_what_runs_out_of_time_is_kept_with_the_attempt(
     (attempt,) = instance.attempts.all(made.thread)
     kept = instance.store.get(attempt.detail).payload
     assert [instance.store.get(turn).payload["text"] for turn in kept["turns"]] == ["So far.", "…"]
+
+
+@pytest.mark.parametrize(
+    ("agent", "told"),
+    [
+        (
+            "row",
+            "mycli was ended, for it printed nothing after 2s, silent for the last 2s; last seen: call of look",
+        ),
+        (
+            "exec",
+            "quiet was ended, for it printed nothing after 2s, silent for the last 2s; it said last: begun",
+        ),
+        (
+            "command",
+            "quiet was ended, for it printed nothing after 2s, silent for the last 2s; it said last: begun",
+        ),
+    ],
+)
+def test_a_program_that_falls_silent_is_ended_and_told_with_what_was_seen_last(
+    agent: str,
+    told: str,
+    instance: Instance,
+    stand_in: Callable[..., Any],
+    script: Callable[[str, str], Path],
+) -> None:
+    quiet = script(
+        "quiet", "import sys, time\nprint('begun', file=sys.stderr, flush=True)\ntime.sleep(600)\n"
+    )
+    stand_in(
+        'tell(id="s1"); tell(type="said", text="I look."); tell(type="call", call="c", tool="look")\n'
+        "time.sleep(600)",
+        row="agents:\n"
+        "  row: {command: uwf-cli, args: [mycli], silence: 2s}\n"
+        f"  exec: {{command: uwf-exec, args: [{quiet}], silence: 2s}}\n"
+        f"  command: {{command: {quiet}, silence: 2s}}\n" + ROW,
+    )
+    with pytest.raises(AgentFailed) as caught:
+        start_loop(instance)(agent)
+    said = re.sub(r"^\S*quiet\S*|^/\S+", "quiet", caught.value.message)
+    assert re.sub(r"\b[2-9]s\b", "2s", said) == told
+    assert "silence" in caught.value.hint
+
+
+def test_a_program_that_goes_on_printing_is_not_silent(
+    instance: Instance, stand_in: Callable[..., Any]
+) -> None:
+    stand_in(
+        f"for n in range(8): tell(type='said', text=str(n)); time.sleep(0.5)\nanswer({DONE!r})",
+        row="agents: {row: {command: uwf-cli, args: [mycli], silence: 2s}}\n" + ROW,
+    )
+    assert start_loop(instance)("row").done
 
 
 def test_what_a_cli_has_trouble_with_is_shown_while_it_tries_and_kept_when_its_time_is_up(
@@ -521,7 +575,9 @@ def test_what_a_cli_has_trouble_with_is_shown_while_it_tries_and_kept_when_its_t
     finally:
         over.set()
         watcher.join()
-    assert caught.value.message == "mycli ran out of time, and was still trying: busy (429) (2 times)"
+    trouble = "mycli failed: busy (429) (2 times); it was still trying when it was ended after "
+    assert caught.value.message.startswith(trouble)
+    assert caught.value.hint == "wait, or ask the service less often"
     assert seen[-1] == "mycli: busy (429)"
     (attempt,) = instance.attempts.all(thread)
     assert '"why": "busy"' in attempt.stdout and "at f (x.js:1)" in attempt.stderr

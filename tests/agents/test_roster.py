@@ -109,4 +109,5 @@ def test_a_check_shows_what_an_agent_has_trouble_with_and_says_how_long_it_had(
     status, shown = on_terminal("agent", "check", "stuck", "--timeout", "3s", columns=300)
     assert status == 6
     assert "checked (uwf-cli/stuck)" in shown and f"{stuck}: busy" in shown
-    assert "ran out of time, and was still trying: busy — it was given 3s, and may try for longer" in shown
+    assert "failed: busy; it was still trying when it was ended after " in shown
+    assert "it was given 3s, and may try for longer" in shown

@@ -25,7 +25,7 @@ from uwf_git.kit.agent import Conversation
 from uwf_git.kit.arguments import read_options
 from uwf_git.kit.extract import STATUS, failed_with, judge_printed
 from uwf_git.kit.format import render_frontmatter
-from uwf_git.text import fenced, nearest, shortened
+from uwf_git.text import fenced, last_line, nearest, shortened
 from uwf_git.values.shape import Field, Variant, choices, types, variants
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ USAGE = (
 TAIL = 20_000  # characters of a report
 _NAMED = 3  # problems of what a command printed that are told
 _LONGER = "raise the agent's timeout in config.yaml"
+_PATIENCE = "raise agents.<name>.silence in config.yaml"
 _STDIN = ("context", "prompt", "none")
 
 # Words that a schema may have for it, best first.
@@ -146,6 +147,7 @@ class _Conversation(Conversation):
             cwd=ctx.cwd,
             env={**os.environ, "UWF_THREAD": ctx.thread, "UWF_ROLE": ctx.role.name, **folders},
             timeout=None if ctx.deadline is None else max(0.0, ctx.deadline - began),
+            silence=ctx.silence(None),
             pass_fds=held_lock(ctx.store, ctx.thread),
             keep=max(4 * options.tail, 1 << 20),
             on_stdout=ctx.show,
@@ -159,7 +161,12 @@ class _Conversation(Conversation):
         if finished.exceeded is None and not finished.timed_out:
             return _judged(ctx, argv, reply)
         name, turn = shortened(shlex.join(argv), 60), reply.turns[0]
-        how, error = "ran out of time", AgentFailed(f"{name} ran out of time", _LONGER)
+        how = "was ended, for it printed nothing" if finished.fell_silent else "ran out of time"
+        said = last_line((finished.stderr_tail or finished.stdout_tail).decode("utf-8", "replace"))
+        last = f"; it said last: {said}" if said else ""
+        error = AgentFailed(
+            f"{name} {how} {finished.told}{last}", _PATIENCE if finished.fell_silent else _LONGER
+        )
         if finished.exceeded is not None:
             how = f"was ended at its limit of {finished.exceeded.limit}"
             error = finished.exceeded.failure(name, ctx.alias)

@@ -253,7 +253,7 @@ def check(
 def _hint(error: UwfError, took: float, agent: AgentConfig) -> str:
     """What to do next. The thread that it failed in is gone by now."""
     if agent.timeout is not None and took >= agent.timeout:
-        from uwf_git.cost.budget import duration
+        from uwf_git.text import duration
 
         return f"it was given {duration(agent.timeout)}, and may try for longer by itself: give it that with --timeout"
     return "" if "uwf thread" in error.hint or "is kept" in error.hint else error.hint

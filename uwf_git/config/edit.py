@@ -238,7 +238,7 @@ def split_key(key: str, data: Any) -> ValuePath:
 
 def _value(path: ValuePath, text: str) -> Any:
     section, field = path[0], path[-1]
-    if section == "agents" and len(path) == 3 and field == "timeout":
+    if section == "agents" and len(path) == 3 and field in ("timeout", "silence"):
         number = yaml12.core(text)
         return number if isinstance(number, int | float) and not isinstance(number, bool) else text
     if section == "agents" and len(path) == 3 and field == "args":

@@ -1,7 +1,7 @@
 """What `config.yaml` in the storage root says: which command an agent is, which model and provider a name means.
 
     providers: {<alias>: {baseUrl, apiKeyEnv, limits}}  models: {<alias>: {provider, name, price}}
-    agents: {<alias>: {command, args, timeout, tools, limits}}
+    agents: {<alias>: {command, args, timeout, silence, tools, limits}}
     defaultAgent, defaultModel: <alias>
     agentOverrides: {<workflow>: {<role>: <alias>}}  modelOverrides: {<scenario>: <alias>}
     tools: {allow, deny, runCommand, …}              budgets: {default: {…}, workflows: {<workflow>: {…}}}
@@ -431,7 +431,7 @@ class _Reader:
         text = self._text(path, entry, "command")
         command, *given = (self._command(path, text) if text else ()) or (text,)
         args = self._texts((*path, "args"), entry.get("args")) or ()
-        timeout = self._timeout(path, entry)
+        timeout, silence = self._timeout(path, entry), self._timeout(path, entry, "silence")
         tools = self._tools((*path, "tools"), entry.get("tools"))
         limits, problems = parse_quota(entry.get("limits"))
         for key, message, hint in problems:
@@ -439,15 +439,15 @@ class _Reader:
         if command in self._rows:
             command, given = ANY_ROW, [command, *given]
         command = expanded(full_name(command))
-        return AgentConfig(alias, command, (*given, *args), timeout, tools, limits=limits)
+        return AgentConfig(alias, command, (*given, *args), timeout, tools, limits=limits, silence=silence)
 
-    def _timeout(self, path: ValuePath, entry: dict[str, Any]) -> float | None:
-        if entry.get("timeout") is None:
+    def _timeout(self, path: ValuePath, entry: dict[str, Any], key: str = "timeout") -> float | None:
+        if entry.get(key) is None:
             return None
-        timeout = parse_duration(entry["timeout"])
+        timeout = parse_duration(entry[key])
         if timeout is None:
-            shown = one_line(self._document.raw((*path, "timeout")) or "a collection", 40)
-            self._refuse((*path, "timeout"), f"timeout {shown} is no duration", 'seconds, or "10m", "1h30m"')
+            shown = one_line(self._document.raw((*path, key)) or "a collection", 40)
+            self._refuse((*path, key), f"{key} {shown} is no duration", 'seconds, or "10m", "1h30m"')
         return timeout
 
     def _agent_overrides(self, value: Any) -> dict[str, dict[str, str]]:

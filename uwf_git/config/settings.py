@@ -21,7 +21,7 @@ FILE = "config.yaml"
 FIELDS: Mapping[str, tuple[str, ...]] = {
     "providers": ("baseUrl", "apiKeyEnv", "limits"),
     "models": ("provider", "name", "price"),
-    "agents": ("command", "args", "timeout", "tools", "limits"),
+    "agents": ("command", "args", "timeout", "silence", "tools", "limits"),
 }
 OVERRIDES = ("agentOverrides", "modelOverrides")
 TEXTS = ("defaultAgent", "defaultModel", "node")
@@ -118,7 +118,8 @@ class Model(NamedTuple):
 
 
 class AgentConfig(NamedTuple):
-    """A command that does steps. `timeout` is in seconds, None for no limit. `tools` narrows what the agent may
+    """A command that does steps. `timeout` is in seconds, None for no limit, and so is `silence`, in which it may print
+    nothing; None for the default of its kind. `tools` narrows what the agent may
     use. `stands_in` where it makes answers up and nobody chose it for the role. `limits` are those of the program that
     plays the role."""
 
@@ -129,6 +130,7 @@ class AgentConfig(NamedTuple):
     tools: ToolPolicy | None = None
     stands_in: bool = False
     limits: Quota = Quota()
+    silence: float | None = None
 
 
 class McpServer(NamedTuple):

@@ -23,6 +23,7 @@ from uwf_git.errors import Usage, UwfError, Waiting
 from uwf_git.store.history import Head
 from uwf_git.store.opened import Instance
 from uwf_git.store.private import read_private, write_private
+from uwf_git.text import duration
 from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.kinds import parse_start
 from uwf_git.values.types import MAY_LIMIT
@@ -310,16 +311,6 @@ def share(key: str, used: float, most: float, unpriced: int = 0, unmetered: int 
     if (key == COST and unpriced) or (key in METERED and unmetered):
         before = f"≥ {before}" if used else "unknown"
     return f"{before} of {amount(key, most)}"
-
-
-def duration(seconds: float) -> str:
-    """Seconds as people read them: "0.4s", "12s", "3m 20s", "1h 30m"."""
-    if seconds < 60:
-        return f"{seconds:.1f}s" if seconds % 1 and seconds < 10 else f"{round(seconds)}s"
-    whole = round(seconds)
-    if whole < 3600:
-        return f"{whole // 60}m {whole % 60}s" if whole % 60 else f"{whole // 60}m"
-    return f"{whole // 3600}h {whole % 3600 // 60}m" if whole % 3600 >= 60 else f"{whole // 3600}h"
 
 
 def more(limit: Limit, used: float) -> str:

@@ -183,6 +183,7 @@ def run_command_of(
             cwd=folder,
             env=environment(instance, thread, order.role),
             timeout=config.timeout,
+            silence=config.silence,
             pass_fds=(lock,),
             stderr_to=instance.runs.log(thread),
             on_stderr=on_stderr,
@@ -250,7 +251,11 @@ def hash_printed(config: AgentConfig, done: Finished, report: Report | None = No
     if done.exceeded is not None:
         raise done.exceeded.failure(name, config.alias)
     if done.timed_out:
-        raise AgentFailed(f"{name} ran out of time after {config.timeout:g} s", "raise agents.<name>.timeout")
+        said = f"; it said last: {complaint}" if complaint else ""
+        if done.fell_silent:
+            message = f"{name} was ended, for it printed nothing {done.told}{said}"
+            raise AgentFailed(message, "raise agents.<name>.silence in config.yaml")
+        raise AgentFailed(f"{name} ran out of time {done.told}{said}", "raise agents.<name>.timeout")
     if done.returncode < 0:
         raise AgentFailed(f"{name} was killed by signal {-done.returncode}", complaint)
     if done.returncode > 0 and report is not None and report.error:

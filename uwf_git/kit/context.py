@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.processes.quota import Quota
+from uwf_git.text import one_line
 from uwf_git.values.kinds import Detail, TurnRecord, Usage
 
 if TYPE_CHECKING:
@@ -69,6 +70,21 @@ class Previous(NamedTuple):
 
     session: str | None
     exchanges: Callable[[], tuple[Exchange, ...]]
+
+
+SILENCE = 30 * 60.0
+"""Seconds in which a program may print nothing that tells what it does as it does it: longer than a build or a test run
+takes that it waits for without a word."""
+SEEN = 160  # characters of what an agent was seen doing last
+
+
+def last_seen(turns: Sequence[TurnRecord]) -> str:
+    """Return what an agent said or did last, in a few words."""
+    if not turns:
+        return "it said nothing"
+    turn = turns[-1]
+    what = f"call of {turn.tool}" if turn.tool else turn.text
+    return f"last seen: {one_line(what, SEEN)}" if what.strip() else "last seen: an empty turn"
 
 
 class Context(NamedTuple):
@@ -139,6 +155,12 @@ class Context(NamedTuple):
         """What the program that plays the role may use, where its configuration bounds that."""
         configured = self.config.agents.get(self.alias)
         return configured.limits.given() if configured is not None else Quota()
+
+    def silence(self, default: float | None) -> float | None:
+        """For how many seconds the program that plays the role may print nothing; None for any time."""
+        configured = self.config.agents.get(self.alias)
+        given = configured.silence if configured is not None else None
+        return default if given is None else given
 
     @property
     def workflow_policy(self) -> Mapping[str, Any] | None:

@@ -24,6 +24,7 @@ from uwf_git.errors import AgentFailed
 from uwf_git.lifetime import deferred
 from uwf_git.processes.descendants import Descendants, end_each
 from uwf_git.processes.table import started_by
+from uwf_git.text import duration
 
 if TYPE_CHECKING:
     import asyncio
@@ -39,7 +40,8 @@ _SLOW_POLL = 0.05
 
 class Finished(NamedTuple):
     """How a command ended. The tails are the last `keep` bytes; `returncode` is negative for a signal. `exceeded` is
-    the limit that ended it."""
+    the limit that ended it. `took` and `silent` are seconds: how long it ran, and how long before its end it had
+    printed nothing; `fell_silent` says that it was ended for that."""
 
     returncode: int
     stdout_tail: bytes
@@ -48,6 +50,15 @@ class Finished(NamedTuple):
     stdout_size: int = 0
     stderr_size: int = 0
     exceeded: Exceeded | None = None
+    took: float = 0.0
+    silent: float = 0.0
+    fell_silent: bool = False
+
+    @property
+    def told(self) -> str:
+        """How long it ran and since when it was silent, for a command that ran out of time."""
+        silent = f", silent for the last {duration(round(self.silent))}" if self.silent >= 1 else ""
+        return f"after {duration(round(self.took) if self.took >= 1 else self.took)}{silent}"
 
 
 def run_command(
@@ -57,6 +68,7 @@ def run_command(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
     timeout: float | None = None,
+    silence: float | None = None,
     pass_fds: Sequence[int] = (),
     stderr_to: Path | None = None,
     keep: int = KEEP,
@@ -66,13 +78,13 @@ def run_command(
     guarded: bool = False,
     on_exit: Callable[[Finished], object] | None = None,
 ) -> Finished:
-    """Runs a command to its end, and ends its descendants. After `timeout` seconds, or when this process is
-    interrupted, the command and they get SIGTERM, and two seconds later SIGKILL. `stderr_to` sends stderr to a file,
-    so that a command which outlives this process can still log. `on_stdout` and `on_stderr` are handed the output in
-    pieces of at most 64 KB; what they raise ends the command. `quota` is what the command and all that it starts may
-    use; with more they are killed. `guarded`, they are killed where this process is. `on_exit` is handed how the
-    command ended of its own accord as soon as it has, before its descendants are ended. Raises AgentFailed when the
-    command can't be started."""
+    """Runs a command to its end, and ends its descendants. After `timeout` seconds, after `silence` seconds in which
+    it printed nothing, or when this process is interrupted, the command and they get SIGTERM, and two seconds later
+    SIGKILL. `stderr_to` sends stderr to a file, so that a command which outlives this process can still log.
+    `on_stdout` and `on_stderr` are handed the output in pieces of at most 64 KB; what they raise ends the command.
+    `quota` is what the command and all that it starts may use; with more they are killed. `guarded`, they are killed
+    where this process is. `on_exit` is handed how the command ended of its own accord as soon as it has, before its
+    descendants are ended. Raises AgentFailed when the command can't be started."""
     stdout, stderr = Tail(keep, on_stdout), Tail(keep, on_stderr)
     began = time.monotonic()
     with contextlib.ExitStack() as stack:
@@ -92,7 +104,8 @@ def run_command(
                     cwd=cwd,
                     pass_fds=pass_fds,
                 )
-            timed_out, exceeded = _watch(child, stdout, stderr, timeout, written, descendants)
+            timed_out, exceeded = _watch(child, stdout, stderr, timeout, silence, written, descendants)
+            ended = time.monotonic()
             if exceeded is not None:
                 descendants.kill(child)
             elif on_exit is not None and not timed_out:
@@ -114,7 +127,14 @@ def run_command(
         stdout_size=stdout.size,
         stderr_size=stderr.size,
     )
-    return _finished(child, stdout, stderr)._replace(timed_out=timed_out, exceeded=exceeded)
+    silent = ended - max(began, stdout.last, stderr.last)
+    return _finished(child, stdout, stderr)._replace(
+        timed_out=timed_out,
+        exceeded=exceeded,
+        took=ended - began,
+        silent=silent,
+        fell_silent=timed_out and silence is not None and (timeout is None or ended - began < timeout),
+    )
 
 
 def _finished(child: subprocess.Popen[bytes], stdout: Tail, stderr: Tail) -> Finished:
@@ -354,9 +374,11 @@ class Tail:
         self._data = bytearray()
         self.listener = listener
         self.size = 0
+        self.last = 0.0  # when something came, on time.monotonic()
 
     def add(self, data: bytes) -> None:
         self.size += len(data)
+        self.last = time.monotonic()
         self._data += data
         if len(self._data) > 2 * self._keep:
             del self._data[: -self._keep]
@@ -393,14 +415,16 @@ def _watch(
     stdout: Tail,
     stderr: Tail,
     timeout: float | None,
+    silence: float | None,
     written: IO[bytes] | None,
     descendants: Descendants,
 ) -> tuple[bool, Exceeded | None]:
-    """Reads until the child has exited; returns whether its time ran out first, and the limit that it has exceeded.
-    Where stderr is `written` to a file, it is read from there."""
-    deadline = None if timeout is None else time.monotonic() + timeout
+    """Reads until the child has exited; returns whether its time ran out first, or that in which it may be silent, and
+    the limit that it has exceeded. Where stderr is `written` to a file, it is read from there."""
+    began = time.monotonic()
+    deadline = None if timeout is None else began + timeout
     exits = hasattr(os, "pidfd_open")
-    followed = written if stderr.listener else None
+    followed = written if stderr.listener or silence is not None else None
     with selectors.DefaultSelector() as selector, contextlib.ExitStack() as stack:
         for stream, tail in ((child.stdout, stdout), (child.stderr, stderr)):
             if stream is not None:
@@ -412,6 +436,9 @@ def _watch(
             selector.register(descriptor, selectors.EVENT_READ)
         while not descendants.has_exited(child):
             left = None if deadline is None else deadline - time.monotonic()
+            if silence is not None:
+                quiet = max(began, stdout.last, stderr.last) + silence - time.monotonic()
+                left = quiet if left is None else min(left, quiet)
             if left is not None and left <= 0:
                 log.warning(
                     "V1R01HFS",

@@ -162,7 +162,7 @@ def _tokens(value: dict[str, Any]) -> int | None:
 
 
 def _stats_text(value: Any) -> str:
-    from uwf_git.cost.budget import duration
+    from uwf_git.text import duration
 
     groups, by, total = value["groups"], value["by"], value["total"]
     damaged = "".join(f"{each['thread']} can't be read: {each['problem']}\n" for each in value["damaged"])
@@ -210,7 +210,7 @@ def _write_plot(path: Path, groups: list[dict[str, Any]], total: dict[str, Any],
 def bars_of(groups: list[dict[str, Any]], total: dict[str, Any], by: str) -> tuple[str, list[Bar]]:
     """What a chart of groups measures, and its bars: money where any is known, else tokens, else time."""
     from uwf_cli.plot import Bar
-    from uwf_git.cost.budget import duration
+    from uwf_git.text import duration
 
     what, bars = "Agents' time", []
     for name, each in zip(labels(groups, by), groups, strict=True):

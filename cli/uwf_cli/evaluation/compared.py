@@ -203,7 +203,7 @@ def _paid(average: Mapping[str, Any]) -> str:
 
 
 def _time(average: Mapping[str, Any]) -> str:
-    from uwf_git.cost.budget import duration
+    from uwf_git.text import duration
 
     return str(duration(average["seconds"]))
 

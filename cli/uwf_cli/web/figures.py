@@ -12,11 +12,11 @@ from uwf_cli.plot import bars_drawing, pairs_drawing
 from uwf_cli.resolve import moment
 from uwf_cli.web import addresses
 from uwf_cli.web.addresses import STATUS, Asked, Page
-from uwf_git.cost.budget import duration
 from uwf_git.errors import NotFound, Usage
 from uwf_git.store import layout
 from uwf_git.store.opened import Instance
 from uwf_git.store.versions import Baselines
+from uwf_git.text import duration
 
 if TYPE_CHECKING:
     from uwf_git.evaluation.sides import Side

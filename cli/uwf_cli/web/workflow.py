@@ -15,13 +15,13 @@ from uwf_cli.page.graph import described, drawing
 from uwf_cli.resolve import Found, stored_workflow
 from uwf_cli.selection import Filters, Listed, listed
 from uwf_cli.web.addresses import Asked, Page
-from uwf_git.cost.budget import OPTIONS, duration
+from uwf_git.cost.budget import OPTIONS
 from uwf_git.errors import NotFound, Usage, UwfError
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import Head
 from uwf_git.store.opened import Instance
 from uwf_git.store.versions import compare
-from uwf_git.text import nearest
+from uwf_git.text import duration, nearest
 from uwf_git.values.kinds import Workflow
 from uwf_git.values.types import END, START
 from uwf_git.workflow.diagram import edges, order

@@ -27,6 +27,7 @@ from uwf_git.errors import AgentFailed, Throttled, Usage
 from uwf_git.kit import Agent, Context, Reply
 from uwf_git.kit.agent import Conversation, judged
 from uwf_git.kit.arguments import read_options
+from uwf_git.kit.context import SILENCE
 from uwf_git.kit.extract import failed_with
 
 if TYPE_CHECKING:
@@ -200,6 +201,7 @@ def _settings(ctx: Context) -> Settings:
         pass_fds=held_lock(ctx.store, ctx.thread),
         quota=ctx.quota,
         alias=ctx.alias,
+        silence=ctx.silence(SILENCE),
     )
 
 

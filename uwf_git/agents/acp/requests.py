@@ -130,6 +130,11 @@ class Requests:
             raise Refusal(INTERNAL, str(error)) from None
         raise Refusal(UNKNOWN, f"the client has no {method}")
 
+    @property
+    def is_asking(self) -> bool:
+        """Whether a person is being asked."""
+        return bool(self._questions)
+
     def drop_questions(self) -> None:
         """The turn is over or cancelled: nobody needs to decide any more."""
         for question in [*self._questions]:

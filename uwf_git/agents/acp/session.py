@@ -24,9 +24,11 @@ from uwf_git.agents.builtin.tools.path import Mount
 from uwf_git.config.policy import ToolPolicy
 from uwf_git.crews.mounts import Places
 from uwf_git.errors import AgentFailed
+from uwf_git.kit.context import last_seen
 from uwf_git.processes.child import Pipes, start
 from uwf_git.processes.descendants import Descendants
 from uwf_git.processes.quota import Exceeded, Quota
+from uwf_git.text import duration
 from uwf_git.values.kinds import TurnRecord, Usage
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ class Settings(NamedTuple):
     offers; without `files` it is offered none through its client; `record` is given each turn as it happens;
     `hidden` is what it may not touch although it is in the folder, `others` are folders that it works in besides;
     `places` are those of a crew's step; `pass_fds` are handed to its process; `quota` is what it may use, under `alias`
-    in the configuration."""
+    in the configuration; `silence` is for how many seconds it may say nothing during a prompt, None for any time."""
 
     argv: tuple[str, ...]
     folder: Path
@@ -67,6 +69,7 @@ class Settings(NamedTuple):
     pass_fds: tuple[int, ...] = ()
     quota: Quota = Quota()
     alias: str = ""
+    silence: float | None = None
 
 
 class Said(NamedTuple):
@@ -102,6 +105,7 @@ class Session:
         self._settings = settings
         self._name = Path(settings.argv[0]).name
         self._files = Files(settings.folder, settings.policy, settings.hidden, settings.others)
+        self._heard = 0.0  # when the agent said something last
         self._conversation = Conversation(_unrecorded)
         self._requests = Requests(self._name, settings.folder, settings.policy, self._files, settings.places)
         self._auth_methods: list[Mapping[str, Any]] = []
@@ -260,6 +264,22 @@ class Session:
                 request.cancel()
                 raise await self._gone()
         return request.done()
+
+    async def _patience_lost(self, request: asyncio.Task[Any], deadline: float | None) -> str | None:
+        """Wait for the answer to a prompt. Return the limit that was reached first, `timeout` or `silence`."""
+        silence = self._settings.silence
+        while True:
+            quiet = None if silence is None else self._heard + silence
+            until = min((each for each in (deadline, quiet) if each is not None), default=None)
+            if await self._is_answered(request, until):
+                return None
+            now = time.monotonic()
+            if deadline is not None and now >= deadline:
+                return "timeout"
+            if self._requests.is_asking:  # it waits for a person
+                self._heard = now
+            elif silence is not None and now >= self._heard + silence:
+                return "silence"
 
     async def _answer(self, request: asyncio.Task[Any]) -> Mapping[str, Any]:
         try:
@@ -447,9 +467,16 @@ class Session:
         params = PromptRequest(session_id=self.id, prompt=[TextContentBlock(type="text", text=text)])
         request = self._loop.create_task(self._call("session/prompt", _plain(params)))
         try:
-            if not await self._is_answered(request, deadline):
+            self._heard = began = time.monotonic()
+            if (why := await self._patience_lost(request, deadline)) is not None:
+                took, silent = (duration(round(time.monotonic() - since)) for since in (began, self._heard))
                 await self._cancel(request)
-                raise AgentFailed(f"{self._name} ran out of time", "raise agents.<name>.timeout")
+                self._conversation.finish()
+                how = "ran out of time" if why == "timeout" else "was ended, for it said nothing"
+                message = f"{self._name} {how} after {took}, silent for the last {silent}"
+                raise AgentFailed(
+                    f"{message}; {last_seen(self._conversation.turns)}", f"raise agents.<name>.{why}"
+                )
             answer = await self._answer(request)
         except RequestError as error:
             raise self._refused("session/prompt", error) from None
@@ -494,6 +521,7 @@ class Session:
         await asyncio.gather(request, return_exceptions=True)
 
     def _notified(self, method: str, params: Mapping[str, Any]) -> None:
+        self._heard = time.monotonic()
         if method == "session/update" and (not self.id or params.get("sessionId") == self.id):
             self._conversation.update(_mapping(params.get("update")))
 
@@ -501,6 +529,7 @@ class Session:
         """Answers a request of the agent's. Raises RequestError."""
         from acp import RequestError
 
+        self._heard = time.monotonic()
         try:
             return await self._requests.answer(method, _mapping(params), self._conversation)
         except Refusal as refusal:

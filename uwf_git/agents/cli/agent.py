@@ -24,6 +24,7 @@ from uwf_git.config.known_agents import ANY_ROW
 from uwf_git.errors import Invalid, Throttled, Usage
 from uwf_git.kit import Agent, Context, Reply, TurnRecord
 from uwf_git.kit.agent import Conversation
+from uwf_git.kit.context import SILENCE
 from uwf_git.kit.memory import carry_on
 
 if TYPE_CHECKING:
@@ -288,6 +289,7 @@ class _Conversation(Conversation):
                     cwd=ctx.cwd,
                     env=self._env,
                     timeout=None if ctx.deadline is None else max(0.0, ctx.deadline - time.monotonic()),
+                    silence=ctx.silence(SILENCE if row.output == "lines" else None),
                     pass_fds=held_lock(ctx.store, ctx.thread),
                     on_stdout=run.feed,
                     on_stderr=run.feed_stderr,

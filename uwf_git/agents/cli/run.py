@@ -12,8 +12,8 @@ from uwf_git.agents.cli.output import Output, Said
 from uwf_git.agents.cli.printed import sentence
 from uwf_git.config.agent_cli import Row
 from uwf_git.errors import AgentFailed
-from uwf_git.kit.context import Context, Reply
-from uwf_git.text import counted, one_line
+from uwf_git.kit.context import SEEN, Context, Reply, last_seen
+from uwf_git.text import counted, last_line, one_line
 from uwf_git.values.kinds import TurnRecord, Usage
 
 if TYPE_CHECKING:
@@ -24,6 +24,21 @@ _BY_SIGNAL = {137: 9, 143: 15}  # what a wrapper exits with whose program was en
 _NOTED = 10  # of what went wrong on the way, the last
 _REFUSALS = 2  # that a key is refused: a token that is renewed after the first one may do
 _SHOWN = 401  # characters of the CLI's words in an error
+
+
+_ADVICE = (
+    (
+        re.compile(r"(?i)quota|billing|credit|insufficient"),
+        "the quota of the account is used up",
+    ),
+    (
+        re.compile(r"(?i)refused|ENOTFOUND|EAI_AGAIN|connect|socket"),
+        "is the model server up, and its address right?",
+    ),
+    (re.compile(r"(?i)429|rate.?limit|too many requests|overloaded"), "wait, or ask the service less often"),
+    (re.compile(r"(?i)\b5\d\d\b|internal server|unavailable"), "the service has trouble: try again later"),
+)
+"""What to do about what a program has trouble with."""
 
 
 class Hopeless(Exception):
@@ -215,10 +230,7 @@ class Run:
         if finished.exceeded is not None:
             return finished.exceeded.failure(program, self._ctx.alias)
         if finished.timed_out:
-            words = f", and was still trying: {said.trouble[-1]}" if said.trouble else ""
-            return AgentFailed(
-                f"{program} ran out of time{words}", "raise agents.<name>.timeout in config.yaml"
-            )
+            return self._out_of_time(finished)
         if finished.returncode == 0 and not said.errors:
             return self._unanswered(env)
         number = -finished.returncode if finished.returncode < 0 else _BY_SIGNAL.get(finished.returncode, 0)
@@ -232,6 +244,26 @@ class Run:
         elif (old := self._too_old(env)) is not None:
             return old
         return AgentFailed(message, f"what it said before is kept: uwf thread attempts {self._ctx.thread}")
+
+    def _out_of_time(self, finished: Finished) -> AgentFailed:
+        """Why a program was ended that had not answered: what it has trouble with comes first."""
+        program, said = self._row.program, self.said
+        hint = f"raise agents.<name>.{'silence' if finished.fell_silent else 'timeout'} in config.yaml"
+        if said.trouble:
+            trouble = str(said.trouble[-1])
+            message = f"{program} failed: {trouble}; it was still trying when it was ended {finished.told}"
+            return AgentFailed(
+                message, next((advice for sign, advice in _ADVICE if sign.search(trouble)), hint)
+            )
+        how = "was ended, for it printed nothing" if finished.fell_silent else "ran out of time"
+        return AgentFailed(f"{program} {how} {finished.told}; {self._last_seen()}", hint)
+
+    def _last_seen(self) -> str:
+        """What a program said or did last, in a few words."""
+        if self.said.turns:
+            return last_seen(self.said.turns)
+        printed = last_line(self.printed[1]) or last_line(self.printed[0])
+        return f"last seen: {one_line(printed, SEEN)}" if printed else "it printed nothing"
 
     def _unanswered(self, env: Mapping[str, str]) -> AgentFailed | None:
         """What is wrong with a run that reports no error, if anything is."""
