@@ -120,6 +120,11 @@ FAILURES = {
         "mycli failed: API Error: slow down (TOO_MANY)",
         "attempts",
     ),
+    "needs another Node": (
+        'print("SyntaxError: Invalid flags\\n    at f (node:internal)", file=sys.stderr); sys.exit(1)',
+        "mycli exited with 1: SyntaxError: Invalid flags",
+        "attempts",
+    ),
     "gives up": (
         'tell(type="retry", why="busy", nth=1); tell(type="retry", why="on fire", nth=2); sys.exit(1)',
         "mycli exited with 1: on fire, attempt 2",
@@ -157,6 +162,19 @@ def test_a_cli_that_fails_is_told_in_one_line(
     failure = refused(instance)
     assert failure.message == message
     assert hint in failure.hint and "attempts ID" not in failure.hint
+
+
+def test_a_stream_that_breaks_off_in_opencode_is_told(
+    instance: Instance, stand_in: Callable[..., Any]
+) -> None:
+    stand_in(
+        'tell(type="step_finish", sessionID="s1", part={"reason": "unknown", "tokens": {"output": 0}})\n'
+        "sys.exit(1)",
+        name="opencode",
+        version="99.0",
+    )
+    failure = refused(instance, "uwf-opencode")
+    assert failure.message == "opencode exited with 1: the model's answer broke off, or can't be read"
 
 
 def test_a_cli_that_is_missing_or_too_old_is_named_with_how_to_get_it(

@@ -399,7 +399,13 @@ _OPENCODE: Mapping[str, Any] = {
         {"path": ".error.data.message", "when": {"type": "error"}},
         {"path": ".error.name", "when": {"type": "error", "error.data.message": None}},
     ],
-    "trouble": {"from": "stderr", "match": r'message="stream error".* small=false .*error\.error="(.*)"'},
+    "trouble": [
+        {"from": "stderr", "match": r'message="stream error".* small=false .*error\.error="(.*)"'},
+        {
+            "when": {"type": "step_finish", ".part.reason": "unknown", ".part.tokens.output": 0},
+            "say": "the model's answer broke off, or can't be read",
+        },
+    ],
     "denied": {
         "from": "stderr",
         "match": r"permission requested: ([^;\n]*); auto-rejecting",

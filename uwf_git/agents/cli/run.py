@@ -320,7 +320,7 @@ class Run:
         lines = [line.strip() for line in self.printed[1].splitlines() if line.strip()]
         if self._row.output == "text" and said.came:
             return one_line(said.came, _SHOWN)
-        telling = [line for line in lines if re.search(r"(?i)\berror\b|fail|not |can't|unknown|denied", line)]
+        telling = [line for line in lines if re.search(r"(?i)error\b|fail|not |can't|unknown|denied", line)]
         printed = "" if said.known else said.came
         return one_line(sentence((telling or lines[-1:] or [printed])[0]), _SHOWN)
 
