@@ -286,6 +286,7 @@ uwf = Group(
         "debug": Place("store:debug", "Show what was logged, or where a line of the log comes from."),
         "gc": Place("store:gc", "Pack the store with git's own gc."),
         "verify": Place("verify:verify", "Check every node, commit, page and decision."),
+        "guide": Place("guide:guide", "Print a reference text to hand to an agent."),
         "completion": Place("config:completion", "Print the script that completes ids and names in a shell."),
     },
     examples=(

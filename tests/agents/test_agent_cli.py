@@ -549,6 +549,17 @@ def test_a_program_that_falls_silent_is_ended_and_told_with_what_was_seen_last(
     assert "silence" in caught.value.hint
 
 
+def test_trouble_that_a_program_got_over_is_not_why_it_was_ended(
+    instance: Instance, stand_in: Callable[..., Any]
+) -> None:
+    stand_in(
+        'tell(type="retry", why="429", nth=1); tell(type="said", text="On with it.")\n'
+        'tell(type="said", text="More."); time.sleep(600)',
+        row="agents: {row: {command: uwf-cli, args: [mycli], timeout: 2s}}\n" + ROW,
+    )
+    assert "ran out of time" in refused(instance, "row").message
+
+
 def test_a_program_that_goes_on_printing_is_not_silent(
     instance: Instance, stand_in: Callable[..., Any]
 ) -> None:

@@ -25,7 +25,9 @@ from uwf_git.values.node import hash_of, parse_json
 from uwf_git.workflow.expression import check_expression
 
 DOCUMENTS = sorted(
-    [*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/*.md"), *REPOSITORY.glob("examples/**/*.md")]
+    path
+    for where in ("*.md", "docs/*.md", "examples/**/*.md", "cli/uwf_cli/guides/*.md")
+    for path in REPOSITORY.glob(where)
 )
 WITH_EXAMPLES = [path for path in DOCUMENTS if "```console" in path.read_text(encoding="utf-8")]
 _NAMED = [str(path.relative_to(REPOSITORY)) for path in DOCUMENTS]

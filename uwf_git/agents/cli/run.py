@@ -71,6 +71,7 @@ class Run:
         self._other: str | None = None
         self._ended = False
         self._refusals = 0
+        self._is_stuck = False  # it has had trouble, and done nothing since
         self._said: Said | None = None
         self._finished: Finished | None = None
         self._reply: Reply | None = None
@@ -144,7 +145,7 @@ class Run:
 
     def _record(self, turn: TurnRecord) -> None:
         if not self._ended:  # else it was held back, and said before the refusals
-            self._refusals = 0
+            self._refusals, self._is_stuck = 0, False
         self._ctx.record(turn)
 
     def _spent(self, model: str, usage: Usage | None) -> None:
@@ -162,6 +163,7 @@ class Run:
     def _in_trouble(self, text: str) -> None:
         if self._ended:
             return
+        self._is_stuck = True
         program = self._row.program
         log.info("F8TR3M6W", "{program} is in trouble: {text}", program=program, text=text)
         self._ctx.show(f"{program}: {text}\n".encode("utf-8", "replace"), stream="trouble")
@@ -249,7 +251,7 @@ class Run:
         """Why a program was ended that had not answered: what it has trouble with comes first."""
         program, said = self._row.program, self.said
         hint = f"raise agents.<name>.{'silence' if finished.fell_silent else 'timeout'} in config.yaml"
-        if said.trouble:
+        if said.trouble and self._is_stuck:
             trouble = str(said.trouble[-1])
             message = f"{program} failed: {trouble}; it was still trying when it was ended {finished.told}"
             return AgentFailed(

@@ -1,0 +1,36 @@
+"""`uwf guide`: reference texts to hand to an agent."""
+
+from __future__ import annotations
+
+import click
+
+from uwf_cli import terminal
+from uwf_cli.command import command
+from uwf_cli.invocation import Invocation
+
+GUIDES = {
+    "workflows": "Write a workflow.",
+    "agents": "Write an agent.",
+    "uwf": "Drive uwf from a script or an agent.",
+}
+"""The texts in the folder `guides`, and what each is for."""
+
+
+@command(
+    "uwf guide                     lists them",
+    "uwf guide workflows > WORKFLOWS.md",
+    "uwf guide workflows | uwf run my-author -p -",
+)
+@click.argument("name", required=False, type=click.Choice(tuple(GUIDES)))
+def guide(invocation: Invocation, name: str | None) -> None:
+    """Print a reference text to hand to an agent."""
+    if name is None:
+        invocation.emit(
+            [{"guide": each, "about": about} for each, about in GUIDES.items()],
+            lambda rows: terminal.table([(each["guide"], each["about"]) for each in rows]),
+        )
+        return
+    from importlib.resources import files
+
+    text = (files("uwf_cli") / "guides" / f"{name}.md").read_text(encoding="utf-8")
+    invocation.emit_document(text, {"guide": name, "text": text}, rich=True)
