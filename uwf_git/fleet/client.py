@@ -242,15 +242,17 @@ class Queue:
     async def _take(
         self, begin: Begin, described: WorkflowExecutionDescription, over: Collection[str]
     ) -> Row | None:
-        """Begins a thread of the queue anew where it is held for a reason that is `over`, or is to belong to a budget
-        and nobody is at it; tells it what budget that is where somebody is. What is known of it in all other cases."""
+        """Begin a thread of the queue anew if no worker has its step and it is held for a reason that is `over`, or is
+        to belong to a budget. Tell it its budget if a worker has its step. Return its row unless it was begun anew."""
         memo = await described.memo()
-        state, held = memo.get("state"), memo.get(asked.HELD)
-        if state and (held or memo.get("why")) in over:
+        state = memo.get("state")
+        held = await self._held(described, str(memo.get(asked.HELD) or ""))
+        is_made = _is_made(described)
+        if (held or memo.get("why")) in over and not is_made:
             await self._begin_anew(begin, described)
             return None
         if begin.used is not None:
-            if held != asked.PAUSED and state in (None, "held") and not _is_made(described):
+            if held != asked.PAUSED and state in (None, "held") and not is_made:
                 await self._begin_anew(begin, described)
                 return None
             handle = self.client.get_workflow_handle(begin.thread)
@@ -270,6 +272,7 @@ class Queue:
             id=begin.thread,
             task_queue=asked.QUEUE,
             id_conflict_policy=Policy.TERMINATE_EXISTING if anew else Policy.FAIL,
+            memo={asked.HELD: begin.held} if begin.held else None,
             task_timeout=_DECIDES,
             rpc_timeout=_WAIT,
         )
