@@ -15,7 +15,7 @@ import pytest
 from cli_samples import PAIR, write
 from commands import begin as in_background
 from fault_report import pytest_terminal_summary as pytest_terminal_summary
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from model_server import ModelServer, serving
 from run_report import RunReport, mark_long_tests, time_given
 from warm import WarmUwf
@@ -29,7 +29,7 @@ REPOSITORY = Path(__file__).parent.parent
 EXAMPLES = REPOSITORY / "examples"
 
 # How long an example takes says how busy the machine is.
-settings.register_profile("uwf", deadline=None)
+settings.register_profile("uwf", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("uwf")
 
 # A shell starts what it puts in the background deaf to Ctrl-C, and children inherit that.

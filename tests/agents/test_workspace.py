@@ -193,7 +193,7 @@ names = st.sampled_from(
 
 
 @given(st.lists(names, min_size=1, max_size=7))
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_whatever_is_read_is_what_the_real_path_says_and_lies_inside(project: Path, parts: list[str]) -> None:
     path = "@project/" + "/".join(parts)
     workspace = Workspace(project)
