@@ -81,6 +81,56 @@ def test_a_run_goes_from_start_to_end_one_line_a_step(
     assert uwf("thread", "step", started["thread"], check=1).error["code"] == "invalid"
 
 
+def test_a_thread_is_started_for_each_line_with_one_write(uwf: Uwf, root: Path, pair: str) -> None:
+    lines = [json.dumps(f"Write line {number}") for number in range(30)]
+    lines[2] = json.dumps({"prompt": "Write two", "budget": {"maxSteps": 2, "maxWallTime": "1h"}})
+    write("tasks.jsonl", "\n".join([*lines[:20], "", *lines[20:]]) + "\n")
+    packs = root / "store.git" / "objects" / "pack"
+    before = len(list(packs.glob("*.pack")))
+    started = uwf("thread", "start", "pair", "--each", "tasks.jsonl", "--max-steps", "5").json
+    assert [each.keys() for each in started] == [{"workflow", "thread"}] * 30
+    assert len(list(packs.glob("*.pack"))) <= before + 1
+    listed = {each["thread"]: each for each in uwf("thread", "list").json}
+    titles = [listed[each["thread"]]["title"] for each in started]
+    assert titles == [f"Write line {number}" if number != 2 else "Write two" for number in range(30)]
+    assert [each["thread"] for each in started] == sorted(listed)
+    budgets = [uwf("thread", "budget", started[number]["thread"]).json for number in (1, 2)]
+    limits = [{each["limit"]: each["most"] for each in budget["budget"]} for budget in budgets]
+    assert limits == [{"maxSteps": 5}, {"maxSteps": 2, "maxWallTime": 3600}]
+    assert uwf("verify", "--all").code == 0
+
+    piped = uwf("thread", "start", "pair", "--each", "-", "--format", "text", input='"Write it"\n')
+    thread, title = piped.out.split(maxsplit=1)
+    assert is_thread_id(thread) and title == "Write it\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("Write it", "not JSON"),
+        ("{}", "has no prompt"),
+        ('{"prompt": " "}', "prompt is empty"),
+        ('{"prompt": "p", "promt": "q"}', 'no key "promt"'),
+        ('{"prompt": "p", "budget": {"maxSteps": 0}}', "maxSteps"),
+        ('{"prompt": "p", "maxRounds": 3}', "is for bundles"),
+        ('{"prompt": "p", "persona": "ada"}', "is of none"),
+        ('{"prompt": "p", "cwd": "nowhere"}', "no folder nowhere"),
+        ("[]", "not a list"),
+    ],
+)
+def test_an_invalid_line_is_named_and_nothing_is_started(uwf: Uwf, pair: str, line: str, said: str) -> None:
+    write("tasks.jsonl", f'"Write a line"\n\n{line}\n')
+    error = uwf("thread", "start", "pair", "--each", "tasks.jsonl", check=None).error
+    assert error["message"].startswith("tasks.jsonl:3: ") and said in error["message"], error
+    assert uwf("thread", "list").json == []
+
+
+def test_tasks_need_a_line_and_exclude_a_prompt(uwf: Uwf, pair: str) -> None:
+    write("tasks.jsonl", "\n")
+    assert "has no tasks" in uwf("thread", "start", "pair", "--each", "tasks.jsonl", check=1).error["message"]
+    uwf("thread", "start", "pair", "--each", "tasks.jsonl", "-p", "Write it", check=2)
+
+
 def test_run_stops_at_the_limit_and_refuses_limits_that_are_none(uwf: Uwf, thread: str) -> None:
     for limit in ("0", "-1", "1.5", "many"):
         refused = uwf("thread", "run", thread, "--max-steps", limit, check=2)

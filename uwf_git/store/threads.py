@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 from uwf_git import log
@@ -49,6 +49,16 @@ class Damaged(NamedTuple):
 
     thread: ThreadId
     problem: str
+
+
+class Task(NamedTuple):
+    """What a thread is started for. `budget` and `max_rounds` are its own limits, `persona` is the id of the speaker in
+    a crew's workflow."""
+
+    prompt: str
+    budget: Mapping[str, float] = {}
+    max_rounds: int | None = None
+    persona: str = ""
 
 
 class Made(NamedTuple):
@@ -266,9 +276,38 @@ class Threads(Histories):
             node = self._store.put(*start_node(workflow, prompt, budget, max_rounds, persona, data))
             return self.fork(self.begin(version, node, origin=origin))
 
+    def start_all(self, version: Oid, workflow: Hash, tasks: Sequence[Task]) -> list[ThreadId]:
+        """Start a thread of a workflow version for each task, all with one write: their ids, in order. Makes
+        `refs/uwf/threads/<new ULID>` for each."""
+        threads = sorted(new_thread_id() for _ in tasks)
+        with self._store.together():
+            nodes = [
+                self._store.put(
+                    *start_node(workflow, each.prompt, each.budget, each.max_rounds, each.persona)
+                )
+                for each in tasks
+            ]
+            commits = [self._begin(version, node) for node in nodes]
+            self._store.list_new()
+            with self._store.index.transaction():
+                for commit in commits:
+                    self._store.take_in(commit)
+            refs = {layout.THREADS + each: commit for each, commit in zip(threads, commits, strict=True)}
+            self._repository.create_refs(refs)
+            with self._store.index.transaction():
+                for name, commit in refs.items():
+                    self._store.moved(name, commit, commit)
+        log.info("V8M3TQ5H", "begins {count} threads", count=len(threads), first=threads[:1])
+        return threads
+
     def begin(self, version: Oid, node: Hash, stamp: Stamp | None = None, origin: Oid | None = None) -> Oid:
         """The commit of a StartNode, which names the workflow of that version; `origin` becomes its second parent.
         Touches no ref."""
+        commit = self._begin(version, node, stamp, origin)
+        self._store.take_in(commit)
+        return commit
+
+    def _begin(self, version: Oid, node: Hash, stamp: Stamp | None = None, origin: Oid | None = None) -> Oid:
         from uwf_git.store import pages
 
         prompt = parse_start(self._store.get(node).payload).prompt
@@ -286,9 +325,7 @@ class Threads(Histories):
         text = layout.start_message(row.name or "", prompt, node)
         by, when = stamp or Stamp(self._repository.user, int(time.time()))
         parents = [version, origin] if origin else [version]
-        commit = self._repository.write_commit(tree, parents, by, text, when, committer=stamp and by)
-        self._store.take_in(commit)
-        return commit
+        return self._repository.write_commit(tree, parents, by, text, when, committer=stamp and by)
 
     def part(self, thread: ThreadId, fork: ThreadId, base: Oid, head: Oid) -> None:
         """Makes one side of a divergence a thread of its own: `refs/uwf/forks/<fork>`, a tag on the last

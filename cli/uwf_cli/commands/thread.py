@@ -33,7 +33,7 @@ from uwf_cli.invocation import Invocation
 from uwf_cli.output import iso
 from uwf_cli.selection import ACTIVE, Chosen, Filters, on_each, threads
 from uwf_git.errors import HeadMoved, NotFound, Usage, UwfError
-from uwf_git.text import nearest
+from uwf_git.text import nearest, one_line
 from uwf_git.values.ids import Hash, ThreadId, is_thread_id
 from uwf_git.values.types import MOST_ROUNDS
 
@@ -89,10 +89,16 @@ class Begun(NamedTuple):
     "gh issue view 42 | uwf thread start solve-issue -p -",
     'uwf thread start solve-issue -p "Fix it" --max-cost 2.50 --max-time 1h',
     'uwf thread start trip/plan-trip --as mary -p "Three days in Rome"',
+    "uwf thread start solve-issue --each tasks.jsonl --max-cost 2.50",
 )
 @click.argument("workflow", shell_complete=complete_workflow)
 @PROMPT
 @PROMPT_FILE
+@click.option(
+    "--each",
+    metavar="FILE",
+    help="Start a thread for each line of a JSON Lines file; - reads standard input.",
+)
 @AS
 @CWD
 @click.option("--max-steps", metavar="N", help="Then it waits for a human.")
@@ -106,6 +112,7 @@ def start(
     workflow: str,
     prompt: str | None,
     prompt_file: str | None,
+    each: str | None,
     persona: str | None,
     cwd: Path | None,
     max_rounds: int | None,
@@ -115,7 +122,16 @@ def start(
 
     WORKFLOW is looked for as a registered name, or CREW/ID for a workflow of a crew, as a hash, as a file, and as
     .workflows/WORKFLOW.yaml in this folder and those above it, up to the edge of the repository.
+
+    With --each a line is the prompt as a JSON string, or an object with prompt and perhaps budget, persona, maxRounds
+    and cwd, which replace the options. If a line is invalid, no thread is started.
     """
+    if each is not None:
+        if prompt is not None or prompt_file is not None:
+            raise Usage("--each excludes -p and --prompt-file", "give one of them")
+        budget = resolve.limits(limits)
+        _start_each(invocation, workflow, each, folder(cwd), budget, max_rounds, persona)
+        return
     task, where = read_prompt(prompt, prompt_file), folder(cwd)
     begun = begin(
         invocation, workflow, task, where, resolve.limits(limits), max_rounds=max_rounds, persona=persona
@@ -130,6 +146,51 @@ def start(
             ]
         ),
         shown=begun._asdict(),
+    )
+
+
+def _start_each(
+    invocation: Invocation,
+    workflow: str,
+    file: str,
+    where: Path | None,
+    budget: Mapping[str, float],
+    max_rounds: int | None,
+    persona: str | None,
+) -> None:
+    """Start a thread for each task of a file, and print them in its order. The options hold for each task that says
+    nothing else."""
+    from uwf_cli.tasks import naming, read_tasks
+    from uwf_git.store.threads import Task
+
+    lines = read_tasks(file)
+    instance = invocation.instance_for_writing()
+    found = _startable(invocation, workflow, max_rounds is not None)
+    tasks: list[Task] = []
+    folders: list[Path | None] = []
+    for line in lines:
+        with naming(line.where):
+            if line.max_rounds is not None:
+                _require_code(found, "maxRounds")
+            tasks.append(
+                Task(
+                    _cleaned(invocation, line.prompt, f"the prompt of {line.where}"),
+                    {**budget, **line.budget},
+                    line.max_rounds or max_rounds,
+                    _speaker(found, line.persona or persona),
+                )
+            )
+            folders.append(folder(line.cwd) if line.cwd is not None else where)
+    threads = instance.threads.start_all(resolve.version_of(instance, found), found.hash, tasks)
+    limited = {key: value for task in tasks for key, value in task.budget.items()}
+    _warn_of_untold(invocation, found.workflow, limited, tasks[0].persona, None)
+    for thread, place in zip(threads, folders, strict=True):
+        if place is not None:
+            instance.folders.remember(thread, place)
+    invocation.emit(
+        [{"workflow": found.hash, "thread": thread} for thread in threads],
+        lambda value: terminal.table(value, free=1),
+        shown=[(thread, one_line(task.prompt, 200)) for thread, task in zip(threads, tasks, strict=True)],
     )
 
 
@@ -151,14 +212,29 @@ def begin(
     path is trusted by that. `persona` and `data` are of a crew's workflow: who speaks, as somebody named it, and the
     file that a menu brings along. `origin` is the head of the conversation that it is started from. `agent` is who is
     to do its steps, whatever the configuration says."""
+    instance = invocation.instance_for_writing()
+    found = _startable(invocation, workflow, max_rounds is not None, to_run)
+    speaker = _speaker(found, persona)
+    task = _cleaned(invocation, task, "the prompt")
+    version = resolve.version_of(instance, found)
+    made = instance.threads.start(version, found.hash, task, budget, max_rounds, speaker, data, origin)
+    _warn_of_untold(invocation, found.workflow, budget, speaker, agent)
+    if where is not None:
+        instance.folders.remember(made, where)
+    return Begun(made, found.hash, found.workflow.name)
+
+
+def _startable(
+    invocation: Invocation, workflow: str | resolve.Found, has_rounds: bool, to_run: bool = False
+) -> resolve.Found:
+    """The workflow that threads are to be started of, trusted as `begin` says. Raises Usage for --max-rounds without
+    code."""
     from uwf_git.bundles.trust import is_trusted, require_trusted, trust
 
-    instance = invocation.instance_for_writing()
+    instance = invocation.instance
     found = resolve.find_workflow(invocation, workflow) if isinstance(workflow, str) else workflow
-    if max_rounds is not None and found.workflow.code is None:
-        raise Usage(
-            f"--max-rounds is for bundles, and {found.workflow.name} is none", "give --max-steps in its place"
-        )
+    if has_rounds:
+        _require_code(found, "--max-rounds")
     if found.workflow.code is not None:
         if found.compiled is not None and isinstance(workflow, str) and Path(workflow).is_file():
             trust(instance, found.workflow)
@@ -166,16 +242,23 @@ def begin(
             require_trusted(instance, found.workflow)
         elif not is_trusted(instance, found.workflow):
             invocation.note(f"before it is stepped here: uwf workflow trust {found.workflow.name}")
-    speaker = _speaker(found, persona)
-    task = instance.without_secrets(task, "the prompt")
-    if len(task.encode("utf-8", "replace")) > resolve.ADVISED:
-        invocation.warn("the prompt is larger than 1 MiB, which is more than forges like in one file")
-    version = resolve.version_of(instance, found)
-    made = instance.threads.start(version, found.hash, task, budget, max_rounds, speaker, data, origin)
-    _warn_of_untold(invocation, found.workflow, budget, speaker, agent)
-    if where is not None:
-        instance.folders.remember(made, where)
-    return Begun(made, found.hash, found.workflow.name)
+    return found
+
+
+def _require_code(found: resolve.Found, option: str) -> None:
+    """Raises Usage for a limit on rounds of a workflow that is no bundle."""
+    if found.workflow.code is None:
+        raise Usage(
+            f"{option} is for bundles, and {found.workflow.name} is none", "give --max-steps in its place"
+        )
+
+
+def _cleaned(invocation: Invocation, prompt: str, what: str) -> str:
+    """A prompt without secrets. `what` names it in warnings."""
+    clean = invocation.instance.without_secrets(prompt, what)
+    if len(clean.encode("utf-8", "replace")) > resolve.ADVISED:
+        invocation.warn(f"{what} is larger than 1 MiB, which is more than forges like in one file")
+    return clean
 
 
 def _warn_of_untold(
