@@ -37,6 +37,9 @@ def git(folder: Path, *args: str, **more: Any) -> str:
     return commands.git(f"--git-dir={folder}", *args, env=environ, **more).strip()
 
 
+WORDS = "Let the reviewer see the diff\n\nIt asked for it in every second run.\nUwf-Workflow: none"
+
+
 class Shared:
     """A store with a remote, a bare repository by path, in which a forge's clicks are done with git."""
 
@@ -125,6 +128,36 @@ def published(shared: Shared) -> Shared:
 
 
 # On one machine
+
+
+def test_a_proposal_is_called_what_its_author_says(uwf: Uwf, shared: Shared) -> None:
+    shared.put(PAIR)
+    made = shared.propose(SHORTER, "--remote", "origin", "-m", WORDS)
+    branch = shared.branch("uwf/proposals/change")
+    assert branch == made["commit"]
+    said = git(shared.remote, "log", "-1", "--format=%B", branch)
+    assert said == f"{WORDS}\n\nUwf-Workflow: {made['hash']}"
+    assert shared.accept()["case"] == "fast-forward"
+    assert uwf("verify", "--all").code == 0
+    uwf("push")
+    uwf("clone", shared.remote, "--root", "other")
+    assert uwf("workflow", "show", "pair", "--root", "other").json["commit"] == branch
+    assert uwf("verify", "--all", "--root", "other").code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (" \n", "is empty"),
+        ("x" * 101, "first line"),
+        ("red\n\n\x1b[31m", "control"),
+        ("a\n" + "b" * 10_000, "10000"),
+    ],
+)
+def test_words_that_no_commit_should_have_are_refused(shared: Shared, words: str, said: str) -> None:
+    shared.put(PAIR)
+    assert said in shared.propose(SHORTER, "-m", words, check=1)["message"]
+    assert "refs/uwf/proposals" not in git(shared.store, "for-each-ref")
 
 
 def test_a_proposal_stands_on_the_registered_version_and_the_registry_stays(shared: Shared) -> None:

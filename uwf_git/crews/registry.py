@@ -66,10 +66,12 @@ class Crews(Versions[Definition]):
     def message(self, name: str, node: Hash) -> str:
         return layout.crew_message(name, self.crew(node).version, node)
 
-    def write(self, definition: Definition, parents: Sequence[Oid], stamp: Stamp | None = None) -> Oid:
+    def write(
+        self, definition: Definition, parents: Sequence[Oid], stamp: Stamp | None = None, words: str = ""
+    ) -> Oid:
         # A package has hundreds of files: one pack is synced in the time that a few of these would take.
         with self._store.registering(), self._repository.in_bulk():
-            return super().write(definition, parents, stamp)
+            return super().write(definition, parents, stamp, words)
 
     def holds(self, commit: Oid, definition: Definition) -> bool:
         if self._version(commit).hash != definition.compiled.hash:

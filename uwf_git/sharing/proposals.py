@@ -119,12 +119,15 @@ class Taken(NamedTuple):
         }
 
 
-def propose(instance: Instance, versions: Versions[Defined], definition: Defined, branch: str) -> Proposal:
-    """Makes a version commit on top of the registered one, and of what was proposed there before. Moves
-    `refs/uwf/proposals/<branch>`, and no other ref. Raises Invalid for a bad name, and where the proposal
-    is about something else."""
+def propose(
+    instance: Instance, versions: Versions[Defined], definition: Defined, branch: str, words: str = ""
+) -> Proposal:
+    """Makes a version commit on top of the registered one, and of what was proposed there before; `words` become its
+    subject and body. Moves `refs/uwf/proposals/<branch>`, and no other ref. Raises Invalid for a bad name, and where
+    the proposal is about something else."""
     branch = proposal_name(branch)
     instance.store.gate(branch, "the name of the branch", "a ref")
+    instance.store.gate(words, "the message", "a commit")
     repository, kind = instance.store.repository, versions.kind
     name, node = versions.name_of(definition), versions.node_of(definition)
     ref = layout.PROPOSALS + branch
@@ -142,7 +145,7 @@ def propose(instance: Instance, versions: Versions[Defined], definition: Defined
     base = str(registered) if registered else None
     if parents and all(versions.holds(parent, definition) for parent in parents):
         return Proposal(branch, name, node, str(parents[0]), base, False, kind)
-    commit = versions.write(definition, parents)
+    commit = versions.write(definition, parents, words=words)
     repository.put_ref(ref, before, commit)
     return Proposal(branch, name, node, str(commit), base, True, kind)
 

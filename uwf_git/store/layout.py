@@ -41,6 +41,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from uwf_git.errors import Invalid
 from uwf_git.git.objects import Person
 from uwf_git.git.repository import Oid
 from uwf_git.text import counted, one_line
@@ -108,6 +109,8 @@ VERSION_BRANCHES = tuple(branches for _, branches in REGISTERED.values())
 
 # The characters that may be said of why a thread is paused.
 LONGEST_REASON = 500
+# The characters that a person may say of a proposed version: in all, and on the first line.
+LONGEST_WORDS, LONGEST_SUBJECT = 10_000, 100
 
 _NODE_FILE = re.compile(r"(?:^|/)nodes/([0-9A-Z]{13})\.json$")
 _UNSAFE = re.compile(r"[^\w.-]+")
@@ -236,6 +239,39 @@ def message(subject: str, trailers: dict[str, str], body: str = "") -> str:
 def workflow_message(name: str, node: Hash) -> str:
     """The message of a workflow version."""
     return message(f"workflow {name} {node}", {"Uwf-Workflow": node})
+
+
+def in_words(words: str, message: str) -> str:
+    """The message of a version with a person's words in place of its subject; the trailers stay. Raises Invalid."""
+    lines = [line.rstrip() for line in words.strip().split("\n")]
+    if not lines[0].strip():
+        raise Invalid("the message is empty", "leave it out, or say what the version changes")
+    if len(lines[0]) > LONGEST_SUBJECT:
+        raise Invalid(
+            f"the first line of the message has more than {LONGEST_SUBJECT} characters",
+            "put the rest below it, after an empty line",
+        )
+    body = "\n".join(lines[1:]).strip("\n")
+    text = "\n\n".join(filter(None, (lines[0], body, _trailers_of(message)))) + "\n"
+    if not is_in_words(text, message):
+        raise Invalid(
+            f"the message has control characters, or more than {LONGEST_WORDS} characters", "shorten it"
+        )
+    return text
+
+
+def is_in_words(text: str, message: str) -> bool:
+    """Whether a text is `message` with other words before its trailers, none of which acts on a terminal."""
+    words = text.removesuffix(f"\n\n{_trailers_of(message)}\n")
+    return (
+        words != text
+        and len(words) <= LONGEST_WORDS
+        and words.replace("\n", "").replace("\t", "").isprintable()
+    )
+
+
+def _trailers_of(message: str) -> str:
+    return message.rstrip("\n").rsplit("\n\n", 1)[-1]
 
 
 def crew_message(name: str, version: str, node: Hash) -> str:

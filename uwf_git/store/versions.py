@@ -299,11 +299,13 @@ class Versions(ABC, Generic[Defined]):
             raise NotFound(f"no {self.kind} {node}", f"see: {layout.GROUPS[self.kind]} list")
         return found
 
-    def write(self, definition: Defined, parents: Sequence[Oid], stamp: Stamp | None = None) -> Oid:
+    def write(
+        self, definition: Defined, parents: Sequence[Oid], stamp: Stamp | None = None, words: str = ""
+    ) -> Oid:
         """A version commit without a ref. The first of `parents` is the version before, a second one what
-        it was taken from, such as a merge on a forge."""
+        it was taken from, such as a merge on a forge. `words` replace the subject of its message."""
         tree = self.tree(definition)
-        return self._commit(self.name_of(definition), self.node_of(definition), tree, parents, stamp)
+        return self._commit(self.name_of(definition), self.node_of(definition), tree, parents, stamp, words)
 
     def move(self, name: str, old: Oid | None, new: Oid) -> Version:
         """Moves the ref of a name from `old`, None where there is none, to a version commit.
@@ -319,10 +321,18 @@ class Versions(ABC, Generic[Defined]):
         return version
 
     def _commit(
-        self, name: str, node: Hash, tree: Oid, parents: Sequence[Oid], stamp: Stamp | None = None
+        self,
+        name: str,
+        node: Hash,
+        tree: Oid,
+        parents: Sequence[Oid],
+        stamp: Stamp | None = None,
+        words: str = "",
     ) -> Oid:
         by, when = stamp or (self._repository.user, None)
         text = self.message(name, node)
+        if words:
+            text = layout.in_words(words, text)
         oid = self._repository.write_commit(tree, parents, by, text, when, committer=stamp and by)
         self._store.take_in(oid)
         return oid

@@ -91,7 +91,9 @@ class Records:
                 self._definitions[commit.tree] = definition
         self._known.workflows[node, self._known.workflow_folder(commit.tree)] = definition
         name = definition.workflow.name
-        self._known.message(commit, report, (layout.workflow_message(name, node),))
+        said = layout.workflow_message(name, node)
+        if not layout.is_in_words(commit.message, said):
+            self._known.message(commit, report, (said,))
         if commit.parents:
             before = self._known.parent(commit, 0, ("workflow",))
             if before is None:

@@ -249,24 +249,34 @@ def write_whole(path: Path, data: bytes, force: bool) -> None:
 @command(
     "uwf workflow propose solve-issue.yaml --branch shorter-plan",
     "uwf workflow propose solve-issue.yaml --branch shorter-plan --remote origin",
+    'uwf workflow propose solve-issue.yaml --branch shorter-plan -m "Plan in three steps"',
 )
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--branch", metavar="BRANCH", required=True, help="The proposal's name.")
 @click.option(
+    "-m",
+    "--message",
+    metavar="TEXT",
+    default="",
+    help="The commit's subject, and its body from the second line on; - reads standard input.",
+)
+@click.option(
     "--remote", metavar="NAME", shell_complete=complete_remote, help="Also push it there, for review."
 )
-def propose(invocation: Invocation, file: Path, branch: str, remote: str | None) -> None:
+def propose(invocation: Invocation, file: Path, branch: str, message: str, remote: str | None) -> None:
     """Propose a version of a workflow without registering it.
 
     Without --remote nothing leaves this machine. Proposing again under the same name adds a version.
     """
-    from uwf_cli.resolve import compile_file, warnings_of
+    from uwf_cli.resolve import STDIN, compile_file, read_stdin, warnings_of
     from uwf_git.sharing.proposals import propose as make
 
+    words = read_stdin("message") if message == STDIN else message
     compiled = compile_file(invocation, file)
     instance = invocation.instance_for_writing()
     chosen = instance.remotes.get(remote) if remote else None
-    proposal = make(instance, instance.registry, compiled, branch)
+    clean = instance.without_secrets(words, "the message")
+    proposal = make(instance, instance.registry, compiled, branch, clean)
     value = {**proposal.to_json(), **bundle_of(compiled.workflow, instance), **warnings_of(compiled)}
     invocation.emit({**value, **publish_proposed(invocation, chosen, proposal)}, _proposed_text)
 
