@@ -16,7 +16,7 @@ from cli_samples import ASKS, scripted, write
 from commands import begin
 from conftest import Uwf
 from one_role import SPEAKER, tell
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 from site_serving import Serve, keep_picture
 
 from uwf_git.store.opened import Instance
@@ -236,6 +236,73 @@ def test_the_graph_is_drawn_with_what_was_taken(
     expect(browser_page).to_have_url(re.compile(r"/step/\d+$"))
 
 
+def _chain(roles: int) -> str:
+    """A workflow of roles one after another, and a way back from the last to the first."""
+    names = [f"role{number}" for number in range(roles)]
+    after = [
+        *([{"role": each}] for each in names[1:]),
+        [{"role": names[0], "condition": "back"}, {"role": "$END"}],
+    ]
+    role = {"description": "One.", "systemPrompt": "Do.", "outputSchema": {"type": "object"}}
+    source = {
+        "name": f"chain-{roles}",
+        "description": "One after another.",
+        "roles": dict.fromkeys(names, role),
+        "conditions": {"back": {"description": "Back", "expression": "$count(steps) > 9000"}},
+        "graph": {"$START": [{"role": names[0]}], **dict(zip(names, after, strict=True))},
+    }
+    return json.dumps(source)
+
+
+_FITS = """frame => frame.scrollHeight <= frame.clientHeight && frame.scrollWidth <= frame.clientWidth
+  && [...frame.querySelectorAll('.node')].every(node => {
+    const inside = node.getBoundingClientRect(), around = frame.getBoundingClientRect();
+    return inside.top >= around.top && inside.bottom <= around.bottom;
+  })"""
+
+
+@pytest.mark.parametrize(("roles", "width", "height"), [(2, 1280, 800), (8, 1280, 800), (6, 375, 700)])
+def test_the_graph_is_drawn_into_the_room_that_is_kept_for_it_and_fits_there(
+    serve: Serve, browser_page: Page, uwf: Uwf, roles: int, width: int, height: int
+) -> None:
+    uwf("workflow", "put", write("chain.yaml", _chain(roles)))
+    thread = uwf("thread", "start", f"chain-{roles}", "-p", "Do it").json["thread"]
+    browser_page.set_viewport_size({"width": width, "height": height})
+    held: list[Route] = []
+    browser_page.route("**/static/graph.js", lambda route: held.append(route))
+    with browser_page.expect_request("**/static/graph.js"):
+        browser_page.goto(serve(thread).launch)
+    below = browser_page.get_by_role("heading", name="Steps", exact=True)
+    place = below.bounding_box()
+    held[0].continue_()
+    frame = browser_page.get_by_role("region", name="Graph; plus")
+    expect(frame).to_be_attached()
+    assert below.bounding_box() == place
+    assert frame.evaluate(_FITS)
+    for _ in range(4):
+        browser_page.get_by_role("button", name="Larger").click()
+    assert not frame.evaluate(_FITS)
+    browser_page.get_by_role("button", name="Fit").click()
+    assert frame.evaluate(_FITS)
+
+
+def test_a_role_is_next_in_the_graph_until_it_is_at_work(
+    serve: Serve, browser_page: Page, spoken: str, uwf: Uwf
+) -> None:
+    fork = uwf("thread", "fork", spoken).json["thread"]
+    serving = serve(fork)
+    browser_page.goto(serving.launch)
+    graph = browser_page.get_by_role("group", name="The graph")
+    expect(graph.locator(".under")).to_have_text("next")
+    browser_page.get_by_text("transitions as a list").click()
+    expect(browser_page.get_by_role("row", name="start worker")).to_contain_text("(next)")
+    browser_page.goto(f"{serving.address}/thread/{spoken}")
+    expect(graph.locator(".under")).to_have_text("now")
+    tell(1, "end")
+    expect(browser_page.locator("[data-status] .badge")).to_have_text("completed")
+    expect(graph.locator(".under")).to_have_text("1×")
+
+
 def test_a_page_answers_while_a_graph_of_200_roles_is_laid_out(
     serve: Serve, browser_page: Page, uwf: Uwf
 ) -> None:
@@ -265,6 +332,7 @@ def test_a_page_answers_while_a_graph_of_200_roles_is_laid_out(
     expect(browser_page.get_by_role("row", name="r199 back r99")).to_be_hidden()
     graph = browser_page.get_by_role("group", name="The graph of wide")
     expect(graph.locator(".node")).to_have_count(202, timeout=60_000)
+    browser_page.get_by_role("region", name="Graph; plus").scroll_into_view_if_needed()
     expect(graph.locator(".node.now")).to_be_in_viewport()
 
 

@@ -21,6 +21,7 @@ _LANE = 34  # between two ways beside the nodes
 _LETTER = 6.6  # the width of one in a label
 _LONGEST = 26
 _INSET = 45  # by which the ends are narrower, at each side
+NOW, NEXT = "now", "next"
 
 
 class _Way(NamedTuple):
@@ -67,9 +68,10 @@ def described(
     taken: Sequence[str],
     current: str | None = None,
     address: Callable[[str], str | None] = lambda role: None,
+    turn: str = NEXT,
 ) -> str:
-    """The graph as JSON for the script that draws it: the `name`, the `nodes` and the `ways` between them. `taken` and
-    `current` are as for `drawing`, `address` says where a node leads."""
+    """The graph as JSON for the script that draws it: the `name`, the `nodes` and the `ways` between them. `taken`,
+    `current` and `turn` are as for `drawing`, `address` says where a node leads."""
     counts = Counter(taken)
     nodes = [
         {
@@ -78,6 +80,7 @@ def described(
             "end": name in (START, END),
             "times": counts[name],
             "now": name == current,
+            "turn": turn if name == current else "",
             "href": address(name),
         }
         for name in dict.fromkeys([START, *order(workflow), END])
@@ -86,9 +89,9 @@ def described(
     return json.dumps({"name": workflow.name, "nodes": nodes, "ways": ways}, ensure_ascii=False)
 
 
-def drawing(workflow: Workflow, taken: Sequence[str], current: str | None = None) -> str:
+def drawing(workflow: Workflow, taken: Sequence[str], current: str | None = None, turn: str = NEXT) -> str:
     """The graph. `taken` are the nodes that a thread came through, as `way_of` says; `current` is the one whose turn
-    it is."""
+    it is, and `turn` the word for that: NOW while it is at work, NEXT before."""
     names = [name for name in order(workflow) if name != END] + [END]
     places = {name: number for number, name in enumerate(names)}
     ways = transitions(workflow, taken)
@@ -111,7 +114,8 @@ def drawing(workflow: Workflow, taken: Sequence[str], current: str | None = None
         for way in drawn
     ]
     parts = [path for path, _ in shown]
-    parts += [_node(name, number, left, counts[name], name == current) for name, number in places.items()]
+    turns = {current: turn} if current else {}
+    parts += [_node(name, number, left, counts[name], turns.get(name, "")) for name, number in places.items()]
     parts += [label for _, label in shown]
     said = "; ".join(
         f"{names[way.source]} to {names[way.target]}" + (f" ({way.label})" if way.label else "")
@@ -214,20 +218,20 @@ def _labelled(
     return f'<text class="label" {place}>{text(short)}{title}</text>'
 
 
-def _node(name: str, place: int, left: float, count: int, current: bool) -> str:
+def _node(name: str, place: int, left: float, count: int, turn: str) -> str:
     y = _top(place)
     ends = name in (START, END)
     shown = {START: "start", END: "end"}.get(name, name)
     inset = _INSET if ends else 0
-    classes = "node" + (" was" if count else "") + (" now" if current else "")
+    classes = "node" + (" was" if count else "") + (" now" if turn else "")
     box = (
         f'<rect class="{classes}" x="{left + inset:.0f}" y="{y:.0f}"'
         f' width="{_WIDTH - 2 * inset}" height="{_HEIGHT}" rx="{20 if ends else 6}"/>'
     )
     middle = left + _WIDTH / 2
-    label = shortened(shown, 16 if current else 22) + (f" · {count}×" if count and not ends else "")
-    label += " · now" if current and not ends else ""
-    said = f"{shown}: {counted(count, 'step')}" + (", whose turn it is" if current else "")
+    label = shortened(shown, 16 if turn else 22) + (f" · {count}×" if count and not ends else "")
+    label += f" · {turn}" if turn and not ends else ""
+    said = f"{shown}: {counted(count, 'step')}" + (f", {turn}" if turn else "")
     title = tag("title", text(said if not ends else shown))
     return tag(
         "g",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from markupsafe import Markup
 
-from uwf_cli.page.graph import described, drawing, transitions, way_of
+from uwf_cli.page.graph import NEXT, NOW, described, drawing, transitions, way_of
 from uwf_cli.page.step import amounts, brief, gist, judges, name_of
 from uwf_cli.watching.lines import step_value
 from uwf_cli.web import addresses
@@ -162,6 +162,7 @@ class _Thread:
         now = at.get("asks") if at["next"] == USER else at["next"]
         if head.archive is not None and not _done(head):
             now = None
+        turn = NOW if at["status"] == RUNNING else NEXT
         values = {
             "thread": head.thread,
             "name": title,
@@ -183,12 +184,13 @@ class _Thread:
             "task": self._start.prompt if self._start else None,
             "start": head.row.start,
             "workflow": self._workflow,
-            "graph": self._graph(taken, now),
-            "described": self._described(taken, now),
+            "graph": self._graph(taken, now, turn),
+            "described": self._described(taken, now, turn),
             "made": self._or(self._made, 0),
             "ways": transitions(self._workflow, taken) if self._workflow else (),
             "who": now if now in (None, END, BUNDLE) else role_name(now),
             "here": now,
+            "turn": turn,
             "entries": self._entries(),
             "first": self._begin + 1,
             "last": self._end,
@@ -252,11 +254,11 @@ class _Thread:
             return str(self._head.commit)
         return (layout.ARCHIVE if self._head.archive else layout.THREADS) + self._head.thread
 
-    def _graph(self, taken: Sequence[str], now: str | None) -> Markup | None:
+    def _graph(self, taken: Sequence[str], now: str | None, turn: str) -> Markup | None:
         workflow = self._workflow
         if workflow is None or len(workflow.roles) > _DRAWN:
             return None
-        return Markup(drawing(workflow, taken, now))
+        return Markup(drawing(workflow, taken, now, turn))
 
     def _kin(self) -> Mapping[str, Any]:
         parent, tree, left = kin(self._instance, self._head, self._rows)
@@ -288,13 +290,14 @@ class _Thread:
             tuple(map(self._relative, of.below)),
         )
 
-    def _described(self, taken: Sequence[str], now: str | None) -> str | None:
+    def _described(self, taken: Sequence[str], now: str | None, turn: str) -> str | None:
         last = {row.role: row.number for row in self._rows if row.kind == "step"}
 
         def address(role: str) -> str | None:
             return addresses.step(self._head.thread, last[role]) if role in last else None
 
-        return described(self._workflow, taken, now, address) if self._workflow is not None else None
+        workflow = self._workflow
+        return described(workflow, taken, now, address, turn) if workflow is not None else None
 
     def _made(self) -> int:
         """How many steps and failed attempts were made."""

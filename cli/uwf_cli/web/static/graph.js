@@ -1,9 +1,10 @@
 // The graph of a workflow: laid out by dagre, drawn here. Which role's turn it is shows by a second outline and a word,
-// the ways that were taken by a full line and a number.
+// the ways that were taken by a full line and a number. It takes the room of the drawing that came with the page, so that
+// nothing below it moves.
 
 const SVG = "http://www.w3.org/2000/svg";
 const LONGEST = 30; // characters of a label
-const ends = { start: 22, end: 22 };
+const READABLE = 0.55; // of the size that it is drawn in
 
 const shortened = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
@@ -31,7 +32,7 @@ export async function draw(box) {
   const width = measure(box);
   const sized = nodes.map((node) => {
     const title = shortened(node.label, LONGEST), under = below(node);
-    const wide = Math.max(width(title, 14, 600), width("now · 99×", 12)) + 28;
+    const wide = Math.max(width(title, 14, 600), width("next · 99×", 12)) + 28;
     return { ...node, title, under, width: Math.max(wide, node.end ? 64 : 96), height: node.end ? 32 : 46 };
   });
   const labelled = ways.map((way) => {
@@ -65,8 +66,8 @@ function placesOf(nodes, ways) {
   });
 }
 
-function below({ now, times, end }) {
-  return end ? "" : [now ? "now" : "", times ? `${times}×` : ""].filter(Boolean).join(" · ");
+function below({ turn, times, end }) {
+  return end ? "" : [turn, times ? `${times}×` : ""].filter(Boolean).join(" · ");
 }
 
 function marker(id) {
@@ -114,11 +115,11 @@ function framed(box, picture, { width, height }) {
   frame.setAttribute("role", "region");
   frame.setAttribute("aria-label", "Graph; plus and minus make it larger and smaller, 0 fits it in");
   frame.append(picture);
-  const fits = () => Math.min(1, Math.max(0.35, (box.clientWidth - 4) / width));
-  let scale = Number(box.dataset.scale) || fits();
+  const fits = () => Math.min(1, (frame.clientWidth - 2) / width, (frame.clientHeight - 2) / height);
+  let scale = 1;
   const zoom = (to) => {
     const middle = [(frame.scrollLeft + frame.clientWidth / 2) / scale, (frame.scrollTop + frame.clientHeight / 2) / scale];
-    scale = Math.min(3, Math.max(0.2, to));
+    scale = Math.min(3, Math.max(0.05, to));
     box.dataset.scale = scale;
     picture.setAttribute("width", Math.round(width * scale));
     picture.setAttribute("height", Math.round(height * scale));
@@ -147,8 +148,10 @@ function framed(box, picture, { width, height }) {
   bar.append(button("−", "Smaller", "-"), shown, button("+", "Larger", "+"), button("Fit", "Fit the graph in", 0));
   const at = old && [old.scrollLeft, old.scrollTop];
   const focused = box.contains(document.activeElement);
+  if (!old) box.style.height = `${box.getBoundingClientRect().height}px`;
+  box.classList.add("framed");
   box.replaceChildren(bar, frame);
-  zoom(scale);
+  zoom(Number(box.dataset.scale) || Math.max(READABLE, fits()));
   if (focused) frame.focus({ preventScroll: true });
   if (at) [frame.scrollLeft, frame.scrollTop] = at;
   else toNow(frame, picture);

@@ -4,7 +4,7 @@ import { Graph, layout } from "./dagre/dagre.js";
 
 onmessage = ({ data: { nodes, ways } }) => {
   const graph = new Graph();
-  graph.setGraph({ rankdir: "TB", nodesep: 36, ranksep: 40, edgesep: 18, marginx: 10, marginy: 10 });
+  graph.setGraph({ rankdir: "TB", nodesep: 36, ranksep: 26, edgesep: 18, marginx: 10, marginy: 10 });
   graph.setDefaultEdgeLabel(() => ({}));
   for (const { id, width, height } of nodes) graph.setNode(id, { width, height });
   for (const { source, target, width, height } of ways) {
