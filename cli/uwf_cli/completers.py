@@ -115,7 +115,8 @@ def _remotes(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str
 def _workflows(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
     from uwf_cli.resolve import file_names
 
-    names = dict.fromkeys(name for name in file_names(invocation) if name.startswith(incomplete))
+    files = file_names(invocation.location.root)
+    names = dict.fromkeys(name for name in files if name.startswith(incomplete))
     known = [*_registered(invocation, incomplete), *_of_crews(invocation, incomplete)]
     return [*known, *((name, "") for name in names), *_files(incomplete)]
 

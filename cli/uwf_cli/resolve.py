@@ -154,7 +154,7 @@ def find_workflow(invocation: Invocation, text: str) -> Found:
     path = workflow_file(invocation, text)
     if path is not None:
         return _in_file(invocation, path)
-    known = [*_registered(invocation), *file_names(invocation)]
+    known = [*_registered(invocation), *file_names(invocation.location.root)]
     listed = "uwf crew list" if "/" in text else "uwf workflow list"
     hint = nearest(text, known) or f"see: {listed}, or give a file"
     raise NotFound(f"no workflow {text!r}", hint)
@@ -214,7 +214,7 @@ def workflow_file(invocation: Invocation, text: str) -> Path | None:
     is_named = path.suffix.lower() in SUFFIXES or language_of(path) is not None
     if is_named or path.is_file():
         return path
-    for folder in _folders(invocation):
+    for folder in _folders(invocation.location.root):
         for suffix in SUFFIXES:
             candidate = folder / (text + suffix)
             if candidate.is_file():
@@ -386,21 +386,22 @@ def _project_folders() -> Iterator[Path]:
             yield folder / FOLDER
 
 
-def _folders(invocation: Invocation) -> Iterator[Path]:
-    """The folders a workflow's name is looked for in: the project's, then those of config.yaml."""
+def _folders(root: Path) -> Iterator[Path]:
+    """The folders a workflow's name is looked for in: the project's, then those of config.yaml below a storage root."""
     from uwf_git.config.read import load_config
 
     yield from _project_folders()
-    for folder in load_config(invocation.location.root).workflow_paths:
+    for folder in load_config(root).workflow_paths:
         if folder.is_dir():
             yield folder
 
 
-def file_names(invocation: Invocation) -> list[str]:
-    """The names of the workflow files in the project's `.workflows` and the folders of config.yaml."""
+def file_names(root: Path) -> list[str]:
+    """The names of the workflow files in the project's `.workflows` and the folders of config.yaml below a storage
+    root."""
     from uwf_git.bundles.files import name_of
 
-    return [name_of(path) for path in _files_in(_folders(invocation))]
+    return [name_of(path) for path in _files_in(_folders(root))]
 
 
 def project_roles() -> dict[str, set[str]]:

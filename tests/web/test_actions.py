@@ -139,9 +139,9 @@ def test_what_a_command_says_against_it_is_shown_with_the_command(
     assert changing.post(f"/thread/{thread}/pause", json={}).status_code == 400
 
 
-def test_only_what_is_registered_can_be_started(changing: httpx.Client, uwf: Uwf, thread: str) -> None:
+def test_only_what_is_offered_can_be_started(changing: httpx.Client, uwf: Uwf, thread: str) -> None:
     write("other.yaml", PAIR.replace("pair", "other"))
-    write(".workflows/other.yaml", PAIR.replace("pair", "other"))
+    write(".workflows/--help.yaml", PAIR.replace("pair", "other"))
     for name in ("./other.yaml", "other", "--help", "../pair.yaml", "pair~1", ""):
         answer = changing.post("/start", data={"workflow": name, "prompt": "Do it"})
         assert answer.status_code == 404, name
@@ -330,6 +330,36 @@ def test_a_thread_is_started_in_the_page(serve: Serve, browser_page: Page, uwf: 
     browser_page.wait_for_url("**/thread/*")
     made = browser_page.url.rpartition("/")[2]
     assert uwf("thread", "show", made).json["status"] == "idle"
+
+
+def test_a_thread_is_started_from_a_file_and_shows_its_workflow(
+    serve: Serve, browser_page: Page, uwf: Uwf, config: Config
+) -> None:
+    write(".workflows/bugfix.yaml", PAIR.replace("name: pair", "name: bugfix"))
+    write("elsewhere/review.yaml", PAIR.replace("name: pair", "name: review"))
+    config("workflowPaths: [elsewhere]\n".replace("elsewhere", str(Path("elsewhere").absolute())))
+    serving = serve("--write")
+    browser_page.goto(serving.launch)
+    browser_page.get_by_role("link", name="Start a thread").click()
+    choice = browser_page.locator("select[name=workflow]")
+    assert choice.locator("optgroup[label='In files'] option").all_inner_texts() == ["bugfix", "review"]
+    choice.select_option("bugfix")
+    browser_page.get_by_label("Task").fill("Mend it")
+    browser_page.get_by_role("button", name="Start").click()
+    browser_page.wait_for_url("**/thread/*")
+    write(".workflows/bugfix.yaml", PAIR.replace("name: pair", "name: bugfix").replace("critic", "tester"))
+    link = browser_page.get_by_role("link", name="bugfix", exact=True)
+    for address in (browser_page.url, f"{serving.address}/", f"{serving.address}/workflows"):
+        browser_page.goto(address)
+        link.click()
+        expect(browser_page.get_by_role("heading", level=1)).to_have_text("bugfix")
+        expect(browser_page.get_by_role("heading", name="critic")).to_be_visible()
+    # An address that names it, as those of Spending do, shows the version of the newest thread.
+    browser_page.goto(f"{serving.address}/workflow/bugfix")
+    expect(browser_page.get_by_role("heading", name="critic")).to_be_visible()
+    uwf("workflow", "put", ".workflows/bugfix.yaml")
+    browser_page.goto(f"{serving.address}/workflow/bugfix")
+    expect(browser_page.get_by_role("heading", name="tester")).to_be_visible()
 
 
 AFTERWARDS = """\

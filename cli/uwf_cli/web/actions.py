@@ -1,8 +1,9 @@
 """What pages can change: each action is a `uwf` command, carried out by a process of its own.
 
 So what a page does is what the command does, and it ends whether or not the page, the browser or the server are still
-there. A form names no agent and no file: the user's configuration alone says which command works for a role. What it
-does say becomes the value of an option, or standard input, and never an option.
+there. A form names no agent, and no file but a workflow's of the folders that are searched for them: the user's
+configuration alone says which command works for a role. What a form says becomes the value of an option, or standard
+input, and never an option.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from urllib.parse import parse_qsl
 
 from uwf_cli.failures import reported
 from uwf_cli.invocation import itself
+from uwf_cli.resolve import file_names
 from uwf_cli.web import addresses
 from uwf_cli.web.addresses import Asked, Page
 from uwf_git.cost.budget import OPTIONS, Budgets
@@ -30,7 +32,7 @@ from uwf_git.processes.child import spawn
 from uwf_git.store.history import Head
 from uwf_git.store.location import Location
 from uwf_git.store.opened import Instance
-from uwf_git.values.ids import ThreadId
+from uwf_git.values.ids import ThreadId, name_problem
 from uwf_git.values.kinds import parse_workflow
 
 LONGEST = 1000  # characters of what becomes an argument
@@ -273,14 +275,16 @@ def _words(key: str) -> str:
 
 
 def start_page(instance: Instance, asked: Asked) -> Page:
-    """`/start`: a form with the workflows of the store. Its query: `workflow`, the one that is chosen."""
+    """`/start`: a form with the workflows of the store, and of files. Its query: `workflow`, the one that is chosen."""
     chosen = asked.one("workflow")
+    known = registered(instance)
     workflow = shlex.quote(chosen) if chosen else "WORKFLOW"
     return Page(
         "start.html",
         "Start a thread",
         {
-            "workflows": workflows(instance),
+            "workflows": known,
+            "files": [name for name in workflows(instance) if name not in known],
             "chosen": chosen,
             "limits": {key: _words(key) for key in OPTIONS},
             "command_line": f"uwf thread start {workflow} -p TEXT",
@@ -289,11 +293,11 @@ def start_page(instance: Instance, asked: Asked) -> Page:
 
 
 def start(instance: Instance, form: Form) -> Order:
-    """The command that starts a thread. Raises Usage, NotFound for a workflow that isn't registered: by other names a
-    command would find files."""
+    """The command that starts a thread. Raises Usage, NotFound for a workflow that the list doesn't have: by other
+    names a command would find any file."""
     workflow = form.fields.get("workflow", "")
     if workflow not in workflows(instance):
-        raise NotFound(f"no workflow {workflow!r} is registered here", "choose one of the list")
+        raise NotFound(f"no workflow {workflow!r} here", "choose one of the list")
     prompt = form.text("prompt")
     if not prompt:
         raise Usage("there is no task", "say what is to be done")
@@ -302,11 +306,18 @@ def start(instance: Instance, form: Form) -> Order:
     return Order(("thread", "start", "--prompt=-", *speaker, *_limits(form), "--", workflow), prompt)
 
 
-def workflows(instance: Instance) -> list[str]:
-    """What a thread can be started of, as a command names it."""
+def registered(instance: Instance) -> list[str]:
+    """The workflows of the store and of its crews, as a command names them."""
     from uwf_git.crews.registry import Crews
 
     return [*instance.registry.names(), *Crews(instance.store).addresses()]
+
+
+def workflows(instance: Instance) -> list[str]:
+    """The workflows that a thread can be started of: the registered ones, then those in `.workflows` of the folder that
+    the server works in, and in the folders of config.yaml."""
+    files = sorted(name for name in file_names(instance.location.root) if not name_problem(name))
+    return list(dict.fromkeys([*registered(instance), *files]))
 
 
 # Carrying out

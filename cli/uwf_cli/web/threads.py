@@ -8,7 +8,7 @@ from typing import Any
 from uwf_cli.commands.listing import thread_items
 from uwf_cli.resolve import moment
 from uwf_cli.selection import STATUSES, Filters, Listed, listed
-from uwf_cli.web.actions import workflows
+from uwf_cli.web.actions import registered, workflows
 from uwf_cli.web.addresses import STATUS, Asked, Page
 from uwf_git.engine.inbox import BUDGET, waits_of, wanting
 from uwf_git.engine.status import WAITING
@@ -64,6 +64,7 @@ def page(instance: Instance, asked: Asked) -> Page:
             "size": SHOWN,
             "empty": not found,
             "workflows": workflows(instance),
+            "registered": registered(instance),
             "wrong": wrong,
             "filtered": any(asked.one(name) for name in ("workflow", "author", "since", "search", "status")),
         },

@@ -67,10 +67,13 @@ def _states(found: Sequence[Listed]) -> dict[str, Any]:
 
 
 def page(instance: Instance, asked: Asked) -> Page:
-    """A workflow, by a name, with ~2 after it the version two before, CREW/ID, or a hash. Its query: `from` and `to`,
-    versions to compare, `rehearse`, and `thread` as the index has it. Raises NotFound, Usage."""
+    """A workflow, by a name, with ~2 after it the version two before, CREW/ID, or a hash; by a name that isn't
+    registered, the version of the newest thread that has it. Its query: `from` and `to`, versions to compare,
+    `rehearse`, and `thread` as the index has it. Raises NotFound, Usage."""
     name = asked.parts["name"]
     found = stored_workflow(instance, name)
+    if found is None and (version := _used(instance).get(name, _UNUSED)["hash"]):
+        name, found = version, stored_workflow(instance, version)
     if found is None:
         hint = nearest(name, instance.registry.names()) or "see: uwf workflow list"
         raise NotFound(f"no workflow {name!r}", hint)
