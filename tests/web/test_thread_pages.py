@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 import time
 from pathlib import Path
@@ -208,6 +209,28 @@ def test_forks_children_and_other_sides_stand_in_a_tree(
         assert all(f"/diff/{each}/{other}" in page.text for other in others)
     assert f"the other side of a divergence from {finished}" in text_of(client.get(f"/thread/{side}"))
     assert f"The other side: {side}" in text_of(client.get(f"/thread/{finished}"))
+
+
+def test_a_text_of_several_lines_is_set_as_a_machine_prints_it_and_fits_a_telephone(
+    uwf: Uwf, thread: str, serve: Serve, browser_page: Page
+) -> None:
+    trace = "Traceback (most recent call last):\n" + '  File "calc.py", line 7, in total\n' * 9 + "x" * 200
+    uwf(
+        "thread",
+        "step",
+        thread,
+        "--agent",
+        scripted(f"- {json.dumps({'role': 'writer', 'output': {'text': trace}})}"),
+    )
+    serving = serve(thread)
+    browser_page.set_viewport_size({"width": 375, "height": 700})
+    browser_page.goto(serving.launch)
+    browser_page.goto(f"{serving.address}/thread/{thread}/step/1")
+    text = browser_page.get_by_role("region", name="Output").get_by_text("Traceback")
+    style = "e => [getComputedStyle(e).fontFamily, e.getBoundingClientRect().width, e.scrollWidth - e.clientWidth]"
+    family, width, hidden = text.evaluate(style)
+    assert "monospace" in family and width > 300 and hidden <= 0
+    keep_picture(browser_page, "trace")
 
 
 def test_a_sub_workflow_is_linked_both_ways(uwf: Uwf, client: httpx.Client) -> None:
