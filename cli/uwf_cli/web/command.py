@@ -33,8 +33,8 @@ _NEEDED = ("starlette", "uvicorn", "jinja2")
     "--port", type=click.IntRange(1, 65535), metavar="N", help="That one; else 8470, or a free one."
 )
 @click.option("--no-open", is_flag=True, help="Open no browser.")
-@click.option("--write", is_flag=True, help="Let the pages change threads.")
-@click.option("--run", is_flag=True, help="Let them run agents too; also what --write does.")
+@click.option("--write", is_flag=True, help="Let the pages answer, start, fork, pause, kill. Runs no agents.")
+@click.option("--run", is_flag=True, help="Let the pages run agents. Includes --write.")
 @click.option("--host", metavar="ADDRESS", help="Listen there instead of 127.0.0.1; needs --name.")
 @click.option("--name", "names", multiple=True, metavar="HOST", help="A host that it may be asked for by.")
 @click.option(
