@@ -101,6 +101,14 @@ def test_a_session_that_cannot_be_taken_up_again_is_noticed_and_everything_told_
     assert "# Deliverable format" in told and "An earlier attempt at this step did not count" in told
 
 
+def test_what_a_loaded_session_replays_late_is_no_turn_of_the_step(storage: Path) -> None:
+    steps = Scripted(storage, "answer", flags=["--late"])
+    first, second = steps.step(), steps.step()
+    assert second.detail["session"] == first.detail["session"]
+    assert "notes" not in second.detail
+    assert second.said == first.said and "Said before." not in second.said
+
+
 def test_an_agent_that_only_resumes_is_resumed(storage: Path) -> None:
     steps = Scripted(storage, "answer", flags=["--no-load", "--resume"])
     first = steps.step()

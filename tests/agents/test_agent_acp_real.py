@@ -61,6 +61,10 @@ def test_a_real_agent_works_is_corrected_and_goes_on(
     script += [Say(DONE.format("first")), Say(DONE.format("second"))]
     with serving(script, aside=_aside) as server:
         program = _set_up(real.program, server, tmp_path, monkeypatch)
+        # By itself claude-agent-acp asks for a next prompt after each, and offers root in such a sandbox a mode with
+        # which its claude doesn't start.
+        monkeypatch.delenv("CLAUDE_CODE_ENABLE_PROMPT_SUGGESTION", raising=False)
+        monkeypatch.setenv("IS_SANDBOX", "yes")
         steps = Steps(
             instance.location.root,
             [*real.options, "--", program, *real.args],
@@ -70,6 +74,8 @@ def test_a_real_agent_works_is_corrected_and_goes_on(
     assert (first.error, second.error) == ("", "")
     assert (first.output, second.output) == ({"summary": "first"}, {"summary": "second"})
     assert first.detail["extraction"] == "correction"
+    assert not any("suggest" in asked.prompt.casefold() for asked in (*server.asked, *server.asides))
+    assert "Forgot it." not in [turn["text"] for turn in second.turns]
     assert Path("made.txt").read_text() == "made\n"
     assert [turn for turn in first.turns if turn.get("tool") == "edit" and not turn.get("failed")]
     if real.execute is not None:

@@ -1,11 +1,12 @@
 """An agent that speaks the Agent Client Protocol and does what it is told on its command line, one scenario a
 prompt:
 
-    python acp_agent.py [--no-load] [--resume] [--folders] [--name NAME] [--modes ID,…] [--log FILE]
+    python acp_agent.py [--no-load] [--late] [--resume] [--folders] [--name NAME] [--modes ID,…] [--log FILE]
                         [--sessions FOLDER] SCENARIO…
 
 A scenario is `name` or `name:argument`; the last one is repeated. `--sessions` keeps what was said to each
-session, for a later process to load. `--log` is written a line of JSON for everything that comes in.
+session, for a later process to load; with `--late` it answers the request to load one before it replays it. `--log`
+is written a line of JSON for everything that comes in.
 
 With one of the scenarios of BROKEN it doesn't load the SDK and breaks the protocol in that way.
 """
@@ -94,6 +95,8 @@ def _agent(arguments: list[str]) -> Any:
 
         def __init__(self) -> None:
             self._loads, self._resumes, self._log = True, False, Path(os.devnull)
+            self._late: asyncio.Task[None] | None = None
+            self._replays_late = False
             self._folders = False
             self._folder = Path(os.environ.get("TMPDIR", "/tmp"))
             self._name, self._modes = "scripted", ["ask", "plan"]
@@ -102,6 +105,8 @@ def _agent(arguments: list[str]) -> Any:
                 option = rest.pop(0)
                 if option == "--no-load":
                     self._loads = False
+                elif option == "--late":
+                    self._replays_late = True
                 elif option == "--resume":
                     self._resumes = True
                 elif option == "--folders":
@@ -168,10 +173,17 @@ def _agent(arguments: list[str]) -> Any:
             self._note("load", session_id)
             if not self._file(session_id).exists():
                 raise RequestError.resource_not_found(session_id)
-            for line in self._file(session_id).read_text().splitlines():
-                await self._update(session_id, acp.update_user_message_text(json.loads(line)))
-                await self._update(session_id, acp.update_agent_message_text("Said before."))
+            if self._replays_late:
+                self._late = asyncio.create_task(self._replay(session_id, 0.05))
+            else:
+                await self._replay(session_id)
             return schema.LoadSessionResponse()
+
+        async def _replay(self, session: str, after: float = 0) -> None:
+            await asyncio.sleep(after)
+            for line in self._file(session).read_text().splitlines():
+                await self._update(session, acp.update_user_message_text(json.loads(line)))
+                await self._update(session, acp.update_agent_message_text("Said before."))
 
         async def resume_session(self, session_id: str, **_: Any) -> Any:
             self._note("resume", session_id)

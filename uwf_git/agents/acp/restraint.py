@@ -9,6 +9,7 @@ opened. An agent that does what is forbidden all the same has its turn ended: se
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -107,10 +108,16 @@ def environment(env: Mapping[str, str], kinds: frozenset[str]) -> dict[str, str]
     return told
 
 
-def parameters(kinds: frozenset[str]) -> dict[str, Any]:
-    """The parameters that forbid an agent these kinds of calls in a request to open a session."""
-    tools = [tool for those, names in _CLAUDE if kinds & those for tool in names]
-    return {"_meta": {"claudeCode": {"options": {"disallowedTools": tools}}}} if tools else {}
+def parameters(kinds: frozenset[str], env: Mapping[str, str]) -> dict[str, Any]:
+    """Return the parameters that forbid an agent these kinds of calls in a request to open a session. claude-agent-acp
+    is also told to ask for no suggestion of a next prompt, which counts in no usage, and not to offer its mode without
+    permissions if its claude would refuse to start with that: for root, outside of what claude takes for a sandbox."""
+    options: dict[str, Any] = {"promptSuggestions": False}
+    if os.geteuid() == 0 and env.get("IS_SANDBOX") != "1" and not env.get("CLAUDE_CODE_BUBBLEWRAP"):
+        options["allowDangerouslySkipPermissions"] = False
+    if tools := [tool for those, names in _CLAUDE if kinds & those for tool in names]:
+        options["disallowedTools"] = tools
+    return {"_meta": {"claudeCode": {"options": options}}}
 
 
 def mode_for(

@@ -41,6 +41,8 @@ CANCEL = 3.0  # seconds to end a turn that was cancelled
 LEAVE = 0.5  # seconds to exit after its input was closed
 GRACE = 1.0  # seconds between SIGTERM and SIGKILL
 _DRAIN = 0.5
+_QUIET = 0.3  # seconds without an update after which a loaded session has said all that was said in it before
+_REPLAY = 10.0  # seconds that this may take
 _ADDS_UP = ("hermes-agent",)  # agents whose usage is that of all prompts to the session since they started
 _FAILS_IN_WORDS = ("@agentclientprotocol/codex-acp",)  # agents whose failures are messages without an id
 _AUTH_REQUIRED = -32000
@@ -384,7 +386,7 @@ class Session:
         from acp.schema import NewSessionRequest
 
         request = NewSessionRequest(cwd=str(self._settings.folder), mcp_servers=[])
-        params = _plain(request) | self._besides() | restraint.parameters(self._forbidden)
+        params = _plain(request) | self._besides() | restraint.parameters(self._forbidden, self._settings.env)
         opened = await self._ask("session/new", params, until)
         session = opened.get("sessionId")
         if not isinstance(session, str) or not session:
@@ -404,7 +406,7 @@ class Session:
         method = "session/load" if loads else "session/resume"
         request = LoadSessionRequest if loads else ResumeSessionRequest
         params = _plain(request(cwd=folder, session_id=session, mcp_servers=[]))
-        params |= self._besides() | restraint.parameters(self._forbidden)
+        params |= self._besides() | restraint.parameters(self._forbidden, self._settings.env)
         self._conversation = Conversation(_unrecorded)
         try:
             opened = await self._request(method, params, until)
@@ -412,6 +414,8 @@ class Session:
             if error.code == _AUTH_REQUIRED:
                 raise self._refused(method, error) from None
             raise LoadFailed(reason(error)) from None
+        if loads:
+            await self._replay_ended()
         # Only loading replays what was said: of a resumed session the agent alone knows what is in it.
         if loads and not self._conversation.replayed:
             raise LoadFailed("it is empty")
@@ -420,6 +424,15 @@ class Session:
         cost = self._conversation.cost
         self.id, self._paid = session, cost.amount if cost else None
         await self._choose(opened, until)
+
+    async def _replay_ended(self) -> None:
+        """Wait for the rest of what a loaded session replays: gemini answers first, and replays then."""
+        began = self._heard = time.monotonic()
+        while (now := time.monotonic()) < min(self._heard + _QUIET, began + _REPLAY):
+            over = {self._pipes.over}
+            done, _ = await asyncio.wait(over, timeout=min(self._heard + _QUIET, began + _REPLAY) - now)
+            if done:
+                return
 
     def _besides(self) -> dict[str, Any]:
         """The parameter that names the other folders, for an agent that knows it."""
