@@ -22,6 +22,8 @@ from uwf_git.agents.builtin.surroundings import standard_tools
 from uwf_git.agents.builtin.tools import sandbox
 from uwf_git.agents.builtin.tools.tool import Toolbox
 from uwf_git.config.policy import ToolPolicy
+from uwf_git.processes import limits
+from uwf_git.processes.quota import Quota
 
 Json = dict[str, Any]
 KEY = "sk-test-0123456789abcdef"
@@ -255,3 +257,29 @@ def test_commands_of_two_threads_do_not_disturb_each_other(box: Toolbox) -> None
     for thread in threads:
         thread.join()
     assert {number: each["output"] for number, each in results.items()} == {n: f"{n}\n" for n in range(3)}
+
+
+CATCHES = (
+    "python3 -c \"\ntry: open('big', 'wb').write(bytes(3_000_000))\nexcept OSError as error: print(error)\""
+)
+
+
+@pytest.mark.parametrize(
+    ("limit", "command"),
+    [
+        ("disk", "dd if=/dev/zero of=big bs=1M count=3"),
+        ("disk", CATCHES),
+        ("cpu", "python3 -c 'while True: pass'"),
+    ],
+)
+def test_a_limit_is_named_also_if_the_command_went_on_after_it(
+    limit: str, command: str, bubblewrap: None, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("_SOONEST", "_LATEST"):  # nobody looks meanwhile
+        monkeypatch.setattr(limits, name, 60.0)
+    policy = ALLOWED._replace(limits=Quota(cpu=1, disk=500_000))
+    with standard_tools(project, policy, hidden=[project / "root"]) as tools:
+        result = tools.call("run_command", {"command": f"{command}; echo over"}).value
+    assert result["ok"] and result["output"].endswith("over\n")
+    assert (result["exitCode"], result["exceeded"]) == (0, limit)
+    assert f"(tools.limits.{limit})" in result["note"]

@@ -78,7 +78,8 @@ class Bounds:
             # A file that reaches it is seen to be more than all of them may hold.
             script.append(f"ulimit -f {(int(quota.disk) + _OVER) // 512 + 1}")
         if quota.cpu is not None:
-            script.append(f"ulimit -t {int(quota.cpu) + 1}")
+            # At the hard limit the kernel kills without saying why.
+            script.append(f"ulimit -S -t {int(quota.cpu) + 1}; ulimit -H -t {int(quota.cpu) + 2}")
         if quota.memory is not None and self._group is None:
             script.append(f"ulimit -d {2 * int(quota.memory) // 1024}")
         said = "".join(f"{{ {line}; }} 2>/dev/null; " for line in script)

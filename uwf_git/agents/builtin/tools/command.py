@@ -25,6 +25,7 @@ from uwf_git.processes.child import Finished
 from uwf_git.processes.child import run_command as run_process
 from uwf_git.processes.limits import of_commands
 from uwf_git.processes.programs import find_program
+from uwf_git.processes.quota import Exceeded, Quota
 
 SECONDS = 120.0
 MOST_SECONDS = 1800.0
@@ -33,6 +34,11 @@ _TAIL = SHOWN - _HEAD
 _MARGIN = 4_096  # bytes kept beyond a cut, which might halve a secret
 _INNER = "/tmp"
 LIMITS = "tools.limits"
+_ENDED_AT = {
+    "File size limit exceeded": "disk",
+    "File too large": "disk",
+    "CPU time limit exceeded": "cpu",
+}
 _TAKEN = 20  # repositories that a result names
 _LONGEST = 100_000  # bytes of a command; Linux passes no argument of more than 128 KiB
 
@@ -56,9 +62,10 @@ def run_command(arguments: dict[str, Any], context: ToolContext) -> dict[str, An
             done = _unconfined(command, folder, seconds, output, context)
         else:
             done = _confined(program, command, folder, seconds, output, context, taken)
+    printed = output.text(done.stderr_tail, clean)
     result: dict[str, Any] = {
         "exitCode": None if done.timed_out or done.exceeded else done.returncode,
-        "output": told(output.text(done.stderr_tail, clean)),
+        "output": told(printed),
         "confined": program is not None,
         "seconds": round(time.monotonic() - began, 2),
     }
@@ -73,9 +80,19 @@ def run_command(arguments: dict[str, Any], context: ToolContext) -> dict[str, An
     if done.exceeded is not None:
         ended = f"ended, with all that it had started: {done.exceeded.told(LIMITS)}"
         result |= {"exceeded": done.exceeded.limit, "note": ended}
+    elif (met := _limit_met(printed, context.policy.limits.given(of_commands()))) is not None:
+        result |= {"exceeded": met.limit, "note": f"a part of it was refused more: {met.told(LIMITS)}"}
     if done.timed_out:
         result |= {"timedOut": True, "note": f"ended after {seconds:.3g} s, with all that it had started"}
     return result
+
+
+def _limit_met(printed: str, limits: Quota) -> Exceeded | None:
+    """Return the limit at which the kernel ended a process of a command that went on, by the words of its shell or of
+    the C library: bwrap doesn't wait for its child, so nothing is known of what ended processes have used."""
+    met = next((limit for words, limit in _ENDED_AT.items() if words in printed), None)
+    allowed = limits._asdict()[met] if met else None
+    return None if met is None or allowed is None else Exceeded(met, allowed)
 
 
 class _Output:
