@@ -878,6 +878,18 @@ def test_a_policy_that_a_cli_cannot_be_told_is_refused(
     assert refused(instance, "uwf-hermes", **strict).message == (
         "the tool policy says that hermes may not write files, and there is no way to tell it so"
     )
+    # Files can allow what is forbidden too: here those of an administrator, which win over what the row says.
+    option = {"if": "nofetch", "args": ["--admin-policy", "x"], "unless": [f"{Path.cwd()}/*.toml"]}
+    offline, _ = parse_row(
+        {"program": "codex", "first": [], "options": [option, {"if": "readonly"}, {"if": "norun"}]}
+    )
+    forbidden = policy({"allow": ["read_file"]})
+    assert extra_for(offline, forbidden, ()).args == ("--admin-policy", "x")
+    Path("loose.toml").touch()
+    with pytest.raises(
+        AgentFailed, match=r"may not read from the web here, and .*/\*\.toml on this machine lets it"
+    ):
+        extra_for(offline, forbidden, ())
     both = extra_for(row_of("opencode"), policy({"runCommand": False, "deny": ["fetch_url"]}), ())
     assert json.loads(both.env["OPENCODE_PERMISSION"]) == {
         "bash": "deny",

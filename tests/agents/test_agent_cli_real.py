@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -18,12 +15,13 @@ from typing import NamedTuple
 import agent_programs
 import pytest
 from conftest import REPOSITORY
+from killing import killed
 from loop_thread import AGAIN, DONE, TASK, detail, start_loop
 from model_script import Asked, Call, Fail, Hang, Say, Several, Turn
 from model_server import ModelServer, serving
 
 from uwf_git.engine.step import Outcome, step
-from uwf_git.errors import AgentFailed
+from uwf_git.errors import AgentFailed, Waiting
 from uwf_git.store.opened import Instance
 from uwf_git.values.kinds import Usage
 
@@ -257,6 +255,50 @@ def test_a_roles_policy_reaches_the_cli_and_what_it_denied_is_noted(
     assert (turns[1]["tool"], turns[1]["failed"]) == ("Bash", True)
 
 
+def test_a_role_that_only_reads_reaches_gemini_with_no_other_tools(
+    instance: Instance, server: ModelServer, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = CLIENTS["gemini"]
+    only = "{allow: [read_file, list_dir, glob, grep]}"
+    work = begin(client, instance, server, home, monkeypatch, only)
+    policies = home / ".gemini" / "policies"
+    policies.mkdir()
+    (policies / "mine.toml").write_text(
+        '[[rule]]\ntoolName = "web_fetch"\ndecision = "allow"\npriority = 999\n\n'
+        '[[rule]]\ntoolName = "glob"\ndecision = "deny"\npriority = 999\n'
+    )
+    Path("note.txt").write_text("old\n")
+    assert client.edit is not None
+    server.play([client.edit(Path.cwd()), Call("run_shell_command", {"command": "touch no.txt"}), Say(DONE)])
+    _, turns = detail(instance, work())
+    tools = set(server.asked[0].tools)
+    assert {"read_file", "list_directory"} <= tools
+    # The user's own rules hold beside it, as far as they forbid.
+    assert {"web_fetch", "google_web_search", "glob"}.isdisjoint(tools)
+    assert [turn.get("failed", False) for turn in turns if turn["role"] == "tool"] == [True, True]
+    assert Path("note.txt").read_text() == "old\n" and not Path("no.txt").exists()
+
+
+def test_opencodes_tokens_are_priced_by_the_model_that_it_was_told_and_a_budget_binds(
+    instance: Instance, server: ModelServer, home: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = CLIENTS["opencode"]
+    begin(client, instance, server, home, monkeypatch)
+    (root / "config.yaml").write_text(
+        "providers: {local: {baseUrl: 'http://127.0.0.1:9'}}\n"
+        "models: {small: {provider: local, name: scripted, price: {input: 100, output: 100}}}\n"
+        "budgets: {default: {maxCost: 0.01}}\n"
+    )
+    instance = Instance.open()
+    server.play(lambda _: Say(AGAIN))
+    (thread,) = instance.threads.ids()
+    made, _ = detail(instance, step(instance, thread, f"{client.agent} -m loopback/scripted", Path.cwd()))
+    assert made["model"] == "loopback/scripted"
+    assert sum(server.usage[:2]) * 100 / 1e6 > 0.01
+    with pytest.raises(Waiting, match=r"maxCost|budget"):
+        step(instance, thread, f"{client.agent} -m loopback/scripted", Path.cwd())
+
+
 REFUSED = [
     *((name, 401, "not logged in, or its key is refused: ") for name in CLIENTS),
     # Others try for minutes.
@@ -282,30 +324,6 @@ def test_what_the_service_refuses_is_one_line_with_the_clis_own_words(
     assert message.startswith(CLIENTS[name].program) and words in message and "\n" not in message
     assert str(status) in message
     assert caught.value.hint
-
-
-@contextlib.contextmanager
-def killed(home: Path, when: Callable[[], bool]) -> Iterator[None]:
-    """Kills every program with that home as soon as something is so, at which another thread may look."""
-    mark = f"HOME={home}\0".encode()
-
-    def kill() -> None:
-        while not when():
-            if over.wait(0.05):
-                return
-        for folder in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):
-                if mark in (folder / "environ").read_bytes():
-                    os.kill(int(folder.name), signal.SIGKILL)
-
-    over = threading.Event()
-    killer = threading.Thread(target=kill)
-    killer.start()
-    try:
-        yield
-    finally:
-        over.set()
-        killer.join()
 
 
 TROUBLE = [  # with the retries that each has of its own, which take minutes
@@ -348,7 +366,7 @@ def test_a_cli_that_tries_again_and_again_is_told_with_what_it_has_trouble_with(
         pytest.skip("the slow tier tries the others")
     client = CLIENTS[name]
     work = begin(client, instance, server, home, monkeypatch)
-    _with_its_own_retries(server.url if status is None else "", home, monkeypatch)
+    agent_programs.with_its_own_retries(home, monkeypatch, server.url if status is None else "")
     server.play(lambda _: Fail(status or 500, "the service says no"))
     (thread,) = instance.threads.ids()
 
@@ -367,20 +385,6 @@ def test_a_cli_that_tries_again_and_again_is_told_with_what_it_has_trouble_with(
         assert len(server.asked) <= 3
     else:
         assert all(note.startswith(f"{client.program}: ") for note in kept.notes) and kept.notes
-
-
-def _with_its_own_retries(url: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Takes out what keeps a program from trying again for long; one that is told this URL finds nobody there."""
-    monkeypatch.delenv("CLAUDE_CODE_MAX_RETRIES", raising=False)
-    for file in (path for path in home.rglob("*") if path.suffix in (".toml", ".json")):
-        lines = [line for line in file.read_text().splitlines() if "_retries" not in line]
-        file.write_text("\n".join(lines).replace(url or "\0", NOBODY))
-    for name, value in os.environ.items():
-        if url and url in value and "PROXY" not in name.upper():
-            monkeypatch.setenv(name, value.replace(url, NOBODY))
-
-
-NOBODY = "http://127.0.0.1:9"
 
 
 RECIPES = dict(

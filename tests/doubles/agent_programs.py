@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    import pytest
     from model_server import ModelServer
 
 _HERE = Path(__file__).parent
@@ -57,6 +58,7 @@ PROGRAMS: Mapping[str, Program] = {
     "qwen": Program("slow", "slow/node_modules/.bin/qwen", "slow"),
     "copilot": Program("slow", "slow/node_modules/.bin/copilot", "slow"),
     "hermes": Program("hermes", "hermes/bin/hermes", "slow"),
+    "old-node": Program("old-node", "old-node/bin/node", "slow"),
 }
 _INSTALL = {"fast": "make agent-programs", "slow": "make test-agents"}
 
@@ -88,7 +90,8 @@ def surroundings(server: ModelServer, home: Path) -> dict[str, str]:
     refuses."""
     scratch = home / "tmp"
     scratch.mkdir(parents=True, exist_ok=True)
-    folders = [*dict.fromkeys((ROOT / row.path).parent for row in PROGRAMS.values()), *_NODE]
+    paths = [ROOT / row.path for name, row in PROGRAMS.items() if name != "old-node"]
+    folders = [*dict.fromkeys(path.parent for path in paths), *_NODE]
     return {
         "HOME": str(home),
         "XDG_CONFIG_HOME": str(home / ".config"),
@@ -104,6 +107,22 @@ def surroundings(server: ModelServer, home: Path) -> dict[str, str]:
         "NO_COLOR": "1",
         "DO_NOT_TRACK": "1",
     }
+
+
+NOBODY = "http://127.0.0.1:9"
+"""An address at which nobody listens."""
+
+
+def with_its_own_retries(home: Path, monkeypatch: pytest.MonkeyPatch, url: str = "") -> None:
+    """Take out of the environment and of the files in `home` all that keeps a program from trying again for long. One
+    that is told `url` finds nobody there."""
+    monkeypatch.delenv("CLAUDE_CODE_MAX_RETRIES", raising=False)
+    for file in (path for path in home.rglob("*") if path.suffix in (".toml", ".json", ".yaml")):
+        lines = [line for line in file.read_text().splitlines() if "_retries" not in line]
+        file.write_text("\n".join(lines).replace(url or "\0", NOBODY))
+    for name, value in os.environ.items():
+        if url and url in value and "PROXY" not in name.upper():
+            monkeypatch.setenv(name, value.replace(url, NOBODY))
 
 
 def _claude(server: ModelServer, home: Path) -> dict[str, str]:

@@ -121,7 +121,7 @@ class TurnAt(NamedTuple):
 
 class Option(NamedTuple):
     """Arguments and variables that go with every call while a condition on the tool policy holds, unless
-    the user's own arguments have one of `unless`. See `CONDITIONS`."""
+    the user's own arguments have one of `unless`, or there is a file at a path in it. See `CONDITIONS`."""
 
     when: str
     args: tuple[str, ...] = ()

@@ -11,6 +11,7 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import NamedTuple
 
 from uwf_git.agents.cli.rows import NESTED
@@ -76,9 +77,10 @@ def extra_for(
             continue
         given = _given(args, option.unless)
         if given and option.when in _RESTRICTING:
+            where = "on this machine" if given.startswith("/") else "in its arguments"
             raise AgentFailed(
-                f"{row.program} may not {_RESTRICTING[option.when]} here, and {given} in its arguments lets it",
-                f"take {given} out of the agent's args, or change tools in config.yaml or of the role",
+                f"{row.program} may not {_RESTRICTING[option.when]} here, and {given} {where} lets it",
+                f"take {given} away, or change tools in config.yaml or of the role",
             )
         if given:
             continue
@@ -156,7 +158,6 @@ def kept_by(row: Row, session: str, env: Mapping[str, str]) -> Iterator[bytes]:
     """The lines of the files that the program keeps of a session. Nothing is read where the id is none that could be a
     file's name."""
     import glob
-    from pathlib import Path
 
     if not session or "/" in session or "\0" in session:
         return
@@ -187,13 +188,15 @@ def _parts(version: str) -> tuple[int, ...]:
 
 
 def _given(args: Sequence[str], flags: Iterable[str]) -> str:
-    """The first of the flags that the arguments have, as they have it up to its value."""
+    """The first of the flags that the arguments have, as they have it up to its value; else the first that is a path at
+    which there is a file."""
     for word in args:
         for flag in flags:
             short = len(flag) == 2 and not flag.startswith("--")
             if word == flag or word.startswith(f"{flag}=") or (short and word.startswith(flag)):
                 return flag
-    return ""
+    paths = (flag for flag in flags if flag.startswith("/"))
+    return next((path for path in paths if any(Path("/").glob(path[1:]))), "")
 
 
 def _merged(before: str | None, now: str) -> str:

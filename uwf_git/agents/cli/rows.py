@@ -7,6 +7,7 @@ an account, is as its documentation has it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from uwf_git.config.agent_cli import Row, parse_row
@@ -276,6 +277,13 @@ _GEMINI: Mapping[str, Any] = {
         {"if": "run", "args": ["--allowed-tools", "run_shell_command"], "unless": ["-y", "--yolo"]},
         # Nobody is there to be asked, so what isn't allowed isn't there.
         {"if": "norun", "unless": ["-y", "--yolo", "--allowed-tools"]},
+        # An administrator's rules come before the user's, which --policy would replace, and those of the machine before
+        # these.
+        {
+            "if": "nofetch",
+            "args": ["--admin-policy", str(Path(__file__).with_name("gemini_offline.toml"))],
+            "unless": ["/etc/gemini-cli/policies/*.toml"],
+        },
         {"if": "crew", "args": ["--include-directories", "{package}", "--include-directories", "{state}"]},
     ],
     "session": {"path": ".session_id", "when": {"type": "init"}},
