@@ -164,6 +164,7 @@ SCORES = st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0, 0.333]), min_size=1, max
 @settings(max_examples=60, deadline=None)
 @given(SCORES, SCORES)
 @example((1.0,) * 5, (0.5,) * 5)
+@example((1.0,) * 3, (0.0,) * 3)  # 1 of 20 ways, which is LEVEL
 def test_the_chance_of_a_single_case_is_the_share_of_all_ways_to_deal_its_scores(
     before: tuple[float, ...], after: tuple[float, ...]
 ) -> None:

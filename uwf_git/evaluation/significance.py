@@ -45,8 +45,8 @@ def significantly_lower(cases: Mapping[str, tuple[Scores, Scores]], allowed: flo
     for name, test in tests.items():
         if test.p <= LEVEL:
             none = math.prod(1 - other.up_to(test.p) for key, other in tests.items() if key != name)
-            chance = 1 - (1 - test.p) * none
-            if chance <= LEVEL:
+            chance = test.p * none + (1 - none)  # of p alone exactly p, also if that is LEVEL
+            if chance <= LEVEL * _TOLERANCE:
                 lower[name] = chance
     return lower
 
