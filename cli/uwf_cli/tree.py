@@ -91,6 +91,7 @@ thread = Group(
         "budget": Place("spending:budget", "Show a thread's budget, or raise it."),
         "fork": Place("thread:fork", "Make a second thread that shares the first's past."),
         "answer": Place("asking:answer", "Answer a thread that waits for a human."),
+        "say": Place("asking:say", "Say something to a thread that asks nothing."),
         "pause": Place("asking:pause", "Keep threads from being stepped until they are resumed."),
         "resume": Place("asking:resume", "Let paused threads be stepped; go on from ended ones."),
         "kill": Place("thread:kill", "End threads for good, their running agents first."),

@@ -124,6 +124,8 @@ def test_a_client_takes_a_thread_from_its_start_to_its_end(configured: None, uwf
         turns = await call(client, "thread_turns", thread=thread, step=steps["steps"][0]["step"])
         assert "Which colour?" in turns["turns"][0]["text"]
         forked = await call(client, "fork_thread", origin=thread, at=2)
+        said = await call(client, "say_to_thread", thread=forked["thread"], message="--gently")
+        assert (said["status"], said["role"]) == ("idle", "$USER")
         listed = (await call(client, "list_threads", all=True))["threads"]
         assert {each["thread"] for each in listed} == {thread, forked["thread"]}
 

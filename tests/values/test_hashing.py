@@ -170,6 +170,7 @@ def test_builtin_types_keep_their_hashes_as_stores_hold_nodes_of_them() -> None:
         "Detail2": "4BWB2N0VS99W8",
         "Attempt": "14DZYKRE083H4",
         "Answer": "37JFM247WQ9DK",
+        "Remark": "598QZEAVDK23W",
         "Question": "6BKEEWRFC00TX",
         "ImportedDetail": "7XS736FCJBKH5",
         "Suite": "6VTWWHRPQQYDV",

@@ -11,7 +11,7 @@ from forged import WORKFLOW, Folder, Forger, Line
 
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store.opened import Instance
-from uwf_git.values.types import ANSWER, OF_THREADS, TEXT
+from uwf_git.values.types import ANSWER, OF_THREADS, QUESTION, REMARK, TEXT
 from uwf_git.verify.whole import local_refs, verify_refs
 from uwf_git.workflow.compile import compile_source
 from uwf_git.workflow.source import parse_source
@@ -106,6 +106,29 @@ def test_an_answer_of_the_user_that_nobody_asked_for(line: Line) -> None:
         line, write(line), role="$USER", output={"answer": "A"}, type=ANSWER, instruction=None
     )
     assert_names(look(line, commit), line, "wrong-role", node, commit)
+
+
+def test_a_remark_is_sound_where_a_role_is_next_and_nowhere_else(line: Line) -> None:
+    said: dict[str, Any] = {
+        "role": "$USER",
+        "output": {"remark": "Mind the tides."},
+        "type": REMARK,
+        "instruction": None,
+    }
+    first = write(line)
+    commit, node = judge(line, first, **said)
+    assert look(line, commit).findings == []
+    third = line.step(commit, 3, node, "critic", {"approved": True}, instruction="Judge T.")
+    assert look(line, third[0]).findings == []
+
+    as_role = {**said, "role": "critic", "instruction": "Judge T."}
+    commit, node = judge(line, first, **as_role)
+    assert_names(look(line, commit), line, "wrong-output", node, commit)
+    asking = {"$status": "$SUSPEND", "question": "Which tide?"}
+    second = judge(line, first, output=asking, type=QUESTION)
+    role = said.pop("role")
+    commit, node = line.step(second[0], 3, second[1], role, said.pop("output"), **said)
+    assert_names(look(line, commit), line, "wrong-output", node, commit)
 
 
 def test_a_step_after_the_end(line: Line) -> None:

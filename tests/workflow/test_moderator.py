@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from uwf_git.errors import Invalid, NoTransition
 from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import Start, StepContext, Workflow, parse_workflow
-from uwf_git.workflow.moderator import Asking, Decision, Ended, Next, decide, may_read
+from uwf_git.workflow.moderator import Asking, Decision, Ended, Next, Replay, decide, may_read
 
 HASH = Hash("0000000000000")
 START = Start(HASH, "Fix the <login> & logout")
@@ -79,6 +79,25 @@ def test_a_condition_can_count_over_the_history() -> None:
     turns = [step("a", {"idea": n}) for n in range(4)]
     decisions = [after(flow, *turns[:n]) for n in range(1, 5)]
     assert decisions == [Next("a"), Next("a"), Ended(), Ended()]
+
+
+def test_no_condition_and_no_edge_sees_a_remark() -> None:
+    flow = workflow(
+        {"$START": [to("a")], "a": [to("$END", "enough"), to("a", prompt="{{ idea }}")]},
+        {"enough": "$count(steps) >= 2 or steps[-1].role != 'a'"},
+    )
+    turns = [step("a", {"idea": "one"}), *[step("$USER", {"remark": "Two?"})] * 3]
+    decisions = [after(flow, *turns[:n]) for n in range(1, 5)]
+    assert decisions == [Next("a", "one")] * 4
+    assert after(flow, *turns, step("a", {"idea": "two"})) == Ended()
+    assert after(SOLVE, step("$USER", {"remark": "Hurry."})) == Next("a")
+    growing: list[StepContext] = []
+    replay = Replay(flow, START, growing)
+    for each in turns:
+        growing.append(each)
+        assert decide(flow, START, growing, replay) == Next("a", "one")
+    growing.append(step("a", {"idea": "two"}))
+    assert decide(flow, START, growing, replay) == Ended()
 
 
 def test_conditions_see_the_prompt_the_roles_and_the_agents() -> None:

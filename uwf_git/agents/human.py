@@ -25,6 +25,7 @@ from uwf_git.kit.format import describe, example, render_frontmatter
 from uwf_git.processes.child import working_in
 from uwf_git.store.pages import answer_of
 from uwf_git.values.cbor import normalise
+from uwf_git.values.kinds import split_remarks
 from uwf_git.values.schema import Schema
 from uwf_git.values.shape import Field, Variant, choices, types, variants
 
@@ -134,13 +135,14 @@ def _introduction(ctx: Context) -> str:
     parts = [f"{role.name}, step {len(history.steps) + 1} of thread {ctx.thread} ({history.workflow.name})"]
     parts += [text for text in (role.description, role.goal, role.procedure, role.output) if text.strip()]
     parts.append(f"The task:\n{_cut(history.start.prompt.strip())}")
-    if history.steps:
-        last = history.steps[-1]
+    if heard := split_remarks(history.steps)[0]:
+        last = heard[-1]
         detail = ctx.store.get(last.detail)
         said = answer_of(last.output, detail.type, detail.payload)
         parts.append(f"Last, {last.role} said:\n{_cut(said.strip())}")
     if ctx.instruction:
         parts.append(f"Your instruction:\n{ctx.instruction.strip()}")
+    parts += [f"The user remarks:\n{_cut(each.strip())}" for each in ctx.remarks]
     return "\n\n".join(parts)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git import log
@@ -23,7 +23,7 @@ from uwf_git.kit.arguments import read_options
 from uwf_git.kit.candidate import with_all_fields
 from uwf_git.kit.extract import failed_with, judge
 from uwf_git.values.ids import Hash, ThreadId, is_thread_id
-from uwf_git.values.kinds import CONTENT, SUBWORKFLOW, StepContext, asks_human, step_fields
+from uwf_git.values.kinds import CONTENT, SUBWORKFLOW, StepContext, asks_human, split_remarks, step_fields
 from uwf_git.values.types import SUSPEND, USER
 
 if TYPE_CHECKING:
@@ -67,7 +67,23 @@ def continue_(ctx: Context, session: str, message: str) -> Reply:
     head = _own(ctx, session)
     if head is None:
         return run(ctx)
+    _pass_remarks_on(ctx, head.thread)
     return _to_the_end(ctx, head.thread)
+
+
+def _pass_remarks_on(ctx: Context, child: ThreadId) -> None:
+    """Say to the child what the user has remarked here since it was stepped last. A child that waits isn't told."""
+    from uwf_git.engine.inbox import remark
+
+    head = ctx.instance.threads.head(child)
+    if not ctx.remarks or head.archive is not None:
+        return
+    history = ctx.instance.threads.history(head)
+    known = [history.start.prompt, *(step.remark or "" for step in history.steps)]
+    for text in ctx.remarks:
+        if not any(text.strip() in each for each in known):
+            with suppress(Waiting):
+                remark(ctx.instance, child, text)
 
 
 def _own(ctx: Context, session: str) -> Head | None:
@@ -120,7 +136,7 @@ def _version(ctx: Context) -> tuple[Oid, Hash, str]:
 def _task(ctx: Context) -> str:
     """The child's prompt: the edge's instruction, or else the task; and the questions of an earlier child that isn't
     here any more, with their answers."""
-    steps = ctx.history.steps
+    steps = split_remarks(ctx.history.steps)[0]
     at = len(steps)
     asked: list[str] = []
     instruction = ctx.instruction
@@ -131,7 +147,7 @@ def _task(ctx: Context) -> str:
         instruction = detail.instruction if detail else None
         at -= 2
     task = instruction if instruction and instruction.strip() else ctx.history.start.prompt
-    return "\n\n".join([task, *asked])
+    return "\n\n".join([task, *asked, *ctx.remarks])
 
 
 def _is_answer(steps: Sequence[StepContext], role: str) -> bool:
@@ -173,7 +189,7 @@ def _stepping(around: Sequence[str]) -> Iterator[None]:
 
 def _answered(ctx: Context) -> ThreadId | None:
     """The child whose question has just been answered in this thread, with the answer handed on."""
-    steps = ctx.history.steps
+    steps = split_remarks(ctx.history.steps)[0]
     if len(steps) < 2 or ctx.previous is None or not _is_answer(steps, ctx.role.name):
         return None
     session = ctx.previous.session
@@ -186,6 +202,7 @@ def _answered(ctx: Context) -> ThreadId | None:
         return None
     if head.archive is None and head.row.asks:
         answer(ctx.instance, head.thread, ctx.instruction or "", other=True)  # it was chosen, or not, here
+    _pass_remarks_on(ctx, head.thread)
     ctx.in_session(head.thread)
     return head.thread
 

@@ -163,11 +163,12 @@ def begin(instance: Instance, at: Position) -> Live:
 
 
 def _past(instance: Instance, at: Position) -> list[dict[str, Any]]:
-    """The history as a bundle sees it. A human's answer is a step of `$USER`."""
+    """The history as a bundle sees it. A human's answer is a step of `$USER`; a remark is for the next prompt only."""
     answer = instance.threads.answer
     return [
         {"role": step.role, "content": answer(step), "meta": step.output, "timestamp": step.time}
         for step in at.history.steps
+        if step.remark is None
     ]
 
 

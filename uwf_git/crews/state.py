@@ -123,6 +123,8 @@ def reached(history: History, current: str | None = None) -> Reached:
     log: list[Logged] = []
     at, fresh = "", False  # the node that spoke last, and whether where that led isn't known yet
     for step in history.steps:
+        if step.remark is not None:
+            continue
         if step.role == USER:  # where nobody had asked, the run had ended, and is gone on with
             log += _decision(workflow, done[-1], END) if fresh else []
             fresh = False

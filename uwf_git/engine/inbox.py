@@ -13,14 +13,23 @@ from uwf_git.cost.budget import Budgets, pending, waiting
 from uwf_git.crews.conversation import CHOSEN, in_conversation, is_conversation
 from uwf_git.engine.pause import paused_threads
 from uwf_git.engine.stand_in import HUMAN
-from uwf_git.engine.status import FAILED, IDLE, WAITING, chosen, outlook, used_up, wordless
-from uwf_git.errors import Invalid, Usage, UwfError
+from uwf_git.engine.status import (
+    FAILED,
+    IDLE,
+    WAITING,
+    chosen,
+    outlook,
+    raise_if_stuck,
+    used_up,
+    wordless,
+)
+from uwf_git.errors import Invalid, Usage, UwfError, Waiting
 from uwf_git.store.history import Head, Position
 from uwf_git.store.opened import Instance
 from uwf_git.store.threads import Damaged, fork_hint
 from uwf_git.values.ids import Hash, ThreadId, new_thread_id
-from uwf_git.values.kinds import SUBWORKFLOW, Detail, Step, parse_workflow
-from uwf_git.values.types import ANSWER, BUNDLE, DETAIL, END, STEPNODE, USER
+from uwf_git.values.kinds import INTERRUPTED, SUBWORKFLOW, Detail, Step, parse_workflow
+from uwf_git.values.types import ANSWER, BUNDLE, DETAIL, END, REMARK, STEPNODE, USER
 
 if TYPE_CHECKING:
     from uwf_git.engine.step import Outcome
@@ -179,7 +188,10 @@ def answer(
     with instance.locks.hold(thread):
         head = instance.threads.active_head(thread)
         if not head.row.asks:
-            raise Invalid(f"thread {thread} asks nothing", f"see: uwf thread show {thread}")
+            raise Invalid(
+                f"thread {thread} asks nothing",
+                f"to say something all the same: uwf thread say {thread} -m TEXT",
+            )
         if asked_by is not None and asked_by != head.node:
             raise Invalid(
                 f"thread {thread} now asks in step {head.node}, not {asked_by}", "read the new question first"
@@ -234,9 +246,49 @@ def say(instance: Instance, thread: ThreadId, text: str, chosen: bool = False) -
         return _say(instance, at, text, notes=(CHOSEN,) if chosen else ())
 
 
+def remark(instance: Instance, thread: ThreadId, text: str) -> Outcome:
+    """Append a remark to a thread that waits for nobody, by a step of role `$USER` that changes neither who is next nor
+    that role's instruction. The next prompt has it. Results of a step whose engine was killed become a failed attempt
+    first. The user's hooks aren't told. Moves `refs/uwf/threads/<ULID>`, and maybe `refs/uwf/attempts/<ULID>`. Raises
+    Usage for an empty text, Invalid for a thread that has ended or is a conversation, Waiting, Busy, HeadMoved,
+    NoTransition."""
+    from uwf_git.engine.step import keep_left
+
+    if not text.strip():
+        raise Usage(f"the remark to thread {thread} is empty", "give one with -m TEXT")
+    check_remarkable(instance, instance.threads.head(thread))
+    with instance.locks.hold(thread):
+        head = instance.threads.head(thread)
+        check_remarkable(instance, head)
+        keep_left(instance, head, INTERRUPTED)
+        return _say(instance, instance.threads.position(head), text, output=(REMARK, "remark"))
+
+
+def check_remarkable(instance: Instance, head: Head) -> None:
+    """Raises what `remark` raises for a thread with this head that can be told nothing now, whoever is at work on
+    it."""
+    thread = head.thread
+    if head.archive is not None:
+        raise Invalid(f"thread {thread} is {head.archive.status}", instance.threads.way_on(head))
+    if in_conversation(instance, head):
+        raise Invalid(f"thread {thread} is a conversation", f"uwf chat --resume {thread}")
+    if head.row.asks:
+        raise Waiting(f"thread {thread} waits for an answer", f"uwf thread answer {thread} -m TEXT")
+    found = outlook(instance, head)
+    raise_if_stuck(found, thread)
+    if (standing := used_up(instance, head, found=found)) is not None:
+        raise waiting(thread, standing)
+
+
 def _say(
-    instance: Instance, at: Position, text: str, begins: bool = False, notes: tuple[str, ...] = ()
+    instance: Instance,
+    at: Position,
+    text: str,
+    begins: bool = False,
+    notes: tuple[str, ...] = (),
+    output: tuple[Hash, str] = (ANSWER, "answer"),
 ) -> Outcome:
+    """Append what a person says. `output` is the type of the step's output and the name of its field."""
     from uwf_git.engine.step import append_step, outcome_of
 
     text, secrets = instance.redactor.text(text)
@@ -249,9 +301,10 @@ def _say(
     )
     store = instance.store
     with store.registering():
-        output = store.put(ANSWER, {"answer": text})
+        kind, field = output
+        said = store.put(kind, {field: text})
         detail = store.put(DETAIL, told.payload())
-        made = Step(at.history.start_hash, at.history.prev, USER, output, detail, "human")
+        made = Step(at.history.start_hash, at.history.prev, USER, said, detail, "human")
         node = store.put(STEPNODE, made.payload())
     after = append_step(instance, at, node, made, begins=begins)
     return outcome_of(instance, after, outlook(instance, *after), USER)

@@ -53,7 +53,7 @@ def prompt_of_step(
     tried = [
         each
         for each in instance.attempts.all(history.thread)
-        if each.prev == history.prev and each.role == role
+        if each.prev in history.places and each.role == role
     ]
     resumes = bool(tried) and _same_session(instance, tried[-1].detail, detail)
     remembers = resumes or (bool(own) and _same_session(instance, own[-1].detail, detail))

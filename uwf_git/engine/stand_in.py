@@ -16,7 +16,15 @@ from uwf_git.store.history import Head, History, Position
 from uwf_git.store.layout import ATTEMPTS
 from uwf_git.store.opened import Instance
 from uwf_git.values.ids import ThreadId, is_thread_id
-from uwf_git.values.kinds import EXTRACT, REHEARSE, SUBWORKFLOW, Step, StepContext
+from uwf_git.values.kinds import (
+    EXTRACT,
+    REHEARSE,
+    SUBWORKFLOW,
+    Step,
+    StepContext,
+    remark_in,
+    split_remarks,
+)
 from uwf_git.values.types import USER, is_kind
 
 HUMAN = "uwf-human"
@@ -141,7 +149,9 @@ def _workers(instance: Instance, steps: Iterable[StepContext | Step]) -> Iterato
     store = instance.store
     for step in steps:
         if step.role == USER:
-            yield "a human"
+            output = store.get(step.output).payload if isinstance(step, Step) else step.output
+            if remark_in(USER, output) is None:  # who only remarks on it does no work
+                yield "a human"
         elif step.agent == BUNDLES and (detail := store.detail(step.detail)) is not None:
             asked = any(not (turn.tool == EXTRACT and turn.call is None) for turn in store.turns(detail))
             yield "agents that its code asked" if asked else BUNDLES
@@ -165,7 +175,7 @@ def _around(instance: Instance, thread: ThreadId) -> Head | None:
 def _is_gate(instance: Instance, at: Position, role: str) -> bool:
     """Whether a human has the word: by this machine's configuration, as the role was a human's before, or as it is to
     pass on what a human has just answered."""
-    config, steps = instance.config, at.history.steps
+    config, steps = instance.config, split_remarks(at.history.steps)[0]
     named = _named(config, at.history, role) or ""
     command = config.agents[named].command if named in config.agents else full_name(named)
     if command == HUMAN or any(step.agent == HUMAN for step in steps if step.role == role):

@@ -255,7 +255,7 @@ def kill(instance: Instance, thread: ThreadId, reason: str = "") -> Head:
         end_step(instance, thread, KILL)
         with instance.locks.hold(thread, wait=5.0):
             head = instance.threads.active_head(thread)
-            _keep_left(instance, head)
+            keep_left(instance, head)
             head = _end(instance, head, KILLED, reason)
     finally:
         instance.runs.let_be(thread)
@@ -270,14 +270,14 @@ def _end(instance: Instance, head: Head, status: str, reason: str = "") -> Head:
     return ended
 
 
-def _keep_left(instance: Instance, head: Head) -> None:
-    """Keeps what was left behind at a head by an agent whose engine is gone, as a failed attempt. Of a thread that
-    can't be read nothing is kept: it may be ended all the same. Raises StoreUnwritable."""
+def keep_left(instance: Instance, head: Head, error: str = KILLED_NOW) -> None:
+    """Keeps what was left behind at a head by an agent whose engine is gone, as an attempt that failed with `error`. Of
+    a thread that can't be read nothing is kept: it may be ended all the same. Raises StoreUnwritable."""
     left = instance.runs.read_report(head.thread) or instance.runs.read_order(head.thread)
     if left is None or left.head != head.node:
         return
     try:
-        _Run(instance, instance.threads.position(head), Outlook(left.role), None).keep_left()
+        _Run(instance, instance.threads.position(head), Outlook(left.role), None).keep_left(error)
     except StoreUnwritable:
         raise
     except UwfError as error:
@@ -422,10 +422,10 @@ class _Run:
         report = self._instance.runs.read_report(self._thread)
         return report if report and (report.head, report.role) == (self._at.head.node, self._role) else None
 
-    def keep_left(self) -> None:
+    def keep_left(self, error: str) -> None:
         """Keeps what an agent did whose engine was killed meanwhile as an attempt, since no step will come of it."""
         if (made := self._left_behind(is_judged=False)) is not None:
-            self._keep(self._with_detail(made), AgentFailed(KILLED_NOW), once=True)
+            self._keep(self._with_detail(made), AgentFailed(error), once=True)
 
     def _left_behind(self, is_judged: bool = True) -> Made | None:
         """The finished work of an agent whose engine was killed meanwhile. What it failed at, or was broken off at

@@ -28,7 +28,7 @@ from uwf_git.store.history import Head, ancestry
 from uwf_git.store.index import CommitRow
 from uwf_git.store.opened import Instance
 from uwf_git.values.ids import Hash
-from uwf_git.values.kinds import EXTRACT, Detail, TurnRecord, Workflow, parse_start, parse_step
+from uwf_git.values.kinds import EXTRACT, Detail, TurnRecord, Workflow, parse_start, parse_step, remark_in
 from uwf_git.values.types import USER, is_kind
 
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.41.0"
@@ -164,7 +164,8 @@ class _Reader:
             row = rows.get(at)
             when = self._time(at, row.time if row else None)
             if step.role == USER:
-                events.append((when, "uwf.answer", {"uwf.step": at}))
+                remarks = remark_in(USER, self._store.get(step.output).payload) is not None
+                events.append((when, "uwf.remark" if remarks else "uwf.answer", {"uwf.step": at}))
                 continue
             done = _Done(at, step.role, step.agent, step.detail, when, row.merged if row else None)
             children.append(self._agent(workflow, done, None, depth))

@@ -27,6 +27,7 @@ from uwf_git.values.types import (
     END,
     IMPORTED_DETAIL,
     QUESTION,
+    REMARK,
     STEPNODE,
     USER,
     is_kind,
@@ -91,7 +92,8 @@ def _transplanted(
     known: set[Hash] = set()
     nodes = threads.workflow_nodes(store.repository.root(commit))
     for row, step in zip(rows[1:], history.steps, strict=True):
-        _expect(at, step.role, f"step {row.number}")
+        if step.remark is None:
+            _expect(at, step.role, f"step {row.number}")
         node = _as_step(instance, at, row, step)
         files = store.files(node, Among(nodes, known, {start}))
         known |= {found for path in files if (found := layout.node_in_path(path)) is not None}
@@ -113,7 +115,7 @@ def _as_step(instance: Instance, at: History, row: CommitRow, step: StepContext)
     made = parse_step(store.get(step.hash).payload)
     role = at.workflow.roles.get(made.role)
     output = store.get(made.output).type
-    allowed = (ANSWER,) if made.role == USER else (role.schema if role else None, QUESTION)
+    allowed = (ANSWER, REMARK) if made.role == USER else (role.schema if role else None, QUESTION)
     if output not in allowed:
         raise Inapplicable(f"step {row.number}, {made.role}'s, is no output of that role any more", "")
     payload: Mapping[str, Any] = {

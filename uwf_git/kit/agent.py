@@ -360,7 +360,7 @@ class Agent:
             instruction=order.instruction,
             previous=memory.previous(),
             resume=resume,
-            attempt=sum(each.prev == history.prev and each.role == role.name for each in attempts),
+            attempt=sum(each.prev in history.places and each.role == role.name for each in attempts),
             attempts=len(attempts),
             config=instance.config,
             cwd=cwd,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.processes.quota import Quota
 from uwf_git.text import one_line
-from uwf_git.values.kinds import Detail, TurnRecord, Usage
+from uwf_git.values.kinds import Detail, TurnRecord, Usage, split_remarks
 
 if TYPE_CHECKING:
     from uwf_git.config.settings import Config
@@ -93,6 +93,7 @@ class Context(NamedTuple):
     thread, role, history   the thread's id, the role to play, and what happened so far
     schema                  what the output must obey
     instruction             the edge's rendered prompt, None where it has none
+    remarks                 what the user has said since the last step of a role, oldest first
     prompt                  all of that as one text; see also prompt_for_resumed_session
     previous, resume        this agent's last step in this role; the failed attempt to carry on from
     attempt, attempts       how many attempts at this step, and in the whole thread, have failed
@@ -144,6 +145,11 @@ class Context(NamedTuple):
     instance: Instance
     mounts: Mounts | None = None
     keep: Callable[[Reply], None] = lambda reply: None
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What the user has said since the last step of a role, in remarks."""
+        return split_remarks(self.history.steps)[1]
 
     @property
     def previous_session(self) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.kit.context import Exchange, Previous, Resume
 from uwf_git.kit.prompt import prompt_at
@@ -38,6 +38,14 @@ def is_full(error: str) -> bool:
     return _FULL.search(error) is not None
 
 
+class _RunAt(NamedTuple):
+    """A run of the agent: the error it failed with, "" if it made the step, what was said, and the history before."""
+
+    error: str
+    detail: Detail
+    before: History
+
+
 class Memory:
     """The past of `role` with the agent called `agent`. `attempts` are those of the whole thread; `shell` says whether
     its prompts tell it of commands."""
@@ -62,7 +70,7 @@ class Memory:
     def previous(self) -> Previous | None:
         """The last step of this role by this agent; None if the conversation in which it was made can't go on: its
         session is full, or attempts in it have failed again and again."""
-        if self._is_spent(self._history.prev):
+        if self._is_spent(self._history):
             return None
         for step in reversed(self._history.steps):
             if self._is_ours(step) and (detail := self._detail(step.detail)) is not None:
@@ -71,15 +79,15 @@ class Memory:
 
     def resume(self) -> Resume | None:
         """What the failed attempts at this step left; None where the step should begin anew."""
-        chain = self._chain(self._history.prev)
+        chain = self._chain(self._history)
         if not chain:
             return None
-        error, last = chain[-1]
-        began_anew = self._is_spent(self._history.prev, len(chain))
+        error, last, _ = chain[-1]
+        began_anew = self._is_spent(self._history, len(chain))
         remembers = any(map(self._is_ours, self._history.steps)) and not began_anew
 
         def exchanges() -> tuple[Exchange, ...]:
-            return tuple(self._told(self._history, remembers, chain))
+            return tuple(self._told(remembers, chain))
 
         return Resume(self._own(last.session), error, self._store.turns(last), exchanges)
 
@@ -91,21 +99,28 @@ class Memory:
         another = self._instance.sessions.is_anothers(self._agent, session, self._history.thread)
         return None if another else session
 
-    def _chain(self, prev: Hash | None) -> list[tuple[str, Detail]]:
-        """The attempts on a head that the next run carries on from, oldest first: the error of each, and what it
-        kept."""
-        made = [each for each in self._attempts if each.prev == prev]
+    def _chain(self, before: History) -> list[_RunAt]:
+        """The attempts at a step that its next run carries on from, oldest first."""
+        made = self._made(before)
         made = made[len(made) // FRESH_AFTER * FRESH_AFTER :]
-        chain: list[tuple[str, Detail]] = []
+        chain: list[_RunAt] = []
         for each in made:
             detail = self._detail(each.detail)
             # After an attempt of which nothing was kept, or which found no more room, the next one began anew.
-            chain = [*chain, (each.error, detail)] if detail is not None and not is_full(each.error) else []
+            if detail is None or is_full(each.error):
+                chain = []
+            else:
+                chain.append(_RunAt(each.error, detail, before.up_to(each.prev)))
         return chain
 
-    def _is_spent(self, prev: Hash | None, but: int = 0) -> bool:
-        """Whether the attempts on a head, but for the last few, have used up the conversation before them."""
-        made = [each for each in self._attempts if each.prev == prev]
+    def _made(self, before: History) -> list[FailedAttempt]:
+        """The attempts at the step after a history."""
+        places = before.places
+        return [each for each in self._attempts if each.prev in places]
+
+    def _is_spent(self, before: History, but: int = 0) -> bool:
+        """Whether the attempts at a step, but for the last few, have used up the conversation before them."""
+        made = self._made(before)
         made = made[: len(made) - but]
         return len(made) >= FRESH_AFTER or any(is_full(each.error) for each in made)
 
@@ -116,23 +131,18 @@ class Memory:
             detail = self._detail(step.detail) if self._is_ours(step) else None
             if detail is None:
                 continue
-            before = self._history._replace(
-                steps=self._history.steps[:number],
-                head=self._history.steps[number - 1].hash if number else self._history.start_hash,
-            )
-            chain = self._chain(before.prev)
-            if self._is_spent(before.prev, len(chain)):
+            before = self._history.up_to(self._history.steps[number - 1].hash if number else None)
+            chain = self._chain(before)
+            if self._is_spent(before, len(chain)):
                 found.clear()
-            found += self._told(before, bool(found), [*chain, ("", detail)])
+            found += self._told(bool(found), [*chain, _RunAt("", detail, before)])
         return tuple(found)
 
-    def _told(
-        self, before: History, remembers: bool, runs: Sequence[tuple[str, Detail]]
-    ) -> Iterator[Exchange]:
+    def _told(self, remembers: bool, runs: Sequence[_RunAt]) -> Iterator[Exchange]:
         """The runs at one step, each of which carried on from the one before: what it was told, and what came of
         it."""
         error: str | None = None
-        for failed_with, detail in runs:
+        for failed_with, detail, before in runs:
             carries_on = error is not None
             prompt = prompt_at(
                 self._instance,

@@ -21,7 +21,7 @@ from uwf_git.crews.conversation import is_noted, talks, told_conversation
 from uwf_git.errors import Invalid
 from uwf_git.kit.format import format_instruction
 from uwf_git.text import fenced, nearest
-from uwf_git.values.kinds import Role, StepContext, Transition, asks_human
+from uwf_git.values.kinds import Role, StepContext, Transition, asks_human, split_remarks
 from uwf_git.values.shape import variants
 from uwf_git.values.types import END, USER
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 QUOTA = 120_000  # characters of history, about 30,000 tokens
 _OUTPUT_QUOTA = 8_000  # of one output, so that a large one doesn't push every answer out
+_REMARKS = "$USER remarks"  # stands for remarks among the roles that a step has inputs of
 _NAMED = 20  # fields and inputs that are listed
 _GOES_ON = "The run had ended, and the user goes on with it."
 _LEAST = 400  # characters: with less room than that, nothing of a step is told
@@ -73,7 +74,7 @@ def build_prompt(
     if history.steps:
         known = max(_turns(history.steps, role.name, agent), default=0) if remembers else 0
         parts.append(_happened(history, role, answer_of, known, quota))
-    parts.append(f"# Your instruction now\n\n{_instruction(history, instruction)}")
+    parts.append(f"# Your instruction now\n\n{_instruction(history.steps, instruction)}")
     return "\n\n".join(parts) + "\n"
 
 
@@ -94,6 +95,8 @@ def _of_crew(
     spoken since."""
     from uwf_git.crews import prompt as crew
 
+    heard, remarks = split_remarks(history.steps)
+    before = history._replace(steps=tuple(heard))  # what was asked and answered, as it is without remarks
     own = max(_turns(history.steps, role.name, agent), default=0)
     remembers = resumes or (remembers and own > 0)
     since = history.steps[own:]
@@ -104,7 +107,7 @@ def _of_crew(
         parts += [_commands(history) if shell else ""]
     if anew:
         parts.append(crew.speaks(history, role))
-    parts.append(crew.directive(history, role, resumes))
+    parts.append(crew.directive(before, role, resumes))
     if anew:
         parts.append(crew.brief(history, role))
     if not remembers:
@@ -112,15 +115,16 @@ def _of_crew(
     if anew and history.steps:
         parts.append(crew.so_far(history, role))
         parts.append(_happened(history, role, answer_of, own if remembers else 0, quota))
-    last = history.steps[-1] if history.steps else None
+    last = heard[-1] if heard else None
     if last is not None and last.role == USER:
-        asked = crew.answered(history) is not None
+        asked = crew.answered(before) is not None
         text = str(last.output.get("answer", "")) if isinstance(last.output, dict) else str(last.output)
         said = "" if asked else (instruction or "").strip().removesuffix(text.strip()).strip() or _GOES_ON
-        parts.append(f"# Your instruction now\n\n{_instruction(history, said)}")
+        parts.append(f"# Your instruction now\n\n{_instruction(heard, said)}")
         parts.append(crew.user_input(role.name if asked else "", text))
     else:
-        parts.append(f"# Your instruction now\n\n{_instruction(history, instruction)}")
+        parts.append(f"# Your instruction now\n\n{_instruction(heard, instruction)}")
+    parts += [crew.user_input("", text) for text in remarks]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
@@ -248,9 +252,10 @@ def _inputs(history: History, role: Role) -> str:
     """The last step of every other role, a human's answer included, as a continued list."""
     last: dict[str, int] = {}
     for number, step in enumerate(history.steps, 1):
-        last.pop(step.role, None)
-        last[step.role] = number
-    names = {USER: "the user's answer"}
+        name = step.role if step.remark is None else _REMARKS
+        last.pop(name, None)
+        last[name] = number
+    names = {USER: "the user's answer", _REMARKS: "the user's remark"}
     said = [f"{names.get(name, name)} (step {n})" for name, n in last.items() if name != role.name]
     return "".join(f", {each}" for each in said[-_NAMED:])
 
@@ -313,13 +318,16 @@ def _commands(history: History) -> str:
     )
 
 
-def _instruction(history: History, instruction: str | None) -> str:
+def _instruction(steps: Sequence[StepContext], instruction: str | None) -> str:
+    heard, remarks = split_remarks(steps)
     if instruction is not None and instruction.strip():
         said = instruction.strip()
-    elif history.steps and history.steps[-1].role == USER:
+    elif heard and heard[-1].role == USER:
         said = "Your question has been answered. Carry on with your role's part."
     else:
         said = "Do your role's part of the task now."
+    if remarks:
+        said = "\n\n".join([said, "The user remarks:", *(each.strip() for each in remarks)])
     return f"{said}\n\nBegin your answer with the block of fields described under “Deliverable format”."
 
 
@@ -387,6 +395,8 @@ def _tell(
 
 def _of_user(number: int, step: StepContext, asked: bool, room: int | None) -> str:
     """What the user said, in words; `room` as for a step of a role."""
+    if step.remark is not None:
+        return f"## Step {number}: the user remarks\n\n{_cut(step.remark.strip(), room)}"
     said = step.output.get("answer", "") if isinstance(step.output, dict) else str(step.output)
     how = "answered" if asked else "goes on with this"
     return f"## Step {number}: the user {how}\n\n{_cut(str(said).strip(), room)}"

@@ -27,6 +27,7 @@ from uwf_git.values.kinds import (
     parse_start,
     parse_step,
     parse_workflow,
+    split_remarks,
 )
 from uwf_git.values.types import CREW_WORKFLOW, is_kind
 
@@ -69,6 +70,19 @@ class History(NamedTuple):
     def prev(self) -> Hash | None:
         """What the next StepNode's `prev` must be."""
         return self.steps[-1].hash if self.steps else None
+
+    @property
+    def places(self) -> frozenset[Hash | None]:
+        """The `prev` of all attempts at the next step: remarks since the last other step don't make it another one."""
+        heard, remarks = split_remarks(self.steps)
+        base = heard[-1].hash if heard else None
+        return frozenset((base, *(step.hash for step in self.steps[len(self.steps) - len(remarks) :])))
+
+    def up_to(self, prev: Hash | None) -> History:
+        """The history that ends with the step `prev`; None stands for the start."""
+        hashes = [None, *(step.hash for step in self.steps)]
+        number = hashes.index(prev)
+        return self._replace(head=prev or self.start_hash, steps=self.steps[:number])
 
     def speaks(self, role: str) -> str:
         """The id of who speaks for a role; "" in a workflow of no crew."""

@@ -32,7 +32,7 @@ from uwf_git.git.derived import Derived
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.kinds import REHEARSE, Start, Step, asks_human, title_of
+from uwf_git.values.kinds import REHEARSE, Start, Step, asks_human, remark_in, title_of
 from uwf_git.values.types import USER
 
 VERSION = 11
@@ -118,11 +118,11 @@ def is_made_up(agent: str, child: CommitRow | None) -> bool:
 def title_after(before: CommitRow, role: str, output: Any) -> str | None:
     """What a thread is called after a step: `before` is the row of the commit before. Where somebody went on from an
     end, as a human does who wasn't asked, it is called by what they said."""
-    return title_of(output.get("answer", "")) if _goes_on(before, role) else before.title
+    return title_of(output.get("answer", "")) if _goes_on(before, role, output) else before.title
 
 
-def _goes_on(before: CommitRow, role: str) -> bool:
-    return role == USER and not before.asks
+def _goes_on(before: CommitRow, role: str, output: Any) -> bool:
+    return role == USER and not before.asks and remark_in(role, output) is None
 
 
 def step_row(
@@ -141,7 +141,7 @@ def step_row(
         rehearsed=before.rehearsed + is_made_up(step.agent, child),
         asks=asks_human(output),
         nested=row.oid if row.merged else before.nested,
-        resumed=before.oid if _goes_on(before, step.role) else before.resumed,
+        resumed=before.oid if _goes_on(before, step.role, output) else before.resumed,
     )
 
 

@@ -258,7 +258,7 @@ def section(told: Told, level: int, reference: str = "") -> str:
     `reference` stands with who did it, as Markdown. Without a line end after it."""
     number, step, detail, _ = told
     said, field = ruling(step.output)
-    heading = f"{'#' * level} {number} {_name(step.role)}"
+    heading = f"{'#' * level} {number} {_name_of(step)}"
     if said:
         heading += f": {inline('asks' if asks_human(step.output) else said)}"
     parts = [heading, _by(told) + (f" · {reference}" if reference else "")]
@@ -332,7 +332,7 @@ def line_of(number: int, step: StepContext) -> str:
     page = "/".join((*step_folder(number, step.role), "README.md"))
     made_up = ", made up" if step.agent == REHEARSE else ""
     by = f"{_credited(step.agent, step.persona)}{made_up}"
-    return f"| [{number} {_name(step.role)}]({page}) | {inline(verdict(step.output))} | {by} |"
+    return f"| [{number} {_name_of(step)}]({page}) | {inline(verdict(step.output))} | {by} |"
 
 
 def lines_in(page: bytes) -> list[str]:
@@ -359,7 +359,7 @@ def top_of(standing: Standing) -> bytes:
     talks = reply_in(last.output) is not None and last.role != USER
     asks = asks_human(last.output) and last.role != USER and not talks
     came = "" if asks else inline(verdict(last.output))
-    reached = f"[{number} {_name(last.role)}{f': {came}' if came else ''}]({page})"
+    reached = f"[{number} {_name_of(last)}{f': {came}' if came else ''}]({page})"
     if asks:
         state = f"**Waits for an answer** after {steps}, to [{number} {_name(last.role)}]({page})."
     elif talks:
@@ -492,6 +492,10 @@ def first_attempt_page(attempt: Attempt, detail: Node | None) -> bytes:
 
 def _name(role: str) -> str:
     return "answer" if role == USER else inline(role_name(role))
+
+
+def _name_of(step: StepContext) -> str:
+    return "remark" if step.remark is not None else _name(step.role)
 
 
 def _credited(agent: str, persona: Persona | None) -> str:

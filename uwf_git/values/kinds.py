@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.errors import Invalid
@@ -17,6 +17,7 @@ from uwf_git.values.types import (
     RESUME,
     START,
     SUSPEND,
+    USER,
     is_kind,
 )
 
@@ -221,6 +222,11 @@ class StepContext(NamedTuple):
     def by(self) -> str:
         """Who did it, for people."""
         return credited(self.agent, self.persona)
+
+    @property
+    def remark(self) -> str | None:
+        """The text of a user's remark, to which no decision pays attention; None for every other step."""
+        return remark_in(self.role, self.output)
 
 
 class Usage(NamedTuple):
@@ -547,6 +553,23 @@ def asks_human(output: Any) -> bool:
     return isinstance(output, dict) and (
         output.get("$status") == SUSPEND or output.get("status") == NEEDS_INPUT
     )
+
+
+def remark_in(role: str, output: Any) -> str | None:
+    """The text of the remark that a step of this role with this output is; None if it isn't one."""
+    if role != USER or not isinstance(output, dict) or output.keys() != {"remark"}:
+        return None
+    return output["remark"] if isinstance(output["remark"], str) else None
+
+
+def split_remarks(steps: Sequence[StepContext]) -> tuple[Sequence[StepContext], tuple[str, ...]]:
+    """Split steps, oldest first, into those up to the last one that isn't a remark, and the remarks after it."""
+    end = len(steps)
+    while end and steps[end - 1].remark is not None:
+        end -= 1
+    if end == len(steps):
+        return steps, ()
+    return steps[:end], tuple(step.remark or "" for step in steps[end:])
 
 
 def replied(text: str) -> dict[str, str]:

@@ -447,6 +447,13 @@ ATTEMPT = builtin(
 )
 
 ANSWER = builtin(record("Answer", ["answer"], {"answer": STRING}))
+REMARK = builtin(
+    record(
+        "Remark",
+        ["remark"],
+        {"remark": {**STRING, "description": "What a person said to a thread that asked nothing."}},
+    )
+)
 
 SUSPEND_SCHEMA: dict[str, Any] = {
     "title": "Question",

@@ -24,7 +24,7 @@ from uwf_git.values.kinds import (
     title_of,
 )
 from uwf_git.values.node import Node
-from uwf_git.values.types import ANSWER, BUNDLE, END, QUESTION, RESULT, USER, is_kind
+from uwf_git.values.types import ANSWER, BUNDLE, END, QUESTION, REMARK, RESULT, USER, is_kind
 from uwf_git.verify.baselines import check_baseline
 from uwf_git.verify.crews import CrewVersion, check_crew
 from uwf_git.verify.definition import Definition, check_attributes, check_definition, read_all
@@ -260,8 +260,10 @@ class Records:
         """The moderator's word on a step. Returns False where it has none."""
         decision = self._known.decision(before)
         workflow = self._known.definition(before).workflow
-        if made.role == USER and (isinstance(decision, Asking) or workflow.resume is not None):
-            allowed: tuple[Hash, ...] = (ANSWER,)
+        if made.role == USER and output.type == REMARK and isinstance(decision, Next | Coded):
+            allowed: tuple[Hash, ...] = (REMARK,)
+        elif made.role == USER and (isinstance(decision, Asking) or workflow.resume is not None):
+            allowed = (ANSWER,)
         elif isinstance(decision, str):
             report("no-decision", f"nobody can be next: {decision}")
             return False

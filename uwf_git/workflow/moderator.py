@@ -3,7 +3,8 @@ decision may take.
 
 The last step decides. An answer of the user goes back to the role that asked; what the user says where nobody asked
 goes to the role that `$START` names for it; an output that asks a human waits for an answer; any other output takes
-the first edge of its role that matches, by its status or by a condition over the whole history.
+the first edge of its role that matches, by its status or by a condition over the whole history. A remark of the user
+decides nothing: neither edges nor conditions see it.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from uwf_git.values.kinds import (
     Transition,
     Workflow,
     asks_human,
+    split_remarks,
     status_of,
 )
 from uwf_git.values.types import END, RESUME, START, USER
@@ -83,6 +85,7 @@ def decide(
     """What comes after these steps, oldest first. For a history that grows, one `replay` of its steps makes
     repeated decisions quicker. Raises NoTransition where no edge matches, Invalid where a condition or template of
     the workflow fails or it names a role that it doesn't have."""
+    steps, _ = split_remarks(steps)
     if workflow.code is not None:
         return _of_bundle(workflow.code, start, steps)
     if steps:
@@ -176,9 +179,12 @@ def template_variables(start: Start, steps: Sequence[StepContext]) -> dict[str, 
 
 
 def history_value(start: Start, steps: Sequence[StepContext], fields: Sequence[str] = ()) -> dict[str, Any]:
-    """What an expression is evaluated over: `{start, steps}`, with the outputs expanded. `fields` are those that steps
-    have besides: `content`, the answer, and `timestamp`."""
-    return {"start": _start_value(start), "steps": [_step_value(step, fields) for step in steps]}
+    """What an expression is evaluated over: `{start, steps}`, with the outputs expanded and without remarks. `fields`
+    are those that steps have besides: `content`, the answer, and `timestamp`."""
+    return {
+        "start": _start_value(start),
+        "steps": [_step_value(step, fields) for step in steps if step.remark is None],
+    }
 
 
 class Replay:
@@ -191,6 +197,7 @@ class Replay:
         self._steps = steps
         self._frozen: Frozen | None = None
         self._past: list[Any] = []
+        self._seen = 0
 
     def value(self) -> Any:
         """The history as a JSON value, frozen."""
@@ -198,7 +205,8 @@ class Replay:
             self._frozen = Frozen()
             self._frozen.value = self._frozen.freeze({"start": _start_value(self._start), "steps": []})
             self._past = self._frozen.value["steps"]
-        added = self._steps[len(self._past) :]
+        added = [step for step in self._steps[self._seen :] if step.remark is None]
+        self._seen = len(self._steps)
         # As a list, for the frozen one refuses to grow.
         list.extend(self._past, (self._frozen.freeze(_step_value(step, self._fields)) for step in added))
         return self._frozen

@@ -1,4 +1,4 @@
-"""What a person says to threads: `uwf inbox`, and `uwf thread` answer, pause and resume."""
+"""What a person says to threads: `uwf inbox`, and `uwf thread` answer, say, pause and resume."""
 
 from __future__ import annotations
 
@@ -102,6 +102,42 @@ def answer(
         message = resolve.read_stdin("answer")
     emit_outcome(invocation, give(instance, found, message, step_asking, other))
     look_again(invocation, [found])
+
+
+@command(
+    'uwf thread say 01JK7M -m "Keep the old flag working"',
+    "uwf thread say 01JK7M                     asks on a terminal",
+    "git diff | uwf thread say 01JK7M -m -",
+)
+@click.argument("thread", metavar="ID", shell_complete=complete_thread)
+@click.option("-m", "--message", metavar="TEXT", help="The remark; - reads standard input.")
+def say(invocation: Invocation, thread: str, message: str | None) -> None:
+    """Say something to a thread that asks nothing. The next prompt has it.
+
+    The remark is a step of its own. It changes neither who is next nor what the workflow tells that role.
+    """
+    from uwf_git.engine.inbox import check_remarkable, remark
+
+    instance = invocation.instance
+    found = find_thread(invocation, thread)
+    if message is None:
+        check_remarkable(instance, instance.threads.head(found))
+        message = _remark(found)
+    elif message == resolve.STDIN:
+        message = resolve.read_stdin("remark")
+    emit_outcome(invocation, remark(instance, found, message))
+    look_again(invocation, [found])
+
+
+def _remark(thread: ThreadId) -> str:
+    """The remark to a thread: asked for on a terminal, else read from standard input."""
+    if not terminal.is_terminal(sys.stdin):
+        return resolve.read_stdin("remark")
+    if not terminal.is_terminal(sys.stderr):
+        raise Usage(f"there is no remark for thread {thread}", "give one with -m TEXT")
+    sys.stderr.write("> ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip()
 
 
 def _ask(instance: Instance, head: Head, other: bool) -> str:

@@ -97,7 +97,7 @@ def _past_prompt(instance: Instance, thread: ThreadId, number: int) -> dict[str,
     history = instance.threads.history_at(thread, before.node)
     detail = instance.store.detail(parse_step(instance.store.get(row.node).payload).detail)
     if row.role == USER:
-        raise Invalid(f"step {number} of thread {thread} is an answer of a person, who had no prompt", "")
+        raise Invalid(f"step {number} of thread {thread} was said by a person, who had no prompt", "")
     if history.workflow.code is not None or row.role not in history.workflow.roles:
         raise Invalid(f"the code of the workflow made the prompt of step {number} of thread {thread}", "")
     if detail is None:

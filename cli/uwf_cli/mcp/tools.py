@@ -187,6 +187,10 @@ def _answer(arguments: Mapping[str, Any], _folder: Path) -> Call:
     )
 
 
+def _say(arguments: Mapping[str, Any], _folder: Path) -> Call:
+    return Call(("thread", "say", "--message=-", "--", arguments["thread"]), stdin=arguments["message"])
+
+
 TOOLS = (
     ServedTool(
         "list_workflows",
@@ -377,6 +381,16 @@ TOOLS = (
         },
         _answer,
         ("thread", "answer"),
+        writes=True,
+    ),
+    ServedTool(
+        "say_to_thread",
+        "Say something to a thread",
+        "Says something, on behalf of the user, to a thread that asks nothing: the agent of the next step is told, "
+        "and who is next stays the same. A thread that waits wants answer_thread, one that has ended resume_thread.",
+        {"thread": _THREAD, "message": _text("What to say.", LARGEST)},
+        _say,
+        ("thread", "message"),
         writes=True,
     ),
     ServedTool(

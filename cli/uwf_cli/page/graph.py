@@ -41,7 +41,7 @@ class Transition(NamedTuple):
 
 def way_of(steps: Iterable[tuple[str, bool]], done: bool) -> list[str]:
     """The nodes that a thread came through, oldest first, $START before them and $END behind where it is `done`.
-    `steps` are the role of each, and whether its output asks a human."""
+    `steps` are the role of each, remarks left out, and whether its output asks a human."""
     taken, asked = [START], False
     for role, asks in steps:
         if role == USER and not asked:  # somebody goes on, by the way that leads from the start

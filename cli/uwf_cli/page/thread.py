@@ -160,7 +160,8 @@ class _Page:
 
     def _graph(self) -> str:
         done = self._head.archive is not None and self._head.archive.status == "completed"
-        taken = way_of(((step.role, asks_human(step.output)) for step in self._history.steps), done)
+        steps = (step for step in self._history.steps if step.remark is None)
+        taken = way_of(((step.role, asks_human(step.output)) for step in steps), done)
         workflow = self._history.workflow
         said = markdown(workflow.description) if workflow.description.strip() else ""
         return tag("h2", f"Workflow {text(workflow.name)}") + said + drawing(workflow, taken)
@@ -215,11 +216,12 @@ class _Page:
         return tag("article", "".join(parts), id_=anchor)
 
     def _who(self, step: StepContext) -> str:
-        """The role that did a step; of a person's answer whose it is."""
+        """The role that did a step; of a person's answer or remark whose it is."""
         if step.role != USER:
             return role_name(step.role)
         made = self._commits.get(step.hash)
-        return f"answer of {name_of(made.committer)}" if made else "answer of a person"
+        what = "answer" if step.remark is None else "remark"
+        return f"{what} of {name_of(made.committer) if made else 'a person'}"
 
     def _meta(self, step: StepContext, detail: Detail | None) -> str:
         spent = self._spent.get(step.hash)

@@ -24,7 +24,7 @@ from uwf_git.errors import NotFound, StoreDamaged
 from uwf_git.store import layout
 from uwf_git.store.pages import verdict
 from uwf_git.values.ids import ThreadId, is_thread_id
-from uwf_git.values.kinds import SUBWORKFLOW, parse_attempt, parse_step, persona_value
+from uwf_git.values.kinds import SUBWORKFLOW, parse_attempt, parse_step, persona_value, remark_in
 
 if TYPE_CHECKING:
     from uwf_git.git.repository import Oid
@@ -217,12 +217,14 @@ class Happening:
         cost = None
         if detail is not None:
             cost = money(spent(detail, store.turns(detail), False), prices(instance)).cost
+        output = store.get(step.output).payload
         return _value(
             thread,
             "finished",
             **who,
+            **({"remark": True} if remark_in(step.role, output) is not None else {}),
             hash=made.node,
-            verdict=verdict(store.get(step.output).payload),
+            verdict=verdict(output),
             next=then,
             seconds=detail.duration_ms / 1000 if detail is not None else None,
             cost=cost,

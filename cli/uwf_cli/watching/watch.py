@@ -148,9 +148,9 @@ def _tool(value: Mapping[str, Any]) -> str:
 
 def _finished(value: Mapping[str, Any]) -> str:
     following = "the end" if value["next"] == END else value["next"] and next_name(value["next"])
-    is_answer = value["role"] == USER
+    person = "a person remarked" if "remark" in value else "a person answered"
     parts = [
-        f"step {value['step']} finished: {'a person answered' if is_answer else _who(value)}",
+        f"step {value['step']} finished: {person if value['role'] == USER else _who(value)}",
         value["verdict"],
         f"next {following}" if following else "",
         lasted(value["seconds"]) if (value["seconds"] or 0) >= 1 else "",

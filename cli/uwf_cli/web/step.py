@@ -35,6 +35,7 @@ from uwf_git.values.kinds import (
     parse_attempt,
     parse_detail,
     parse_step,
+    remark_in,
 )
 from uwf_git.values.types import USER, is_kind, role_name
 
@@ -129,13 +130,14 @@ def step_page(instance: Instance, asked: Asked) -> Page:
     output = _node(instance, step.output)
     content, detail = _detail(instance, step.detail)
     answered, role = step.role == USER, role_name(step.role)
+    remarked = output is not None and remark_in(step.role, output.payload) is not None
     made = _How(instance, asked, detail)
     by_child = content is not None and is_kind(content.type, "step")
     too_large = Part(Markup(""), f"it has {size(instance, step.output)}, too much to show here")
     values = {
         **_common(instance, head, row, step.agent, persona),
         "number": row.number,
-        "role": f"answer of {name_of(commit.author)}" if answered else role,
+        "role": f"{'remark' if remarked else 'answer'} of {name_of(commit.author)}" if answered else role,
         "by": name_of(commit.author) if answered else credited(brief(step.agent, 100), persona),
         "verdict": verdict(output.payload) if output is not None and judges(output.payload) else "",
         "made_up": step.agent == REHEARSE,

@@ -7,7 +7,7 @@ it would stand, and so is what is too large to be shown.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from markupsafe import Markup
@@ -158,7 +158,7 @@ class _Thread:
         status = self._wants(head, at["status"])
         running = Watch(instance).step(head.thread) if at["status"] == RUNNING else None
         title = head.row.title or head.thread
-        taken = way_of(((row.role or "", row.asks) for row in self._rows if row.kind == "step"), _done(head))
+        taken = way_of(_without_remarks(self._rows), _done(head))
         now = at.get("asks") if at["next"] == USER else at["next"]
         if head.archive is not None and not _done(head):
             now = None
@@ -397,6 +397,16 @@ def _each(tree: Kin) -> Iterator[Kin]:
     yield tree
     for below in tree.below:
         yield from _each(below)
+
+
+def _without_remarks(rows: Iterable[CommitRow]) -> Iterator[tuple[str, bool]]:
+    """The role of each step that isn't a remark, and whether its output asks a human."""
+    asked = False
+    for row in rows:
+        if row.kind == "step":
+            if row.role != USER or asked or row.resumed == row.parent:
+                yield row.role or "", row.asks
+            asked = row.asks
 
 
 def _done(head: Head) -> bool:
