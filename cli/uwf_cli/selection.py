@@ -67,6 +67,13 @@ class Listed(NamedTuple):
         """Its id."""
         return self.head.thread
 
+    @property
+    def rests(self) -> bool:
+        """Whether it is a conversation in which it is the user's turn."""
+        from uwf_git.store.history import Head
+
+        return self.status == "idle" and isinstance(self.head, Head) and self.head.row.asks
+
 
 def filters(ended: str | None) -> Callable[[_F], _F]:
     """Gives a command the options that select threads, as a parameter `filters`. `ended` is what --all says;
@@ -266,10 +273,12 @@ def chosen_threads(
     failures: Failures,
     among: Collection[str] = STATUSES,
     find: Callable[[str], ThreadId] | None = None,
+    to_step: bool = False,
 ) -> list[ThreadId]:
     """The threads that were chosen, each once: as they were named, or newest first, those whose status is `among`
-    what the command can be done to. Ids that no thread has are told to `failures`; `find` is what an id is looked
-    up by, where it may be one of no thread here. Raises Usage where nothing was chosen, or ids and filters both."""
+    what the command can be done to; conversations at rest not if that is `to_step` them. Ids that no thread has are
+    told to `failures`; `find` is what an id is looked up by, where it may be one of no thread here. Raises Usage where
+    nothing was chosen, or ids and filters both."""
     adopt_news(invocation)
     instance = invocation.instance
     if chosen.ids and chosen.filters != Filters():
@@ -279,7 +288,8 @@ def chosen_threads(
             raise Usage(
                 "no thread was named", "give ids, @ for the newest, or filters such as --status failed"
             )
-        return [each.thread for each in listed(instance, chosen.filters) if each.status in among]
+        selected = (each for each in listed(instance, chosen.filters) if each.status in among)
+        return [each.thread for each in selected if not (to_step and each.rests)]
     found: dict[ThreadId, None] = {}
     for text in chosen.ids:
         try:

@@ -89,7 +89,7 @@ def test_messages_and_replies_are_steps_of_a_thread_like_any(
     ]  # fmt: skip
     assert steps[-1]["output"] == {"$status": "$SUSPEND", "summary": "It says hello."}
     (listed,) = uwf("thread", "list").json
-    assert (listed["thread"], listed["status"], listed["title"]) == (thread, "waiting", "hi")
+    assert (listed["thread"], listed["status"], listed["title"]) == (thread, "idle", "hi")
     assert uwf("inbox").json == []
     assert [each["thread"] for each in uwf("grep", "what is in").json] == [thread]
     assert "\n\nIt says hello.\n" in uwf("thread", "read", thread).out

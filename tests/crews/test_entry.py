@@ -365,6 +365,31 @@ def test_what_is_one_turn_is_a_conversation_that_may_change_files_where_it_was_c
     assert uwf("verify").json["findings"] == []
 
 
+def test_a_lone_word_that_may_be_a_mistyped_item_is_said_only_with_talk(
+    uwf: Uwf, workflow: str, server: ModelServer, config: Callable[[str], Path]
+) -> None:
+    config(
+        f"providers:\n  local: {{baseUrl: '{server.openai_url}'}}\n"
+        "models:\n  small: {provider: local, name: tiny-1}\ndefaultModel: small\n"
+    )
+    refused = uwf("crew", "do", "trip", "stroy", check=3).error
+    assert refused["message"] == "persona 'mary' of crew 'trip' has no item 'stroy'"
+    assert refused["hint"] == 'did you mean "story"?; to say it to Mary: --talk'
+    assert "uwf crew menu" in uwf("crew", "do", "trip", "nothing_like_that", check=3).error["hint"]
+    assert "--talk" in uwf("crew", "do", "trip", " ", "--talk", check=2).error["message"]
+    assert not server.asked and uwf("thread", "list", "--all").json == []
+
+    server.play([Say("Ciao."), Say("Once upon a time."), Say("好。")])
+    thread = uwf("crew", "do", "trip", "Ciao", "--talk").json["thread"]
+    assert uwf("crew", "do", "trip", "story", "--talk").json["kind"] == "Chat", "an item is said too"
+    assert uwf("crew", "do", "trip", "你觉得罗马怎么样").json["text"] == "好。", "no word, but a sentence"
+
+    assert uwf("inbox").json == [] and uwf("thread", "list", "--status", "waiting").json == []
+    assert thread in [each["thread"] for each in uwf("thread", "list", "--status", "idle").json]
+    assert uwf("thread", "run", "--all").out.strip() == "", "nobody is asked to go on with the talk"
+    assert uwf("thread", "show", thread).json["status"] == "idle"
+
+
 BRIEF = "Say in three lines what you know."
 CITIES_TOLD = data_message({"path": "@pkg/data/cities.json", "format": "json", "text": CITIES, "size": 18})
 

@@ -17,6 +17,7 @@ from uwf_git.engine.status import (
     FAILED,
     IDLE,
     WAITING,
+    at_rest,
     chosen,
     outlook,
     raise_if_stuck,
@@ -109,9 +110,9 @@ def _of(
         head.thread, "", row.name or "", row.workflow or "", row.title or "", "", "", (), "", head.updated, ""
     )
     if row.asks:
+        if at_rest(instance, head):
+            return None
         asked = outlook(instance, head)
-        if not asked.question and in_conversation(instance, head):
-            return None  # it is the user's turn, but nobody waits
         return waits._replace(
             kind=QUESTION,
             role=asked.asks or "",

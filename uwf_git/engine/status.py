@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from uwf_git import log
 from uwf_git.cost.budget import COST, Budgets, Standing
+from uwf_git.crews.conversation import in_conversation
 from uwf_git.engine.pause import is_paused
 from uwf_git.errors import LimitExceeded, NoTransition, Usage, UwfError
 from uwf_git.store.history import Head, History
@@ -169,14 +170,22 @@ def resting(
     instance: Instance, head: Head, standing: Standing | None, paused: Container[str] | None = None
 ) -> str:
     """The status of a thread that nobody is at work on. `standing` is what `used_up` says, `paused` as in `status_of`.
-    A paused thread may ask a human, or have failed, besides."""
+    A paused thread may ask a human, or have failed, besides. A conversation at rest is idle."""
     if head.archive:
         return COMPLETED if head.archive.status == COMPLETED else KILLED
     if head.thread in paused if paused is not None else is_paused(instance, head.thread):
         return PAUSED
-    if head.row.asks or standing:
+    if standing or (head.row.asks and not at_rest(instance, head)):
         return WAITING
     return FAILED if instance.attempts.failed(head) else IDLE
+
+
+def at_rest(instance: Instance, head: Head) -> bool:
+    """Whether the head is a reply in a conversation: it is the user's turn, but nothing is asked and nobody waits."""
+    try:
+        return head.row.asks and in_conversation(instance, head) and not outlook(instance, head).question
+    except UwfError:  # of a thread that can't be read, its reader says why
+        return False
 
 
 def used_up(

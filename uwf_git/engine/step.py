@@ -19,7 +19,6 @@ from uwf_git import log
 from uwf_git.config.known_agents import asks_no_model
 from uwf_git.cost import budget
 from uwf_git.cost.budget import METERED, Standing
-from uwf_git.crews.conversation import in_conversation
 from uwf_git.engine.acceptance import accept
 from uwf_git.engine.pause import end_step, pause_of, raise_if_paused, refusal
 from uwf_git.engine.performer import Made, called, perform, performer_of, reported, run_command_of
@@ -30,6 +29,7 @@ from uwf_git.engine.status import (
     KILLED,
     WAITING,
     Outlook,
+    at_rest,
     budget_before,
     outlook,
     outlook_of,
@@ -198,7 +198,7 @@ def step_untold(
         )
         raise_if_stuck(found, thread)
         if found.next == USER:
-            if not found.question and in_conversation(instance, at.head):
+            if at_rest(instance, at.head):
                 raise Waiting(f"in conversation {thread} it is your turn", f"uwf chat --resume {thread}")
             raise Waiting(
                 f"thread {thread} waits for an answer: {found.question}",

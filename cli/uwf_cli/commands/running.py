@@ -131,7 +131,9 @@ def run(
         run_one(invocation, do, found, max_steps, agent, where, quiet, remote)
         return
     failures = Failures(invocation)
-    found_all = chosen_threads(invocation, chosen, failures, chosen.filters.statuses or ("idle",))
+    found_all = chosen_threads(
+        invocation, chosen, failures, chosen.filters.statuses or ("idle",), to_step=True
+    )
     if found_all:
         from uwf_cli.watching.side_by_side import SideBySide
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,12 +23,16 @@ from uwf_cli.commands.thread import (
 from uwf_cli.completers import complete_persona
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import as_json
-from uwf_git.crews.menu import CLARIFY, RESUME, SHOW_MENU, Routed, shown
+from uwf_git.crews.menu import CHAT, CLARIFY, EXACT, RESUME, SHOW_MENU, Routed, shown
 from uwf_git.errors import NotFound, Usage, UwfError
+from uwf_git.text import nearest, one_line
 
 if TYPE_CHECKING:
     from uwf_git.crews.entry import Entry, Run, Turn
     from uwf_git.values.ids import ThreadId
+
+_WORD = re.compile(r"[\d_.:/*+a-zA-Z\u00c0-\u024f-]+")
+"""A word of a script that has spaces between words."""
 
 _WHO = click.argument("who", metavar="CREW[/PERSONA]", shell_complete=complete_persona)
 
@@ -69,11 +74,13 @@ def route(invocation: Invocation, who: str, text: str) -> None:
     "uwf crew do trip/tom 2",
     'uwf crew do trip "plan trip" --no-run',
     'uwf crew do trip "What do you think of Rome?" --agent claude-code',
+    "uwf crew do trip Ciao --talk",
 )
 @_WHO
 @click.argument("text")
 @click.option("-p", "--prompt", metavar="TEXT", help="What to say besides: the task; - reads standard input.")
 @PROMPT_FILE
+@click.option("--talk", is_flag=True, help="Say TEXT to the persona, whatever the menu has.")
 @click.option("--no-run", is_flag=True, help="Start the run, and do none of its steps.")
 @MAX_TOKENS
 @MAX_COST
@@ -89,6 +96,7 @@ def do(
     text: str,
     prompt: str | None,
     prompt_file: str | None,
+    talk: bool,
     no_run: bool,
     max_steps: int,
     agent: str | None,
@@ -100,7 +108,8 @@ def do(
     """Put an input to a persona, and carry out what it means.
 
     A workflow is started and run as by uwf run; without -p its task is what the menu says. What is one turn of the
-    persona becomes a conversation, which uwf chat --resume goes on with.
+    persona becomes a conversation, which uwf chat --resume goes on with. A single word that the menu doesn't have is
+    refused without --talk: it may be a mistyped item.
     """
     budget = resolve.limits({**limits, "max_steps": None})
     where = folder(cwd)
@@ -109,7 +118,9 @@ def do(
     given = prompt is not None or prompt_file is not None
     task = read_prompt(prompt, prompt_file) if given else ""
     entry = _entry(invocation, who, where)
-    routed = entry.route(_given(text)).to_act_on
+    routed = _said(text) if talk else entry.route(_given(text)).to_act_on
+    if not talk:
+        _refuse_unknown_word(entry, routed)
     done = entry.resolve(routed, task)
     from uwf_git.crews.entry import Run, Turn
 
@@ -126,6 +137,32 @@ def do(
     if not no_run:
         step, found = stepper(invocation, thread, remote)
         run_one(invocation, step, found, max_steps, agent, where, quiet, remote)
+
+
+def _said(text: str) -> Routed:
+    """A text that is said to the persona. Raises Usage for an empty one."""
+    if not (said := _given(text).strip()):
+        raise Usage("--talk says nothing to the persona: the text is empty", "say something")
+    return Routed(CHAT, EXACT, "--talk", said)
+
+
+def _refuse_unknown_word(entry: Entry, routed: Routed) -> None:
+    """Raises NotFound for a lone word that would be said to the persona, with the nearest name in its menu."""
+    said = routed.said
+    if routed.kind != CHAT or not _WORD.fullmatch(said):
+        return
+    names = [
+        name
+        for choice in shown(entry.member, entry.crew.workflows)
+        for item in (entry.member.menu[choice.place],)
+        for name in (item.trigger, item.cmd, *item.aliases)
+        if name
+    ]
+    meant = nearest(said, names) or f"see: uwf crew menu {entry.crew.name}/{entry.member.persona.id}"
+    raise NotFound(
+        f"persona {entry.member.persona.id!r} of crew {entry.crew.name!r} has no item {one_line(said, 80)!r}",
+        f"{meant}; to say it to {entry.member.persona.name}: --talk",
+    )
 
 
 def menu_value(entry: Entry) -> dict[str, Any]:

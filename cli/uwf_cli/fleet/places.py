@@ -200,7 +200,7 @@ def to_step(invocation: Invocation, chosen: Chosen, failures: Failures) -> list[
     has to look at first."""
     from uwf_git.store.history import parted_from
 
-    found = chosen_threads(invocation, chosen, failures, chosen.filters.statuses or ("idle",))
+    found = chosen_threads(invocation, chosen, failures, chosen.filters.statuses or ("idle",), to_step=True)
     if chosen.ids:
         return found
     store = invocation.instance.store
