@@ -158,6 +158,27 @@ def test_words_are_shown_while_the_model_speaks_and_ctrl_c_stops_it_alone(
     ]
 
 
+def test_what_is_typed_during_a_reply_is_the_next_input_and_not_shown_in_it(
+    uwf: Uwf, model: ModelServer
+) -> None:
+    over = threading.Event()
+    model.play([pieces("First ", "words, ", then=lambda: over.wait(60)), Say("I see.")])
+    typed = [
+        (PROMPT, "count"),
+        ("First words, ", lambda _child, terminal: os.write(terminal, b"later\r\x03")),
+        (PROMPT, lambda _child, terminal: os.write(terminal, b"\x04")),
+    ]
+    status, shown = on_terminal("chat", typed=typed)
+    over.set()
+    assert status == 0, shown
+    assert "later" not in shown.split("First words, ")[1].split(PROMPT)[0]
+    thread = re.search(r"uwf chat --resume (\w{26}) goes on", shown)
+    assert thread
+    steps = uwf("thread", "steps", thread[1]).json
+    assert [each["role"] for each in steps] == ["$USER", "$USER", "assistant"]
+    assert steps[1]["output"] == {"answer": "later"}, "Ctrl-C stops the reply alone"
+
+
 def test_a_reply_that_failed_is_asked_for_again_where_the_conversation_was_left(
     uwf: Uwf, model: ModelServer
 ) -> None:

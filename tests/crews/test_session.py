@@ -153,21 +153,72 @@ def test_a_crew_is_talked_with_on_a_terminal_from_its_menu_to_the_end_of_a_run(
     uwf: Uwf, model: ModelServer
 ) -> None:
     model.play([QUESTION, PLAN, APPROVED, Say("Always.")])
-    inputs = ["plan tr\t", "/pause", "/resume", "Ghent", "are you glad?", "/stop"]
+    inputs = ["plan tr\t", "Three days in June", "/pause", "/resume", "Ghent", "are you glad?", "/stop"]
     typed: list[Any] = [(PROMPT, each) for each in inputs]
     typed.append((PROMPT, lambda _child, terminal: os.write(terminal, b"\x04")))
     status, shown = on_terminal("chat", "trip", typed=typed)
     plain = re.sub("\x1b\\[[0-9;?]*[A-Za-z]", "", shown)
     assert status == 2, plain
     assert "Mary, Analyst" in plain
+    assert "Plan the trip\nsay in a line what it is about" in plain
+    assert "task> " in plain and "plan-trip> " in plain
     assert re.search(r"Where to\?\n +1 +Rome\n +2 +Ghent", plain)
     assert "It is written." in plain and "plan: Three days" not in plain, "the fields are for the workflow"
     assert re.search(r"3  writer by Mary \(uwf-builtin\)", plain)
     ended, kept = (uwf("thread", "list", "--all").json[place] for place in (1, 0))
     assert (ended["status"], ended["name"], kept["name"]) == ("completed", "trip/plan-trip", "trip/$chat")
+    assert ended["title"] == "Three days in June"
     stopped = chat(uwf, "plan", "/stop", "are you there?", status=6)  # the model has no more to say
     assert [each["status"] for each in of(stopped, "run")][-1] == "killed"
     assert of(stopped, "message")[-1]["thread"] not in {each["thread"] for each in of(stopped, "run")}
+
+
+def test_an_empty_task_begins_a_run_as_the_menu_says_and_leaving_begins_none(
+    uwf: Uwf, model: ModelServer
+) -> None:
+    model.play([QUESTION])
+    typed: list[Any] = [(PROMPT, each) for each in ("plan", "/leave", "plan", "", "/leave")]
+    typed.append((PROMPT, lambda _child, terminal: os.write(terminal, b"\x04")))
+    status, shown = on_terminal("chat", "trip", typed=typed)
+    assert status == 0, shown
+    assert shown.count("say in a line what it is about") == 2
+    (waiting,) = uwf("inbox").json
+    assert (waiting["name"], waiting["title"]) == ("trip/plan-trip", "Plan the trip")
+    assert [each["name"] for each in uwf("thread", "list").json] == ["trip/plan-trip", "trip/$chat"]
+
+
+def test_a_run_that_failed_lets_the_menu_through_and_is_left_as_it_is(uwf: Uwf, model: ModelServer) -> None:
+    model.play([])  # which fails whoever asks
+    events = chat(uwf, "plan", "and now?", "/unheard-of", "/help", status=2)
+    run, talk = of(events, "run")[0]["thread"], events[0]["thread"]
+    failed, free, unknown = (each["error"] for each in of(events, "error"))
+    assert free["message"] == f"run {run} has failed" and failed["code"] == "agent_failed"
+    assert free["hint"] == "/resume goes on with it, /leave leaves it, /stop ends it"
+    assert "/unheard-of" in unknown["message"]
+    (listed,) = of(events, "help")  # for an unknown command ends nothing
+    assert "/leave" in [each["name"] for each in listed["commands"]]
+
+    model.play([Say("Rome is grand."), QUESTION, Say("I am Mary."), PLAN])
+    inputs = ["", "talk of Rome", "/resume", "/leave", "who are you?", "/resume"]
+    events = chat(uwf, *inputs, who=("--resume", run))
+    assert [each["status"] for each in of(events, "run")] == ["failed", "left", "left"]
+    assert len(of(events, "menu")) == 1, "an empty input shows it"
+    said = of(events, "message")
+    assert [each["text"] for each in said[1::2]] == ["Rome is grand.", "I am Mary."]
+    assert talk is None or said[0]["thread"] == talk
+    assert [each["thread"] for each in of(events, "question")] == [run, run], "which it is asked again"
+    assert uwf("thread", "show", run).json["status"] == "waiting"
+    assert uwf("verify").json["findings"] == []
+
+
+def test_a_run_that_failed_is_left_by_a_pause_too(uwf: Uwf, model: ModelServer) -> None:
+    model.play([])
+    run = of(chat(uwf, "plan", status=6), "run")[0]["thread"]
+    model.play([Say("I am Mary.")])
+    events = chat(uwf, "/pause", "who are you?", who=("--resume", run))
+    assert [each["status"] for each in of(events, "run")] == ["failed", "paused", "left"]
+    assert of(events, "message")[-1]["text"] == "I am Mary."
+    assert uwf("thread", "show", run).json["status"] == "paused"
 
 
 def test_a_run_that_no_chat_began_is_answered_in_one_and_talked_about_after_its_end(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 MOST = 500
 """Steps of a run between two inputs."""
+_WAYS_ON = "/resume goes on with it, /leave leaves it, /stop ends it"
 
 
 class Run:
@@ -53,6 +54,16 @@ class Run:
         archive = self._instance.threads.head(self.thread).archive
         return archive is not None and archive.status == "completed"
 
+    @property
+    def name(self) -> str:
+        """The name of its workflow, without that of the crew."""
+        return (self._instance.threads.head(self.thread).row.name or "").rpartition("/")[2]
+
+    @property
+    def takes_answers(self) -> bool:
+        """Whether it asks, or asks again once it is no longer paused."""
+        return self._instance.threads.head(self.thread).row.asks
+
     def options(self) -> tuple[str, ...]:
         """What it offers as answers."""
         from uwf_git.engine.status import outlook
@@ -86,9 +97,7 @@ class Run:
             if outcome.status != "idle":
                 self.ask()
                 return
-        raise Usage(
-            f"run {self.thread} has made {MOST} steps without a question", "/resume goes on, /stop ends it"
-        )
+        raise Usage(f"run {self.thread} has made {MOST} steps without a question", _WAYS_ON)
 
     def ask(self) -> None:
         """Says what it asks, or what it waits for. Raises Waiting for what no answer helps against."""
@@ -125,9 +134,10 @@ class Run:
 
         head = self._instance.threads.active_head(self.thread)
         if is_paused(self._instance, self.thread):
-            raise Paused(f"run {self.thread} is paused", "/resume goes on with it")
+            raise Paused(f"run {self.thread} is paused", "/resume goes on with it, /leave leaves it")
         if not head.row.asks:
-            raise Usage(f"run {self.thread} asks nothing", "/resume goes on with it, /stop ends it")
+            does = "has failed" if self._instance.attempts.failed(head) else "asks nothing"
+            raise Usage(f"run {self.thread} {does}", _WAYS_ON)
         if head.node != (self._asked or head.node):
             self.ask()
             raise Invalid(f"run {self.thread} asks something else by now", "answer that")
@@ -192,4 +202,6 @@ class Run:
 
 def _run_line(value: Any) -> str:
     line = f"{value['workflow']} {value['thread']}: {terminal.status(value['status'])}"
+    if value["status"] == "left":
+        return terminal.style(f"{line}; /resume goes back to it", "dim")
     return terminal.style(line, "dim") if value["status"] == "started" else line

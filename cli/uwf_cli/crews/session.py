@@ -24,7 +24,7 @@ from uwf_cli.invocation import Invocation
 from uwf_git.crews.conversation import CHAT, TALK
 from uwf_git.errors import Usage, UwfError
 from uwf_git.text import nearest
-from uwf_git.values.types import USER
+from uwf_git.values.types import OWN, USER
 
 if TYPE_CHECKING:
     from uwf_cli.crews.run import Run
@@ -65,7 +65,7 @@ def chat(
     """
     # Nobody of whom something is known is in a store that isn't there.
     instance = invocation.instance if who or resumed else invocation.instance_for_writing()
-    session = Session(invocation, agent, folder(cwd))
+    session = Session(invocation, agent, folder(cwd), asks_tasks=terminal.is_terminal(sys.stdin))
     if resumed is not None:
         session.go_back_to(left_at(invocation, resumed, who or ""))
     else:
@@ -74,6 +74,7 @@ def chat(
         instance.store.repository.private / "chat.history",
         lambda text: instance.redactor.text(text)[0],
         session.offers,
+        session.place,
     )
     status = 0
     with instance.keeping():
@@ -84,6 +85,7 @@ def chat(
             except KeyboardInterrupt:
                 if not terminal.is_terminal(sys.stdin):
                     raise
+                session.drop()
                 continue  # what was typed is dropped
             except Usage as error:
                 session.shown.begin()
@@ -91,7 +93,8 @@ def chat(
             else:
                 if text is None:
                     break
-                session.take(text)
+                with inputs.queued():
+                    session.take(text)
             status = session.shown.status or status
     session.close()
     if status:
@@ -102,9 +105,12 @@ def chat(
 
 class Session:
     """A conversation and what is said in it, and the run that was started from it. A conversation begins with the first
-    message, or with the run. `agent` is whom the user named."""
+    message, or with the run. `agent` is whom the user named. With `asks_tasks` the user is asked what a run is about
+    before it begins, if neither the menu nor the workflow says how that is found out."""
 
-    def __init__(self, invocation: Invocation, agent: str | None, cwd: Path | None) -> None:
+    def __init__(
+        self, invocation: Invocation, agent: str | None, cwd: Path | None, asks_tasks: bool = False
+    ) -> None:
         self._invocation = invocation
         self._instance: Instance = invocation.instance
         self._cwd = cwd
@@ -112,6 +118,9 @@ class Session:
         self._agent = agent
         self._entry: Entry | None = None
         self._run: Run | None = None
+        self._asks_tasks = asks_tasks
+        self._chosen: Routed | None = None  # an item whose run begins once its task is said
+        self._left: Run | None = None  # the run that was left last
         self._after: ThreadId | None = None  # a completed run that nothing was said about yet
         self._offered: tuple[Choice, ...] = ()
         self.shown = Shown(invocation)
@@ -162,6 +171,8 @@ class Session:
     def close(self) -> None:
         """Says how it is gone on with."""
         thread = self.thread or self._after if self._run is None else self._run.thread
+        if thread is None and self._left is not None:
+            thread = self._left.thread
         if thread is not None:
             self.shown.rest()
             self._invocation.note(f"uwf chat --resume {thread} goes on")
@@ -204,6 +215,16 @@ class Session:
                 found += [(name, item.description) for name in named]
         return found
 
+    def place(self) -> str:
+        """The name of the run that takes what is typed; "" if that is the conversation."""
+        if self._chosen is not None:
+            return "task"
+        return "" if self._run is None else self._run.name
+
+    def drop(self) -> None:
+        """Begin no run of the item that was chosen last."""
+        self._chosen = None
+
     def take(self, text: str) -> None:
         """Does what an input says; what goes wrong is told."""
         self.shown.begin()
@@ -222,6 +243,13 @@ class Session:
     def _take(self, text: str) -> None:
         self._look_whether_ended()
         stripped = text.strip()
+        chosen, self._chosen = self._chosen, None
+        if chosen is not None and self._entry is not None:
+            if stripped == "/leave":
+                return
+            if not stripped.startswith("/"):
+                self._start(self._entry, self._entry.resolve(chosen, stripped))
+                return
         if stripped.startswith("/") and not stripped.startswith("//"):
             self._command(stripped)
             return
@@ -233,13 +261,28 @@ class Session:
         if text.startswith("//"):
             text = text[1:]
         if self._run is not None:
-            if stripped:
+            if not self._put_past_run(text) and stripped:
                 self._run.answer(text)
                 self._look_whether_ended()
         elif self._entry is not None:
             self._put(self._entry, text)
         elif stripped:
             self._say(text)
+
+    def _put_past_run(self, text: str) -> bool:
+        """Put an input to the persona if the active run takes no answer; an item that begins something leaves the run.
+        Return whether the menu has what was meant."""
+        from uwf_git.crews import menu
+
+        if self._entry is None or self._run is None or self._run.takes_answers:
+            return False
+        kind = self._entry.route(text, self._offered).to_act_on.kind
+        if kind == menu.CHAT:
+            return False
+        if kind not in (menu.SHOW_MENU, menu.CLARIFY, menu.RESUME, menu.DISMISS):
+            self._leave()
+        self._put(self._entry, text)
+        return True
 
     def _put(self, entry: Entry, text: str) -> None:
         """Puts an input to a persona."""
@@ -267,7 +310,10 @@ class Session:
             self._go_on()
         elif not is_unclear:
             done = entry.resolve(routed)
-            if isinstance(done, Begins):
+            if isinstance(done, Begins) and self._asks_tasks and entry.crew.format == OWN and not done.data:
+                self._chosen = routed
+                self.shown.event("task", {"workflow": done.workflow.id, "task": done.prompt}, _task_line)
+            elif isinstance(done, Begins):
                 self._start(entry, done)
             elif isinstance(done, Turn):
                 self._say(done.message, chosen=not done.reads_only)
@@ -288,9 +334,12 @@ class Session:
         if self._entry is not None:
             found["/menu"] = ("Show the menu.", self._menu)
         if self._run is not None:
-            found["/pause"] = ("Pause the run: nobody steps it.", self._run.pause)
+            found["/pause"] = ("Pause the run: nobody steps it.", self._pause)
+            found["/leave"] = ("Leave the run as it is.", self._leave)
             found["/stop"] = ("End the run for good.", self._stop)
             found["/resume"] = ("Go on with the run.", self._go_on)
+        elif self._left is not None and not self._owes_reply():
+            found["/resume"] = ("Go back to the run and go on with it.", self._go_on)
         else:
             found["/resume"] = ("Have what was said last answered.", self._go_on)
         found["/dismiss"] = ("Leave.", self._dismiss)
@@ -362,7 +411,7 @@ class Session:
         said = (
             "stopped; /resume asks again"
             if self._run is None
-            else "stopped; /resume goes on, /stop ends the run"
+            else "stopped; /resume goes on, /leave leaves the run, /stop ends it"
         )
         self.shown.event("stopped", {"thread": thread}, lambda _: terminal.style(said, "dim"))
 
@@ -405,13 +454,30 @@ class Session:
                 self._after = self._run.thread
             self._run = None
 
+    def _pause(self) -> None:
+        """Pause the run; one that takes no answer is left, too."""
+        assert self._run is not None
+        is_asking = self._run.takes_answers
+        self._run.pause()
+        if not is_asking:
+            self._leave()
+
+    def _leave(self) -> None:
+        """Leave the run, which stays as it is."""
+        assert self._run is not None
+        self._run.tell("left")
+        self._left, self._run = self._run, None
+
     def _stop(self) -> None:
         assert self._run is not None
         self._run.stop()
         self._look_whether_ended()
 
     def _go_on(self) -> None:
-        """Goes on with the run; without one, what was said last is answered."""
+        """Goes on with the run, or with the one that was left; without one, what was said last is answered."""
+        if self._run is None and self._left is not None and not self._owes_reply():
+            self._run, self._left = self._left, None
+            self._look_whether_ended()
         if self._run is not None:
             try:
                 self._run.resume()
@@ -420,10 +486,16 @@ class Session:
             return
         if self.thread is None:
             raise Usage("nothing was said yet", "say something")
-        head = self._instance.threads.active_head(self.thread)
-        if head.row.asks or head.row.kind == "start":
+        if not self._owes_reply():
             raise Usage("what was said last has its answer", "say something")
         self._reply()
+
+    def _owes_reply(self) -> bool:
+        """Whether what was said last in the conversation has no reply yet."""
+        if self.thread is None:
+            return False
+        row = self._instance.threads.active_head(self.thread).row
+        return not row.asks and row.kind != "start"
 
     # What is shown
 
@@ -451,6 +523,11 @@ def _model(instance: Instance) -> str | None:
 def _session_line(value: Any) -> str:
     who = " · ".join(filter(None, (value["agent"], value["model"])))
     return terminal.style(f"{who or 'chat'} — /help lists commands, Ctrl-D leaves", "dim")
+
+
+def _task_line(value: Any) -> str:
+    how = "say in a line what it is about; Enter alone begins with just that, /leave doesn't begin"
+    return f"{value['task']}\n{terminal.style(how, 'dim')}"
 
 
 def _help_lines(value: Any) -> str:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from uwf_cli import terminal
+from uwf_git.attention import drawing
 from uwf_git.errors import Usage
+from uwf_git.text import one_line
 
 if TYPE_CHECKING:
     from prompt_toolkit.completion import Completion
     from prompt_toolkit.data_structures import Size
     from prompt_toolkit.document import Document
 
+_PLACE = 30  # characters of the name of a run before the prompt's sign
 MOST = 1000  # entries of the history that are kept
 _LONGEST = 1 << 20  # characters of a line, its end included
 
@@ -29,6 +33,9 @@ class Typed(Protocol):
     def read(self) -> str | None:
         """The next one; None at the end. Raises KeyboardInterrupt, and Usage for one that is too long, of which nothing
         is left to be read."""
+
+    def queued(self) -> AbstractContextManager[None]:
+        """For the block, in which nothing is read, what is typed is kept for the next reads and not shown."""
 
 
 class Lines:
@@ -46,24 +53,30 @@ class Lines:
             "say it in shorter messages, or name a file that holds it",
         )
 
+    def queued(self) -> AbstractContextManager[None]:
+        """Nothing is done: what comes is in the pipe."""
+        return nullcontext()
+
     def _piece(self) -> str:
         return sys.stdin.readline(_LONGEST + 1) if sys.stdin is not None else ""
 
 
-def typed(history: Path, clean: Callable[[str], str], offers: Offers) -> Typed:
+def typed(history: Path, clean: Callable[[str], str], offers: Offers, place: Callable[[], str]) -> Typed:
     """Where inputs come from here. `history` is the file of earlier ones, which hold what `clean` leaves of them;
-    `offers` is asked for what completes a text."""
+    `offers` is asked for what completes a text, and `place` for the name of the run that takes it."""
     if sys.stdin is None or not (terminal.is_terminal(sys.stdin) and terminal.is_terminal(sys.stdout)):
         return Lines()
     if os.environ.get("TERM", "dumb") == "dumb":
         return Lines()
-    return _Prompt(history, clean, offers)
+    return _Prompt(history, clean, offers, place)
 
 
 class _Prompt:
     """A line editor. Enter sends, Alt-Enter begins another line, a pasted text stays whole."""
 
-    def __init__(self, path: Path, clean: Callable[[str], str], offers: Offers) -> None:
+    def __init__(
+        self, path: Path, clean: Callable[[str], str], offers: Offers, place: Callable[[], str]
+    ) -> None:
         from prompt_toolkit import PromptSession
         from prompt_toolkit.completion import Completer, Completion
         from prompt_toolkit.history import History
@@ -97,7 +110,7 @@ class _Prompt:
         # It isn't asked where the cursor is: what is typed ahead would mix with the answer.
         output = Vt100_Output(sys.stdout, _size, term=os.environ.get("TERM"), enable_cpr=False)
         self._session: PromptSession[str] = PromptSession(
-            "> ",
+            lambda: f"{terminal.escape(one_line(place(), _PLACE))}> ",
             history=Kept(),
             completer=Offering(),
             multiline=True,
@@ -113,6 +126,37 @@ class _Prompt:
             return self._session.prompt()
         except EOFError:
             return None
+
+    @contextmanager
+    def queued(self) -> Iterator[None]:
+        """The terminal shows nothing of what is typed, and Ctrl-C drops nothing of it, but while somebody is asked."""
+        import termios
+
+        place = sys.stdin.fileno()
+        before = termios.tcgetattr(place)
+        inputs, outputs, control, local, *rest = before
+        inputs &= ~termios.ICRNL
+        local = local & ~(termios.ECHO | termios.ICANON) | termios.NOFLSH
+        quiet = [inputs, outputs, control, local, *rest]
+
+        def use(mode: list[Any]) -> None:
+            with suppress(termios.error):  # it is gone
+                termios.tcsetattr(place, termios.TCSANOW, mode)
+
+        @contextmanager
+        def as_before() -> Iterator[None]:
+            use(before)
+            try:
+                yield
+            finally:
+                use(quiet)
+
+        use(quiet)
+        try:
+            with drawing(as_before):
+                yield
+        finally:
+            use(before)
 
 
 def _size() -> Size:
@@ -145,7 +189,6 @@ def _load(path: Path) -> list[str]:
 
 def _store(path: Path, text: str) -> None:
     import json
-    from contextlib import suppress
 
     with suppress(OSError):  # a history is a convenience
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
