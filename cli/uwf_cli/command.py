@@ -170,8 +170,11 @@ _SYNONYMS = {
     "add": ("put",),
     "cancel": ("kill",),
     "cat": ("read", "get", "show"),
+    "comment": ("say",),
     "continue": ("run", "step"),
     "create": ("start", "put", "init"),
+    "crew add": ("import",),
+    "crew put": ("import",),
     "del": ("rm",),
     "delete": ("rm",),
     "edit": ("put", "set"),
@@ -185,22 +188,27 @@ _SYNONYMS = {
     "logs": ("read",),
     "ls": ("list",),
     "monitor": ("watch", "ps"),
+    "manual": ("guide",),
     "new": ("start", "put", "init"),
+    "persona": ("crew",),
     "prune": ("gc",),
     "register": ("put",),
+    "remark": ("say",),
     "remove": ("rm",),
     "reply": ("answer",),
     "search": ("grep", "list"),
+    "skill": ("guide",),
     "status": ("show", "list"),
     "stop": ("pause", "kill"),
     "tail": ("watch",),
+    "tell": ("say",),
     "test": ("rehearse",),
     "top": ("ps",),
     "unpause": ("resume",),
     "view": ("show", "read"),
     "wait": ("run",),
 }
-"""What people call commands elsewhere, and what they may mean by it here, best first."""
+"""What people call commands elsewhere, in a group or anywhere, and what they may mean by it here, best first."""
 
 
 def _meant(context: click.Context, group: Group, name: str) -> str | None:
@@ -213,8 +221,9 @@ def _meant(context: click.Context, group: Group, name: str) -> str | None:
     everywhere = _paths(root.command, str(root.info_name))
     here = {member: f"{context.command_path} {member}" for member in group.members}
     wanted = name.casefold()
-    words = (wanted, *_SYNONYMS.get(wanted, ()))
-    for paths in (here, everywhere):
+    meant = _SYNONYMS.get(f"{group.name} {wanted}", _SYNONYMS.get(wanted, ()))
+    # A name of another group's command means that only if it is nobody's word for what is meant more often.
+    for paths, words in ((here, (wanted, *meant)), (everywhere, (*meant, wanted))):
         for word in words:
             if word in paths:
                 return paths[word]

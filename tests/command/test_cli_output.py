@@ -129,6 +129,13 @@ def test_errors_are_one_line_with_a_code_a_hint_and_a_status(uwf: Uwf, instance:
         ("vaildate flow.yaml", "workflow validate"),
         ("delte 01JK7M", "thread rm"),
         ("workflow cretae", "workflow put"),
+        ("skill", "guide"),
+        ("add flow.yaml", "workflow put"),
+        ("crew add trip.bmad", "crew import"),
+        ("remove 01JK7M", "thread rm"),
+        ("crew remove trip", "crew rm"),
+        ("status 01JK7M", "thread show"),
+        ("tell 01JK7M", "thread say"),
     ],
 )
 def test_a_mistyped_command_gets_the_one_that_was_meant_wherever_it_stands(
