@@ -21,6 +21,7 @@ from uwf_git.agents.acp import agent
 from uwf_git.agents.acp.agent import Options, parse_args, until_later
 from uwf_git.agents.acp.frames import Frames
 from uwf_git.errors import Usage
+from uwf_git.extras import install_hint
 from uwf_git.store.opened import Instance
 from uwf_git.values.kinds import parse_step
 
@@ -415,7 +416,7 @@ def test_without_the_sdk_it_says_what_to_install(storage: Path, monkeypatch: pyt
     came = Scripted(storage, "answer").step()
     assert (came.error, came.hint) == (
         "uwf-acp needs the Python package agent-client-protocol",
-        "pip install 'uwf-git[acp]'",
+        install_hint("acp"),
     )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from commands import alive, wait_until_gone
 
-pytest.importorskip("mcp", reason="pip install 'uwf-git[mcp]'")
+pytest.importorskip("mcp", reason="pip install '.[mcp]'")
 from uwf_git.agents.builtin.tools.files import FILES
 from uwf_git.agents.builtin.tools.mcp_client import McpServers, could_permit, wire_names
 from uwf_git.agents.builtin.tools.path import Mount

@@ -16,10 +16,12 @@ from cli_samples import PAIR, write
 from commands import alive
 from conftest import Uwf
 
-pytest.importorskip("mcp", reason="pip install 'uwf-git[mcp]'")
+pytest.importorskip("mcp", reason="pip install '.[mcp]'")
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from uwf_cli.mcp.tools import TOOLS
+
+from uwf_git.extras import install_hint
 
 ASKS_ONCE = """\
 - { role: writer, output: { status: needs_input, question: Which colour?, options: [red, blue] } }
@@ -309,7 +311,7 @@ def test_without_the_package_one_line_says_what_to_install(uwf: Uwf, monkeypatch
     write("hidden/sitecustomize.py", "import sys\nsys.modules['mcp'] = None\n")
     monkeypatch.setenv("PYTHONPATH", str(Path("hidden").absolute()))
     result = uwf("mcp", check=1, env={"UWF_FORMAT": "text"})
-    assert result.err == "uwf: uwf mcp needs the package mcp — pip install 'uwf-git[mcp]'\n"
+    assert result.err == f"uwf: uwf mcp needs the package mcp — {install_hint('mcp')}\n"
     entry = uwf("mcp", "--print-config", "--read-only", "--cwd", ".").json["mcpServers"]["uwf"]
     root = os.environ["UWF_STORAGE_ROOT"]
     assert entry["args"] == ["mcp", "--read-only", "--root", root, "--cwd", str(Path.cwd())]

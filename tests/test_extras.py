@@ -1,0 +1,62 @@
+"""How an extra is installed: by a command that works for the way in which uwf-git itself was installed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("origin", "arguments"),
+    [
+        (None, ["uwf-git[fleet]"]),
+        ({"url": "file:///src/a%20b", "dir_info": {}}, ["/src/a b[fleet]"]),
+        ({"url": "file:///src/uwf", "dir_info": {"editable": True}}, ["-e", "/src/uwf[fleet]"]),
+        (
+            {"url": "https://git.example/uwf", "vcs_info": {"vcs": "git", "commit_id": "ab12"}},
+            ["uwf-git[fleet] @ git+https://git.example/uwf@ab12"],
+        ),
+        (
+            {"url": "file:///tmp/uwf_git-0.2.0-py3-none-any.whl", "archive_info": {}},
+            ["uwf-git[fleet] @ file:///tmp/uwf_git-0.2.0-py3-none-any.whl"],
+        ),
+    ],
+)
+def test_an_extra_comes_from_where_the_package_came_from(
+    tmp_path: Path, origin: Any, arguments: list[str]
+) -> None:
+    installed = tmp_path / "uwf_git-0.2.0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: uwf-git\nVersion: 0.2.0\n")
+    if origin is not None:
+        (installed / "direct_url.json").write_text(json.dumps(origin))
+    (tmp_path / "pip.py").touch()
+    told = _hint(tmp_path)
+    assert shlex.split(told) == [sys.executable, "-m", "pip", "install", *arguments]
+
+
+def test_without_pip_the_hint_says_what_to_install_and_where(tmp_path: Path) -> None:
+    told = _hint(tmp_path)
+    assert told.startswith("install ") and told.endswith(f"into the environment of {sys.executable}")
+    assert "[fleet]" in told
+
+
+def _hint(path: Path) -> str:
+    program = """
+import sys
+from uwf_git.extras import install_hint
+sys.path = [each for each in sys.path if not each.endswith("site-packages")]  # uwf-git is installed there too
+print(install_hint("fleet"))
+"""
+    environ = {**os.environ, "PYTHONPATH": str(path)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()

@@ -1,0 +1,39 @@
+"""How an extra of uwf-git is installed into the environment that it runs in."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+
+
+def install_hint(extra: str) -> str:
+    """The command that installs uwf-git with an extra, from the place that it was installed from: a checkout, a
+    repository, a file, or else an index. Says that in words if the environment has no pip."""
+    from importlib.util import find_spec
+
+    requirement, options = _requirement(extra)
+    if find_spec("pip") is None:
+        return f"install {requirement} into the environment of {sys.executable}"
+    return shlex.join([sys.executable, "-m", "pip", "install", *options, requirement])
+
+
+def _requirement(extra: str) -> tuple[str, list[str]]:
+    """The requirement, and the options of pip before it."""
+    from importlib.metadata import distributions
+    from urllib.parse import unquote, urlsplit
+
+    named = f"uwf-git[{extra}]"
+    # PEP 610; absent if the package came from an index, and in the metadata that a build leaves in a checkout.
+    found = (each.read_text("direct_url.json") for each in distributions(name="uwf-git"))
+    origin = json.loads(next(filter(None, found), "null"))
+    if origin is None:
+        return named, []
+    url = origin["url"]
+    if "dir_info" in origin:
+        options = ["-e"] if origin["dir_info"].get("editable") else []
+        return f"{unquote(urlsplit(url).path)}[{extra}]", options
+    version = origin.get("vcs_info") or {}
+    at = f"@{version['commit_id']}" if "commit_id" in version else ""
+    scheme = f"{version['vcs']}+" if "vcs" in version else ""
+    return f"{named} @ {scheme}{url}{at}", []
