@@ -89,8 +89,9 @@ class Person:
 
 def test_the_fields_are_asked_one_by_one(instance: Instance) -> None:
     person = Person(instance, [], SCHEMA)
-    person.sees("The task:\nReview \\x1b[31mthis\\x1b[0m.\n")
+    person.sees("Does the work.\n\nWork.\n\nThe task:\nReview \\x1b[31mthis\\x1b[0m.\n")
     person.types("The verdict.\n  1) approved\n  2) rejected\nstatus [1-2]: ", "3")
+    person.types("Please choose one of these.\n", "ed")
     person.types("Please choose one of these.\n", "2")
     person.types("comments (string): ", "First line\\")
     person.types("… ", "second: line")
@@ -117,7 +118,7 @@ def test_the_fields_are_asked_one_by_one(instance: Instance) -> None:
 
 def test_optional_fields_may_be_left_out_and_needed_ones_not(instance: Instance) -> None:
     person = Person(instance, [], SCHEMA)
-    person.types("status [1-2]: ", "APPROVED")
+    person.types("status [1-2]: ", "APP")
     person.types("comments (string): ", "")
     person.sees('This is needed; type "" for an empty text.\n')
     person.types("comments (string): ", '""')

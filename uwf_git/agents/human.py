@@ -133,7 +133,8 @@ def _named(ctx: Context) -> str:
 def _introduction(ctx: Context) -> str:
     role, history = ctx.role, ctx.history
     parts = [f"{role.name}, step {len(history.steps) + 1} of thread {ctx.thread} ({history.workflow.name})"]
-    parts += [text for text in (role.description, role.goal, role.procedure, role.output) if text.strip()]
+    told = (role.description, role.system_prompt, role.goal, role.procedure, role.output)
+    parts += [text.strip() for text in told if text.strip()]
     parts.append(f"The task:\n{_cut(history.start.prompt.strip())}")
     if heard := split_remarks(history.steps)[0]:
         last = heard[-1]
@@ -202,7 +203,8 @@ def _narrow(
 
 
 def _choose(terminal: Terminal, name: str, offered: Sequence[Any], optional: bool = False) -> Any:
-    """One of the offered values, chosen by its number or its text. None where it is optional and nothing was typed."""
+    """One of the offered values, chosen by its number, its text, or a beginning that no other has. None if it is
+    optional and nothing was typed."""
     shown = [each if isinstance(each, str) else repr(each) for each in offered]
     lines = "".join(f"  {number}) {text}\n" for number, text in enumerate(shown, 1))
     while True:
@@ -214,9 +216,11 @@ def _choose(terminal: Terminal, name: str, offered: Sequence[Any], optional: boo
         for number, (value, text) in enumerate(zip(offered, shown, strict=True), 1):
             if typed == text or (typed == str(number) and typed not in shown):
                 return value
-        same = [value for value, text in zip(offered, shown, strict=True) if text.lower() == typed.lower()]
-        if len(same) == 1:
-            return same[0]
+        pairs = [(value, text.lower()) for value, text in zip(offered, shown, strict=True)]
+        same = [value for value, text in pairs if text == typed.lower()]
+        begun = [value for value, text in pairs if typed and text.startswith(typed.lower())]
+        if len(found := same or begun) == 1:
+            return found[0]
         terminal.say("Please choose one of these.\n")
 
 
