@@ -39,6 +39,16 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return ""
 
 
+def nearest_file(name: str, known: Iterable[str]) -> str:
+    """A hint such as `did you mean "solve-issue.yaml"?`, by names without their suffix, which many files share; "" if
+    none is close."""
+    by_stem: dict[str, str] = {}
+    for candidate in known:
+        by_stem.setdefault(candidate.partition(".")[0], candidate)
+    match = closest(name.partition(".")[0], by_stem)
+    return f'did you mean "{by_stem[match]}"?' if match else ""
+
+
 def printable(text: str, instead: str = "�", keep: str = "") -> str:
     """The text with `instead` for every character that steers a terminal or can't be seen, but those in `keep`."""
     if text.isprintable():

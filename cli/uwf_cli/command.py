@@ -1,5 +1,5 @@
-"""What every command shares: `--root`, `--format` and `--debug` before and after its name, help that begins with
-examples, the nearest name for one that isn't known, and subcommands that are imported when called."""
+"""What every command shares: `--root`, `--format`, `--json` and `--debug` before and after its name, help that begins
+with examples, the nearest name for one that isn't known, and subcommands that are imported when called."""
 
 from __future__ import annotations
 
@@ -36,6 +36,11 @@ class Number(click.FloatRange):
         return found
 
 
+def _keep_json(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    if value:
+        context.ensure_object(Invocation).format_option = "json"
+
+
 def _shared_options() -> list[click.Parameter]:
     return [
         click.Option(
@@ -45,6 +50,14 @@ def _shared_options() -> list[click.Parameter]:
             is_eager=True,
             callback=_keep("format_option"),
             help="text on a terminal and JSON elsewhere, unless this or UWF_FORMAT says otherwise.",
+        ),
+        click.Option(
+            ["--json", "as_json"],
+            is_flag=True,
+            expose_value=False,
+            is_eager=True,
+            callback=_keep_json,
+            help="Short for --format json.",
         ),
         click.Option(
             ["--root"],
@@ -117,19 +130,22 @@ class Place(NamedTuple):
 
 
 class Group(Command, click.Group):
-    """Commands by name, imported when they are asked for."""
+    """Commands by name, imported when they are asked for. `sections` are the headings of its help, each with the names
+    below it."""
 
     def __init__(
         self,
         name: str,
         members: Mapping[str, Place | click.Command],
         examples: Sequence[str] = (),
+        sections: Mapping[str, Sequence[str]] | None = None,
         **keywords: Any,
     ) -> None:
         super().__init__(
             name, examples=examples, invoke_without_command=True, callback=_help_if_alone, **keywords
         )
         self.members = members
+        self.sections = sections or {"Commands": tuple(members)}
 
     def list_commands(self, context: click.Context) -> list[str]:
         return list(self.members)
@@ -145,13 +161,16 @@ class Group(Command, click.Group):
         return member
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(
-                [
-                    (name, member.line if isinstance(member, Place) else member.help or "")
-                    for name, member in self.members.items()
-                ]
-            )
+        widest = max(map(len, self.members))
+        for heading, names in self.sections.items():
+            with formatter.section(heading):
+                members = [(name.ljust(widest), self.members[name]) for name in names]
+                formatter.write_dl(
+                    [
+                        (name, member.line if isinstance(member, Place) else member.help or "")
+                        for name, member in members
+                    ]
+                )
 
     def resolve_command(
         self, context: click.Context, args: list[str]
@@ -210,12 +229,21 @@ _SYNONYMS = {
 }
 """What people call commands elsewhere, in a group or anywhere, and what they may mean by it here, best first."""
 
+_PHRASES = {
+    "uwf status": "uwf thread list",
+    "uwf version": "uwf --version",
+    "uwf config path": "uwf config list",
+}
+"""Commands that other programs have, and the command here that prints the same, if its name is no synonym."""
+
 
 def _meant(context: click.Context, group: Group, name: str) -> str | None:
     """The whole of the command that was probably meant by a name that a group doesn't have: one of that name or
     meaning, in the group or anywhere, else one that is spelt nearly so."""
     from difflib import SequenceMatcher
 
+    if (phrase := f"{context.command_path} {name.casefold()}") in _PHRASES:
+        return _PHRASES[phrase]
     root = context.find_root()
     assert isinstance(root.command, Group)
     everywhere = _paths(root.command, str(root.info_name))
@@ -232,7 +260,7 @@ def _meant(context: click.Context, group: Group, name: str) -> str | None:
         return SequenceMatcher(None, wanted[:200], known).ratio() + (0.1 if known in here else 0)
 
     near = max((*here, *_SYNONYMS, *everywhere), key=likeness)
-    return _meant(context, group, near) if likeness(near) >= 0.65 else None
+    return _meant(context, group, near) if likeness(near) >= 0.75 else None
 
 
 def _paths(root: Group, name: str) -> dict[str, str]:

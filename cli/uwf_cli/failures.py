@@ -193,6 +193,8 @@ def _format(invocation: Invocation, arguments: Sequence[str]) -> str:
     if invocation.format_option is None:
         for argument, following in zip(arguments, [*arguments[1:], ""], strict=False):
             name, equals, value = argument.partition("=")
+            if argument == "--json":
+                return "json"
             if name == "--format" and (wanted := value if equals else following) in FORMATS:
                 return wanted
     try:

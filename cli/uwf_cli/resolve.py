@@ -29,7 +29,7 @@ from uwf_git.errors import (
     Usage,
     UwfError,
 )
-from uwf_git.text import counted, nearest
+from uwf_git.text import counted, nearest, nearest_file
 from uwf_git.values.ids import Hash, ThreadId, complete, name_problem
 from uwf_git.values.kinds import Workflow
 from uwf_git.values.node import parse_json
@@ -73,7 +73,7 @@ def read_file(name: str, what: str) -> str:
             siblings = [entry.name for entry in path.parent.iterdir()]
         except OSError:
             siblings = []
-        raise NotFound(f"no file {name}", nearest(path.name, siblings)) from None
+        raise NotFound(f"no file {name}", nearest_file(path.name, siblings)) from None
     except IsADirectoryError:
         raise Invalid(f"{name} is a folder, not a file", "") from None
     except OSError as error:

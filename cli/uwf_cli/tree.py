@@ -150,10 +150,11 @@ agent = Group(
 config = Group(
     "config",
     {
-        "get": Place("config:get", "Print a setting; of a section, all of it."),
+        "get": Place("config:get", "Print a setting, a section, or all settings."),
         "set": Place("config:set_", "Change a setting."),
         "unset": Place("config:unset", "Take a setting back; of a section, all of it."),
         "list": Place("config:list_", "List all settings by their keys."),
+        "edit": Place("config:edit", "Open config.yaml in your editor and check it."),
     },
     examples=(
         "uwf config list",
@@ -287,6 +288,7 @@ uwf = Group(
         "debug": Place("store:debug", "Show what was logged, or where a line of the log comes from."),
         "gc": Place("store:gc", "Pack the store with git's own gc."),
         "verify": Place("verify:verify", "Check every node, commit, page and decision."),
+        "help": Place("help:help_", "Print the help of a command."),
         "guide": Place("guide:guide", "Print a reference text to hand to an agent."),
         "completion": Place("config:completion", "Print the script that completes ids and names in a shell."),
     },
@@ -299,6 +301,27 @@ uwf = Group(
         "Nothing has to be configured: without an agent of your own, uwf-rehearse makes",
         "up the answers. Bring a model with: uwf setup",
     ),
+    sections={
+        "Run": ("run", "thread", "inbox", "chat", "agent", "setup"),
+        "Read": ("web", "ps", "watch", "grep", "stats", "export", "trace"),
+        "Workflows and crews": ("workflow", "crew", "guide"),
+        "Many at once": ("fleet", "eval"),
+        "Share": ("remote", "push", "pull", "clone", "bundle", "unbundle", "publish", "unpublish"),
+        "Store and settings": (
+            "config",
+            "doctor",
+            "verify",
+            "init",
+            "import",
+            "gc",
+            "debug",
+            "cas",
+            "extract",
+            "mcp",
+            "completion",
+            "help",
+        ),
+    },
     help="Workflows for agents, kept in git. Ids and hashes may be shortened while they are unique.",
 )
 uwf.params.insert(0, _VERSION)

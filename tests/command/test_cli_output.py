@@ -14,6 +14,7 @@ import click
 import pytest
 from cli_samples import PAIR, on_terminal, scripted, write
 from conftest import Result, Uwf
+from uwf_cli.tree import uwf as command_tree
 
 from uwf_git import __version__
 from uwf_git.documents import yaml12
@@ -54,8 +55,30 @@ def test_the_help_of_a_group_imports_none_of_its_commands(uwf: Uwf) -> None:
     for group in ((), ("thread",), ("cas",)):
         assert {"click", "uwf_cli"} <= _imported(*group, "--help")
         assert not {"pygit2", "sqlite3", "xxhash"} & _imported(*group, "--help")
-        lines = uwf(*group, "--help").out.partition("Commands:\n")[2].splitlines()
+        listed = uwf(*group, "--help").out.partition("  -h, --help")[2].splitlines()[1:]
+        lines = [line for line in listed if line.startswith("  ")]
         assert lines and all(re.fullmatch(r"  [\w-]+ +[A-Z].*\.", line) for line in lines)
+
+
+def test_the_help_lists_every_command_once_under_a_heading_and_run_first(uwf: Uwf) -> None:
+    listed = uwf("--help").out.partition("  -h, --help")[2].splitlines()[1:]
+    headings = [line for line in listed if line.endswith(":") and not line.startswith(" ")]
+    assert headings[0] == "Run:" and len(headings) == 6
+    named = [line.split()[0] for line in listed if line.startswith("  ")]
+    assert named[0] == "run" and sorted(named) == sorted(command_tree.members)
+
+
+def test_help_as_a_command_prints_what_the_option_prints(uwf: Uwf) -> None:
+    for path in ((), ("thread",), ("thread", "start"), ("cas", "schema", "get")):
+        assert uwf("help", *path).out == uwf(*path, "--help").out
+    assert uwf("help", "thraed", check=2).error["hint"] == 'did you mean "uwf thread"?'
+
+
+def test_json_is_short_for_the_format(uwf: Uwf, instance: Instance) -> None:
+    text = {"UWF_FORMAT": "text"}
+    for arguments in (("thread", "list", "--json"), ("--json", "thread", "list")):
+        assert uwf(*arguments, env=text).json == []
+    assert uwf("thread", "xyzzy", "--json", env=text, check=2).error["code"] == "usage"
 
 
 def test_results_are_json_unless_somebody_asks_for_another_format(uwf: Uwf, root: Path) -> None:
@@ -134,8 +157,10 @@ def test_errors_are_one_line_with_a_code_a_hint_and_a_status(uwf: Uwf, instance:
         ("crew add trip.bmad", "crew import"),
         ("remove 01JK7M", "thread rm"),
         ("crew remove trip", "crew rm"),
-        ("status 01JK7M", "thread show"),
         ("tell 01JK7M", "thread say"),
+        ("status", "thread list"),
+        ("version", "--version"),
+        ("config path", "config list"),
     ],
 )
 def test_a_mistyped_command_gets_the_one_that_was_meant_wherever_it_stands(
@@ -150,6 +175,7 @@ def test_a_mistyped_option_gets_the_one_that_begins_so(uwf: Uwf) -> None:
 
 def test_a_command_like_no_other_gets_the_help_of_its_group(uwf: Uwf) -> None:
     assert uwf("thread", "xyzzy", check=2).error["hint"] == "see: uwf thread --help"
+    assert uwf("foo", check=2).error["hint"] == "see: uwf --help"
 
 
 def test_nothing_that_a_terminal_shows_in_a_table_is_cut(uwf: Uwf, instance: Instance) -> None:

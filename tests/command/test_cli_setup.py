@@ -198,6 +198,27 @@ def test_a_command_can_stand_where_an_agent_is_named(uwf: Uwf, root: Path) -> No
     assert "quot" in uwf("config", "set", "defaultAgent", "uwf-exec 'x").err
 
 
+def test_all_settings_are_listed_without_a_key_and_people_are_told_where(uwf: Uwf, root: Path) -> None:
+    uwf("config", "set", "defaultAgent", "uwf-llm")
+    assert uwf("config", "get").json == uwf("config", "list").json == {"defaultAgent": "uwf-llm"}
+    listed = uwf("config", "list", "--format", "text")
+    assert listed.out == "defaultAgent  uwf-llm\n" and str(root / "config.yaml") in listed.err
+
+
+def test_an_edited_configuration_is_checked_and_kept(
+    uwf: Uwf, root: Path, script: Callable[[str, str], Path]
+) -> None:
+    for text, status in (("defaultAgent: uwf-llm\n", 0), ("defaultAgnt: uwf-llm\n", 1), ("a: [\n", 1)):
+        editor = script("editor", f"import sys; open(sys.argv[1], 'w').write({text!r})\n")
+        done = uwf("config", "edit", env={"EDITOR": str(editor)}, check=status)
+        assert (root / "config.yaml").read_text() == text
+        if status:
+            assert done.error["code"] == "invalid" and "config.yaml" in done.error["message"]
+        else:
+            assert done.json == {"config": str(root / "config.yaml")}
+    assert "false" in uwf("config", "edit", env={"EDITOR": "false"}, check=1).error["message"]
+
+
 def test_a_setting_is_taken_back_and_comments_stay(uwf: Uwf, config: Callable[[str], Path]) -> None:
     path = config(
         "# mine\nagents:\n  # the first\n  mine:\n    command: my-agent  # fast\n    timeout: 10m\n"

@@ -118,6 +118,7 @@ def _commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[
 
 
 COMMANDS = dict(_commands(command_tree))
+SHARED = ("format", "as_json", "root", "debug", "help")
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -130,7 +131,7 @@ def test_every_command_and_option_is_documented_and_shown_at_work(name: str) -> 
         shared = re.search(rf"^### Which {anchor}\b.*?(?=^##|\Z)", text, flags=re.MULTILINE | re.DOTALL)
         section += shared.group() if shared else ""
     for option in COMMANDS[name].params:
-        if isinstance(option, click.Option) and option.name not in ("format", "root", "debug", "help"):
+        if isinstance(option, click.Option) and option.name not in SHARED:
             assert f"{option.opts[-1]}" in section, f"{name}: {option.opts[-1]} is not documented"
     ran = [step.command for step in parse(section) if hasattr(step, "command")]
     assert any(name in each for each in ran), f"{name} is not shown at work"

@@ -253,6 +253,9 @@ def test_a_misspelt_file_gets_the_nearest_one(tmp_path: Path) -> None:
     with pytest.raises(NotFound) as caught:
         read_source(tmp_path / "solve-isue.yaml")
     assert caught.value.hint == 'did you mean "solve-issue.yaml"?'
+    with pytest.raises(NotFound) as caught:
+        read_source(tmp_path / "other.yaml")
+    assert caught.value.hint == "check the path"  # only the suffix is alike
 
 
 @pytest.mark.parametrize(

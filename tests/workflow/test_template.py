@@ -145,6 +145,9 @@ def test_what_can_not_be_rendered_is_found_without_rendering(text: str) -> None:
 def test_a_good_template_has_no_complaint() -> None:
     assert check_template("just text") is None
     assert check_template("{{ a.b }}") is None
+    assert check_template("{{ a | upper }}") == "there is no filter 'upper'; did you mean \"upcase\"?"
+    assert check_template("{{ a | upcas }}") == "there is no filter 'upcas'; did you mean \"upcase\"?"
+    assert check_template("{{ a | xyzzy }}") == "there is no filter 'xyzzy'"
     assert check_template("{% for x in y %}{{ x | upcase | json }}{% endfor %}") is None
 
 

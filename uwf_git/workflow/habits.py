@@ -1,5 +1,5 @@
 """What people write out of habit, from other languages and other tools, and what it is called here: keys of a
-workflow, names of the end, operators and names in expressions.
+workflow, names of the end, filters of templates, operators and names in expressions.
 
 Where the nearest name is only a matter of letters, these know what was meant.
 """
@@ -43,6 +43,16 @@ _TABLES: Mapping[str, Mapping[str, Collection[str]]] = {
     "role": _ROLE,
     "condition": _CONDITION,
     "workflow": _TOP,
+}
+
+_FILTERS = {
+    "upcase": ("upper", "uppercase", "toupper"),
+    "downcase": ("lower", "lowercase", "tolower"),
+    "capitalize": ("title", "titlecase", "ucfirst"),
+    "strip": ("trim",),
+    "size": ("length", "len", "count"),
+    "json": ("tojson", "to_json", "jsonify", "dump"),
+    "truncate": ("shorten", "limit"),
 }
 
 _HINTS = {
@@ -189,6 +199,12 @@ def name_habit(name: str) -> str | None:
     if any(quote in name for quote in "“”„‘’«»"):
         return "texts stand in straight quotes: \"…\" or '…'"
     return _NAMES.get(name.casefold())
+
+
+def filter_habit(name: str) -> str | None:
+    """Liquid's filter of the meaning that a filter has elsewhere; None for one that is only misspelt."""
+    folded = name.casefold()
+    return next((meant for meant, others in _FILTERS.items() if folded in others), None)
 
 
 def field_habit(name: str) -> str:

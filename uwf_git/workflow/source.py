@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from uwf_git.documents import yaml12
 from uwf_git.documents.document import Document, decode, read_bytes
 from uwf_git.errors import Invalid, NotFound
-from uwf_git.text import nearest, one_line
+from uwf_git.text import nearest_file, one_line
 
 DATA_SUFFIXES = (".yaml", ".yml", ".json")
 MAX_INCLUDES = 64
@@ -122,4 +122,4 @@ def _neighbour(path: Path) -> str:
         names = [entry.name for entry in path.parent.iterdir() if entry.suffix in DATA_SUFFIXES]
     except OSError:
         return ""
-    return nearest(path.name, names)
+    return nearest_file(path.name, names)

@@ -20,8 +20,9 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from uwf_git.errors import Invalid, LimitExceeded
-from uwf_git.text import one_line
+from uwf_git.text import closest, one_line
 from uwf_git.timelimit import MemoryExceeded, TimeExceeded, time_limit
+from uwf_git.workflow.habits import filter_habit
 
 SECONDS = 2.0
 MEMORY = 256 * 1024 * 1024
@@ -291,7 +292,8 @@ class _Anything(dict[str, Any]):
 def _check_filters(parsed: Any) -> None:
     for name in parsed.analyze().filters:
         if name not in _environment().filters:
-            raise _Unusable(f"there is no filter {name!r}")
+            known = filter_habit(name) or closest(name, _environment().filters)
+            raise _Unusable(f"there is no filter {name!r}" + (f'; did you mean "{known}"?' if known else ""))
 
 
 class _Object(dict[str, Any]):

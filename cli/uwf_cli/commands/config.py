@@ -15,6 +15,7 @@ from uwf_cli.completers import VARIABLE, complete_agent, complete_setting
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import as_yaml
 from uwf_git.errors import Usage
+from uwf_git.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,12 +42,16 @@ PRESETS = {
 @command(
     "uwf config get defaultAgent",
     "uwf config get providers.openai.baseUrl",
+    "uwf config get                            all of them",
 )
-@click.argument("key", shell_complete=complete_setting)
-def get(invocation: Invocation, key: str) -> None:
-    """Print a setting; of a section, all of it."""
+@click.argument("key", required=False, shell_complete=complete_setting)
+def get(invocation: Invocation, key: str | None) -> None:
+    """Print a setting, a section, or all settings, as `uwf config list` does."""
     from uwf_git.config.edit import get_value
 
+    if key is None:
+        _emit_all(invocation)
+        return
     invocation.emit(get_value(invocation.location.root, key), _plain)
 
 
@@ -111,7 +116,11 @@ def _unknown_names(invocation: Invocation, key: str) -> list[ConfigProblem]:
 
 @command("uwf config list")
 def list_(invocation: Invocation) -> None:
-    """List all settings by their keys."""
+    """List all settings by their keys. A terminal also shows where config.yaml is."""
+    _emit_all(invocation)
+
+
+def _emit_all(invocation: Invocation) -> None:
     from uwf_git.config.edit import list_values
     from uwf_git.config.settings import FILE
 
@@ -121,7 +130,39 @@ def list_(invocation: Invocation) -> None:
         rows = [(key, _plain(item).rstrip("\n")) for key, item in value.items()]
         return terminal.table(rows) if rows else f"nothing is set in {root / FILE}; uwf setup"
 
-    invocation.emit(list_values(root), text)
+    values = list_values(root)
+    if values:
+        invocation.note(f"the settings in {root / FILE}")
+    invocation.emit(values, text)
+
+
+@command(
+    "uwf config edit",
+    "EDITOR=nano uwf config edit",
+)
+def edit(invocation: Invocation) -> None:
+    """Open config.yaml in your editor ($VISUAL, $EDITOR) and check it afterwards.
+
+    Exit 1 if it has errors; the file stays as you saved it.
+    """
+    import signal
+
+    from uwf_git.config.read import check_config
+    from uwf_git.config.settings import FILE
+    from uwf_git.errors import Invalid
+
+    path = invocation.location.root / FILE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    before = signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C is the editor's; not ignored by the child
+    try:
+        click.edit(filename=str(path))
+    finally:
+        signal.signal(signal.SIGINT, before)
+    problems = check_config(path.parent)
+    _warn_of(invocation, problems)
+    if problems:
+        raise Invalid(f"{path} has {counted(len(problems), 'error')}", "correct it: uwf config edit")
+    invocation.emit({"config": str(path)}, lambda value: terminal.fields([("config", value["config"])]))
 
 
 def _plain(value: Any) -> str:
