@@ -124,7 +124,9 @@ def _options(ended: str | None) -> list[Callable[[Any], Any]]:
             "--workflow", metavar="W", help="Only of this name or hash.", shell_complete=complete_name
         ),
         click.option(
-            "--author", metavar="TEXT", help="Only those started by somebody of that name or address."
+            "--author",
+            metavar="TEXT",
+            help="Only those started or forked by somebody of that name or address.",
         ),
         click.option(
             "--since", metavar="WHEN", help="Only threads touched since a day, 2026-01-31, or in the last 2d."
@@ -202,6 +204,7 @@ def _like(instance: Instance, heads: list[Head | Damaged], wanted: Filters) -> l
     if (wanted.workflow, wanted.author, wanted.since, wanted.until, wanted.search) == (None,) * 5:
         return heads
     author = (wanted.author or "").casefold()
+    forked_by = _forked_by(instance) if author else {}
     found = [
         head
         for head in heads
@@ -209,12 +212,19 @@ def _like(instance: Instance, heads: list[Head | Damaged], wanted: Filters) -> l
         and (wanted.workflow is None or _is_of(wanted.workflow, head.row.name, head.row.workflow))
         and (wanted.since is None or head.updated >= wanted.since)
         and (wanted.until is None or head.updated < wanted.until)
-        and author in (head.row.author or "").casefold()
+        and (author in (head.row.author or "").casefold() or author in forked_by.get(head.thread, ""))
     ]
     if wanted.search is None:
         return list(found)
     text, prompts = wanted.search.casefold(), dict[str, bool]()
     return [head for head in found if _asks_for(instance, head, text, prompts)]
+
+
+def _forked_by(instance: Instance) -> dict[ThreadId, str]:
+    """Who forked each fork, in lower case."""
+    from uwf_git.store.history import links
+
+    return {link.thread: link.by.casefold() for link in links(instance.store).values() if link.forked}
 
 
 def _asks_for(instance: Instance, head: Head, text: str, known: dict[str, bool]) -> bool:

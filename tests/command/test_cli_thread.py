@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from cli_samples import ASKS, PAIR, REJECTS_ONCE, on_terminal, scripted, write
-from commands import begin
+from commands import begin, git
 from conftest import Uwf
 
 from uwf_git.store.opened import Instance
@@ -188,8 +188,12 @@ def test_an_answer_for_a_step_that_no_longer_asks_is_refused(uwf: Uwf, thread: s
 def test_a_fork_shares_the_past_and_goes_its_own_way(uwf: Uwf, thread: str, instance: Instance) -> None:
     agent = scripted(REJECTS_ONCE)
     heads = [line["head"] for line in uwf("thread", "run", thread, "--agent", agent).lines]
-    before = len(list((instance.location.git_dir / "objects").rglob("*")))
 
+    def objects() -> list[str]:
+        listed = ("cat-file", "--batch-all-objects", "--batch-check=%(objecttype)")
+        return sorted(git("--git-dir", instance.location.git_dir, *listed).split())
+
+    before = objects()
     cases = [
         ([heads[0]], heads[0], "critic"),
         ([heads[1][:6]], heads[1], "writer"),
@@ -201,11 +205,11 @@ def test_a_fork_shares_the_past_and_goes_its_own_way(uwf: Uwf, thread: str, inst
     for arguments, step, following in cases:
         made = uwf("thread", "fork", *arguments).json
         assert made.keys() == {"thread", "forkedFrom"}
-        assert made["forkedFrom"] == {"step": step}
+        assert made["forkedFrom"] == {"step": step, "thread": thread}
         shown = uwf("thread", "show", made["thread"]).json
         assert (shown["head"], shown["next"], shown["done"]) == (step, following, False)
         forks.append(made["thread"])
-    assert len(list((instance.location.git_dir / "objects").rglob("*"))) == before
+    assert objects() == sorted([*before, *["tag"] * len(forks)])
 
     start = uwf("thread", "fork", thread, "--at", "0").json
     assert uwf("thread", "show", start["thread"]).json["next"] == "writer"

@@ -19,8 +19,9 @@ from uwf_git.engine.status import (
     wordless,
 )
 from uwf_git.git.repository import Oid
-from uwf_git.store.history import Head, parted, parted_from
+from uwf_git.store.history import Head, Link, link_of, parted
 from uwf_git.store.opened import Instance
+from uwf_git.text import iso
 from uwf_git.values.kinds import parse_detail, parse_step, persona_value
 from uwf_git.values.types import USER, is_kind
 
@@ -80,11 +81,11 @@ def _standing(instance: Instance, head: Head) -> dict[str, Any]:
 
 def _sides(instance: Instance, head: Head) -> dict[str, Any]:
     """How a thread is linked to others: the one that it goes on from the end of, null where that isn't here; the one it
-    is the other side of after a divergence, with the step they share last; and those that are the other side of it."""
+    is the other side of after a divergence, or was forked from, with the step they share last; and those that are the
+    other side of it."""
     value: dict[str, Any] = {}
-    if link := parted_from(instance.store, head.thread):
-        at = instance.store.take_in(link.base).node
-        value["divergedFrom"] = {"thread": link.origin, "at": at}
+    if link := link_of(instance.store, head.thread):
+        value |= link_value(instance, link)
     if others := parted(instance.store, head.thread):
         value["otherSides"] = [link.thread for link in others]
     if head.row.resumed is not None and not in_conversation(instance, head):
@@ -92,6 +93,15 @@ def _sides(instance: Instance, head: Head) -> dict[str, Any]:
         step = instance.store.take_in(end).node
         value["resumedFrom"] = {"thread": instance.threads.ending_with(end), "step": step}
     return value
+
+
+def link_value(instance: Instance, link: Link) -> dict[str, Any]:
+    """How a thread began as JSON: `divergedFrom` another `at` the step they share last, or `forkedFrom` a `step` of
+    another, `by` whom and when."""
+    step = instance.store.take_in(link.base).node
+    if not link.forked:
+        return {"divergedFrom": {"thread": link.origin, "at": step}}
+    return {"forkedFrom": {"thread": link.origin, "step": step, "by": link.by, "at": iso(link.time)}}
 
 
 def _made(instance: Instance, head: Head) -> dict[str, Any]:

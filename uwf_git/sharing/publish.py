@@ -27,7 +27,7 @@ from uwf_git.sharing.push import Large, hint_if_locked, look_through
 from uwf_git.sharing.tracking import listed_lines
 from uwf_git.sharing.transfer import Rejected, deletions, transfer
 from uwf_git.store import layout
-from uwf_git.store.history import ancestry, parted_from
+from uwf_git.store.history import ancestry, link_of, links
 from uwf_git.store.index import CommitRow
 from uwf_git.text import nearest, one_line
 from uwf_git.values.ids import Hash, ThreadId
@@ -129,8 +129,10 @@ def base_of(instance: Instance, thread: ThreadId) -> Oid | None:
     if start.kind != "start":
         raise StoreDamaged(f"thread {thread} has no start commit", "see: uwf doctor")
     chain = {row.oid: row for row in rows}
-    link = parted_from(instance.store, thread)
-    parted = link.base.raw if link is not None and link.base.raw in chain else None
+    link = link_of(instance.store, thread)
+    at = chain.get(link.base.raw) if link is not None else None
+    # A fork before the first step is to be read from its workflow on, as any thread.
+    parted = at.oid if link is not None and at is not None and (at.number or not link.forked) else None
     shared = parted or _shared_with_older(instance, thread, start.start, chain)
     if shared is not None and shared != head.commit.raw:
         return Oid(raw=shared)
@@ -142,7 +144,7 @@ def _shared_with_older(
 ) -> bytes | None:
     """The last step that a thread has in common with one that was there before it."""
     index = instance.store.index
-    forks = {name.removeprefix(layout.FORKS) for name in instance.store.repository.ref_names(layout.FORKS)}
+    forks = {link.thread for link in links(instance.store).values() if not link.forked}
     seen: set[bytes] = set()
     best: CommitRow | None = None
     for other in instance.threads.all(archived=True):

@@ -7,6 +7,7 @@ by their commits.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -297,15 +298,19 @@ class _Walk:
 
 
 class Link(NamedTuple):
-    """A thread that began as one side of a divergence: of which thread, and the last commit they share."""
+    """A thread that began as one side of a divergence, or as a fork that somebody wanted: of which thread, and the last
+    commit they share. A `forked` one says `by` whom, a name and an address, and when, in Unix seconds."""
 
     thread: ThreadId
     origin: ThreadId
     base: Oid
+    forked: bool
+    by: str
+    time: int
 
 
-def parted_from(store: Store, thread: ThreadId) -> Link | None:
-    """The link to the thread that a thread parted from; None where it didn't part from any."""
+def link_of(store: Store, thread: ThreadId) -> Link | None:
+    """The link to the thread that a thread parted or was forked from; None if there is no record of that."""
     tag = store.repository.ref(layout.FORKS + thread)
     if tag is not None:
         return _link(store, thread, tag)
@@ -313,13 +318,32 @@ def parted_from(store: Store, thread: ThreadId) -> Link | None:
     return _parsed(thread, row.fork) if row is not None and row.fork else None
 
 
+def parted_from(store: Store, thread: ThreadId) -> Link | None:
+    """The link to the thread that a thread parted from; None where it didn't part from any."""
+    link = link_of(store, thread)
+    return link if link is not None and not link.forked else None
+
+
+def links(store: Store) -> dict[ThreadId, Link]:
+    """The links of all threads that have one. Damaged ones are left out."""
+    found: dict[ThreadId, Link] = {}
+    for thread, raw in store.folded_forks().items():
+        if link := _parsed(thread, raw):
+            found[thread] = link
+    for name, oid in sorted(store.repository.refs(layout.FORKS).items()):
+        with contextlib.suppress(StoreDamaged):
+            if link := _link(store, ThreadId(name.removeprefix(layout.FORKS)), oid):
+                found[link.thread] = link
+    return found
+
+
 def parted(store: Store, thread: ThreadId) -> list[Link]:
     """The links of the threads that parted from a thread, by id."""
-    links = (
+    found = (
         _link(store, ThreadId(name.removeprefix(layout.FORKS)), oid)
         for name, oid in sorted(store.repository.refs(layout.FORKS).items())
     )
-    return [link for link in links if link is not None and link.origin == thread]
+    return [link for link in found if link is not None and link.origin == thread and not link.forked]
 
 
 def tagged_commit(store: Store, tag: Oid) -> Oid | None:
@@ -340,6 +364,8 @@ def _parsed(thread: ThreadId, raw: bytes) -> Link | None:
     try:
         tag = parse_tag(raw)
         origin = layout.fork_origin(tag.message)
-        return Link(thread, origin, tag.target) if origin else None
+        if origin is None:
+            return None
+        return Link(thread, origin, tag.target, layout.is_forked(tag.message), tag.tagger, tag.time)
     except (ValueError, LookupError, OverflowError):
         return None

@@ -399,6 +399,11 @@ class Index(Derived):
         """Every thread that is folded."""
         return {row[0] for row in self._run("SELECT thread FROM folded")}
 
+    def folded_forks(self) -> dict[ThreadId, bytes]:
+        """The fork tags of the folded threads that have one; of several folds of a thread, that of the first."""
+        sql = "SELECT thread, fork FROM folded WHERE fork IS NOT NULL ORDER BY ref DESC"
+        return dict(self._run(sql))
+
     def folded_heads(self, damaged: bool) -> list[tuple[FoldedRow, ArchiveRow | None, CommitRow | None]]:
         """What is folded, with what the tag says and the commit it is on; `damaged`: only what has a
         problem. The first fold of a thread comes last, so that it counts."""

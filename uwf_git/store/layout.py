@@ -113,6 +113,7 @@ LONGEST_REASON = 500
 LONGEST_WORDS, LONGEST_SUBJECT = 10_000, 100
 
 _NODE_FILE = re.compile(r"(?:^|/)nodes/([0-9A-Z]{13})\.json$")
+_FORKED = "forked by hand"
 _UNSAFE = re.compile(r"[^\w.-]+")
 _MONTH = re.compile(r"[0-9]{4}-(?:0[1-9]|1[0-2])")
 _TRAILER = re.compile(r"^(Uwf-[A-Za-z-]+): (.*)$")
@@ -346,6 +347,16 @@ def fork_tag(fork: str, origin: str, base: Oid, when: int) -> bytes:
     `when` is in Unix seconds."""
     head = f"object {base}\ntype commit\ntag {tag_name(fork)}\ntagger uwf <uwf@localhost> {when} +0000"
     return f"{head}\n\nfork of {origin}\n".encode("ascii")
+
+
+def fork_message(origin: str) -> str:
+    """The message of the tag that says that somebody has forked a thread from another: its tagger, at its time."""
+    return f"fork of {origin}\n{_FORKED}\n"
+
+
+def is_forked(message: str) -> bool:
+    """Whether a fork tag's message says that somebody wanted the fork. Without that, two sides have diverged."""
+    return message.split("\n")[1:2] == [_FORKED]
 
 
 def pause_tag(thread: str, commit: Oid, tagger: str, when: int, message: str) -> bytes:

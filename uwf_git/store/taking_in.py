@@ -281,6 +281,11 @@ class Store(NodeStore):
         names = self.repository.ref_names(layout.REMOVED)
         return self.index.folded_threads() - {ThreadId(name.removeprefix(layout.REMOVED)) for name in names}
 
+    def folded_forks(self) -> dict[ThreadId, bytes]:
+        """The fork tags of folded threads."""
+        self._sync_folds()
+        return self.index.folded_forks()
+
     def _sync_folds(self) -> None:
         """Folds are looked at whenever one is asked for: they are few, at most one a month, and anybody may
         have moved one."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Mapping, Sequence, Set
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from uwf_git import log
@@ -256,6 +257,18 @@ class Threads(Histories):
                 return Oid(raw=row.oid)
         raise NotFound(f"no step {step} in any thread", "see the hashes with: uwf thread steps ID")
 
+    def oldest_with(self, commit: Oid) -> ThreadId | None:
+        """The oldest thread that has a commit in its history; None if no thread has it any more."""
+        wanted = self._store.take_in(commit)
+        start = wanted.start or wanted.node
+        heads = (head for head in self.all(archived=True) if isinstance(head, Head))
+        for head in sorted(heads):
+            if (head.row.start or head.row.node) == start:
+                own = takewhile(lambda row: row.number >= wanted.number, ancestry(self._store, head.commit))
+                if any(row.oid == commit.raw for row in own):
+                    return head.thread
+        return None
+
     # Writing
 
     def start(
@@ -340,9 +353,13 @@ class Threads(Histories):
         if self._repository.ref(layout.THREADS + fork) != head:
             self._repository.create_ref(layout.THREADS + fork, head)
 
-    def fork(self, commit: Oid) -> ThreadId:
-        """A new thread on a commit that is there: makes `refs/uwf/threads/<new ULID>`, copies nothing."""
+    def fork(self, commit: Oid, origin: ThreadId | None = None) -> ThreadId:
+        """A new thread on a commit that is there: makes `refs/uwf/threads/<new ULID>`, copies nothing. `origin` is the
+        thread that the user forks it from, which `refs/uwf/forks/<new ULID>` records first."""
         thread = new_thread_id()
+        if origin is not None:
+            tag = self._repository.write_tag(layout.tag_name(thread), commit, layout.fork_message(origin))
+            self._repository.create_ref(layout.FORKS + thread, tag)
         self._repository.create_ref(layout.THREADS + thread, commit)
         self._store.moved(layout.THREADS + thread, commit, commit)
         log.info("7S0C82A2", "begins on commit {commit}", thread=thread, commit=commit)

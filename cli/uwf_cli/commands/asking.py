@@ -9,6 +9,7 @@ import click
 
 from uwf_cli import resolve, terminal
 from uwf_cli.command import command
+from uwf_cli.commands.listing import origin_mark, origins_of
 from uwf_cli.commands.running import emit_outcome
 from uwf_cli.completers import complete_step, complete_thread
 from uwf_cli.exchange import adopt_news, find_thread
@@ -38,7 +39,16 @@ def inbox(invocation: Invocation) -> None:
 
     adopt_news(invocation)
     found = waiting_for_people(invocation.instance)
-    values = [{**each._asdict(), "options": list(each.options), "since": iso(each.since)} for each in found]
+    origins = origins_of(invocation.instance)
+    values = [
+        {
+            **each._asdict(),
+            "options": list(each.options),
+            "since": iso(each.since),
+            **origins.get(each.thread, {}),
+        }
+        for each in found
+    ]
     shown = [{**value, "ago": ago(each.since)} for value, each in zip(values, found, strict=True)]
     invocation.emit(values, _inbox_text, shown)
 
@@ -48,7 +58,7 @@ def _inbox_text(value: Any) -> str:
 
 
 def _waits_text(value: Any) -> str:
-    about = f"{value['name']}: {value['title']}" if value["title"] else value["name"]
+    about = origin_mark(value) + (f"{value['name']}: {value['title']}" if value["title"] else value["name"])
     lines = [
         f"{terminal.style(value['thread'], 'bold')}  {terminal.style(value['ago'], 'yellow')}",
         *terminal.wrapped(about, 2),

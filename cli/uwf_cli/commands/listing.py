@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,7 +19,7 @@ from uwf_git.errors import Usage
 from uwf_git.values.types import role_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from uwf_git.cost.spending import Spent
     from uwf_git.store.opened import Instance
@@ -77,7 +78,7 @@ def thread_items(instance: Instance, found: list[Listed]) -> list[dict[str, Any]
     from uwf_git.store.history import Head
 
     heads = [each.head for each in found if isinstance(each.head, Head)]
-    above = parents(instance, heads)
+    above, origins = parents(instance, heads), origins_of(instance)
     spent = spent_by_all(instance, heads)
     known = _prices(instance, spent)
     nothing = {
@@ -116,6 +117,7 @@ def thread_items(instance: Instance, found: list[Listed]) -> list[dict[str, Any]
                 "unpriced": unpriced,
                 "updated": iso(head.updated),
                 "parent": above.get(head.thread),
+                **origins.get(head.thread, {}),
             }
         )
     return items
@@ -141,7 +143,8 @@ def _list_text(instance: Instance, value: Any, wide: bool) -> str:
     several = wide or len({each["name"] for each in value if each["name"]}) > 1
     now = time.time()
     rows = [
-        _row(each, "  " * depth + names(each["thread"]), wide, several, now) for depth, each in _nested(value)
+        _row(each, "  " * depth + names(each["thread"]), wide, several, now, names)
+        for depth, each in _nested(value)
     ]
     header = ["thread", "status", "updated", "last step", "cost", "task"]
     if wide:
@@ -152,7 +155,14 @@ def _list_text(instance: Instance, value: Any, wide: bool) -> str:
     return terminal.table(rows, header, free=len(header) - 1) + "\n".join(problems)
 
 
-def _row(each: dict[str, Any], name: str, wide: bool, several: bool, now: float) -> tuple[str, ...]:
+def _row(
+    each: dict[str, Any],
+    name: str,
+    wide: bool,
+    several: bool,
+    now: float,
+    names: Callable[[str], str],
+) -> tuple[str, ...]:
     status = terminal.status(each["status"])
     if each["status"] == "corrupt":
         return (name, status, *[""] * (4 + 2 * wide + several))
@@ -163,7 +173,30 @@ def _row(each: dict[str, Any], name: str, wide: bool, several: bool, now: float)
     cells.append(_cost(each))
     if several:
         cells.append(each["name"])
-    return (*cells, each["title"])
+    return (*cells, origin_mark(each, names) + each["title"])
+
+
+def origins_of(instance: Instance) -> dict[ThreadId, dict[str, Any]]:
+    """How each fork and each other side of a divergence began, as `link_value` has it. A damaged one is left out."""
+    from uwf_git.engine.state import link_value
+    from uwf_git.errors import UwfError
+    from uwf_git.store.history import links
+
+    found: dict[ThreadId, dict[str, Any]] = {}
+    for link in links(instance.store).values():
+        with suppress(UwfError):
+            found[link.thread] = link_value(instance, link)
+    return found
+
+
+def origin_mark(each: Mapping[str, Any], names: Callable[[str], str] = str) -> str:
+    """A mark in front of a task that is no task of its own: it belongs to a fork, or to the other side of a divergence.
+    "" for any other thread."""
+    if origin := each.get("divergedFrom"):
+        return terminal.style(f"(other side of {names(origin['thread'])})", "yellow") + " "
+    if origin := each.get("forkedFrom"):
+        return terminal.style(f"(fork of {names(origin['thread'])})", "dim") + " "
+    return ""
 
 
 def _cost(each: dict[str, Any]) -> str:

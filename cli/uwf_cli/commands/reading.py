@@ -78,6 +78,11 @@ def _state_text(value: Any) -> str:
         pairs.append(("goes on", f"from the end of {ended}{origin['step']}"))
     if origin := value.get("divergedFrom"):
         pairs.append(("diverged", f"from thread {origin['thread']} after {origin['at']}"))
+    if origin := value.get("forkedFrom"):
+        by = origin["by"].partition(" <")[0] or "somebody"
+        pairs.append(
+            ("forked", f"from thread {origin['thread']} after {origin['step']} by {by}, {origin['at']}")
+        )
     pairs += [("other side", f"thread {each}") for each in value.get("otherSides", ())]
     if not value["done"]:
         pairs.append(("next", next_name(value["next"] or "")))

@@ -377,7 +377,10 @@ def require_agent(invocation: Invocation, agent: str) -> None:
 @click.option("--at", type=click.IntRange(min=0), metavar="N", help="After step N; 0 is the start.")
 @click.option("--from-role", metavar="ROLE", help="Before the last step of that role.")
 def fork(invocation: Invocation, origin: str, at: int | None, from_role: str | None) -> None:
-    """Make a second thread that shares the first's past. It costs one ref; nothing is copied."""
+    """Make a second thread that shares the first's past. It costs a ref, and a tag that says who forked it from where.
+
+    Nothing is copied.
+    """
     from uwf_git.git.repository import Oid
 
     if at is not None and from_role is not None:
@@ -393,12 +396,13 @@ def fork(invocation: Invocation, origin: str, at: int | None, from_role: str | N
     else:
         node = Hash(found)
         commit = instance.threads.commit_of(node)
-    made = instance.threads.fork(commit)
+    source = thread or instance.threads.oldest_with(commit)
+    made = instance.threads.fork(commit, source)
     folder = instance.folders.recall(thread) if thread else None
     if folder is not None:
         instance.folders.remember(made, folder)
     invocation.emit(
-        {"thread": made, "forkedFrom": {"step": node}},
+        {"thread": made, "forkedFrom": {"step": node, "thread": source}},
         lambda value: terminal.fields(
             [
                 ("thread", terminal.style(value["thread"], "bold")),

@@ -386,6 +386,7 @@ _MAY_BE = (
     "error",
     "problem",
     "divergedFrom",
+    "forkedFrom",
     "otherSides",
     "resumedFrom",
 )

@@ -1,0 +1,117 @@
+"""A fork says whose it is and where it was forked, on every machine, and isn't taken for a task of its own."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import commands
+import pytest
+from conftest import Uwf
+from two_machines import Machine, begun
+
+from uwf_git.store import layout
+
+NEVER = "2100-01-01"
+
+
+class Team:
+    """Ada's and Bob's machines with origin between them, and a thread of Ada's with a step that both have."""
+
+    def __init__(self, uwf: Uwf, folder: Path, lasting: Path) -> None:
+        self.shared = folder / "shared.git"
+        self.ada, self.bob = Machine(uwf, folder / "ada"), Machine(uwf, folder / "bob")
+        self.thread = begun(folder, lasting / "forks", self._begin)
+        commands.git("--git-dir", self.bob.store, "config", "user.name", "Bob Example")
+        commands.git("--git-dir", self.bob.store, "config", "user.email", "bob@example.invalid")
+
+    def _begin(self) -> str:
+        subprocess.run(["git", "init", "-q", "--bare", "--object-format=sha1", str(self.shared)], check=True)
+        self.ada.registers()
+        thread = self.ada.starts("the one")
+        self.ada.steps(thread)
+        self.ada("remote", "add", "origin", self.shared)
+        self.ada("push")
+        self.bob("clone", self.shared)
+        return thread
+
+
+@pytest.fixture
+def team(uwf: Uwf, tmp_path: Path, lasting: Path) -> Team:
+    return Team(uwf, tmp_path, lasting)
+
+
+def test_a_shared_fork_says_who_forked_it_and_where(team: Team) -> None:
+    head = team.bob.heads()[team.thread]
+    fork = team.bob("thread", "fork", team.thread).json["thread"]
+    team.bob("push")
+    team.ada("pull")
+    for who in (team.bob, team.ada):
+        shown = who("thread", "show", fork).json
+        origin = shown["forkedFrom"]
+        assert (origin["thread"], origin["step"]) == (team.thread, head)
+        assert origin["by"] == "Bob Example <bob@example.invalid>"
+        text = who("thread", "show", fork, "--format", "text").out
+        assert f"from thread {team.thread} after {head} by Bob Example, {origin['at']}" in text
+        listed = {each["thread"]: each for each in who("thread", "list").json}
+        assert listed[fork]["forkedFrom"] == origin and "forkedFrom" not in listed[team.thread]
+        rows = who("thread", "list", "--format", "text").out
+        assert re.search(rf"(?m)^{fork} .*\(fork of {team.thread}\) the one$", rows)
+        found = [each["thread"] for each in who("thread", "list", "--author", "bob").json]
+        assert found == [fork]
+        assert "divergedFrom" not in shown and "otherSides" not in who("thread", "show", team.thread).json
+        who.is_sound()
+
+
+def test_a_fork_by_a_step_is_of_the_oldest_thread_that_has_it(team: Team) -> None:
+    head = team.bob.heads()[team.thread]
+    first = team.bob("thread", "fork", team.thread, "--at", "0").json
+    team.bob("thread", "fork", team.thread)
+    made = team.bob("thread", "fork", head).json
+    assert made["forkedFrom"] == {"step": head, "thread": team.thread}
+    again = team.bob("thread", "fork", first["thread"]).json
+    assert again["forkedFrom"]["thread"] == first["thread"]
+    team.bob("thread", "rm", team.thread, "--yes")
+    assert team.bob("thread", "show", made["thread"]).json["forkedFrom"]["thread"] == team.thread
+    team.bob.is_sound()
+
+
+def test_a_push_by_name_takes_no_forks_that_somebody_wanted_along(team: Team) -> None:
+    fork = team.bob("thread", "fork", team.thread).json["thread"]
+    team.bob.steps(team.thread)
+    pushed = team.bob("push", "origin", team.thread).json["pushed"]
+    assert [each["ref"] for each in pushed] == [layout.ARCHIVE + team.thread]
+    pushed = team.bob("push", "origin", fork).json["pushed"]
+    assert [each["ref"] for each in pushed] == [layout.FORKS + fork, layout.THREADS + fork]
+
+
+def test_a_folded_fork_still_says_whose_it_is(team: Team) -> None:
+    fork = team.bob("thread", "fork", team.thread).json["thread"]
+    origin = team.bob("thread", "show", fork).json["forkedFrom"]
+    team.bob("thread", "kill", fork)
+    team.bob("gc", "--fold-before", NEVER)
+    assert not any(name.startswith(layout.FORKS) for name in team.bob.refs())
+    team.bob("push")
+    team.ada("pull")
+    for who in (team.bob, team.ada):
+        (listed,) = who("thread", "list", "--status", "killed", "--author", "bob").json
+        assert listed["forkedFrom"] == origin
+        assert who("thread", "show", fork).json["forkedFrom"] == origin
+        who.is_sound()
+
+
+def test_the_other_side_of_a_divergence_is_marked_in_lists(team: Team) -> None:
+    team.ada.steps(team.thread, "by ada")
+    team.bob.steps(team.thread, "by bob")
+    team.ada("push")
+    other = team.bob("pull").json["adopted"][0]["fork"]["thread"]
+    team.bob("push")
+    team.ada("pull")
+    for who in (team.ada, team.bob):
+        listed = {each["thread"]: each for each in who("thread", "list", "--all").json}
+        assert listed[other]["divergedFrom"] == who("thread", "show", other).json["divergedFrom"]
+        assert listed[other]["divergedFrom"]["thread"] == team.thread
+        assert "divergedFrom" not in listed[team.thread]
+        rows = who("thread", "list", "--all", "--format", "text").out
+        assert f"(other side of {team.thread}) the one" in rows
