@@ -95,6 +95,10 @@ def pulled(value: Any, verbose: bool = False) -> str:
         }
         counted_ = _counted([each["ref"] for each in arrived], about, value.get("steps", 0))
         lines.append(f"pulled from {value['remote']}: {counted_}")
+    pruned = value.get("pruned", ())
+    adopted = [
+        each for each in adopted if each["case"] != "deleted-there" or each.get("thread") not in pruned
+    ]
     if verbose:
         lines += [_line(each) for each in adopted]
     else:
@@ -108,6 +112,10 @@ def pulled(value: Any, verbose: bool = False) -> str:
         for case in ("paused-there", "resumed-there"):
             of = [each["thread"] for each in adopted if each["case"] == case]
             lines += _named(f"{TOLD[case]} on {value['remote']}", of, False)
+    lines += [
+        f"removed here, as on {value['remote']}: thread {thread}; uwf thread restore {thread} brings it back"
+        for thread in pruned
+    ]
     for each in value["refused"]:
         what = terminal.style("left for later" if each["later"] else "refused", "red")
         lines.append(f"{what}  {_short(each['ref'])}: {each['problem']}")

@@ -17,6 +17,7 @@ from uwf_git.errors import Busy
 from uwf_git.git import moving
 from uwf_git.sharing import removal
 from uwf_git.store import layout
+from uwf_git.store.location import locate
 from uwf_git.store.opened import Instance
 from uwf_git.values.ids import ThreadId
 
@@ -514,3 +515,52 @@ def test_a_pulled_deletion_holds_for_an_end_a_pause_and_whatever_a_filter_runs(t
     assert [each for each in deleted if each in team.there()] == []
     assert team.other in team.there()
     team.bob.is_sound()
+
+
+def test_a_pull_prunes_what_was_deleted_there(team: Team) -> None:
+    team.ada("thread", "rm", team.thread, "--remote", "origin", "--yes")
+    told = team.bob("pull", "--format", "text").out
+    assert f"deleted on origin: thread {team.thread}; what is here stays" in told
+    team.bob.steps(team.thread)
+    assert team.bob("pull", "origin", team.other, "--prune-deleted").json["pruned"] == []
+    told = team.bob("pull", "--prune-deleted", "--format", "text").out
+    assert told == (
+        f"removed here, as on origin: thread {team.thread}; uwf thread restore {team.thread} brings it back\n"
+    )
+    assert set(team.bob.heads()) == {team.other}
+    assert team.bob("pull", "--prune-deleted").json["pruned"] == []
+    team.bob("thread", "restore", team.thread)
+    assert set(team.bob.heads()) == {team.thread, team.other}
+    assert team.bob("pull", "origin", team.thread, "--prune-deleted").json["pruned"] == [team.thread]
+    team.bob.is_sound()
+
+
+def test_a_pull_prunes_folded_threads_in_the_pull_that_hears_of_it(team: Team) -> None:
+    team.ends_and_folds()
+    team.ada("push", "origin", team.thread, "--delete")
+    pulled = team.bob("pull", "--prune-deleted").json
+    assert pulled["pruned"] == [team.thread]
+    assert set(team.bob.heads()) == {team.other}
+    team.bob("thread", "restore", team.thread)
+    assert set(team.bob.heads()) == {team.thread, team.other}
+    team.bob.is_sound()
+
+
+def test_a_running_thread_is_not_pruned(team: Team) -> None:
+    team.ada("thread", "rm", team.thread, "--remote", "origin", "--yes")
+    bob = Instance(locate(str(team.bob.root), {}, Path.cwd()))
+    with bob.locks.hold(ThreadId(team.thread)):
+        done = team.bob("pull", "--prune-deleted", check=4)
+    assert done.json["pruned"] == [] and team.thread in done.error["message"]
+    assert set(team.bob.heads()) == {team.thread, team.other}
+
+
+def test_threads_that_ended_long_ago_are_listed_then_removed(team: Team) -> None:
+    team.ada("thread", "kill", team.thread)
+    assert team.ada("thread", "rm", "--ended", "--older-than", "90d").json == []
+    would = team.ada("thread", "rm", "--ended", "--until", LATER, check=2, env={"UWF_FORMAT": "text"})
+    assert team.thread in would.out and "repeat with --yes" in would.err
+    assert set(team.ada.heads()) == {team.thread, team.other}
+    (done,) = team.ada("thread", "rm", "--ended", "--until", LATER, "--yes").json
+    assert (done["thread"], done["removed"]) == (team.thread, True)
+    assert set(team.ada.heads()) == {team.other}

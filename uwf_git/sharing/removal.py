@@ -122,6 +122,23 @@ def _is_shared(repository: Repository, ref: str, thread: ThreadId) -> bool:
     )
 
 
+def prune(
+    instance: Instance, remote: str, only: Collection[ThreadId] | None = None
+) -> tuple[list[ThreadId], list[UwfError]]:
+    """Remove the threads here that were deleted on a remote, as far as was last seen; `only` of these threads. Return
+    those that were removed, by id, and why others weren't, such as one that is running."""
+    doomed = tracking.deleted_threads(instance, remote) & instance.threads.ids()
+    pruned: list[ThreadId] = []
+    problems: list[UwfError] = []
+    for thread in sorted(doomed if only is None else doomed & set(only)):
+        try:
+            remove(instance, thread)
+            pruned.append(thread)
+        except UwfError as error:
+            problems.append(error)
+    return pruned, problems
+
+
 # What was removed
 
 

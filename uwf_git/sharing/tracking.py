@@ -557,6 +557,12 @@ def marked(instance: Instance, remote: Remote, refs: Iterable[str]) -> frozenset
     )
 
 
+def deleted_threads(instance: Instance, remote: str) -> set[ThreadId]:
+    """The threads that were deleted on a remote, as far as was last seen, whether they are here or not."""
+    marks = _marks(instance.store.repository, remote)
+    return {layout.thread_of(name) for name in marks if name.startswith((layout.THREADS, layout.ARCHIVE))}
+
+
 def unmark(instance: Instance, remote: Remote, name: str) -> None:
     """Forgets that a ref was deleted: it is there again, and with steps of a thread the thread."""
     repository, names = instance.store.repository, {name}

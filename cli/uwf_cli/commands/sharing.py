@@ -14,6 +14,7 @@ from uwf_cli import exchange, resolve, terminal
 from uwf_cli.command import command
 from uwf_cli.completers import complete_crew, complete_name, complete_remote, complete_thread
 from uwf_cli.exchanged import pulled, pushed
+from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
 from uwf_git.errors import NotFound, RemoteFailed, Usage
 from uwf_git.store import layout
@@ -138,10 +139,17 @@ def _meant(
     "uwf pull                                all that origin has",
     "uwf pull backup",
     "uwf pull origin 01JK7M 01JK9Q           two threads, whatever else is there",
+    "uwf pull --prune-deleted                and remove here what was deleted there",
 )
 @click.argument("words", metavar="[REMOTE] [ID]…", nargs=-1, shell_complete=complete_remote)
+@click.option(
+    "--prune-deleted",
+    "prunes",
+    is_flag=True,
+    help="Remove the threads here that were deleted there; uwf thread restore brings them back.",
+)
 @_VERBOSE
-def pull(invocation: Invocation, words: tuple[str, ...], verbose: bool) -> None:
+def pull(invocation: Invocation, words: tuple[str, ...], prunes: bool, verbose: bool) -> None:
     """Bring here what a remote has, or some of its threads: fetched, verified, then taken over.
 
     Nothing is lost where both sides went on: the remote's keeps the thread's id, and yours becomes a thread
@@ -150,14 +158,14 @@ def pull(invocation: Invocation, words: tuple[str, ...], verbose: bool) -> None:
     instance = invocation.instance
     remote, ids = _remote_and_ids(instance, words, may_be_unknown=True)
     if not ids:
-        _pull(invocation, remote, verbose)
+        _pull(invocation, remote, verbose, prunes=prunes)
         return
     from uwf_git.sharing.pull import gather
 
     threads = _named_there(instance, exchange.git_for(instance), remote, ids)
-    _pull(invocation, remote, verbose, partial(gather, threads=threads))
+    pruned = _pull(invocation, remote, verbose, partial(gather, threads=threads), prunes=prunes, only=threads)
     for thread in threads:
-        if not instance.threads.exists(thread):
+        if thread not in pruned and not instance.threads.exists(thread):
             if instance.store.repository.ref(layout.REMOVED + thread) is None:
                 raise NotFound(f"no thread {thread} on {remote.name}", "uwf pull brings all that is there")
             instance.threads.find(thread)
@@ -232,8 +240,11 @@ def _pull(
     verbose: bool,
     some: Callable[..., Pulled] | None = None,
     is_new: bool = False,
-) -> None:
-    """Pulls all that a remote has, or what `some` pulls, and tells what came of it, also that the store `is_new`."""
+    prunes: bool = False,
+    only: list[ThreadId] | None = None,
+) -> list[ThreadId]:
+    """Pulls all that a remote has, or what `some` pulls, and tells what came of it, also that the store `is_new`. If it
+    `prunes`, threads are removed that were deleted there, `only` of those given; returns these."""
     from uwf_git.sharing.pull import pull as everything
     from uwf_git.sharing.pull import raise_if_incomplete
 
@@ -246,8 +257,19 @@ def _pull(
         meter.clear()
     if is_new:
         invocation.note(f"made the store {invocation.location.git_dir}")
-    invocation.emit(found.to_json(), partial(pulled, verbose=verbose))
+    value, failures = found.to_json(), Failures(invocation)
+    pruned: list[ThreadId] = []
+    if prunes:
+        from uwf_git.sharing.removal import prune
+
+        pruned, problems = prune(instance, remote.name, only)
+        value["pruned"] = pruned
+        for problem in problems:
+            failures.add(problem)
+    invocation.emit(value, partial(pulled, verbose=verbose))
     raise_if_incomplete(found)
+    failures.end()
+    return pruned
 
 
 @command("uwf bundle 01JK7M 01JK9Q -o review.bundle")

@@ -441,6 +441,7 @@ def _killed_text(value: Any) -> str:
     "uwf thread rm 01JK7M --yes",
     "uwf thread rm 01JK7M --remote origin --yes       on origin too",
     "uwf thread rm --status killed --since 7d --yes",
+    "uwf thread rm --ended --older-than 90d        lists them; --yes removes them",
 )
 @threads
 @click.option("--remote", metavar="R", help="There as well.", shell_complete=complete_remote)
