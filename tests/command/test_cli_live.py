@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -188,6 +189,28 @@ def test_others_see_who_is_at_work_and_what_was_said_last(
     watching.send_signal(signal.SIGINT)
     assert watching.wait(30) == 0
     assert "running" not in uwf("thread", "show", thread).json
+
+
+def test_an_agent_of_the_kit_has_its_own_name_before_it_says_anything(uwf: Uwf, instance: Instance) -> None:
+    Path("quiet.py").write_text(
+        "import time\nfrom pathlib import Path\nfrom uwf_git.kit import create_agent\n"
+        "def run(ctx):\n    Path('asked').touch()\n"
+        "    while not Path('go').exists(): time.sleep(0.02)\n"
+        "    return '---\\ntext: done\\n---'\n"
+        "create_agent('quiet', run).main()\n"
+    )
+    thread = one_role.start(instance, {"type": "object", "properties": {"text": {"type": "string"}}})
+    watcher = begin("watch", thread)
+    running = begin("thread", "step", thread, "--agent", f"{sys.executable} quiet.py")
+    while not Path("asked").exists():
+        assert running.poll() is None
+    assert uwf("ps").json[0]["agent"] == "uwf-quiet"
+    assert watcher.stdout is not None
+    assert json.loads(watcher.stdout.readline())["agent"] in ("quiet.py", "uwf-quiet")
+    Path("go").touch()
+    assert running.wait(60) == 0
+    watcher.send_signal(signal.SIGINT)
+    assert watcher.wait(60) == 130
 
 
 # Prints half of a secret, and the rest of it with the end of the line once it is let go on, on both its outputs.

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -138,6 +139,17 @@ def called(agent: Agent, config: AgentConfig) -> str:
     with contextlib.suppress(UwfError):
         return agent.called(config.args)
     return agent.name
+
+
+_INTERPRETERS = re.compile(r"(?:python|pypy|perl|ruby|lua)[0-9.]*|(?:ba|da|z|k)?sh|node|bun|deno|Rscript")
+
+
+def program_of(command: str, args: Sequence[str]) -> str:
+    """The name of the program that a command runs: of an interpreter, that of the script it is given."""
+    name = Path(command).name
+    if args and not args[0].startswith("-") and _INTERPRETERS.fullmatch(name):
+        return Path(args[0]).name
+    return name
 
 
 def perform(

@@ -140,7 +140,7 @@ class Watch:
             thread,
             order.number,
             order.role,
-            heard.agent or order.name or order.agent,
+            heard.agent or (now.agent if now else "") or order.name or order.agent,
             since,
             heard.model or (now.model if now else ""),
             heard.turns,

@@ -21,7 +21,7 @@ from uwf_git.cost import budget
 from uwf_git.cost.budget import METERED, Standing
 from uwf_git.engine.acceptance import accept
 from uwf_git.engine.pause import end_step, pause_of, raise_if_paused, refusal
-from uwf_git.engine.performer import Made, called, perform, performer_of, reported, run_command_of
+from uwf_git.engine.performer import Made, called, perform, performer_of, program_of, reported, run_command_of
 from uwf_git.engine.slots import agent_slot
 from uwf_git.engine.status import (
     COMPLETED,
@@ -456,7 +456,7 @@ class _Run:
         instance, history = self._instance, self._at.history
         config, performer = performer_of(instance, self._at, self._role, agent)
         folder = self._folder(cwd)
-        name = called(performer, config) if performer else Path(config.command).name
+        name = called(performer, config) if performer else program_of(config.command, config.args)
         name = instance.redactor.text(name)[0]
         order = Order(
             self._at.head.node,

@@ -242,6 +242,7 @@ class Agent:
         """Performs a step and stores its nodes, and sees to it that there is a report in the private folder, also of
         what failed before anything was said: the engine may be gone by then. Raises what `perform` raises."""
         recorder = Recorder(instance, head.thread, self.called(args))
+        recorder.introduce()
         try:
             node = self.perform(instance, instance.threads.position(head), order, args, recorder)
             recorder.store()

@@ -227,8 +227,18 @@ class Recorder:
         shown = model or self._model, line, metered
         if shown != (self._model, self._line, self._metered):
             self._model, self._line, self._metered = shown
-            now = Now(self._clean(self._model), line, self._line_time, sum(metered.values()))
-            self._instance.runs.show(self._thread, now)
+            self._show()
+
+    def introduce(self) -> None:
+        """Tells those who watch the step the agent's own name, which the engine doesn't know of a command."""
+        if self._thread:
+            self._show()
+
+    def _show(self) -> None:
+        assert self._thread
+        tokens, agent = sum(self._metered.values()), self._clean(self._agent)
+        now = Now(self._clean(self._model), self._line, self._line_time, tokens, agent)
+        self._instance.runs.show(self._thread, now)
 
     def _last(self, data: bytes, stream: str) -> str:
         printed = self._printed[stream] = (self._printed.get(stream, b"") + data)[-2 * _LINE :]

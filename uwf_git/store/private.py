@@ -142,12 +142,14 @@ class Order(NamedTuple):
 
 class Now(NamedTuple):
     """What an agent is at: the model it asks, "" where that isn't known, and the last line it said or printed. `time`
-    is when that was, in Unix seconds. `tokens` are those that its program has told of so far, both ways."""
+    is when that was, in Unix seconds. `tokens` are those that its program has told of so far, both ways.
+    `agent` is its own name, "" if it hasn't said it."""
 
     model: str
     line: str
     time: float
     tokens: int = 0
+    agent: str = ""
 
 
 class Words(NamedTuple):
@@ -381,7 +383,7 @@ class Runs:
     def show(self, thread: ThreadId, now: Now) -> None:
         """Replaces what the agent is at, for those who watch. Nothing depends on it, so a disk that is full is no
         reason to fail."""
-        value = [now.model[:_SHOWN], now.line[:_SHOWN], now.time, now.tokens]
+        value = [now.model[:_SHOWN], now.line[:_SHOWN], now.time, now.tokens, now.agent]
         data = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
         with contextlib.suppress(OSError):
             descriptor = os.open(self._folder / f"{thread}.now", _TO_WRITE, _MINE)
@@ -395,8 +397,8 @@ class Runs:
         """What the agent is at, where it says so."""
         path = self._folder / f"{thread}.now"
         try:
-            model, line, time, tokens = json.loads(read_private(path).decode("utf-8", "replace"))
-            return Now(str(model), str(line), float(time), int(tokens))
+            model, line, time, tokens, agent = json.loads(read_private(path).decode("utf-8", "replace"))
+            return Now(str(model), str(line), float(time), int(tokens), str(agent))
         except (OSError, ValueError, TypeError, RecursionError):  # half of it is written at this moment
             return None
 
