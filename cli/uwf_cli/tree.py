@@ -142,6 +142,7 @@ agent = Group(
     {
         "list": Place("agent:list_", "List every known agent."),
         "check": Place("agent:check", "Have an agent answer, and say what is wrong."),
+        "put-step": Place("agent:put_step", "Store the answer of an agent without the kit."),
     },
     examples=("uwf agent list", "uwf agent check claude-code"),
     help="Which agents there are, and whether they answer.",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Uwf
+from conftest import EXAMPLES, Uwf
 from forged import WORKFLOW
 
 AGENT = """
@@ -136,3 +136,32 @@ def test_an_answer_with_a_lone_surrogate_or_nul_is_kept_as_far_as_unicode_goes(
     uwf("thread", "step", thread, "--agent", program)
     read = uwf("thread", "read", thread).out
     assert "odd ?" in read and "\x1b[31m" not in uwf("--format", "text", "thread", "read", thread).out
+
+
+def test_a_shell_script_stores_its_answer_as_a_step(uwf: Uwf, thread: str) -> None:
+    Path("writer.sh").write_text("""uwf agent put-step '{"title": "T"}'\n""")
+    uwf("thread", "step", thread, "--agent", "sh writer.sh")
+    pipe = f'sh {EXAMPLES}/agents/pipe.sh \'cat > prompt.txt; printf "%s\\n" --- "approved: yes" --- Fine.\''
+    done = uwf("thread", "step", thread, "--agent", pipe, env={"UWF_FORMAT": "json"}).json
+    assert done["agent"] == "pipe-sh" and done["status"] == "completed"
+    steps = uwf("thread", "steps", thread).json
+    assert [each["output"] for each in steps] == [{"title": "T"}, {"approved": True}]
+    assert "The task" in Path("prompt.txt").read_text()
+    assert "Fine." in uwf("thread", "turns", f"{thread}").out
+    uwf("verify", thread)
+
+
+def test_an_answer_that_breaks_the_schema_is_kept_with_the_attempt(uwf: Uwf, thread: str) -> None:
+    Path("writer.sh").write_text("echo '{\"x\": 1}' | uwf agent put-step - --name clumsy\n")
+    failed = uwf("thread", "step", thread, "--agent", "sh writer.sh", check=6)
+    assert "title" in failed.error["message"]
+    [attempt] = uwf("thread", "attempts", thread).json
+    assert attempt["agent"] == "clumsy" and attempt["detail"]
+
+
+def test_a_step_is_only_stored_by_the_agent_that_is_asked_for_it(uwf: Uwf, thread: str) -> None:
+    put = ("agent", "put-step", '{"title": "T"}')
+    assert "UWF_THREAD" in uwf(*put, check=2).error["message"]
+    for role in ("writer", "critic"):
+        refused = uwf(*put, env={"UWF_THREAD": thread, "UWF_ROLE": role}, check=2)
+        assert f"no agent plays role '{role}' of thread {thread}" in refused.error["message"]

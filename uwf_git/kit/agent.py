@@ -31,7 +31,7 @@ from uwf_git.kit.memory import Memory, carry_on
 from uwf_git.kit.prompt import prompt_at, role_of, was_chosen
 from uwf_git.kit.record import Answers, Recorder, broken_off
 from uwf_git.store.private import Order
-from uwf_git.values.ids import Hash, parse_thread_id
+from uwf_git.values.ids import Hash, ThreadId, parse_thread_id
 from uwf_git.values.kinds import Detail, Role, Step, TurnRecord
 from uwf_git.values.kinds import Usage as TokenUsage
 from uwf_git.values.types import STEPNODE
@@ -213,10 +213,9 @@ class Agent:
             instance = Instance.open()
             thread = parse_thread_id(thread_text)
             head = instance.threads.active_head(thread)
-            order = instance.runs.read_order(thread)
-            if order is None or order.head != head.node or order.role != role:
-                folder = str(Path.cwd())
-                order = Order(head.node, role, self.name, None, None, command=tuple(args), folder=folder)
+            order = _order(instance, head, role) or Order(
+                head.node, role, self.name, None, None, command=tuple(args), folder=str(Path.cwd())
+            )
             print(self.report(instance, head, order, args))
         except UwfError as error:
             hint = f" — {error.hint}" if error.hint else ""
@@ -388,6 +387,30 @@ class Agent:
             mounts=_mounts(instance, at, role, cwd, resume is not None),
         )
         return context
+
+
+def _order(instance: Instance, head: Head, role: str) -> Order | None:
+    """The engine's order for the next step of a thread; None if it gave none for this role."""
+    order = instance.runs.read_order(head.thread)
+    return order if order is not None and (order.head, order.role) == (head.node, role) else None
+
+
+def put_step(instance: Instance, thread: ThreadId, role: str, text: str, name: str = "") -> Hash:
+    """Store the answer of an agent that is at work on a step as turn, output, detail and StepNode, reported as by an
+    agent of the kit. Return the StepNode's hash. `name` is the agent's; if empty, the one that the engine knows.
+    Raises Usage if no agent is at work on that step, AttemptFailed for an answer that breaks the role's schema."""
+    head = instance.threads.active_head(thread)
+    order = _order(instance, head, role)
+    if order is None:
+        raise Usage(f"no agent plays role {role!r} of thread {thread} now", "call it in an agent's command")
+    called = name or order.name or order.agent
+    agent = Agent(
+        called,
+        lambda ctx: OfFunctions(ctx, called, lambda _: text, None),
+        parse_args=lambda _: None,
+        named=lambda _: called,
+    )
+    return agent.report(instance, head, order, ())
 
 
 def create_agent(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,6 +80,32 @@ def check(invocation: Invocation, name: str, timeout: str | None, cwd: Path | No
         "usage": done.usage,
     }
     invocation.emit(value, _answered)
+
+
+@command(
+    """uwf agent put-step '{"approved": true}'""",
+    'my-model "$(uwf thread prompt "$UWF_THREAD")" | uwf agent put-step -',
+)
+@click.argument("answer")
+@click.option("--name", metavar="NAME", default="", help="Store this name for the agent, not its program's.")
+def put_step(invocation: Invocation, answer: str, name: str) -> None:
+    """Store the answer of an agent as the step it was asked for, and print the hash that the agent must print.
+
+    For the command of an agent without the kit: UWF_THREAD and UWF_ROLE say which step. ANSWER is the output as JSON,
+    or text that holds it; - reads it from standard input.
+    """
+    from uwf_cli.resolve import STDIN, read_stdin
+    from uwf_git.kit.agent import put_step as put
+    from uwf_git.values.ids import parse_thread_id
+
+    thread, role = os.environ.get("UWF_THREAD"), os.environ.get("UWF_ROLE")
+    if not thread or not role:
+        raise Usage(
+            "UWF_THREAD and UWF_ROLE name no step", "call it in an agent's command, for which uwf sets them"
+        )
+    text = read_stdin("answer") if answer == STDIN else answer
+    # A hash whatever the format is: the agent's last line must be that.
+    invocation.write(put(invocation.instance, parse_thread_id(thread), role, text, name))
 
 
 def _live(instance: Instance, thread: ThreadId) -> AbstractContextManager[object]:
