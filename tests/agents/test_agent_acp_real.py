@@ -113,6 +113,21 @@ def test_a_real_agent_does_nothing_that_its_role_forbids(
         assert not {"Write", "Edit", "Bash"} & set(server.asked[-1].tools)
 
 
+def test_a_command_that_only_begins_as_a_rule_permits_is_denied_to_gemini(
+    instance: Instance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands = ("echo hi", "echo hi; touch pwned.txt", "touch pwned.txt")
+    script = [*(Call("run_shell_command", {"command": each}) for each in commands), Say(DONE.format("said"))]
+    with serving(script, aside=_aside) as server:
+        program = _set_up("gemini", server, tmp_path, monkeypatch)
+        rules = "tools: {permissions: [read, 'execute:echo *']}\n"
+        came = Steps(instance.location.root, ["--no-files", "--", program, "--acp"], rules).step()
+    assert (came.error, came.output) == ("", {"summary": "said"})
+    assert not Path("pwned.txt").exists()
+    asked = came.tools("permission")  # it runs `echo hi` without asking
+    assert asked and all(turn["failed"] for turn in asked) and "echo hi; touch" in asked[0]["text"]
+
+
 def test_what_codex_says_of_a_failure_is_no_answer_to_be_corrected(
     instance: Instance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
