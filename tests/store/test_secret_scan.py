@@ -33,7 +33,7 @@ crew show, crew menu, crew route, crew list, crew history, crew export
 thread show, thread list, thread steps, thread read, thread step-details, thread turns, thread prompt, thread attempts
 thread diff, thread log, ps, grep, inbox, cas get, cas has, cas refs, cas walk, cas hash, cas schema list
 cas schema get, remote list, export, agent list, agent check, config get, config list, config set, config unset, setup
-stats, trace export, debug, verify, completion, watch, eval list, eval show, eval compare, eval baseline show
+stats, trace export, debug, verify, completion, guide, watch, eval list, eval show, eval compare, eval baseline show
 eval baseline list, eval baseline history
 """
 # What serves the other commands, and shows what is there; a fleet makes its steps as `thread step` does.
