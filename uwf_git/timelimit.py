@@ -16,7 +16,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from uwf_git import log
@@ -41,15 +41,17 @@ class BudgetExceeded(Exception):
     """What was to be done took more than was left. Internal, as TimeExceeded."""
 
 
-_deadlines: list[float] = []
+_Clock = Callable[[], float]
+_deadlines: list[tuple[_Clock, float]] = []
 
 
 @contextmanager
-def time_limit(seconds: float, memory: int | None = None) -> Iterator[None]:
-    """Raises TimeExceeded inside the block after so many seconds of wall-clock time, and again and
-    again for as long as the block goes on. With `memory`, raises MemoryExceeded when the process has
-    mapped so many more bytes than at the start, and Python raises MemoryError where a single
-    allocation would take more than twice that. Limits nest; of two deadlines the earlier counts."""
+def time_limit(seconds: float, memory: int | None = None, clock: _Clock = time.monotonic) -> Iterator[None]:
+    """Raises TimeExceeded inside the block after so many seconds, and again and again for as long as the block goes
+    on. `clock` counts them: those on the wall, or with `time.thread_time` those of computing. With
+    `memory`, raises MemoryExceeded when the process has mapped so many more bytes than at the start, and Python raises
+    MemoryError where a single allocation would take more than twice that. Limits nest; of two deadlines the earlier
+    counts."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -58,7 +60,7 @@ def time_limit(seconds: float, memory: int | None = None) -> Iterator[None]:
         yield  # a limit that isn't ours, and ends this earlier
         return
     begun = time.monotonic()
-    deadline = min([begun + seconds, *_deadlines])
+    deadlines = [(clock, clock() + seconds), *_deadlines]
     start = None if memory is None else mapped_memory()
     armed, rang = True, ""
 
@@ -66,7 +68,7 @@ def time_limit(seconds: float, memory: int | None = None) -> Iterator[None]:
         nonlocal rang
         if not armed:
             return
-        if time.monotonic() >= deadline:
+        if any(counted() >= deadline for counted, deadline in deadlines):
             rang = "time"
             raise TimeExceeded
         if start is not None and memory is not None and (mapped_memory() or 0) > start + memory:
@@ -75,8 +77,9 @@ def time_limit(seconds: float, memory: int | None = None) -> Iterator[None]:
 
     before = signal.signal(signal.SIGALRM, ring)
     pause = AGAIN if start is None else SAMPLE
-    _deadlines.append(deadline)
-    signal.setitimer(signal.ITIMER_REAL, max(deadline - begun, 0.001) if start is None else pause, pause)
+    _deadlines.append(deadlines[0])
+    soonest = min(deadline - counted() for counted, deadline in deadlines)
+    signal.setitimer(signal.ITIMER_REAL, max(soonest, 0.001) if start is None else pause, pause)
     try:
         if start is not None and memory is not None:
             with _at_most(start + 2 * memory):
@@ -101,27 +104,28 @@ def time_limit(seconds: float, memory: int | None = None) -> Iterator[None]:
 
 
 class Budget:
-    """Seconds that many things may take together. What takes less than UNNOTICED doesn't count, and may be done when
-    all is spent: there may be thousands, and each says how much somebody has sent."""
+    """Seconds of computing that many blocks may take together. A block that takes less than UNNOTICED is free, and may
+    run when all is spent: there may be thousands, each as long as what somebody has sent."""
 
     def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
         self._left = seconds
 
     @contextmanager
     def spend(self) -> Iterator[None]:
-        """Raises BudgetExceeded where the block takes more than is left. What it came to then counts for nothing, since
-        a limit of its own may have been met too early."""
-        begun, most = time.monotonic(), max(self._left, UNNOTICED)
+        """Raises BudgetExceeded if the block takes more than is left. Its result is then void, since a limit of its own
+        may have been met too early. Waiting for a busy machine is not charged."""
+        begun, most = time.thread_time(), max(self._left, UNNOTICED)
         try:
             if most == math.inf:
                 yield
                 return
-            with time_limit(most):
+            with time_limit(most, clock=time.thread_time):
                 yield
         except TimeExceeded:
             self._left = 0.0
             raise BudgetExceeded from None
-        took = time.monotonic() - begun
+        took = time.thread_time() - begun
         if took > UNNOTICED:
             self._left -= took
         if took >= most:

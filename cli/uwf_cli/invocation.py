@@ -117,8 +117,20 @@ class Invocation:
 
     def afterwards(self) -> None:
         """Does what waits until a result is printed. Raises what that raises."""
+        self._name_unjudged()
         while self._after:
             self._after.pop(0)()
+
+    def _name_unjudged(self) -> None:
+        """Names the threads whose next role was not judged, whatever the result says of them."""
+        judging = self.__dict__["instance"].__dict__.get("judging") if "instance" in self.__dict__ else None
+        if judging is not None and (threads := judging.threads):
+            seconds = f"{judging.budget.seconds:g} s"
+            more = self.instance.store.repository.config.to_raise("uwf.maxVerify", "600")
+            self.warn(
+                f"what comes next was not judged, as slow conditions have taken {seconds}, for "
+                f"{', '.join(threads)} — allow more: {more}"
+            )
 
     @cached_property
     def format(self) -> str:

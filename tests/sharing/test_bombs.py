@@ -3,6 +3,7 @@ until then; and nothing that a project's repository names is run meanwhile."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from forged import stepped
 from two_machines import RELAY, Machine
 
 from uwf_git.errors import LimitExceeded
+from uwf_git.git.repository import Oid
 from uwf_git.store.layout import pin_message
 from uwf_git.store.location import ROOT_VARIABLES, Location, locate
 from uwf_git.store.maintenance import maintain
@@ -207,7 +209,7 @@ def test_what_takes_long_to_check_is_left_where_it_is_and_named_and_all_else_com
     ben = Machine(uwf, tmp_path / "ben")
     ben("init")
     ben("remote", "add", "origin", remote)
-    git_servers.git("--git-dir", ben.store, "config", "uwf.maxVerify", "1")
+    git_servers.git("--git-dir", ben.store, "config", "uwf.maxVerify", "0")
     pulled = ben("pull", check=7)
     assert "uwf.maxVerify" in pulled.err and "not checked" in pulled.err and "invalid" not in pulled.err
     [refused] = pulled.json["refused"]
@@ -230,6 +232,75 @@ def test_the_conditions_of_a_decision_have_one_limit_together(monkeypatch: pytes
     with pytest.raises(LimitExceeded, match=r"together; c\d+ was not asked"):
         choose(workflow, start, [step], on_condition=lambda name, _: asked.append(name))
     assert 0 < len(asked) < count
+
+
+@pytest.fixture
+def pondering(ada: Machine) -> list[str]:
+    """Threads after each of whose steps 200 conditions take five seconds, in a store that has one for them."""
+    text = asking(*(f"$count([1..1500].($string($))) = {number}" for number in range(200)))
+    again = "  reader: [{role: $END, condition: c0}, {role: writer}]"
+    text = text.replace("  reader: [{role: $END}]", again) + "budget: {maxSteps: 50}\n"
+    # By the library: the command would rehearse it, and make these decisions.
+    instance = Instance(Location(ada.root, ada.store))
+    put = instance.registry.put(compile_source(parse_source(text.encode(), "ponderous.yaml")))
+    threads = [instance.threads.start(Oid(hex=str(put.commit)), put.hash, "Ponder") for _ in range(6)]
+    for thread in threads:
+        stepped_by_hand(ada, thread, "writer", "reader", "writer")
+    git_servers.git("--git-dir", ada.store, "config", "uwf.maxVerify", "1")
+    return list(map(str, threads))
+
+
+TAKEN = 12  # seconds of computing: half of what the decisions on six threads would take at the least
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_verify_has_one_bound_for_slow_conditions_and_names_what_it_did_not_check(
+    ada: Machine, pondering: list[str], form: str
+) -> None:
+    quick = ada.starts(workflow=ada.registers())
+    found = used(ada, "--format", form, "verify")
+    assert (found.status, found.seconds < TAKEN) == (125, True), found.said
+    if form == "text":
+        assert "nothing is wrong" not in found.said
+        _, _, named = found.said.partition("6 findings, not checked: ")
+        assert sorted(named.split(", ")) == sorted(pondering)
+        return
+    findings = json.loads(found.said)["findings"]
+    assert {each["code"] for each in findings} == {"unchecked"}
+    assert {each["thread"] for each in findings} == set(pondering)
+    assert ada("verify", quick).json["findings"] == []
+
+
+@pytest.mark.timeout(300)
+def test_each_command_has_one_bound_for_slow_conditions_and_names_what_it_did_not_judge(
+    ada: Machine, pondering: list[str], tmp_path: Path
+) -> None:
+    (ada.root / "config.yaml").write_text("agentOverrides: {ponderous: {reader: human}}\n")
+    for *command, names in (
+        ("thread", "list", pondering),
+        ("inbox", pondering),
+        ("export", pondering[0], "--html", tmp_path / "one.html", pondering[:1]),
+        ("web", "--export", tmp_path / "pages", pondering),
+    ):
+        found = used(ada, *command)
+        assert found.status == 0 and found.seconds < TAKEN, (command, found)
+        assert "not judged" in found.said or "unjudged" in found.said, found
+        assert all(thread in found.said for thread in names), found
+    shown = ada("thread", "show", pondering[0])
+    assert "not judged" in shown.json["problem"] and "uwf.maxVerify" in shown.err
+    listed = ada("thread", "list").json
+    assert all("not judged" in each["problem"] for each in listed)
+    page = (tmp_path / "pages" / "index.html").read_text()
+    assert page.count("not judged") == len(pondering)
+
+
+def test_a_step_has_the_whole_time_for_its_decision(ada: Machine, pondering: list[str]) -> None:
+    stuck = ada("thread", "step", pondering[0], check=1)
+    assert "not judged" in stuck.err
+    git_servers.git("--git-dir", ada.store, "config", "uwf.maxVerify", "60")
+    stuck = ada("thread", "step", pondering[0], check=1)
+    assert "take longer than 5 s together" in stuck.err
 
 
 def test_only_a_push_runs_hooks_that_a_project_names(

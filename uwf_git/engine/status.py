@@ -19,6 +19,7 @@ from uwf_git.store.history import Head, History
 from uwf_git.store.opened import Instance
 from uwf_git.store.threads import Damaged
 from uwf_git.text import one_line
+from uwf_git.timelimit import BudgetExceeded
 from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.types import BUNDLE, END, USER
 
@@ -47,8 +48,12 @@ class Outlook(NamedTuple):
 
 def outlook(instance: Instance, head: Head, history: History | None = None) -> Outlook:
     """What comes next at a head: remembered, or decided now and remembered. `history` is the head's, where the caller
-    has it; else it is read if need be. Raises what reading it raises."""
-    return _remembered(instance, head.node) or _decide(instance, history or instance.threads.history(head))
+    has it; else it is read if need be. If `instance.judging` has no time left for a slow decision, the outlook has that
+    as its problem. Raises what reading it raises."""
+    found = _remembered(instance, head.node) or _decide(instance, history or instance.threads.history(head))
+    if found.problem is not None and (same := instance.judging.unjudged.get(head.node)) is not None:
+        same.add(head.thread)
+    return found
 
 
 def outlook_of(instance: Instance, history: History) -> Outlook:
@@ -58,6 +63,8 @@ def outlook_of(instance: Instance, history: History) -> Outlook:
 
 
 def _remembered(instance: Instance, node: Hash) -> Outlook | None:
+    if (limit := instance.judging.stuck.get(node)) is not None:
+        return _stuck(limit)
     known = instance.store.index.decision(node)
     if known is None:
         return None
@@ -66,12 +73,24 @@ def _remembered(instance: Instance, node: Hash) -> Outlook | None:
 
 
 def _decide(instance: Instance, history: History) -> Outlook:
+    judging, limit = instance.judging, None
     try:
-        found = _decided(history)
-    except LimitExceeded as error:  # here and now; the next time it may be quicker
-        return _stuck(error)
-    except UwfError as error:
-        found = _stuck(error)
+        with judging.budget.spend():
+            try:
+                found = _decided(history)
+            except LimitExceeded as error:
+                limit = error
+            except UwfError as error:
+                found = _stuck(error)
+    except BudgetExceeded:
+        limit = LimitExceeded(
+            f"not judged, as slow conditions have taken {judging.budget.seconds:g} s",
+            "allow more: " + instance.store.repository.config.to_raise("uwf.maxVerify", "600"),
+        )
+        judging.unjudged[history.head] = {history.thread}
+    if limit is not None:  # here and now; the next time it may be quicker
+        judging.stuck[history.head] = limit
+        return _stuck(limit)
     log.debug(
         "X6CKXZXS",
         "decides what comes after {head}: {next}",

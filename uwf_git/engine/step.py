@@ -187,6 +187,7 @@ def step_untold(
             commit=at.head.commit,
         )
         raise_if_paused(instance, thread)
+        instance.renew_judging()
         found = outlook(instance, *at)
         log.info(
             "PG4BWQYP",

@@ -63,7 +63,9 @@ class Refused(NamedTuple):
     @property
     def is_unchecked(self) -> bool:
         """Whether nothing is known to be wrong with it."""
-        return bool(self.findings) and all(each.code == "unchecked" for each in self.findings)
+        from uwf_git.verify.findings import UNCHECKED
+
+        return bool(self.findings) and all(each.code == UNCHECKED for each in self.findings)
 
     @property
     def reason(self) -> str:

@@ -30,6 +30,7 @@ from uwf_git.store.opened import Instance
 from uwf_git.store.taking_in import Store
 from uwf_git.text import counted, one_line, shortened
 from uwf_git.verify.damage import Damage, Walk, derived, find_damage, links, lost_objects, problem_with
+from uwf_git.verify.findings import UNCHECKED
 from uwf_git.verify.health import ERROR, OK, WARNING, Check, hurt_check
 from uwf_git.verify.whole import verify_refs
 
@@ -308,9 +309,11 @@ class Repair:
             return
         done = verify_refs(self._repository, refs, self._repository.config.max_blob)
         for finding in done.findings[:TOLD]:
-            yield _said(
-                ERROR, f"{finding.ref}: {finding.message}", "see: uwf verify", damaged=True, ref=finding.ref
-            )
+            said = f"{finding.ref}: {finding.message}"
+            if finding.code == UNCHECKED:
+                yield _said(WARNING, said, "see: uwf verify", ref=finding.ref)
+            else:
+                yield _said(ERROR, said, "see: uwf verify", damaged=True, ref=finding.ref)
         if not done.findings:
             whole = counted(done.threads, "thread") if done.threads else counted(len(refs), "ref")
             yield _said(OK, f"verified {whole} that had been hurt: whole again", refs=sorted(refs))

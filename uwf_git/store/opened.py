@@ -20,6 +20,7 @@ from uwf_git.store.private import Folders, Runs, Sessions, Trusted
 from uwf_git.store.taking_in import Store
 from uwf_git.store.threads import Threads
 from uwf_git.text import counted
+from uwf_git.timelimit import Budget
 
 if TYPE_CHECKING:
     from uwf_git.config.secrets import Redactor, Secrets
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from uwf_git.store.attempts import Attempts
     from uwf_git.store.remotes import Remotes
     from uwf_git.store.versions import Registry
-    from uwf_git.values.ids import ThreadId
+    from uwf_git.values.ids import Hash, ThreadId
     from uwf_git.values.kinds import TurnRecord
 
 
@@ -51,6 +52,21 @@ class Listener(Protocol):
 
     def called(self, turn: TurnRecord) -> None:
         """A tool was called, and that came of it."""
+
+
+class Judging:
+    """The time that slow decisions may take together. `stuck` are the heads whose decision met a limit; `unjudged` are
+    those of them for which no time was left, with their threads."""
+
+    def __init__(self, budget: Budget) -> None:
+        self.budget = budget
+        self.stuck: dict[Hash, UwfError] = {}
+        self.unjudged: dict[Hash, set[ThreadId]] = {}
+
+    @property
+    def threads(self) -> list[ThreadId]:
+        """The threads whose next role was not judged."""
+        return sorted(set().union(*self.unjudged.values()))
 
 
 LOG_VARIABLE = "UWF_LOG"
@@ -149,6 +165,15 @@ class Instance:
             if provider.api_key:
                 self.warn(f"config.yaml holds the key of provider {provider.name}: {provider.advice}")
         return config
+
+    @cached_property
+    def judging(self) -> Judging:
+        """The decisions on all threads that a command or a request looks at."""
+        return Judging(Budget(self.store.repository.config.max_verify))
+
+    def renew_judging(self) -> None:
+        """Gives slow decisions all of their time again: each step has it."""
+        self.__dict__.pop("judging", None)
 
     @cached_property
     def attempts(self) -> Attempts:

@@ -50,13 +50,16 @@ CODES = {
     "wrong-tag": "a tag does not say what its ref asks for",
     "bad-signature": "a signature that is not one of what it stands on",
     "too-many": "there is more than is reported",
-    "unchecked": "nothing is known to be wrong: checking it takes longer than one exchange may take",
+    "unchecked": "nothing is known to be wrong: checking it takes longer than one command may take",
     # warnings: nothing is wrong, but somebody should know
     "rehearsed": "a thread with steps whose answers were made up",
     # notes: as it should be, and no more can be said
     "coded": "a thread of a bundle, whose code called for its steps and isn't run to see whether it would again",
     "newer": "a ref of a kind that this version doesn't know: a newer uwf made it, and it isn't checked",
 }
+
+
+UNCHECKED = "unchecked"
 
 
 class Finding(NamedTuple):

@@ -77,9 +77,11 @@ def verify_refs(
     on_commit: Callable[[], None] = lambda: None,
 ) -> Verified:
     """Verifies refs as `local_refs` and `thread_refs` give them, or a remote's. `blob_limit` is in bytes;
-    `on_commit` is called for every commit that was checked. Moves no ref, trusts no index."""
+    `on_commit` is called for every commit that was checked. After `uwf.maxVerify` seconds of slow checks, what takes
+    long is found `unchecked`. Moves no ref, trusts no index."""
     store = Store(repository, Overlay())
-    verifier = Verifier(store, blob_limit=blob_limit, on_commit=on_commit, fresh=True)
+    seconds = repository.config.max_verify
+    verifier = Verifier(store, blob_limit=blob_limit, on_commit=on_commit, fresh=True, seconds=seconds)
     findings: list[Finding] = []
     newer: list[Finding] = []
     for name, oid in sorted(refs.items(), key=_order):

@@ -36,7 +36,7 @@ from uwf_git.values.types import END, RESUME, START, USER
 from uwf_git.workflow.expression import Frozen, holds
 from uwf_git.workflow.template import body_of, render
 
-SECONDS = 5.0  # for the conditions of one decision, each of which has a limit of its own
+SECONDS = 5.0  # of computing for the conditions of one decision, each of which has a limit of its own
 
 
 class Next(NamedTuple):
@@ -140,12 +140,12 @@ def choose(
     status = status_of(output)
     value = replay.value if replay else cache(lambda: history_value(start, steps, workflow.step_fields))
     edges = workflow.graph.get(source, ())
-    deadline = time.monotonic() + SECONDS
+    deadline = time.thread_time() + SECONDS
     for position, edge in enumerate(edges):
         if edge.status is not None:
             matches = edge.status == status
         elif edge.condition is not None:
-            if time.monotonic() > deadline:
+            if time.thread_time() > deadline:
                 raise LimitExceeded(
                     f"workflow {workflow.name}: the conditions after {source} take longer than {SECONDS:g} s together; "
                     f"{edge.condition} was not asked",

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from uwf_git.cost.spending import Spent
+    from uwf_git.store.history import Head
     from uwf_git.store.opened import Instance
     from uwf_git.values.ids import ThreadId
 
@@ -118,9 +119,16 @@ def thread_items(instance: Instance, found: list[Listed]) -> list[dict[str, Any]
                 "updated": iso(head.updated),
                 "parent": above.get(head.thread),
                 **origins.get(head.thread, {}),
+                **_unjudged(instance, head),
             }
         )
     return items
+
+
+def _unjudged(instance: Instance, head: Head) -> dict[str, str]:
+    """Why the next role of a thread, and with it a used up budget, isn't known; empty if it is, or wasn't needed."""
+    limit = instance.judging.stuck.get(head.node)
+    return {} if limit is None else {"problem": limit.message}
 
 
 def _prices(instance: Instance, spent: Mapping[ThreadId, Spent]) -> Mapping[str, Any]:
@@ -151,7 +159,7 @@ def _list_text(instance: Instance, value: Any, wide: bool) -> str:
         header[4:4] = ["agent", "author"]
     if several:
         header.insert(-1, "workflow")
-    problems = [f"{each['thread']}: {each['problem']}" for each in value if each["status"] == "corrupt"]
+    problems = [f"{each['thread']}: {each['problem']}" for each in value if each.get("problem")]
     return terminal.table(rows, header, free=len(header) - 1) + "\n".join(problems)
 
 

@@ -13,7 +13,7 @@ from uwf_cli import terminal
 from uwf_cli.command import command
 from uwf_cli.completers import complete_thread
 from uwf_cli.invocation import Invocation
-from uwf_git.errors import StoreDamaged, Usage, UwfError
+from uwf_git.errors import StoreDamaged, Undecided, Usage, UwfError
 from uwf_git.text import counted
 
 if TYPE_CHECKING:
@@ -48,9 +48,11 @@ def verify(
 ) -> None:
     """Check every node, commit, page and decision.
 
-    Nothing that was found out before is believed. Exit 7 where something is wrong. Answers that
-    uwf-rehearse made up are a warning. Of a workflow that is code it is only told that its code isn't run again.
+    Nothing that was found out before is believed. Exit 7 if something is wrong, 125 if nothing is but slow checks
+    were left after a minute of them (git config uwf.maxVerify). Answers that uwf-rehearse made up are a warning.
+    Of a workflow that is code it is only told that its code isn't run again.
     """
+    from uwf_git.verify.findings import UNCHECKED
     from uwf_git.verify.whole import missing_refs, verify_refs
 
     if (bool(threads) + everything + (remote is not None)) > 1:
@@ -80,8 +82,10 @@ def verify(
     if signatures:
         value["signatures"] = [_as_json(each) for each in signed]
     invocation.emit(value, _text)
-    if findings:
+    if any(finding.code != UNCHECKED for finding in findings):
         raise Exit(StoreDamaged.exit_status)
+    if findings:
+        raise Exit(Undecided.exit_status)
     if strict and found.warnings:
         raise Exit(UwfError.exit_status)
 
@@ -152,6 +156,8 @@ def _signatures(value: Any) -> str:
 
 
 def _findings(value: Any) -> str:
+    from uwf_git.verify.findings import UNCHECKED
+
     counts = value["verified"]
     done = ", ".join(_count(counts[name], name.removesuffix("s")) for name in ("threads", "steps", "nodes"))
     parts = []
@@ -164,6 +170,9 @@ def _findings(value: Any) -> str:
     for each in value["notes"]:
         parts.append(terminal.style(f"{each['code']}  thread {each['thread']}: {each['message']}", "dim"))
     wrong = _count(len(value["findings"]), "finding") if value["findings"] else "nothing is wrong"
+    left = [each["thread"] or each["ref"] for each in value["findings"] if each["code"] == UNCHECKED]
+    if left:
+        wrong += f", not checked: {', '.join(dict.fromkeys(left))}"
     if value["warnings"]:
         wrong += f", {counted(len(value['warnings']), 'warning')}"
     return "\n".join([*parts, f"{done}: {wrong}"]) + "\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -105,7 +105,14 @@ def _export(invocation: Invocation, folder: Path, thread: str | None) -> None:
         )
     finally:
         meter.clear()
+    left = {"unjudged": list(done.unjudged)} if done.unjudged else {}
     invocation.emit(
-        {"folder": str(folder), **done._asdict()},
-        lambda value: f"{value['folder']}: {counted(value['files'], 'file')}, {value['bytes']:,} bytes",
+        {"folder": str(folder), "files": done.files, "bytes": done.bytes, **left},
+        _exported,
     )
+
+
+def _exported(value: Any) -> str:
+    said = f"{value['folder']}: {counted(value['files'], 'file')}, {value['bytes']:,} bytes"
+    left = ", ".join(value.get("unjudged", ()))
+    return f"{said}; not judged: {left}" if left else said

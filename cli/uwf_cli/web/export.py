@@ -43,10 +43,11 @@ Query = Sequence[tuple[str, str]]
 
 
 class Exported(NamedTuple):
-    """What was written: how many files, and their bytes together."""
+    """How many files were written, and their bytes together; the threads whose next role was not judged."""
 
     files: int
     bytes: int
+    unjudged: tuple[ThreadId, ...] = ()
 
 
 def export(
@@ -68,7 +69,7 @@ def export(
         _write(folder, MARKER, (_BEGINS + "".join(f"{name}\n" for name in sorted(written))).encode())
     except OSError as error:
         raise Invalid(f"can't write {folder}: {error.strerror}", "name another folder") from None
-    return Exported(len(written), sum(written.values()))
+    return Exported(len(written), sum(written.values()), tuple(instance.judging.threads))
 
 
 def _earlier(folder: Path) -> list[str]:

@@ -11,7 +11,7 @@ from uwf_cli.selection import STATUSES, Filters, Listed, listed
 from uwf_cli.web.actions import registered, workflows
 from uwf_cli.web.addresses import STATUS, Asked, Page
 from uwf_git.engine.inbox import BUDGET, waits_of, wanting
-from uwf_git.engine.status import WAITING
+from uwf_git.engine.status import CORRUPT, WAITING
 from uwf_git.errors import NotFound, Usage, UwfError
 from uwf_git.store.history import Head
 from uwf_git.store.opened import Instance
@@ -50,7 +50,10 @@ def page(instance: Instance, asked: Asked) -> Page:
     chosen = [each for each in found if each.status in TABS[tab]]
     listing = chosen[first : first + SHOWN]
     items: list[dict[str, Any]] = thread_items(instance, listing)
-    shown = [{**item, "wants": _wanted(instance, each)} for item, each in zip(items, listing, strict=True)]
+    shown = [
+        {**item, "wants": _wanted(instance, each) or _unjudged(item)}
+        for item, each in zip(items, listing, strict=True)
+    ]
     return Page(
         "threads.html",
         f"Threads: {tab}",
@@ -70,6 +73,10 @@ def page(instance: Instance, asked: Asked) -> Page:
         },
         STATUS[wrong.exit_status] if wrong else 200,
     )
+
+
+def _unjudged(item: dict[str, Any]) -> str:
+    return "" if item["status"] == CORRUPT else item.get("problem", "")
 
 
 def _wanted(instance: Instance, each: Listed) -> str:

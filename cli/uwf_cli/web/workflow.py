@@ -16,12 +16,13 @@ from uwf_cli.resolve import Found, stored_workflow
 from uwf_cli.selection import Filters, Listed, listed
 from uwf_cli.web.addresses import Asked, Page
 from uwf_git.cost.budget import OPTIONS
-from uwf_git.errors import NotFound, Usage, UwfError
+from uwf_git.errors import LimitExceeded, NotFound, Usage, UwfError
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import Head
 from uwf_git.store.opened import Instance
 from uwf_git.store.versions import compare
 from uwf_git.text import duration, nearest
+from uwf_git.timelimit import BudgetExceeded
 from uwf_git.values.kinds import Workflow
 from uwf_git.values.types import END, START
 from uwf_git.workflow.diagram import edges, order
@@ -80,11 +81,7 @@ def page(instance: Instance, asked: Asked) -> Page:
     workflow = found.workflow
     versions = _versions(instance, found)
     use = _used(instance, asked.all("thread")).get(workflow.name, _UNUSED)
-    report = (
-        rehearse(workflow, found.schemas, seconds=SECONDS)
-        if asked.one("rehearse") and workflow.code is None
-        else None
-    )
+    report = _rehearsed(instance, found) if asked.one("rehearse") and workflow.code is None else None
     bundle = bundle_of(workflow, instance, found.commit)
     return Page(
         "workflow.html",
@@ -111,6 +108,17 @@ def page(instance: Instance, asked: Asked) -> Page:
             "code": _code(instance, found) if workflow.code is not None else None,
         },
     )
+
+
+def _rehearsed(instance: Instance, found: Found) -> Report:
+    """The report of a rehearsal, on the time for slow decisions. Raises LimitExceeded where none is left."""
+    try:
+        with instance.judging.budget.spend():
+            return rehearse(found.workflow, found.schemas, seconds=SECONDS)
+    except BudgetExceeded:
+        limit = f"slow conditions have taken {instance.judging.budget.seconds:g} s"
+        hint = f"uwf workflow rehearse {found.hash}"
+        raise LimitExceeded(f"workflow {found.workflow.name} was not rehearsed, as {limit}", hint) from None
 
 
 def _versions(instance: Instance, found: Found) -> list[dict[str, Any]]:
