@@ -68,8 +68,8 @@ class Row(NamedTuple):
     """A thread in the queue. `state` is one of STATES: "delayed" is said of a step that is tried later, "failed" of one
     that is tried again, "waiting", "blocked", "paused" and "held" of a thread that goes on when somebody lets it, and
     the rest of one that the queue has no more. `why` says what it waits for, or what its last step failed at;
-    `worker` who is at it, for the how manieth time, and `since` when, in Unix seconds; `used` what it has used since it
-    was begun, where that counts; `queue` is the task queue of its step."""
+    `worker` who is at it, or had the step that failed, for the how manieth time, and `since` when, in Unix seconds;
+    `used` what it has used since it was begun, where that counts; `queue` is the task queue of its step."""
 
     thread: str
     state: str
@@ -131,23 +131,53 @@ async def connect(place: Place) -> Client:
 
 
 async def watch(client: Client, tell: Tell) -> None:
-    """Looks every now and then whether a server is there, which Temporal's own workers ask again and again without a
-    word. It is told once that it isn't, and once that it is there again, as `uwf_git.fleet.exchange` tells of a
-    remote."""
-    from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
-    from temporalio.service import RPCError
-
-    of, told = f"the Temporal server at {_address(client)}", False
+    """Look every now and then whether a server is there, and has the namespace of the fleet: Temporal's own workers ask
+    again and again without a word. That one of them is gone is told once, and once that it is there again, as
+    `uwf_git.fleet.exchange` tells of a remote. A server that is back without the namespace doesn't answer yet."""
+    server = f"the Temporal server at {_address(client)}"
+    told: dict[str, Fault] = {}
     while True:
         await asyncio.sleep(_LOOKS)
-        fault: Fault | None = None
-        try:
-            await client.workflow_service.get_system_info(GetSystemInfoRequest(), retry=False, timeout=_WAIT)
-        except RPCError as error:
-            fault = fault_of(_failed(client, error))
-        if (fault is not None) != told:
-            told = not told
-            tell({"of": of, "trouble": fault and fault.as_json()})
+        found = await _trouble(client)
+        if found is None:
+            for of in told:
+                again = {"again": "is there again"} if of != server else {}
+                tell({"of": of, "trouble": None, **again})
+            told.clear()
+            continue
+        is_gone, fault = found
+        of = server if is_gone else f"namespace {client.namespace} of {server}"
+        if of not in told:
+            told[of] = fault
+            meanwhile = {} if is_gone else {"meanwhile": "no step can be made"}
+            tell({"of": of, "trouble": fault.as_json(), **meanwhile})
+
+
+async def _trouble(client: Client) -> tuple[bool, Fault] | None:
+    """Why nothing can be asked of a namespace, and whether that is because of its server; None if it can."""
+    from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
+    from temporalio.service import RPCError, RPCStatusCode
+
+    wanted = DescribeNamespaceRequest(namespace=client.namespace)
+    try:
+        await client.workflow_service.describe_namespace(wanted, retry=False, timeout=_WAIT)
+    except RPCError as error:
+        if error.status in (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNIMPLEMENTED):
+            return None  # it answers, and tells others about its namespaces
+        if error.status == RPCStatusCode.NOT_FOUND:
+            return False, fault_of(_no_namespace(client))
+        return True, fault_of(_failed(client, error))
+    return None
+
+
+def _no_namespace(client: Client) -> RemoteFailed:
+    """What a server says that has lost the namespace of a fleet, and the queue with it."""
+    name, address = client.namespace, _address(client)
+    make = f"temporal operator namespace create --namespace {name} --address {address}"
+    return RemoteFailed(
+        f"the Temporal server at {address} has no namespace {name}",
+        f"make it: {make}; the queue is made again by: uwf fleet sync --all",
+    )
 
 
 def _address(client: Client) -> str:
@@ -417,6 +447,7 @@ class Queue:
         memo = await listed.memo()
         state, why, used = str(memo.get("state") or ""), str(memo.get("why") or ""), memo.get("used")
         tries = said if type(said := memo.get("tries")) is int else 0
+        worker = str(memo.get("worker") or "")
         status = listed.status
         if status == WorkflowExecutionStatus.COMPLETED:
             result = await self.client.get_workflow_handle(listed.id, run_id=listed.run_id).result()
@@ -426,12 +457,12 @@ class Queue:
         if status in (WorkflowExecutionStatus.CANCELED, WorkflowExecutionStatus.TERMINATED):
             return Row(listed.id, "cancelled", used=used)
         if status != WorkflowExecutionStatus.RUNNING or state not in ("", HELD):
-            return Row(listed.id, state or "gave up", why, tries=tries, used=used)
+            return Row(listed.id, state or "gave up", why, worker=worker, tries=tries, used=used)
         row = await self._at_work(listed.id)
         if row.state == HELD:
             return row._replace(used=used)
         tries = max(row.tries, 1) + tries - 1 if tries else row.tries
-        return row._replace(why=row.why or why, tries=tries, used=used)
+        return row._replace(why=row.why or why, worker=row.worker or worker, tries=tries, used=used)
 
     async def _at_work(self, thread: str) -> Row:
         """A thread of which a step is made, waits for a worker, or is held, by what becomes of this step alone."""

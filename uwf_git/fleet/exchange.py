@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from uwf_git.errors import Declined, RemoteFailed
-from uwf_git.fleet.exits import LATER, UNWRITABLE, Fault, lost, parse_fault, pause_before, way_on
+from uwf_git.fleet.exits import DONE, LATER, NEVER, UNWRITABLE, Fault, lost, parse_fault, pause_before, way_on
 from uwf_git.fleet.hands import Hands, Tell
 
 GATHER, SHARE = "gather", "share"
@@ -28,10 +28,20 @@ class Exchange:
         self._troubles = Troubles(remote, tell)
         self._wanted: dict[str, dict[str, asyncio.Future[Fault | None]]] = {SHARE: {}, GATHER: {}}
         self._running: asyncio.Task[None] | None = None
+        self._probing: asyncio.Task[None] | None = None
+        self.answers = asyncio.Event()
+        """Set as long as the remote answers. Until it does again, it is asked every now and then."""
+        self.answers.set()
 
     async def gather(self, thread: str) -> Fault | None:
-        """Brings a thread here as the remote has it; what keeps it from being stepped here."""
-        return await self._persist(GATHER, thread)
+        """Brings a thread here as the remote has it; what keeps it from being stepped here. A remote that has failed is
+        not asked for that: the step goes to another worker."""
+        return self._troubles.fault or await self._persist(GATHER, thread)
+
+    def end(self) -> None:
+        """Ask a remote no more that has failed."""
+        if self._probing is not None:
+            self._probing.cancel()
 
     async def share(self, thread: str) -> Fault | None:
         """Pushes what was made of a thread; what kept it from getting there. Where this is cancelled, it waits a little
@@ -52,7 +62,7 @@ class Exchange:
     async def _persist(self, kind: str, thread: str) -> Fault | None:
         for tries in range(1, _TRIES + 1):
             fault = await self._ask(kind, thread)
-            self._troubles.note(thread, fault)
+            self._note(kind, thread, fault)
             if fault is None or (way_on(fault) != LATER and fault.code != Declined.code):
                 break
             if kind == GATHER and fault.code in (RemoteFailed.code, UNWRITABLE):
@@ -60,6 +70,25 @@ class Exchange:
             if tries < _TRIES:
                 await asyncio.sleep(pause_before(LATER, tries))
         return fault
+
+    def _note(self, kind: str, thread: str, fault: Fault | None) -> None:
+        self._troubles.note(thread, fault)
+        if self._troubles.fault is None:
+            self.answers.set()
+        elif self.answers.is_set():
+            self.answers.clear()
+            self._probing = asyncio.ensure_future(self._probe(kind, thread))
+
+    async def _probe(self, kind: str, thread: str) -> None:
+        """Repeat the exchange that failed until the remote answers: no step is taken meanwhile that would ask it."""
+        tries = 0
+        while not self.answers.is_set():
+            tries += 1
+            await asyncio.sleep(pause_before(LATER, tries))
+            fault = await self._ask(kind, thread)
+            # A refusal of this thread is an answer. A fault of this machine says nothing of the remote.
+            if fault is None or fault.code == Declined.code or way_on(fault) in (DONE, NEVER):
+                self._note(kind, thread, None)
 
     def _ask(self, kind: str, thread: str) -> asyncio.Future[Fault | None]:
         """Has a thread go along with the next exchange."""
@@ -90,6 +119,8 @@ class Troubles:
         self._of_what = f"remote {remote}"
         self._tell = tell
         self._now = ""
+        self.fault: Fault | None = None
+        """Why the remote doesn't answer, as it was told."""
         self._of: dict[str, str] = {}  # by thread; what is refused of one alone says nothing of the remote
 
     def note(self, thread: str, fault: Fault | None) -> None:
@@ -98,7 +129,7 @@ class Troubles:
             self._of.pop(thread, None)
             if self._now:
                 self._of = {each: kind for each, kind in self._of.items() if kind != self._now}
-                self._now = ""
+                self._now, self.fault = "", None
                 self._tell({"of": self._of_what, "trouble": None})
         elif fault.code == Declined.code:
             if self._of.get(thread) != fault.message:
@@ -108,7 +139,7 @@ class Troubles:
             # Whether it was asked or pushed to, after how many milliseconds it gave up: it is the same trouble.
             kind = re.sub(r"[0-9]+|^git \S+ failed: ", "", fault.message)
             if kind not in (self._now, self._of.get(thread)):
-                self._now = kind
+                self._now, self.fault = kind, fault
                 told = fault._replace(message=f"{self._of_what}: {fault.message}")
                 self._tell({"of": self._of_what, "trouble": told.as_json()})
             self._of[thread] = kind

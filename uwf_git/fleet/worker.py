@@ -102,8 +102,8 @@ class _Serving:
         self._gates: dict[str, Gate] = {}
         self._carrier = Hands(location, duty.orders, 1, tell)
         remote = duty.orders.remote
-        exchange = Exchange(self._carrier, remote, tell) if remote else None
-        self._steps = Steps(self._hands, self._gates, Rest(tell), exchange)
+        self._exchange = Exchange(self._carrier, remote, tell) if remote else None
+        self._steps = Steps(self._hands, self._gates, Rest(tell), self._exchange)
         self._running: dict[Worker, asyncio.Future[None]] = {}
         self._seen: object = ()
 
@@ -124,7 +124,7 @@ class _Serving:
             if queue not in self._gates:
                 self._gates[queue] = Gate(self._location.git_dir / PRIVATE, provider_at(queue), limits)
                 self._hands.allow(self._duty.jobs)
-                worker = _worker(self._client, self._duty, self._steps, queue, limits)
+                worker = _worker(self._client, self._duty, self._steps, queue, limits, self._exchange)
                 self._running[worker] = asyncio.ensure_future(worker.run())
 
     async def ended_or(self, ending: asyncio.Future[Any]) -> bool:
@@ -137,6 +137,8 @@ class _Serving:
         """Breaks off what is in progress; how each has ended. A server that is gone isn't waited for: then nobody hears
         that they have."""
         self._steps.ending = True
+        if self._exchange is not None:
+            self._exchange.end()
         shutting = [asyncio.ensure_future(each.shutdown()) for each in self._running]
         await self._steps.idle.wait()
         await asyncio.wait(self._running.values(), timeout=_PARTING)
@@ -146,10 +148,13 @@ class _Serving:
         return [running.exception() for running in self._running.values() if running.done()]
 
 
-def _worker(client: Client, duty: Duty, steps: Steps, queue: str, limits: Rates) -> Worker:
+def _worker(
+    client: Client, duty: Duty, steps: Steps, queue: str, limits: Rates, exchange: Exchange | None
+) -> Worker:
     """Serves a queue: steps, and in the one that all have the workflows."""
     from temporalio.worker import PollerBehaviorSimpleMaximum, UnsandboxedWorkflowRunner, Worker
 
+    from uwf_git.fleet.slots import tuner
     from uwf_git.fleet.workflow import ThreadInFleet
 
     at_once = min(duty.jobs, limits.concurrent_steps or duty.jobs)
@@ -161,7 +166,7 @@ def _worker(client: Client, duty: Duty, steps: Steps, queue: str, limits: Rates)
         workflow_runner=UnsandboxedWorkflowRunner(),
         build_id=f"uwf-{__version__}",
         max_cached_workflows=_CACHED,
-        max_concurrent_activities=at_once,
+        tuner=tuner(at_once, exchange),
         max_task_queue_activities_per_second=limits.steps_per_second,
         workflow_task_poller_behavior=PollerBehaviorSimpleMaximum(_POLLS),
         activity_task_poller_behavior=PollerBehaviorSimpleMaximum(min(_POLLS, at_once)),

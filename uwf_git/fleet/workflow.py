@@ -59,8 +59,9 @@ class ThreadInFleet:
         self._begin = at
         self._looks = 0
         self._says: dict[str, Any] = {
-            key: workflow.memo_value(key, None) for key in ("state", "why", "tries")
+            key: workflow.memo_value(key, None) for key in ("state", "why", "tries", "worker")
         }
+        self._worker = ""  # who had the last step that failed
         self._held = at.held
         self._before = at.used  # where what it uses counts
         self._used: dict[str, float] = {}
@@ -186,7 +187,7 @@ class ThreadInFleet:
                 cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
             )
         except ActivityError as error:
-            cause = error.cause
+            cause, self._worker = error.cause, error.identity
             if isinstance(cause, ApplicationError) and cause.details:
                 stand = asked.parse_stand(cause.details[1]) if len(cause.details) > 1 else None
                 return stand, parse_fault(cause.details[0])
@@ -221,8 +222,14 @@ class ThreadInFleet:
 
     def _say(self, state: str, why: str = "", tries: int = 0) -> None:
         """What `uwf fleet status` shows of a thread beside the step that is being made: its `state` where none is, and
-        of one that has failed so many times, or is tried for that time, `why`."""
-        says = {"state": state or None, "why": why[:500] or None, "tries": tries or None}
+        of one that has failed so many times, or is tried for that time, `why` and the last `worker`."""
+        worker = self._worker if tries else ""
+        says = {
+            "state": state or None,
+            "why": why[:500] or None,
+            "tries": tries or None,
+            "worker": worker or None,
+        }
         if says != self._says:
             self._says = says
             workflow.upsert_memo(says)
