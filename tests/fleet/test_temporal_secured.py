@@ -29,6 +29,7 @@ _SECURED = """\
     client_body_timeout 300s;
     keepalive_requests 100000;
     location / {{
+      if ($http_authorization = "Bearer wrong") {{ return 401; }}
       if ($http_authorization != "Bearer {key}") {{
         add_header grpc-status 16;
         add_header grpc-message "no key";
@@ -109,3 +110,13 @@ def test_who_may_not_speak_to_it_is_told_in_a_line(uwf: Uwf, secured: Secured, m
     refused = uwf("fleet", "status", "--address", secured.address, env=given, check=8)
     assert secured.address in refused.error["message"]
     assert KEY not in refused.err
+
+
+def test_the_page_of_a_proxy_that_refuses_is_told_by_its_status(uwf: Uwf, secured: Secured) -> None:
+    uwf("init")
+    given = {**secured.client(), "TEMPORAL_API_KEY": "wrong"}
+    refused = uwf("fleet", "status", "--address", secured.address, env=given, check=8).error
+    assert refused["message"].endswith(
+        f"at {secured.address}: a proxy in front of it refuses: 401 Unauthorized"
+    )
+    assert "TEMPORAL_API_KEY" in refused["hint"]

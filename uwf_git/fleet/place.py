@@ -28,6 +28,8 @@ _ADDRESS = "uwf fleet run starts one; else see that --address is right"
 _TLS = "see that TEMPORAL_TLS, TEMPORAL_TLS_… and TEMPORAL_API_KEY are what it asks for"
 _BROKEN_OFF = r"^(?:transport error|operation was canceled|h2 protocol error)"
 _REASONS = (
+    (r"invalid compression flag.*?\b(4\d\d [A-Za-z ]+)", r"a proxy in front of it refuses: \1", _TLS),
+    (r"invalid compression flag", "it answers as a web server, not as a Temporal server", _TLS),
     (_BROKEN_OFF, "it has broken the connection off", _ADDRESS),
     (r'Os \{[^}]*message: "([^"]+)"', r"\1", _ADDRESS),
     (r'failed to lookup address[^"]*?: ([^"]+)"', r"\1", _ADDRESS),
