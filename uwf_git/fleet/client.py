@@ -130,6 +130,24 @@ async def connect(place: Place) -> Client:
         raise _unanswered(place.address, error) from None
 
 
+async def identity(place: Place) -> str:
+    """The id that a server has given to a namespace; one made of its address and name if the server doesn't tell.
+    Raises RemoteFailed."""
+    from hashlib import sha256
+
+    from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
+    from temporalio.service import RPCError
+
+    client = await connect(place)
+    wanted = DescribeNamespaceRequest(namespace=place.namespace)
+    try:
+        described = await client.workflow_service.describe_namespace(wanted, retry=False, timeout=_WAIT)
+    except RPCError:
+        return sha256(f"{place.address} {place.namespace}".encode()).hexdigest()[:32]
+    given: str = described.namespace_info.id
+    return "".join(character for character in given if character.isalnum() or character == "-")
+
+
 async def watch(client: Client, tell: Tell) -> None:
     """Look every now and then whether a server is there, and has the namespace of the fleet: Temporal's own workers ask
     again and again without a word. That one of them is gone is told once, and once that it is there again, as

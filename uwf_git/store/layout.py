@@ -70,6 +70,7 @@ MERGED = "refs/uwf/merged/"
 EVALS = "refs/uwf/evals/"
 BASELINES = "refs/uwf/baselines/"
 REMOTES = "refs/uwf/remotes/"
+FLEETS = "refs/uwf/fleets/"
 RESERVED = "refs/uwf/local/"
 """Below it each room has a folder of refs that no version of uwf shares, follows or checks unless it knows the room."""
 
@@ -81,8 +82,8 @@ INCLUDED = "workflow/include/"
 # Where a suite's commits have folders of files, each by the id of its tree.
 FIXTURES = "files/"
 
-# What stays on this machine.
-LOCAL = (PROPOSALS, RESUMED, REMOVED, MERGED, REMOTES)
+# What stays on this machine; marks of fleets stay on a remote.
+LOCAL = (PROPOSALS, RESUMED, REMOVED, MERGED, REMOTES, FLEETS)
 # What travels. Workflows and starts come before the threads that stand on them, archives before the active
 # refs they end, pauses before the threads that nobody shall step, suites after the threads of their cases, so that a
 # transfer that is cut off leaves something that makes sense.

@@ -139,6 +139,49 @@ def _ask(invocation: Invocation, remote: str) -> None:
     list_refs(git_for(instance), instance.store.repository, instance.remotes.get(remote))
 
 
+def mark_remote(invocation: Invocation, remote: str | None, at: Place) -> str:
+    """Mark a remote as that of a fleet, and warn of other fleets that take its threads. Returns the id of the mark, ""
+    for none. Raises RemoteFailed."""
+    if remote is None:
+        return ""
+    import asyncio
+    from shlex import quote
+
+    from uwf_cli.exchange import git_for
+    from uwf_cli.output import ago
+    from uwf_git.fleet.client import identity
+    from uwf_git.fleet.marks import mark, own_identity
+
+    instance = invocation.instance
+    there, repository = instance.remotes.get(remote), instance.store.repository
+    known = own_identity(repository) if at.own else asyncio.run(identity(at))
+    for each in mark(repository, git_for(instance), there, at, known):
+        where = "a server of its own" if each.place.own else each.place.address
+        if each.place.own:
+            join = "give both machines one server by --address"
+        else:
+            join = f"join it: --address {quote(each.place.address)} --namespace {quote(each.place.namespace)}"
+        over = f"git --git-dir {quote(str(repository.path))} push {there.name} --delete {each.ref}"
+        invocation.warn(
+            f"another fleet steps threads of {there.name}, and makes the same steps again: namespace "
+            f"{each.place.namespace} at {where}, begun on {each.machine} {ago(each.time)} — {join}; "
+            f"if it is over: {over}"
+        )
+    return known
+
+
+def unmark_remote(invocation: Invocation, remote: str | None, known: str) -> None:
+    """Delete the mark of a fleet that is over. One that stays counts for a day, and is nothing that fails."""
+    if remote is None or not known:
+        return
+    from uwf_cli.exchange import git_for
+    from uwf_git.fleet.marks import unmark
+
+    instance = invocation.instance
+    with suppress(UwfError):
+        unmark(git_for(instance), instance.remotes.get(remote), known)
+
+
 def place(function: _F) -> _F:
     """Gives a command the options that name a server."""
     wrapped: Any = ADDRESS(NAMESPACE(function))

@@ -16,7 +16,7 @@ from uwf_cli.command import command
 from uwf_cli.completers import complete_remote, complete_thread
 from uwf_cli.exchange import adopt_news, find_thread, git_for
 from uwf_cli.failures import Failures
-from uwf_cli.fleet.places import begins, found, pace, place, share, to_step
+from uwf_cli.fleet.places import begins, found, mark_remote, pace, place, share, to_step
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import ago, iso
 from uwf_cli.selection import Chosen, Filters, short_ids, threads
@@ -66,7 +66,9 @@ def start(
     wanted = to_step(invocation, chosen, failures)
     shared = wanted if remote is None else share(invocation, remote, wanted, failures)
     begun = begins(invocation, shared, heartbeat, tries)
-    started = _ask(found(invocation, address, namespace), lambda queue: queue.start(begun))
+    at = found(invocation, address, namespace)
+    mark_remote(invocation, remote, at)
+    started = _ask(at, lambda queue: queue.start(begun))
     values = [{"thread": thread, "started": row is None} for thread, row in started.items()]
     _emit(invocation, chosen.ids, values, _started_text)
     if not wanted and not chosen.ids:

@@ -21,12 +21,14 @@ from uwf_cli.fleet.places import (
     WORKSPACE_REMOTE,
     allowance,
     begins,
+    mark_remote,
     named,
     orders,
     pace,
     place,
     share,
     to_step,
+    unmark_remote,
 )
 from uwf_cli.invocation import Invocation
 from uwf_cli.selection import Chosen, Filters, short_ids, threads
@@ -141,8 +143,11 @@ def run(
     told = Told(invocation)
     table = Table(instance, admission, len(wanted), told)
     with up(instance, named(address, namespace)) as (at, server), table.drawn(invocation, quiet):
+        known = mark_remote(invocation, remote, at)
         fleet = Fleet(instance, server, Duty(at, jobs, given), workers, table, table.seen)
         rows = _heard(fleet.run(admission, stay), fleet.abandon)
+        if at.own:
+            unmark_remote(invocation, remote, known)
         faults = asyncio.run(_faults(at, [row.thread for row in rows.values() if row.state == "gave up"]))
     ended = [rows[begin.thread] for begin in wanted if begin.thread in rows]
     failures.note(
@@ -329,6 +334,7 @@ def worker(
     instance = invocation.instance
     at = found(invocation, address, namespace)
     duty = Duty(at, jobs, given)
+    mark_remote(invocation, remote, at)
 
     async def until_ended() -> None:
         over, loop = asyncio.Event(), asyncio.get_running_loop()
