@@ -132,6 +132,24 @@ def test_a_list_shows_a_child_below_its_parent_while_it_runs_afterwards_and_else
         ]
 
 
+def test_a_remark_is_told_to_the_child_that_begins_and_to_one_that_goes_on(world: World) -> None:
+    world.play(WORKED + "- {role: reporter, exit: 3}\n- {role: reporter, exit: 3}\n" + REPORTED)
+    thread = world.start()
+    world.uwf("thread", "say", thread, "-m", "Mind the paint.")
+    world.uwf("thread", "step", thread, check=6)
+    [child] = world.children(but=thread)
+    prompt = world.uwf("thread", "read", child["thread"], "--format", "json").json["prompt"]
+    assert prompt == "Solve the lock.\n\nMind the paint."
+    world.uwf("thread", "say", thread, "-m", "And the noise.")
+    world.uwf("thread", "step", thread, check=6)
+    assert world.uwf("thread", "step", thread).json["status"] == "completed"
+    [child] = world.children(but=thread)
+    steps = world.uwf("thread", "steps", child["thread"]).json
+    assert [each["role"] for each in steps] == ["worker", "$USER", "reporter"]
+    assert steps[1]["output"] == {"remark": "And the noise."}, "which is told once"
+    assert world.uwf("verify", "--all").json["findings"] == []
+
+
 def test_a_role_is_done_by_a_thread_whose_last_commit_becomes_the_second_parent(
     world: World, root: Path
 ) -> None:

@@ -281,6 +281,27 @@ def test_a_role_that_asks_goes_again_once_it_is_answered_and_the_moderator_hears
     assert told == ["writer", "$USER", "writer", "critic", "writer", "critic", "$END"]
 
 
+@pytest.mark.parametrize("text", [TALK, DUET], ids=["javascript", "python"])
+def test_a_remark_is_told_to_the_agent_that_the_code_asks_next_and_not_to_the_code(
+    uwf: Uwf, text: str
+) -> None:
+    thread = begun(uwf, "duet.py" if text is DUET else "duet.esm.js", text)
+    agent = ("--agent", "uwf-exec --stdin prompt sh -c 'grep -c Hurry; echo ---; echo text: t; echo ---'")
+    uwf("thread", "step", thread, *agent)
+    uwf("thread", "say", thread, "-m", "Hurry.")
+    uwf("thread", "step", thread, *agent)
+    uwf("thread", "say", thread, "-m", "Hurry more.")
+    uwf("thread", "run", thread, *agent)
+    steps = uwf("thread", "steps", thread).json
+    assert [each["role"] for each in steps] == [
+        *("writer", "$USER", "critic", "$USER", "writer", "critic", "$END"),
+    ]
+    asked = [uwf("thread", "step-details", steps[place]["step"], "--format", "json").json for place in (0, 2)]
+    told = [each["detail"]["value"]["answer"].split()[0] for each in asked]
+    assert told == ["0", "2"], "as a step, and as what is said now"
+    assert uwf("verify", "--all").json["findings"] == []
+
+
 CODE = (
     ("tally.py", """\
 from uwf_git.workflow import define

@@ -96,6 +96,19 @@ def test_an_answer_is_bound_to_the_node_that_asked_and_nothing_old_is_said_again
     assert forgot.endswith("USER_INPUT\n- forNodeId: check\nIn May\n")
 
 
+def test_a_remark_is_bound_to_no_node_and_resumes_nothing() -> None:
+    remark = ("$USER", {"remark": "By train"})
+    text = prompt(run(SKETCH, remark), "check")
+    assert "- intent: continue\n" in text and "So far" not in headings(text)
+    assert "## Step 2: the user remarks\n\nBy train" in text
+    assert text.endswith("\n\nUSER_INPUT\nBy train\n")
+    answered = prompt(run(SKETCH, ("check", ASKS), told("In May"), remark), "check", "In May", remembers=True)
+    assert headings(answered) == ["RUN_DIRECTIVE", "Your instruction now", "USER_INPUT", "USER_INPUT"]
+    assert answered.endswith("USER_INPUT\n- forNodeId: check\nIn May\n\nUSER_INPUT\nBy train\n")
+    resumed = prompt(run(SKETCH, remark), "check", remembers=True, resumes=True)
+    assert headings(resumed) == ["RUN_DIRECTIVE", "Your instruction now", "USER_INPUT"]
+
+
 def test_a_session_that_goes_on_is_told_its_node_anew_after_another_one_spoke() -> None:
     text = prompt(run(SKETCH, AGAIN), "sketch", remembers=True)
     assert headings(text) == [

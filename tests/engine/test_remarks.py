@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import re
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
-from cli_samples import ASKS, REJECTS_ONCE, scripted, write
-from commands import begin, git, wait_for
+from cli_samples import ASKS, REJECTS_ONCE, on_terminal, scripted, write
+from commands import begin, git, wait_for, wait_until_gone
 from conftest import Uwf
 from test_pause import TALKER
 
@@ -184,3 +187,37 @@ def test_pages_and_traces_call_it_a_remark(uwf: Uwf, thread: str) -> None:
     page = uwf("export", thread, "--html", "-").out
     assert "remark of Ada Example" in page and "answer of Ada" not in page
     assert "uwf.remark" in uwf("trace", "export", thread).out
+
+
+def test_a_person_who_plays_the_role_reads_the_remark(uwf: Uwf, thread: str) -> None:
+    uwf("thread", "say", thread, "-m", "Mind the commas.")
+    typed = [("text", "Hello"), ("> ", "."), ("> ", ".")]
+    _, shown = on_terminal("thread", "step", thread, "--agent", "uwf-human", typed=typed)
+    assert "The user remarks:\nMind the commas." in shown
+
+
+def test_a_remark_is_asked_for_on_a_terminal(uwf: Uwf, thread: str) -> None:
+    status, shown = on_terminal("thread", "say", thread, typed=[("> ", "Mind the commas.")])
+    assert status == 0, shown
+    assert "1  $USER (human): Mind the commas.  → writer" in re.sub("\x1b\\[[0-9;]*m", "", shown)
+    assert [each["output"] for each in uwf("thread", "steps", thread).json] == [
+        {"remark": "Mind the commas."}
+    ]
+
+
+def test_what_a_killed_engine_left_is_an_attempt_that_is_carried_on_after_a_remark(
+    uwf: Uwf, thread: str, script: Callable[[str, str], Path]
+) -> None:
+    talker = script("talker", TALKER)
+    running = begin("thread", "step", thread, "--agent", talker)
+    agent = wait_for(Path("started"))
+    running.kill()
+    os.kill(int(agent), signal.SIGKILL)
+    running.communicate(timeout=60)
+    wait_until_gone(agent)
+    uwf("thread", "say", thread, "-m", "Mind the commas.")
+    (attempt,) = uwf("thread", "attempts", thread).json
+    assert attempt["error"] == "the step was broken off"
+    uwf("thread", "step", thread, "--agent", talker)
+    assert uwf("thread", "steps", thread).json[-1]["output"] == {"text": "went on in s-1"}
+    is_sound(uwf)

@@ -34,6 +34,7 @@ from uwf_git.values.types import (
     ANSWER,
     CREW_WORKFLOW,
     LIMITED_START,
+    REMARK,
     ROUNDS_START,
     STARTNODE,
     STEPNODE,
@@ -396,7 +397,7 @@ def _open_to_all(_content: Any, _where: str, _kept: str) -> None:
 def references_by_kind(node: Node) -> list[Hash] | None:
     """What a valid node of a built-in kind refers to, its type not included; None where its schema has to be
     asked."""
-    if node.type in (META, TEXT, ANSWER) or is_kind(node.type, "turn"):
+    if node.type in (META, TEXT, ANSWER, REMARK) or is_kind(node.type, "turn"):
         return []
     if node.type == STEPNODE:
         step = parse_step(node.payload)
