@@ -14,6 +14,7 @@ from uwf_git import log
 from uwf_git.errors import Usage
 
 if TYPE_CHECKING:
+    from uwf_git.git.repository import Repository
     from uwf_git.store.location import Location
     from uwf_git.store.opened import Instance
 
@@ -69,9 +70,17 @@ class Invocation:
         if not self.location.here and not self.location.git_dir.exists():
             from uwf_git.store.location import init
 
-            init(self.location)
+            repository = init(self.location)
             self.note(f"made the store {self.location.git_dir}")
+            self.note_identity(repository)
         return self.instance
+
+    def note_identity(self, repository: Repository) -> None:
+        """Says beside the result how to give git a name and address, if it has none."""
+        from uwf_git.git.config import SET_IDENTITY
+
+        if missing := repository.config.missing_identity:
+            self.note(f"{missing} — {SET_IDENTITY}")
 
     def begin_log(self) -> None:
         """Begins the log that `--debug` or UWF_LOG asks for, also for the processes that this one starts. What goes to

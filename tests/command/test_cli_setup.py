@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from cli_samples import PAIR, on_terminal, write
+from cli_samples import ASKS, PAIR, on_terminal, scripted, write
 from conftest import Uwf
 from faults import obeying_modes
 from model_server import ModelServer, Say
@@ -34,6 +34,7 @@ def test_setup_writes_the_key_to_env_alone(uwf: Uwf, root: Path) -> None:
         "agent": "uwf-llm",
         "config": str(root / "config.yaml"),
         "env": str(root / ".env"),
+        "next": "uwf agent check uwf-llm",
     }
     assert _config(root) == {
         "providers": {"openai": {"baseUrl": "https://api.openai.com/v1", "apiKeyEnv": "OPENAI_API_KEY"}},
@@ -45,7 +46,7 @@ def test_setup_writes_the_key_to_env_alone(uwf: Uwf, root: Path) -> None:
     assert (root / ".env").read_text() == f"OPENAI_API_KEY='{KEY}'\n"
 
     # One thing at a time afterwards, the key from standard input; the rest stays.
-    uwf("setup", "--model", "gpt-4o")
+    assert uwf("setup", "--model", "gpt-4o").json["next"] == "uwf agent check uwf-llm"
     uwf("setup", "--provider", "mine", "--base-url", "http://localhost:9/v1", "--api-key", "-", input="abc\n")
     uwf("setup", "--agent", "my-agent --fast")
     config = _config(root)
@@ -150,6 +151,38 @@ def test_doctor_names_what_is_wrong(uwf: Uwf, instance: Instance, config: Callab
     assert ".env" in checks[".env", "warning"]["message"]
     assert (".env", "ok") in {(each["check"], each["status"]) for each in uwf("doctor", "--fix").json}
     assert (instance.location.root / ".env").stat().st_mode & 0o077 == 0
+
+
+def test_without_a_git_identity_the_first_write_and_doctor_say_so(uwf: Uwf, hermetic: Path) -> None:
+    (hermetic / ".gitconfig").write_text("")
+    text = {"UWF_FORMAT": "text"}
+    start = ("thread", "start", write("pair.yaml", PAIR), "-p", "x")
+    assert "git config --global user.name" in uwf(*start, env=text).err
+    assert "git config --global user.name" not in uwf(*start, env=text).err, "it says so once"
+    [found] = [each for each in uwf("doctor").json if each["check"] == "identity"]
+    assert found["status"] == "warning" and "@localhost>" in found["message"]
+    uwf("doctor", env={"GIT_COMMITTER_NAME": "Ada", "GIT_COMMITTER_EMAIL": "ada@example.invalid"})
+
+
+def test_a_project_that_becomes_a_store_says_what_stays_elsewhere_and_can_be_undone(
+    uwf: Uwf, hermetic: Path
+) -> None:
+    text = {"UWF_STORAGE_ROOT": "", "UWF_FORMAT": "text"}
+    subprocess.run(["git", "init", "-q", "project"], check=True)
+    project = Path("project")
+    quiet = uwf("init", "--here", cwd=project, env=text)
+    assert "stay in" not in quiet.err, "there is nothing elsewhere"
+    (project / ".git/uwf/format").unlink()
+    uwf("thread", "start", write("pair.yaml", PAIR), "-p", "x", env=text)
+    thread = uwf("thread", "list", "--json", env=text).json[0]["thread"]
+    uwf("thread", "step", thread, "--agent", scripted(ASKS), env=text)
+    said = uwf("init", "--here", cwd=project, env=text).err
+    assert "1 open thread (1 waiting) stay in" in said
+    command, _, undo = said.partition(" — ")[2].partition("; to undo this: ")
+    assert thread in uwf(*command.split()[1:], cwd=project, env=text).out
+    assert thread not in uwf("inbox", cwd=project, env=text).out
+    subprocess.run(undo, shell=True, check=True)
+    assert thread in uwf("inbox", cwd=project, env=text).out
 
 
 def test_doctor_removes_what_is_left_over(uwf: Uwf, instance: Instance) -> None:

@@ -30,6 +30,8 @@ ADVISED_BLOB = 1_000_000  # and advise against more than this
 
 _UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
+SET_IDENTITY = "git config --global user.name NAME; git config --global user.email ADDRESS"
+
 
 class Bounds(NamedTuple):
     """What git, and each program that it starts, may take for what somebody else sends: bytes of one file, bytes of
@@ -87,6 +89,16 @@ class GitConfig:
         email = os.environ.get("GIT_COMMITTER_EMAIL") or self.value("user.email")
         login = os.environ.get("LOGNAME") or os.environ.get("USER") or f"uid{os.getuid()}"
         return Person(clean(name) or clean(login), clean(email) or f"{clean(login)}@localhost")
+
+    @property
+    def missing_identity(self) -> str:
+        """Why commits bear the login name, or no real address; "" if git knows the user's name and address."""
+        named = [
+            os.environ.get(f"GIT_COMMITTER_{what.upper()}") or self.value(f"user.{what}")
+            for what in ("name", "email")
+        ]
+        by = f"{self.user.name} <{self.user.email}>"
+        return "" if all(named) else f"git has no name and address for you, so commits are by {by}"
 
     @property
     def signs_commits(self) -> bool:

@@ -25,7 +25,7 @@ from uwf_git.config.secrets import load_secrets
 from uwf_git.config.settings import FILE, Config
 from uwf_git.config.workflows import Known, check_names, together
 from uwf_git.errors import RemoteFailed, StoreDamaged, UwfError
-from uwf_git.git.config import ADVISED_BLOB
+from uwf_git.git.config import ADVISED_BLOB, SET_IDENTITY
 from uwf_git.git.database import files_of_loose_objects
 from uwf_git.git.durable import refusal
 from uwf_git.git.lockfiles import FOLDER as LOCKING
@@ -251,6 +251,8 @@ class Doctor:
         version = marker.read_text(encoding="utf-8").strip() if marker.is_file() else "none yet"
         kind = "the project's own" if location.here else "the root's"
         yield Check("store", OK, f"{location.git_dir}, {kind}, format {version}")
+        if missing := instance.store.repository.config.missing_identity:
+            yield Check("identity", WARNING, missing, SET_IDENTITY)
         yield from _writing(path, private)
         yield from self._locks(instance)
 

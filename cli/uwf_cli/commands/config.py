@@ -227,6 +227,7 @@ def _apply(root: Path, wishes: Wishes) -> dict[str, Any]:
     from uwf_git.config.edit import dotted, set_value, write_secret
     from uwf_git.config.read import load_config
     from uwf_git.config.settings import FILE
+    from uwf_git.values.kinds import REHEARSE
 
     config = load_config(root)
     provider = _provider(config, wishes)
@@ -259,12 +260,14 @@ def _apply(root: Path, wishes: Wishes) -> dict[str, Any]:
     for path, value in settings:
         set_value(root, dotted(path), value)
     secrets = write_secret(root, variable, wishes.api_key) if wishes.api_key else None
+    asked = agent or config.default_agent or ("uwf-builtin" if wishes.model else "")
     return {
         "provider": provider,
         "model": wishes.model,
         "agent": agent,
         "config": str(root / FILE),
         "env": str(secrets) if secrets else None,
+        "next": f"uwf agent check {asked}" if asked not in ("", REHEARSE) else None,
     }
 
 

@@ -8,6 +8,7 @@ import datetime
 import math
 import os
 import re
+import shlex
 import time
 from contextlib import ExitStack
 from itertools import islice
@@ -47,12 +48,13 @@ def init(invocation: Invocation, here: bool) -> None:
     """Make a store. Doing it again changes nothing.
 
     The default store is also made by the first command that writes; a project's repository becomes a
-    store by this alone. Only refs/uwf/*, objects and <git dir>/uwf are ever touched there.
+    store by this alone. Only refs/uwf/*, objects and <git dir>/uwf are ever touched there. To undo --here, remove
+    <git dir>/uwf/format: commands in the project then use the default store again.
     """
-    from uwf_git.store.location import ROOT_VARIABLES, enclosing_repository
+    from uwf_git.store.location import ROOT_VARIABLES, enclosing_repository, is_enabled
     from uwf_git.store.location import init as make
 
-    location = invocation.location
+    location = before = invocation.location
     if here:
         git_dir = enclosing_repository(Path.cwd())
         if git_dir is None:
@@ -61,10 +63,33 @@ def init(invocation: Invocation, here: bool) -> None:
         named = "--root" if invocation.root_option else next(filter(os.environ.get, ROOT_VARIABLES), None)
         if named:
             invocation.warn(f"{named} names a storage root, so other commands use its store instead")
+    is_new = not is_enabled(location.git_dir)
     repository = make(location)
+    if is_new:
+        invocation.note_identity(repository)
+        if location.here and not before.here:
+            _note_left(invocation, before, repository.private / "format")
     invocation.emit(
         {"store": str(repository.path)}, lambda value: terminal.fields([("store", value["store"])])
     )
+
+
+def _note_left(invocation: Invocation, before: Location, marker: Path) -> None:
+    """Says how many threads stay in the store that commands used here before, how to see them, and how to go back."""
+    from collections import Counter
+
+    from uwf_cli.selection import Filters, listed
+    from uwf_git.store.opened import Instance
+
+    if not before.git_dir.exists():
+        return
+    states = Counter(each.status for each in listed(Instance(before), Filters()))
+    if states:
+        told = ", ".join(f"{number} {state}" for state, number in sorted(states.items()))
+        invocation.note(
+            f"{counted(states.total(), 'open thread')} ({told}) stay in {before.git_dir}, no longer listed here"
+            f" — uwf --root {shlex.quote(str(before.root))} inbox; to undo this: rm {shlex.quote(str(marker))}"
+        )
 
 
 @command(
