@@ -175,16 +175,23 @@ def test_a_terminal_of_80_columns_shows_what_identifies_a_thread_whole(uwf: Uwf,
     assert header.split() == ["thread", "status", "updated", "last", "step", "cost", "task"]
     assert all(len(line) <= 80 for line in lines)
     for line, whole in zip(lines, (other, thread), strict=True):
-        short = line.split()[0]
+        newest, short = line.split()[:2]
         assert len(short) == 6
-        assert uwf("thread", "show", short).json["thread"] == whole
+        for name in newest, short:
+            assert uwf("thread", "show", name).json["thread"] == whole
     assert "–" in lines[0] and lines[0].rstrip().endswith("…")
     assert prompt[:20] in lines[0] and "More" not in shown
-    assert lines[1].split()[1] == "completed"
+    assert lines[1].split()[2] == "completed"
     assert lines[1].split()[-4:] == ["4", "critic", "rehearsed", "Task"]
     wide = on_terminal("thread", "list", "--all", "-l", env={"NO_COLOR": "1"}, columns=80)[1]
     assert {other, thread, "pair", "uwf-rehearse"} <= set(wide.split())
     assert "…" not in on_terminal("thread", "list", "-l", columns=300)[1]
+    uwf("thread", "kill", other)
+    third = uwf("thread", "start", "pair.yaml", "-p", "x").json["thread"]
+    fourth = uwf("thread", "start", "pair.yaml", "-p", "x").json["thread"]
+    uwf("thread", "kill", third)
+    [line] = on_terminal("thread", "list", columns=80)[1].splitlines()[1:]
+    assert line.split()[0] == "@" and fourth.endswith(line.split()[1])
 
 
 def test_a_list_is_sorted_by_what_counts_and_a_cost_that_nobody_told_is_not_nothing(

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from itertools import takewhile
 from typing import Any, NamedTuple
 
@@ -115,12 +115,18 @@ class Threads(Histories):
         number = text.removeprefix(NEWEST) or "1"
         if not (number.isascii() and number.isdigit()) or int(number[:9]) < 1:
             raise Usage(f"{text!r} is no thread", "@ is the newest, @2 the one before it")
-        sessions, wanted, count = Sessions(self._repository.private), int(number[:9]), 0
-        for thread in sorted(self.ids(), reverse=True):
-            count += not sessions.owner(SUBWORKFLOW, thread)
-            if count == wanted:
+        count = 0
+        for count, thread in enumerate(self.newest(), 1):
+            if count == int(number[:9]):
                 return thread
         raise NotFound(f"no thread {text}: there are {count}", "see: uwf thread list --all")
+
+    def newest(self) -> Iterator[ThreadId]:
+        """The threads that `@`, `@2` and so on stand for, in this order."""
+        sessions = Sessions(self._repository.private)
+        for thread in sorted(self.ids(), reverse=True):
+            if not sessions.owner(SUBWORKFLOW, thread):
+                yield thread
 
     def exists(self, thread: ThreadId) -> bool:
         """Whether there is a thread of that id, whatever its state."""

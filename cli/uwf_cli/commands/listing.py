@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from uwf_git.store.opened import Instance
     from uwf_git.values.ids import ThreadId
 
+_NUMBERED = 20  # threads that a list gives as @N
 SORTS = ("created", "updated", "cost", "steps")
 
 
@@ -155,8 +157,16 @@ def _list_text(instance: Instance, value: Any, wide: bool) -> str:
         for depth, each in _nested(value)
     ]
     header = ["thread", "status", "updated", "last step", "cost", "task"]
+    if terminal.width() is not None:  # for who types the next command
+        newest = enumerate(islice(instance.threads.newest(), _NUMBERED), 1)
+        numbers = {str(thread): f"@{number}" if number > 1 else "@" for number, thread in newest}
+        rows = [
+            (numbers.get(each["thread"], ""), *row)
+            for row, (_, each) in zip(rows, _nested(value), strict=True)
+        ]
+        header.insert(0, "")
     if wide:
-        header[4:4] = ["agent", "author"]
+        header[-2:-2] = ["agent", "author"]
     if several:
         header.insert(-1, "workflow")
     problems = [f"{each['thread']}: {each['problem']}" for each in value if each.get("problem")]
