@@ -13,6 +13,7 @@ _ACTED_ON = r"(?!\r\n)[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 _NOT_XML = "[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 _PLAIN = bytes(range(0x20, 0x7F)) + b"\n"
 _STEERING = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])"
+_UNSEEN = rf"{_STEERING}|[\x00-\x08\x0b-\x1f\x7f]"
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
@@ -94,6 +95,13 @@ def one_line(text: str, at_most: int = 200, instead: str = " ") -> str:
 def numbered(options: Iterable[str], at_most: int = 100) -> list[str]:
     """Options as a menu, each on one line behind its number, so that none can look like several."""
     return [f"{number}  {one_line(option, at_most)}" for number, option in enumerate(options, 1)]
+
+
+def settled(text: str) -> str:
+    """The text of a program as a terminal would show it in the end, without what steers a terminal: of a line that was
+    written over the last version."""
+    lines = text.replace("\r\n", "\n").split("\n")
+    return re.sub(_UNSEEN, "", "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines))
 
 
 def whole_lines(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 import httpx
 import one_role
 import pytest
-from cli_samples import ASKS, scripted, write
+from cli_samples import ASKS, REJECTS_ONCE, scripted, write
 from commands import begin
 from conftest import Uwf
 from one_role import SPEAKER, tell
@@ -146,18 +147,151 @@ def test_turns_come_into_an_open_page_and_what_is_read_stays_where_it_is(
     place = steps.bounding_box()
     tell(7, "end")
     expect(browser_page.locator("[aria-live]")).to_have_text("Step 1 is finished")
-    news = browser_page.get_by_role("button", name="1 new step, it is")
+    expect(browser_page.locator("#step-1")).to_contain_text("worker")
+    expect(turns.locator("li").last).to_have_text("Step 1 is finished: done")
+    news = browser_page.get_by_role("button", name="It is done — show")
     expect(news).to_be_visible()
     expect(browser_page.locator("[data-status] .badge")).to_have_text("completed")
     now = steps.bounding_box()
     assert now and place and abs(now["y"] - place["y"]) < 1
-    assert browser_page.locator("#step-1").count() == 0
     news.focus()
     browser_page.keyboard.press("Enter")
-    expect(browser_page.locator("#step-1")).to_be_in_viewport()
-    expect(browser_page.locator("#step-1 a").first).to_be_focused()
+    expect(browser_page.locator("main")).to_be_focused()
+    expect(browser_page.locator("#step-1")).to_have_count(1)
     expect(news).to_be_hidden()
     expect(turns).to_have_count(0)
+
+
+PRINTS = """\
+import time
+from pathlib import Path
+def wait(name):
+    while not Path(name).exists():
+        time.sleep(0.02)
+print("\\x1b[32mcollected\\x1b[0m 2 items, key is s3cr3t-value-0815", flush=True)
+wait("more")
+print("progress 1 %\\rprogress 100 %\\ntest_b FAILED\\nhalf a li", end="", flush=True)
+wait("end")
+raise SystemExit(1)
+"""
+
+
+@pytest.fixture
+def printing(instance: Instance, root: Path) -> Iterator[str]:
+    """A thread whose step is made by a command that prints, and waits for the files `more` and `end`."""
+    (root / ".env").write_text("THEIR_KEY=s3cr3t-value-0815\n")
+    schema = {"type": "object", "properties": {"approved": {"type": "boolean"}}, "required": ["approved"]}
+    thread = one_role.start(instance, schema)
+    write("prints.py", PRINTS)
+    process = begin("thread", "step", thread, "--agent", f"uwf-exec {sys.executable} prints.py")
+    while not instance.locks.is_held(thread):
+        assert process.poll() is None
+    yield thread
+    process.terminate()
+    process.communicate()
+
+
+def test_a_stream_tells_what_a_command_prints_without_secrets(client: httpx.Client, printing: str) -> None:
+    address = f"/thread/{printing}/events"
+    with client.stream("GET", address) as answer:
+        heard = events(answer.iter_lines())
+        assert next(heard).kind == "began"
+        first = next(heard)
+        assert (first.kind, first.data["made"]) == ("printed", 1)
+        assert first.data["text"] == "collected 2 items, key is [redacted:THEIR_KEY]\n"
+        write("more", "")
+        assert next(heard).data["text"] == "progress 100 %\ntest_b FAILED\n"
+    with client.stream("GET", address) as answer:
+        heard = events(answer.iter_lines())
+        assert [next(heard).kind, next(heard).data["text"].count("\n")] == ["began", 3]
+        write("end", "")
+        assert [each.kind for each in heard] == ["turn", "step", "rest"]
+
+
+def test_of_a_long_output_a_stream_tells_the_end(
+    instance: Instance, client: httpx.Client, root: Path
+) -> None:
+    key = "\n".join(
+        [
+            "-----BEGIN PRIVATE KEY-----",
+            *("S3CR3T" + "k" * 58 for _ in range(20)),
+            "-----END PRIVATE KEY-----",
+        ]
+    )
+    write("prints.py", f"for n in range(2000): print('a rather long line', n, {key!r}, sep='\\n')\n")
+    thread = one_role.start(instance, {"type": "object"})
+    wait = f"{sys.executable} prints.py; touch all; until [ -e end ]; do sleep 0.02; done"
+    process = begin("thread", "step", thread, "--agent", f"uwf-exec --stdin none sh -c '{wait}'")
+    try:
+        while not Path("all").exists():
+            assert process.poll() is None
+        said = ""
+        while "\n1999\n" not in said:
+            with client.stream("GET", f"/thread/{thread}/events") as answer:
+                heard = events(answer.iter_lines())
+                said = next(each for each in heard if each.kind == "printed").data["text"]
+        assert said.startswith("[…]\n") and "\n1990\n" in said and "\n1000\n" not in said
+        assert "S3CR3T" not in said
+        write("end", "")
+        assert process.wait(60) == 0
+    finally:
+        process.terminate()
+        process.communicate()
+
+
+def test_what_a_command_prints_comes_into_an_open_page_with_its_verdict(
+    serve: Serve, browser_page: Page, printing: str
+) -> None:
+    browser_page.goto(serve(printing).launch)
+    box = browser_page.get_by_label("Turns of the step that is being made")
+    lines = box.locator("pre").first
+    expect(lines).to_contain_text("collected 2 items")
+    write("more", "")
+    expect(lines).to_contain_text("test_b FAILED")
+    place = lines.bounding_box()
+    write("end", "")
+    expect(box.locator(".came .badge")).to_have_text("not approved")
+    expect(browser_page.locator("[aria-live]")).to_have_text("Step 1 is finished: not approved")
+    now = lines.bounding_box()
+    assert now and place and abs(now["y"] - place["y"]) < 1 and now["height"] == place["height"]
+    expect(browser_page.locator("#step-1 .badge")).to_have_text("not approved")
+    keep_picture(browser_page, "printed")
+
+
+def test_new_steps_come_below_the_others_and_what_stands_below_them_holds_still(
+    serve: Serve, browser_page: Page, uwf: Uwf, thread: str
+) -> None:
+    browser_page.set_viewport_size({"width": 900, "height": 320})
+    serving = serve(thread, "--write", "--run")
+    browser_page.goto(serving.launch)
+    expect(browser_page.locator(".frame")).to_be_attached()
+    below = browser_page.get_by_role("heading", name="The same in a terminal")
+    script = scripted(REJECTS_ONCE)
+    rows = browser_page.locator("#timeline tbody tr")
+    for number in (1, 2):
+        below.evaluate("each => each.scrollIntoView()")
+        place = below.bounding_box()
+        assert place and place["y"] < 160
+        uwf("thread", "step", thread, "--agent", script)
+        expect(rows).to_have_count(number)
+        now = below.bounding_box()
+        assert now and abs(now["y"] - place["y"]) < 1
+    uwf("thread", "step", thread, "--agent", "false", check=None)
+    expect(rows.nth(2)).to_contain_text("failed attempt:")
+    browser_page.get_by_role("heading", name="Graph", exact=True).scroll_into_view_if_needed()
+    steps = browser_page.get_by_role("heading", name="Steps", exact=True)
+    place = steps.bounding_box()
+    again = scripted("- { role: writer, output: { text: second } }\n" * 4, "again.yaml")
+    uwf("thread", "step", thread, "--agent", again)
+    expect(rows.nth(3)).to_contain_text("writer")
+    assert steps.bounding_box() == place
+    expect(rows.nth(3)).to_have_class("fresh")
+    # What the page does now goes on from the step that it shows.
+    fork = browser_page.locator("form[action$='/fork']")
+    browser_page.locator("summary", has_text="Fork").click()
+    expect(fork.get_by_label("After step")).to_have_value("3")
+    head = browser_page.locator("form[action$='/run'] input[name=head]")
+    expect(head).to_have_value(uwf("thread", "show", thread).json["head"])
 
 
 def test_a_hidden_page_asks_for_nothing_and_goes_on_once_it_is_seen(
@@ -418,7 +552,8 @@ def test_the_top_of_a_page_says_what_its_badge_says(
     expect(browser_page.get_by_role("heading", name="Was at work")).to_be_visible()
     expect(browser_page.locator("[data-place=doing]")).to_contain_text("Nobody is at work on it")
     expect(browser_page.get_by_text("Nothing was stepped yet.")).to_have_count(0)
-    expect(browser_page.get_by_role("button", name="1 new step, nobody is at work on it")).to_be_visible()
+    expect(browser_page.locator("#step-1")).to_contain_text("writer")
+    expect(browser_page.get_by_role("button", name="Nobody is at work on it — show")).to_be_visible()
 
 
 def test_a_thread_that_leaves_its_tab_says_where_it_is(
@@ -448,7 +583,8 @@ def test_what_was_typed_is_neither_lost_nor_moved_into_another_field(
     kill.fill("Enough")
     uwf("thread", "answer", thread, "-m", "1")
     expect(browser_page.get_by_role("heading", name="This was answered")).to_be_visible()
-    browser_page.get_by_role("button", name="1 new step").click()
+    expect(browser_page.locator("#step-2")).to_contain_text("1")
+    browser_page.get_by_role("button", name="Nobody is at work on it — show").click()
     expect(pause).to_have_value("Lunch")
     expect(kill).to_have_value("Enough")
     copy = browser_page.get_by_label("What you had typed")

@@ -25,7 +25,7 @@ from uwf_git.kit.agent import Conversation
 from uwf_git.kit.arguments import read_options
 from uwf_git.kit.extract import STATUS, failed_with, judge_printed
 from uwf_git.kit.format import render_frontmatter
-from uwf_git.text import fenced, last_line, nearest, shortened
+from uwf_git.text import fenced, last_line, nearest, settled, shortened
 from uwf_git.values.shape import Field, Variant, choices, types, variants
 
 if TYPE_CHECKING:
@@ -63,10 +63,6 @@ _REPORTS = (
     *("message", "details", "log", "result", "text"),
 )
 _CODES = ("exitCode", "exit_code", "exitStatus", "exit_status", "returnCode", "returncode", "code")
-
-_STEERING = re.compile(
-    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])|[\x00-\x08\x0b-\x1f\x7f]"
-)
 
 
 class Options(NamedTuple):
@@ -150,8 +146,8 @@ class _Conversation(Conversation):
             silence=ctx.silence(None),
             pass_fds=held_lock(ctx.store, ctx.thread),
             keep=max(4 * options.tail, 1 << 20),
-            on_stdout=ctx.show,
-            on_stderr=partial(ctx.show, stream="stderr"),
+            on_stdout=partial(ctx.show, whole=True),
+            on_stderr=partial(ctx.show, stream="stderr", whole=True),
             quota=ctx.quota,
             guarded=True,
             # What was ended by a signal was so maybe together with this process.
@@ -291,9 +287,7 @@ def _words(code: int) -> str:
 
 def _text(data: bytes, size: int) -> str:
     """Output without sequences that steer a terminal; of an overwritten line the last version."""
-    text = data.decode("utf-8", "replace").replace("\r\n", "\n")
-    text = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
-    text = _STEERING.sub("", text).strip("\n")
+    text = settled(data.decode("utf-8", "replace")).strip("\n")
     return f"[… the first {size - len(data)} bytes are left out …]\n{text}" if size > len(data) else text
 
 

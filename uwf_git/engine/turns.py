@@ -10,11 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from uwf_git.config.streamed import StreamedText
 from uwf_git.engine.progress import Freshness
 from uwf_git.errors import NotFound
 from uwf_git.kit.record import noted_turns
 from uwf_git.store import layout
 from uwf_git.store.private import UNREAD, Order, Words
+from uwf_git.text import settled
 from uwf_git.values.ids import Hash, ThreadId, is_thread_id
 from uwf_git.values.kinds import TurnRecord, parse_attempt, parse_step
 from uwf_git.values.types import is_kind
@@ -65,6 +67,13 @@ class Dropped(NamedTuple):
     made: int
 
 
+class Printed(NamedTuple):
+    """The next lines that the agent's command prints. A turn holds their end when it is over."""
+
+    made: int
+    text: str
+
+
 class Turned(NamedTuple):
     """A turn was written; of a sub-workflow's step it is one of the `thread` that makes it. An assistant's holds the
     words that were said before it."""
@@ -88,7 +97,7 @@ class Rested(NamedTuple):
     """Nobody is at work on the thread any more."""
 
 
-Event = Began | Said | Dropped | Turned | Made | Rested
+Event = Began | Said | Dropped | Printed | Turned | Made | Rested
 
 
 def turns_of(instance: Instance, node: Hash) -> tuple[TurnRecord, ...]:
@@ -164,6 +173,8 @@ class News:
         self._notes = 0  # of turns that were told
         self._shown = 0  # turns of the step that is being made, its sub-workflow's too
         self._words, self._spoke = UNREAD, False
+        self._lines = UNREAD
+        self._clean: StreamedText | None = None
         self._child: _Child | None = None
 
     @property
@@ -178,6 +189,7 @@ class News:
         rests = self._rests(held)
         began = self._runs.began(self._thread)
         words, text = self._runs.said(self._thread, self._words)
+        lines, output, is_cut = self._runs.printed(self._thread, self._lines)
         noted = self._runs.noted(self._thread)  # after the words, which go once their turn is noted
         notes = self._runs.notes(self._thread) if noted != self._noted and noted[0] else []
         found: list[Event] = []
@@ -189,6 +201,7 @@ class News:
         elif held or self._worked:
             found += self._order(began)
             if began is not None and began == self._began:
+                found += self._output(lines, output, is_cut)
                 found += self._turns(words, text, noted, notes)
         return [*found, Rested()] if rests else found
 
@@ -250,6 +263,18 @@ class News:
         self._skip = 0
         self._forget()
 
+    def _output(self, lines: Words, output: bytes, is_cut: bool) -> Iterator[Event]:
+        """The next lines of the agent's command. If lines are left out, a secret may begin among them: half of the rest
+        is there only to recognise that one."""
+        if self._clean is None or is_cut or lines.begun != self._lines.begun:
+            self._clean = StreamedText(self._instance.redactor)
+        self._lines = lines
+        text = self._clean.feed(settled(output.decode("utf-8", "replace"))) if output else ""
+        if is_cut:
+            text = "[…]\n" + text[len(text) // 2 :].partition("\n")[2]
+        if text:
+            yield Printed(self._made + 1, text)
+
     def _turns(
         self, words: Words, text: str, noted: tuple[int, float], notes: Sequence[Mapping[str, Any]]
     ) -> Iterator[Event]:
@@ -302,7 +327,7 @@ class News:
         for event in events:
             if isinstance(event, Turned):
                 yield from self._turn(child.before + event.place.turn, event.turn, event.thread)
-            elif isinstance(event, Said | Dropped):
+            elif isinstance(event, Said | Dropped | Printed):
                 yield event._replace(made=self._made + 1)
             elif isinstance(event, Made):
                 # The turns of an attempt are no part of the step.

@@ -107,6 +107,7 @@ class Context(NamedTuple):
     and is not stored twice. `in_session(id)` notes the session as soon as it is known, so that a run which is broken
     off can be carried on. `show(data)` tells them what a command of the agent prints, piece by piece as it comes, and
     `show(data, stream=name)` where it has several outputs; `show(model=name)` whom the agent asks; it is kept nowhere.
+    Of that they see the last line, with `whole=True` all of it.
 
     `keep(reply)` makes an answer durable before anything else is done: where this process is killed then, the next step
     takes it over. What an agent returns is kept anyway, so that is for one that has more to do once it has the answer.

@@ -57,6 +57,8 @@ class Recorder:
         self._streamed: StreamedText | None = None
         self._spoken: Spoken | None = None
         self._printed: dict[str, bytes] = {}
+        self._begun: dict[str, bytes] = {}  # lines that may still grow, by stream
+        self._printing: Spoken | None = None
         self._noted: set[int] = set()  # of the turns, by identity
         self._told_before = 0  # turns, when an answer was the last time not the last word
         self._is_failing = False
@@ -213,13 +215,22 @@ class Recorder:
         self._turn(turn)
         self._noted.add(id(turn))
 
-    def show(self, data: bytes = b"", model: str = "", stream: str = "", tokens: int = 0) -> None:
+    def show(
+        self,
+        data: bytes = b"",
+        model: str = "",
+        stream: str = "",
+        tokens: int = 0,
+        whole: bool = False,
+    ) -> None:
         """Tells those who watch the step what is being printed, piece by piece as it comes, which model is being
         asked, or how many tokens a program has used so far; of several outputs at once each is a `stream`. Only the
         last whole line is kept, and only until the step is over: in half of one, half of a secret would not be
-        recognised."""
+        recognised. If `whole`, watchers see all lines."""
         if not self._thread:
             return
+        if whole and data:
+            self._show_lines(data, stream)
         line = self._last(data, stream) if data else self._line
         if line != self._line:
             self._line_time = time.time()
@@ -239,6 +250,16 @@ class Recorder:
         tokens, agent = sum(self._metered.values()), self._clean(self._agent)
         now = Now(self._clean(self._model), self._line, self._line_time, tokens, agent)
         self._instance.runs.show(self._thread, now)
+
+    def _show_lines(self, data: bytes, stream: str) -> None:
+        # The secrets are taken out by those who watch, who look less often than a program prints.
+        assert self._thread is not None
+        lines, end, begun = (self._begun.get(stream, b"") + data).rpartition(b"\n")
+        self._begun[stream] = begun[-_LINE:]
+        if self._printing is None:
+            self._printing = self._instance.runs.printing(self._thread)
+        if end:
+            self._printing.write(lines + end)
 
     def _last(self, data: bytes, stream: str) -> str:
         printed = self._printed[stream] = (self._printed.get(stream, b"") + data)[-2 * _LINE :]

@@ -6,6 +6,7 @@
     runs/<ULID>.room      space on the disk for the report, taken before an agent is asked
     runs/<ULID>.turns     a line for each turn as it happens, and for the agent's session
     runs/<ULID>.said      what a model says at the moment, since its last turn; see `Spoken`
+    runs/<ULID>.printed   the lines that the agent's command has printed, with their secrets; see `Spoken`
     runs/<ULID>.now       the model, and the last line of what is being said or printed at the moment
     runs/<ULID>.log       what the agent wrote to standard error
     runs/<ULID>.off       what a step is broken off for, while it is, so that its engine knows why its agent ends
@@ -50,6 +51,7 @@ _OF_A_RUN = (
     "turns",
     "log",
     "said",
+    "printed",
     "now",
     "off",
 )  # the files of one, but for its answers
@@ -58,6 +60,8 @@ PAUSE, KILL = "pause", "kill"  # what a step is broken off for
 _TO_WRITE = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK  # a pipe would be waited for
 _MOST_SAID = 256 << 10  # bytes of what is being said that are kept for those who watch
 _BEGUN = 21  # bytes before the words: when they began, by which they are told from those before
+_MOST_PRINTED = 8 << 20  # bytes of a command's lines that are kept for those who watch
+OUTPUT_END = 64 << 10  # bytes of them that are read at once
 LOG_END = 4096  # bytes of a log in which its last line is looked for
 _SEEN = {"role": str, "model": str, "tokens": int, "said": str}  # of a note, for those who watch
 
@@ -163,19 +167,23 @@ UNREAD = Words()
 
 
 class Spoken:
-    """What a model says at the moment, added to piece by piece for those who watch. Nothing depends on it: what doesn't
-    fit, or can't be written, is left out."""
+    """What a model says at the moment, or a command prints, added to piece by piece for those who watch. Nothing
+    depends on it: what doesn't fit into `most` bytes, or can't be written, is left out."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, most: int = _MOST_SAID) -> None:
         self._path = path
+        self._most = most
         self._file = -1
         self._size = 0
 
     def add(self, text: str) -> None:
         """The next words."""
-        data = text.encode("utf-8", "replace")
+        self.write(text.encode("utf-8", "replace"))
+
+    def write(self, data: bytes) -> None:
+        """The same as bytes."""
         self._size += len(data)
-        if self._size > _MOST_SAID:
+        if self._size > self._most:
             return
         with contextlib.suppress(OSError):
             if self._file < 0:
@@ -420,6 +428,25 @@ class Runs:
         except OSError:
             return UNREAD, ""
         return Words(begun, at + read), text
+
+    def printing(self, thread: ThreadId) -> Spoken:
+        """Where the lines go that the agent's command prints."""
+        return Spoken(self._folder / f"{thread}.printed", _MOST_PRINTED)
+
+    def printed(self, thread: ThreadId, since: Words = UNREAD) -> tuple[Words, bytes, bool]:
+        """The lines that the agent's command has printed, as far as they weren't read before; with True where those
+        before the last OUTPUT_END bytes are left out. Nobody has taken the secrets out of them."""
+        try:
+            with open(self._folder / f"{thread}.printed", "rb", opener=_opener(_MINE)) as file:
+                begun = file.read(_BEGUN)
+                end = file.seek(0, os.SEEK_END)
+                at = since.size if begun == since.begun else _BEGUN
+                is_cut = end - at > OUTPUT_END
+                file.seek(max(at, end - OUTPUT_END))
+                data = file.read(OUTPUT_END)
+        except OSError:
+            return UNREAD, b"", False
+        return (Words(begun, end), data, is_cut) if len(begun) == _BEGUN else (UNREAD, b"", False)
 
     def noted(self, thread: ThreadId) -> tuple[int, float]:
         """The bytes of the notes so far and when the last was made, which tell whether there is news; zeros where

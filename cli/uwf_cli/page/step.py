@@ -29,6 +29,12 @@ def gist(output: Any) -> str:
     return verdict(output)
 
 
+def outcome(output: Any) -> tuple[str, bool]:
+    """What came of a step, and whether that is a status or a verdict."""
+    rules = judges(output) and not asks_human(output)
+    return (verdict(output) if rules else gist(output)), rules
+
+
 def brief(content: str, at_most: int) -> str:
     """The beginning of a text on one line, however long the text is."""
     return one_line(content[: 4 * at_most], at_most)

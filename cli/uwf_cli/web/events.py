@@ -2,9 +2,9 @@
 
 A page is known by when the refs last changed, who is at work, and what it was asked for, so that a browser that asks
 again is answered from a few looks at files. Of a thread that somebody works on there is a stream of server-sent events
-(https://html.spec.whatwg.org/multipage/server-sent-events.html): `began`, `said`, `dropped`, `turn`, `step`, and `rest`
-once nobody is at work. The id of an event is the place of the last turn, after which a connection that was lost goes
-on. Nothing is looked at for a stream that nobody has open.
+(https://html.spec.whatwg.org/multipage/server-sent-events.html): `began`, `said`, `dropped`, `printed`, `turn`, `step`,
+and `rest` once nobody is at work. The id of an event is the place of the last turn, after which a connection that was
+lost goes on. Nothing is looked at for a stream that nobody has open.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from uwf_cli.page.step import turn
+from uwf_cli.page.step import brief, outcome, turn
+from uwf_cli.web.step import LARGEST_IN_A_LINE, weight
 from uwf_git.engine.progress import Freshness
 from uwf_git.engine.turns import (
     Began,
@@ -29,6 +30,7 @@ from uwf_git.engine.turns import (
     Made,
     News,
     Place,
+    Printed,
     Rested,
     Said,
     Turned,
@@ -38,6 +40,7 @@ from uwf_git.errors import NotFound, UwfError
 from uwf_git.git.refs import PRIVATE
 from uwf_git.store.locks import Locks
 from uwf_git.text import one_line
+from uwf_git.values.kinds import parse_attempt, parse_step
 from uwf_git.values.types import role_name
 
 if TYPE_CHECKING:
@@ -46,12 +49,14 @@ if TYPE_CHECKING:
     from uwf_git.store.location import Location
     from uwf_git.store.opened import Instance
     from uwf_git.store.private import Order
+    from uwf_git.values.ids import Hash
 
 MOST = 32
 """How many streams there are at once."""
 
 _TICK = 0.1  # seconds between two looks
 _BEAT = 15.0  # seconds after which a silent stream says that it is there
+_WORDS = 200  # characters of what came of a step
 _PATIENCE = 10.0  # seconds for which a reader may take nothing
 
 
@@ -194,14 +199,33 @@ class _Stream(Response):
                 return None, "said", {"made": made, "text": text}
             case Dropped(made):
                 return None, "dropped", {"made": made}
+            case Printed(made, text):
+                return None, "printed", {"made": made, "text": text}
             case Turned(place, record, thread):
                 return place, "turn", {"id": str(place), "thread": thread, "html": turn(record)}
             case Made(made, node, number, failed):
+                came, rules = self._came(node, failed)
                 value = {"made": made, "step": number, "node": node, "failed": failed}
-                return Place(made + 1, 0), "step", value
+                return Place(made + 1, 0), "step", {**value, "verdict": came, "rules": rules}
             case Rested():
                 return None, "rest", {}
         return None, "", {}
+
+    def _came(self, node: Hash, failed: bool) -> tuple[str, bool]:
+        """What came of a step or an attempt in a few words, and whether that is a status or a verdict; "" where it
+        can't be read."""
+        instance = self._instance
+        try:
+            payload = instance.store.get(node).payload
+            if failed:
+                return brief(parse_attempt(payload).error, _WORDS), False
+            output = parse_step(payload).output
+            if weight(instance, output) > LARGEST_IN_A_LINE:
+                return "", False
+            came, rules = outcome(instance.store.get(output).payload)
+            return one_line(came, _WORDS), rules
+        except UwfError:
+            return "", False
 
 
 def _order(made: int, order: Order) -> dict[str, Any]:

@@ -53,6 +53,9 @@ T = TypeVar("T")
 TURNS = 200
 """How many turns a page shows at once."""
 
+LARGEST_IN_A_LINE = 1 << 20
+"""Bytes of a node that is read for a line about it."""
+
 _ROOM = 20_000  # characters of one text, or one value
 _WHOLE = 400_000  # of one that was asked for
 _RENDERED = 60_000  # of one that is Markdown

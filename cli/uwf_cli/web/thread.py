@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from markupsafe import Markup
 
 from uwf_cli.page.graph import NEXT, NOW, described, drawing, transitions, way_of
-from uwf_cli.page.step import amounts, brief, gist, judges, name_of
+from uwf_cli.page.step import amounts, brief, name_of, outcome
 from uwf_cli.watching.lines import step_value
 from uwf_cli.web import addresses
 from uwf_cli.web import step as steps
@@ -30,11 +30,9 @@ from uwf_git.errors import UwfError
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.history import ancestry
-from uwf_git.store.pages import verdict
 from uwf_git.values.kinds import (
     REHEARSE,
     StepContext,
-    asks_human,
     credited,
     parse_attempt,
     parse_start,
@@ -57,7 +55,6 @@ SHOWN = 50
 _TRIED = 200  # failed attempts that are read
 _DRAWN = 60  # nodes of a graph that is drawn here
 _HEAVIEST = 24 << 20  # bytes of turns that are read to sum up
-_LARGEST = 1 << 20  # bytes of a node that is read for a line about it
 T = TypeVar("T")
 U = TypeVar("U")
 
@@ -141,13 +138,13 @@ class _Thread:
 
     def _read_start(self) -> Start | None:
         node = self._head.row.start
-        if node is None or steps.weight(self._instance, node) > _LARGEST:
+        if node is None or steps.weight(self._instance, node) > steps.LARGEST_IN_A_LINE:
             return None
         return parse_start(self._instance.store.get(node).payload)
 
     def _read_workflow(self) -> Workflow | None:
         node = self._head.row.workflow
-        if node is None or steps.weight(self._instance, node) > 4 * _LARGEST:
+        if node is None or steps.weight(self._instance, node) > 4 * steps.LARGEST_IN_A_LINE:
             return None
         return self._instance.registry.workflow(node)
 
@@ -330,14 +327,13 @@ class _Thread:
     def _told(self, row: CommitRow, plain: Entry, role: str, agent: str) -> Entry:
         instance = self._instance
         step = parse_step(instance.store.get(row.node).payload)
-        if steps.weight(instance, step.output) > _LARGEST:
+        if steps.weight(instance, step.output) > steps.LARGEST_IN_A_LINE:
             plain = plain._replace(
                 verdict=f"{steps.size(instance, step.output)}, which is too much to show here"
             )
         else:
-            output = instance.store.get(step.output).payload
-            rules = judges(output) and not asks_human(output)
-            plain = plain._replace(verdict=verdict(output) if rules else gist(output), rules=rules)
+            told, rules = outcome(instance.store.get(step.output).payload)
+            plain = plain._replace(verdict=told, rules=rules)
         if role == USER:
             commit = instance.store.repository.commit(Oid(raw=row.oid))
             return plain._replace(by=name_of(commit.author))
@@ -349,8 +345,8 @@ class _Thread:
             child = instance.threads.ending_with(Oid(raw=row.merged))
         spent = self._spent_on(step.detail) if row.merged is None else None
         if row.merged is not None:
-            told = StepContext(row.node, role, None, step.detail, agent)
-            spent = spent_on(instance, [told])[row.node]
+            made = StepContext(row.node, role, None, step.detail, agent)
+            spent = spent_on(instance, [made])[row.node]
         return plain._replace(
             by=brief(credited(agent, persona), 60),
             took=tuple(amounts(spent, self._prices)),
@@ -359,7 +355,7 @@ class _Thread:
         )
 
     def _spent_on(self, detail: Hash, failed: bool = False) -> Spent | None:
-        if steps.weight(self._instance, detail) > _LARGEST:
+        if steps.weight(self._instance, detail) > steps.LARGEST_IN_A_LINE:
             return None
         found = self._instance.store.detail(detail)
         return steps.spent_by(self._instance, found, failed) if found is not None else None
@@ -369,7 +365,7 @@ class _Thread:
         instance = self._instance
         tip = instance.attempts.tip(self._head.thread)
         for row in instance.attempts.rows(tip)[-_TRIED:] if tip else ():
-            if steps.weight(instance, row.node) > _LARGEST:
+            if steps.weight(instance, row.node) > steps.LARGEST_IN_A_LINE:
                 continue
             made = parse_attempt(instance.store.get(row.node).payload)
             took = amounts(self._spent_on(made.detail, True), self._prices) if made.detail else []

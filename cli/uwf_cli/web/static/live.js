@@ -1,10 +1,12 @@
 // Keeps a page up to date without moving what is being read. While the page is visible it asks for itself again; states,
-// counts and times change where they stand, and whatever would move something waits at the edge until it is asked for.
+// counts and times change where they stand, new steps come below the others, and whatever would move something waits at
+// the edge until it is asked for.
 
 import { listen, silence } from "./stream.js";
 
 const SOON = 2000, LATER = 5000; // milliseconds between two looks
 const ROWS = "ol.threads > li[id], .timeline tbody > tr[id]";
+const HEADS = ".actions input[name=head], .actions input[name=at]";
 
 const content = () => document.getElementById("content");
 let tag = document.body.dataset.tag;
@@ -75,7 +77,9 @@ function missing(status) {
 // What a page says, but for what changes in place.
 function signature(page) {
   const copy = page.getElementById("content").cloneNode(true);
-  for (const each of copy.querySelectorAll("#turns, #graph, .badge, .tabs .count, .left")) each.remove();
+  copy.querySelector("#older")?.parentNode.remove();
+  for (const each of copy.querySelectorAll("#turns, #graph, #rows, #nothing, .newest, .badge, .tabs .count, .left")) each.remove();
+  for (const each of copy.querySelectorAll(HEADS)) for (const name of ["value", "max"]) each.removeAttribute(name);
   for (const each of copy.querySelectorAll("[data-place], .threads .meta")) each.replaceChildren();
   for (const each of copy.querySelectorAll("[data-head]")) each.removeAttribute("data-head");
   for (const each of copy.querySelectorAll("time")) each.textContent = "";
@@ -84,21 +88,72 @@ function signature(page) {
 }
 
 function take(page) {
+  const grown = grow(page);
   inPlace(page);
+  if (grown) heads(page);
   const now = signature(page);
-  waiting = now === shown ? null : page;
+  waiting = grown && now === shown ? null : page;
   const before = edge.textContent;
   edge.hidden = !waiting;
   if (!waiting) return;
   const rows = fresh(page);
   const state = status(page);
-  const kind = page.querySelector(".timeline") ? "step" : "thread";
+  const kind = page.getElementById("steps") ? "step" : "thread";
   const parts = rows.length ? [`${rows.length} new ${kind}${rows.length > 1 ? "s" : ""}`] : [];
   if (state && state !== status(document, true)) parts.push(SAID[state]);
   const text = parts.join(", ") || "This page has changed";
   edge.textContent = `${text[0].toUpperCase()}${text.slice(1)} — show`;
   if (rows.length && edge.textContent !== before && kind === "step" && !listening()) tell(parts[0]);
   listening();
+}
+
+// Adds the steps that a page has below those that are shown; false where they aren't merely more of them.
+function grow(page) {
+  const now = page.getElementById("rows"), old = document.getElementById("rows");
+  if (!now) return !old;
+  const rows = [...now.querySelectorAll("tbody > tr")], known = [...(old?.querySelectorAll("tbody > tr") ?? [])];
+  const count = rows.findIndex((row) => !document.getElementById(row.id));
+  const more = count < 0 ? [] : rows.slice(count), last = known.slice(known.length - (rows.length - more.length));
+  if (more.some((row) => document.getElementById(row.id))) return false;
+  if ((known.length && more.length === rows.length) || last.some((row, index) => row.id !== rows[index].id)) return false;
+  if (!more.length) return true;
+  if (!old && !document.getElementById("nothing")) return false;
+  const added = more.map((row) => document.importNode(row, true));
+  for (const each of document.querySelectorAll(".fresh")) each.classList.remove("fresh");
+  for (const each of added) each.classList.add("fresh");
+  still(() => {
+    if (old) old.querySelector("tbody").append(...added);
+    else {
+      const table = document.importNode(now, true);
+      table.querySelector("tbody").replaceChildren(...added);
+      document.getElementById("nothing").replaceWith(table);
+    }
+  });
+  if (!listening()) tell(`${more.length} new step${more.length > 1 ? "s" : ""}`);
+  return true;
+}
+
+// Lengthens the list of steps without moving what is read: what stands below it stays where it is in the window, if it
+// has the middle of the window or the focus.
+function still(lengthen) {
+  const section = document.getElementById("steps").closest("section"), below = section.nextElementSibling;
+  const top = below?.getBoundingClientRect().top;
+  const focused = section.compareDocumentPosition(document.activeElement) & Node.DOCUMENT_POSITION_FOLLOWING;
+  lengthen();
+  if (below && (top < innerHeight / 2 || focused)) scrollBy(0, below.getBoundingClientRect().top - top);
+}
+
+// What can be done to a thread goes on from the last step that is shown. What answers a question does so from the step
+// that asked it.
+function heads(page) {
+  const now = new Map([...page.querySelectorAll(HEADS)].map((each) => [keyOf(each), each]));
+  for (const each of document.querySelectorAll(HEADS)) {
+    const other = now.get(keyOf(each));
+    if (!other) continue;
+    if (each.value === each.defaultValue && each !== document.activeElement) each.value = other.value;
+    each.defaultValue = other.value;
+    each.max = other.max;
+  }
 }
 
 // The rows that a page has and the one that is shown doesn't.

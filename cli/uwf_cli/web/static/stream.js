@@ -2,6 +2,7 @@
 // followed as long as its end is in sight.
 
 const MOST = 200; // turns that stay
+const LONGEST = 200000; // characters of what a command prints that stay
 
 let source = null;
 let box = null;
@@ -26,7 +27,9 @@ export function listen(list, tell, changed) {
   const on = (kind, act) => mine.addEventListener(kind, (event) => {
     if (mine === source) act(JSON.parse(event.data), event);
   });
-  mine.addEventListener("open", () => { if (saying()) saying().dataset.old = "1"; }); // it is told again from its beginning
+  mine.addEventListener("open", () => { // both are told again from their beginning
+    for (const each of [saying(), printing()]) if (each) each.dataset.old = "1";
+  });
   mine.addEventListener("error", () => {
     if (mine !== source) return;
     if (mine.readyState === EventSource.CLOSED) source = null;
@@ -37,25 +40,38 @@ export function listen(list, tell, changed) {
     box.dataset.made = made;
   });
   on("said", ({ text }) => {
-    const follows = atEnd(), item = saying() ?? begin(), words = item.querySelector("p");
+    const follows = atEnd(), item = saying() ?? begin("saying", "assistant", "p"), words = item.querySelector("p");
     if (item.dataset.old) words.textContent = text;
     else words.append(text);
     delete item.dataset.old;
     if (follows) box.scrollTop = box.scrollHeight;
   });
   on("dropped", () => saying()?.remove());
+  on("printed", ({ text }) => {
+    const follows = atEnd(), top = box.scrollTop;
+    const item = printing() ?? begin("printing", "output", "pre"), lines = item.querySelector("pre");
+    const all = (item.dataset.old ? "" : lines.textContent) + text;
+    delete item.dataset.old;
+    // Its beginning goes only while its end is followed.
+    lines.textContent = follows && all.length > LONGEST ? `…\n${all.slice(all.indexOf("\n", all.length - LONGEST) + 1)}` : all;
+    box.scrollTop = follows ? box.scrollHeight : top;
+  });
   on("turn", ({ id, html }) => {
     box.dataset.after = id;
+    printing()?.classList.replace("printing", "printed"); // it stays where it is read, and the turn comes below
     if (box.querySelector(`[data-turn="${CSS.escape(id)}"]`)) return;
     const item = document.createElement("li");
     item.dataset.turn = id;
     item.innerHTML = html;
     add(item, item.querySelector(".assistant") && saying());
   });
-  on("step", ({ step, failed }, { lastEventId }) => {
+  on("step", ({ step, failed, verdict, rules }, { lastEventId }) => {
     saying()?.remove();
+    printing()?.classList.replace("printing", "printed");
     box.dataset.after = lastEventId;
-    tell(failed ? `An attempt at step ${step} failed` : `Step ${step} is finished`);
+    const words = failed ? `An attempt at step ${step} failed` : `Step ${step} is finished`;
+    came(words, verdict, rules && !failed);
+    tell(rules ? `${words}: ${verdict}` : words);
     changed();
   });
   on("rest", () => {
@@ -67,6 +83,7 @@ export function listen(list, tell, changed) {
 }
 
 const saying = () => box.querySelector(".saying");
+const printing = () => box.querySelector(".printing");
 const atEnd = () => box.scrollHeight - box.scrollTop - box.clientHeight < 40;
 
 function prepare() {
@@ -94,14 +111,14 @@ function seen() {
   more.hidden = true;
 }
 
-function begin() {
+function begin(kind, name, element) {
   const item = document.createElement("li");
-  item.className = "saying";
+  item.className = kind;
   const words = document.createElement("div");
-  words.className = "turn assistant";
+  words.className = kind === "saying" ? "turn assistant" : "turn tool";
   const who = document.createElement("strong");
-  who.textContent = "assistant";
-  words.append(who, document.createElement("p"));
+  who.textContent = name;
+  words.append(who, document.createElement(element));
   item.append(words);
   box.append(item);
   return item;
@@ -111,6 +128,20 @@ function heading(text) {
   const item = document.createElement("li");
   item.className = "heading meta";
   item.textContent = text;
+  add(item);
+}
+
+// What came of a step.
+function came(text, verdict, rules) {
+  const item = document.createElement("li");
+  item.className = "came";
+  item.textContent = verdict ? `${text}: ` : text;
+  if (verdict) {
+    const said = document.createElement("span");
+    if (rules) said.className = "badge";
+    said.textContent = verdict;
+    item.append(said);
+  }
   add(item);
 }
 
@@ -126,6 +157,7 @@ function add(item, words = null) {
     while (box.children.length > MOST) box.firstElementChild.remove();
     box.scrollTop = box.scrollHeight;
   } else {
+    if (!item.matches("[data-turn]")) return;
     unseen += 1;
     more.textContent = `${unseen} new turn${unseen > 1 ? "s" : ""} — show`;
     more.hidden = false;
