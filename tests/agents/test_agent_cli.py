@@ -106,7 +106,7 @@ FAILURES = {
     "says why": (
         'tell(id="s1"); tell(type="failed", error="quota is used\\nup"); sys.exit(1)',
         "mycli failed: quota is used up",
-        "attempts",
+        "the quota of the account is used up",
     ),
     "says why on stderr": (
         'print("Loading…\\nError: disk on fire\\nbye", file=sys.stderr); sys.exit(145)',
@@ -118,12 +118,27 @@ FAILURES = {
         'tell(type="failed", error="[API Error: " + json.dumps({"error": {"code": 429, "message": why}}) + "]")\n'
         "sys.exit(1)",
         "mycli failed: API Error: slow down (TOO_MANY)",
-        "attempts",
+        "less often",
     ),
     "needs another Node": (
         'print("SyntaxError: Invalid flags\\n    at f (node:internal)", file=sys.stderr); sys.exit(1)',
         "mycli exited with 1: SyntaxError: Invalid flags",
-        "attempts",
+        "a newer Node",
+    ),
+    "stumbles over an answer": (
+        "print(\"Error: 'str' object has no attribute 'usage'\", file=sys.stderr); sys.exit(1)",
+        "mycli exited with 1: the service's answer can't be read: Error: 'str' object has no attribute 'usage'",
+        "address",
+    ),
+    "has no room": (
+        'tell(id="s1"); tell(type="failed", error="Prompt is too long"); sys.exit(1)',
+        "mycli failed: Prompt is too long",
+        "a new session",
+    ),
+    "is refused": (
+        'tell(type="failed", error="Incomplete response returned, reason: content_filter"); sys.exit(1)',
+        "mycli failed: Incomplete response returned, reason: content_filter",
+        "word the task otherwise",
     ),
     "gives up": (
         'tell(type="retry", why="busy", nth=1); tell(type="retry", why="on fire", nth=2); sys.exit(1)',
@@ -175,6 +190,17 @@ def test_a_stream_that_breaks_off_in_opencode_is_told(
     )
     failure = refused(instance, "uwf-opencode")
     assert failure.message == "opencode exited with 1: the model's answer broke off, or can't be read"
+
+
+def test_an_answer_of_opencode_in_which_nothing_is_said_is_told(
+    instance: Instance, stand_in: Callable[..., Any]
+) -> None:
+    stand_in(
+        'tell(type="step_finish", sessionID="s1", part={"reason": "stop", "tokens": {"output": 7}})',
+        name="opencode",
+        version="99.0",
+    )
+    assert refused(instance, "uwf-opencode").message == "opencode gave an empty answer"
 
 
 def test_a_cli_that_is_missing_or_too_old_is_named_with_how_to_get_it(
@@ -495,9 +521,11 @@ def test_what_runs_out_of_time_is_kept_with_the_attempt(
     )
     work = start_loop(instance)
     with pytest.raises(
-        AgentFailed, match=r"mycli ran out of time after .*s, silent for the last \d.*s; last seen: …"
-    ):
+        AgentFailed,
+        match=r"mycli ran out of time after .*s, silent for the last \d.*s; it waited for the model; last seen: …",
+    ) as caught:
         work("slow")
+    assert caught.value.hint.startswith("does the model's service answer? If it is only slow, raise agents.")
     made = work("slow")
     assert made.done
     assert calls()[1]["args"] == ["run", "--resume", "s9"]
@@ -615,6 +643,29 @@ def test_what_a_cli_has_trouble_with_is_shown_while_it_tries_and_kept_when_its_t
     assert (kept.usage, kept.cost, kept.session) == (Usage(60, 5), 0.25, "s9")
     (turn,) = instance.store.turns(kept)
     assert turn.text == "So far."
+
+
+@pytest.mark.parametrize(
+    ("why", "ends"),
+    [
+        ("You exceeded your current quota, please check your plan and billing details.", True),
+        ("Quota exceeded for requests per minute, retry in 2s", False),
+    ],
+)
+def test_a_cli_whose_quota_is_used_up_is_ended_before_its_time_is_up(
+    why: str, ends: bool, instance: Instance, stand_in: Callable[..., Any]
+) -> None:
+    body = f'tell(id="s1")\nfor n in range(3): tell(type="retry", why={why!r}, nth=n); time.sleep(0.1)\n'
+    limit = "agents:\n  slow: {command: uwf-cli, args: [mycli], timeout: 300s}\n"
+    stand_in(f"{body}time.sleep(600) if {ends} else answer({DONE!r})", row=limit + ROW)
+    work = start_loop(instance)
+    if not ends:
+        assert work("slow").done
+        return
+    with pytest.raises(AgentFailed) as caught:
+        work("slow")
+    assert caught.value.message == f"mycli failed: {why}, attempt 1"
+    assert caught.value.hint.startswith("the quota of the account is used up")
 
 
 def test_the_model_and_tokens_that_a_cli_tells_of_are_seen_while_it_works(

@@ -482,7 +482,9 @@ class Chat:
             raise ContextTooLong(f"{self.endpoint.name} ({self._shown}) {problem}", "a model with more room")
         if status == 404:
             self._fail(problem, "check baseUrl and the model's name in config.yaml")
-        if (status in _RETRIED or status >= 500) and "insufficient_quota" not in text:
+        if status == 402 or "insufficient_quota" in text:
+            self._fail(problem, "the quota of the account is used up: raise it, or ask another model")
+        if status in _RETRIED or status >= 500:
             raise _Retry(problem, "try again later", _retry_after(response.headers), status == 429)
         self._fail(problem)
 

@@ -221,9 +221,11 @@ class Output:
         )
 
     def _text(self, turns: tuple[TurnRecord, ...]) -> str | None:
-        if self._found["text"]:
-            return self._found["text"][-1]
-        return next((turn.text for turn in reversed(turns) if turn.role == "assistant" and turn.text), None)
+        found = self._found["text"][-1] if self._found["text"] else None
+        if found:
+            return found
+        said = (turn.text for turn in reversed(turns) if turn.role == "assistant" and turn.text)
+        return next(said, found)  # "" is an answer in which nothing was said
 
     def _line(self, line: bytes) -> None:
         line = line.strip()

@@ -374,6 +374,8 @@ _OPENCODE: Mapping[str, Any] = {
         },
     ],
     "session": ".sessionID",
+    # What it says is in its turns; of an answer in which nothing was said it prints only the end.
+    "text": {"path": ".part.reason", "match": "^stop()$", "when": {"type": "step_finish"}},
     "usage": {
         "when": {"type": "step_finish"},
         "input": [".part.tokens.input", ".part.tokens.cache.read", ".part.tokens.cache.write"],
@@ -685,6 +687,18 @@ _LLM: Mapping[str, Any] = {
         {"each": ".tool_calls[]", "call": ".tool_call_id", "tool": ".name", "arguments": ".arguments"},
     ],
     "errors": {"from": "stderr", "match": r"(?m)^Error: (.*)"},
+    "trouble": [
+        {
+            "each": ".response_json.choices[]",
+            "where": {"message.refusal": "*"},
+            "say": "the model refused to answer: {.message.refusal}",
+        },
+        {
+            "each": ".response_json.choices[]",
+            "where": {"finish_reason": ["content_filter", "refusal"]},
+            "say": "the model refused to answer ({.finish_reason})",
+        },
+    ],
     "login": r"(?i)no key found|error code: 401",
     "signIn": "run: llm keys set NAME, or set the key in the environment",
     "lost": r"(?i)no conversation found",

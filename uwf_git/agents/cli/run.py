@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from uwf_git import log
+from uwf_git.agents.cli.advice import advice_on, explained, is_final
 from uwf_git.agents.cli.calls import installed_version, kept_by, model_in, older
 from uwf_git.agents.cli.output import Output, Said
 from uwf_git.agents.cli.printed import sentence
@@ -22,28 +23,15 @@ if TYPE_CHECKING:
 _PRINTED = 16 * 1024  # bytes of what it printed that may be kept with a failed attempt
 _BY_SIGNAL = {137: 9, 143: 15}  # what a wrapper exits with whose program was ended by a signal
 _NOTED = 10  # of what went wrong on the way, the last
-_REFUSALS = 2  # that a key is refused: a token that is renewed after the first one may do
+_REFUSALS = (
+    2  # that a key is refused, or the quota used up: a token that is renewed after the first one may do
+)
 _SHOWN = 401  # characters of the CLI's words in an error
 
 
-_ADVICE = (
-    (
-        re.compile(r"(?i)quota|billing|credit|insufficient"),
-        "the quota of the account is used up",
-    ),
-    (
-        re.compile(r"(?i)refused|ENOTFOUND|EAI_AGAIN|connect|socket"),
-        "is the model server up, and its address right?",
-    ),
-    (re.compile(r"(?i)429|rate.?limit|too many requests|overloaded"), "wait, or ask the service less often"),
-    (re.compile(r"(?i)\b5\d\d\b|internal server|unavailable"), "the service has trouble: try again later"),
-)
-"""What to do about what a program has trouble with."""
-
-
 class Hopeless(Exception):
-    """The program need not go on: it has opened another session than the one it was to go on in, or its key is
-    refused."""
+    """The program need not go on: it has opened another session than the one it was to go on in, its key is refused, or
+    the quota of its account is used up."""
 
 
 class Run:
@@ -124,7 +112,7 @@ class Run:
 
     @property
     def refused(self) -> bool:
-        """Whether it was ended because its key was refused."""
+        """Whether it was ended because its key was refused, or its quota used up."""
         return self._refusals >= _REFUSALS
 
     @property
@@ -167,7 +155,7 @@ class Run:
         program = self._row.program
         log.info("F8TR3M6W", "{program} is in trouble: {text}", program=program, text=text)
         self._ctx.show(f"{program}: {text}\n".encode("utf-8", "replace"), stream="trouble")
-        refused = self._row.login and re.search(self._row.login, text)
+        refused = (self._row.login and re.search(self._row.login, text)) or is_final(text)
         self._refusals = self._refusals + 1 if refused else 0
         if self.refused:
             raise Hopeless
@@ -227,7 +215,11 @@ class Run:
         finished, said, program = self._finished, self.said, self._row.program
         sign_in = self._row.sign_in or f"log in with {program} first"
         if self.refused:
-            return AgentFailed(f"{program} is not logged in, or its key is refused: {self._words()}", sign_in)
+            if self._says_in_trouble(self._row.login):
+                return AgentFailed(
+                    f"{program} is not logged in, or its key is refused: {self._words()}", sign_in
+                )
+            return AgentFailed(f"{program} failed: {self._words()}", advice_on(self._words()))
         assert finished is not None
         if finished.exceeded is not None:
             return finished.exceeded.failure(program, self._ctx.alias)
@@ -239,13 +231,14 @@ class Run:
         how = f"was ended by signal {number}" if number else f"exited with {finished.returncode}"
         if self._says(self._row.login):
             return AgentFailed(f"{program} is not logged in, or its key is refused: {self._words()}", sign_in)
-        words = self._stated() if number else self._words()
+        words = explained(self._stated() if number else self._words())
         message = f"{program} {how}: {words}" if words else f"{program} {how} and didn't say why"
         if said.errors:
             message = f"{program} failed: {words}"
         elif (old := self._too_old(env)) is not None:
             return old
-        return AgentFailed(message, f"what it said before is kept: uwf thread attempts {self._ctx.thread}")
+        kept = f"what it said before is kept: uwf thread attempts {self._ctx.thread}"
+        return AgentFailed(message, advice_on(words) or kept)
 
     def _out_of_time(self, finished: Finished) -> AgentFailed:
         """Why a program was ended that had not answered: what it has trouble with comes first."""
@@ -254,16 +247,26 @@ class Run:
         if said.trouble and self._is_stuck:
             trouble = str(said.trouble[-1])
             message = f"{program} failed: {trouble}; it was still trying when it was ended {finished.told}"
-            return AgentFailed(
-                message, next((advice for sign, advice in _ADVICE if sign.search(trouble)), hint)
-            )
+            return AgentFailed(message, advice_on(trouble) or "try again later")
         how = "was ended, for it printed nothing" if finished.fell_silent else "ran out of time"
+        if self._awaits_model and 2 * finished.silent > finished.took:
+            hint = f"does the model's service answer? If it is only slow, {hint}"
         return AgentFailed(f"{program} {how} {finished.told}; {self._last_seen()}", hint)
 
+    @property
+    def _awaits_model(self) -> bool:
+        """Whether all that it has called has ended, as far as it prints that as it happens."""
+        row, turns = self._row, self.said.turns
+        if row.tools and (row.output != "lines" or row.after is not None or not row.turns):
+            return False
+        return not turns or turns[-1].role != "tool" or turns[-1].result is not None
+
     def _last_seen(self) -> str:
-        """What a program said or did last, in a few words."""
-        if self.said.turns:
-            return last_seen(self.said.turns)
+        """Return what a program waited for, and said or did last, in a few words."""
+        turns = self.said.turns
+        waited = "it waited for the model" if self._awaits_model else ""
+        if turns or waited:
+            return "; ".join(filter(None, (waited, last_seen(turns) if turns else "")))
         printed = last_line(self.printed[1]) or last_line(self.printed[0])
         return f"last seen: {one_line(printed, SEEN)}" if printed else "it printed nothing"
 
@@ -272,6 +275,10 @@ class Run:
         row, said = self._row, self.said
         if said.turns or (said.text or "").strip():
             return None
+        if said.trouble and said.known:
+            words = self._stated()
+            advice = advice_on(words) or "try again, or another model"
+            return AgentFailed(f"{row.program} gave no answer: {words}", advice)
         if said.text is not None:
             return AgentFailed(f"{row.program} gave an empty answer", "try again, or with another model")
         if not said.came:
@@ -280,10 +287,6 @@ class Run:
             )
         if (old := self._too_old(env)) is not None:
             return old
-        if said.trouble:
-            return AgentFailed(
-                f"{row.program} gave no answer: {self._stated()}", "try again, or another model"
-            )
         field = "text" if row.text else "turns"
         misfit = f"nothing it looks for is there, output: {row.output}" if not said.known else f"no {field}"
         return AgentFailed(
@@ -302,6 +305,10 @@ class Run:
         return AgentFailed(
             f"{row.program} {version} is too old, at least {row.least} is needed: {words}", hint
         )
+
+    def _says_in_trouble(self, pattern: str) -> bool:
+        """Whether the last trouble matches a pattern of its row."""
+        return bool(pattern and self.said.trouble and re.search(pattern, self.said.trouble[-1].text))
 
     def _says(self, pattern: str) -> bool:
         """Whether what the program complains of matches a pattern of its row; nothing matches an empty one."""
