@@ -165,11 +165,11 @@ CLIENTS = {
     "messages": Client(by_messages, anthropic.APIError, lambda error: int(error.status_code)),
     "gemini": Client(by_gemini, genai.errors.APIError, lambda error: int(error.code)),
 }
-FINISH = {  # an answer, one cut off, one that calls
-    "chat": ("stop", "length", "tool_calls"),
-    "responses": ("completed", "max_output_tokens", "completed"),
-    "messages": ("end_turn", "max_tokens", "tool_use"),
-    "gemini": ("STOP", "MAX_TOKENS", "STOP"),
+FINISH = {  # an answer, one cut off, one that calls, one that is refused
+    "chat": ("stop", "length", "tool_calls", "content_filter"),
+    "responses": ("completed", "max_output_tokens", "completed", "content_filter"),
+    "messages": ("end_turn", "max_tokens", "tool_use", "refusal"),
+    "gemini": ("STOP", "MAX_TOKENS", "STOP", "SAFETY"),
 }
 SAID = [("system", "You are brief."), ("user", "Hi."), ("assistant", "Hello."), ("user", "How is it?")]
 
@@ -184,7 +184,7 @@ class TestEveryProvidersOwnClient:
         ask = CLIENTS[wire].ask
         plain, cut, calling = (ask(server, SAID, stream) for _ in range(3))
         usage = Tokens(130, 7, 20)
-        stop, length, tools = FINISH[wire]
+        stop, length, tools, _ = FINISH[wire]
         assert plain == Heard(said, [], usage, stop)
         assert cut == Heard("Half a", [], usage, length)
         assert calling.text == "I look." and calling.finish == tools
@@ -203,6 +203,15 @@ class TestEveryProvidersOwnClient:
         assert [(each.role, each.text) for each in asked.messages] == SAID[1:]
         assert (asked.tools, asked.stream, asked.prompt) == (("weather",), stream, "How is it?")
         assert asked.usage == Tokens(130, 7, 20)
+
+    def test_is_told_that_an_answer_is_refused(self, wire: str, stream: bool, server: ModelServer) -> None:
+        server.play([Say("", "refusal")])
+        if wire == "chat" and stream:
+            with pytest.raises(openai.ContentFilterFinishReasonError):
+                CLIENTS[wire].ask(server, SAID, stream)
+        else:
+            refused = CLIENTS[wire].ask(server, SAID, stream)
+            assert (refused.text, refused.finish) == ("", FINISH[wire][-1])
 
     def test_is_told_of_failures_by_their_status(self, wire: str, stream: bool, server: ModelServer) -> None:
         ask, failure, status = CLIENTS[wire]

@@ -99,7 +99,8 @@ class Asked(NamedTuple):
 
 
 class Say(NamedTuple):
-    """An answer. `finish` is "stop" or "length" (cut off by the limit of tokens)."""
+    """An answer. `finish` is "stop", "length" (cut off by the limit of tokens) or "refusal" (a filter of the provider,
+    or the model itself, refuses to answer)."""
 
     text: str
     finish: str = "stop"
@@ -123,11 +124,12 @@ class Several(NamedTuple):
 
 
 class Fail(NamedTuple):
-    """An error in the wire's own form."""
+    """An error in the wire's own form. `code` is what OpenAI says besides the status."""
 
     status: int
     message: str = "scripted failure"
     retry_after: float | str | None = None
+    code: str = ""
 
 
 class Hang(NamedTuple):
@@ -138,10 +140,12 @@ class Hang(NamedTuple):
 
 
 class Drop(NamedTuple):
-    """The connection closed after so many bytes of the body of another turn."""
+    """The connection closed after so many bytes of the body of another turn, or silent for `hold` seconds before that
+    (less when the server ends)."""
 
     after_bytes: int = 0
     turn: Turn = Say("This sentence is not going to be heard to its end, however long one listens.")
+    hold: float = 0.0
 
 
 class Body(NamedTuple):

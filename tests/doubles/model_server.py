@@ -69,7 +69,7 @@ class _Protocol(NamedTuple):
     asked: Callable[[Mapping[str, Any], Mapping[str, str]], Asked]
     body: Callable[[Asked, wire.Answer], Any]
     events: Callable[[Asked, wire.Answer], Iterable[wire.Event]]
-    error: Callable[[int, str], Any]
+    error: Callable[[int, str, str], Any]
 
 
 _CHAT = _Protocol(wire.chat_asked, wire.chat_body, wire.chat_events, wire.openai_error)
@@ -271,10 +271,10 @@ class _Handler(BaseHTTPRequestHandler):
             body = json.loads(data)
             asked = protocol.asked(body, headers)._replace(path=self.path)
         except (ValueError, LookupError, TypeError, AttributeError) as error:
-            self._json(400, protocol.error(400, f"not a request of this protocol: {error!r}"))
+            self._json(400, protocol.error(400, f"not a request of this protocol: {error!r}", ""))
             return
         if not self._admitted(headers, query):
-            self._json(401, protocol.error(401, "invalid api key"))
+            self._json(401, protocol.error(401, "invalid api key", ""))
             return
         turn, serial, is_aside = self.server.decide(asked)
         try:
@@ -299,11 +299,14 @@ class _Handler(BaseHTTPRequestHandler):
             self._take(protocol, asked, turn.then, serial, is_aside)
         elif isinstance(turn, Drop):
             self._room = turn.after_bytes
-            self._take(protocol, asked, turn.turn, serial, is_aside)
+            try:
+                self._take(protocol, asked, turn.turn, serial, is_aside)
+            except _Cut:
+                self.server.over.wait(turn.hold)
             raise _Cut
         elif isinstance(turn, Fail):
             again = {} if turn.retry_after is None else {"Retry-After": str(turn.retry_after)}
-            self._json(turn.status, protocol.error(turn.status, turn.message), again)
+            self._json(turn.status, protocol.error(turn.status, turn.message, turn.code), again)
         elif isinstance(turn, Body):
             self._send(turn.status, turn.body, turn.content_type, turn.headers)
         elif isinstance(turn, Raw):

@@ -22,7 +22,7 @@ class Answer(NamedTuple):
 
     text: str
     calls: tuple[Call, ...]  # each with an id
-    finish: str  # stop, length or calls
+    finish: str  # stop, length, refusal or calls
     usage: Tokens
     serial: int
 
@@ -109,11 +109,14 @@ def _chat_calls(answer: Answer) -> list[dict[str, Any]]:
     ]
 
 
+_CHAT_ENDS = {"calls": "tool_calls", "refusal": "content_filter"}
+
+
 def chat_body(asked: Asked, answer: Answer) -> Any:
     message: dict[str, Any] = {"role": "assistant", "content": answer.text or None, "refusal": None}
     if answer.calls:
         message["tool_calls"] = _chat_calls(answer)
-    finish = {"calls": "tool_calls"}.get(answer.finish, answer.finish)
+    finish = _CHAT_ENDS.get(answer.finish, answer.finish)
     return {
         "id": f"chatcmpl-{answer.serial}",
         "object": "chat.completion",
@@ -142,7 +145,7 @@ def chat_events(asked: Asked, answer: Answer) -> Iterator[Event]:
         yield chunk({"tool_calls": [first]})
         for piece in pieces(function["arguments"]):
             yield chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
-    yield chunk({}, {"calls": "tool_calls"}.get(answer.finish, answer.finish))
+    yield chunk({}, _CHAT_ENDS.get(answer.finish, answer.finish))
     options = asked.body.get("stream_options") or {}
     if options.get("include_usage"):
         yield "", {**head, "choices": [], "usage": _chat_usage(answer.usage)}
@@ -202,9 +205,12 @@ def _responses_items(asked: Asked, answer: Answer) -> list[dict[str, Any]]:
     return items
 
 
+_INCOMPLETE = {"length": "max_output_tokens", "refusal": "content_filter"}
+
+
 def _response(asked: Asked, answer: Answer, items: list[Any] | None) -> dict[str, Any]:
     """`items` None: the response as it stands at its begin."""
-    cut = answer.finish == "length"
+    cut = _INCOMPLETE.get(answer.finish)
     usage = {
         "input_tokens": answer.usage.input,
         "input_tokens_details": {"cached_tokens": answer.usage.cached, "cache_write_tokens": 0},
@@ -219,7 +225,7 @@ def _response(asked: Asked, answer: Answer, items: list[Any] | None) -> dict[str
         "created_at": 1_700_000_000,
         "status": ("incomplete" if cut else "completed") if over else "in_progress",
         "error": None,
-        "incomplete_details": {"reason": "max_output_tokens"} if over and cut else None,
+        "incomplete_details": {"reason": cut} if over and cut else None,
         "instructions": asked.body.get("instructions"),
         "model": asked.model,
         "output": items or [],
@@ -256,7 +262,7 @@ def _responses_events(asked: Asked, answer: Answer) -> Iterator[tuple[str, dict[
             yield f"response.{delta}.delta", {**at, "delta": piece}
         yield f"response.{delta}.done", {**at, field: item[field], "name": item["name"]}
         yield "response.output_item.done", {"output_index": index, "item": item}
-    name = "response.incomplete" if answer.finish == "length" else "response.completed"
+    name = "response.incomplete" if answer.finish in _INCOMPLETE else "response.completed"
     yield name, {"response": _response(asked, answer, items)}
 
 
@@ -272,11 +278,11 @@ def _responses_text(item: dict[str, Any], at: dict[str, Any]) -> Iterator[tuple[
     yield "response.output_item.done", {"output_index": at["output_index"], "item": item}
 
 
-def openai_error(status: int, message: str) -> Any:
+def openai_error(status: int, message: str, code: str = "") -> Any:
     kinds = {401: "authentication_error", 429: "rate_limit_error", 400: "invalid_request_error"}
     codes = {401: "invalid_api_key", 429: "rate_limit_exceeded", 500: "server_error"}
     kind = kinds.get(status, "server_error" if status >= 500 else "invalid_request_error")
-    return {"error": {"message": message, "type": kind, "param": None, "code": codes.get(status)}}
+    return {"error": {"message": message, "type": kind, "param": None, "code": code or codes.get(status)}}
 
 
 def messages_asked(body: Mapping[str, Any], headers: Mapping[str, str]) -> Asked:
@@ -323,7 +329,7 @@ def _messages_blocks(answer: Answer) -> list[dict[str, Any]]:
     return blocks
 
 
-_STOPS = {"stop": "end_turn", "length": "max_tokens", "calls": "tool_use"}
+_STOPS = {"stop": "end_turn", "length": "max_tokens", "calls": "tool_use", "refusal": "refusal"}
 
 
 def messages_body(asked: Asked, answer: Answer) -> Any:
@@ -367,7 +373,7 @@ def _messages_events(asked: Asked, answer: Answer) -> Iterator[dict[str, Any]]:
     yield {"type": "message_stop"}
 
 
-def messages_error(status: int, message: str) -> Any:
+def messages_error(status: int, message: str, code: str = "") -> Any:
     kinds = {
         400: "invalid_request_error", 401: "authentication_error", 403: "permission_error",
         404: "not_found_error", 429: "rate_limit_error", 529: "overloaded_error",
@@ -410,6 +416,9 @@ def _gemini_result(given: Mapping[str, Any]) -> ToolResult:
     )
 
 
+_GEMINI_ENDS = {"length": "MAX_TOKENS", "refusal": "SAFETY"}
+
+
 def _gemini_parts(answer: Answer) -> list[dict[str, Any]]:
     return [
         {"functionCall": {"id": call.id, "name": call.name, "args": value(call.arguments)}}
@@ -420,7 +429,7 @@ def _gemini_parts(answer: Answer) -> list[dict[str, Any]]:
 def _gemini(asked: Asked, answer: Answer, parts: list[dict[str, Any]], over: bool) -> dict[str, Any]:
     candidate: dict[str, Any] = {"content": {"role": "model", "parts": parts}, "index": 0}
     if over:
-        candidate["finishReason"] = "MAX_TOKENS" if answer.finish == "length" else "STOP"
+        candidate["finishReason"] = _GEMINI_ENDS.get(answer.finish, "STOP")
     usage = {
         "promptTokenCount": answer.usage.input,
         "candidatesTokenCount": answer.usage.output,
@@ -446,7 +455,7 @@ def gemini_events(asked: Asked, answer: Answer) -> Iterator[Event]:
     yield "", _gemini(asked, answer, _gemini_parts(answer) or [{"text": ""}], True)
 
 
-def gemini_error(status: int, message: str) -> Any:
+def gemini_error(status: int, message: str, code: str = "") -> Any:
     names = {
         400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND",
         429: "RESOURCE_EXHAUSTED", 503: "UNAVAILABLE",
