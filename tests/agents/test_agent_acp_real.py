@@ -13,6 +13,9 @@ from model_server import Asked, Call, Fail, ModelServer, Say, Turn, aside, servi
 
 from uwf_git.store.opened import Instance
 
+if agent_programs.SLOW_WANTED:
+    pytestmark = pytest.mark.timeout(400)
+
 DONE = "---\nsummary: {}\n---\n\nAs asked.\n"
 
 

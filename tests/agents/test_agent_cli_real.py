@@ -25,6 +25,9 @@ from uwf_git.errors import AgentFailed, Waiting
 from uwf_git.store.opened import Instance
 from uwf_git.values.kinds import Usage
 
+if agent_programs.SLOW_WANTED:
+    pytestmark = pytest.mark.timeout(400)
+
 PATCH = (
     "apply_patch <<'EOF'\n*** Begin Patch\n*** Update File: note.txt\n@@\n-old\n+new\n*** End Patch\nEOF\n"
 )

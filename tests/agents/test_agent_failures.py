@@ -55,14 +55,17 @@ SUBJECTS = {
 }  # fmt: skip
 HANGING = ("hangs", "hangs midway")
 OF_A_PROGRAM = ("killed", "missing", "prints nothing")
-SLOW = "the slow tier tries the others"
 OLD_NODE = "runs in an old Node"
+
+
+def _marks(subject: Subject, fault: str) -> pytest.MarkDecorator | tuple[()]:
+    if agent_programs.SLOW_WANTED:
+        return pytest.mark.timeout(400)
+    return () if fault in subject.quick else pytest.mark.skip("the slow tier tries the others")
+
+
 CASES = [
-    pytest.param(
-        name,
-        fault,
-        marks=[] if fault in subject.quick or agent_programs.SLOW_WANTED else pytest.mark.skip(SLOW),
-    )
+    pytest.param(name, fault, marks=_marks(subject, fault))
     for name, subject in SUBJECTS.items()
     for fault in FAULTS
     if not (fault in OF_A_PROGRAM and not subject.program)
