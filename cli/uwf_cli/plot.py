@@ -11,7 +11,9 @@ from xml.sax.saxutils import escape
 from uwf_git.text import for_xml, shortened
 
 _WIDTH = 760
+_NARROW = 330  # pixels: the smallest telephone, without the margins of its page
 _ROW = 30
+_STACKED = 50  # a row with its name above it
 _BAR = 18
 _TOP = 76
 _BARE = 8  # of a chart whose title stands elsewhere
@@ -82,13 +84,14 @@ def pair_chart(title: str, note: str, pairs: Sequence[Pair]) -> str:
 
 
 def bars_drawing(title: str, bars: Sequence[Bar]) -> str:
-    """An element of a page. What it shows is said in its text alternative."""
-    return _element(title, bars, _bars(bars, _BARE))
+    """Two elements of a page, of which its style shows one: `wide`, and `narrow` with each name above its bar. What
+    they show is said in their text alternatives."""
+    return _elements(title, bars, _bars(bars, _BARE), _bars(bars, _BARE, narrow=True))
 
 
 def pairs_drawing(title: str, pairs: Sequence[Pair]) -> str:
     """The same of pairs."""
-    return _element(title, pairs, _pairs(pairs, _BARE))
+    return _elements(title, pairs, _pairs(pairs, _BARE), _pairs(pairs, _BARE, narrow=True))
 
 
 def _document(title: str, note: str, drawn: _Drawn) -> str:
@@ -103,10 +106,14 @@ def _document(title: str, note: str, drawn: _Drawn) -> str:
     return "\n".join((*lines, *drawn.lines, "</svg>")) + "\n"
 
 
-def _element(title: str, rows: Sequence[Bar | Pair], drawn: _Drawn) -> str:
+def _elements(title: str, rows: Sequence[Bar | Pair], wide: _Drawn, narrow: _Drawn) -> str:
+    return _element(title, rows, wide, "chart wide") + "\n" + _element(title, rows, narrow, "chart narrow")
+
+
+def _element(title: str, rows: Sequence[Bar | Pair], drawn: _Drawn, classes: str) -> str:
     said = "; ".join(f"{row.name}: {row.text}" for row in rows)
     lines = [
-        _opening(drawn, title, "chart"),
+        _opening(drawn, title, classes),
         f"  <title>{_xml(title)}</title>",
         f"  <desc>{_xml(said)}</desc>",
     ]
@@ -129,7 +136,7 @@ class _Place(NamedTuple):
     y: int
 
 
-def _bars(bars: Sequence[Bar], top: int) -> _Drawn:
+def _bars(bars: Sequence[Bar], top: int, narrow: bool = False) -> _Drawn:
     most = max((bar.value for bar in bars if bar.value), default=0)
 
     def draw(bar: Bar, place: _Place) -> tuple[float, list[str]]:
@@ -137,10 +144,10 @@ def _bars(bars: Sequence[Bar], top: int) -> _Drawn:
         box = f'x="{place.left}" y="{place.y}" width="{length:g}" height="{_BAR}"'
         return place.left + length, [f'  <rect class="bar" {box} rx="2"/>'] if length else []
 
-    return _rows(bars, top, draw)
+    return (_stacked if narrow else _rows)(bars, top, draw)
 
 
-def _pairs(pairs: Sequence[Pair], top: int) -> _Drawn:
+def _pairs(pairs: Sequence[Pair], top: int, narrow: bool = False) -> _Drawn:
     def draw(pair: Pair, place: _Place) -> tuple[float, list[str]]:
         middle = place.y + _BAR // 2
         lines = []
@@ -152,7 +159,7 @@ def _pairs(pairs: Sequence[Pair], top: int) -> _Drawn:
                 lines.append(f'  <circle class="{kind}" cx="{mean:g}" cy="{y}" r="4"/>')
         return place.left + place.room + 6, lines
 
-    return _rows(pairs, top, draw)
+    return (_stacked if narrow else _rows)(pairs, top, draw)
 
 
 _Row = TypeVar("_Row", Bar, Pair)
@@ -179,6 +186,22 @@ def _rows(rows: Sequence[_Row], top: int, draw: Callable[[_Row, _Place], tuple[f
         bottom = top + len(rows) * _ROW - (_ROW - _BAR)
         lines.append(f'  <line class="axis" x1="{left}" y1="{top - 4}" x2="{left}" y2="{bottom + 4}"/>')
     return _Drawn(width, height, lines)
+
+
+def _stacked(
+    rows: Sequence[_Row], top: int, draw: Callable[[_Row, _Place], tuple[float, list[str]]]
+) -> _Drawn:
+    """The same in a narrow window: each row's name stands above it."""
+    behind = round(max((_wide(row.text) for row in rows), default=0)) + 10
+    room = max(60, _NARROW - behind)
+    lines = [] if rows else [f'  <text class="note" x="0" y="{top + 20}">nothing to show</text>']
+    for number, row in enumerate(rows):
+        y = top + number * _STACKED + 20
+        end, drawn = draw(row, _Place(0, room, y))
+        lines.append(f'  <text x="0" y="{y - 5}">{_xml(shortened(row.name, _LONGEST))}</text>')
+        lines += drawn
+        lines.append(f'  <text class="note" x="{end + 6:g}" y="{y + _BAR - 4}">{_xml(row.text)}</text>')
+    return _Drawn(room + behind, top + _STACKED * max(len(rows), 1), lines)
 
 
 def _wide(text: str) -> float:

@@ -10,7 +10,7 @@ import pytest
 from agent_programs import program
 from lived_in import LivedIn
 from playwright.sync_api import Browser, Page, expect
-from site_serving import Serve, Serving
+from site_serving import Serve, Serving, keep_picture
 from uwf_cli.web.site import FORMS, PAGES
 
 _RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
@@ -121,6 +121,47 @@ def test_the_tab_key_reaches_everything_and_one_sees_where_it_is(
         )
         found += [f"{address}: no key reaches {html}" for html in left]
     assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("path", "what"),
+    [("/", ".threads > li"), ("/search?q=export", ".hits"), ("/stats", ".chart.narrow")],
+)
+def test_on_a_telephone_the_content_is_on_the_first_screen_and_filters_are_folded(
+    browser_page: Page, site: Serving, lived_in: LivedIn, path: str, what: str
+) -> None:
+    browser_page.goto(site.launch)
+    looks(browser_page, 360, "light")
+    browser_page.goto(site.address + path)
+    summary = browser_page.locator(".fold > summary")
+    field = browser_page.locator(".fold label:not(.checks label)").first
+    expect(field).to_be_hidden()
+    place = browser_page.locator(what).first.bounding_box()
+    assert place and place["y"] < 400, place
+    keep_picture(browser_page, f"telephone-{what.strip('.')[:5]}")
+    summary.click()
+    expect(field).to_be_visible()
+    looks(browser_page, 1280, "light")
+    browser_page.goto(site.address + path)
+    expect(field).to_be_visible()
+    expect(summary).to_be_hidden()
+
+
+@pytest.mark.parametrize("path", ["/stats", "/stats?by=day", "/eval/solve-issue"])
+def test_on_a_telephone_charts_are_whole(
+    browser_page: Page, site: Serving, lived_in: LivedIn, path: str
+) -> None:
+    browser_page.goto(site.launch)
+    looks(browser_page, 360, "light")
+    browser_page.goto(site.address + path)
+    chart = browser_page.locator(".chart.narrow")
+    expect(chart).to_be_visible()
+    expect(browser_page.locator(".chart.wide")).to_be_hidden()
+    cut = """chart => [...chart.querySelectorAll('text, rect, circle')].filter(each => {
+        const inside = each.getBoundingClientRect(), around = chart.getBoundingClientRect();
+        return inside.left < around.left - 1 || inside.right > Math.min(around.right + 1, innerWidth);
+      }).map(each => each.outerHTML)"""
+    assert chart.evaluate(cut) == []
 
 
 def test_all_is_there_without_javascript(browser: Browser, site: Serving, lived_in: LivedIn) -> None:

@@ -129,7 +129,7 @@ def test_crews_are_named_only_where_there_are_some(client: httpx.Client, uwf: Uw
 def test_spending_says_what_is_unknown(client: httpx.Client, uwf: Uwf, forks: tuple[str, str]) -> None:
     for by in ("workflow", "agent", "role", "model", "day"):
         page = client.get("/stats", params={"by": by}).text
-        assert '<svg xmlns="http://www.w3.org/2000/svg" class="chart"' in page
+        assert '<svg xmlns="http://www.w3.org/2000/svg" class="chart wide"' in page
         assert "style=" not in page and "<style" not in page
     told = uwf("stats", "--by", "role").json["groups"]
     page = client.get("/stats?by=role").text
@@ -171,6 +171,9 @@ def test_what_was_said_is_found_and_marked(
     browser_page.get_by_role("button", name="Search").click()
     expect(browser_page.locator("mark").first).to_have_text("second")
     keep_picture(browser_page, "search")
+    # A thread's task is told once, above all that was found in it.
+    expect(browser_page.get_by_role("heading", level=2).filter(has_text="Do it")).to_have_count(1)
+    expect(browser_page.locator(".hits").get_by_text(forks[0])).to_have_count(1)
     browser_page.get_by_role("link", name="Step 3, writer").first.click()
     expect(browser_page).to_have_url(re.compile(r"/step/3$"))
 

@@ -88,7 +88,7 @@ def test_an_export_is_read_from_a_disk(uwf: Uwf, store: tuple[str, str], browser
     browser_page.get_by_role("link", name="Crews").click()
     browser_page.get_by_role("link", name="Spending").click()
     browser_page.get_by_role("link", name="role", exact=True).click()
-    expect(browser_page.locator("svg.chart")).to_be_visible()
+    expect(browser_page.locator("svg.chart.wide")).to_be_visible()
     assert all(each.startswith(folder.as_uri()) for each in asked)
 
 

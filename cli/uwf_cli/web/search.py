@@ -14,6 +14,8 @@ from uwf_cli.invocation import itself
 from uwf_cli.web.addresses import STATUS, Asked, Page
 from uwf_git.errors import Invalid, NotFound, StoreDamaged, Usage, UwfError
 from uwf_git.store.location import Location
+from uwf_git.store.opened import Instance
+from uwf_git.values.ids import ThreadId
 
 SECONDS = 5.0
 HITS = 200
@@ -29,7 +31,7 @@ async def page(location: Location, asked: Asked) -> Page:
     on the page, with its form."""
     pattern = asked.one("q")
     values: dict[str, Any] = {"asked": asked, "pattern": pattern, "shown": HITS, "wrong": None}
-    values |= {"hits": [], "more": False, "unread": []}
+    values |= {"threads": [], "lines": 0, "more": False, "unread": []}
     if not pattern:
         return Page("search.html", "Search", values)
     words, title = _words(asked), f"Search: {pattern}"
@@ -39,8 +41,32 @@ async def page(location: Location, asked: Asked) -> Page:
     except UwfError as error:
         return Page("search.html", title, {**values, "wrong": error}, STATUS.get(error.exit_status, 500))
     hits = [_hit(each, pattern, asked) for each in found[:HITS]]
-    values |= {"hits": hits, "more": len(found) > HITS, "unread": unread}
+    values |= {"threads": _by_thread(location, hits), "lines": len(hits)}
+    values |= {"more": len(found) > HITS, "unread": unread}
     return Page("search.html", title, values)
+
+
+def _by_thread(location: Location, hits: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The hits of each thread, with the first line of its task, which is its id if that can't be read, and the name of
+    its workflow. Threads are in the order of their first hits."""
+    threads: dict[str, list[dict[str, Any]]] = {}
+    for each in hits:
+        threads.setdefault(each["thread"], []).append(each)
+    instance = Instance(location)
+    try:
+        return [
+            {"thread": thread, **_named(instance, thread), "hits": own} for thread, own in threads.items()
+        ]
+    finally:
+        instance.store.index.close()
+
+
+def _named(instance: Instance, thread: str) -> dict[str, str]:
+    try:
+        row = instance.threads.head(ThreadId(thread)).row
+    except UwfError:
+        return {"title": thread, "workflow": ""}
+    return {"title": row.title or thread, "workflow": row.name or ""}
 
 
 def _words(asked: Asked) -> list[str]:
