@@ -164,6 +164,55 @@ def test_on_a_telephone_charts_are_whole(
     assert chart.evaluate(cut) == []
 
 
+def test_keys_lead_to_the_search_and_through_the_rows_unless_somebody_types(
+    browser_page: Page, site: Serving, lived_in: LivedIn
+) -> None:
+    browser_page.goto(site.launch)
+    browser_page.goto(f"{site.address}/?tab=all")
+    focused = browser_page.locator("main a:focus")
+    titles = browser_page.locator(".threads .head a").all_inner_texts()
+    keys = browser_page.keyboard
+    for key, number in (("j", 0), ("j", 1), ("j", 2), ("k", 1)):
+        keys.press(key)
+        expect(focused).to_have_text(titles[number])
+    keys.press("/")
+    field = browser_page.get_by_label("Task has")
+    expect(field).to_be_focused()
+    keys.type("j/k?")
+    expect(field).to_have_value("j/k?")
+    browser_page.goto(f"{site.address}/thread/{lived_in.completed}")
+    keys.press("j")
+    expect(browser_page.locator("#step-1 a:focus")).to_be_visible()
+    keys.press("Control+j")
+    keys.press("j")
+    keys.press("Enter")
+    expect(browser_page).to_have_url(re.compile("/step/2$"))
+    expect(browser_page.get_by_role("button", name="Keys")).to_be_visible()
+    keys.press("/")
+    expect(browser_page).to_have_url(f"{site.address}/search")
+    expect(browser_page.get_by_label("What was said")).to_be_focused()
+    browser_page.goto(f"{site.address}/?tab=all")
+    keys.press("?")
+    dialog = browser_page.get_by_role("dialog", name="Keys")
+    expect(dialog.get_by_text("to the next row")).to_be_visible()
+    browser_page.evaluate(program("axe-core").read_text(encoding="utf-8"))
+    found = browser_page.evaluate("rules => axe.run(document, {runOnly: rules})", _RULES)
+    assert [each["id"] for each in found["violations"]] == []
+    dialog.get_by_label("Use these keys").uncheck()
+    keys.press("Escape")
+    expect(dialog).to_be_hidden()
+    keys.press("j")
+    expect(focused).to_have_count(0)
+    browser_page.reload()
+    keys.press("/")
+    expect(browser_page.get_by_label("Task has")).not_to_be_focused()
+    browser_page.get_by_role("button", name="Keys").press("Enter")
+    dialog.get_by_label("Use these keys").check()
+    dialog.get_by_role("button", name="Close").click()
+    keys.press("/")
+    expect(browser_page.get_by_label("Task has")).to_be_focused()
+
+
 def test_all_is_there_without_javascript(browser: Browser, site: Serving, lived_in: LivedIn) -> None:
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()

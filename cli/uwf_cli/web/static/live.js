@@ -2,6 +2,7 @@
 // counts and times change where they stand, new steps come below the others, and whatever would move something waits at
 // the edge until it is asked for.
 
+import "./keys.js";
 import { listen, silence } from "./stream.js";
 
 const SOON = 2000, LATER = 5000; // milliseconds between two looks
