@@ -215,6 +215,7 @@ eval_ = Group(
         "run": Place("evaluation.running:run", "Try cases and have them judged."),
         "compare": Place("evaluation.comparing:compare", "Compare two runs of a suite case by case."),
         "check": Place("evaluation.checking:check", "Fail where a suite is worse than its baseline."),
+        "report": Place("evaluation.reporting:report", "Write a run of a suite as one HTML file."),
         "baseline": eval_baseline,
     },
     examples=(

@@ -262,6 +262,55 @@ def test_a_case_that_broke_fails_a_check_in_text_json_and_junit(
 
 
 @pytest.mark.timeout(300)
+def test_a_report_is_one_page_without_scripts_that_says_what_changed(
+    uwf: Uwf, checks: Checks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "was not run" in uwf("eval", "report", "tasks", "--html", "new.html", check=3).error["message"]
+    monkeypatch.setenv("FAILS", "better")
+    before = checks("run", "--repeat", "5").json["run"]
+    alone = uwf("eval", "report", "tasks", "--html", "alone.html").json
+    assert (alone["run"], alone["against"], alone["file"]) == (before, None, "alone.html")
+    assert " is worse" not in Path("alone.html").read_text()
+    uwf("eval", "baseline", "set", "tasks")
+    monkeypatch.setenv("FAILS", "broken")
+    after = checks("run", "--repeat", "5", "--label", "<b>after</b>").json["run"]
+    made = uwf("eval", "report", "tasks", "--html", "report.html").json
+    page = Path("report.html").read_text()
+    assert (made["run"], made["against"]) == (after, before) and made["bytes"] == len(page.encode())
+    assert "<script" not in page and "<b>after" not in page and "&lt;b&gt;after&lt;/b&gt;" in page
+    assert page.count("default-src 'none'") == 1 and "<svg" in page
+    assert "<strong>broken is worse</strong>, which chance does in 0.8 % of checks." in page
+    assert "1 better, 1 worse, 1 the same" in page
+    for cells in (
+        ("broken", "1.00", "0.50", "worse"),  # a case, before and after
+        ("done", "3", "0.67", "0.67"),  # a judge
+        ("b", "2", "0.75", "0.75"),  # a tag
+    ):
+        assert "".join(f"<td>{cell}</td>" for cell in cells) in page
+    assert "done 0.00" in page and "kind 1.00" in page
+    exists = uwf("eval", "report", "tasks", "--html", "report.html", check=1)
+    assert "--force" in exists.error["hint"]
+    again = uwf("eval", "report", "tasks", before, "--against", after, "--html", "-").out
+    assert "better is worse" in again and again != page
+    assert uwf("eval", "report", "tasks", "--html", "report.html", "--force").json == made
+
+
+@pytest.mark.timeout(300)
+def test_a_report_names_the_flaky_cases(uwf: Uwf, checks: Checks, script: Callable[[str, str], Path]) -> None:
+    count = Path("count").absolute()
+    toggling = f"""
+from pathlib import Path
+seen = Path({str(count)!r})
+seen.write_text("x" + (seen.read_text() if seen.exists() else ""))
+print('{{"said": "' + ("done" if len(seen.read_text()) % 2 else "no") + '"}}')
+"""
+    agent = f"uwf-exec {script('toggles', toggling)}"
+    checks("run", "steady", "--repeat", "4", "--agent", agent, "-j", "1")
+    page = uwf("eval", "report", "tasks", "--html", "-").out
+    assert "<strong>Flaky:</strong> steady (2 of 4 passed)" in page
+
+
+@pytest.mark.timeout(300)
 def test_a_comparison_says_which_judge_and_which_tag_got_worse(
     uwf: Uwf, checks: Checks, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,7 +34,7 @@ thread show, thread list, thread steps, thread read, thread step-details, thread
 thread diff, thread log, ps, grep, inbox, cas get, cas has, cas refs, cas walk, cas hash, cas schema list
 cas schema get, remote list, export, agent list, agent check, config get, config list, config set, config unset, setup
 stats, trace export, debug, verify, completion, guide, watch, eval list, eval show, eval compare, eval baseline show
-eval baseline list, eval baseline history
+eval report, eval baseline list, eval baseline history
 """
 # What serves the other commands, and shows what is there; a fleet makes its steps as `thread step` does.
 FLEET = "run worker start status pause resume cancel sync"

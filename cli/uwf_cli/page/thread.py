@@ -1,7 +1,5 @@
 """A thread as one HTML file: its task, its graph, each step with what it answered, what it cost and how it came about,
 failed attempts and sub-workflows included. The same thread gives the same file.
-
-Nothing in it runs and nothing is fetched: there is no script, and the page's own policy forbids both.
 """
 
 from __future__ import annotations
@@ -9,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from uwf_cli.page.document import document
 from uwf_cli.page.graph import drawing, way_of
 from uwf_cli.page.markup import answer, fold, markdown, pre, tag, text, value
 from uwf_cli.page.step import amounts, exact, gist, how_found, judges, name_of, turn
-from uwf_cli.page.style import STYLE
 from uwf_git.cost.accounts import nested, runs
 from uwf_git.cost.budget import prices
 from uwf_git.cost.spending import Spent, together
@@ -31,7 +29,6 @@ if TYPE_CHECKING:
     from uwf_git.values.ids import Hash
     from uwf_git.values.kinds import Detail
 
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 _DEEPEST = 8  # sub-workflows within each other that are shown
 
 
@@ -78,26 +75,15 @@ class _Page:
     def html(self) -> str:
         """The whole file."""
         title = title_of(self._history.start.prompt)
-        body = tag(
-            "main",
-            "".join(
-                (
-                    self._header(title),
-                    self._task(),
-                    self._graph(),
-                    self._list(),
-                    self._steps(),
-                    self._footer(),
-                )
-            ),
+        parts = (
+            self._header(title),
+            self._task(),
+            self._graph(),
+            self._list(),
+            self._steps(),
+            self._footer(),
         )
-        return (
-            '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
-            '<meta name="viewport" content="width=device-width, initial-scale=1">'
-            '<meta name="referrer" content="no-referrer"><meta name="color-scheme" content="light dark">'
-            f"<title>{text(title)}</title><style>{STYLE}</style></head>\n<body>{body}</body></html>\n"
-        )
+        return document(title, "".join(parts))
 
     # Above the steps
 
