@@ -195,7 +195,9 @@ def test_an_agent_of_the_kit_has_its_own_name_before_it_says_anything(uwf: Uwf, 
     Path("quiet.py").write_text(
         "import time\nfrom pathlib import Path\nfrom uwf_git.kit import create_agent\n"
         "def run(ctx):\n    Path('asked').touch()\n"
-        "    while not Path('go').exists(): time.sleep(0.02)\n"
+        "    for _ in range(3000):  # not for ever if the test fails\n"
+        "        if Path('go').exists(): break\n"
+        "        time.sleep(0.02)\n"
         "    return '---\\ntext: done\\n---'\n"
         "create_agent('quiet', run).main()\n"
     )
