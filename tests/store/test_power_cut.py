@@ -141,6 +141,10 @@ DELETIONS: dict[str, tuple[list[str], list[str]]] = {
     "workflow rm": ([], ["workflow rm one --yes"]),
     "crew rm": ([f"crew import {EXAMPLES}/crew/press"], ["crew rm press --yes"]),
     "suite rm": (["eval add T --to few"], ["eval remove few --yes"]),
+    "baseline rm": (
+        ["eval add T --to few --judge jsonata:true", "eval run few --max-steps 1", "eval baseline set few"],
+        ["eval baseline rm few"],
+    ),
     "remote rm": (["remote add other SHARED", "push other"], ["remote rm other"]),
 }
 
