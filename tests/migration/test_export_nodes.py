@@ -24,7 +24,7 @@ def test_a_store_goes_out_and_comes_back_with_the_same_hashes(
     out, other = tmp_path / "out", tmp_path / "other"
     made = uwf("export", "--json-cas", out).json
     files = sorted(path.stem for path in (out / "cas").glob("*.bin"))
-    assert (made["threads"], made["written"]) == (2, len(files))
+    assert (made["threads"], made["written"], made["there"]) == (2, len(files), 0)
     found = uwf("--root", other, "import", out).json
     assert found["untaken"] == found["warnings"] == []
     assert {each["thread"]: each["status"] for each in found["threads"]} == {

@@ -63,6 +63,8 @@ def export(
                 tell(done := done + 1)
         for root in [*roots, *past]:
             for node, content in instance.store.walk(root, frozenset(seen)):
+                if node in seen:  # the walk begins with its root in any case
+                    continue
                 seen.add(node)
                 put(node, content)
                 tell(done := done + 1)
