@@ -41,7 +41,7 @@ def test_a_limit_that_is_exceeded_once_does_not_leave_the_thread_stuck(
     with monkeypatch.context() as patch:
         patch.setattr(limit, seconds)
         assert problem in (outlook(instance, head).problem or "")
-    assert outlook(instance, head).next == "ender"
+    assert outlook(Instance.open(), head).next == "ender"
     assert uwf("thread", "step", thread).json["done"]
 
 

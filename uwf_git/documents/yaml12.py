@@ -153,6 +153,8 @@ def _compose(text: str, name: str) -> _Ref | None:
     except yaml.MarkedYAMLError as error:
         mark = _mark(error.problem_mark or error.context_mark)
         problem = error.problem or error.context or "not YAML"
+        if "maximum nesting depth" in problem:  # libyaml reads ahead, and has a limit of its own
+            raise _too_deep(name, mark) from None
         if error.context and error.problem:
             problem += f", {error.context}"
             if error.context_mark and error.context_mark.line + 1 != mark.line:
@@ -160,6 +162,10 @@ def _compose(text: str, name: str) -> _Ref | None:
         raise InvalidYaml(name, mark, one_line(problem), _syntax_hint(text, mark)) from None
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
         raise InvalidYaml(name, TOP, f"not YAML: {one_line(str(error))}", _ODD_HINT) from None
+
+
+def _too_deep(name: str, mark: Mark) -> InvalidYaml:
+    return InvalidYaml(name, mark, f"nested deeper than {MAX_DEPTH} levels")
 
 
 def _build(events: Iterator[Any], name: str) -> _Ref | None:
@@ -210,7 +216,7 @@ def _build(events: Iterator[Any], name: str) -> _Ref | None:
             anchors[anchor] = node
         if node.kind != "scalar":
             if len(stack) >= MAX_DEPTH:
-                raise InvalidYaml(name, mark, f"nested deeper than {MAX_DEPTH} levels")
+                raise _too_deep(name, mark)
             stack.append((node, node.items))
     return root
 
