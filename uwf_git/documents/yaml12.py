@@ -434,7 +434,7 @@ def _block(value: Any, indent: int, lines: list[str]) -> None:
             else:
                 _entry(f"{space}-", item, indent, lines)
     else:
-        _entry("", value, indent - 2, lines)
+        _entry("", value, indent, lines)
 
 
 def _entry(head: str, value: Any, indent: int, lines: list[str]) -> None:
