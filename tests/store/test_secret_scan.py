@@ -32,9 +32,9 @@ workflow show, workflow list, workflow history, workflow diff, workflow graph, w
 crew show, crew menu, crew route, crew list, crew history, crew export
 thread show, thread list, thread steps, thread read, thread step-details, thread turns, thread prompt, thread attempts
 thread diff, thread log, ps, grep, inbox, cas get, cas has, cas refs, cas walk, cas hash, cas schema list
-cas schema get, remote list, export, agent list, agent check, config get, config list, config set, config unset, setup
-stats, trace export, debug, verify, completion, guide, watch, eval list, eval show, eval compare, eval baseline show
-eval report, eval baseline list, eval baseline history
+cas schema get, remote list, export, agent list, agent check, config get, config list, config set, config unset
+config edit, setup, stats, trace export, debug, verify, completion, guide, help, watch, eval list, eval show
+eval compare, eval baseline show, eval report, eval baseline list, eval baseline history
 """
 # What serves the other commands, and shows what is there; a fleet makes its steps as `thread step` does.
 FLEET = "run worker start status pause resume cancel sync"
@@ -160,11 +160,19 @@ def _threads(call: Caller, tmp_path: Path) -> dict[str, str]:
     started: dict[str, str] = {}
     for name in ("stepped", "killed", "failed", "removed"):
         started[name] = call("thread start", "pair", "-p", SAID).json["thread"]
+    call("thread say", started["stepped"], "-m", SAID)
     call("thread step", started["stepped"], "--agent", runs)
     call("thread budget", started["stepped"], "--max-tokens", "100000", check=None)
     call("thread run", started["stepped"], "--agent", f"uwf-exec {failing}", check=None)
     call("thread step", started["failed"], "--agent", str(failing), check=6)
     call("thread step", started["failed"], "--agent", f"uwf-exec {failing}", check=None)
+    putting = tmp_path / "putting.sh"
+    answer = json.dumps({"text": SAID, "approved": True})
+    putting.write_text(f"cat <<'EOF' | uwf agent put-step - --name put-{WORD}\n{answer}\nEOF\n")
+    tasks = write(str(tmp_path / "tasks.jsonl"), json.dumps(SAID) + "\n")
+    [put] = call("thread start", "pair", "--each", tasks).json
+    call("thread step", put["thread"], "--agent", f"sh {putting}")
+    call.called.add("agent put-step")
     asks = f"- role: writer\n  output: {{status: needs_input, question: {json.dumps(SAID)}}}\n"
     script = write(str(tmp_path / "asks.yaml"), asks)
     call("thread step", started["killed"], "--agent", f"uwf-rehearse --script {script}")
