@@ -153,20 +153,24 @@ def test_an_answer_that_came_by_a_push_is_seen_by_sync(fleet: Fleet) -> None:
     assert examine(fleet.bare).steps == {thread: 4}
 
 
-def test_threads_in_the_queue_are_held_let_go_on_and_taken_out(fleet: Fleet) -> None:
+def test_threads_in_the_queue_are_held_let_go_on_and_taken_out(
+    fleet: Fleet, script: Callable[[str, str], Path], tmp_path: Path
+) -> None:
+    (tmp_path / "go").touch()
     (thread,) = fleet.start(1)
     assert fleet(fleet.one, "start", thread).json == {"thread": thread, "started": False}
     assert fleet(fleet.one, "pause", thread).json == {"thread": thread, "paused": True}
-    fleet.work(fleet.one)
+    fleet.work(fleet.one, "--agent", f"uwf-exec {script('patient', PATIENT)}", "--cwd", str(tmp_path))
     until(lambda: fleet.state(thread) == "held", "held thread")
     assert fleet.one.status(thread) == "idle"
     assert fleet(fleet.one, "resume", thread).json == {"thread": thread, "resumed": True}
     fleet.ends(thread)
     idle = fleet(fleet.one, "run", "--all", "--format", "text")
     assert "no such threads are idle; uwf fleet status shows" in idle.err
+    (tmp_path / "go").unlink()  # no step ends from now on
     (other,) = fleet.start(1)
     fleet(fleet.one, "cancel", other)
-    until(lambda: fleet.state(other) in ("cancelled", "completed"), "cancelled thread")
+    until(lambda: fleet.state(other) == "cancelled", "cancelled thread")
     for command in ("pause", "resume", "cancel"):
         refused = fleet(fleet.one, command, thread, check=3)
         assert "not in the queue" in refused.error["message"]

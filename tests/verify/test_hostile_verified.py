@@ -223,9 +223,18 @@ def test_forks_of_each_other_are_none(world: World) -> None:
     ]
 
 
-def test_a_message_of_a_workflow_version_that_says_more(world: World) -> None:
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("\n\n", "\n\n\x1b[2JReviewed by everybody.\n\n"),
+        ("Uwf-Workflow: ", "Reviewed-by: Everybody <all@example.com>\nUwf-Workflow: "),
+    ],
+    ids=["to a terminal", "in trailers"],
+)
+def test_a_message_of_a_workflow_version_that_says_more(before: str, after: str, world: World) -> None:
     said = world.git("log", "-1", "--format=%B", world.version)
-    text = said.replace("\n\n", "\n\nReviewed by everybody.\n\n", 1) + "\n"
+    text = said.replace(before, after, 1) + "\n"
+    assert text != said + "\n"
     commit = world.git.amended(world.version, text=text)
     world.git.point(layout.WORKFLOWS + "pair", commit)
     assert [(each.code, each.object) for each in world.look()] == [("wrong-message", commit)]
