@@ -15,10 +15,10 @@ from typing import NamedTuple
 import agent_programs
 import pytest
 from conftest import REPOSITORY
-from killing import killed
 from loop_thread import AGAIN, DONE, TASK, detail, start_loop
 from model_script import Asked, Call, Fail, Hang, Say, Several, Turn
 from model_server import ModelServer, serving
+from process_tree import killed
 
 from uwf_git.engine.step import Outcome, step
 from uwf_git.errors import AgentFailed, Waiting

@@ -15,8 +15,8 @@ import pytest
 from agent_faults import FAULTS
 from cli_samples import PAIR, write
 from conftest import Uwf
-from killing import killed
 from model_server import ModelServer, serving
+from process_tree import killed
 from workflows import opened
 
 from uwf_git.values.ids import ThreadId

@@ -249,7 +249,7 @@ def test_a_remote_that_fails_meanwhile_is_told_once_and_when_it_answers_and_dela
             lambda: {(each, why) for each in threads[1:]} & {(each, said) for each, _, said in states()},
             "delay",
         )
-        assert len(line.asked()) > 1
+        until(lambda: len(line.asked()) > 1, "second try")
         line.goes("")
         until(lambda: {state for _, state, _ in states()} == {"completed"}, "ends")
         working.send_signal(signal.SIGTERM)
