@@ -10,13 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.config.streamed import StreamedText
 from uwf_git.engine.progress import Freshness
 from uwf_git.errors import NotFound
 from uwf_git.kit.record import noted_turns
 from uwf_git.store import layout
 from uwf_git.store.private import UNREAD, Order, Words
-from uwf_git.text import settled
 from uwf_git.values.ids import Hash, ThreadId, is_thread_id
 from uwf_git.values.kinds import TurnRecord, parse_attempt, parse_step
 from uwf_git.values.types import is_kind
@@ -174,7 +172,6 @@ class News:
         self._shown = 0  # turns of the step that is being made, its sub-workflow's too
         self._words, self._spoke = UNREAD, False
         self._lines = UNREAD
-        self._clean: StreamedText | None = None
         self._child: _Child | None = None
 
     @property
@@ -264,14 +261,11 @@ class News:
         self._forget()
 
     def _output(self, lines: Words, output: bytes, is_cut: bool) -> Iterator[Event]:
-        """The next lines of the agent's command. If lines are left out, a secret may begin among them: half of the rest
-        is there only to recognise that one."""
-        if self._clean is None or is_cut or lines.begun != self._lines.begun:
-            self._clean = StreamedText(self._instance.redactor)
+        """The next lines of the agent's command."""
         self._lines = lines
-        text = self._clean.feed(settled(output.decode("utf-8", "replace"))) if output else ""
+        text = output.decode("utf-8", "replace")
         if is_cut:
-            text = "[…]\n" + text[len(text) // 2 :].partition("\n")[2]
+            text = "[…]\n" + text.partition("\n")[2]
         if text:
             yield Printed(self._made + 1, text)
 

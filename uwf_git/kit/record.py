@@ -6,6 +6,7 @@ and what was said outlives the process that heard it.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,14 +15,15 @@ from typing import TYPE_CHECKING, Any
 from uwf_git import log
 from uwf_git.errors import AgentFailed, NotFound
 from uwf_git.git.repository import StoreUnwritable
-from uwf_git.store.private import Now, Report
-from uwf_git.text import encodable, last_line, one_line, whole_lines
+from uwf_git.store.private import OUTPUT_END, Now, Report
+from uwf_git.text import encodable, last_line, one_line, settled, whole_lines
 from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.kinds import EXTRACT, Detail, TurnRecord, Usage, parse_turn
 from uwf_git.values.node import to_blob
 from uwf_git.values.types import DETAIL, TURN
 
 if TYPE_CHECKING:
+    from uwf_git.config.secrets import Redactor
     from uwf_git.config.streamed import StreamedText
     from uwf_git.errors import UwfError
     from uwf_git.kit.context import Reply
@@ -29,10 +31,55 @@ if TYPE_CHECKING:
     from uwf_git.store.opened import Instance
     from uwf_git.store.private import Order, Spoken
 
+_OFTEN = 0.2  # seconds
 _LINE = 8000  # bytes of what is being said or printed in which its last line is looked for
 _EDGE = (
     4000  # of these, how many are there only so that a secret at the beginning of the others is recognised
 )
+
+
+class _Lines:
+    """The lines of a command, passed on without their secrets a few times a second: to take these out takes longer than
+    a program needs to print. Of more than OUTPUT_END bytes at once the end is passed on."""
+
+    def __init__(self, redactor: Redactor, printing: Spoken) -> None:
+        self._redactor = redactor
+        self._printing = printing
+        self._lock = threading.Lock()
+        self._timer: threading.Timer | None = None
+        self._waiting = b""
+        self._clean: StreamedText | None = None
+        self._is_cut = self._is_closed = False
+
+    def add(self, lines: bytes) -> None:
+        """The next lines."""
+        with self._lock:
+            self._waiting += lines
+            if len(self._waiting) > OUTPUT_END:
+                self._waiting, self._is_cut = self._waiting[-OUTPUT_END:], True
+            if self._timer is None and not self._is_closed:
+                self._timer = threading.Timer(_OFTEN, self._pass_on)
+                self._timer.daemon = True
+                self._timer.start()
+
+    def close(self) -> None:
+        """Pass on nothing more: a turn has the rest."""
+        with self._lock:
+            self._is_closed = True
+
+    def _pass_on(self) -> None:
+        from uwf_git.config.streamed import StreamedText
+
+        with self._lock:
+            if self._is_closed:
+                return
+            if self._clean is None or self._is_cut:
+                self._clean = StreamedText(self._redactor)
+            text = self._clean.feed(sound(settled(self._waiting.decode("utf-8", "replace"))))
+            if self._is_cut:  # half of it is there only to recognise a secret that begins before
+                text = "[…]\n" + text[len(text) // 2 :].partition("\n")[2]
+            self._timer, self._waiting, self._is_cut = None, b"", False
+            self._printing.add(text)
 
 
 class Recorder:
@@ -58,7 +105,7 @@ class Recorder:
         self._spoken: Spoken | None = None
         self._printed: dict[str, bytes] = {}
         self._begun: dict[str, bytes] = {}  # lines that may still grow, by stream
-        self._printing: Spoken | None = None
+        self._printing: _Lines | None = None
         self._noted: set[int] = set()  # of the turns, by identity
         self._told_before = 0  # turns, when an answer was the last time not the last word
         self._is_failing = False
@@ -91,6 +138,8 @@ class Recorder:
         """Writes what has come of the run into the private folder, synced: its nodes too, which are written to the
         store together with what a ref then leads to. Whatever happens in between, the next step of the thread takes it
         over. Raises StoreUnwritable."""
+        if self._printing is not None:
+            self._printing.close()
         if self._thread:
             report = Report(
                 order.head,
@@ -252,14 +301,13 @@ class Recorder:
         self._instance.runs.show(self._thread, now)
 
     def _show_lines(self, data: bytes, stream: str) -> None:
-        # The secrets are taken out by those who watch, who look less often than a program prints.
         assert self._thread is not None
         lines, end, begun = (self._begun.get(stream, b"") + data).rpartition(b"\n")
         self._begun[stream] = begun[-_LINE:]
         if self._printing is None:
-            self._printing = self._instance.runs.printing(self._thread)
+            self._printing = _Lines(self._instance.redactor, self._instance.runs.printing(self._thread))
         if end:
-            self._printing.write(lines + end)
+            self._printing.add(lines + end)
 
     def _last(self, data: bytes, stream: str) -> str:
         printed = self._printed[stream] = (self._printed.get(stream, b"") + data)[-2 * _LINE :]

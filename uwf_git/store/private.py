@@ -6,7 +6,7 @@
     runs/<ULID>.room      space on the disk for the report, taken before an agent is asked
     runs/<ULID>.turns     a line for each turn as it happens, and for the agent's session
     runs/<ULID>.said      what a model says at the moment, since its last turn; see `Spoken`
-    runs/<ULID>.printed   the lines that the agent's command has printed, with their secrets; see `Spoken`
+    runs/<ULID>.printed   the lines that the agent's command has printed, without the secrets; see `Spoken`
     runs/<ULID>.now       the model, and the last line of what is being said or printed at the moment
     runs/<ULID>.log       what the agent wrote to standard error
     runs/<ULID>.off       what a step is broken off for, while it is, so that its engine knows why its agent ends
@@ -178,10 +178,7 @@ class Spoken:
 
     def add(self, text: str) -> None:
         """The next words."""
-        self.write(text.encode("utf-8", "replace"))
-
-    def write(self, data: bytes) -> None:
-        """The same as bytes."""
+        data = text.encode("utf-8", "replace")
         self._size += len(data)
         if self._size > self._most:
             return
@@ -435,7 +432,7 @@ class Runs:
 
     def printed(self, thread: ThreadId, since: Words = UNREAD) -> tuple[Words, bytes, bool]:
         """The lines that the agent's command has printed, as far as they weren't read before; with True where those
-        before the last OUTPUT_END bytes are left out. Nobody has taken the secrets out of them."""
+        before the last OUTPUT_END bytes are left out."""
         try:
             with open(self._folder / f"{thread}.printed", "rb", opener=_opener(_MINE)) as file:
                 begun = file.read(_BEGUN)
