@@ -86,7 +86,7 @@ All three runs ended as they should. To look around in their store, .demo:
   uwf thread fork $issue --at 2
   git --git-dir .demo/store.git log -p refs/uwf/archive/$issue
   uwf workflow graph solve-issue
-  uwf chat press
+  uwf chat press --agent uwf-rehearse
 
 A model instead of made-up answers: uwf setup. A first hour: docs/guide.md
 END

@@ -52,6 +52,16 @@ def test_the_demo_runs_to_its_end_without_a_traceback(demo: Demo) -> None:
     assert "Traceback" not in done.stdout and ": failed" not in done.stdout
 
 
+def test_each_command_that_the_demo_names_at_its_end_works_as_it_is(demo: Demo, checkout: Path) -> None:
+    _, _, end = demo().stdout.partition("All three runs ended as they should")
+    commands = "".join(line + "\n" for line in end.splitlines() if line.startswith("  "))
+    assert commands.count("\n  uwf ") >= 4
+    done = subprocess.run(
+        ["sh", "-eu"], input=commands, cwd=checkout, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_checkout_with_changes_cannot_be_tagged_which_fails_no_demo(demo: Demo, checkout: Path) -> None:
     (checkout / "examples" / "new").touch()
     done = demo()
