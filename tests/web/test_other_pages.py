@@ -263,6 +263,25 @@ def test_a_suite_shows_case_by_case_what_changed(
     assert "a=" in browser_page.url and "b=baseline" in browser_page.url
 
 
+def test_a_report_in_one_file_shows_one_chart_of_the_changes_in_two_colours(
+    browser_page: Page, uwf: Uwf, lived_in: LivedIn, tmp_path: Path
+) -> None:
+    uwf("eval", "baseline", "set", "solve-issue", "claude-code")
+    uwf("eval", "report", "solve-issue", "--html", tmp_path / "report.html")
+    browser_page.goto((tmp_path / "report.html").as_uri())
+    for width, shown, hidden in ((1200, "wide", "narrow"), (360, "narrow", "wide")):
+        browser_page.set_viewport_size({"width": width, "height": 800})
+        expect(browser_page.locator(f"svg.{shown}")).to_be_visible()
+        expect(browser_page.locator(f"svg.{hidden}")).to_be_hidden()
+    style = "(each, name) => getComputedStyle(each)[name]"
+    before, after, axis = (
+        browser_page.locator(f"svg.wide .{each}").first for each in ("before", "after", "axis")
+    )
+    assert before.evaluate(style, "fill") == "none"
+    assert after.evaluate(style, "fill") not in ("none", "rgb(0, 0, 0)")
+    assert "none" not in (before.evaluate(style, "stroke"), axis.evaluate(style, "stroke"))
+
+
 def test_a_suite_that_was_never_run_and_one_that_is_not_there_say_so(client: httpx.Client, uwf: Uwf) -> None:
     Suites(opened().store).add("empty", Added(cases=[case_of("csv")]))
     assert "It was not run yet" in client.get("/eval/empty").text
