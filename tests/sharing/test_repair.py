@@ -403,6 +403,22 @@ def test_a_store_whose_head_is_empty_opens_again(hurt: Hurt) -> None:
     hurt.is_whole()
 
 
+@pytest.mark.parametrize("name", ["refs", "objects"])
+def test_a_store_without_a_folder_that_git_needs_is_damaged_and_a_copy_restores_it(
+    hurt: Hurt, tmp_path: Path, name: str
+) -> None:
+    shutil.copytree(hurt.store, tmp_path / "copy.git")
+    threads = hurt.machine("thread", "list", "--all").json
+    shutil.rmtree(hurt.store / name)
+    error = hurt.machine("thread", "list", check=7).error
+    assert error["message"].endswith(f"lacks its folder {name}") and error["hint"] == "uwf doctor --fix"
+    assert any(name in each["message"] for each in hurt.machine("doctor", check=7).json)
+    said = hurt.fixed("--from", tmp_path / "copy.git")
+    assert said[0]["message"] == f"made the folder {name} of the store again: it was gone"
+    hurt.is_whole()
+    assert hurt.machine("thread", "list", "--all").json == threads
+
+
 def test_a_fold_is_brought_again_and_without_a_source_its_threads_are_named(
     hurt: Hurt, tmp_path: Path
 ) -> None:

@@ -22,7 +22,7 @@ from uwf_git.git.durable import make_folders, sync
 from uwf_git.git.lockfiles import LOCK
 from uwf_git.git.objects import id_of
 from uwf_git.git.refs import HEADER, PACKED, PackedDamage, note_packed, packed_damage, read_file, sound_lines
-from uwf_git.git.repository import PRIVATE, Oid, Repository, StoreUnwritable
+from uwf_git.git.repository import PRIVATE, Oid, Repository, StoreUnwritable, missing_folders
 
 FOLDER = "damaged"
 _KINDS = {1: b"commit", 2: b"tree", 3: b"blob", 4: b"tag"}
@@ -192,6 +192,16 @@ def has_head(git_dir: Path) -> bool:
         return _HEAD.fullmatch(read_file(git_dir / "HEAD") or b"") is not None
     except OSError:
         return False
+
+
+def mend_folders(git_dir: Path) -> list[str]:
+    """Makes the folders again, empty, that git opens no repository without. Returns their names. Raises
+    StoreUnwritable."""
+    missing = missing_folders(git_dir)
+    with _writing(git_dir):
+        for name in missing:
+            make_folders(git_dir / name)
+    return missing
 
 
 def mend_head(git_dir: Path) -> bool:

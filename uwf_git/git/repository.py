@@ -66,6 +66,8 @@ class Repository(ObjectDatabase):
         try:
             opened = open_repository(str(git_dir))
         except GitError as error:
+            if missing := missing_folders(git_dir):
+                raise StoreDamaged(f"{git_dir} lacks its folder {' and '.join(missing)}", FIX) from None
             raise Invalid(
                 f"{git_dir} does not open as a git repository: {error}", _open_hint(str(error), git_dir)
             ) from None
@@ -428,6 +430,14 @@ def _place_of(entries: Sequence[Entry], name: str) -> int | None:
 
 def _init(git_dir: Path) -> None:
     init_bare(str(git_dir), {"core.fsync": "all"})  # for a git that the user starts here, as ours are told
+
+
+def missing_folders(git_dir: Path) -> list[str]:
+    """The folders that git opens no repository without and that a repository lacks. A linked worktree has its own
+    elsewhere, and a folder without a HEAD is no repository."""
+    if not (git_dir / "HEAD").is_file() or (git_dir / "commondir").exists():
+        return []
+    return [name for name in ("objects", "refs") if not os.path.lexists(git_dir / name)]
 
 
 def _open_hint(reason: str, git_dir: Path) -> str:

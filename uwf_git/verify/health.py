@@ -29,7 +29,7 @@ from uwf_git.git.config import ADVISED_BLOB, SET_IDENTITY
 from uwf_git.git.database import files_of_loose_objects
 from uwf_git.git.durable import refusal
 from uwf_git.git.lockfiles import FOLDER as LOCKING
-from uwf_git.git.mending import has_head, mend_head
+from uwf_git.git.mending import has_head, mend_folders, mend_head
 from uwf_git.git.program import git_program
 from uwf_git.git.repository import Oid
 from uwf_git.processes.limits import held_by
@@ -239,6 +239,8 @@ class Doctor:
             status = ERROR if location.here else WARNING
             yield Check("store", status, f"no store at {location.git_dir}", "uwf init")
             return
+        if self._fix and (made := mend_folders(location.git_dir)):
+            yield Check("repair", OK, f"made the folder {' and '.join(made)} of the store again: it was gone")
         if self._fix and not location.here and mend_head(location.git_dir):
             yield Check("repair", OK, "wrote HEAD of the store anew: it held nothing that git can read")
         if not has_head(location.git_dir):
