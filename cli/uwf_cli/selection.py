@@ -67,13 +67,6 @@ class Listed(NamedTuple):
         """Its id."""
         return self.head.thread
 
-    @property
-    def rests(self) -> bool:
-        """Whether it is a conversation in which it is the user's turn."""
-        from uwf_git.store.history import Head
-
-        return self.status == "idle" and isinstance(self.head, Head) and self.head.row.asks
-
 
 def filters(ended: str | None) -> Callable[[_F], _F]:
     """Gives a command the options that select threads, as a parameter `filters`. `ended` is what --all says;
@@ -299,7 +292,7 @@ def chosen_threads(
                 "no thread was named", "give ids, @ for the newest, or filters such as --status failed"
             )
         selected = (each for each in listed(instance, chosen.filters) if each.status in among)
-        return [each.thread for each in selected if not (to_step and each.rests)]
+        return [each.thread for each in selected if not (to_step and _rests(instance, each))]
     found: dict[ThreadId, None] = {}
     for text in chosen.ids:
         try:
@@ -309,6 +302,14 @@ def chosen_threads(
                 raise
             failures.add(error)
     return list(found)
+
+
+def _rests(instance: Instance, each: Listed) -> bool:
+    """Whether a thread is a conversation in which it is the user's turn."""
+    from uwf_git.engine.status import at_rest
+    from uwf_git.store.history import Head
+
+    return each.status == "idle" and isinstance(each.head, Head) and at_rest(instance, each.head)
 
 
 def require_yes(invocation: Invocation, threads: list[ThreadId], verb: str) -> None:

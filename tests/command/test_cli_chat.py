@@ -16,7 +16,7 @@ import git_servers
 import pytest
 from cli_samples import on_terminal, write
 from commands import UWF
-from conftest import Uwf
+from conftest import EXAMPLES, Uwf
 from hypothesis import given
 from hypothesis import strategies as st
 from model_server import Call, Drop, ModelServer, Raw, Say
@@ -291,3 +291,16 @@ def test_a_secret_that_comes_in_pieces_does_not_come_out(before: str, after: str
     assert len(whole.replace("[redacted:KEY]", "")) <= len(before + after) + 3
     plain = StreamedText(Redactor({"KEY": SECRET}))
     assert plain.feed("words, as ") == "words, as ", "what is none is passed on at once"
+
+
+def test_a_conversation_in_which_only_runs_were_begun_is_at_rest(uwf: Uwf) -> None:
+    uwf("crew", "import", EXAMPLES / "crew" / "press")
+    uwf("chat", "press", "--agent", "uwf-rehearse", input="1\n")
+    (talk,) = uwf("thread", "list").json
+    assert (talk["name"], talk["steps"], talk["status"]) == ("press/$chat", 0, "idle")
+    assert uwf("thread", "run", "--all").out.strip() == "", "nothing is there to be stepped"
+    assert "problem" not in uwf("thread", "show", talk["thread"]).json
+    hint = uwf("thread", "step", talk["thread"], check=5).error["hint"]
+    assert hint == f"uwf chat --resume {talk['thread']}"
+    events = uwf("chat", "--resume", talk["thread"], "--agent", "uwf-rehearse", input="Hello\n").lines
+    assert events[0]["thread"] == talk["thread"] and uwf("inbox").json == []

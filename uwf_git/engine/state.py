@@ -11,6 +11,7 @@ from uwf_git.engine.status import (
     KILLED,
     PAUSED,
     WAITING,
+    at_rest,
     budget_reached,
     outlook,
     resting,
@@ -74,7 +75,7 @@ def _standing(instance: Instance, head: Head) -> dict[str, Any]:
             value["reason"] = following.reason
     elif status == FAILED:
         value["error"] = instance.attempts.all(head.thread)[-1].error
-    if following.problem is not None:
+    if following.problem is not None and not at_rest(instance, head):
         value["problem"] = following.problem
     return value
 

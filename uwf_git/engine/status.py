@@ -200,8 +200,10 @@ def resting(
 
 
 def at_rest(instance: Instance, head: Head) -> bool:
-    """Whether the head is a reply in a conversation: it is the user's turn, but nothing is asked and nobody waits."""
+    """Whether a conversation has not begun yet, or its head is a reply: it is the user's turn, but nothing is asked."""
     try:
+        if head.row.kind == "start":
+            return in_conversation(instance, head)
         return head.row.asks and in_conversation(instance, head) and not outlook(instance, head).question
     except UwfError:  # of a thread that can't be read, its reader says why
         return False

@@ -197,10 +197,10 @@ def step_untold(
             location=found.location,
             problem=found.problem,
         )
+        if found.next in (USER, None) and at_rest(instance, at.head):
+            raise Waiting(f"in conversation {thread} it is your turn", f"uwf chat --resume {thread}")
         raise_if_stuck(found, thread)
         if found.next == USER:
-            if at_rest(instance, at.head):
-                raise Waiting(f"in conversation {thread} it is your turn", f"uwf chat --resume {thread}")
             raise Waiting(
                 f"thread {thread} waits for an answer: {found.question}",
                 f"uwf thread answer {thread} -m TEXT",
