@@ -187,6 +187,20 @@ def test_an_empty_task_begins_a_run_as_the_menu_says_and_leaving_begins_none(
     assert [each["name"] for each in uwf("thread", "list").json] == ["trip/plan-trip", "trip/$chat"]
 
 
+def test_a_command_at_the_question_for_a_task_keeps_the_question(uwf: Uwf, model: ModelServer) -> None:
+    model.play([QUESTION])
+    typed: list[Any] = [
+        (PROMPT, each) for each in ("plan", "/help", "/nothing", "//home is near", "/leave", "/leave")
+    ]
+    typed.append((PROMPT, lambda _child, terminal: os.write(terminal, b"\x04")))
+    status, shown = on_terminal("chat", "trip", typed=typed)
+    plain = re.sub("\x1b\\[[0-9;?]*[A-Za-z]", "", shown)
+    assert status == 2, plain
+    assert re.search(r"/leave +Don't begin the run\.", plain) and "there is no /nothing here" in plain
+    assert "there is no /leave here" in plain and "/dismiss or Ctrl-D leaves the chat" in plain
+    assert uwf("inbox").json[0]["title"] == "/home is near"
+
+
 def test_a_run_that_failed_lets_the_menu_through_and_is_left_as_it_is(uwf: Uwf, model: ModelServer) -> None:
     model.play([])  # which fails whoever asks
     events = chat(uwf, "plan", "and now?", "/unheard-of", "/help", status=2)

@@ -243,15 +243,13 @@ class Session:
     def _take(self, text: str) -> None:
         self._look_whether_ended()
         stripped = text.strip()
-        chosen, self._chosen = self._chosen, None
-        if chosen is not None and self._entry is not None:
-            if stripped == "/leave":
-                return
-            if not stripped.startswith("/"):
-                self._start(self._entry, self._entry.resolve(chosen, stripped))
-                return
         if stripped.startswith("/") and not stripped.startswith("//"):
             self._command(stripped)
+            return
+        if self._chosen is not None and self._entry is not None:
+            chosen, self._chosen = self._chosen, None
+            task = stripped[1:] if stripped.startswith("//") else stripped
+            self._start(self._entry, self._entry.resolve(chosen, task))
             return
         if stripped.startswith("*") and self._entry is not None:
             name = f"/{stripped[1:].strip().lower()}"
@@ -322,10 +320,10 @@ class Session:
         commands = self._commands()
         name = text.split()[0].lower()
         if text.lower() not in commands:
-            hint = nearest(name, commands)
-            raise Usage(
-                f"there is no {name} here", hint or "see /help; a message that begins with / is written //…"
-            )
+            hint = nearest(name, commands) or "see /help; a message that begins with / is written //…"
+            if name in ("/leave", "/pause", "/stop"):
+                hint = "it is for a run that is active; /dismiss or Ctrl-D leaves the chat"
+            raise Usage(f"there is no {name} here", hint)
         commands[name][1]()
 
     def _commands(self) -> dict[str, tuple[str, Callable[[], None]]]:
@@ -333,7 +331,9 @@ class Session:
         found: dict[str, tuple[str, Callable[[], None]]] = {}
         if self._entry is not None:
             found["/menu"] = ("Show the menu.", self._menu)
-        if self._run is not None:
+        if self._chosen is not None:
+            found["/leave"] = ("Don't begin the run.", self.drop)
+        elif self._run is not None:
             found["/pause"] = ("Pause the run: nobody steps it.", self._pause)
             found["/leave"] = ("Leave the run as it is.", self._leave)
             found["/stop"] = ("End the run for good.", self._stop)
@@ -474,7 +474,9 @@ class Session:
         self._look_whether_ended()
 
     def _go_on(self) -> None:
-        """Goes on with the run, or with the one that was left; without one, what was said last is answered."""
+        """Goes on with the run, or with the one that was left; without one, what was said last is answered. A run that
+        waits for its task isn't begun."""
+        self.drop()
         if self._run is None and self._left is not None and not self._owes_reply():
             self._run, self._left = self._left, None
             self._look_whether_ended()
