@@ -13,6 +13,7 @@ from cli_samples import ASKS, PAIR, REJECTS_ONCE, on_terminal, scripted, write
 from commands import begin, git
 from conftest import Uwf
 
+from uwf_git.git.repository import Oid
 from uwf_git.store.opened import Instance
 from uwf_git.values.ids import is_hash, is_thread_id
 
@@ -183,6 +184,30 @@ def test_an_answer_for_a_step_that_no_longer_asks_is_refused(uwf: Uwf, thread: s
     refused = uwf("thread", "answer", thread, "--for", first["head"], "-m", "late", check=1)
     assert second["head"] in refused.error["message"]
     assert uwf("thread", "show", thread).json["head"] == second["head"]
+
+
+def test_a_fork_at_the_end_of_a_completed_thread_says_how_to_fork_it_earlier(uwf: Uwf, thread: str) -> None:
+    steps = uwf("thread", "run", thread, "--agent", scripted(REJECTS_ONCE)).lines
+    for origin in (thread, steps[-1]["head"]):
+        made = uwf("thread", "fork", origin)
+        assert made.err.count("\n") == 1 and f"nothing comes next in {made.json['thread']}" in made.err
+        assert f"uwf thread fork {thread} --from-role critic" in made.err
+    assert uwf("thread", "fork", thread, "--at", "1").err == ""
+
+
+def test_a_fork_was_touched_when_it_was_forked(
+    uwf: Uwf, thread: str, instance: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version = instance.registry.current("pair")
+    with monkeypatch.context() as then:
+        then.setattr("time.time", lambda: 1_735_689_600.0)
+        old = instance.threads.start(Oid(hex=version.commit), version.hash, "Do it")
+    fork = uwf("thread", "fork", old).json["thread"]
+    updated = {each["thread"]: each["updated"] for each in uwf("thread", "list").json}
+    assert updated[old] == "2025-01-01T00:00:00Z" < updated[fork]
+    assert [each["thread"] for each in uwf("thread", "list", "--older-than", "1d").json] == [old]
+    uwf("thread", "kill", "--older-than", "1d", "--yes")
+    assert uwf("thread", "show", fork).json["done"] is False
 
 
 def test_a_fork_shares_the_past_and_goes_its_own_way(uwf: Uwf, thread: str, instance: Instance) -> None:

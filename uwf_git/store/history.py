@@ -37,12 +37,14 @@ if TYPE_CHECKING:
 
 
 class Head(NamedTuple):
-    """Where a thread is. `row` is what its last commit records; `archive` is None while it is active."""
+    """Where a thread is. `row` is what its last commit records; `archive` is None while it is active. `forked` is when
+    an active thread was forked that has no later step, in Unix seconds, else 0."""
 
     thread: ThreadId
     commit: Oid
     row: CommitRow
     archive: ArchiveRow | None
+    forked: int = 0
 
     @property
     def node(self) -> Hash:
@@ -51,8 +53,8 @@ class Head(NamedTuple):
 
     @property
     def updated(self) -> int:
-        """When the thread was stepped last, or ended; in Unix seconds."""
-        return self.archive.time if self.archive else self.row.time
+        """When the thread was stepped or forked last, or ended; in Unix seconds."""
+        return self.archive.time if self.archive else max(self.row.time, self.forked)
 
 
 class History(NamedTuple):
@@ -316,6 +318,15 @@ def link_of(store: Store, thread: ThreadId) -> Link | None:
         return _link(store, thread, tag)
     row = store.folded(thread)
     return _parsed(thread, row.fork) if row is not None and row.fork else None
+
+
+def forked_at(store: Store, thread: ThreadId) -> int:
+    """When an active thread was forked, in Unix seconds; 0 if it is no fork or the record of that is damaged."""
+    with contextlib.suppress(StoreDamaged):
+        tag = store.repository.ref(layout.FORKS + thread)
+        link = _link(store, thread, tag) if tag is not None else None
+        return link.time if link is not None and link.forked else 0
+    return 0
 
 
 def parted_from(store: Store, thread: ThreadId) -> Link | None:

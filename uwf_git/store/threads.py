@@ -24,13 +24,13 @@ from uwf_git.errors import Busy, HeadMoved, Invalid, NotFound, StoreDamaged, Usa
 from uwf_git.git.objects import Stamp
 from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Entry, Oid
 from uwf_git.store import layout
-from uwf_git.store.history import Head, Histories, ancestry
-from uwf_git.store.index import is_made_up, title_after
+from uwf_git.store.history import Head, Histories, ancestry, forked_at
+from uwf_git.store.index import ArchiveRow, CommitRow, is_made_up, title_after
 from uwf_git.store.nodes import Among
 from uwf_git.store.private import Sessions
 from uwf_git.store.taking_in import Store
 from uwf_git.text import one_line
-from uwf_git.values.ids import Hash, ThreadId, complete, is_thread_id, new_thread_id, parse_thread_id
+from uwf_git.values.ids import Hash, ThreadId, complete, is_thread_id, new_thread_id, parse_thread_id, time_of
 from uwf_git.values.kinds import (
     SUBWORKFLOW,
     StepContext,
@@ -161,7 +161,7 @@ class Threads(Histories):
             raise StoreDamaged(
                 f"thread {thread} points at commit {commit}, which is no step", "restore its ref"
             )
-        return Head(thread, commit, row, archive)
+        return Head(thread, commit, row, archive, self._forked(thread, row, archive))
 
     def active_head(self, thread: ThreadId) -> Head:
         """Where an active thread is. Raises Invalid for one that has ended."""
@@ -201,7 +201,7 @@ class Threads(Histories):
                 elif row.kind not in ("start", "step"):
                     found[thread] = Damaged(thread, "its ref points at something that is no step")
                 else:
-                    found[thread] = Head(thread, Oid(raw=tip.tip), row, tag)
+                    found[thread] = Head(thread, Oid(raw=tip.tip), row, tag, self._forked(thread, row, tag))
         folded = index.folded_threads()
         for thread in self._ids_of_refs() - found.keys() - folded:
             if now := self._now(thread):  # it began since then
@@ -213,6 +213,10 @@ class Threads(Histories):
             found.setdefault(thread, head)
         wanted = [h for h in found.values() if archived or isinstance(h, Damaged) or h.archive is None]
         return sorted(wanted, key=lambda head: head.thread, reverse=True)
+
+    def _forked(self, thread: ThreadId, row: CommitRow, archive: ArchiveRow | None) -> int:
+        """The `forked` of a head. Only a thread that is younger than its last step can be a fork without a step."""
+        return forked_at(self._store, thread) if archive is None and time_of(thread) > row.time else 0
 
     def _now(self, thread: ThreadId, problem: str | None = None) -> Head | Damaged | None:
         """A thread as its refs are at this moment, unless a problem is known of it; None where it has none any more."""

@@ -91,6 +91,12 @@ def parse_thread_id(text: str) -> ThreadId:
     return ThreadId(upper)
 
 
+def time_of(thread: ThreadId) -> int:
+    """When a thread's id was made, in Unix seconds."""
+    milliseconds = functools.reduce(lambda number, digit: number << 5 | ALPHABET.index(digit), thread[:10], 0)
+    return milliseconds // 1000
+
+
 def new_thread_id() -> ThreadId:
     """A fresh ULID: 48 bits of Unix milliseconds, 80 random bits."""
     from ulid import ULID  # 58 ms to import, and only a start or a fork needs it

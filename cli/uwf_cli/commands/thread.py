@@ -381,7 +381,9 @@ def fork(invocation: Invocation, origin: str, at: int | None, from_role: str | N
 
     Nothing is copied.
     """
+    from uwf_git.engine.status import COMPLETED
     from uwf_git.git.repository import Oid
+    from uwf_git.store.threads import fork_hint
 
     if at is not None and from_role is not None:
         raise Usage("--at and --from-role exclude each other", "give one of them")
@@ -401,6 +403,9 @@ def fork(invocation: Invocation, origin: str, at: int | None, from_role: str | N
     folder = instance.folders.recall(thread) if thread else None
     if folder is not None:
         instance.folders.remember(made, folder)
+    end = instance.threads.head(source) if source is not None else None
+    if end is not None and end.commit == commit and end.archive and end.archive.status == COMPLETED:
+        invocation.warn(f"nothing comes next in {made}: {source} is completed — {fork_hint(end)}")
     invocation.emit(
         {"thread": made, "forkedFrom": {"step": node, "thread": source}},
         lambda value: terminal.fields(
