@@ -233,6 +233,7 @@ _PHRASES = {
     "uwf status": "uwf thread list",
     "uwf version": "uwf --version",
     "uwf config path": "uwf config list",
+    "uwf config show": "uwf config list",
 }
 """Commands that other programs have, and the command here that prints the same, if its name is no synonym."""
 

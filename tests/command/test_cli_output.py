@@ -119,6 +119,7 @@ def test_errors_are_one_line_with_a_code_a_hint_and_a_status(uwf: Uwf, instance:
     check(uwf("thread", "show", "a", "b", check=2), "usage", "uwf thread show --help")
     check(uwf("thread", "strat", check=2), "usage", 'did you mean "uwf thread start"?')
     check(uwf("theard", "list", check=2), "usage", 'did you mean "uwf thread"?')
+    check(uwf("config", "show", check=2), "usage", 'did you mean "uwf config list"?')
     check(uwf("thread", "list", "--limti", "3", check=2), "usage", "--limit")
     check(uwf("thread", "list", "--limit", "-1", check=2), "usage", "--help")
     check(uwf("cas", "schema", "gte", check=2), "usage", 'did you mean "uwf cas schema get"?')

@@ -250,6 +250,8 @@ def test_an_edited_configuration_is_checked_and_kept(
         else:
             assert done.json == {"config": str(root / "config.yaml")}
     assert "false" in uwf("config", "edit", env={"EDITOR": "false"}, check=1).error["message"]
+    missing = uwf("config", "edit", env={"EDITOR": "no-such-editor"}, check=1).error
+    assert "no-such-editor" in missing["message"] and "EDITOR" in missing["hint"]
 
 
 def test_a_setting_is_taken_back_and_comments_stay(uwf: Uwf, config: Callable[[str], Path]) -> None:

@@ -208,6 +208,17 @@ def test_a_workflow_in_use_is_forgotten_only_with_yes_and_its_users_are_named(
     assert uwf("workflow", "show", pair["hash"]).json["name"] == "pair"
 
 
+def test_an_editor_that_saves_an_unknown_name_is_warned_of_it(
+    uwf: Uwf, root: Path, config: Callable[[str], Path]
+) -> None:
+    config("agentOverrides:\n  pair: {writer: uwf-human}\n  piar: {critic: uwf-human}\n")
+    assert uwf("config", "edit", env={"EDITOR": "true"}).err == "", "before there is any"
+    uwf("workflow", "put", write("pair.yaml", PAIR))
+    edited = uwf("config", "edit", env={"EDITOR": "true"})
+    assert 'config.yaml:3:3: agentOverrides.piar is about workflow "piar"' in edited.err
+    assert 'did you mean "pair"?' in edited.err and len(edited.err.splitlines()) == 1
+
+
 def test_a_name_in_the_configuration_that_no_workflow_has_is_told_and_set(uwf: Uwf, root: Path) -> None:
     assert uwf("config", "set", "agentOverrides.pair.writer", "uwf-human").err == "", "before there is any"
     pair = uwf("workflow", "put", write("pair.yaml", PAIR)).json

@@ -97,16 +97,17 @@ def _warn_of(invocation: Invocation, problems: Iterable[ConfigProblem]) -> None:
         invocation.warn(f"config.yaml:{problem.line}:{problem.column}: {problem.message}{hint}")
 
 
-def _unknown_names(invocation: Invocation, key: str) -> list[ConfigProblem]:
-    """The workflows and roles that the setting names and nobody knows: probably slips, but who configures a
-    workflow before it is registered is right. Before there is any, there is nothing to compare with."""
+def _unknown_names(invocation: Invocation, key: str = "") -> list[ConfigProblem]:
+    """The workflows and roles that the setting, or without a key the whole file, names and nobody knows: probably
+    slips, but who configures a workflow before it is registered is right. Before there is any, there is nothing to
+    compare with."""
     from uwf_git.config.edit import split_key
     from uwf_git.config.read import read_document
     from uwf_git.config.workflows import check_names, together
 
     root = invocation.location.root
-    path = split_key(key, read_document(root).data)
-    if path[0] not in ("agents", "agentOverrides", "budgets"):
+    path = split_key(key, read_document(root).data) if key else ()
+    if path and path[0] not in ("agents", "agentOverrides", "budgets"):
         return []
     known = resolve.project_roles()
     if invocation.location.git_dir.exists():
@@ -143,25 +144,28 @@ def _emit_all(invocation: Invocation) -> None:
 def edit(invocation: Invocation) -> None:
     """Open config.yaml in your editor ($VISUAL, $EDITOR) and check it afterwards.
 
-    Exit 1 if it has errors; the file stays as you saved it.
+    Exit 1 if it has errors; the file stays as you saved it. Names of unknown workflows and roles are warnings.
     """
     import signal
 
     from uwf_git.config.read import check_config
     from uwf_git.config.settings import FILE
-    from uwf_git.errors import Invalid
+    from uwf_git.errors import Invalid, UwfError
 
     path = invocation.location.root / FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     before = signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C is the editor's; not ignored by the child
     try:
         click.edit(filename=str(path))
+    except click.ClickException as error:
+        raise UwfError(error.format_message(), "set VISUAL or EDITOR to an editor that runs here") from None
     finally:
         signal.signal(signal.SIGINT, before)
     problems = check_config(path.parent)
     _warn_of(invocation, problems)
     if problems:
         raise Invalid(f"{path} has {counted(len(problems), 'error')}", "correct it: uwf config edit")
+    _warn_of(invocation, _unknown_names(invocation))
     invocation.emit({"config": str(path)}, lambda value: terminal.fields([("config", value["config"])]))
 
 
