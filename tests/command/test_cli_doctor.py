@@ -38,6 +38,19 @@ def test_without_a_remote_nothing_is_said_of_pushing(found: Found, thread: str) 
     assert found("remotes") == []
 
 
+def test_a_wrong_configuration_is_told_once(
+    uwf: Uwf, thread: str, root: Path, config: Callable[[str], Path]
+) -> None:
+    config("nokey: 1\nnoother: 2\n")
+    failed = [each for each in uwf("doctor", check=1).json if each["status"] == "error"]
+    assert [each["message"] for each in failed] == [
+        f'{root / "config.yaml"}:1:1: unknown key "nokey"',
+        f'{root / "config.yaml"}:2:1: unknown key "noother"',
+    ]
+    config("a: [\n")
+    assert [each["check"] for each in uwf("doctor", check=1).json if each["status"] == "error"] == ["config"]
+
+
 def test_commands_that_are_allowed_and_can_not_be_confined_are_told(
     found: Found, config: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,7 +24,7 @@ from uwf_git.config.read import check_config, load_config
 from uwf_git.config.secrets import load_secrets
 from uwf_git.config.settings import FILE, Config
 from uwf_git.config.workflows import Known, check_names, together
-from uwf_git.errors import RemoteFailed, StoreDamaged, UwfError
+from uwf_git.errors import Invalid, RemoteFailed, StoreDamaged, UwfError
 from uwf_git.git.config import ADVISED_BLOB, SET_IDENTITY
 from uwf_git.git.database import files_of_loose_objects
 from uwf_git.git.durable import refusal
@@ -179,10 +179,20 @@ class Doctor:
                 yield Check(".env", OK, "now readable by you alone")
             else:
                 yield Check(".env", WARNING, f"{secrets} is readable by others", f"chmod 600 {secrets}")
-        yield from _keys(root, load_config(root))
+        if (config := self._config()) is not None:
+            yield from _keys(root, config)
+
+    def _config(self) -> Config | None:
+        """The configuration; None if nothing can be done with it, of which `_configuration` tells every error."""
+        try:
+            return load_config(self._location.root)
+        except Invalid:
+            return None
 
     def _agents(self) -> Iterator[Check]:
-        config = load_config(self._location.root)
+        config = self._config()
+        if config is None:
+            return
         for folder in config.workflow_paths:
             if not folder.is_dir():
                 message = f"workflowPaths: {folder} is not a folder"
@@ -227,6 +237,8 @@ class Doctor:
     def _names(self, instance: Instance) -> Iterator[Check]:
         """The workflows and roles that the configuration names and nobody knows."""
         root = self._location.root
+        if self._config() is None:
+            return
         for problem in check_names(root, together(self._project, instance.known_roles())):
             where = f"{root / FILE}:{problem.line}:{problem.column}"
             yield Check("config", WARNING, f"{where}: {problem.message}", problem.hint)
