@@ -98,7 +98,16 @@ def test_a_check_says_what_is_wrong_and_leaves_nothing_behind(
     assert "ran out of time" in uwf("agent", "check", str(slow), "--timeout", "200ms", check=6).err
     assert "llm has no model" in uwf("agent", "check", "llm", check=6).err
     assert uwf("agent", "check", "rehearse", "--timeout", "soon", check=2).error["code"] == "usage"
+    unknown = uwf("agent", "check", "no-such-agent", check=2).error
+    assert "there is no agent 'no-such-agent'" in unknown["message"] and unknown["hint"] == "uwf agent list"
     assert not (root / "store.git").exists()
+
+
+def test_a_check_of_a_configured_agent_whose_program_is_missing_fails(
+    uwf: Uwf, config: Callable[[str], Path]
+) -> None:
+    config("agents:\n  mine: {command: no-such-program}\n")
+    assert "is not on PATH" in uwf("agent", "check", "mine", check=6).error["message"]
 
 
 def test_a_check_shows_what_an_agent_has_trouble_with_and_says_how_long_it_had(

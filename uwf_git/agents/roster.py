@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git import __version__
 from uwf_git.config.known_agents import PLUGIN, SHIPPED, plugins
-from uwf_git.config.resolve import resolve_agent
+from uwf_git.config.resolve import is_missing, known_agent, resolve_agent
 from uwf_git.config.settings import AgentConfig, Config
 from uwf_git.engine.performer import embedded
-from uwf_git.errors import UwfError
+from uwf_git.errors import Usage, UwfError
 from uwf_git.extras import install_hint
 from uwf_git.kit.chat import asked_model
 from uwf_git.values.kinds import REHEARSE
@@ -218,6 +218,10 @@ def check(
     from uwf_git.workflow.source import parse_source
 
     agent = resolve_agent(config, "", "", override=name)
+    if known_agent(config, name) is None and is_missing(agent):
+        raise Usage(
+            f"there is no agent {agent.command!r}, and no program of that name on PATH", "uwf agent list"
+        )
     with tempfile.TemporaryDirectory(prefix="uwf-check-") as folder:
         scratch, work = Path(folder) / "root", Path(folder) / "work"
         work.mkdir()

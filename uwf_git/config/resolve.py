@@ -131,3 +131,12 @@ def command_agent(config: Config, text: str, where: str) -> AgentConfig:
     if missing and (hint := nearest(command, known_names(config.agents, config.agent_clis))):
         raise Usage(f"there is no agent {command!r}, and no program of that name on PATH", hint)
     return AgentConfig(PurePath(command).name, command, args, None)
+
+
+def is_missing(agent: AgentConfig) -> bool:
+    """Whether the agent's command is neither an agent's name nor a program on PATH. A path is never missing: it may be
+    meant from the folder that the agent works in."""
+    command = agent.command
+    if command in SHIPPED or command.startswith(PLUGIN) or "/" in command:
+        return False
+    return shutil.which(command) is None

@@ -352,18 +352,14 @@ def start_and_run(
 
 def require_agent(invocation: Invocation, agent: str) -> None:
     """Raises Usage, before there is a thread, for an agent that no step could ask."""
-    import shutil
-
-    from uwf_git.config.known_agents import PLUGIN, SHIPPED
     from uwf_git.config.read import load_config
-    from uwf_git.config.resolve import resolve_agent
+    from uwf_git.config.resolve import is_missing, resolve_agent
 
-    command = resolve_agent(load_config(invocation.location.root), "", "", agent).command
-    # A path may be meant from the folder that the agent works in.
-    known = command in SHIPPED or command.startswith(PLUGIN) or "/" in command
-    if not known and shutil.which(command) is None:
+    found = resolve_agent(load_config(invocation.location.root), "", "", agent)
+    if is_missing(found):
         raise Usage(
-            f"--agent: there is no agent {command!r}, and no program of that name on PATH", "uwf agent list"
+            f"--agent: there is no agent {found.command!r}, and no program of that name on PATH",
+            "uwf agent list",
         )
 
 
