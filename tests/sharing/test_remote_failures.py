@@ -570,7 +570,9 @@ def test_a_clone_that_fails_leaves_no_store_and_one_that_was_there_stays(uwf: Uw
     new, there = tmp_path / "new", Machine(uwf, tmp_path / "there")
     there.registers()
     nothing = str(tmp_path / "nothing.git")
-    assert "nothing.git" in uwf("clone", nothing, "--root", new, check=8).error["message"]
+    failed = uwf("clone", nothing, "--root", new, check=8).error
+    assert "nothing.git" in failed["message"] and "git ls-remote" in failed["hint"]
+    assert not new.exists()
     assert list(new.glob("*")) == []
     uwf("thread", "list", "--root", new, check=3)
     before = there.refs()

@@ -38,6 +38,8 @@ from uwf_git.text import one_line
 PATIENCE = 180.0
 """Seconds for a remote to do one thing, where nobody is there to end it."""
 
+CHECK_ADDRESS = "check the address with: uwf remote list"
+
 _GRACE = 5.0
 _BLOCK = 1 << 16  # what a pipe holds
 _PIPE = 1 << 12  # what any pipe holds before somebody reads
@@ -323,7 +325,7 @@ def _hint(err: str) -> str:
     if "Permission denied (publickey" in err or "Host key verification failed" in err:
         return "try it with: ssh -T HOST"
     if "does not appear to be a git repository" in err or "not found" in err or "does not exist" in err:
-        return "check the address with: uwf remote list"
+        return CHECK_ADDRESS
     if "No space left" in err:
         return "make room, then repeat: what arrived is kept"
     return "repeat when the remote can be reached; nothing was lost"

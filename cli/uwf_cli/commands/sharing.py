@@ -3,6 +3,7 @@ remote or in a file; and `uwf remote`, which says where the remotes are."""
 
 from __future__ import annotations
 
+import contextlib
 import re
 from functools import partial
 from pathlib import Path
@@ -215,9 +216,11 @@ def clone(invocation: Invocation, url: str, verbose: bool) -> None:
         raise Usage(
             "this repository is a store already", "add the remote to it: uwf remote add origin, then uwf pull"
         )
+    from uwf_git.git.program import CHECK_ADDRESS
     from uwf_git.store.location import abandon, init
 
-    is_new = not invocation.location.git_dir.exists()
+    root = invocation.location.root
+    is_new, is_new_root = not invocation.location.git_dir.exists(), not root.exists()
     if is_new:
         init(invocation.location)
     instance = invocation.instance
@@ -227,8 +230,13 @@ def clone(invocation: Invocation, url: str, verbose: bool) -> None:
         _pull(invocation, remote, verbose, is_new=is_new)
     except BaseException as error:
         is_unknown = isinstance(error, RemoteFailed) and remote.name not in known
+        if isinstance(error, RemoteFailed) and error.hint == CHECK_ADDRESS:
+            error.hint = "check the address with: git ls-remote URL"  # the remote is not kept
         if is_new and not instance.store.repository.refs():
             abandon(invocation.location)
+            if is_new_root:
+                with contextlib.suppress(OSError):  # something else is in it by now
+                    root.rmdir()
         elif is_unknown and not instance.store.repository.ref_names(layout.REMOTES):
             instance.remotes.remove(remote.name)
         raise
