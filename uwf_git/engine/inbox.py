@@ -189,10 +189,7 @@ def answer(
     with instance.locks.hold(thread):
         head = instance.threads.active_head(thread)
         if not head.row.asks:
-            raise Invalid(
-                f"thread {thread} asks nothing",
-                f"to say something all the same: uwf thread say {thread} -m TEXT",
-            )
+            raise Invalid(f"thread {thread} asks nothing", _instead_of_answer(instance, head))
         if asked_by is not None and asked_by != head.node:
             raise Invalid(
                 f"thread {thread} now asks in step {head.node}, not {asked_by}", "read the new question first"
@@ -204,6 +201,14 @@ def answer(
             text = chosen(thread, options, text)
         outcome = _say(instance, at, text)
     return _told(instance, outcome)
+
+
+def _instead_of_answer(instance: Instance, head: Head) -> str:
+    """What a person can do about a thread that asks nothing."""
+    waits = waits_of(instance, head)
+    if waits is None:
+        return f"to say something all the same: uwf thread say {head.thread} -m TEXT"
+    return f"to play {waits.role}, in a terminal: {waits.command}" if waits.kind == ROLE else waits.command
 
 
 def go_on(instance: Instance, thread: ThreadId, text: str) -> Outcome:
