@@ -41,6 +41,16 @@ def test_a_script_that_names_another_role_fails_and_leaves_the_head(
     assert head(uwf, thread) == before
 
 
+def test_a_command_that_is_no_agent_is_told_how_to_be_one(
+    uwf: Uwf, thread: str, script: Callable[[str, str], Path]
+) -> None:
+    tests = script("run-tests", "import sys; print('all passed'); sys.exit(len(sys.argv) > 4)")
+    told = uwf("thread", "step", thread, "--agent", str(tests), check=6).error["hint"]
+    assert "uwf agent put-step" in told and f'"uwf-exec {tests} …"' in told
+    told = uwf("thread", "step", thread, "--agent", f"{tests} one two", check=6).error["hint"]
+    assert f"uwf thread attempts {thread}" in told and f'"uwf-exec {tests} …"' in told
+
+
 AGENTS = {
     "prints nothing": "",
     "prints garbage": "print('I am done, thank you')",

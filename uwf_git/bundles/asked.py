@@ -87,7 +87,7 @@ class _OfCommand(Conversation):
         argv = [config.command, *config.args, ctx.thread, ctx.role.name]
         done = run_command(argv, cwd=ctx.cwd, env=environ, timeout=left, on_stderr=_pass_on)
         store = ctx.store
-        step = parse_step(store.get(hash_printed(config, done)).payload)
+        step = parse_step(store.get(hash_printed(config, done, ctx.thread)).payload)
         detail = store.detail(step.detail)
         output = store.get(step.output).payload
         if detail is None:

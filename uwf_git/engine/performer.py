@@ -18,6 +18,7 @@ from uwf_git import lifetime, log
 from uwf_git.config.known_agents import BUNDLES, GROUP, PLUGIN, SHIPPED, plugins
 from uwf_git.errors import Absent, AgentFailed, OutOfRounds, StoreDamaged, Throttled, UwfError
 from uwf_git.git.repository import Oid, StoreUnwritable
+from uwf_git.text import one_line
 from uwf_git.values.ids import Hash, ThreadId, is_hash
 from uwf_git.values.kinds import parse_start
 from uwf_git.values.node import from_blob
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from uwf_git.values.kinds import Workflow
 
 SHOWN = 4000  # characters of what an agent printed that are kept with a failed attempt, or logged
+
+_LAST_LINE = "its last line must be the hash of its StepNode, as uwf agent put-step prints it"
 
 
 class Made(NamedTuple):
@@ -210,7 +213,7 @@ def run_command_of(
     tails = [tail.decode("utf-8", "replace")[-SHOWN:] for tail in (done.stdout_tail, done.stderr_tail)]
     made = made._replace(stdout=tails[0], stderr=tails[1])
     try:
-        return made._replace(step=hash_printed(config, done, report), error=None)
+        return made._replace(step=hash_printed(config, done, thread, report), error=None)
     except AgentFailed as error:
         return made if made.step is not None else made._replace(error=error)
 
@@ -241,10 +244,11 @@ def _failure(report: Report) -> AgentFailed:
     return error
 
 
-def hash_printed(config: AgentConfig, done: Finished, report: Report | None = None) -> Hash:
-    """The hash in the last line that an agent's command printed. Raises AgentFailed where it failed, in the words of
-    its own `report` if there is one, or printed something else."""
+def hash_printed(config: AgentConfig, done: Finished, thread: ThreadId, report: Report | None = None) -> Hash:
+    """The hash in the last line that an agent's command printed for a step of `thread`. Raises AgentFailed where it
+    failed, in the words of its own `report` if there is one, or printed something else."""
     name = config.command
+    plain = f'a command that is no agent needs uwf-exec: "uwf-exec {one_line(name, 200)} …"'
     stderr = done.stderr_tail.decode("utf-8", "replace")
     complaint = next((line.strip() for line in reversed(stderr.splitlines()) if line.strip()), "")
     last = done.stdout_tail.decode("utf-8", "replace").rstrip().rpartition("\n")[2].strip()
@@ -273,15 +277,16 @@ def hash_printed(config: AgentConfig, done: Finished, report: Report | None = No
     if done.returncode > 0 and report is not None and report.error:
         raise _failure(report)
     if done.returncode > 0:
-        error = AgentFailed(f"{name} exited with {done.returncode}" + (f": {complaint}" if complaint else ""))
+        error = AgentFailed(
+            f"{name} exited with {done.returncode}" + (f": {complaint}" if complaint else ""),
+            f"see: uwf thread attempts {thread}; {plain}",
+        )
         error.throttled = Throttled.told(Path(name).name, complaint)
         raise error
     if not last:
-        raise AgentFailed(f"{name} printed nothing", "its last line must be the hash of its StepNode")
+        raise AgentFailed(f"{name} printed nothing", f"{_LAST_LINE}; {plain}")
     if not is_hash(last.upper()):
-        raise AgentFailed(
-            f"{name} printed {last[:60]!r}, which is no hash", "its last line must be that of its StepNode"
-        )
+        raise AgentFailed(f"{name} printed {last[:60]!r}, which is no hash", f"{_LAST_LINE}; {plain}")
     return Hash(last.upper())
 
 
