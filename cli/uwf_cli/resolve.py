@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from uwf_git.crews.registry import Crews
     from uwf_git.documents.findings import Finding
     from uwf_git.git.repository import Oid
+    from uwf_git.store.index import CommitRow
     from uwf_git.store.opened import Instance
     from uwf_git.store.versions import Version
     from uwf_git.workflow.compile import Compiled
@@ -73,7 +74,8 @@ def read_file(name: str, what: str) -> str:
             siblings = [entry.name for entry in path.parent.iterdir()]
         except OSError:
             siblings = []
-        raise NotFound(f"no file {name}", nearest_file(path.name, siblings)) from None
+        hint = nearest_file(path.name, siblings) or "give the path of a file, or - for standard input"
+        raise NotFound(f"no file {name}", hint) from None
     except IsADirectoryError:
         raise Invalid(f"{name} is a folder, not a file", "") from None
     except OSError as error:
@@ -232,9 +234,32 @@ def version_of(instance: Instance, found: Found) -> Oid:
     return Oid(hex=found.commit)
 
 
+def with_step(text: str) -> tuple[str, int | None]:
+    """The thread and the number of a step in `ID@STEP`; `@2` alone is a thread."""
+    name, at, number = text.rpartition("@")
+    if at and name and number.isascii() and number.isdigit() and len(number) < 10:
+        return name, int(number)
+    return text, None
+
+
+def numbered_step(instance: Instance, thread: ThreadId, number: int) -> CommitRow:
+    """The step of that number in a thread. Raises NotFound."""
+    from uwf_git.store.history import ancestry
+
+    head = instance.threads.head(thread)
+    if not 0 < number <= head.row.number:
+        raise NotFound(
+            f"thread {thread} has no step {number}", f"it has {head.row.number}: uwf thread steps {thread}"
+        )
+    return next(each for each in ancestry(instance.store, head.commit) if each.number == number)
+
+
 def find_step(instance: Instance, text: str, attempts: bool = False) -> Hash:
-    """The StepNode, or with `attempts` also the Attempt, whose hash begins so. Raises NotFound, Usage,
-    Invalid for a node of another kind."""
+    """The StepNode that `ID@STEP` names, or whose hash begins so; with `attempts` also an Attempt by its hash. Raises
+    NotFound, Usage, Invalid for a node of another kind."""
+    name, number = with_step(text)
+    if number is not None:
+        return numbered_step(instance, instance.threads.find(name), number).node
     node = instance.store.complete(text)
     found = instance.store.get(node).type
     if not is_kind(found, "step") and not (attempts and is_kind(found, "attempt")):

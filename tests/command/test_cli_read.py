@@ -175,6 +175,18 @@ def test_steps_and_their_details_say_how_it_came_about(uwf: Uwf, thread: str) ->
     assert shown.count("All of it") == 1, "what was said is not repeated as a turn"
 
 
+def test_a_step_is_named_by_its_number_in_a_thread(uwf: Uwf, thread: str) -> None:
+    third = uwf("thread", "steps", thread).json[2]["step"]
+    assert uwf("thread", "step-details", f"{thread}@3").out == uwf("thread", "step-details", third).out
+    assert (
+        uwf("thread", "turns", thread, "--step", "@@3").json
+        == uwf("thread", "turns", thread, "--step", third).json
+    )
+    missing = uwf("thread", "step-details", f"{thread}@5", check=3).error
+    assert missing["message"] == f"thread {thread} has no step 5"
+    assert missing["hint"] == f"it has 4: uwf thread steps {thread}"
+
+
 def test_the_log_is_gits(uwf: Uwf, thread: str, instance: Instance) -> None:
     log = uwf("thread", "log", thread).json
     assert [entry["kind"] for entry in log] == ["step"] * 4 + ["start", "workflow"]

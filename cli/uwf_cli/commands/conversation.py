@@ -12,6 +12,7 @@ from uwf_cli.command import command
 from uwf_cli.completers import complete_step, complete_thread
 from uwf_cli.exchange import find_thread
 from uwf_cli.invocation import Invocation
+from uwf_cli.resolve import numbered_step, with_step
 from uwf_git.errors import Invalid, NotFound, Usage
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ SHOWN = 300  # characters of a tool's arguments and result, for people
 @click.option("--resumed", is_flag=True, help="Leave out what an agent remembers from the role's last turn.")
 def prompt(invocation: Invocation, thread: str, role: str | None, resumed: bool) -> None:
     """Print the prompt of the next step, without running it, or of a past step."""
-    name, number = _with_step(thread)
+    name, number = with_step(thread)
     if number is None:
         value = _next_prompt(invocation.instance, find_thread(invocation, name), role, resumed)
     elif role is not None or resumed:
@@ -42,14 +43,6 @@ def prompt(invocation: Invocation, thread: str, role: str | None, resumed: bool)
     else:
         value = _past_prompt(invocation.instance, find_thread(invocation, name), number)
     invocation.emit_document(value["prompt"], value)
-
-
-def _with_step(text: str) -> tuple[str, int | None]:
-    """The thread and the number of a step in `ID@STEP`; `@2` alone is a thread."""
-    name, at, number = text.rpartition("@")
-    if at and name and number.isascii() and number.isdigit() and len(number) < 10:
-        return name, int(number)
-    return text, None
 
 
 def _next_prompt(instance: Instance, thread: ThreadId, role: str | None, resumed: bool) -> dict[str, Any]:
@@ -83,16 +76,10 @@ def _next_prompt(instance: Instance, thread: ThreadId, role: str | None, resumed
 def _past_prompt(instance: Instance, thread: ThreadId, number: int) -> dict[str, Any]:
     from uwf_git.engine.past_prompt import prompt_of_step
     from uwf_git.git.repository import Oid
-    from uwf_git.store.history import ancestry
     from uwf_git.values.kinds import parse_step
     from uwf_git.values.types import USER
 
-    head = instance.threads.head(thread)
-    if not 0 < number <= head.row.number:
-        raise NotFound(
-            f"thread {thread} has no step {number}", f"it has {head.row.number}: uwf thread steps {thread}"
-        )
-    row = next(each for each in ancestry(instance.store, head.commit) if each.number == number)
+    row = numbered_step(instance, thread, number)
     before = instance.store.take_in(Oid(raw=row.parent or b""))
     history = instance.threads.history_at(thread, before.node)
     detail = instance.store.detail(parse_step(instance.store.get(row.node).payload).detail)

@@ -219,9 +219,10 @@ def read(invocation: Invocation, thread: str, quota: int | None, before: str | N
 
 @command(
     "uwf thread step-details 8FWKR3TN5V1QA",
+    "uwf thread step-details 01JK7M@3             step 3 of a thread",
     "uwf thread step-details 8FWKR3 --format json | jq .detail.usage",
 )
-@click.argument("step", metavar="HASH", shell_complete=complete_step)
+@click.argument("step", metavar="HASH|ID@STEP", shell_complete=complete_step)
 def step_details(invocation: Invocation, step: str) -> None:
     """Show a step, or a failed attempt: its output, how it came about, every turn. Off a terminal as YAML."""
     from uwf_cli.resolve import find_step
