@@ -126,6 +126,19 @@ def test_an_invalid_line_is_named_and_nothing_is_started(uwf: Uwf, pair: str, li
     assert uwf("thread", "list").json == []
 
 
+def test_a_file_that_is_missing_is_told_with_the_next_step_and_makes_no_store(
+    uwf: Uwf, pair: str, tmp_path: Path
+) -> None:
+    for option in ("--prompt-file", "--each"):
+        missing = uwf("thread", "start", "pair", option, "nope", check=3).error
+        assert missing["message"] == "no file nope" and "standard input" in missing["hint"]
+    fresh = tmp_path / "fresh"
+    for command in (("run",), ("thread", "start")):
+        uwf(*command, "nosuch.yaml", "-p", "x", "--root", fresh, check=3)
+    uwf("thread", "start", "nosuch.yaml", "--each", write("tasks.jsonl", '"x"\n'), "--root", fresh, check=3)
+    assert not (fresh / "store.git").exists()
+
+
 def test_tasks_need_a_line_and_exclude_a_prompt(uwf: Uwf, pair: str) -> None:
     write("tasks.jsonl", "\n")
     assert "has no tasks" in uwf("thread", "start", "pair", "--each", "tasks.jsonl", check=1).error["message"]

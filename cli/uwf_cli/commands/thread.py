@@ -164,8 +164,8 @@ def _start_each(
     from uwf_git.store.threads import Task
 
     lines = read_tasks(file)
-    instance = invocation.instance_for_writing()
     found = _startable(invocation, workflow, max_rounds is not None)
+    instance = invocation.instance
     tasks: list[Task] = []
     folders: list[Path | None] = []
     for line in lines:
@@ -212,8 +212,8 @@ def begin(
     path is trusted by that. `persona` and `data` are of a crew's workflow: who speaks, as somebody named it, and the
     file that a menu brings along. `origin` is the head of the conversation that it is started from. `agent` is who is
     to do its steps, whatever the configuration says."""
-    instance = invocation.instance_for_writing()
     found = _startable(invocation, workflow, max_rounds is not None, to_run)
+    instance = invocation.instance
     speaker = _speaker(found, persona)
     task = _cleaned(invocation, task, "the prompt")
     version = resolve.version_of(instance, found)
@@ -227,12 +227,12 @@ def begin(
 def _startable(
     invocation: Invocation, workflow: str | resolve.Found, has_rounds: bool, to_run: bool = False
 ) -> resolve.Found:
-    """The workflow that threads are to be started of, trusted as `begin` says. Raises Usage for --max-rounds without
-    code."""
+    """The workflow that threads are to be started of, trusted as `begin` says; the store is there then. Raises Usage
+    for --max-rounds without code."""
     from uwf_git.bundles.trust import is_trusted, require_trusted, trust
 
-    instance = invocation.instance
     found = resolve.find_workflow(invocation, workflow) if isinstance(workflow, str) else workflow
+    instance = invocation.instance_for_writing()  # not before there is something to write
     if has_rounds:
         _require_code(found, "--max-rounds")
     if found.workflow.code is not None:
