@@ -82,7 +82,7 @@ def filters(ended: str | None) -> Callable[[_F], _F]:
                     )
                 statuses = ENDED
             since = moment(given.pop("since"), "--since")
-            until = moment(given.pop("until"), "--until", _DAY)
+            until = moment(given.pop("until"), "--until or --older-than:", _DAY)
             rest = {name: given.pop(name) for name in ("workflow", "author", "search")}
             for name, text in rest.items():
                 if text is not None and not text.strip():  # a script's empty variable is no wish for all
@@ -321,11 +321,11 @@ def require_yes(invocation: Invocation, threads: list[ThreadId], verb: str) -> N
             rows.append((thread, terminal.escape(f"{row.name}: {row.title}")))
         except UwfError as error:
             rows.append((thread, terminal.escape(error.message)))
-    if rows and invocation.format == "text":
+    ids = f": {', '.join(threads)}"
+    if invocation.format == "text":
         invocation.write(terminal.table(rows))
-    raise Usage(
-        f"{counted(len(threads), 'thread')} would be {verb}: {', '.join(threads)}", "repeat with --yes"
-    )
+        ids = ""  # which the table has
+    raise Usage(f"{counted(len(threads), 'thread')} would be {verb}{ids}", "repeat with --yes")
 
 
 def on_each(

@@ -30,6 +30,12 @@ def thread(uwf: Uwf) -> str:
     return id_
 
 
+def test_an_empty_store_says_how_a_thread_begins(uwf: Uwf, instance: Instance) -> None:
+    for options in ((), ("--all",)):
+        listed = uwf("thread", "list", *options, "--format", "text")
+        assert "no threads yet" in listed.out and "uwf thread start" in listed.out
+
+
 def test_threads_are_listed_newest_first_and_in_pages(uwf: Uwf, thread: str) -> None:
     ids = [uwf("thread", "start", "pair.yaml", "-p", f"task {number}").json["thread"] for number in range(3)]
     uwf("workflow", "put", write("other.yaml", PAIR.replace("name: pair", "name: other")))
@@ -154,11 +160,13 @@ def test_filters_say_what_they_would_take_and_take_it_with_yes(uwf: Uwf, thread:
     assert listed("--until", "2000-01-01", "--all") == listed("--older-than", "90d", "--ended") == []
     assert listed("--since", "1d", "--until", "2999-01-01", "--ended") == [thread]
     assert "--since" in uwf("thread", "list", "--since", "soon", check=2).error["message"]
+    assert "--older-than" in uwf("thread", "rm", "--older-than", "soon", check=2).error["message"]
 
     refused = uwf("thread", "kill", "--all", check=2)
     assert refused.error["message"] == f"2 threads would be killed: {idle}, {waiting}"
     text = uwf("thread", "kill", "--search", "commas", "--format", "text", check=2)
     assert text.out.split()[0] == waiting and "Quote the Commas" in text.out
+    assert text.err == "uwf: 1 thread would be killed — repeat with --yes\n"
     assert listed() == [idle, waiting]
     assert uwf("thread", "kill", "--status", "failed").json == []
     killed = uwf("thread", "kill", "--all", "--yes").json

@@ -148,6 +148,8 @@ def _prices(instance: Instance, spent: Mapping[ThreadId, Spent]) -> Mapping[str,
 
 def _list_text(instance: Instance, value: Any, wide: bool) -> str:
     if not value:
+        if not instance.threads.ids():
+            return "there are no threads yet; uwf thread start WORKFLOW -p TASK begins one"
         return "no such threads; uwf thread list --all shows every one"
     names = short_ids(instance, wide)
     several = wide or len({each["name"] for each in value if each["name"]}) > 1
