@@ -208,6 +208,13 @@ def test_a_workflow_in_use_is_forgotten_only_with_yes_and_its_users_are_named(
     assert uwf("workflow", "show", pair["hash"]).json["name"] == "pair"
 
 
+def test_a_workflow_without_roles_is_told_how_one_is_written(uwf: Uwf) -> None:
+    file = write("none.yaml", "version: 1\nname: none\nroles: {}\ngraph: {$START: [{role: $END}]}\n")
+    findings = uwf("workflow", "validate", file, check=1).json["findings"]
+    hints = {each["message"]: each["hint"] for each in findings}
+    assert "description:" in hints["roles is empty"]
+
+
 def test_an_editor_that_saves_an_unknown_name_is_warned_of_it(
     uwf: Uwf, root: Path, config: Callable[[str], Path]
 ) -> None:

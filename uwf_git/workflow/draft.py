@@ -169,7 +169,7 @@ class _Reader(Fields):
             self.wrong_type((key,), key, "a mapping", section, hint)
             return {}
         if not section and required:
-            self._findings.key_error((key,), "missing-key", f"{key} is empty")
+            self._findings.key_error((key,), "missing-key", f"{key} is empty", _UNDER_ITS_NAME[key])
         return section
 
     def _roles(self, section: dict[str, Any]) -> dict[str, DraftRole]:
