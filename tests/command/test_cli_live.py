@@ -208,7 +208,8 @@ def test_an_agent_of_the_kit_has_its_own_name_before_it_says_anything(uwf: Uwf, 
         assert running.poll() is None
     assert uwf("ps").json[0]["agent"] == "uwf-quiet"
     assert watcher.stdout is not None
-    assert json.loads(watcher.stdout.readline())["agent"] in ("quiet.py", "uwf-quiet")
+    told = (json.loads(line) for line in watcher.stdout)
+    assert next(each["agent"] for each in told if "agent" in each) in ("quiet.py", "uwf-quiet")
     Path("go").touch()
     assert running.wait(60) == 0
     watcher.send_signal(signal.SIGINT)

@@ -249,7 +249,7 @@ def write_whole(path: Path, data: bytes, force: bool) -> None:
 @command(
     "uwf workflow propose solve-issue.yaml --branch shorter-plan",
     "uwf workflow propose solve-issue.yaml --branch shorter-plan --remote origin",
-    'uwf workflow propose solve-issue.yaml --branch shorter-plan -m "Plan in 3 steps"',
+    'uwf workflow propose solve-issue.yaml --branch shorter -m "Plan in 3 steps"',
 )
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--branch", metavar="BRANCH", required=True, help="The proposal's name.")

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 @command(
-    "uwf eval report bugs --html bugs.html                      the newest run, beside the baseline",
+    "uwf eval report bugs --html bugs.html              the newest run",
     "uwf eval report bugs codex --against claude-code --html agents.html",
-    "uwf eval report bugs --html - | mail -s bugs ada           to standard output",
+    "uwf eval report bugs --html - | mail -s bugs ada   to standard output",
 )
 @click.argument("suite", shell_complete=complete_suite)
 @click.argument("run", required=False)
