@@ -233,7 +233,7 @@ class ValidationFailed(Invalid):
 
 class Failure(NamedTuple):
     """An error as it is told. `code` and `status` are published and stable; `findings` are those of a workflow or a
-    package, `throttled` who wants to be asked later."""
+    package, with the `file` of those that name none; `throttled` who wants to be asked later."""
 
     code: str
     status: int
@@ -241,6 +241,7 @@ class Failure(NamedTuple):
     hint: str = ""
     findings: Sequence[Any] = ()
     throttled: Throttled | None = None
+    file: str = ""
 
 
 def failure_of(error: Exception) -> Failure:
@@ -248,7 +249,8 @@ def failure_of(error: Exception) -> Failure:
     if isinstance(error, UwfError):
         findings = getattr(error, "findings", ())
         throttled = getattr(error, "throttled", None)
-        return Failure(error.code, error.exit_status, error.message, error.hint, findings, throttled)
+        file = getattr(error, "file", "")
+        return Failure(error.code, error.exit_status, error.message, error.hint, findings, throttled, file)
     kind = type(error)
     if kind.__module__ == "sqlite3" and "locked" in str(error):
         return Failure("busy", 4, "the store's index is locked by another process", "repeat")

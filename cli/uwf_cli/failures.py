@@ -81,7 +81,7 @@ def _without_secrets(invocation: Invocation, failure: Failure) -> Failure:
     def told(found: Any) -> Any:
         return found._replace(message=clean(found.message)[0], hint=clean(found.hint)[0])
 
-    made: Failure = told(failure)
+    made: Failure = told(failure)._replace(file=clean(failure.file)[0])
     return made._replace(findings=tuple(map(told, failure.findings)))
 
 
@@ -154,8 +154,8 @@ def tell(
     else:
         hint = f" — {_one_line(failure.hint)}" if failure.hint else ""
         lines = [f"uwf: {_one_line(failure.message)}{hint}"]
-        if len(failure.findings) > 1:  # one alone is in the message
-            lines += [_finding(each) for each in failure.findings]
+        rest = (each for each in failure.findings if not _is_told(each, failure.message))
+        lines += [_finding(each, failure.file) for each in rest]
         text = label + terminal.escape("\n".join(lines))
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
@@ -173,10 +173,20 @@ def reported(stderr: str) -> dict[str, Any] | None:
         return None
 
 
-def _finding(found: Any) -> str:
+def _is_told(found: Any, message: str) -> bool:
+    """Whether a message names a finding already, as that of an error does with the first of its findings."""
+    path = getattr(found, "path", None)
+    place = (
+        f":{found.line}:{found.column}" if path is None else f"{path}:{found.line}" if found.line else path
+    )
+    return found.severity == "error" and _one_line(f"{place}: {found.message}") in _one_line(message)
+
+
+def _finding(found: Any, file: str) -> str:
     hint = f" — {found.hint}" if found.hint else ""
     path = getattr(found, "path", None)  # of a package, which has many files
-    places = ([path] if path else []) + ([found.line, found.column] if found.line or path is None else [])
+    places = [path or file] if path or file else []
+    places += [found.line, found.column] if found.line or path is None else []
     where = "".join(f"{each}:" for each in places)
     return _one_line(f"{where} {found.severity}: {found.message}{hint}")
 

@@ -364,13 +364,19 @@ def test_validate_reports_every_problem_with_its_line(uwf: Uwf, root: Path) -> N
     for each in errors:
         assert f"broken.yaml:{each['line']}:{each['column']}: error: " in text
 
+    first, *rest = uwf("workflow", "put", file, "--format", "text", check=1).err.splitlines()
+    assert f"(and {len(errors) - 1} more)" in first and len(rest) == len(report["findings"]) - 1
+    for each in report["findings"]:
+        place = f"broken.yaml:{each['line']}:{each['column']}: "
+        assert sum(place in line and each["message"] in line for line in (first, *rest)) == 1
+
     put = uwf("workflow", "put", file, check=1)
     assert put.error["code"] == "invalid"
     assert len(put.error["findings"]) == len(report["findings"])
     put = uwf("workflow", "put", file, "--format", "text", check=1)
     assert put.err.startswith("uwf: broken.yaml:")
     assert "critik" in put.err
-    assert len(put.err.splitlines()) == 1 + len(report["findings"])
+    assert len(put.err.splitlines()) == len(report["findings"])
     assert not root.exists()
 
 

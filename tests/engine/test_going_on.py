@@ -177,7 +177,13 @@ def test_without_a_role_for_it_one_line_says_what_to_do_instead(uwf: Uwf, thread
     refused = uwf("thread", "resume", thread, "-m", "More", check=2).error
     assert refused["message"] == f"thread {thread} is completed, and workflow pair has no resume under $START"
     assert refused["hint"].startswith(f"go on from it with: uwf thread fork {thread} --from-role ")
+    assert refused["hint"].endswith(", then: uwf thread say NEW -m TEXT")
     assert uwf("thread", "list").json == []
+    fork = uwf(
+        "thread", "fork", thread, *refused["hint"].partition(thread)[2].partition(",")[0].split()
+    ).json["thread"]
+    uwf("thread", "say", fork, "-m", "More")
+    assert "More" in uwf("thread", "prompt", fork).out
 
 
 def test_going_on_takes_a_text_and_an_active_thread_only_an_answer(uwf: Uwf, ended: str) -> None:

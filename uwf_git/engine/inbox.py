@@ -223,7 +223,7 @@ def go_on(instance: Instance, thread: ThreadId, text: str) -> Outcome:
     if history.workflow.resume is None and not end.row.asks:
         raise Usage(
             f"thread {thread} is {end.archive.status}, and workflow {history.workflow.name} has no resume under $START",
-            fork_hint(end),
+            f"{fork_hint(end)}, then: uwf thread say NEW -m TEXT",
         )
     if not text.strip():
         raise Usage(

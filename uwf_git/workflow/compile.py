@@ -57,7 +57,7 @@ class Compiled(NamedTuple):
 
 
 class InvalidWorkflow(Invalid):
-    """The workflow has errors. `findings` holds them all, and the warnings, by line."""
+    """The workflow of a `file` has errors. `findings` holds them all, and the warnings, by line."""
 
     def __init__(self, path: str, findings: Sequence[Finding]) -> None:
         errors = [finding for finding in findings if finding.severity == "error"]
@@ -70,6 +70,7 @@ class InvalidWorkflow(Invalid):
             " · ".join(hint for hint in hints if hint),
         )
         self.findings = tuple(findings)
+        self.file = path
 
 
 def compile_source(source: Source) -> Compiled:
