@@ -276,7 +276,7 @@ def test_stats_are_a_table_for_people_and_a_chart_on_request(uwf: Uwf, spending:
     shown = uwf("stats", "--by", "model", "--plot", "cost.svg", "--format", "text").out
     assert re.search(r"^other +1 +100 +0 +10 +\$0\.1250 +0s$", shown, re.MULTILINE), shown
     assert re.search(r"^unknown +1 +– +– +– +– +0s$", shown, re.MULTILINE), shown
-    assert "1 of the runs told neither tokens nor cost" in shown
+    assert "1 agent run reported neither tokens nor cost" in shown
     chart = ElementTree.fromstring(Path("cost.svg").read_text(encoding="utf-8"))
     texts = [text.text for text in chart.iter("{http://www.w3.org/2000/svg}text")]
     assert texts[0] == "US dollars by model"

@@ -96,6 +96,8 @@ def test_a_baseline_is_set_once_and_keeps_its_history(uwf: Uwf, runs: tuple[str,
     (listed,) = uwf("eval", "baseline", "list").json
     assert (listed["suite"], listed["run"]) == ("issues", runs[1])
     assert uwf("eval", "compare", "baseline~1", "baseline").json["losses"] == 1
+    unset = uwf("eval", "baseline", "show", "tiny", check=3).error
+    assert unset["hint"] == "set one: uwf eval baseline set tiny"
     uwf("eval", "baseline", "rm", "issues")
     uwf("eval", "baseline", "show", "issues", check=3)
 

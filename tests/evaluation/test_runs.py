@@ -247,6 +247,10 @@ def test_what_a_file_of_cases_can_name_is_never_a_command(bench: Bench) -> None:
     assert "names no command" in refused("{prompt: a, judges: ['command:rm -rf x']}")
     assert "names no command" in refused("{prompt: a, judges: [{command: rm}]}")
     assert refused("{prompt: a, judgs: []}").startswith("bad.yaml:3: there is no 'judgs'")
+    assert refused("prompt: a\n    name: b\n    expect: |\n      c").startswith(
+        "bad.yaml:5: there is no 'expect'"
+    )
+    assert refused("prompt: a\njugdes: []").startswith("bad.yaml:4: there is no 'jugdes'")
     Path("out").mkdir()
     Path("out/x").symlink_to("/etc")
     assert "leads out" in refused("{prompt: a, fixture: out}")

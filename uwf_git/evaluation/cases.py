@@ -17,12 +17,13 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from uwf_git.documents import yaml12
 from uwf_git.documents.amounts import parse_budget
-from uwf_git.documents.document import read_bytes
+from uwf_git.documents.document import Document, read_bytes
 from uwf_git.errors import Invalid, Usage, UwfError
 from uwf_git.evaluation.fixtures import of_texts, take_in
 from uwf_git.evaluation.judges import parse_mapping
@@ -37,6 +38,7 @@ from uwf_git.text import nearest, one_line
 from uwf_git.values.ids import Hash, name_problem
 from uwf_git.values.kinds import parse_start, title_of
 from uwf_git.values.node import parse_json
+from uwf_git.values.schema import ValuePath
 from uwf_git.values.types import END, USER
 
 LINES = (".jsonl", ".ndjson")
@@ -149,7 +151,7 @@ def read_file(instance: Instance, path: Path) -> File:
         document = yaml12.read(path)
         data = document.data
         top = data if isinstance(data, dict) else {"cases": data}
-        _known(top, _TOP, f"{path}")
+        _known(top, _TOP, partial(_line_of, document, ()))
         listed = top.get("cases")
         if not isinstance(listed, list) or not listed:
             raise Invalid(f"{path} has no list of cases", "cases: [{name: …, prompt: …}]")
@@ -157,6 +159,8 @@ def read_file(instance: Instance, path: Path) -> File:
         found = []
         for place, each in enumerate(listed):
             mark = document.mark((*prefix, place))
+            if isinstance(each, dict):
+                _known(each, _FIELDS, partial(_line_of, document, (*prefix, place)))
             found.append((each, f"{path}:{mark.line}"))
     suite = top.get("suite", "")
     if not isinstance(suite, str):
@@ -169,6 +173,11 @@ def read_file(instance: Instance, path: Path) -> File:
                 f"{path} has two cases called {one_line(name, 60)!r}", "give each a name of its own"
             )
     return File(suite, cases)
+
+
+def _line_of(document: Document, path: ValuePath, key: str) -> str:
+    """The place of a key of the mapping at a path."""
+    return f"{document.name}:{document.key_mark((*path, key)).line}"
 
 
 def _lines(path: Path) -> Iterator[tuple[Any, str]]:
@@ -192,7 +201,7 @@ def _case(
 ) -> tuple[Case, str]:
     if not isinstance(value, dict):
         raise Invalid(f"{where}: a case is a mapping", "{name: …, prompt: …}")
-    _known(value, _FIELDS, where)
+    _known(value, _FIELDS, lambda key: where)
     prompt = value.get("prompt")
     if not isinstance(prompt, str) or not prompt.strip():
         raise Invalid(f"{where}: the case has no prompt", "prompt: the task, as text")
@@ -230,11 +239,12 @@ def _case(
     return case, workflow
 
 
-def _known(value: Mapping[str, Any], known: Sequence[str], where: str) -> None:
+def _known(value: Mapping[str, Any], known: Sequence[str], where: Callable[[str], str]) -> None:
+    """Raises Invalid for a key that isn't known; `where` is the place of a key."""
     for key in value:
         if key not in known and not str(key).startswith("x-"):
             hint = nearest(str(key), known) or "known: " + ", ".join(known)
-            raise Invalid(f"{where}: there is no {one_line(str(key), 40)!r} here", hint)
+            raise Invalid(f"{where(key)}: there is no {one_line(str(key), 40)!r} here", hint)
 
 
 def _judges(value: Any, folder: Path) -> Iterator[Judge]:

@@ -21,7 +21,7 @@ from uwf_git.git.objects import Stamp
 from uwf_git.git.repository import Entry, Oid, Repository
 from uwf_git.store import layout
 from uwf_git.store.taking_in import Store
-from uwf_git.text import counted, harmless, nearest
+from uwf_git.text import closest, counted, harmless, nearest
 from uwf_git.values.builtin import META
 from uwf_git.values.ids import Hash, name_problem
 from uwf_git.values.kinds import Code, Workflow, parse_workflow
@@ -506,10 +506,9 @@ class Baselines(Versions[Baseline]):
         try:
             return super().current(name)
         except NotFound as error:
-            known = nearest(name, self.names())
-            raise NotFound(
-                error.message, known or f"set one: {layout.GROUPS[self.kind]} set {name}"
-            ) from None
+            match = closest(name, self.names())
+            meant = f' · did you mean "{match}"?' if match else ""
+            raise NotFound(error.message, f"set one: {layout.GROUPS[self.kind]} set {name}{meant}") from None
 
     def name_of(self, definition: Baseline) -> str:
         return definition.suite

@@ -162,7 +162,7 @@ def _tokens(value: dict[str, Any]) -> int | None:
 
 
 def _stats_text(value: Any) -> str:
-    from uwf_git.text import duration
+    from uwf_git.text import counted, duration
 
     groups, by, total = value["groups"], value["by"], value["total"]
     damaged = "".join(f"{each['thread']} can't be read: {each['problem']}\n" for each in value["damaged"])
@@ -174,7 +174,10 @@ def _stats_text(value: Any) -> str:
     header, *body = terminal.numbers(rows)
     notes = []
     if total["unmetered"]:
-        notes.append(f"{total['unmetered']} of the runs told neither tokens nor cost")
+        agents = counted(total["unmetered"], "agent run")
+        notes.append(
+            f"{agents} reported neither tokens nor cost; made-up answers and commands, which use none, are not counted"
+        )
     if total["unpriced"]:
         notes.append(f"{total['unpriced']:,} tokens have no price: add models.<alias>.price to config.yaml")
     return (

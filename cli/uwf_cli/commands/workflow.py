@@ -538,7 +538,7 @@ def _findings_text(value: Any) -> str:
 def _rehearsal_text(value: Any) -> str:
     covered = value["coverage"]
     lines = [
-        f"{value['workflow']}: {covered['taken']} of {covered['edges']} edges taken, {value['runs']} runs",
+        f"{value['workflow']}: {covered['taken']} of {covered['edges']} edges taken, {counted(value['runs'], 'run')}",
         "",
     ]
     rows = []

@@ -36,7 +36,7 @@ JUDGES = click.option(
     multiple=True,
     metavar="JUDGE",
     help="Who says how good it is: a name of judges in config.yaml, exact[:FIELD,…], jsonata:EXPRESSION, schema:FILE,"
-    " workflow:NAME. May be repeated.",
+    " workflow:NAME, command:LINE. May be repeated.",
 )
 
 
