@@ -120,6 +120,86 @@ def test_a_step_of_code_and_a_signature_start_no_program_of_the_project(
     assert ran(project / ".venv/bin") == []
 
 
+def test_a_repository_or_a_file_inside_of_a_project_does_not_end_it(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "deep/.git").touch()
+    assert str(project) not in trusted_path()
+    subprocess.run(["git", "init", "-q", "deep/er"], cwd=project, env={"PATH": os.defpath}, check=True)
+    monkeypatch.chdir(project / "deep/er")
+    assert find_program("git") not in (None, str(project / ".venv/bin/git"))
+
+
+def test_the_main_checkout_of_a_worktree_is_a_project_too(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner, tree = project / "inner", tmp_path / "tree"
+    for call in (
+        ["init", "-q", str(inner)],
+        ["-C", str(inner), "commit", "-q", "--allow-empty", "-m", "x"],
+        ["-C", str(inner), "worktree", "add", "-q", str(tree)],
+    ):
+        subprocess.run(["git", *call], env={**os.environ, "PATH": os.defpath}, check=True)
+    plant(inner / "bin", "git")
+    (tree / "deep").mkdir()
+    monkeypatch.chdir(tree / "deep")
+    for entry in (tree / "bin", inner / "bin", project / ".venv/bin"):
+        assert trusted_path(environ={"PATH": str(entry)}) == "", entry
+    for text in ("gitdir: \0", "gitdir:", "x" * 100_000, "gitdir: ."):
+        (tree / "deep/.git").write_text(text)
+        assert trusted_path(environ={"PATH": str(inner / "bin")}) == "", text
+
+
+def test_no_program_is_taken_by_a_link_that_leads_into_or_over_the_project(
+    project: Path, tmp_path: Path
+) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    real = find_program("git")
+    assert real is not None
+    (project / "links").mkdir()
+    (project / "links/git").symlink_to(real)
+    (project / "folder").symlink_to(Path(real).parent)
+    (tmp_path / "over").symlink_to(project / "folder")
+    assert find_program("git", environ={"PATH": str(tmp_path / "over")}) is None
+    for target in (
+        project / ".venv/bin/git",
+        project / "links/git",
+        Path(os.path.relpath(project / "links/git", own)),
+    ):
+        (own / "git").symlink_to(target)
+        assert find_program("git", environ={"PATH": f"{own}:{os.defpath}"}) not in (None, str(own / "git"))
+        assert trusted_path(environ={"PATH": f"{own}:/usr/bin"}) == "/usr/bin", target
+        (own / "git").unlink()
+    (own / "ssh").symlink_to(project / ".venv/bin/ssh")
+    assert trusted_path(environ={"PATH": f"{own}:/usr/bin"}) == "/usr/bin", "git looks for ssh there"
+    (own / "ssh").unlink()
+    (own / "uwf").symlink_to(project / ".venv/bin/uwf")
+    plant(own, "git")
+    assert find_program("git", environ={"PATH": str(own)}) == str(own / "git")
+    assert trusted_path(environ={"PATH": str(own)}) == str(own), "a link to the project's uwf may be there"
+
+
+def test_no_program_is_taken_from_the_folder_of_a_thread(
+    uwf: Uwf, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    git = ["git", "init", "-q", "--bare", str(tmp_path / "shared.git")]
+    subprocess.run(git, env={**os.environ, "PATH": os.defpath}, check=True)
+    uwf("remote", "add", "origin", tmp_path / "shared.git", env={"PATH": os.defpath})
+    put = uwf("workflow", "put", write("pair.yaml", PAIR)).json["hash"]
+    play = ("--agent", "uwf-rehearse", "--remote", "origin")
+    first = uwf("thread", "start", put, "-p", "x", env={"PATH": os.defpath}).json["thread"]
+    uwf("thread", "step", first, *play, "--cwd", project / "deep", check=None, timeout=100)
+    assert ran(project / ".venv/bin") == [], "the folder that a call names counts in that call"
+    second = uwf("thread", "start", put, "-p", "x", "--cwd", project / "deep").json["thread"]
+    for command in (["thread", "step", second, *play], ["push"], ["gc"], ["doctor"], ["grep", "x"]):
+        uwf(*command, check=None, timeout=100)
+        assert ran(project / ".venv/bin") == [], command
+
+
 def test_git_that_is_only_in_the_project_is_told_as_missing(uwf: Uwf, project: Path) -> None:
     uwf("init")
     refused = uwf("push", "x", env={"PATH": str(project / ".venv/bin")}, check=None).error

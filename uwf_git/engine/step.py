@@ -53,6 +53,7 @@ from uwf_git.errors import (
     Waiting,
 )
 from uwf_git.git.repository import Oid, StoreUnwritable
+from uwf_git.processes.programs import avoid
 from uwf_git.store.history import Head, Position
 from uwf_git.store.maintenance import maintain
 from uwf_git.store.opened import Instance
@@ -514,6 +515,7 @@ class _Run:
             raise Invalid(
                 f"the working directory of {self._role!r}, {folder}, is no folder", "create it first"
             )
+        avoid(folder)
         return folder.absolute()
 
     def _keep_where_ended(self, made: Made) -> None:

@@ -27,6 +27,7 @@ from uwf_git.fleet.asked import Stand, parse_step
 from uwf_git.fleet.exits import UNKEPT, Fault
 from uwf_git.fleet.limits import impatient, next_queue
 from uwf_git.fleet.workspace import Workspaces, parse_wanted
+from uwf_git.processes.programs import avoid
 from uwf_git.store.history import Head
 from uwf_git.store.location import locate
 from uwf_git.store.opened import Instance, begin_log, redactor_at, wanted_log
@@ -66,6 +67,8 @@ class Hand:
 
     def __init__(self, orders: Orders, tell: Callable[[Mapping[str, Any]], None]) -> None:
         self._orders = orders
+        if orders.cwd:
+            avoid(Path(orders.cwd))  # no program is taken from where its agents work
         self._tell = tell
         self._location = locate(None, os.environ, Path.cwd())
         self._seen: object = None

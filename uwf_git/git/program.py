@@ -22,7 +22,6 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -257,7 +256,6 @@ class Git:
             )
 
 
-@cache
 def git_program(folder: Path | None = None) -> str:
     """Return the path of git for work in a folder. Raises RemoteFailed if there is none that can be trusted."""
     program = find_program("git", folder)

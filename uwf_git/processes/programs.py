@@ -1,48 +1,169 @@
 """Programs that uwf starts by itself, such as git, bwrap and temporal: found on PATH, but never where an agent may have
-put one, below the working folder or its project. Agents, hooks and judges are the user's to name.
+put one: below the working folder, a folder of a thread, or their projects. Agents, hooks and judges are the user's to
+name.
 """
+
+# ruff: noqa: PTH113, PTH114, PTH115, PTH117, PTH118, PTH120
+# Each call of git searches, and paths as objects take several times as long as strings.
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
+
+_STARTED_BY_GIT = ("git", "ssh", "ssh-keygen", "gpg", "gpgsm", "sh")
+_MOST_LINKS = 40  # as many as Linux follows
+_LONGEST_POINTER = 8 * 1024
+_folders: set[Path] = set()
+_sources: dict[Path, Callable[[], Iterable[Path]]] = {}
+
+
+def avoid(folder: Path) -> None:
+    """Take no program from the project of a folder, from now on in this process."""
+    _folders.add(folder.absolute())
+
+
+def avoid_all(key: Path, folders: Callable[[], Iterable[Path]]) -> None:
+    """Take no program from the projects of folders, which are asked for at each search. `key` tells sources apart."""
+    _sources[key] = folders
 
 
 def find_program(name: str, *folders: Path | None, environ: Mapping[str, str] | None = None) -> str | None:
-    """Return the path of a program on the `trusted_path`, or None if it isn't there."""
-    for folder in trusted_path(*folders, environ=environ).split(os.pathsep):
-        path = os.path.join(folder, name)  # noqa: PTH118
-        if folder and os.path.isfile(path) and os.access(path, os.X_OK):  # noqa: PTH113
+    """Return the path of a program on the `trusted_path` that leads to no project, or None."""
+    projects = _projects(folders)
+    for folder in _entries(projects, environ):
+        path = os.path.join(folder, name)
+        if os.path.isfile(path) and os.access(path, os.X_OK) and not _leads_into(path, projects):
             return path
     return None
 
 
 def trusted_path(*folders: Path | None, environ: Mapping[str, str] | None = None) -> str:
-    """Return PATH without relative entries, and without those in the projects of the working folder and `folders`."""
-    path = (os.environ if environ is None else environ).get("PATH", os.defpath)
-    projects = set(_projects(folders))
-    entries = [entry for entry in path.split(os.pathsep) if os.path.isabs(entry)]  # noqa: PTH117
+    """Return PATH without relative entries, and without those in the projects of the working folder, `folders` and
+    those to avoid. An entry with a link from there to a program that git starts is left out too."""
+    projects = _projects(folders)
     return os.pathsep.join(
-        entry for entry in entries if not any(reaches_into(Path(entry), each) for each in projects)
+        entry
+        for entry in _entries(projects, environ)
+        if not any(
+            os.path.islink(link) and _leads_into(link, projects)
+            for link in (f"{entry}/{name}" for name in _STARTED_BY_GIT)
+        )
     )
 
 
-def _projects(folders: tuple[Path | None, ...]) -> Iterator[Path]:
-    """What may be written to by agents: the repository around each folder, or the folder itself. The home folder and
-    those above it are no projects, whatever repository they are."""
-    home = Path.home().resolve()
-    for folder in (None, *folders):
-        try:
-            here = (folder or Path.cwd()).resolve()
-        except FileNotFoundError:  # the working folder is gone, and nothing is in it
-            continue
-        around = next((each for each in (here, *here.parents) if os.path.lexists(each / ".git")), here)
-        project = here if home.is_relative_to(around) else around
-        if not home.is_relative_to(project):
-            yield project
-
-
 def reaches_into(path: Path, project: Path) -> bool:
-    """Return whether a path is in a project, as it is written or where its links lead."""
-    return Path(os.path.normpath(path)).is_relative_to(project) or path.resolve().is_relative_to(project)
+    """Return whether an absolute path is in a project, as it is written or anywhere that its links lead over. The path
+    of the project holds no links."""
+    return _leads_into(str(path), {str(project)})
+
+
+def _entries(projects: Collection[str], environ: Mapping[str, str] | None) -> Iterator[str]:
+    path = (os.environ if environ is None else environ).get("PATH", os.defpath)
+    for entry in path.split(os.pathsep):
+        if os.path.isabs(entry) and not _leads_into(entry, projects):
+            yield entry
+
+
+def _leads_into(path: str, projects: Collection[str]) -> bool:
+    return any(place in projects for place in _places(path))
+
+
+def _places(path: str) -> Iterator[str]:
+    """Yield each place on the way of an absolute path: the folders it is in, the links among them, and those on the way
+    of their targets."""
+    here, rest, links = "", path.split("/")[::-1], 0
+    yield "/"
+    while rest:
+        part = rest.pop()
+        if part in ("", "."):
+            continue
+        place = here.rpartition("/")[0] if part == ".." else f"{here}/{part}"
+        yield place or "/"
+        try:
+            target = os.readlink(place)
+        except (OSError, ValueError):
+            here = place
+            continue
+        links += 1
+        if links > _MOST_LINKS:
+            return
+        rest += target.split("/")[::-1]
+        if target.startswith("/"):
+            here = ""
+
+
+def _projects(folders: Iterable[Path | None]) -> frozenset[str]:
+    """Return the folders that agents may write to: those of the working folder, of `folders` and of those to avoid."""
+    home = os.path.realpath(Path.home())
+    here = frozenset(folder.absolute() if folder else _working_folder() for folder in (None, *folders))
+    avoided = frozenset(_folders).union(*(source() for source in _sources.values()))
+    return _projects_of(here, home) | _projects_avoided(avoided, home)
+
+
+def _working_folder() -> Path:
+    try:
+        return Path.cwd()
+    except OSError:  # it is gone, and nothing is in it
+        return Path("/")
+
+
+def _projects_of(folders: Iterable[Path], home: str) -> frozenset[str]:
+    """Return the repositories around each folder, or the folder itself. The home folder and those above it are no
+    projects, whatever repository they are."""
+    homes, repositories, found = {home, *_above(home)}, _Repositories(), set[str]()
+    for folder in folders:
+        here = os.path.realpath(folder)
+        around = repositories.around(here) - homes
+        found |= around or {here} - homes
+    return frozenset(found)
+
+
+_projects_avoided = lru_cache(maxsize=8)(_projects_of)
+
+
+class _Repositories(dict[str, frozenset[str]]):
+    """The checkouts that have a `.git` in a folder, whatever that is: the folder, and for a worktree the main one."""
+
+    def around(self, folder: str) -> frozenset[str]:
+        """The checkouts that a folder is in, with the main ones of worktrees, and those that these are in."""
+        return frozenset().union(*(self[each] for each in (folder, *_above(folder))))
+
+    def __missing__(self, folder: str) -> frozenset[str]:
+        self[folder] = frozenset()  # what leads around in a circle ends here
+        pointer = f"{folder}/.git"
+        if os.path.lexists(pointer):
+            main = _main(pointer)
+            self[folder] = frozenset((folder, *((main, *self.around(main)) if main else ())))
+        return self[folder]
+
+
+def _above(folder: str) -> Iterator[str]:
+    while folder != "/":
+        folder = folder.rpartition("/")[0] or "/"
+        yield folder
+
+
+def _main(pointer: str) -> str | None:
+    """Return the repository that a file `.git` leads to: the folder around its `.git`, or a bare one."""
+    git_dir = _line(pointer).removeprefix("gitdir:").strip()
+    if not git_dir:
+        return None
+    folder = os.path.join(os.path.dirname(pointer), git_dir)
+    try:
+        common = os.path.realpath(os.path.join(folder, _line(f"{folder}/commondir") or "."))
+    except ValueError:  # no path
+        return None
+    return common.removesuffix("/.git") or None
+
+
+def _line(path: str) -> str:
+    try:
+        if not os.path.isfile(path):  # a pipe would be waited for
+            return ""
+        with open(path, "rb") as file:
+            return os.fsdecode(file.read(_LONGEST_POINTER)).strip()
+    except (OSError, ValueError):
+        return ""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from uwf_git.errors import Invalid, UwfError
 from uwf_git.git.refs import read_file
 from uwf_git.git.repository import PRIVATE
+from uwf_git.processes.programs import avoid_all
 from uwf_git.store import layout
 from uwf_git.store.history import Head
 from uwf_git.store.location import Location, check_format, locate
@@ -93,6 +94,7 @@ class Instance:
         self.locks = Locks(private)
         self.runs = Runs(private)
         self.folders = Folders(private)
+        avoid_all(private, self.folders.all)  # agents may have put programs there
         self.sessions = Sessions(private)
         self.trusted = Trusted(private)
         self.warn: Callable[[str], None] = lambda text: None

@@ -566,13 +566,25 @@ class Folders:
 
     def __init__(self, private: Path) -> None:
         self._folder = private / "folders"
+        self._read: tuple[int, frozenset[Path]] = (-1, frozenset())
+
+    def all(self) -> frozenset[Path]:
+        """The working directories of all threads, read again after a change."""
+        try:
+            changed = self._folder.stat().st_mtime_ns
+            if changed != self._read[0]:
+                threads = [entry.name for entry in os.scandir(self._folder)]
+                self._read = changed, frozenset(filter(None, map(self.recall, threads)))
+        except FileNotFoundError:
+            return frozenset()
+        return self._read[1]
 
     def remember(self, thread: ThreadId, cwd: Path) -> None:
         """Keeps a thread's working directory."""
         failure = f"can't remember the folder of {thread}"
         write_private(self._folder / thread, os.fsencode(cwd), failure, "check free space")
 
-    def recall(self, thread: ThreadId) -> Path | None:
+    def recall(self, thread: str) -> Path | None:
         """A thread's working directory, if one was given."""
         try:
             return Path(os.fsdecode(read_private(self._folder / thread)))

@@ -31,8 +31,9 @@ from uwf_git.git.durable import refusal
 from uwf_git.git.lockfiles import FOLDER as LOCKING
 from uwf_git.git.mending import has_head, mend_folders, mend_head
 from uwf_git.git.program import git_program
-from uwf_git.git.repository import Oid
+from uwf_git.git.repository import PRIVATE, Oid
 from uwf_git.processes.limits import held_by
+from uwf_git.processes.programs import avoid_all
 from uwf_git.store.history import relate
 from uwf_git.store.index import Index
 from uwf_git.store.layout import (
@@ -53,7 +54,7 @@ from uwf_git.store.layout import (
 from uwf_git.store.location import Location
 from uwf_git.store.maintenance import leftovers
 from uwf_git.store.opened import Instance
-from uwf_git.store.private import ROOM
+from uwf_git.store.private import ROOM, Folders
 from uwf_git.store.remotes import Remote
 from uwf_git.store.taking_in import Store
 from uwf_git.store.threads import Damaged
@@ -132,6 +133,8 @@ class Doctor:
     def checks(self) -> Iterator[Check]:
         """Looks at everything. An error on the way is a check that failed and stops no other; where no store can be
         opened, the checks end there. Raises what a repair raises."""
+        private = self._location.git_dir / PRIVATE
+        avoid_all(private, Folders(private).all)  # before there is an instance
         yield from _guarded("versions", _versions())
         yield from _guarded("config", self._configuration())
         yield from _guarded("agents", self._agents())

@@ -23,6 +23,7 @@ from uwf_cli.invocation import Invocation
 from uwf_cli.output import whose
 from uwf_cli.selection import Chosen, chosen_threads, threads
 from uwf_git.errors import Invalid, NotFound, OutOfRounds, UwfError, Waiting
+from uwf_git.processes.programs import avoid
 from uwf_git.text import counted, numbered
 from uwf_git.values.ids import parse_thread_id
 from uwf_git.values.types import next_name, role_name
@@ -411,4 +412,5 @@ def folder(cwd: Path | None) -> Path | None:
         if found.exists():
             raise Invalid(f"--cwd {cwd} is no folder")
         raise NotFound(f"no folder {cwd}", "create it first")
+    avoid(found)
     return found.absolute()
