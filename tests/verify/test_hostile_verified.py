@@ -132,6 +132,16 @@ REFS: dict[str, tuple[str, str, Callable[[World], str]]] = {
         "forks/",
         lambda w: w.tag(f"uwf/{OTHER}", f"fork of {w.thread}\n"),
     ),
+    "a fork that says more": (
+        "wrong-tag",
+        "forks/",
+        lambda w: w.tag(f"uwf/{FRESH}", f"fork of {w.thread}\nforked by hand\n\x1b]0;owned\x07\n"),
+    ),
+    "a divergence that says more": (
+        "wrong-tag",
+        "forks/",
+        lambda w: w.tag(f"uwf/{FRESH}", f"fork of {w.thread}\n\x1b[31mred\n"),
+    ),
     "a pause of another thread": ("wrong-tag", "paused/", lambda w: w.tag(f"uwf/{OTHER}", "paused\n")),
     "a pause that is none": ("wrong-tag", "paused/", lambda w: w.tag(f"uwf/{FRESH}", "completed\n")),
     "a pause that colours a terminal": (
@@ -162,6 +172,8 @@ def test_sound_tags_are_no_finding(world: World) -> None:
     world.git.point(layout.ARCHIVE + FRESH, world.tag(f"uwf/{FRESH}", "killed: no more: it is over\n"))
     world.git.point(layout.ARCHIVE + OTHER, world.tag(f"uwf/{OTHER}", f"killed\n{SIGNATURE}"))
     world.git.point(layout.FORKS + FRESH, world.tag(f"uwf/{FRESH}", f"fork of {world.thread}\n"))
+    by_hand = f"fork of {world.thread}\nforked by hand\n{SIGNATURE}"
+    world.git.point(layout.FORKS + OTHER, world.tag(f"uwf/{OTHER}", by_hand))
     world.git.point(layout.PAUSED + world.thread, world.tag(f"uwf/{world.thread}", "paused: no: not now\n"))
     assert world.look() == []
 
@@ -207,7 +219,7 @@ def test_a_pause_of_another_thread_is_none_of_this_one(world: World) -> None:
 
 def test_a_fork_parted_where_its_history_was(world: World) -> None:
     thread, head = another(world)
-    for target, codes in ((head, []), (world.version, []), (world.head, ["wrong-tag"])):
+    for target, codes in ((head, []), (world.version, ["wrong-ref"]), (world.head, ["wrong-tag"])):
         text = f"fork of {world.thread}\n"
         world.git.point(layout.FORKS + thread, world.tag(f"uwf/{thread}", text, target))
         assert [each.code for each in world.look()] == codes

@@ -355,6 +355,11 @@ def fork_message(origin: str) -> str:
     return f"fork of {origin}\n{_FORKED}\n"
 
 
+def is_fork_message(message: str, origin: str) -> bool:
+    """Whether a fork tag's message is one that uwf writes, to the last character."""
+    return f"{message.removesuffix(chr(10))}\n" in (f"fork of {origin}\n", fork_message(origin))
+
+
 def is_forked(message: str) -> bool:
     """Whether a fork tag's message says that somebody wanted the fork. Without that, two sides have diverged."""
     return message.split("\n")[1:2] == [_FORKED]

@@ -138,14 +138,16 @@ class Verifier:
         return self._known.records.get(oid.raw)
 
     def leads_to(self, tip: Oid, commit: Oid) -> bool:
-        """Whether a chain of first parents leads from a commit that was verified to another."""
+        """Whether the history of a verified head has what another verified commit records. Two machines may have
+        committed the same step, so nodes are compared."""
+        base = self._known.records.get(commit.raw)
         at: bytes | None = tip.raw
-        while at is not None and at != commit.raw:
+        while base is not None and at is not None:
             record = self._known.records.get(at)
-            if record is None:
-                return False
+            if record is None or record.row.node == base.row.node:
+                return record is not None
             at = record.row.parent
-        return at is not None
+        return False
 
     # What each kind of ref points at
 
@@ -219,9 +221,13 @@ class Verifier:
             report("wrong-tag", "the tag's first line is not `fork of` a thread", tag.oid)
         elif origin == name:
             report("wrong-tag", "a thread is no fork of itself", tag.oid)
+        elif not layout.is_fork_message(tag.message, origin):
+            report(
+                "wrong-tag", "the tag's message has other lines than `fork of` and `forked by hand`", tag.oid
+            )
         else:
             self._claim(layout.FORKS, name, tag.target, origin)
-        self._reached(self._commit(tag.target), ("workflow", "start", "step"), found, report)
+        self._reached(self._commit(tag.target), ("start", "step"), found, report)
 
     def _paused(self, name: str, oid: Oid, found: list[Finding], report: Report) -> None:
         tag = self._tag(oid)
@@ -254,9 +260,7 @@ class Verifier:
         every = dict.fromkeys([*fold.threads.values(), *(each for some in known.values() for each in some)])
         for entry in every:
             self._folded(entry, oid, found, entry in now)
-        self._held(
-            fold.held, {parse_tag(oid, each.fork).target for each in every if each.fork}, found, report
-        )
+        self._held(fold.held, found, report)
 
     def _folded(self, entry: Folded, fold: Oid, found: list[Finding], counts: bool) -> None:
         """Verifies a thread in a fold. What an earlier fold said of it need not fit to what counts."""
@@ -278,12 +282,11 @@ class Verifier:
             del self.claims[claims:]
         found.extend(each._replace(thread=entry.thread) for each in inside)
 
-    def _held(self, held: Iterable[Oid], bases: set[Oid], found: list[Finding], report: Report) -> None:
+    def _held(self, held: Iterable[Oid], found: list[Finding], report: Report) -> None:
         """A fold keeps what is fetched with it, whether one of its threads names it or not."""
         for oid in sorted(held, key=str):
-            kinds = (*(["workflow"] if oid in bases else []), "start", "step", "attempt")
             try:
-                self._reached(self._commit(oid), kinds, found, report)
+                self._reached(self._commit(oid), ("start", "step", "attempt"), found, report)
             except Bad as bad:
                 report(bad.code, bad.message, bad.at)
 
