@@ -9,6 +9,7 @@ from pathlib import Path
 import commands
 import pytest
 from conftest import Uwf
+from forged import Forger
 from two_machines import Machine, begun
 
 from uwf_git.store import layout
@@ -115,3 +116,50 @@ def test_the_other_side_of_a_divergence_is_marked_in_lists(team: Team) -> None:
         assert "divergedFrom" not in listed[team.thread]
         rows = who("thread", "list", "--all", "--format", "text").out
         assert f"(other side of {team.thread}) the one" in rows
+
+
+def fork_tag(store: Path, thread: str, text: str, target: str) -> None:
+    """Point a thread's fork ref at a tag that is made by hand."""
+    head = f"object {target}\ntype commit\ntag uwf/{thread}\ntagger B <b@c.invalid> 1700000000 +0000"
+    forger = Forger(store)
+    forger.point(layout.FORKS + thread, forger.write("tag", f"{head}\n\n{text}".encode()))
+
+
+def forks_of_each_other(team: Team) -> tuple[str, str]:
+    """Two threads at Bob's, each of which is said to be a fork of the other."""
+    fork = team.bob("thread", "fork", team.thread).json["thread"]
+    base = commands.git("--git-dir", team.bob.store, "rev-parse", layout.THREADS + fork).strip()
+    fork_tag(team.bob.store, team.thread, f"fork of {fork}\nforked by hand\n", base)
+    return team.thread, fork
+
+
+def test_a_pull_takes_no_forks_of_each_other(team: Team) -> None:
+    names = [layout.FORKS + each for each in sorted(forks_of_each_other(team))]
+    commands.git("--git-dir", team.bob.store, "push", "-q", team.shared, "refs/uwf/*:refs/uwf/*")
+    pulled = team.ada("pull", check=7).json
+    assert [each["ref"] for each in pulled["refused"]] == names
+    assert "fork of its own forks" in pulled["refused"][0]["problem"]
+    assert layout.THREADS + names[1].removeprefix(layout.FORKS) in team.ada.refs()
+    assert not any(name.startswith(layout.FORKS) for name in team.ada.refs())
+    team.ada.is_sound()
+
+
+def test_a_pull_takes_no_fork_that_one_here_is_a_fork_of(team: Team) -> None:
+    thread, fork = forks_of_each_other(team)
+    refs = [layout.FORKS + fork, layout.THREADS + fork]
+    commands.git("--git-dir", team.bob.store, "push", "-q", team.shared, *refs)
+    assert team.ada("pull").json["refused"] == []
+    commands.git("--git-dir", team.bob.store, "push", "-q", team.shared, layout.FORKS + thread)
+    assert [each["ref"] for each in team.ada("pull", check=7).json["refused"]] == [layout.FORKS + thread]
+    team.ada.is_sound()
+
+
+def test_a_pull_takes_no_fold_of_forks_of_each_other(team: Team) -> None:
+    for each in forks_of_each_other(team):
+        team.bob("thread", "kill", each)
+    team.bob("gc", "--fold-before", NEVER)
+    (fold,) = (name for name in team.bob.refs() if name.startswith(layout.FOLDED))
+    commands.git("--git-dir", team.bob.store, "push", "-q", team.shared, fold)
+    (refused,) = team.ada("pull", check=7).json["refused"]
+    assert refused["ref"] == fold and "fork of its own forks" in refused["problem"]
+    team.ada.is_sound()

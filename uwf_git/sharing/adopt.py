@@ -5,25 +5,27 @@ and left in its tracking ref; everything else is taken over.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git import log
 from uwf_git.engine.pause import was_lifted
 from uwf_git.errors import Busy, HeadMoved, StoreDamaged
-from uwf_git.git.repository import Oid
+from uwf_git.git.repository import TAG, Oid, TooLarge
 from uwf_git.sharing import tracking
 from uwf_git.sharing.reconcile import Case, Foreign, Reconciler, Settled, Sides, settle_attempts, unite
 from uwf_git.sharing.removal import forget_removed, removed_threads
 from uwf_git.store import archives, layout
-from uwf_git.store.history import ancestry, relate, tagged_commit
+from uwf_git.store.history import Link, ancestry, link_of, own_forks, parse_link, relate, tagged_commit
 from uwf_git.store.opened import Instance
 from uwf_git.values.ids import ThreadId
 
 if TYPE_CHECKING:
     from uwf_git.verify.findings import Finding
     from uwf_git.verify.whole import Trial
+
+_LARGEST_TAG = 1 << 20  # bytes of one that is read
 
 
 class Adopted(NamedTuple):
@@ -342,7 +344,42 @@ class Adoption:
         )
         if relation is None or relation.theirs:
             raise Foreign(f"{name} says that {thread} parted where it never was", "delete it there")
+        self._check_origin(name, thread, self._circular)
         yield from self._replaceable(name, oid)
+
+    @cached_property
+    def _circular(self) -> set[ThreadId]:
+        """The threads that were forks of their own forks if every fork tag was taken over."""
+        ours = self._repository.refs(layout.FORKS)
+        theirs: dict[ThreadId, Link] = {}
+        for name, oid in self._refs.items():
+            if name.startswith(layout.FORKS) and ours.get(name) != oid:
+                with contextlib.suppress(TooLarge, StoreDamaged):
+                    kind, data = self._repository.read_within(oid, _LARGEST_TAG)
+                    thread = layout.thread_of(name)
+                    if kind == TAG and (link := parse_link(thread, data)):
+                        theirs[thread] = link
+        return self._own_forks(theirs)
+
+    def _own_forks(self, theirs: Mapping[ThreadId, Link]) -> set[ThreadId]:
+        """The threads that are forks of their own forks, by these links and those that are here."""
+        origins: dict[ThreadId, set[ThreadId]] = {}
+        pending = list(theirs)
+        while pending:
+            thread = pending.pop()
+            if thread in origins:
+                continue
+            ours = None
+            with contextlib.suppress(StoreDamaged):
+                ours = link_of(self._instance.store, thread)
+            origins[thread] = {link.origin for link in (theirs.get(thread), ours) if link}
+            pending.extend(origins[thread])
+        return own_forks(origins)
+
+    @staticmethod
+    def _check_origin(name: str, thread: ThreadId, circular: Set[ThreadId]) -> None:
+        if thread in circular:
+            raise Foreign(f"{name} makes thread {thread} a fork of its own forks", "delete it there")
 
     def _paused(self, name: str, oid: Oid) -> Iterator[Adopted | Refused]:
         """A pause counts wherever its thread has got to meanwhile. Of two, both keep the thread from being stepped, so
@@ -380,6 +417,15 @@ class Adoption:
     def _folded(self, name: str, oid: Oid) -> Iterator[Adopted | Refused]:
         """Archives that were folded: threads that go on here end first, then single refs give way."""
         theirs = archives.read(self._repository, oid)
+        forks = {
+            thread: link
+            for thread, entry in theirs.threads.items()
+            if entry.fork and (link := parse_link(thread, entry.fork))
+        }
+        if forks:
+            circular = self._own_forks(forks)
+            for thread in sorted(forks):
+                self._check_origin(name, thread, circular)
         if self._remote is not None:
             gone = tracking.deleted_there(self._instance, self._remote, name, theirs)
             for thread in tracking.part_with(self._instance, self._remote, name, gone) if gone else ():

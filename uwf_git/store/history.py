@@ -8,7 +8,7 @@ by their commits.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Set
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.errors import Invalid, StoreDamaged
@@ -317,7 +317,7 @@ def link_of(store: Store, thread: ThreadId) -> Link | None:
     if tag is not None:
         return _link(store, thread, tag)
     row = store.folded(thread)
-    return _parsed(thread, row.fork) if row is not None and row.fork else None
+    return parse_link(thread, row.fork) if row is not None and row.fork else None
 
 
 def forked_at(store: Store, thread: ThreadId) -> int:
@@ -339,7 +339,7 @@ def links(store: Store) -> dict[ThreadId, Link]:
     """The links of all threads that have one. Damaged ones are left out."""
     found: dict[ThreadId, Link] = {}
     for thread, raw in store.folded_forks().items():
-        if link := _parsed(thread, raw):
+        if link := parse_link(thread, raw):
             found[thread] = link
     for name, oid in sorted(store.repository.refs(layout.FORKS).items()):
         with contextlib.suppress(StoreDamaged):
@@ -357,6 +357,30 @@ def parted(store: Store, thread: ThreadId) -> list[Link]:
     return [link for link in found if link is not None and link.origin == thread and not link.forked]
 
 
+def own_forks(origins: Mapping[ThreadId, Set[ThreadId]]) -> set[ThreadId]:
+    """The threads that are forks of their own forks. `origins` are the threads that each is said to be a fork of; if
+    there are several for one, the threads between two circles count too."""
+    made: dict[ThreadId, set[ThreadId]] = {}
+    for thread, among in origins.items():
+        for origin in among:
+            made.setdefault(origin, set()).add(thread)
+    return _after_circles(origins) & _after_circles(made)
+
+
+def _after_circles(graph: Mapping[ThreadId, Set[ThreadId]]) -> set[ThreadId]:
+    """The nodes of a graph from which an edge leads into a circle, those of the circle among them."""
+    from graphlib import CycleError, TopologicalSorter
+
+    sorter = TopologicalSorter(graph)
+    with contextlib.suppress(CycleError):
+        sorter.prepare()
+    left = {*graph, *(each for among in graph.values() for each in among)}
+    while ready := sorter.get_ready():
+        left.difference_update(ready)
+        sorter.done(*ready)
+    return left
+
+
 def tagged_commit(store: Store, tag: Oid) -> Oid | None:
     """The commit that an archive or fork tag is on; None where the object is no readable tag."""
     try:
@@ -368,10 +392,11 @@ def tagged_commit(store: Store, tag: Oid) -> Oid | None:
 
 def _link(store: Store, thread: ThreadId, tag: Oid) -> Link | None:
     kind, data = store.repository.read(tag)
-    return _parsed(thread, data) if kind == TAG and is_thread_id(thread) else None
+    return parse_link(thread, data) if kind == TAG and is_thread_id(thread) else None
 
 
-def _parsed(thread: ThreadId, raw: bytes) -> Link | None:
+def parse_link(thread: ThreadId, raw: bytes) -> Link | None:
+    """The link that the content of a fork tag describes; None if it is no such tag."""
     try:
         tag = parse_tag(raw)
         origin = layout.fork_origin(tag.message)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from uwf_git.git.config import MAX_BLOB
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import layout
+from uwf_git.store.history import own_forks
 from uwf_git.store.index import Overlay
 from uwf_git.store.taking_in import Store
 from uwf_git.text import counted
@@ -138,7 +139,7 @@ def _coded(verifier: Verifier, heads: Iterable[Claim]) -> Iterator[Finding]:
 
 def _together(verifier: Verifier, heads: Mapping[ThreadId, Claim]) -> Iterator[Finding]:
     """What is wrong among refs of one thread, each of which may be sound by itself."""
-    origins = {claim.thread: claim.origin for claim in verifier.claims if claim.origin is not None}
+    circular = own_forks({each.thread: {each.origin} for each in verifier.claims if each.origin is not None})
     for claim in verifier.claims:
 
         def finding(code: str, message: str, claim: Claim = claim) -> Finding:
@@ -152,22 +153,13 @@ def _together(verifier: Verifier, heads: Mapping[ThreadId, Claim]) -> Iterator[F
             continue
         if head is not None and not verifier.leads_to(head.commit, claim.commit):
             yield finding("wrong-tag", f"{head.ref} has not parted from another at {claim.commit}")
-        if _in_cycle(claim.thread, origins):
+        if claim.thread in circular:
             yield finding("wrong-tag", "a thread is no fork of its own forks")
 
 
 def _start(verifier: Verifier, claim: Claim) -> Hash | None:
     record = verifier.record(claim.commit)
     return record.row.start if record is not None else None
-
-
-def _in_cycle(thread: ThreadId, origins: Mapping[ThreadId, ThreadId]) -> bool:
-    seen: set[ThreadId] = set()
-    at = origins.get(thread)
-    while at is not None and at != thread and at not in seen:
-        seen.add(at)
-        at = origins.get(at)
-    return at == thread
 
 
 def _order(item: tuple[str, Oid | None]) -> tuple[int, str]:
