@@ -118,9 +118,9 @@ def test_the_other_side_of_a_divergence_is_marked_in_lists(team: Team) -> None:
         assert f"(other side of {team.thread}) the one" in rows
 
 
-def fork_tag(store: Path, thread: str, text: str, target: str) -> None:
+def fork_tag(store: Path, thread: str, text: str, target: str, when: int = 1_700_000_000) -> None:
     """Point a thread's fork ref at a tag that is made by hand."""
-    head = f"object {target}\ntype commit\ntag uwf/{thread}\ntagger B <b@c.invalid> 1700000000 +0000"
+    head = f"object {target}\ntype commit\ntag uwf/{thread}\ntagger B <b@c.invalid> {when} +0000"
     forger = Forger(store)
     forger.point(layout.FORKS + thread, forger.write("tag", f"{head}\n\n{text}".encode()))
 
@@ -163,3 +163,17 @@ def test_a_pull_takes_no_fold_of_forks_of_each_other(team: Team) -> None:
     (refused,) = team.ada("pull", check=7).json["refused"]
     assert refused["ref"] == fold and "fork of its own forks" in refused["problem"]
     team.ada.is_sound()
+
+
+@pytest.mark.parametrize("when", [10**17, 10**20])
+def test_a_fork_tag_of_a_time_no_clock_shows_hides_no_list(team: Team, when: int) -> None:
+    fork = team.bob("thread", "fork", team.thread).json["thread"]
+    base = commands.git("--git-dir", team.bob.store, "rev-parse", layout.THREADS + fork).strip()
+    fork_tag(team.bob.store, fork, f"fork of {team.thread}\nforked by hand\n", base, when)
+    assert {each["thread"] for each in team.bob("thread", "list").json} == {team.thread, fork}
+    assert team.bob("thread", "show", fork).json["thread"] == fork
+    team.bob("inbox")
+    told = [each for each in team.bob("doctor", check=7).json if "no clock shows" in each["message"]]
+    assert [each["message"].partition(":")[0] for each in told] == [layout.FORKS + fork]
+    (found,) = team.bob("verify", check=7).json["findings"]
+    assert (found["code"], found["ref"]) == ("malformed", layout.FORKS + fork)

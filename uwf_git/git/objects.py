@@ -71,6 +71,9 @@ class Commit(NamedTuple):
     message: str
 
 
+LATEST = 2**40  # Unix seconds
+
+
 class Tag(NamedTuple):
     """An annotated tag on a commit. `time` is the tagger's, in Unix seconds, 0 where none is named."""
 
@@ -112,13 +115,16 @@ def parse_tag(data: bytes) -> Tag:
     tagger = fields.get("tagger", "")
     if tagger and tagger.count(" ") < 2:
         raise ValueError("its tagger has no time")
+    when = int(tagger.rsplit(" ", 2)[-2]) if tagger else 0
+    if not 0 <= when <= LATEST:
+        raise ValueError("its time is one that no clock shows")
     lines = text.split("\n")
     end = next((number for number, line in enumerate(lines) if line.startswith(_SIGNATURE)), len(lines))
     return Tag(
         Oid(hex=target),
         fields.get("tag", ""),
         _person(tagger),
-        int(tagger.rsplit(" ", 2)[-2]) if tagger else 0,
+        when,
         "\n".join(lines[:end]),
     )
 

@@ -265,7 +265,10 @@ class Store(NodeStore):
         kind, data = self.repository.read(tag)
         if kind != TAG:
             raise StoreDamaged(f"object {tag} is no tag", "delete the ref that names it")
-        return parse_tag(data).target
+        try:
+            return parse_tag(data).target
+        except ValueError as error:
+            raise StoreDamaged(f"tag {tag} is damaged: {error}", "delete the ref that names it") from None
 
     # Folds
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from uwf_git.errors import StoreDamaged
 from uwf_git.git.config import MAX_BLOB
-from uwf_git.git.objects import stands_for_git
+from uwf_git.git.objects import LATEST, stands_for_git
 from uwf_git.git.repository import BLOB, COMMIT, TAG, TREE, Oid, Repository, TooLarge
 from uwf_git.store import layout
 from uwf_git.text import printable, shortened
@@ -21,7 +21,6 @@ TREE_LIMIT = 4 << 20  # bytes, about 70,000 entries
 DEPTH_LIMIT = 20  # folders within folders: no record needs as many, but a crew's package may
 _MANY = 8  # entries of a folder worth remembering
 COUNT_LIMIT = 50_000  # files that one commit adds
-LATEST = 2**40  # Unix seconds
 
 _KINDS = {COMMIT: "commit", TREE: "tree", BLOB: "blob", TAG: "tag"}
 _ROW = re.compile(rb"([0-7]{1,7}) ([^\0]*)\0(.{20})", re.DOTALL)
