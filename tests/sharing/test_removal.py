@@ -312,6 +312,31 @@ def test_pruning_leaves_nothing_of_what_was_removed(team: Team) -> None:
     team.agree(team.thread, team.other)
 
 
+def test_pruning_leaves_nothing_of_files_that_a_kill_left_half_written(team: Team) -> None:
+    ours = team.ada.starts("the password is abracadabra")
+    team.ada("thread", "rm", ours, "--yes")
+    private = team.ada.store / "uwf"
+    bundle = private / "removed" / f"{ours}.bundle"
+    # A killed process leaves its files under these names; no process has that id.
+    torn = [bundle.with_name(f"{bundle.name}.4194305"), private / "runs" / f"{ours}.json.4194305"]
+    torn[1].parent.mkdir(exist_ok=True)
+    for path in torn:
+        path.write_bytes(bundle.read_bytes())
+    team.ada("gc")
+    assert bundle.exists() and torn[0].exists()
+    team.ada("gc", "--prune")
+    assert [path for path in (bundle, *torn) if path.exists()] == []
+
+
+def test_a_torn_bundle_goes_with_the_removal_that_was_broken_off(team: Team) -> None:
+    torn = team.ada.store / "uwf" / "removed" / f"{team.thread}.bundle.4194305"
+    torn.parent.mkdir()
+    torn.write_bytes(b"# v2 git bundle\n")
+    team.ada("gc")
+    assert not torn.exists()
+    assert set(team.ada.heads()) == {team.thread, team.other}
+
+
 def test_a_removal_that_is_killed_half_way_is_told_and_restoring_takes_no_step_back(team: Team) -> None:
     program("strace", "strace")
     ours = team.ada.starts("to be removed, or not")

@@ -332,14 +332,15 @@ class Runs:
         self._forget(thread, *_OF_A_RUN, "answer")
 
     def forget(self, wanted: Callable[[ThreadId], bool]) -> None:
-        """Drops all files of the threads that `wanted` is False for."""
+        """Drops all files of the threads that `wanted` is False for, temporary ones of killed writers too."""
         try:
-            names = [path.name.partition(".")[0] for path in self._folder.iterdir()]
+            names = [path.name.partition(".") for path in self._folder.iterdir()]
         except OSError:
             return
-        for name in {name for name in names if is_thread_id(name)}:
+        for name in {name for name, _, _ in names if is_thread_id(name)}:
             if not wanted(ThreadId(name)):
                 self.clear(ThreadId(name))
+                self._forget(ThreadId(name), *(suffix for thread, _, suffix in names if thread == name))
 
     def _forget(self, thread: ThreadId, *suffixes: str) -> None:
         for suffix in suffixes:

@@ -62,11 +62,11 @@ def unpack(repository: Repository, thread: ThreadId) -> dict[str, Oid]:
 
 
 def forget(repository: Repository, thread: ThreadId) -> None:
-    """Delete what is kept of a removed thread."""
-    path = _path(repository, thread)
-    if path.exists():
-        path.unlink()
-        sync(path.parent)
+    """Delete what is kept of a removed thread, bundles that a kill left half written among it."""
+    if paths := _files(repository).get(thread):
+        for path in paths:
+            path.unlink(missing_ok=True)
+        sync(_folder(repository))
     names = (layout.removed(prefix + thread) for prefix in layout.OF_THREADS)
     found = {name: oid for name in names if (oid := repository.ref(name)) is not None}
     repository.delete_refs(found)
@@ -74,9 +74,7 @@ def forget(repository: Repository, thread: ThreadId) -> None:
 
 def kept_threads(repository: Repository) -> set[ThreadId]:
     """Return the threads of which something is kept, also if a removal was broken off before it counted."""
-    paths = _folder(repository).glob(f"*{_SUFFIX}") if _folder(repository).is_dir() else ()
-    bundles = {path.name.removesuffix(_SUFFIX) for path in paths}
-    return {ThreadId(name) for name in bundles if is_thread_id(name)} | _in_refs(repository)
+    return _files(repository).keys() | _in_refs(repository)
 
 
 def put_away(repository: Repository, warn: Callable[[str], None]) -> None:
@@ -97,6 +95,16 @@ def _in_refs(repository: Repository) -> set[ThreadId]:
 
 def _folder(repository: Repository) -> Path:
     return repository.private / "removed"
+
+
+def _files(repository: Repository) -> dict[ThreadId, list[Path]]:
+    """Return the files by thread: its bundle, and `<ULID>.bundle.<process>` of each writer that was killed."""
+    files: dict[ThreadId, list[Path]] = {}
+    for path in _folder(repository).iterdir() if _folder(repository).is_dir() else ():
+        thread, _, rest = path.name.partition(".")
+        if is_thread_id(thread) and f".{rest}.".startswith(f"{_SUFFIX}."):
+            files.setdefault(ThreadId(thread), []).append(path)
+    return files
 
 
 def _path(repository: Repository, thread: ThreadId) -> Path:
