@@ -149,7 +149,7 @@ class Line:
         **changes: Any,
     ) -> tuple[str, str]:
         """A step's commit and StepNode, as the format has them but for the changes: `start`, `type` (of the
-        output), `context`, `detail` (more fields), `page`, `text` (the commit's message), `parents`,
+        output), `agent`, `context`, `detail` (more fields), `page`, `text` (the commit's message), `parents`,
         `folder` (a function that alters the step's folder), `root` (one that alters the whole tree)."""
         forger = self.forger
         made = forger.node(changes.get("type", self.schemas.get(role, "")), output)
@@ -172,7 +172,7 @@ class Line:
             "role": role,
             "output": made,
             "detail": said,
-            "agent": "by-hand",
+            "agent": (agent := changes.get("agent", "by-hand")),
         }
         node = forger.node(STEPNODE, payload)
         files = {f"{each}.json": forger.blob(forger.nodes[each]) for each in (made, said, node)}
@@ -192,7 +192,7 @@ class Line:
         subject = f"{number:04d} {role}: {verdict}" if verdict else f"{number:04d} {role}"
         text = message(
             subject,
-            {"Uwf-Step": node, "Uwf-Role": role, "Uwf-Agent": "by-hand", "Uwf-Extraction": "native"},  # type: ignore[dict-item]
+            {"Uwf-Step": node, "Uwf-Role": role, "Uwf-Agent": agent, "Uwf-Extraction": "native"},  # type: ignore[dict-item]
         )
         tree = forger.tree(root, tuple(odd or ()))
         return forger.commit(tree, changes.get("parents", [parent]), changes.get("text", text)), node

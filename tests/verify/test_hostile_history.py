@@ -114,6 +114,8 @@ def test_a_remark_is_sound_where_a_role_is_next_and_nowhere_else(line: Line) -> 
         "output": {"remark": "Mind the tides."},
         "type": REMARK,
         "instruction": None,
+        "agent": "human",
+        "detail": {"answer": "Mind the tides."},
     }
     first = write(line)
     commit, node = judge(line, first, **said)
@@ -121,7 +123,7 @@ def test_a_remark_is_sound_where_a_role_is_next_and_nowhere_else(line: Line) -> 
     third = line.step(commit, 3, node, "critic", {"approved": True}, instruction="Judge T.")
     assert look(line, third[0]).findings == []
 
-    as_role = {**said, "role": "critic", "instruction": "Judge T."}
+    as_role = {**said, "role": "critic", "instruction": "Judge T.", "agent": "by-hand"}
     commit, node = judge(line, first, **as_role)
     assert_names(look(line, commit), line, "wrong-output", node, commit)
     asking = {"$status": "$SUSPEND", "question": "Which tide?"}
@@ -129,6 +131,28 @@ def test_a_remark_is_sound_where_a_role_is_next_and_nowhere_else(line: Line) -> 
     role = said.pop("role")
     commit, node = line.step(second[0], 3, second[1], role, said.pop("output"), **said)
     assert_names(look(line, commit), line, "wrong-output", node, commit)
+
+
+@pytest.mark.parametrize(
+    ("code", "changes"),
+    [
+        ("wrong-author", {"agent": "claude-code"}),
+        ("wrong-detail", {"detail": {"answer": "Never mind the tides."}}),
+        ("wrong-output", {"output": {"remark": " \n"}, "detail": {"answer": " \n"}}),
+    ],
+    ids=["of an agent", "with another answer", "of nothing"],
+)
+def test_a_remark_that_nobody_made(line: Line, code: str, changes: dict[str, Any]) -> None:
+    text = "Mind the tides."
+    said: dict[str, Any] = {
+        "output": {"remark": text},
+        "agent": "human",
+        "detail": {"answer": text},
+        **changes,
+    }
+    said["page"] = said["detail"]["answer"]
+    commit, _ = judge(line, write(line), role="$USER", type=REMARK, instruction=None, **said)
+    assert code in {each["code"] for each in look(line, commit).findings}
 
 
 def test_a_step_after_the_end(line: Line) -> None:

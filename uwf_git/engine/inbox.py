@@ -30,7 +30,7 @@ from uwf_git.store.opened import Instance
 from uwf_git.store.threads import Damaged, fork_hint
 from uwf_git.values.ids import Hash, ThreadId, new_thread_id
 from uwf_git.values.kinds import INTERRUPTED, SUBWORKFLOW, Detail, Step, parse_workflow
-from uwf_git.values.types import ANSWER, BUNDLE, DETAIL, END, REMARK, STEPNODE, USER
+from uwf_git.values.types import ANSWER, BUNDLE, DETAIL, END, PERSON, REMARK, STEPNODE, USER
 
 if TYPE_CHECKING:
     from uwf_git.engine.step import Outcome
@@ -310,7 +310,7 @@ def _say(
         kind, field = output
         said = store.put(kind, {field: text})
         detail = store.put(DETAIL, told.payload())
-        made = Step(at.history.start_hash, at.history.prev, USER, said, detail, "human")
+        made = Step(at.history.start_hash, at.history.prev, USER, said, detail, PERSON)
         node = store.put(STEPNODE, made.payload())
     after = append_step(instance, at, node, made, begins=begins)
     return outcome_of(instance, after, outlook(instance, *after), USER)

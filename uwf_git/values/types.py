@@ -30,6 +30,7 @@ from uwf_git.values.suites import BASELINE, CASE, CASE_REMOVAL, OF_SUITES, SCORE
 START = "$START"
 END = "$END"
 USER = "$USER"
+PERSON = "human"  # the agent of a step of $USER
 SUSPEND = "$SUSPEND"
 NEEDS_INPUT = "needs_input"
 BUNDLE = "$BUNDLE"

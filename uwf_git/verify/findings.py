@@ -38,7 +38,7 @@ CODES = {
     "wrong-data": "a start with a file that no menu brings along: its path, format, size or text",
     "no-decision": "the workflow can't say who goes next, so nobody can have",
     "wrong-output": "an output of a type that its role does not answer with",
-    "wrong-detail": "a detail whose instruction or context is not what the history gives",
+    "wrong-detail": "a detail whose instruction, context or remark is not what the history gives",
     "wrong-page": "a page for people that is not what the nodes say",
     # workflows
     "bad-source": "a workflow's definition does not compile",

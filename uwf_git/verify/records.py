@@ -19,12 +19,13 @@ from uwf_git.values.kinds import (
     parse_detail,
     parse_start,
     parse_step,
+    remark_in,
     reply_in,
     status_of,
     title_of,
 )
 from uwf_git.values.node import Node
-from uwf_git.values.types import ANSWER, BUNDLE, END, QUESTION, REMARK, RESULT, USER, is_kind
+from uwf_git.values.types import ANSWER, BUNDLE, END, PERSON, QUESTION, REMARK, RESULT, USER, is_kind
 from uwf_git.verify.baselines import check_baseline
 from uwf_git.verify.crews import CrewVersion, check_crew
 from uwf_git.verify.definition import Definition, check_attributes, check_definition, read_all
@@ -262,6 +263,7 @@ class Records:
         workflow = self._known.definition(before).workflow
         if made.role == USER and output.type == REMARK and isinstance(decision, Next | Coded):
             allowed: tuple[Hash, ...] = (REMARK,)
+            _check_remark(made, output, detail, report)
         elif made.role == USER and (isinstance(decision, Asking) or workflow.resume is not None):
             allowed = (ANSWER,)
         elif isinstance(decision, str):
@@ -425,6 +427,17 @@ class Records:
 
 def _row(commit: CommitObject, kind: str, node: Hash) -> CommitRow:
     return commit_row(commit.oid, kind, node, commit.parents, commit.time)
+
+
+def _check_remark(made: Step, output: Node, detail: Node, report: Report) -> None:
+    """A remark is a person's, has a text, and its detail has just that as its answer."""
+    said = remark_in(made.role, output.payload)
+    if made.agent != PERSON:
+        report("wrong-author", f"the remark is by {one_line(made.agent, 60)}, not by {PERSON}")
+    if said is None or not said.strip():
+        report("wrong-output", f"remark {made.output} is empty")
+    if answer_in(detail.type, detail.payload) != said:
+        report("wrong-detail", "the detail's answer is not the remark")
 
 
 def _prev(head: CommitRow) -> Hash | None:
