@@ -141,7 +141,7 @@ class _Conversation(Conversation):
             argv,
             stdin=_stdin(ctx, options),
             cwd=ctx.cwd,
-            env={**os.environ, "UWF_THREAD": ctx.thread, "UWF_ROLE": ctx.role.name, **folders},
+            env={**os.environ, **ctx.variables, **folders},
             timeout=None if ctx.deadline is None else max(0.0, ctx.deadline - began),
             silence=ctx.silence(None),
             pass_fds=held_lock(ctx.store, ctx.thread),

@@ -26,6 +26,7 @@ from uwf_git.kit import Reply
 from uwf_git.lifetime import deferred
 from uwf_git.processes.child import GRACE, spawn
 from uwf_git.processes.descendants import Descendants
+from uwf_git.store.private import NONCE_VARIABLE
 from uwf_git.text import encodable, last_line, one_line
 from uwf_git.values.ids import ThreadId
 from uwf_git.values.kinds import TurnRecord, parse_detail, parse_turn
@@ -79,6 +80,7 @@ class Calls:
         self._locks = held_lock(instance.store, self._thread)
         self._log = instance.runs.log(self._thread)
         self._environ = {**os.environ, **instance.location.environment()}
+        self._environ[NONCE_VARIABLE] = instance.runs.nonce(self._thread)
         self._pool = ThreadPoolExecutor(AT_ONCE)
         self._guard = threading.Lock()
         self._conversations: list[_Conversation] = []

@@ -108,6 +108,7 @@ SHAPES = (
     Shape("docker-token", ("dckr_",), rf"{_ALONE}dckr_(?:pat|oat)_{_W}{{20,}}+"),
     Shape("digitalocean-token", _DIGITALOCEAN, rf"{_ALONE}do._v1_[a-f0-9]{{64}}{_END}"),
     Shape("sendgrid-key", ("SG.",), rf"{_ALONE}SG\.{_W}{{20,24}}+\.{_W}{{39,50}}+"),
+    Shape("uwf-nonce", ("uwfnonce-",), rf"{_ALONE}uwfnonce-[0-9a-f]{{32}}{_END}"),
     Shape("vault-token", ("hvs.", "hvb."), rf"{_ALONE}hv.\.{_W}{{24,}}+"),
     Shape("age-key", ("AGE-SECRET-KEY-1",), r"AGE-SECRET-KEY-1[0-9A-Z]{50,60}"),
     Shape("azure-key", ("AccountKey=", "AccessKey="), r"(Acc[a-z]+Key=)[A-Za-z0-9+/]{40,100}+={0,2}"),

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from uwf_git.engine.status import decide_at
 from uwf_git.errors import AgentFailed
+from uwf_git.text import shortened
 from uwf_git.values.ids import Hash
-from uwf_git.values.kinds import REHEARSE, SUBWORKFLOW, Step, parse_step
+from uwf_git.values.kinds import REHEARSE, SUBWORKFLOW, Step, agent_name_problem, parse_step
 from uwf_git.values.types import BUNDLE, END, QUESTION, RESULT, is_kind
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ def accept(
                 f"step {node} has {what} {is_now}, not {wanted}", "it belongs to another step or thread"
             )
     _check_detail(instance, head, node, made, order)
+    if (order is None or made.agent != order.name) and (problem := agent_name_problem(made.agent)):
+        raise AgentFailed(f"step {node} names its agent {shortened(ascii(made.agent), 60)}, {problem}")
     output = store.get(made.output)
     allowed = (RESULT,) if role == END else (history.workflow.roles[role].schema, QUESTION)
     if output.type not in allowed:

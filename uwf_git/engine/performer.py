@@ -18,6 +18,7 @@ from uwf_git import lifetime, log
 from uwf_git.config.known_agents import BUNDLES, GROUP, PLUGIN, SHIPPED, plugins
 from uwf_git.errors import Absent, AgentFailed, OutOfRounds, StoreDamaged, Throttled, UwfError
 from uwf_git.git.repository import Oid, StoreUnwritable
+from uwf_git.store.private import NONCE_VARIABLE
 from uwf_git.text import one_line
 from uwf_git.values.ids import Hash, ThreadId, is_hash
 from uwf_git.values.kinds import parse_start
@@ -188,7 +189,8 @@ def run_command_of(
     on_stderr: Callable[[bytes], None] | None,
 ) -> Made:
     """What an agent's command comes to, run in a folder: the hash in its last line, or a failure in one line. One that
-    was ended after it had reported its step has done it. Raises StoreUnwritable where that can't be stored."""
+    was ended after it had reported its step has done it; one that put its step and then failed hasn't. Raises
+    StoreUnwritable where that can't be stored."""
     from uwf_git.processes.child import run_command
 
     thread = at.head.thread
@@ -206,22 +208,24 @@ def run_command_of(
         )
     except AgentFailed as error:
         return Made(None, error, agent=order.name)
-    report = instance.runs.read_report(thread)
-    made = Made(agent=order.name)
-    if report is not None and (report.head, report.role) == (order.head, order.role):
-        made = reported(instance, report)
+    report = instance.runs.answer_to(thread, order.head, order.role)
+    made = Made(agent=order.name) if report is None else reported(instance, report)
     tails = [tail.decode("utf-8", "replace")[-SHOWN:] for tail in (done.stdout_tail, done.stderr_tail)]
     made = made._replace(stdout=tails[0], stderr=tails[1])
     try:
         return made._replace(step=hash_printed(config, done, thread, report), error=None)
     except AgentFailed as error:
-        return made if made.step is not None else made._replace(error=error)
+        has_failed = done.returncode > 0 and done.exceeded is None and not done.timed_out
+        if made.step is None or (has_failed and report is not None and report.is_put):
+            return made._replace(step=None, error=error)
+        return made
 
 
 def environment(instance: Instance, thread: ThreadId, role: str) -> dict[str, str]:
     """The environment of a command that plays a role in a thread."""
     place = instance.location.environment()
-    return {**instance.secrets, **os.environ, **place, "UWF_THREAD": thread, "UWF_ROLE": role}
+    own = {"UWF_THREAD": thread, "UWF_ROLE": role, NONCE_VARIABLE: instance.runs.nonce(thread)}
+    return {**instance.secrets, **os.environ, **place, **own}
 
 
 def reported(instance: Instance, report: Report) -> Made:

@@ -275,7 +275,7 @@ def _end(instance: Instance, head: Head, status: str, reason: str = "") -> Head:
 def keep_left(instance: Instance, head: Head, error: str = KILLED_NOW) -> None:
     """Keeps what was left behind at a head by an agent whose engine is gone, as an attempt that failed with `error`. Of
     a thread that can't be read nothing is kept: it may be ended all the same. Raises StoreUnwritable."""
-    left = instance.runs.read_report(head.thread) or instance.runs.read_order(head.thread)
+    left = instance.runs.read_order(head.thread)
     if left is None or left.head != head.node:
         return
     try:
@@ -421,8 +421,7 @@ class _Run:
 
     def _report(self) -> Report | None:
         """What an agent has reported of this very step."""
-        report = self._instance.runs.read_report(self._thread)
-        return report if report and (report.head, report.role) == (self._at.head.node, self._role) else None
+        return self._instance.runs.answer_to(self._thread, self._at.head.node, self._role)
 
     def keep_left(self, error: str) -> None:
         """Keeps what an agent did whose engine was killed meanwhile as an attempt, since no step will come of it."""

@@ -30,9 +30,10 @@ from uwf_git.kit.context import Context, Reply
 from uwf_git.kit.memory import Memory, carry_on
 from uwf_git.kit.prompt import prompt_at, role_of, was_chosen
 from uwf_git.kit.record import Answers, Recorder, broken_off
-from uwf_git.store.private import Order
+from uwf_git.store.private import NONCE_VARIABLE, Order
+from uwf_git.text import shortened
 from uwf_git.values.ids import Hash, ThreadId, parse_thread_id
-from uwf_git.values.kinds import Detail, Role, Step, TurnRecord
+from uwf_git.values.kinds import Detail, Role, Step, TurnRecord, agent_name_problem
 from uwf_git.values.kinds import Usage as TokenUsage
 from uwf_git.values.types import STEPNODE
 
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from uwf_git.store.history import Head, Position
     from uwf_git.store.opened import Instance
     from uwf_git.values.schema import Schema
+
+LONGEST_NAME = 60  # characters of the name that a command gives to its agent
 
 RunFunction = Callable[[Context], "Reply | str"]
 ContinueFunction = Callable[[Context, str, str], "Reply | str"]
@@ -237,10 +240,14 @@ class Agent:
             f"Usage: {self.usage} <thread-id> <role>\n\n{cleandoc(self._about)}"
         )
 
-    def report(self, instance: Instance, head: Head, order: Order, args: Sequence[str]) -> Hash:
+    def report(
+        self, instance: Instance, head: Head, order: Order, args: Sequence[str], is_put: bool = False
+    ) -> Hash:
         """Performs a step and stores its nodes, and sees to it that there is a report in the private folder, also of
-        what failed before anything was said: the engine may be gone by then. Raises what `perform` raises."""
-        recorder = Recorder(instance, head.thread, self.called(args))
+        what failed before anything was said: the engine may be gone by then. Where another process was asked for the
+        step, that folder is left alone. Raises what `perform` raises."""
+        is_anothers = instance.runs.is_anothers(head.thread)
+        recorder = Recorder(instance, None if is_anothers else head.thread, self.called(args), is_put)
         recorder.introduce()
         try:
             node = self.perform(instance, instance.threads.position(head), order, args, recorder)
@@ -271,7 +278,7 @@ class Agent:
         recorder = recorder or Recorder(instance, head.thread, name)
         context = self.context(instance, at, order, args, cwd or Path.cwd(), recorder)
         answers = None
-        if context.mounts is None:
+        if context.mounts is None and instance.runs.is_asked(head.thread):
             answers = Answers(instance, head.thread, order, recorder)
             context = context._replace(keep=answers.keep)
 
@@ -390,18 +397,26 @@ class Agent:
 
 
 def _order(instance: Instance, head: Head, role: str) -> Order | None:
-    """The engine's order for the next step of a thread; None if it gave none for this role."""
-    order = instance.runs.read_order(head.thread)
+    """The engine's order for the next step of a thread; None if it gave this process none for this role."""
+    order = instance.runs.read_order(head.thread) if instance.runs.is_asked(head.thread) else None
     return order if order is not None and (order.head, order.role) == (head.node, role) else None
 
 
 def put_step(instance: Instance, thread: ThreadId, role: str, text: str, name: str = "") -> Hash:
     """Store the answer of an agent that is at work on a step as turn, output, detail and StepNode, reported as by an
     agent of the kit. Return the StepNode's hash. `name` is the agent's; if empty, the one that the engine knows.
-    Raises Usage if no agent is at work on that step, AttemptFailed for an answer that breaks the role's schema."""
+    Raises Usage for a name that isn't an agent's, and unless this process belongs to the agent that is at work on that
+    step, AttemptFailed for an answer that breaks the role's schema."""
+    if name:
+        _check_name(name)
     head = instance.threads.active_head(thread)
     order = _order(instance, head, role)
     if order is None:
+        if instance.runs.is_anothers(thread):
+            raise Usage(
+                f"another agent was asked for the step of thread {thread}: {NONCE_VARIABLE} isn't that of its order",
+                "call it in that agent's command, for which uwf sets it",
+            )
         raise Usage(f"no agent plays role {role!r} of thread {thread} now", "call it in an agent's command")
     called = name or order.name or order.agent
     agent = Agent(
@@ -410,7 +425,19 @@ def put_step(instance: Instance, thread: ThreadId, role: str, text: str, name: s
         parse_args=lambda _: None,
         named=lambda _: called,
     )
-    return agent.report(instance, head, order, ())
+    return agent.report(instance, head, order, (), is_put=True)
+
+
+def _check_name(name: str) -> None:
+    """Raises Usage for a name that a command can't give to its agent."""
+    problem = agent_name_problem(name)
+    if len(name) > LONGEST_NAME:
+        problem = f"which has {len(name)} characters"
+    if problem:
+        raise Usage(
+            f"no agent can be called {shortened(ascii(name), 60)}, {problem}",
+            f"give a line of at most {LONGEST_NAME} printable characters",
+        )
 
 
 def create_agent(

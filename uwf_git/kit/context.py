@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.processes.quota import Quota
+from uwf_git.store.private import NONCE_VARIABLE
 from uwf_git.text import one_line
 from uwf_git.values.kinds import Detail, TurnRecord, Usage, split_remarks
 
@@ -146,6 +147,12 @@ class Context(NamedTuple):
     instance: Instance
     mounts: Mounts | None = None
     keep: Callable[[Reply], None] = lambda reply: None
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The variables that tell a command for which step it works, and prove it."""
+        nonce = self.instance.runs.nonce(self.thread)
+        return {"UWF_THREAD": self.thread, "UWF_ROLE": self.role.name, NONCE_VARIABLE: nonce}
 
     @property
     def remarks(self) -> tuple[str, ...]:

@@ -85,10 +85,14 @@ class _Lines:
 class Recorder:
     """Makes the nodes of one run of an agent, which begins now, and remembers those that are written: `nodes` maps each
     to its blob. A turn is written as soon as it is said; what comes of the run at its end, once that is safe in the
-    private folder: see `settle`. `turns` are those recorded so far, `session` the last one noted."""
+    private folder: see `settle`. `turns` are those recorded so far, `session` the last one noted.
+    `is_put` is that of the `Report`."""
 
-    def __init__(self, instance: Instance, thread: ThreadId | None = None, agent: str = "") -> None:
+    def __init__(
+        self, instance: Instance, thread: ThreadId | None = None, agent: str = "", is_put: bool = False
+    ) -> None:
         self._instance = instance
+        self._is_put = is_put
         self._thread = thread
         self._agent = agent
         self.began = time.monotonic()
@@ -152,6 +156,7 @@ class Recorder:
                 self.nodes,
                 {node: to_blob(content).decode() for node, content in self._instance.store.drafts.items()},
                 error.throttled if isinstance(error, AgentFailed) else None,
+                is_put=self._is_put,
             )
             self._instance.runs.report(self._thread, report)
 

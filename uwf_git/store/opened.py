@@ -17,7 +17,7 @@ from uwf_git.store import layout
 from uwf_git.store.history import Head
 from uwf_git.store.location import Location, check_format, locate
 from uwf_git.store.locks import Locks
-from uwf_git.store.private import Folders, Runs, Sessions, Trusted
+from uwf_git.store.private import NONCE_VARIABLE, Folders, Runs, Sessions, Trusted
 from uwf_git.store.taking_in import Store
 from uwf_git.store.threads import Threads
 from uwf_git.text import counted
@@ -92,7 +92,7 @@ class Instance:
         private = self.store.repository.private
         self.threads = Threads(self.store)
         self.locks = Locks(private)
-        self.runs = Runs(private)
+        self.runs = Runs(private, self.environ.get(NONCE_VARIABLE, ""))
         self.folders = Folders(private)
         avoid_all(private, self.folders.all)  # agents may have put programs there
         self.sessions = Sessions(private)

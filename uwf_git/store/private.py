@@ -17,6 +17,10 @@
     logs/<day>.jsonl      what is being done, where somebody asked for a log; see `log_files`
     packages/, states/    what agents see of a crew's package and of a run; see `crews.mounts`
 
+A report counts only with the nonce of the order that it answers. The engine gives it to the agent's command, in the
+variable UWF_NONCE, and the order holds no more than its SHA-256: who knows a thread and its role can't answer for the
+agent that is asked there.
+
 The hash that an agent prints is the protocol; its report says more, and outlives whoever was killed, and a disk that
 failed, while the answer was being stored: the next step finds it and takes the finished work over instead of doing it
 again.
@@ -35,14 +39,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from uwf_git.errors import Usage
 from uwf_git.git.durable import make_folders, reserve, share, sync
 from uwf_git.git.refs import read_file
 from uwf_git.git.repository import StoreUnwritable
 from uwf_git.values.ids import Hash, ThreadId, is_hash, is_thread_id
 
+NONCE_VARIABLE = "UWF_NONCE"
 _MINE = 0o600  # what is said in a step is read by its user alone, or by those who share the repository
 _READ = 0o755
 MOST = 256 << 20  # bytes of a file that is read: far more than any of ours has
+_NONCE_MARK = "uwfnonce-"  # by which a nonce is taken out of what is stored: see config.tokens
 ROOM = 256 * 1024  # bytes that are kept free for a report
 _OF_A_RUN = (
     "json",
@@ -125,7 +132,8 @@ class Order(NamedTuple):
     it was resolved from; `timeout` is in seconds; `budget` are limits that a human raised since the last step,
     which this step records; `name` is the agent's own, as steps bear it, as far as the engine knows it; `number` is the
     step's, from 1; `persona` is the id and the name of who speaks, in a crew's workflow. `command` is what `agent` was
-    resolved to, with its arguments, and `folder` where it works."""
+    resolved to, with its arguments, and `folder` where it works. `nonce_sha256`, in hexadecimal, is of the nonce
+    without which nothing is an answer to it; "" in an order of an earlier version."""
 
     head: Hash
     role: str
@@ -138,6 +146,7 @@ class Order(NamedTuple):
     persona: Mapping[str, str] | None = None
     command: tuple[str, ...] = ()
     folder: str = ""
+    nonce_sha256: str = ""
 
     def asks(self) -> list[Any]:
         """What is asked of whom, as JSON: an answer to this is none to anything else."""
@@ -200,7 +209,8 @@ class Spoken:
 class Report(NamedTuple):
     """What an agent came to. `nodes` maps the hashes that were written to their blob ids, as hex, so that losing the
     index meanwhile loses nothing; `contents` those that may not be to what their blobs hold, each after those that it
-    refers to. `throttled` are the fields of the error's Throttled, if it has one."""
+    refers to. `throttled` are the fields of the error's Throttled, if it has one. `nonce` is that of the order. A
+    report that `is_put` comes from a command that goes on afterwards: the step fails if that command does."""
 
     head: Hash
     role: str
@@ -212,20 +222,27 @@ class Report(NamedTuple):
     nodes: Mapping[Hash, str]
     contents: Mapping[Hash, str] = {}
     throttled: Sequence[Any] | None = None
+    nonce: str = ""
+    is_put: bool = False
 
 
 class Runs:
-    """The orders and reports of one store."""
+    """The orders and reports of one store. `nonce` is that of the step for which this process was started, if it
+    was."""
 
-    def __init__(self, private: Path) -> None:
+    def __init__(self, private: Path, nonce: str = "") -> None:
         self._folder = private / "runs"
+        self._given = nonce
+        self._nonces: dict[ThreadId, str] = {}  # of the orders of this process
 
     def order(self, thread: ThreadId, order: Order) -> None:
-        """Writes the order and clears the last report and log. Takes the space that a report will need: no agent is
-        asked whose answer couldn't be kept. Answers to this very order that nobody has judged yet are left for its
-        agent. Raises StoreUnwritable."""
+        """Writes the order, with a new nonce, and clears the last report and log. Takes the space that a report will
+        need: no agent is asked whose answer couldn't be kept. Answers to this very order that nobody has judged yet are
+        left for its agent. Raises StoreUnwritable."""
         self._forget(thread, *_OF_A_RUN, *(() if self.answers(thread, order) else ("answer",)))
-        write_private(self._folder / f"{thread}.json", _json(order._asdict()), mode=_MINE)
+        nonce = self._nonces[thread] = _NONCE_MARK + os.urandom(16).hex()
+        value = order._replace(nonce_sha256=_sha256(nonce))._asdict()
+        write_private(self._folder / f"{thread}.json", _json(value), mode=_MINE)
         try:
             reserve(self._room(thread), ROOM, _MINE)
         except OSError as error:
@@ -240,10 +257,28 @@ class Runs:
         value = self._read(self._folder / f"{thread}.json", Order)
         return None if value is None else Order(**value | {"command": tuple(value.get("command", ()))})
 
+    def nonce(self, thread: ThreadId) -> str:
+        """The nonce that this process has of a thread's order: it gave the order, or was started for it. "" where it
+        has none."""
+        return self._nonces.get(thread, self._given)
+
+    def is_asked(self, thread: ThreadId) -> bool:
+        """Whether this process has the nonce of the step that is in progress."""
+        order = self.read_order(thread)
+        return order is not None and order.nonce_sha256 in ("", _sha256(self.nonce(thread)))
+
+    def is_anothers(self, thread: ThreadId) -> bool:
+        """Whether there is an order whose nonce this process hasn't."""
+        return self.read_order(thread) is not None and not self.is_asked(thread)
+
     def report(self, thread: ThreadId, report: Report) -> None:
-        """Writes the report, into the space that was taken for it, and waits until it is on the disk. Raises
-        StoreUnwritable."""
-        data = _json(report._asdict())
+        """Writes the report with the order's nonce, into the space that was taken for it, and waits until it is on the
+        disk, and the order too. Raises StoreUnwritable, and Usage for an order whose nonce this process hasn't."""
+        if self.is_anothers(thread):
+            raise Usage(
+                f"another process was asked for the step of thread {thread}", f"uwf thread show {thread}"
+            )
+        data = _json(report._replace(nonce=self.nonce(thread))._asdict())
         room = self._room(thread)
         try:
             make_folders(self._folder)
@@ -253,6 +288,8 @@ class Runs:
                 file.truncate()
                 file.flush()
                 os.fsync(file.fileno())
+            with contextlib.suppress(FileNotFoundError):  # of an agent that is called by hand
+                sync(self._folder / f"{thread}.json")
             room.replace(self._folder / f"{thread}.result")
             sync(self._folder)
             self._forget(thread, "answer")
@@ -281,6 +318,13 @@ class Runs:
             case None | [str(), None | int() | float()]:
                 return Report(**value)
         return None
+
+    def answer_to(self, thread: ThreadId, head: Hash, role: str) -> Report | None:
+        """The report of the role's step on a head, if whoever made it had the nonce of its order."""
+        report, order = self.read_report(thread), self.read_order(thread)
+        if report is None or order is None or not (report[:2] == order[:2] == (head, role)):
+            return None
+        return report if order.nonce_sha256 in ("", _sha256(report.nonce)) else None
 
     def keep_answer(
         self, thread: ThreadId, order: Order, number: int, answer: Mapping[str, Any], synced: bool
@@ -329,6 +373,7 @@ class Runs:
 
     def withdraw(self, thread: ThreadId) -> None:
         """Forgets order, report, answer, turns, log and what is being said."""
+        self._nonces.pop(thread, None)
         self._forget(thread, *_OF_A_RUN, "answer")
 
     def forget(self, wanted: Callable[[ThreadId], bool]) -> None:
@@ -626,6 +671,10 @@ class Trusted:
 
     def _file(self, *parts: str) -> Path:
         return self._folder / hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
 
 
 def _json(value: object) -> bytes:

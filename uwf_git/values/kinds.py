@@ -453,6 +453,16 @@ def parse_start(payload: Any) -> Start:
 _OF_STEPS = frozenset(Step._fields)
 
 
+def agent_name_problem(name: str) -> str:
+    """Why no agent can have a name, in a clause; "" for one that it can have. What a person says in a
+    thread is a step of "human", and names with a $ are kept for what is no agent."""
+    if not name.strip() or not name.isprintable():
+        return "which is no line of printable characters"
+    if name.strip().casefold() == "human" or name.lstrip().startswith("$"):
+        return "which is no agent's name"
+    return ""
+
+
 def parse_step(payload: Any) -> Step:
     """The value of a StepNode's payload. Raises Invalid."""
     if not isinstance(payload, dict) or payload.keys() != _OF_STEPS:

@@ -292,7 +292,7 @@ def _charge(invocation: Invocation, reply: Reply) -> None:
     if not is_thread_id(thread) or not invocation.location.git_dir.exists():
         return
     instance = invocation.instance
-    order = instance.runs.read_order(ThreadId(thread))
+    order = instance.runs.read_order(ThreadId(thread)) if instance.runs.is_asked(ThreadId(thread)) else None
     if order is not None and instance.locks.is_held(ThreadId(thread)):
         Recorder(instance, ThreadId(thread), order.name).record(turn_of(reply))
 

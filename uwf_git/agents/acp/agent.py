@@ -182,8 +182,7 @@ def _settings(ctx: Context) -> Settings:
 
     options: Options = ctx.options
     store = ctx.store.repository
-    own = {"UWF_THREAD": ctx.thread, "UWF_ROLE": ctx.role.name}
-    environ = {**ctx.secrets, **os.environ, **ctx.instance.location.environment(), **own}
+    environ = {**ctx.secrets, **os.environ, **ctx.instance.location.environment(), **ctx.variables}
     policy = effective_policy(ctx)
     return Settings(
         options.command,

@@ -164,7 +164,7 @@ class _Conversation(Conversation):
         rules = [rule for rule in policy.unheld(()) if rule not in covered] if row.tools else []
         self._unheld = policy.check_held(row.program, rules)
         place = Location(ctx.config.path.parent, ctx.store.repository.path).environment()
-        own = {**place, "UWF_THREAD": ctx.thread, "UWF_ROLE": ctx.role.name}
+        own = {**place, **ctx.variables}
         self._env = environment(row, {**ctx.secrets, **os.environ, **own}, extra.env)
 
     def begin(self) -> Reply:
