@@ -163,3 +163,76 @@ def test_a_command_that_stands_in_the_title_alone_is_held_to_the_same_rules(
     policy = ToolPolicy(permissions=(("read", "execute:echo *"),))
     decision = decide(parse_request({"kind": "execute", **call}, options, tmp_path), policy, tmp_path)
     assert (decision is not None and decision.granted) is granted
+
+
+def granted(call: dict[str, object], folder: Path, *rules: str) -> bool:
+    options = [{"optionId": "y", "name": "Yes", "kind": "allow_once"}]
+    decision = decide(parse_request(call, options, folder), ToolPolicy(permissions=(rules,)), folder)
+    return decision is not None and decision.granted
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"cmd": "touch x"},
+        {"script": "touch x; rm y"},
+        {"command": ["touch", 1]},
+        {"command": {"line": "touch x"}},
+        {"command": "echo", "args": ["hi", {"then": "touch x"}]},
+        {"command": "", "args": ["touch", "x"]},
+        "touch x",
+        ["touch", "x"],
+    ],
+)
+def test_no_title_stands_for_an_input_in_which_no_command_is_found(given: object, tmp_path: Path) -> None:
+    call = {"title": "echo hi", "rawInput": given}
+    assert not granted({"kind": "execute", **call}, tmp_path, "execute:echo *")
+    assert granted({"kind": "execute", **call}, tmp_path, "execute")
+    shown = parse_request({"kind": "execute", **call}, [], tmp_path).shown
+    assert "touch" in shown, "who is asked sees it"
+    if isinstance(given, dict):
+        assert not granted({"kind": "other", **call}, tmp_path, "*:echo *")
+
+
+@pytest.mark.parametrize("kind", ["other", "execute", "execute ", " Execute", "", None, "new"])
+def test_the_rules_for_commands_hold_for_titles_of_every_kind(kind: str | None, tmp_path: Path) -> None:
+    rules = ("*:echo *", "other:echo *", "ex*:echo *")
+    assert granted({"kind": kind, "title": "echo hi"}, tmp_path, *rules)
+    assert not granted({"kind": kind, "title": "echo hi; touch x"}, tmp_path, *rules)
+    assert granted({"kind": "fetch", "title": "https://a.org/?b&c"}, tmp_path, "fetch:*a.org*")
+
+
+def test_a_kind_with_blanks_around_it_is_refused_as_well(tmp_path: Path) -> None:
+    options = [{"optionId": each, "name": each, "kind": f"{each}_once"} for each in ("allow", "reject")]
+    request = parse_request({"kind": "execute ", "title": "echo"}, options, tmp_path)
+    decision = decide(request, ToolPolicy(run_command=False, permissions=(("*",),)), tmp_path)
+    assert decision is not None and decision.option == "reject"
+
+
+@pytest.mark.parametrize("kind", ["edit", "read", "delete", "move"])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"target_file": "/etc/passwd"},
+        {"abs_path": "/etc/passwd"},
+        {"absolutePath": "/etc/passwd"},
+        {"edits": [{"path": "src/a"}, {"path": "/etc/passwd"}]},
+        {"files": {"/etc/passwd": "x"}},
+        {"paths": ["src/a", "/etc/passwd"]},
+        {"from": "src/a", "to": "/etc/passwd"},
+        {"path": {"absolute": "/etc/passwd"}},
+        {"input": "*** Update File: /etc/passwd"},
+        {"script": "cp x /etc/passwd"},
+    ],
+)
+def test_files_are_found_wherever_an_input_names_them(
+    kind: str, given: dict[str, object], tmp_path: Path
+) -> None:
+    call = {"kind": kind, "title": "src/a", "rawInput": given}
+    assert not granted(call, tmp_path, kind, f"{kind}:src/*")
+
+
+def test_a_glob_over_files_does_not_match_a_title(tmp_path: Path) -> None:
+    assert not granted({"kind": "edit", "title": "src/a"}, tmp_path, "edit:src/*")
+    call = {"kind": "edit", "title": "Edit", "rawInput": {"targetFile": "src/a", "profile": "/x"}}
+    assert granted(call, tmp_path, "edit:src/*") and granted(call, tmp_path, "edit")

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from uwf_git.agents.acp.frames import TooMuch
+from uwf_git.agents.acp.permissions import kind_of
 from uwf_git.text import cut
 from uwf_git.values.kinds import TurnRecord, Usage
 
@@ -156,10 +157,10 @@ class Conversation:
         self._ended = call if known.get("status") in _ENDED else None
         if known.get("status") == "completed" and call not in self._refused and self._is_forbidden(known):
             what = cut(_line(known.get("title")), 200)
-            raise TooMuch(f"did what the tool policy forbids: {known['kind']}: {what}")
+            raise TooMuch(f"did what the tool policy forbids: {kind_of(known)}: {what}")
 
     def _is_forbidden(self, known: Mapping[str, Any]) -> bool:
-        if known.get("kind") not in self._forbidden:
+        if kind_of(known) not in self._forbidden:
             return False
         # Some call a tool of an MCP server an execution; policies have another name for that.
         given = known.get("rawInput")

@@ -5,7 +5,7 @@
     read                 requests of this kind (read, edit, delete, move, search, execute, think, fetch,
                          switch_mode, other; globs too), as far as the files they name are in the workspace
     edit:src/*           with a glob over the files' paths, below the workspace's folder or absolute
-    execute:make *       over the command; over the title if the agent sends the command only there
+    execute:make *       over the command; over the title if the agent sends nothing but that
     fetch:*example.org*  over the request's title, where there are neither files nor a command
 
 In the step of a crew's workflow the agent is granted without asking to read in @pkg and @state, and to edit @state's
@@ -19,6 +19,7 @@ terminal, while the agent goes on talking.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import shlex
@@ -45,6 +46,11 @@ _TOOLS: Mapping[str, tuple[str, ...]] = {
     "execute": (RUN,),
     "fetch": (FETCH,),
 }
+# Requests of these kinds are about files, whether or not they can be found in the input.
+_OF_FILES = frozenset(("read", "edit", "delete", "move"))
+_NAMES_FILE = re.compile(r"(?:^|_)(?:path|file|filename|filepath|folder|dir|directory|directorie)s?$")
+_NAMES_ENDS = frozenset(("source", "destination", "target", "from", "to"))
+_NAMES_COMMAND = frozenset(("command", "commands", "cmd", "script", "code", "argv", "shell"))
 _SHELLS = ("sh", "bash", "zsh", "dash", "ash", "fish")
 _GRANTS = ("allow_once",)  # what is granted for ever, an agent may even write into its own settings
 _REFUSALS = ("reject_once", "reject_always")
@@ -62,19 +68,21 @@ class Option(NamedTuple):
 
 
 class Request(NamedTuple):
-    """What an agent asks leave for. `command` is None where it isn't about one; `paths` are absolute."""
+    """What an agent asks leave for. `command` is None if it isn't about one; `paths` are absolute. `unread` is the
+    input, as JSON, if it has a command or a file in it that isn't understood: the title may then say anything."""
 
     kind: str
     title: str
     command: str | None
     paths: tuple[str, ...]
     options: tuple[Option, ...]
+    unread: str = ""
 
     @property
     def shown(self) -> str:
         """In one line."""
         what = self.command if self.command is not None else self.title or ", ".join(self.paths)
-        return shortened(f"{self.kind}: {' '.join(what.split())}", 200)
+        return shortened(f"{self.kind}: {' '.join(f'{what} {self.unread}'.split())}", 200)
 
 
 class Decision(NamedTuple):
@@ -88,17 +96,22 @@ class Decision(NamedTuple):
 def parse_request(call: Mapping[str, Any], options: Any, folder: Path) -> Request:
     """The request for leave to make a tool call, of which `call` is what the agent has told."""
     raw = call.get("rawInput")
-    given, named = call.get("kind"), call.get("title")
-    kind = given if isinstance(given, str) and given else "other"
+    kind, named = kind_of(call) or "other", call.get("title")
     title = named.strip() if isinstance(named, str) else ""
     command = _command(raw.get("command"), raw.get("args")) if isinstance(raw, Mapping) else None
-    return Request(
-        kind,
-        title,
-        title.strip("`") if command is None and kind == "execute" else command,
-        tuple(dict.fromkeys(os.path.normpath(folder / path) for path in _paths(call, raw))),
-        tuple(_options(options)),
-    )
+    paths = tuple(dict.fromkeys(os.path.normpath(folder / path) for path in _paths(call, raw, kind)))
+    unread = ""
+    if raw and command is None and (_hides_command(raw, kind) or (kind in _OF_FILES and not paths)):
+        unread = json.dumps(raw, ensure_ascii=False)
+    if kind == "execute" and command is None and not unread:
+        command = title.strip("`")
+    return Request(kind, title, command, paths, tuple(_options(options)), unread)
+
+
+def kind_of(call: Mapping[str, Any]) -> str:
+    """The kind of a tool call, "" if it has none."""
+    kind = call.get("kind")
+    return kind.strip().casefold() if isinstance(kind, str) else ""
 
 
 def decide(
@@ -168,7 +181,7 @@ async def ask(request: Request, name: str, descriptor: int) -> Decision:
 
 def _is_of_run(request: Request, places: Places) -> bool:
     """Whether a request is only for what every step of a crew's workflow is given."""
-    if not request.paths or request.command is not None:
+    if not request.paths or request.command is not None or request.unread:
         return False
     if request.kind in ("read", "search"):
         return all(
@@ -192,13 +205,18 @@ def _covers(entry: str, request: Request, folder: Path) -> bool:
     kind, colon, what = entry.partition(":")
     if not fnmatchcase(request.kind, kind):
         return False
+    if request.unread and (colon or request.kind in _OF_FILES):
+        return False
     if not colon:
         return all(_inside(path, folder) for path in request.paths)
     if request.command is not None:
         return _command_matches(request.command, what)
     if request.paths:
         return all(_path_matches(path, what, folder) for path in request.paths)
-    return fnmatchcase(request.title.strip("`"), what)
+    if request.kind in _OF_FILES:
+        return False
+    title = request.title.strip("`")
+    return fnmatchcase(title, what) if request.kind == "fetch" else _command_matches(title, what)
 
 
 def _command_matches(command: str, glob: str) -> bool:
@@ -222,9 +240,15 @@ def _inside(path: str, folder: Path) -> bool:
 
 
 def _command(value: Any, args: Any) -> str | None:
-    """A command line; of a shell that is given one, that."""
+    """A command line; of a shell that is given one, that. None if there is none, or it isn't understood."""
     if isinstance(value, str):
-        words = [word for word in args if isinstance(word, str)] if isinstance(args, list) else []
+        words = [] if args is None else args
+        if (
+            not value.strip()
+            or not isinstance(words, list)
+            or not all(isinstance(each, str) for each in words)
+        ):
+            return None
         return " ".join((value.strip(), *map(shlex.quote, words)))
     if not isinstance(value, Sequence) or not value or not all(isinstance(word, str) for word in value):
         return None
@@ -233,16 +257,36 @@ def _command(value: Any, args: Any) -> str | None:
     return shlex.join(value)
 
 
-def _paths(call: Mapping[str, Any], raw: Any) -> list[str]:
+def _hides_command(raw: Any, kind: str) -> bool:
+    """Whether an input in which no command was found may have one."""
+    return kind == "execute" or (
+        isinstance(raw, Mapping) and any(key.casefold() in _NAMES_COMMAND for key in raw)
+    )
+
+
+def _paths(call: Mapping[str, Any], raw: Any, kind: str) -> list[str]:
     found: list[Any] = []
     for key in ("locations", "content"):
         items = call.get(key)
         found += [item.get("path") for item in items or () if isinstance(item, Mapping)] if items else []
-    if isinstance(raw, Mapping):
-        found += [raw.get(key) for key in ("file_path", "path", "filePath", "notebook_path")]
-        changes = raw.get("changes")
-        found += list(changes) if isinstance(changes, Mapping) else []
+    rest = [raw]
+    while rest:
+        part = rest.pop()
+        if isinstance(part, list):
+            rest += part
+        elif isinstance(part, Mapping):
+            for key, value in part.items():
+                if key in ("changes", "files") and isinstance(value, Mapping):
+                    found += value
+                elif _is_of_file(key, kind):
+                    found += value if isinstance(value, list) else [value]
+            rest += part.values()
     return [path for path in found if isinstance(path, str) and path and "\0" not in path]
+
+
+def _is_of_file(key: str, kind: str) -> bool:
+    name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", key).casefold()
+    return _NAMES_FILE.search(name) is not None or (kind in _OF_FILES and name in _NAMES_ENDS)
 
 
 def _options(options: Any) -> list[Option]:
