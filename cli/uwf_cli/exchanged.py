@@ -116,6 +116,10 @@ def pulled(value: Any, verbose: bool = False) -> str:
         f"removed here, as on {value['remote']}: thread {thread}; uwf thread restore {thread} brings it back"
         for thread in pruned
     ]
+    lines += [
+        f"kept here, with steps that {value['remote']} never had: thread {thread}; uwf thread rm {thread} removes it"
+        for thread in value.get("kept", ())
+    ]
     for each in value["refused"]:
         what = terminal.style("left for later" if each["later"] else "refused", "red")
         lines.append(f"{what}  {_short(each['ref'])}: {each['problem']}")

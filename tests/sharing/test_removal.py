@@ -546,7 +546,6 @@ def test_a_pull_prunes_what_was_deleted_there(team: Team) -> None:
     team.ada("thread", "rm", team.thread, "--remote", "origin", "--yes")
     told = team.bob("pull", "--format", "text").out
     assert f"deleted on origin: thread {team.thread}; what is here stays" in told
-    team.bob.steps(team.thread)
     assert team.bob("pull", "origin", team.other, "--prune-deleted").json["pruned"] == []
     told = team.bob("pull", "--prune-deleted", "--format", "text").out
     assert told == (
@@ -556,7 +555,39 @@ def test_a_pull_prunes_what_was_deleted_there(team: Team) -> None:
     assert team.bob("pull", "--prune-deleted").json["pruned"] == []
     team.bob("thread", "restore", team.thread)
     assert set(team.bob.heads()) == {team.thread, team.other}
+    assert team.bob("pull", "--prune-deleted").json["pruned"] == []
     assert team.bob("pull", "origin", team.thread, "--prune-deleted").json["pruned"] == [team.thread]
+    team.bob.is_sound()
+
+
+def test_a_pull_prunes_no_thread_with_steps_that_the_remote_never_had(team: Team) -> None:
+    team.bob.steps(team.thread)
+    team.ada("thread", "rm", team.thread, "--remote", "origin", "--yes")
+    pulled = team.bob("pull", "--prune-deleted", "--yes").json
+    assert (pulled["pruned"], pulled["kept"]) == ([], [team.thread])
+    told = team.bob("pull", "--prune-deleted", "--format", "text").out
+    assert f"kept here, with steps that origin never had: thread {team.thread}" in told
+    assert set(team.bob.heads()) == {team.thread, team.other}
+    assert team.bob("pull", "origin", team.thread, "--prune-deleted").json["pruned"] == [team.thread]
+    team.bob.is_sound()
+
+
+def test_a_pull_from_a_remote_that_was_emptied_prunes_nothing_unasked(team: Team, tmp_path: Path) -> None:
+    subprocess.run(
+        ["git", "init", "-q", "--bare", "--object-format=sha1", tmp_path / "empty.git"], check=True
+    )
+    commands.git("--git-dir", team.bob.store, "remote", "set-url", "origin", tmp_path / "empty.git")
+    for _ in range(2):
+        asked = team.bob("pull", "--prune-deleted", check=2)
+        assert asked.json["pruned"] == []
+        assert "2 threads would be removed here" in asked.error["message"]
+        assert "--prune-deleted --yes" in asked.error["hint"]
+    assert set(team.bob.heads()) == {team.thread, team.other}
+    pruned = team.bob("pull", "--prune-deleted", "--yes").json["pruned"]
+    assert set(pruned) == {team.thread, team.other}
+    team.bob("thread", "restore", team.thread)
+    assert team.bob("pull", "--prune-deleted").json["pruned"] == []
+    assert set(team.bob.heads()) == {team.thread}
     team.bob.is_sound()
 
 

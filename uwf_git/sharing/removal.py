@@ -20,7 +20,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from uwf_git.errors import HeadMoved, NotFound, UwfError
+from uwf_git.errors import HeadMoved, NotFound, Usage, UwfError
 from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.sharing import tracking
@@ -122,21 +122,63 @@ def _is_shared(repository: Repository, ref: str, thread: ThreadId) -> bool:
     )
 
 
+class Pruned(NamedTuple):
+    """The threads that were removed here since they were deleted on a remote, those that have steps which the remote
+    never had, and why others weren't removed, such as one that is running."""
+
+    threads: list[ThreadId]
+    kept: list[ThreadId]
+    problems: list[UwfError]
+
+
 def prune(
-    instance: Instance, remote: str, only: Collection[ThreadId] | None = None
-) -> tuple[list[ThreadId], list[UwfError]]:
-    """Remove the threads here that were deleted on a remote, as far as was last seen; `only` of these threads. Return
-    those that were removed, by id, and why others weren't, such as one that is running."""
+    instance: Instance, remote: str, only: Collection[ThreadId] | None = None, confirmed: bool = False
+) -> Pruned:
+    """Remove the threads here that were deleted on a remote, as far as was last seen: without `only`, those that were
+    not restored and have no steps of their own. Unless `confirmed`, none if they are more than the remote still has:
+    it may be another repository by now, or an empty one."""
     doomed = tracking.deleted_threads(instance, remote) & instance.threads.ids()
-    pruned: list[ThreadId] = []
+    kept: list[ThreadId] = []
     problems: list[UwfError] = []
-    for thread in sorted(doomed if only is None else doomed & set(only)):
+    if only is not None:
+        doomed &= set(only)
+    else:
+        for thread in sorted(doomed):
+            try:
+                is_restored, is_ahead = tracking.wanted_here(instance, remote, thread)
+            except UwfError as error:
+                problems.append(error)
+                doomed.remove(thread)
+                continue
+            if is_restored or is_ahead:
+                doomed.remove(thread)
+            if is_ahead and not is_restored:
+                kept.append(thread)
+        there = len(_threads_on(instance, remote))
+        if len(doomed) > there and not confirmed:
+            question = Usage(
+                f"{counted(len(doomed), 'thread')} would be removed here, since {remote} has them no more;"
+                f" it has {there} still",
+                f"is it the right repository? uwf pull {remote} --prune-deleted --yes",
+            )
+            return Pruned([], kept, [*problems, question])
+    pruned: list[ThreadId] = []
+    for thread in sorted(doomed):
         try:
             remove(instance, thread)
             pruned.append(thread)
         except UwfError as error:
             problems.append(error)
-    return pruned, problems
+    return Pruned(pruned, kept, problems)
+
+
+def _threads_on(instance: Instance, remote: str) -> set[ThreadId]:
+    """Return the threads that a remote has, as far as was last seen."""
+    repository = instance.store.repository
+    known = tracked_refs(repository, remote)
+    found = {layout.thread_of(name) for name in known if name.startswith((layout.THREADS, layout.ARCHIVE))}
+    folds = (oid for name, oid in known.items() if name.startswith(layout.FOLDED))
+    return found.union(*(archives.names(repository, oid) for oid in folds))
 
 
 # What was removed
@@ -244,6 +286,7 @@ def forget_removed(instance: Instance, threads: Iterable[ThreadId]) -> None:
         # Until now the removal stood for whatever was gone of it.
         instance.store.miss_no_more([prefix + thread for prefix in layout.OF_THREADS])
         instance.threads.drop(layout.REMOVED + thread)
+        tracking.restored(instance, thread)
 
 
 @contextlib.contextmanager

@@ -6,8 +6,9 @@ Of a few threads it is asked for what begins with their ids, which git has the s
 
     refs/uwf/remotes/<remote>/threads/<ULID>           where the remote's ref was last seen
     refs/uwf/remotes/<remote>/branches/workflows/<W>   the same of a workflow's published branch; crews/ likewise
-    refs/uwf/remotes/<remote>/deleted/threads/<ULID>   an empty blob: the thread was deleted there, and whatever is here
-                                                       of it is pushed again only by name; likewise other refs
+    refs/uwf/remotes/<remote>/deleted/threads/<ULID>   the thread was deleted there, and whatever is here of it is
+                                                       pushed again only by name; likewise other refs. A blob: the
+                                                       commit that was last seen there, `restored`, or nothing
     refs/uwf/merged/<remote>/<YYYY-MM>                 the last fold that this store and the remote had in common
 
 A thread was deleted there if it was seen there and is now under none of the remote's refs nor in any of its folds.
@@ -34,6 +35,8 @@ from uwf_git.values.ids import ALPHABET, ThreadId
 
 if TYPE_CHECKING:
     from uwf_git.store.archives import Fold
+
+_RESTORED = b"restored"
 
 # Above this many, wildcards cost git less than looking each name up.
 MANY = 300
@@ -475,7 +478,16 @@ def note(instance: Instance, remote: Remote, listed: Mapping[str, Oid], gone: Ma
     if deleted := {thread: name for thread, name in threads.items() if not there.has(thread)}:
         here = deleted.keys() & instance.threads.ids()
         removed = [each for each in deleted.keys() - here if repository.ref(layout.REMOVED + each)]
-        _mark(repository, remote.name, [layout.THREADS + thread for thread in (*here, *removed)])
+        _mark(
+            repository,
+            remote.name,
+            [layout.THREADS + thread for thread in (*here, *removed)],
+            {
+                name: oid
+                for name in deleted.values()
+                if name.startswith(layout.THREADS) and (oid := gone[name])
+            },
+        )
         folded = here & instance.store.folded_threads()
         for ref in sorted({row.ref for thread in folded if (row := instance.store.index.folded(thread))}):
             part_with(instance, remote.name, ref, folded)
@@ -563,6 +575,27 @@ def deleted_threads(instance: Instance, remote: str) -> set[ThreadId]:
     return {layout.thread_of(name) for name in marks if name.startswith((layout.THREADS, layout.ARCHIVE))}
 
 
+def wanted_here(instance: Instance, remote: str, thread: ThreadId) -> tuple[bool, bool]:
+    """Return of a thread that was deleted on a remote whether it was restored here since, and whether it has steps that
+    were never seen there."""
+    repository = instance.store.repository
+    marks = [repository.ref(_marker(remote, prefix + thread)) for prefix in (layout.THREADS, layout.ARCHIVE)]
+    blobs = [repository.blob(oid).strip() for oid in marks if oid is not None]
+    seen = [blob for blob in blobs if blob and blob != _RESTORED]
+    head = str(instance.threads.head(thread).commit).encode() if seen else b""
+    return _RESTORED in blobs, bool(seen) and head not in seen
+
+
+def restored(instance: Instance, thread: ThreadId) -> None:
+    """Note that a thread which was deleted on a remote was restored here: it is wanted. Moves its marks."""
+    repository = instance.store.repository
+    for remote in instance.remotes.all():
+        for prefix in (layout.THREADS, layout.ARCHIVE):
+            name = _marker(remote.name, prefix + thread)
+            if (old := repository.ref(name)) is not None:
+                repository.put_ref(name, old, repository.write_blob(_RESTORED + b"\n"))
+
+
 def unmark(instance: Instance, remote: Remote, name: str) -> None:
     """Forgets that a ref was deleted: it is there again, and with steps of a thread the thread."""
     repository, names = instance.store.repository, {name}
@@ -626,10 +659,14 @@ def agree(instance: Instance, remote: str, name: str, oid: Oid | None) -> None:
         repository.put_ref(ref, old, oid)
 
 
-def _mark(repository: Repository, remote: str, names: Iterable[str]) -> None:
+def _mark(
+    repository: Repository, remote: str, names: Iterable[str], seen: Mapping[str, Oid] | None = None
+) -> None:
+    """Mark refs as deleted; `seen` has the commits at which they were last seen there, as far as that matters."""
     if new := {*names} - _marks(repository, remote):
-        empty = repository.write_blob(b"")
-        repository.create_refs({_marker(remote, name): empty for name in sorted(new)})
+        last = {name: f"{oid}\n".encode() for name, oid in (seen or {}).items()}
+        blobs = {_marker(remote, name): repository.write_blob(last.get(name, b"")) for name in sorted(new)}
+        repository.create_refs(blobs)
 
 
 def _marks(repository: Repository, remote: str) -> set[str]:

@@ -149,17 +149,20 @@ def _meant(
     is_flag=True,
     help="Remove the threads here that were deleted there; uwf thread restore brings them back.",
 )
+@click.option("--yes", is_flag=True, help="Prune even if that removes more threads than the remote has left.")
 @_VERBOSE
-def pull(invocation: Invocation, words: tuple[str, ...], prunes: bool, verbose: bool) -> None:
+def pull(invocation: Invocation, words: tuple[str, ...], prunes: bool, yes: bool, verbose: bool) -> None:
     """Bring here what a remote has, or some of its threads: fetched, verified, then taken over.
 
     Nothing is lost where both sides went on: the remote's keeps the thread's id, and yours becomes a thread
     of its own. Exit 7 where something was invalid and left out, 8 where the remote can't be reached.
     """
     instance = invocation.instance
+    if yes and not prunes:
+        raise Usage("--yes goes with --prune-deleted", "uwf pull --prune-deleted --yes")
     remote, ids = _remote_and_ids(instance, words, may_be_unknown=True)
     if not ids:
-        _pull(invocation, remote, verbose, prunes=prunes)
+        _pull(invocation, remote, verbose, prunes=prunes, confirmed=yes)
         return
     from uwf_git.sharing.pull import gather
 
@@ -250,6 +253,7 @@ def _pull(
     is_new: bool = False,
     prunes: bool = False,
     only: list[ThreadId] | None = None,
+    confirmed: bool = False,
 ) -> list[ThreadId]:
     """Pulls all that a remote has, or what `some` pulls, and tells what came of it, also that the store `is_new`. If it
     `prunes`, threads are removed that were deleted there, `only` of those given; returns these."""
@@ -270,8 +274,10 @@ def _pull(
     if prunes:
         from uwf_git.sharing.removal import prune
 
-        pruned, problems = prune(instance, remote.name, only)
+        pruned, kept, problems = prune(instance, remote.name, only, confirmed)
         value["pruned"] = pruned
+        if kept:
+            value["kept"] = kept
         for problem in problems:
             failures.add(problem)
     invocation.emit(value, partial(pulled, verbose=verbose))
