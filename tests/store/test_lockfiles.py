@@ -187,6 +187,17 @@ def test_the_first_to_lock_anything_after_a_power_cut_removes_what_it_left(
     assert locks(uwf) == []
 
 
+def test_many_locks_that_were_left_are_told_in_one_line(uwf: Uwf, store: Path, thread: str) -> None:
+    left = [store / f"refs/uwf/threads/01M7YG01TDW8Q1A6N4C9X2K7H{end}.lock" for end in "ABC"]
+    for path in left:
+        path.touch()
+    for path in (*left, store / "uwf/locking"):
+        os.utime(path, (1, 1))  # before this machine was started
+    said = uwf("remote", "add", "origin", store.parent / "nowhere.git").err
+    assert said.count("removed ") == 1 and "and 2 more locks: who made them was killed" in said
+    assert locks(uwf) == []
+
+
 @pytest.mark.parametrize(
     "name",
     [

@@ -174,7 +174,12 @@ class Lockfiles:
                     removed += _removed([lock.path for lock in self.locks() if lock.is_left])
         for path in removed:
             log.warning("7W0HQ3XT", "removes {lock}, whose maker is gone", lock=path)
-            self.told(f"removed {path}: who made it was killed")
+        if len(removed) == 1:
+            self.told(f"removed {removed[0]}: who made it was killed")
+        elif removed:
+            self.told(
+                f"removed {removed[0]} and {counted(len(removed) - 1, 'more lock')}: who made them was killed"
+            )
         return removed
 
     def _is_first(self) -> bool:
