@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -12,9 +14,13 @@ from commands import git
 from conftest import Begin, Uwf
 from fleets import FIVE, LIMIT, until
 from two_machines import Machine
+from uwf_cli.exchange import git_for
 
+from uwf_git.fleet.marks import mark
+from uwf_git.fleet.place import Place
 from uwf_git.fleet.server import Server, find_program
 from uwf_git.store import layout
+from uwf_git.store.opened import Instance
 
 
 @pytest.fixture
@@ -71,6 +77,36 @@ def test_a_second_fleet_on_a_remote_is_warned_of_the_first_and_how_to_join_it(
         machine("push")
         machine.is_sound()
     assert marks(bare) == [mark]
+
+
+def put_mark(bare: Path, name: str, at: float) -> None:
+    """Leave a mark on a remote, as a fleet does."""
+    value = {"address": "there:7233", "namespace": name, "own": False, "machine": "afar", "at": at}
+    oid = git("--git-dir", bare, "hash-object", "-w", "--stdin", data=json.dumps(value)).strip()
+    git("--git-dir", bare, "update-ref", layout.FLEETS + name, oid)
+
+
+def test_marks_that_anybody_made_hide_no_fleet_and_end_none(instance: Instance, tmp_path: Path) -> None:
+    bare = tmp_path / "bare.git"
+    git("init", "-q", "--bare", bare)
+    instance.remotes.add("origin", str(bare))
+    remote, repository = instance.remotes.get("origin"), instance.store.repository
+    junk = git("--git-dir", bare, "hash-object", "-w", "--stdin", data="junk").strip()
+    for number in range(30):
+        git("--git-dir", bare, "update-ref", f"{layout.FLEETS}{number:03}", junk)
+    put_mark(bare, "real", time.time())
+    put_mark(bare, "forever", 1e300)
+
+    def others() -> tuple[list[str], bool]:
+        found = mark(repository, git_for(instance), remote, Place("here:7233"), "own")
+        return [each.place.namespace for each in found.counting], found.more
+
+    assert others() == (["real"], False)
+    (bare / layout.FLEETS / "lost").write_text("1" * 40 + "\n")
+    assert others() == ([], True), "what is not read is told, and is no error"
+    for number in range(30):
+        git("--git-dir", bare, "update-ref", "-d", f"{layout.FLEETS}{number:03}")
+    assert others() == (["real"], True)
 
 
 def test_a_fleet_with_a_server_of_its_own_leaves_no_mark_when_it_is_over(

@@ -4,6 +4,7 @@
 
 The id is that of the fleet's namespace, which its server has made up: one that is reached by several names is one
 fleet. A mark says nothing of what is true: it is written when a command of a fleet begins, and counts for a day.
+Whoever may push can write any, and as many as they like, so the number that is read and returned is bounded.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ import re
 import socket
 import time
 from hashlib import sha256
+from itertools import islice
 from typing import Any, NamedTuple
 
 from uwf_git import log
-from uwf_git.errors import UwfError
+from uwf_git.errors import RemoteFailed, UwfError
 from uwf_git.fleet.place import Place
 from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid, Repository
@@ -29,7 +31,8 @@ from uwf_git.values.node import parse_json
 
 COUNTS = 24 * 60 * 60.0
 """Seconds for which a mark counts."""
-_MOST = 20  # marks that are read
+_MOST = 20  # marks that are returned, and those that are fetched one by one
+_MOST_READ = 500  # marks that are fetched
 _NAME = re.compile(rf"{layout.FLEETS}[0-9A-Za-z-]{{1,64}}")
 _LARGEST = 10_000  # bytes of one
 
@@ -44,13 +47,19 @@ class Mark(NamedTuple):
     time: float
 
 
-def mark(repository: Repository, git: Git, remote: Remote, place: Place, identity: str) -> list[Mark]:
-    """Mark a remote as that of a fleet, whose namespace has this id. Return the marks of other fleets that count, the
-    newest first. Touches `refs/uwf/fleets/` on the remote. Raises RemoteFailed if that can't be asked; a mark that it
-    doesn't take is nothing that a fleet needs."""
-    listed = {
-        name: oid for oid, name in listed_lines(git, "ls-remote", "--", remote.name, f"{layout.FLEETS}*")
-    }
+class Marks(NamedTuple):
+    """The marks of other fleets that count, the newest first, and whether there are more that nobody has read."""
+
+    counting: list[Mark]
+    more: bool
+
+
+def mark(repository: Repository, git: Git, remote: Remote, place: Place, identity: str) -> Marks:
+    """Mark a remote as that of a fleet, whose namespace has this id. Return the marks of other fleets. Touches
+    `refs/uwf/fleets/` on the remote. Raises RemoteFailed if that can't be asked; a mark that it doesn't take or give is
+    nothing that a fleet needs."""
+    ask = ("ls-remote", "--", remote.name, f"{layout.FLEETS}*")
+    listed = {name: oid for oid, name in islice(listed_lines(git, *ask), _MOST_READ + 2)}
     own = layout.FLEETS + identity
     value = {
         "address": place.address,
@@ -64,15 +73,25 @@ def mark(repository: Repository, git: Git, remote: Remote, place: Place, identit
         transfer(git, remote, ["--force", f"{blob}:{own}"])
     except UwfError as error:
         log.info("WED1VCFR", "leaves no mark on {remote}: {why}", remote=remote.name, why=error.message)
-    others = [name for name in listed if name != own and _NAME.fullmatch(name)][:_MOST]
-    if not others:
+    others = [name for name in listed if name != own and _NAME.fullmatch(name)]
+    fetched = _fetch(git, remote, others[:_MOST_READ])
+    found = (_read(repository, name, listed[name]) for name in fetched)
+    counting = [each for each in found if each is not None and abs(time.time() - each.time) < COUNTS]
+    counting.sort(key=lambda each: each.time, reverse=True)
+    return Marks(counting[:_MOST], len(fetched) < len(others) or len(counting) > _MOST)
+
+
+def _fetch(git: Git, remote: Remote, names: list[str]) -> list[str]:
+    """Fetch marks, and return those that the remote has given: one by one, and then only the first, if it lacks one."""
+    command = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--", remote.name)
+    if not names:
         return []
-    git.run(
-        "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--", remote.name, *others, bounded=True
-    )
-    found = (_read(repository, name, listed[name]) for name in others)
-    counting = [each for each in found if each is not None and time.time() - each.time < COUNTS]
-    return sorted(counting, key=lambda each: each.time, reverse=True)
+    try:
+        git.run(*command, *names, bounded=True)
+    except RemoteFailed as error:
+        log.info("3ZC8N5QD", "gets no marks of {remote}: {why}", remote=remote.name, why=error.message)
+        return [each for each in names[:_MOST] if len(names) > 1 and _fetch(git, remote, [each])]
+    return names
 
 
 def own_identity(repository: Repository) -> str:

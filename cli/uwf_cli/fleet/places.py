@@ -155,7 +155,13 @@ def mark_remote(invocation: Invocation, remote: str | None, at: Place) -> str:
     instance = invocation.instance
     there, repository = instance.remotes.get(remote), instance.store.repository
     known = own_identity(repository) if at.own else asyncio.run(identity(at))
-    for each in mark(repository, git_for(instance), there, at, known):
+    marks = mark(repository, git_for(instance), there, at, known)
+    if marks.more:
+        invocation.warn(
+            f"{there.name} has marks of fleets that were not read, so another one may step its threads: "
+            f"git --git-dir {quote(str(repository.path))} ls-remote {there.name} 'refs/uwf/fleets/*'"
+        )
+    for each in marks.counting:
         where = "a server of its own" if each.place.own else each.place.address
         if each.place.own:
             join = "give both machines one server by --address"
