@@ -434,3 +434,13 @@ def test_folders_that_grow_are_read_as_if_each_were_the_first(world: World) -> N
         found = {tree: read(together, tree) for tree in order}
         assert [found[tree] for tree in trees] == alone
     assert sum(isinstance(each, tuple) for each in alone) > 100
+
+
+@pytest.mark.parametrize("value", ["-1", "abc", "nan", "9" * 5000])
+def test_a_limit_that_is_no_number_is_refused_with_its_name(uwf: Uwf, world: World, value: str) -> None:
+    world.git("config", "uwf.maxVerify", value)
+    error = uwf("verify", check=1).error
+    assert error["message"].startswith("uwf.maxVerify is not a number")
+    assert "config uwf.maxVerify 60" in error["hint"]
+    world.git("config", "uwf.maxVerify", "1k")
+    uwf("verify")

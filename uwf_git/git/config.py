@@ -22,12 +22,14 @@ from typing import NamedTuple
 from uwf_git.errors import Invalid
 from uwf_git.git.objects import Person, clean
 from uwf_git.libgit2 import Config, GitError, Repository
+from uwf_git.text import one_line
 
 MAX_REFS = 200_000
 MAX_VERIFY = 60
 MAX_BLOB = 95_000_000  # forges refuse 100 MB
 ADVISED_BLOB = 1_000_000  # and advise against more than this
 
+_DIGITS = 18  # of a limit
 _UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 SET_IDENTITY = "git config --global user.name NAME; git config --global user.email ADDRESS"
@@ -153,8 +155,15 @@ class GitConfig:
 
     def _limit(self, key: str, default: int) -> int:
         text = self.value(key).strip().lower()
-        number, unit = (text[:-1], _UNITS[text[-1]]) if text[-1:] in _UNITS else (text, 1)
-        return int(number) * unit if number.isdecimal() else default
+        if not text:
+            return default
+        number, unit = (text[:-1], _UNITS[text[-1]]) if text[-1] in _UNITS else (text, 1)
+        if not number.isdecimal() or len(number) > _DIGITS:
+            raise Invalid(
+                f"{key} is not a number: {one_line(text, 40)!r}",
+                f"set it: {self.to_raise(key, str(default))}",
+            )
+        return int(number) * unit
 
     def _files(self) -> list[Config]:
         """What counts most comes first."""
