@@ -129,7 +129,7 @@ def test_the_lock_of_who_was_killed_is_removed_by_the_next_who_writes(
         assert uwf("thread", "show", thread).json["status"] == "killed"
         command = ("workflow", "rm", "one", "--yes")
     done = uwf(*command)
-    assert f"removed {lock}" in done.err and not lock.exists()
+    assert "removed " in done.err and str(lock) in done.err and not lock.exists()
     assert locks(uwf) == [] and uwf(*command, check=None).err.count("removed") == 0
 
 
@@ -188,7 +188,7 @@ def test_the_first_to_lock_anything_after_a_power_cut_removes_what_it_left(
 
 
 def test_many_locks_that_were_left_are_told_in_one_line(uwf: Uwf, store: Path, thread: str) -> None:
-    left = [store / f"refs/uwf/threads/01M7YG01TDW8Q1A6N4C9X2K7H{end}.lock" for end in "ABC"]
+    left = [store / f"refs/uwf/threads/01M7YG01TDW8Q1A6N4C9X2K7H{end}.lock" for end in "ABCDE"]
     for path in left:
         path.touch()
     for path in (*left, store / "uwf/locking"):

@@ -41,6 +41,7 @@ _SLACK = 50_000_000  # nanoseconds: the clock of files is behind that of process
 _WHERE = ("", "objects/info", "objects/info/commit-graphs", "objects/pack")
 _PROC = Path("/proc")
 _GIT_BELIEVES = 12 * 60 * 60  # seconds in which a gc.pid keeps others from packing
+_NAMED = 3  # of the locks that a kill left
 
 
 class Lock(NamedTuple):
@@ -174,12 +175,11 @@ class Lockfiles:
                     removed += _removed([lock.path for lock in self.locks() if lock.is_left])
         for path in removed:
             log.warning("7W0HQ3XT", "removes {lock}, whose maker is gone", lock=path)
-        if len(removed) == 1:
-            self.told(f"removed {removed[0]}: who made it was killed")
-        elif removed:
-            self.told(
-                f"removed {removed[0]} and {counted(len(removed) - 1, 'more lock')}: who made them was killed"
-            )
+        if removed:
+            names = ", ".join(map(str, removed[:_NAMED]))
+            if len(removed) > _NAMED:
+                names += f" and {counted(len(removed) - _NAMED, 'more lock')}"
+            self.told(f"removed {names}: who made {'it' if len(removed) == 1 else 'them'} was killed")
         return removed
 
     def _is_first(self) -> bool:
