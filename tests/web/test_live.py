@@ -583,7 +583,7 @@ def test_what_was_typed_is_neither_lost_nor_moved_into_another_field(
     kill.fill("Enough")
     uwf("thread", "answer", thread, "-m", "1")
     expect(browser_page.get_by_role("heading", name="This was answered")).to_be_visible()
-    expect(browser_page.locator("#step-2")).to_contain_text("1")
+    expect(browser_page.locator("#step-2")).to_contain_text("red")
     browser_page.get_by_role("button", name="Nobody is at work on it — show").click()
     expect(pause).to_have_value("Lunch")
     expect(kill).to_have_value("Enough")

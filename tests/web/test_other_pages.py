@@ -28,6 +28,8 @@ def forks(uwf: Uwf, thread: str) -> tuple[str, str]:
     """Two threads that part after their first step, with the same role's outputs that differ."""
     uwf("thread", "run", thread, "--agent", scripted(REJECTS_ONCE))
     fork = uwf("thread", "fork", thread, "--at", "1").json["thread"]
+    # By another agent: by the same in the same milliseconds it would be the same step.
+    uwf("thread", "step", fork, "--agent", """uwf-exec echo '{"approved": false}'""")
     rest = REJECTS_ONCE.replace("second", "third")
     uwf("thread", "run", fork, "--agent", scripted(rest, "rest.yaml"))
     return thread, fork
