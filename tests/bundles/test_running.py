@@ -77,7 +77,7 @@ def test_a_run_keeps_the_process_and_the_result_is_the_last_output(uwf: Uwf, tur
     shown = uwf("--format", "text", "thread", "show", turns).out
     assert "result (uwf-bundle)" in shown and "$END" not in shown
     _, _, hint = uwf("thread", "resume", turns, "-m", "More", check=None).error["hint"].partition("uwf ")
-    forked = uwf(*hint.split()).json["thread"]
+    forked = uwf(*hint.partition(", then: ")[0].split()).json["thread"]
     assert uwf("thread", "step", forked).json["role"] == "$END"
     uwf("verify", "--strict")
 

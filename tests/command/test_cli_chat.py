@@ -166,6 +166,7 @@ def test_what_is_typed_during_a_reply_is_the_next_input_and_not_shown_in_it(
     typed = [
         (PROMPT, "count"),
         ("First words, ", lambda _child, terminal: os.write(terminal, b"later\r\x03")),
+        ("I see.", lambda _child, _terminal: None),
         (PROMPT, lambda _child, terminal: os.write(terminal, b"\x04")),
     ]
     status, shown = on_terminal("chat", typed=typed)
