@@ -23,6 +23,7 @@ from uwf_git.values.types import (
     DETAIL,
     END,
     IMPORTED_DETAIL,
+    PERSON,
     QUESTION,
     RESULT,
     STEPNODE,
@@ -147,7 +148,7 @@ class Run:
         store, told = self._intake.store, Detail(text)
         output = store.put(ANSWER, {"answer": text}, when)
         detail = store.put(DETAIL, told.payload(), when)
-        self._append(Step(*self._place, USER, output, detail, "human"), when, told.extraction, None)
+        self._append(Step(*self._place, USER, output, detail, PERSON), when, told.extraction, None)
 
     def _append(self, step: Step, when: int, extraction: str, merge: Oid | None) -> None:
         store = self._intake.store

@@ -92,7 +92,7 @@ def parse_thread_id(text: str) -> ThreadId:
 
 
 def time_of(thread: ThreadId) -> int:
-    """When a thread's id was made, in Unix seconds."""
+    """When a thread's id was made, in Unix seconds: the first 10 digits are milliseconds, by the ULID specification."""
     milliseconds = functools.reduce(lambda number, digit: number << 5 | ALPHABET.index(digit), thread[:10], 0)
     return milliseconds // 1000
 

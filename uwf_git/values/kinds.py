@@ -14,6 +14,7 @@ from uwf_git.values.types import (
     DEFAULT_STATUS,
     DEFINITIONS,
     NEEDS_INPUT,
+    PERSON,
     RESUME,
     START,
     SUSPEND,
@@ -458,7 +459,7 @@ def agent_name_problem(name: str) -> str:
     thread is a step of "human", and names with a $ are kept for what is no agent."""
     if not name.strip() or not name.isprintable():
         return "which is no line of printable characters"
-    if name.strip().casefold() == "human" or name.lstrip().startswith("$"):
+    if name.strip().casefold() == PERSON or name.lstrip().startswith("$"):
         return "which is no agent's name"
     return ""
 

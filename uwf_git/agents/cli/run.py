@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 _PRINTED = 16 * 1024  # bytes of what it printed that may be kept with a failed attempt
 _BY_SIGNAL = {137: 9, 143: 15}  # what a wrapper exits with whose program was ended by a signal
 _NOTED = 10  # of what went wrong on the way, the last
-_REFUSALS = (
-    2  # that a key is refused, or the quota used up: a token that is renewed after the first one may do
-)
+_REFUSALS = 2  # of a key, or for a used-up quota: a token that is renewed after the first may do
 _SHOWN = 401  # characters of the CLI's words in an error
 
 
