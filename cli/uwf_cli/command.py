@@ -36,11 +36,6 @@ class Number(click.FloatRange):
         return found
 
 
-def _keep_json(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
-    if value:
-        context.ensure_object(Invocation).format_option = "json"
-
-
 def _shared_options() -> list[click.Parameter]:
     return [
         click.Option(
@@ -53,10 +48,10 @@ def _shared_options() -> list[click.Parameter]:
         ),
         click.Option(
             ["--json", "as_json"],
-            is_flag=True,
+            flag_value="json",
             expose_value=False,
             is_eager=True,
-            callback=_keep_json,
+            callback=_keep("format_option"),
             help="Short for --format json.",
         ),
         click.Option(
