@@ -157,7 +157,7 @@ class _Conversation(Conversation):
         if finished.exceeded is None and not finished.timed_out:
             return _judged(ctx, argv, reply)
         name, turn = shortened(shlex.join(argv), 60), reply.turns[0]
-        how = "was ended, for it printed nothing" if finished.fell_silent else "ran out of time"
+        how = finished.overran
         said = last_line((finished.stderr_tail or finished.stdout_tail).decode("utf-8", "replace"))
         last = f"; it said last: {said}" if said else ""
         error = AgentFailed(

@@ -272,10 +272,8 @@ def hash_printed(config: AgentConfig, done: Finished, thread: ThreadId, report: 
         raise done.exceeded.failure(name, config.alias)
     if done.timed_out:
         said = f"; it said last: {complaint}" if complaint else ""
-        if done.fell_silent:
-            message = f"{name} was ended, for it printed nothing {done.told}{said}"
-            raise AgentFailed(message, "raise agents.<name>.silence in config.yaml")
-        raise AgentFailed(f"{name} ran out of time {done.told}{said}", "raise agents.<name>.timeout")
+        longer = "silence in config.yaml" if done.fell_silent else "timeout"
+        raise AgentFailed(f"{name} {done.overran} {done.told}{said}", f"raise agents.<name>.{longer}")
     if done.returncode < 0:
         raise AgentFailed(f"{name} was killed by signal {-done.returncode}", complaint)
     if done.returncode > 0 and report is not None and report.error:

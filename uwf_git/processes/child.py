@@ -55,6 +55,11 @@ class Finished(NamedTuple):
     fell_silent: bool = False
 
     @property
+    def overran(self) -> str:
+        """What became of a command that ran out of time, or of that in which it may be silent."""
+        return "was ended, for it printed nothing" if self.fell_silent else "ran out of time"
+
+    @property
     def told(self) -> str:
         """How long it ran and since when it was silent, for a command that ran out of time."""
         silent = f", silent for the last {duration(round(self.silent))}" if self.silent >= 1 else ""
