@@ -31,6 +31,7 @@ from fleets import (
 )
 from killing import soak
 
+from uwf_git.errors import RemoteFailed
 from uwf_git.fleet.client import Queue, connect
 from uwf_git.fleet.place import Place
 from uwf_git.fleet.server import Server
@@ -239,6 +240,22 @@ def test_a_cancelled_thread_makes_no_other_step_whether_or_not_the_one_in_progre
     assert [each["thread"] for each in steps_told(out)] in ([], [ends])
     assert len((tmp_path / "began").read_text().split()) == 2
     assert [each["error"] for each in uwf("thread", "attempts", broken_off).json] == ["interrupted"]
+
+
+def test_a_server_that_went_with_its_fleet_makes_no_step_of_a_cancelled_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("uwf_git.fleet.client._INSISTS", 0.5)
+
+    async def let_go(*has_ended: Callable[[], bool]) -> list[str]:
+        with Server(tmp_path / "server") as server:
+            queue = Queue(await connect(Place(server.address)))
+        return await queue.let_go(["01JZZZZZZZZZZZZZZZZZZZZZZZ"], *has_ended)
+
+    looks = iter([False, True])
+    assert asyncio.run(let_go(lambda: next(looks))) == []
+    with pytest.raises(RemoteFailed, match="no Temporal server answers"):
+        asyncio.run(let_go())
 
 
 def test_a_thread_that_is_taken_out_can_be_put_in_again_at_once(

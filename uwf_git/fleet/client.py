@@ -209,16 +209,21 @@ def _unanswered(address: str, error: Exception, hint: str = "") -> RemoteFailed:
 
 def _failed(client: Client, error: RPCError) -> RemoteFailed:
     """What a server refuses, or that it doesn't answer any more."""
-    from temporalio.service import RPCStatusCode
-
-    gone = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
-    if error.status in gone or is_broken_off(error):
+    if _is_gone(error):
         return _unanswered(_address(client), error, "see that it is up")
     said = (error.message or error.status.name).partition("\n")[0]
     return RemoteFailed(
         f"the Temporal server at {_address(client)} refuses: {said}",
         "see that it is up and the namespace is right",
     )
+
+
+def _is_gone(error: RPCError) -> bool:
+    """Whether a call failed because its server is gone."""
+    from temporalio.service import RPCStatusCode
+
+    gone = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
+    return error.status in gone or is_broken_off(error)
 
 
 def not_taken(place: Place, error: Exception) -> RemoteFailed:
@@ -371,13 +376,28 @@ class Queue:
 
         return await self._each({thread: thread for thread in threads}, drop)
 
-    async def let_go(self, threads: Collection[str]) -> list[str]:
-        """Waits until the steps of threads that were taken out are broken off; those of which that takes longer than
-        half a minute."""
+    async def let_go(
+        self, threads: Collection[str], has_ended: Callable[[], bool] | None = None
+    ) -> list[str]:
+        """Wait until the steps of threads that were taken out are broken off. Return the threads whose steps take
+        longer than half a minute. A fleet ends with its last thread, and its server with it: a server that is gone
+        once the fleet `has_ended` makes no step any more. Raise RemoteFailed if it is gone otherwise."""
+        from temporalio.service import RPCError
+
         deadline = time.monotonic() + _LETS_GO
 
         async def wait(thread: str) -> bool:
-            return await self._lets_go(thread, deadline)
+            while True:
+                try:
+                    return await self._lets_go(thread, deadline)
+                except RPCError as error:
+                    if has_ended is None or not _is_gone(error):
+                        raise
+                    if has_ended():
+                        return True
+                    if time.monotonic() >= deadline:
+                        raise
+                await asyncio.sleep(_TICK)
 
         return [
             thread

@@ -211,16 +211,20 @@ def _signal(
     invocation: Invocation, ids: tuple[str, ...], every: bool, at: Place, name: str, done: str
 ) -> None:
     """Tells the queue something of threads, and prints of each whether it had that."""
+    from uwf_git.fleet.place import find
+
     if every == bool(ids):
         raise Usage("which threads?", "give ids, or --all for all that the queue has")
     named = [_id(invocation, each) for each in ids]
+    private = invocation.instance.store.repository.private
 
     async def tell(queue: Queue) -> tuple[dict[str, bool], list[str]]:
         chosen = named or [row.thread for row in await queue.glance()]
         if name:
             return await queue.signal(chosen, name), []
         told = await queue.cancel(chosen)
-        return told, await queue.let_go([thread for thread, had in told.items() if had])
+        had = [thread for thread, was_there in told.items() if was_there]
+        return told, await queue.let_go(had, (lambda: find(private) is None) if at.own else None)
 
     told, still = _ask(at, tell)
     failures = Failures(invocation)
