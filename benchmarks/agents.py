@@ -15,7 +15,7 @@ from measure import Turn, fastest, process, run
 from rows import Row, Size, compared, cost
 from stores import UWF, Lab
 
-from uwf_git.values.ids import ThreadId
+from uwf_git.format.ids import ThreadId
 
 AT_ONCE = 10
 

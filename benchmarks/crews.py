@@ -15,12 +15,12 @@ from measure import fastest, run, timed
 from rows import Row, Size, compared, cost
 from stores import BY_CONDITION, UWF, Lab
 
-from uwf_git.crews.compile import compile_crew
-from uwf_git.crews.menu import route
-from uwf_git.crews.package import read_archive
-from uwf_git.crews.registry import Crews, Definition
-from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.personas import Does, Handler, Member, MenuItem, Persona
+from uwf_git.ext.crews.compile import compile_crew
+from uwf_git.ext.crews.menu import route
+from uwf_git.ext.crews.package import read_archive
+from uwf_git.ext.crews.registry import Crews, Definition
+from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.personas import Does, Handler, Member, MenuItem, Persona
 
 
 def importing(folder: Path, size: Size) -> Iterator[Row]:

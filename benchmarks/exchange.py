@@ -12,7 +12,7 @@ from measure import Turn, fastest, process, run
 from rows import Point, Row, Size, compared, cost
 from stores import BY_CONDITION, BY_STATUS, UWF, Lab
 
-from uwf_git.values.ids import new_thread_id
+from uwf_git.format.ids import new_thread_id
 
 
 def _git(*args: object, at: Path | None = None) -> str:

@@ -23,7 +23,11 @@ FIVE = (
     )
 )
 WORKERS = 2
-KINDS = {"the server": "server start-dev", "a worker": "uwf_git.fleet.worker", "a hand": "uwf_git.fleet.hand"}
+KINDS = {
+    "the server": "server start-dev",
+    "a worker": "uwf_git.ext.fleet.worker",
+    "a hand": "uwf_git.ext.fleet.hand",
+}
 MOST = {"the server": 250, "a worker": 150, "a hand": 150}
 _POLL = 0.2
 

@@ -15,14 +15,14 @@ from measure import Turn, fastest, process, run, timed
 from rows import Point, Row, Size, compared
 from stores import UWF, Lab, prose
 
+from uwf_git.format.ids import Hash, new_thread_id
+from uwf_git.format.types import TEXT, start_node
 from uwf_git.git.bulk import FULL as FULL_PACK
 from uwf_git.git.objects import Stamp
 from uwf_git.git.repository import BLOB
 from uwf_git.store import layout
 from uwf_git.store.opened import Instance
 from uwf_git.store.taking_in import Store
-from uwf_git.values.ids import Hash, new_thread_id
-from uwf_git.values.types import TEXT, start_node
 
 BATCH = 200  # nodes that are read or written in a turn
 NODES_A_COMMIT = 1000
@@ -112,7 +112,7 @@ def verifying(folder: Path, size: Size) -> Iterator[Row]:
 
 
 def _hashing(lab: Lab) -> Turn:
-    from uwf_git.values.node import from_blob, node_hash
+    from uwf_git.format.node import from_blob, node_hash
 
     nodes = {blob for _, blob in lab.instance.store.index.blobs()}
 

@@ -14,11 +14,11 @@ from measure import Turn, disk, fastest, timed
 from rows import Point, Row, Size, compared
 from stores import MEGABYTE, PAYLOAD, Lab, prose
 
-from uwf_git.kit.record import Recorder
+from uwf_git.engine.kit.record import Recorder
+from uwf_git.format.ids import ThreadId
+from uwf_git.format.kinds import Detail, TurnRecord, Usage
 from uwf_git.store.opened import Instance
 from uwf_git.store.private import Order
-from uwf_git.values.ids import ThreadId
-from uwf_git.values.kinds import Detail, TurnRecord, Usage
 
 
 def appending(folder: Path, size: Size) -> Iterator[Row]:

@@ -24,10 +24,10 @@ from commands import UWF, begin, git
 from conftest import REPOSITORY, Uwf
 from model_server import ModelServer, says, status
 
-from uwf_git.log import LEVELS
-from uwf_git.log_files import LARGEST, MOST
-from uwf_git.log_sites import Site, sites
-from uwf_git.values.ids import ALPHABET
+from uwf_git.base.log import LEVELS
+from uwf_git.base.log_files import LARGEST, MOST
+from uwf_git.base.log_sites import Site, sites
+from uwf_git.format.ids import ALPHABET
 
 FOLDERS = [REPOSITORY / "uwf_git", REPOSITORY / "cli" / "uwf_cli"]
 SECRET = "correct-horse-battery-staple-9"
@@ -67,7 +67,7 @@ def test_each_call_has_a_tag_of_its_own() -> None:
     assert len(used) == len(all_sites()) > 1, (
         "log.debug and its like are only called, so that each call is found"
     )
-    assert not re.search("from uwf_git.log import .*(debug|info|warning|error)", text)
+    assert not re.search("from uwf_git.base.log import .*(debug|info|warning|error)", text)
     for site in all_sites():
         where, proposed = f"{site.file}:{site.line}", "".join(secrets.choice(ALPHABET) for _ in range(8))
         assert re.fullmatch(f"[{ALPHABET}]{{8}}", site.tag), f"{where}: give it a tag such as {proposed}"
@@ -208,7 +208,7 @@ def test_without_a_log_there_is_no_file_and_logging_is_not_loaded(uwf: Uwf, root
         argv = [sys.executable, "-X", "importtime", *UWF[1:], *args]
         done = subprocess.run(argv, capture_output=True, text=True, check=True)
         loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-        assert not loaded & {"logging", "uwf_git.log_files", "uwf_git.log_sites"}
+        assert not loaded & {"logging", "uwf_git.base.log_files", "uwf_git.base.log_sites"}
     uwf("thread", "show", thread, env={"UWF_LOG": "off"})
     assert not (root / "store.git" / "uwf" / "logs").exists()
     assert uwf("debug").json == []

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from uwf_git.timelimit import MemoryExceeded, TimeExceeded, mapped_memory, time_limit
+from uwf_git.base.timelimit import MemoryExceeded, TimeExceeded, mapped_memory, time_limit
 
 
 def spin(seconds: float = 60) -> None:

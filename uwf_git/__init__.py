@@ -1,28 +1,24 @@
 """A stateless workflow engine for LLM agents whose store is a git repository.
 
-Rooms, each importing only from itself and those above it. Beside them stand `errors`, `text`, `markdown`, `log`,
-`timelimit` and `attention`, which need none of them.
+Rooms, each importing only from itself and those above it, and extensions on top of them, which the rooms know through
+`uwf_git.ext` alone.
 
-    processes  child processes: started, bounded, ended
-    values     what is hashed and written; no git, no network
-    documents  what people write, read with the place of every part
-    workflow   the language, and who is next; pure
-    git        a repository, and the git program
-    config     config.yaml, .env, what tools may do
-    store      nodes and threads in git
-    crews      personas, their menus and workflows
-    verify     is it what it says it is?
-    kit        what makes a command an agent
-    cost       what threads have used, and what they may use
-    engine     one step of one thread
-    agents     the agents that ship
-    bundles    workflows that are code: their contract, the harness, what they are trusted by
-    sharing    two stores
-    migration  the stores of earlier programs
-    fleet      many threads, many workers
-    evaluation suites of cases, their runs, and what judges say of them
+    base     errors and their exit statuses, text, log, time limits, how a process ends
+    sandbox  child processes, limits, quotas, bubblewrap, confined paths, nested repositories
+    format   nodes, hashes, CBOR, schemas, ids, YAML and JSON with positions: the promise; pure
+    git      a repository: objects, refs, packs, locks, the git program
+    workflow the language, and who is next: parse, check, compile, decide, rehearse; pure
+    config   config.yaml, .env, policies, secrets
+    store    nodes, threads, versions, index: all that is under refs/uwf/
+    engine   one step: prompt, agent, output, acceptance, budget, conversation
+    verify   histories and refs, checked from git's objects alone
+    sync     two stores: push, pull, divergence, review, repair
+    api      the use cases that the command, the pages, MCP, the fleet and evaluation call
+    ext/     a folder a feature: agents, builtin, crews, code, evaluation, fleet, web, mcp, traces, importers
 
 Importing this package imports none of them: start-up is what a user feels.
 """
 
-__version__ = "0.2.0"
+from uwf_git.base.version import VERSION as __version__
+
+__all__ = ["__version__"]

@@ -6,14 +6,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
 from typing import Any, NamedTuple
 
 import click
 
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import FORMATS
-from uwf_git.errors import Usage
+from uwf_git import ext
+from uwf_git.base.errors import Usage
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 
@@ -117,16 +117,15 @@ def command(*examples: str, cls: type[Command] = Command) -> Callable[[Callable[
 
 
 class Place(NamedTuple):
-    """Where a command is, as `module:attribute`: a module of `commands`, or one of another room, as in
-    `crews.session:chat`; and the line that its group's help says of it, for which it isn't imported."""
+    """Where a command is, as `module:attribute`, and its line in the help of its group, which does not import it."""
 
     where: str
     line: str
 
 
 class Group(Command, click.Group):
-    """Commands by name, imported when they are asked for. `sections` are the headings of its help, each with the names
-    below it."""
+    """Commands by name, imported when they are asked for: its own and those that extensions add. `sections` are the
+    headings of its help, each with the names below it; an extension may add to them."""
 
     def __init__(
         self,
@@ -139,31 +138,52 @@ class Group(Command, click.Group):
         super().__init__(
             name, examples=examples, invoke_without_command=True, callback=_help_if_alone, **keywords
         )
-        self.members = members
-        self.sections = sections or {"Commands": tuple(members)}
+        self.own = members
+        self._sections = sections or {"Commands": tuple(members)}
+
+    def _added(self) -> Mapping[str, ext.Command]:
+        return ext.commands("" if self.name == "uwf" else str(self.name))
+
+    @property
+    def members(self) -> Mapping[str, Place | click.Command]:
+        """The commands of the group, those of extensions among them."""
+        added = {name: Place(each.where, each.line) for name, each in self._added().items()}
+        return {**self.own, **{name: place for name, place in added.items() if name not in self.own}}
+
+    @property
+    def sections(self) -> Mapping[str, Sequence[str]]:
+        """The headings of the help, each with the names below it."""
+        sections = {heading: list(names) for heading, names in self._sections.items()}
+        for name, each in self._added().items():
+            if name not in self.own:
+                sections.setdefault(each.section or next(iter(sections)), []).append(name)
+        return sections
 
     def list_commands(self, context: click.Context) -> list[str]:
         return list(self.members)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        member = self.members.get(name)
-        if isinstance(member, Place):
-            module, _, attribute = member.where.partition(":")
-            room = "uwf_cli" if "." in module else "uwf_cli.commands"
-            found = getattr(import_module(f"{room}.{module}"), attribute)
-            assert isinstance(found, click.Command)
-            return found
-        return member
+        return self.member(name)
+
+    def member(self, name: str) -> click.Command | None:
+        """The command of that name, imported."""
+        member = self.own.get(name) or self.members.get(name)
+        if not isinstance(member, Place):
+            return member
+        found = ext.load(member.where)
+        assert isinstance(found, click.Command)
+        return found
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        widest = max(map(len, self.members))
+        members = self.members
+        widest = max(map(len, members))
         for heading, names in self.sections.items():
             with formatter.section(heading):
-                members = [(name.ljust(widest), self.members[name]) for name in names]
+                rows = [(name.ljust(widest), members[name]) for name in names]
                 formatter.write_dl(
                     [
                         (name, member.line if isinstance(member, Place) else member.help or "")
-                        for name, member in members
+                        for name, member in rows
                     ]
                 )
 
@@ -262,7 +282,8 @@ def _meant(context: click.Context, group: Group, name: str) -> str | None:
 def _paths(root: Group, name: str) -> dict[str, str]:
     """Every command's path by its last word: what stands nearer to the root goes first, then what stands in an
     earlier group; `thread` is the earliest."""
-    groups = [each for each in root.members.values() if isinstance(each, Group)]
+    names = [name for name, each in root.members.items() if name not in root.own or isinstance(each, Group)]
+    groups = [each for name in names if isinstance(each := root.member(name), Group)]
     groups.sort(key=lambda each: each.name != "thread")
     found = {member: f"{name} {member}" for member in root.members}
     for each in groups:

@@ -58,13 +58,13 @@ def _registered(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, 
 
 
 def _suites(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
-    from uwf_git.evaluation.suite import Suites
+    from uwf_git.ext.evaluation.suite import Suites
 
     return [(name, "") for name in Suites(invocation.instance.store).names() if name.startswith(incomplete)]
 
 
 def _crews(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
-    from uwf_git.crews.registry import Crews
+    from uwf_git.ext.crews.registry import Crews
 
     crews = Crews(invocation.instance.store)
     return [(name, "") for name in crews.names() if name.startswith(incomplete)]
@@ -72,7 +72,7 @@ def _crews(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]
 
 def _personas(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
     """Crews, and personas as CREW/PERSONA once the crew is known."""
-    from uwf_git.crews.registry import Crews
+    from uwf_git.ext.crews.registry import Crews
 
     crews = Crews(invocation.instance.store)
     for name in crews.names():
@@ -86,7 +86,7 @@ def _personas(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, st
 
 def _speakers(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
     """The personas of all crews, by their ids."""
-    from uwf_git.crews.registry import Crews
+    from uwf_git.ext.crews.registry import Crews
 
     crews = Crews(invocation.instance.store)
     members = [each for name in crews.names() for each in crews.crew(crews.current(name).hash).members]
@@ -95,7 +95,7 @@ def _speakers(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, st
 
 
 def _of_crews(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
-    from uwf_git.crews.registry import Crews
+    from uwf_git.ext.crews.registry import Crews
 
     crews = Crews(invocation.instance.store)
     for name in crews.names():
@@ -140,8 +140,8 @@ def _hashes(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]
 
 
 def _steps(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
-    from uwf_git.values.kinds import parse_step
-    from uwf_git.values.types import STEPNODE
+    from uwf_git.format.kinds import parse_step
+    from uwf_git.format.types import STEPNODE
 
     store = invocation.instance.store
     store.sync()

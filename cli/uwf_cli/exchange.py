@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 from uwf_cli import terminal
 from uwf_cli.invocation import Invocation
-from uwf_git.attention import is_drawn_on, undisturbed
-from uwf_git.errors import UwfError
-from uwf_git.values.ids import ThreadId
+from uwf_git.base.attention import is_drawn_on, undisturbed
+from uwf_git.base.errors import UwfError
+from uwf_git.format.ids import ThreadId
 
 if TYPE_CHECKING:
     from uwf_git.git.program import Git
-    from uwf_git.sharing.push import Large
     from uwf_git.store.opened import Instance
+    from uwf_git.sync.push import Large
 
 AFTER = 1.0
 BETWEEN = 0.1
@@ -115,7 +115,7 @@ def adopt_news(invocation: Invocation) -> None:
     if not invocation.location.git_dir.exists() or not invocation.instance.store.repository.has_tracking_refs:
         return
     from uwf_cli.exchanged import TOLD
-    from uwf_git.sharing.pull import adopt_fetched
+    from uwf_git.sync.pull import adopt_fetched
 
     try:
         for pulled in adopt_fetched(invocation.instance):

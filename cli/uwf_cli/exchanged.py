@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from uwf_cli import terminal
+from uwf_git.base.text import counted
 from uwf_git.store import layout
-from uwf_git.text import counted
 
 MOST = 40
 MOST_NAMED = 10  # in one line

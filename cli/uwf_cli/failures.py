@@ -9,8 +9,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from uwf_git import log
-from uwf_git.errors import Failure, Invalid, failure_of
+from uwf_git.base import log
+from uwf_git.base.errors import Failure, Invalid, failure_of
 
 if TYPE_CHECKING:
     from uwf_cli.invocation import Invocation
@@ -34,7 +34,7 @@ class Failures:
     def damaged(self, some: bool) -> None:
         """Counts that `some` of what was listed can't be read, which the list says itself."""
         if some:
-            from uwf_git.errors import StoreDamaged
+            from uwf_git.base.errors import StoreDamaged
 
             self.note(StoreDamaged.exit_status)
 
@@ -104,7 +104,7 @@ def describe(error: Exception) -> Failure:
     """An error in the words that people are told it in."""
     import click
 
-    from uwf_git.text import closest
+    from uwf_git.base.text import closest
 
     if isinstance(error, click.UsageError):
         hint = f"see: {error.ctx.command_path} --help" if error.ctx else ""
@@ -198,7 +198,7 @@ def _one_line(text: str) -> str:
 def _format(invocation: Invocation, arguments: Sequence[str]) -> str:
     """The format, also where the arguments could not be parsed to their end."""
     from uwf_cli.output import FORMATS
-    from uwf_git.errors import Usage
+    from uwf_git.base.errors import Usage
 
     if invocation.format_option is None:
         for argument, following in zip(arguments, [*arguments[1:], ""], strict=False):

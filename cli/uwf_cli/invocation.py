@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from uwf_cli import output, terminal
-from uwf_git import log
-from uwf_git.errors import Usage
+from uwf_git.base import log
+from uwf_git.base.errors import Usage
 
 if TYPE_CHECKING:
     from uwf_git.git.repository import Repository
@@ -98,12 +98,12 @@ class Invocation:
     def _log_call(self) -> None:
         import platform
 
-        from uwf_git import __version__
+        from uwf_git.base.version import VERSION
 
         log.debug(
             "AYE1AF6K",
             "uwf {version} is called: {arguments}",
-            version=__version__,
+            version=VERSION,
             arguments=_without_keys(sys.argv[1:]),
             folder=os.environ.get("PWD"),
             python=platform.python_version(),
@@ -112,7 +112,7 @@ class Invocation:
         )
 
     def _show(self, record: Mapping[str, Any]) -> None:
-        from uwf_git.attention import undisturbed
+        from uwf_git.base.attention import undisturbed
 
         is_json = self.format == "json"
         text = (

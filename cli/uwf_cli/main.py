@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from uwf_cli import streams
-from uwf_git import lifetime
+from uwf_git.base import lifetime
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,11 +36,11 @@ def main() -> None:
     lifetime.begin()
     arguments = sys.argv[1:]
     if arguments in (["--version"], ["-V"]):
-        from uwf_git import __version__
+        from uwf_git.base.version import VERSION
 
         try:
             if sys.stdout is not None:  # it was closed
-                sys.stdout.write(f"uwf {__version__}\n")
+                sys.stdout.write(f"uwf {VERSION}\n")
                 sys.stdout.flush()
             sys.exit(0)
         except OSError:
@@ -60,7 +60,7 @@ def _run(arguments: list[str]) -> int:
 
 def _guarded(do: Callable[[Invocation, list[str]], int], invocation: Invocation, arguments: list[str]) -> int:
     """The exit status of what is done; where that breaks off it says so."""
-    from uwf_git import log
+    from uwf_git.base import log
 
     try:
         return do(invocation, arguments)
@@ -74,7 +74,7 @@ def _guarded(do: Callable[[Invocation, list[str]], int], invocation: Invocation,
         return _interrupted(invocation, "interrupted", INTERRUPTED, arguments)
     except Exception as error:
         from uwf_cli.failures import failed
-        from uwf_git.errors import OutputFailed
+        from uwf_git.base.errors import OutputFailed
 
         if isinstance(error, OutputFailed) and (ended := _ended_by(error)) is not None:
             return _interrupted(invocation, "terminated", 128 + ended.number, arguments)
@@ -93,8 +93,8 @@ def _ended_by(error: BaseException) -> Terminated | None:
 
 def _interrupted(invocation: Invocation, message: str, status: int, arguments: list[str]) -> int:
     from uwf_cli.failures import tell
-    from uwf_git import log
-    from uwf_git.errors import Failure
+    from uwf_git.base import log
+    from uwf_git.base.errors import Failure
 
     streams.end_unheard(status)
     log.warning("0E1G7YJ1", "is {how}", how=message, going_on=invocation.going_on)
@@ -116,7 +116,7 @@ def _invoke(invocation: Invocation, arguments: list[str]) -> int:
     from click.exceptions import Exit
 
     from uwf_cli.tree import uwf
-    from uwf_git import log
+    from uwf_git.base import log
 
     status = 0
     try:

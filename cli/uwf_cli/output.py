@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from uwf_git.text import iso as iso
-from uwf_git.text import one_line
+from uwf_git.base.text import iso as iso
+from uwf_git.base.text import one_line
 
 FORMATS = ("text", "json", "yaml")
 
@@ -62,7 +62,7 @@ def _records(values: list[dict[str, Any]]) -> str:
 
 def as_yaml(value: Any) -> str:
     """A YAML document, its last line end included."""
-    from uwf_git.documents.yaml12 import dump
+    from uwf_git.format.yaml12 import dump
 
     return dump(value)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 from xml.sax.saxutils import escape
 
-from uwf_git.text import for_xml, shortened
+from uwf_git.base.text import for_xml, shortened
 
 _WIDTH = 760
 _NARROW = 330  # pixels: the smallest telephone, without the margins of its page

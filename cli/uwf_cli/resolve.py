@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_cli import terminal
-from uwf_git.errors import (
+from uwf_git.base.errors import (
     Invalid,
     NotFound,
     NotSupportedClassicWorkflow,
@@ -29,16 +29,16 @@ from uwf_git.errors import (
     Usage,
     UwfError,
 )
-from uwf_git.text import counted, nearest, nearest_file
-from uwf_git.values.ids import Hash, ThreadId, complete, name_problem
-from uwf_git.values.kinds import Workflow
-from uwf_git.values.node import parse_json
-from uwf_git.values.types import CODE, is_kind, versions
+from uwf_git.base.text import counted, nearest, nearest_file
+from uwf_git.format.ids import Hash, ThreadId, complete, name_problem
+from uwf_git.format.kinds import Workflow
+from uwf_git.format.node import parse_json
+from uwf_git.format.types import CODE, is_kind, versions
 
 if TYPE_CHECKING:
     from uwf_cli.invocation import Invocation
-    from uwf_git.crews.registry import Crews
-    from uwf_git.documents.findings import Finding
+    from uwf_git.ext.crews.registry import Crews
+    from uwf_git.format.findings import Finding
     from uwf_git.git.repository import Oid
     from uwf_git.store.index import CommitRow
     from uwf_git.store.opened import Instance
@@ -63,7 +63,7 @@ def read_file(name: str, what: str) -> str:
     """A file's text; `-` is standard input. Raises NotFound, Invalid."""
     if name == STDIN:
         return read_stdin(what)
-    from uwf_git.documents.document import open_file, unreadable
+    from uwf_git.format.document import open_file, unreadable
 
     path = Path(name)
     try:
@@ -90,7 +90,7 @@ def json_value(text: str) -> Any:
 def limits(given: Mapping[str, str | None]) -> dict[str, float]:
     """The budget that the options --max-steps, --max-tokens, --max-cost and --max-time give, by the names of
     click. Raises Usage."""
-    from uwf_git.cost.budget import OPTIONS, parse_option
+    from uwf_git.engine.budget import OPTIONS, parse_option
 
     names = {key: option.lstrip("-").replace("-", "_") for key, option in OPTIONS.items()}
     return {key: parse_option(key, text) for key, name in names.items() if (text := given[name]) is not None}
@@ -101,7 +101,7 @@ def moment(text: str | None, option: str, add: int = 0) -> float | None:
     import re
     import time
 
-    from uwf_git.documents.amounts import parse_duration
+    from uwf_git.format.amounts import parse_duration
 
     if text is None:
         return None
@@ -165,7 +165,7 @@ def find_workflow(invocation: Invocation, text: str) -> Found:
 def compile_file(invocation: Invocation, file: Path, name: str | None = None) -> Compiled:
     """A workflow's file, compiled and rehearsed, where it isn't code; its warnings are told. `name` is what a bundle is
     called that doesn't say it. Raises NotFound, Usage, InvalidWorkflow."""
-    from uwf_git.bundles.files import language_of
+    from uwf_git.ext.code.files import language_of
     from uwf_git.workflow.compile import compile_source, foresee
     from uwf_git.workflow.source import read_source
 
@@ -184,7 +184,7 @@ def compile_file(invocation: Invocation, file: Path, name: str | None = None) ->
 
 def check_file(invocation: Invocation, file: Path) -> Sequence[Finding]:
     """All findings about a workflow's file, in the order of its lines. Raises NotFound, Invalid."""
-    from uwf_git.bundles.files import language_of
+    from uwf_git.ext.code.files import language_of
     from uwf_git.workflow.compile import InvalidWorkflow, validate
 
     if language_of(file) is None:
@@ -196,8 +196,8 @@ def check_file(invocation: Invocation, file: Path) -> Sequence[Finding]:
 
 
 def _compile_code(invocation: Invocation, file: Path, name: str | None = None) -> Compiled:
-    from uwf_git.bundles.contract import compile_bundle
     from uwf_git.config.read import load_config
+    from uwf_git.ext.code.contract import compile_bundle
 
     return compile_bundle(file, load_config(invocation.location.root), name)
 
@@ -210,7 +210,7 @@ def warnings_of(compiled: Compiled) -> dict[str, Any]:
 def workflow_file(invocation: Invocation, text: str) -> Path | None:
     """The file that an argument names: one of that path, else one of the project's `.workflows` or of the folders that
     `workflowPaths` of config.yaml names."""
-    from uwf_git.bundles.files import language_of
+    from uwf_git.ext.code.files import language_of
 
     path = Path(text)
     is_named = path.suffix.lower() in SUFFIXES or language_of(path) is not None
@@ -330,7 +330,7 @@ def _of_crew(instance: Instance, text: str) -> Found | None:
     name = text.partition("/")[0]
     if name_problem(name) or instance.store.repository.ref(layout.CREWS + name) is None:
         return None
-    from uwf_git.crews.registry import Crews
+    from uwf_git.ext.crews.registry import Crews
 
     crews = Crews(instance.store)
     try:
@@ -356,7 +356,7 @@ def _first_speaker(instance: Instance, workflow: Workflow) -> str:
     comes first."""
     if workflow.crew is None:
         return ""
-    from uwf_git.crews.registry import Crews
+    from uwf_git.ext.crews.registry import Crews
 
     crews = Crews(instance.store)
     name, ids = workflow.crew.name, sorted(workflow.personas)
@@ -383,7 +383,7 @@ def _stored(instance: Instance, node: Hash, commit: str) -> Found:
 
 
 def _in_file(invocation: Invocation, path: Path) -> Found:
-    from uwf_git.bundles.files import language_of
+    from uwf_git.ext.code.files import language_of
     from uwf_git.workflow.compile import compile_source
     from uwf_git.workflow.source import read_source
 
@@ -424,7 +424,7 @@ def _folders(root: Path) -> Iterator[Path]:
 def file_names(root: Path) -> list[str]:
     """The names of the workflow files in the project's `.workflows` and the folders of config.yaml below a storage
     root."""
-    from uwf_git.bundles.files import name_of
+    from uwf_git.ext.code.files import name_of
 
     return [name_of(path) for path in _files_in(_folders(root))]
 
@@ -432,7 +432,7 @@ def file_names(root: Path) -> list[str]:
 def project_roles() -> dict[str, set[str]]:
     """The roles of the workflows in the project's `.workflows`, by the names in the files. What can't be read is
     left out."""
-    from uwf_git.bundles.files import language_of
+    from uwf_git.ext.code.files import language_of
     from uwf_git.workflow.check import examine
     from uwf_git.workflow.source import read_source
 

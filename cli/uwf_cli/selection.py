@@ -18,14 +18,14 @@ from uwf_cli.exchange import adopt_news
 from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
 from uwf_cli.resolve import moment
-from uwf_git.errors import NotFound, Usage, UwfError
-from uwf_git.text import counted, nearest
+from uwf_git.base.errors import NotFound, Usage, UwfError
+from uwf_git.base.text import counted, nearest
 
 if TYPE_CHECKING:
+    from uwf_git.format.ids import ThreadId
     from uwf_git.store.history import Head
     from uwf_git.store.opened import Instance
     from uwf_git.store.threads import Damaged
-    from uwf_git.values.ids import ThreadId
 
 ACTIVE = ("idle", "running", "paused", "waiting", "failed")
 ENDED = ("completed", "killed")
@@ -161,7 +161,7 @@ def threads(function: _F) -> _F:
 def listed(instance: Instance, wanted: Filters) -> list[Listed]:
     """The threads that filters select, newest first. Without `ended`, only the active and the damaged ones, unless a
     status asks for others. Raises NotFound for a workflow that there is none of."""
-    from uwf_git.cost.budget import Budgets
+    from uwf_git.engine.budget import Budgets
     from uwf_git.engine.pause import paused_threads
     from uwf_git.engine.status import status_of
     from uwf_git.store.layout import ATTEMPTS
@@ -222,7 +222,7 @@ def _forked_by(instance: Instance) -> dict[ThreadId, str]:
 
 def _asks_for(instance: Instance, head: Head, text: str, known: dict[str, bool]) -> bool:
     """Whether a prompt holds a text. Forks have one prompt, which is read once."""
-    from uwf_git.values.kinds import parse_start
+    from uwf_git.format.kinds import parse_start
 
     if text in (head.row.title or "").casefold():
         return True
@@ -244,7 +244,7 @@ def _require_known(instance: Instance, workflow: str) -> None:
     rows = [head.row for head in instance.threads.all(archived=True) if isinstance(head, Head)]
     names = {*instance.registry.names(), *(row.name or "" for row in rows)}
     if "/" in workflow:
-        from uwf_git.crews.registry import Crews
+        from uwf_git.ext.crews.registry import Crews
 
         names.update(Crews(instance.store).addresses())
     if workflow not in names and not any(_is_of(workflow, row.name, row.workflow) for row in rows):

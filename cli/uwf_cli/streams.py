@@ -39,7 +39,7 @@ class _Output(_Stream):
     """Standard output. What it can't take, on a full disk, is no failure of what the command did, and is told."""
 
     def lost(self, data: Any, error: OSError) -> int:
-        from uwf_git.errors import OutputFailed
+        from uwf_git.base.errors import OutputFailed
 
         raise OutputFailed(
             f"can't print the result: {error.strerror}",
@@ -67,7 +67,7 @@ def _reopened(stream: TextIO, kind: type[_Stream]) -> TextIO:
 
 def flush() -> None:
     """Prints what is left of a command's output. Where that can't be, it was said already."""
-    from uwf_git.errors import OutputFailed
+    from uwf_git.base.errors import OutputFailed
 
     try:
         sys.stdout.flush()
@@ -89,7 +89,7 @@ def end_unheard(status: int) -> None:
 
 
 def _end_unheard(status: int, told: float) -> None:
-    from uwf_git import log
+    from uwf_git.base import log
 
     while True:
         time.sleep(_TICK)

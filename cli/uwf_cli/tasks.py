@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from uwf_cli import resolve
-from uwf_git.documents.amounts import parse_budget
-from uwf_git.documents.fields import kind_of
-from uwf_git.errors import Invalid, UwfError
-from uwf_git.text import nearest
-from uwf_git.values.node import parse_json
-from uwf_git.values.types import MOST_ROUNDS
+from uwf_git.base.errors import Invalid, UwfError
+from uwf_git.base.text import nearest
+from uwf_git.format.amounts import parse_budget
+from uwf_git.format.fields import kind_of
+from uwf_git.format.node import parse_json
+from uwf_git.format.types import MOST_ROUNDS
 
 _KEYS = ("prompt", "budget", "persona", "maxRounds", "cwd")
 _EXAMPLE = '"TEXT", or {"prompt": "TEXT", "budget": {"maxCost": 2.5}}'

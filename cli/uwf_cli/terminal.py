@@ -68,7 +68,7 @@ def escape_value(value: Any) -> Any:
 
 
 def _shown(found: re.Match[str]) -> str:
-    from uwf_git.text import escaped
+    from uwf_git.base.text import escaped
 
     return escaped(found.group())
 

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from uwf_cli.output import iso
-from uwf_git.errors import NotFound
-from uwf_git.markdown import below, code, inline
+from uwf_git.base.errors import NotFound
+from uwf_git.base.markdown import below, code, inline
+from uwf_git.base.text import counted
+from uwf_git.format.ids import Hash
+from uwf_git.format.kinds import REHEARSE, StepContext, parse_attempt, parse_detail, parse_step, persona_value
+from uwf_git.format.types import is_kind
 from uwf_git.store.history import shared_steps
 from uwf_git.store.pages import Told, attempt_page, child_of, section, verdict
-from uwf_git.text import counted
-from uwf_git.values.ids import Hash
-from uwf_git.values.kinds import REHEARSE, StepContext, parse_attempt, parse_detail, parse_step, persona_value
-from uwf_git.values.types import is_kind
 
 if TYPE_CHECKING:
     from uwf_git.store.history import Head, History

@@ -5,7 +5,7 @@ agents: {mine: {command: python, args: [examples/agents/pipe.py, my-model, --qui
 
 import subprocess
 
-from uwf_git.errors import AgentFailed
+from uwf_git.base.errors import AgentFailed
 from uwf_git.kit import Context, Reply, create_agent
 
 

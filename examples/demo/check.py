@@ -43,8 +43,8 @@ def version() -> None:
 
 def tests() -> None:
     """A quick part of what `make test` does: the golden vectors, and every example workflow rehearsed."""
-    from uwf_git.values.cbor import encode
-    from uwf_git.values.node import hash_of, parse_json
+    from uwf_git.format.cbor import encode
+    from uwf_git.format.node import hash_of, parse_json
 
     vectors = json.loads((ROOT / "tests" / "values" / "vectors.json").read_text(encoding="utf-8"))["vectors"]
     for vector in vectors:

@@ -17,13 +17,13 @@ import pytest
 from acp_steps import AGENT, Came, Scripted, Steps
 from commands import begin, wait_until_gone
 
-from uwf_git.agents.acp import agent
-from uwf_git.agents.acp.agent import Options, parse_args, until_later
-from uwf_git.agents.acp.frames import Frames
-from uwf_git.errors import Usage
-from uwf_git.extras import install_hint
+from uwf_git.base.errors import Usage
+from uwf_git.base.extras import install_hint
+from uwf_git.ext.agents.acp import agent
+from uwf_git.ext.agents.acp.agent import Options, parse_args, until_later
+from uwf_git.ext.agents.acp.frames import Frames
+from uwf_git.format.kinds import parse_step
 from uwf_git.store.opened import Instance
-from uwf_git.values.kinds import parse_step
 
 
 @pytest.fixture
@@ -434,7 +434,7 @@ def test_as_a_command_it_ends_with_its_agent_when_it_is_terminated(storage: Path
     command = [
         sys.executable,
         "-m",
-        "uwf_git.agents.acp.agent",
+        "uwf_git.ext.agents.acp.agent",
         "--",
         sys.executable,
         str(AGENT),

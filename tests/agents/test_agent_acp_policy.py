@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from acp_steps import Scripted
 
-from uwf_git.agents.acp.permissions import decide, parse_request
-from uwf_git.agents.acp.restraint import Choice, environment, mode_for
+from uwf_git.base.errors import AgentFailed
 from uwf_git.config.policy import ToolPolicy
-from uwf_git.errors import AgentFailed
+from uwf_git.ext.agents.acp.permissions import decide, parse_request
+from uwf_git.ext.agents.acp.restraint import Choice, environment, mode_for
 from uwf_git.store.opened import Instance
 
 CLAUDE, CODEX = "@agentclientprotocol/claude-agent-acp", "@agentclientprotocol/codex-acp"

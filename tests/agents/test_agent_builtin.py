@@ -19,12 +19,12 @@ from model_script import Asked, Script, Turn, by_prompt
 from model_server import Call, Fail, Hang, ModelServer, Say, Several, Tokens, serving
 from workflows import register
 
-from uwf_git.agents.builtin.agent import Options, parse_args
+from uwf_git.base.errors import AgentFailed, Usage, Waiting
 from uwf_git.engine.step import step
-from uwf_git.errors import AgentFailed, Usage, Waiting
+from uwf_git.ext.builtin.agent import Options, parse_args
+from uwf_git.format.ids import ThreadId
 from uwf_git.git.repository import Oid
 from uwf_git.store.opened import Instance
-from uwf_git.values.ids import ThreadId
 
 LOOP = """\
 name: loop
@@ -261,7 +261,7 @@ def test_whatever_goes_wrong_is_a_failed_step_in_one_line_that_keeps_everything(
     kept: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from uwf_git.kit import chat
+    from uwf_git.engine.kit import chat
 
     monkeypatch.setattr(chat.Chat.__init__, "__defaults__", (chat.Limits(pause=0.001),))
     configure(config, model, "agents:\n  quick: {command: uwf-builtin, timeout: 1s}\n")

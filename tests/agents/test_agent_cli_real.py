@@ -20,10 +20,10 @@ from model_script import Asked, Call, Fail, Hang, Say, Several, Turn
 from model_server import ModelServer, serving
 from process_tree import killed
 
+from uwf_git.base.errors import AgentFailed, Waiting
 from uwf_git.engine.step import Outcome, step
-from uwf_git.errors import AgentFailed, Waiting
+from uwf_git.format.kinds import Usage
 from uwf_git.store.opened import Instance
-from uwf_git.values.kinds import Usage
 
 if agent_programs.SLOW_WANTED:
     pytestmark = pytest.mark.timeout(400)

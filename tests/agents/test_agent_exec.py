@@ -12,10 +12,10 @@ import pytest
 from commands import wait_until_gone
 from one_role import failed, perform, read, start, worked
 
-from uwf_git.agents.exec import Options, parse_args
-from uwf_git.errors import Usage
+from uwf_git.base.errors import Usage
+from uwf_git.ext.agents.exec import Options, parse_args
+from uwf_git.format.types import QUESTION
 from uwf_git.store.opened import Instance
-from uwf_git.values.types import QUESTION
 
 STATUS = {
     "type": "object",
@@ -304,8 +304,8 @@ def test_a_command_that_is_missing_or_killed_is_told(instance: Instance) -> None
 
 
 def test_a_command_that_hangs_dies_with_everything_it_started(instance: Instance, tmp_path: Path) -> None:
-    from uwf_git.agents.exec import agent
-    from uwf_git.errors import AgentFailed
+    from uwf_git.base.errors import AgentFailed
+    from uwf_git.ext.agents.exec import agent
     from uwf_git.store.private import Order
 
     thread = start(instance, STATUS)
@@ -322,7 +322,7 @@ def test_a_command_that_hangs_dies_with_everything_it_started(instance: Instance
 
 
 def test_the_lock_is_handed_on(instance: Instance, tmp_path: Path) -> None:
-    from uwf_git.agents.exec import agent
+    from uwf_git.ext.agents.exec import agent
     from uwf_git.store.private import Order
 
     thread = start(instance, STATUS)

@@ -19,7 +19,7 @@ from model_server import ModelServer, serving
 from process_tree import killed
 from workflows import opened
 
-from uwf_git.values.ids import ThreadId
+from uwf_git.format.ids import ThreadId
 
 
 class Subject(NamedTuple):

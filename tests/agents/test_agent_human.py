@@ -209,8 +209,8 @@ def test_off_a_terminal_it_refuses_in_one_line(instance: Instance) -> None:
 
 
 def test_time_runs_out_without_an_answer(instance: Instance) -> None:
-    from uwf_git.agents.human import Terminal
-    from uwf_git.errors import AgentFailed
+    from uwf_git.base.errors import AgentFailed
+    from uwf_git.ext.agents.human import Terminal
 
     terminal, inner = pty.openpty()
     try:

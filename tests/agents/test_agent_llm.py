@@ -11,12 +11,12 @@ import pytest
 from model_server import ModelServer, refuses, says, serving, status
 from one_role import failed, perform, read, start, worked
 
-from uwf_git.agents.llm import Options, parse_args
+from uwf_git.base.errors import AgentFailed
+from uwf_git.base.errors import Usage as BadUsage
 from uwf_git.engine.step import step
-from uwf_git.errors import AgentFailed
-from uwf_git.errors import Usage as BadUsage
+from uwf_git.ext.agents.llm import Options, parse_args
+from uwf_git.format.kinds import Attempt, Usage
 from uwf_git.store.opened import Instance
-from uwf_git.values.kinds import Attempt, Usage
 
 KEY = "sk-secret-0123456789"
 SCHEMA = {

@@ -14,11 +14,11 @@ from conftest import EXAMPLES, Uwf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from uwf_git.agents.rehearse import choose_output
+from uwf_git.ext.agents.rehearse import choose_output
+from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.kinds import Start, StepContext, Workflow, parse_workflow
+from uwf_git.format.schema import Schema
 from uwf_git.store.history import History
-from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.kinds import Start, StepContext, Workflow, parse_workflow
-from uwf_git.values.schema import Schema
 from uwf_git.workflow.compile import compile_source
 from uwf_git.workflow.moderator import Ended, Next, choose, decide
 from uwf_git.workflow.source import read_source

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from conftest import Uwf
 
+from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.types import is_kind
 from uwf_git.store.opened import Instance
-from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.types import is_kind
 
 OUTER = """\
 name: outer

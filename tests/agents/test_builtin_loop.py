@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from uwf_git.agents.builtin.conversation import LEFT_OUT, Conversation
-from uwf_git.agents.builtin.loop import AT_ONCE, Ended, Loop
-from uwf_git.agents.builtin.tools.tool import ToolResult
-from uwf_git.errors import AgentFailed
-from uwf_git.kit.chat import Completion, ContextTooLong
-from uwf_git.kit.context import Exchange
-from uwf_git.values.kinds import TurnRecord, Usage
+from uwf_git.base.errors import AgentFailed
+from uwf_git.engine.kit.chat import Completion, ContextTooLong
+from uwf_git.engine.kit.context import Exchange
+from uwf_git.ext.builtin.conversation import LEFT_OUT, Conversation
+from uwf_git.ext.builtin.loop import AT_ONCE, Ended, Loop
+from uwf_git.ext.builtin.tools.tool import ToolResult
+from uwf_git.format.kinds import TurnRecord, Usage
 
 Answer = tuple[str, list[Any], str] | AgentFailed
 

@@ -17,15 +17,15 @@ import pytest
 from commands import alive, wait_until_gone
 
 pytest.importorskip("mcp", reason="pip install '.[mcp]'")
-from uwf_git.agents.builtin.tools.files import FILES
-from uwf_git.agents.builtin.tools.mcp_client import McpServers, could_permit, wire_names
-from uwf_git.agents.builtin.tools.path import Mount
-from uwf_git.agents.builtin.tools.results import Outputs
-from uwf_git.agents.builtin.tools.tool import Toolbox, ToolContext, ToolResult
-from uwf_git.agents.builtin.tools.workspace import Workspace
+from uwf_git.base.errors import AgentFailed
 from uwf_git.config.policy import ToolPolicy, parse_policy
 from uwf_git.config.settings import McpServer
-from uwf_git.errors import AgentFailed
+from uwf_git.ext.builtin.tools.files import FILES
+from uwf_git.ext.builtin.tools.mcp_client import McpServers, could_permit, wire_names
+from uwf_git.ext.builtin.tools.tool import Toolbox, ToolContext, ToolResult
+from uwf_git.sandbox.path import Mount
+from uwf_git.sandbox.results import Outputs
+from uwf_git.sandbox.workspace import Workspace
 
 SERVER = """\
 import os, pathlib, subprocess, sys, time

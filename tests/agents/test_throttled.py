@@ -10,9 +10,9 @@ import pytest
 from model_server import ModelServer, repeating, status
 from workflows import opened
 
+from uwf_git.base.errors import AgentFailed, Throttled
 from uwf_git.engine.step import step
-from uwf_git.errors import AgentFailed, Throttled
-from uwf_git.values.ids import ThreadId
+from uwf_git.format.ids import ThreadId
 
 KIT = """\
 from uwf_git.errors import AgentFailed, Throttled

@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
-from uwf_git.agents.builtin.surroundings import standard_tools
-from uwf_git.agents.builtin.tools import fetch
-from uwf_git.agents.builtin.tools.fetch import is_public, page_text
 from uwf_git.config.policy import ToolPolicy
+from uwf_git.ext.builtin.surroundings import standard_tools
+from uwf_git.ext.builtin.tools import fetch
+from uwf_git.ext.builtin.tools.fetch import is_public, page_text
 
 PAGE = """<!doctype html><html><head><title> A &amp;
  page</title><style>p { color: red }</style></head><body><script>alert(1)</script>

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from uwf_git.agents.builtin.surroundings import STANDARD as TOOLS
-from uwf_git.agents.builtin.surroundings import standard_tools
-from uwf_git.agents.builtin.tools.results import SHOWN
-from uwf_git.agents.builtin.tools.tool import Tool, Toolbox
 from uwf_git.config.policy import STANDARD, ToolPolicy, parse_policy
+from uwf_git.ext.builtin.surroundings import STANDARD as TOOLS
+from uwf_git.ext.builtin.surroundings import standard_tools
+from uwf_git.ext.builtin.tools.tool import Tool, Toolbox
+from uwf_git.sandbox.results import SHOWN
 
 Json = dict[str, Any]
 
@@ -83,7 +83,7 @@ def test_a_model_sees_the_tools_it_may_call_and_no_others(project: Path) -> None
 
 
 def test_the_offered_schemas_are_json_schemas_that_refuse_unknown_arguments(box: Toolbox) -> None:
-    from uwf_git.values.schema import check_schema
+    from uwf_git.format.schema import check_schema
 
     for each in box.offered():
         assert check_schema(each["function"]["parameters"]) == []

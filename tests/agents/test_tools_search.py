@@ -10,10 +10,10 @@ from typing import Any
 import pygit2
 import pytest
 
-from uwf_git.agents.builtin.surroundings import standard_tools
-from uwf_git.agents.builtin.tools import search
-from uwf_git.agents.builtin.tools.tool import Toolbox
 from uwf_git.config.policy import ToolPolicy
+from uwf_git.ext.builtin.surroundings import standard_tools
+from uwf_git.ext.builtin.tools import search
+from uwf_git.ext.builtin.tools.tool import Toolbox
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from uwf_git.agents.builtin.surroundings import standard_tools
-from uwf_git.agents.builtin.tools.tool import Toolbox
 from uwf_git.config.policy import ToolPolicy
 from uwf_git.config.secrets import Redactor
+from uwf_git.ext.builtin.surroundings import standard_tools
+from uwf_git.ext.builtin.tools.tool import Toolbox
 
 KEY = "s3cr3t-value-of-25-signs!"
 

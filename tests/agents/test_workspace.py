@@ -16,9 +16,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from uwf_git.agents.builtin.tools.path import Mount
-from uwf_git.agents.builtin.tools.results import ToolFailure
-from uwf_git.agents.builtin.tools.workspace import Change, Workspace
+from uwf_git.sandbox.path import Mount
+from uwf_git.sandbox.results import ToolFailure
+from uwf_git.sandbox.workspace import Change, Workspace
 
 
 @pytest.fixture

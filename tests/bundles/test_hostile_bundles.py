@@ -15,8 +15,8 @@ from cli_samples import write
 from commands import begin
 from conftest import Uwf
 
-from uwf_git.bundles.describe import HARNESSES, NODE_FLAGS
-from uwf_git.bundles.live import CHANNEL
+from uwf_git.ext.code.describe import HARNESSES, NODE_FLAGS
+from uwf_git.ext.code.live import CHANNEL
 
 STEP = 'yield { role: "a", content: "done", meta: { n: 1 } };'
 

@@ -14,7 +14,7 @@ from bundle_files import DEBATE
 from cli_samples import write
 from conftest import Uwf
 
-from uwf_git.values.ids import crockford13
+from uwf_git.format.ids import crockford13
 
 
 def known_as(text: str) -> str:

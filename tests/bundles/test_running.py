@@ -19,8 +19,8 @@ from commands import alive, begin
 from conftest import Uwf
 
 from uwf_git.engine.step import step
+from uwf_git.format.ids import ThreadId
 from uwf_git.store.opened import Instance
-from uwf_git.values.ids import ThreadId
 
 
 @pytest.fixture
@@ -292,6 +292,6 @@ def test_without_a_sandbox_code_runs_only_where_the_configuration_says_so(
 
 
 def _iso(milliseconds: int) -> str:
-    from uwf_git.text import iso
+    from uwf_git.base.text import iso
 
     return iso(milliseconds // 1000).removesuffix("Z")

@@ -10,13 +10,13 @@ from cli_samples import write
 from conftest import Uwf
 from forged import Forger, Line
 
-from uwf_git.bundles.contract import compile_bundle
+from uwf_git.ext.code.contract import compile_bundle
+from uwf_git.format import cbor
+from uwf_git.format.kinds import parse_workflow
+from uwf_git.format.node import hash_of
+from uwf_git.format.types import CODE, RESULT
 from uwf_git.git.repository import Oid
 from uwf_git.store.opened import Instance
-from uwf_git.values import cbor
-from uwf_git.values.kinds import parse_workflow
-from uwf_git.values.node import hash_of
-from uwf_git.values.types import CODE, RESULT
 
 VERSION = "refs/uwf/workflows/debate"
 

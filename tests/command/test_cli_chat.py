@@ -24,7 +24,7 @@ from two_machines import Machine
 
 from uwf_git.config.secrets import Redactor
 from uwf_git.config.streamed import StreamedText
-from uwf_git.crews.conversation import DEFINED
+from uwf_git.engine.conversation import DEFINED
 from uwf_git.git.repository import Oid
 from uwf_git.store.opened import Instance
 

@@ -14,9 +14,9 @@ import pytest
 from conftest import Uwf
 from workflows import opened
 
+from uwf_git.format.types import TEXT
 from uwf_git.store import layout
 from uwf_git.store.taking_in import pin
-from uwf_git.values.types import TEXT
 
 DAY = 24 * 60 * 60
 

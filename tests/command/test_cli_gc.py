@@ -15,10 +15,10 @@ from commands import begin, git_that_fails
 from conftest import Uwf
 from workflows import opened
 
+from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.types import TEXT
 from uwf_git.store import layout
 from uwf_git.store.taking_in import pin
-from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.types import TEXT
 
 DAY = 24 * 60 * 60
 

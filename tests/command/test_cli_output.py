@@ -17,7 +17,7 @@ from conftest import Result, Uwf
 from uwf_cli.tree import uwf as command_tree
 
 from uwf_git import __version__
-from uwf_git.documents import yaml12
+from uwf_git.format import yaml12
 from uwf_git.store.opened import Instance
 
 HOSTILE = "red \x1b[31m bell \x07 back\x08 c1 \x9b2J over \u202e end \u2066 tag \U000e0041 bom \ufeff"

@@ -9,7 +9,7 @@ from cli_samples import PAIR, on_terminal, scripted, write
 from commands import git
 from conftest import Uwf
 
-from uwf_git.documents import yaml12
+from uwf_git.format import yaml12
 from uwf_git.store.opened import Instance
 
 ANSWER = "---\\ntext: done\\n---\\n\\n## What I did\\n\\nAll of it, `code` and **more** \\e[31mred.\\n"

@@ -13,7 +13,7 @@ from conftest import Uwf
 from faults import obeying_modes
 from model_server import ModelServer, Say
 
-from uwf_git.documents import yaml12
+from uwf_git.format import yaml12
 from uwf_git.store.opened import Instance
 
 KEY = "sk-0123456789abcdef"

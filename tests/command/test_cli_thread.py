@@ -13,9 +13,9 @@ from cli_samples import ASKS, PAIR, REJECTS_ONCE, on_terminal, scripted, write
 from commands import begin, git
 from conftest import Uwf
 
+from uwf_git.format.ids import is_hash, is_thread_id
 from uwf_git.git.repository import Oid
 from uwf_git.store.opened import Instance
-from uwf_git.values.ids import is_hash, is_thread_id
 
 HEADED = """
 name: headed

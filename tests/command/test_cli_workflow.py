@@ -11,8 +11,8 @@ from cli_samples import PAIR, on_terminal, write
 from conftest import EXAMPLES, Uwf
 from forged import Forger
 
-from uwf_git.values.ids import is_hash
-from uwf_git.values.types import RESULT
+from uwf_git.format.ids import is_hash
+from uwf_git.format.types import RESULT
 
 OTHER = PAIR.replace("One writes, one reviews.", "Another version.")
 

@@ -16,12 +16,11 @@ from conftest import EXAMPLES, REPOSITORY, Uwf
 from shell_session import File, Mismatch, Session, parse
 from uwf_cli.tree import uwf as command_tree
 
-from uwf_git import errors
+from uwf_git.base import errors
 from uwf_git.config.settings import FIELDS, OVERRIDES, TEXTS
-from uwf_git.documents import yaml12
-from uwf_git.values import cbor
-from uwf_git.values.builtin import BUILTIN
-from uwf_git.values.node import hash_of, parse_json
+from uwf_git.format import cbor, yaml12
+from uwf_git.format.builtin import BUILTIN
+from uwf_git.format.node import hash_of, parse_json
 from uwf_git.workflow.expression import check_expression
 
 DOCUMENTS = sorted(

@@ -19,9 +19,9 @@ from conftest import Uwf
 pytest.importorskip("mcp", reason="pip install '.[mcp]'")
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.stdio import stdio_client
-from uwf_cli.mcp.tools import TOOLS
 
-from uwf_git.extras import install_hint
+from uwf_git.base.extras import install_hint
+from uwf_git.ext.mcp.tools import TOOLS
 
 ASKS_ONCE = """\
 - { role: writer, output: { status: needs_input, question: Which colour?, options: [red, blue] } }

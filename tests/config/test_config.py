@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from uwf_git.base.errors import Invalid, NotFound, Usage, UwfError
 from uwf_git.config.edit import get_value, list_values, set_value, write_secret
 from uwf_git.config.read import check_config, load_config
 from uwf_git.config.resolve import resolve_agent, resolve_model
 from uwf_git.config.secrets import load_secrets
 from uwf_git.config.settings import AgentConfig, Model, Provider, parse_command
-from uwf_git.documents.amounts import parse_duration
-from uwf_git.documents.yaml12 import load
-from uwf_git.errors import Invalid, NotFound, Usage, UwfError
+from uwf_git.format.amounts import parse_duration
+from uwf_git.format.yaml12 import load
 
 FULL = """\
 # who does what on this machine

@@ -21,16 +21,16 @@ from conftest import Uwf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from uwf_git.base.errors import Invalid
 from uwf_git.config.secrets import Redactor, load_secrets, told
 from uwf_git.config.settings import Provider
 from uwf_git.config.tokens import SHAPES
-from uwf_git.errors import Invalid
-from uwf_git.kit.context import Reply
-from uwf_git.kit.extract import extract
-from uwf_git.values.builtin import BUILTIN, META
-from uwf_git.values.kinds import Role
-from uwf_git.values.node import hash_of
-from uwf_git.values.schema import Schema
+from uwf_git.engine.kit.context import Reply
+from uwf_git.engine.kit.extract import extract
+from uwf_git.format.builtin import BUILTIN, META
+from uwf_git.format.kinds import Role
+from uwf_git.format.node import hash_of
+from uwf_git.format.schema import Schema
 
 KEY = 'sk-Live/4f9a+Zq7"x'
 

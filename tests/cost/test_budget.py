@@ -10,8 +10,9 @@ from cli_samples import PAIR, on_terminal, write
 from conftest import Uwf
 from spent_threads import assistant, attempt, detail, start, step, usage
 
+from uwf_git.base.errors import AgentFailed, Usage, Waiting
 from uwf_git.config.settings import Price
-from uwf_git.cost.budget import (
+from uwf_git.engine.budget import (
     Budgets,
     Limit,
     amount,
@@ -23,15 +24,14 @@ from uwf_git.cost.budget import (
     use,
     used_up,
 )
-from uwf_git.cost.spending import spent, together
 from uwf_git.engine.inbox import answer
+from uwf_git.engine.spending import spent, together
 from uwf_git.engine.status import IDLE, WAITING, budget_reached, status_of
 from uwf_git.engine.step import step as do_step
-from uwf_git.errors import AgentFailed, Usage, Waiting
+from uwf_git.format.kinds import Detail, Step
+from uwf_git.format.kinds import Usage as Tokens
+from uwf_git.format.types import STEPNODE
 from uwf_git.store.opened import Instance
-from uwf_git.values.kinds import Detail, Step
-from uwf_git.values.kinds import Usage as Tokens
-from uwf_git.values.types import STEPNODE
 
 Config = Callable[[str], Path]
 

@@ -16,8 +16,8 @@ from spent_threads import assistant, attempt, extracted, start, step, tool, usag
 from uwf_cli.plot import Bar, bar_chart
 
 from uwf_git.config.settings import Price
-from uwf_git.cost.accounts import account, nested, runs, runs_of_all
-from uwf_git.cost.spending import (
+from uwf_git.engine.accounts import account, nested, runs, runs_of_all
+from uwf_git.engine.spending import (
     BY,
     Money,
     Run,
@@ -30,10 +30,10 @@ from uwf_git.cost.spending import (
     together,
     tokens_of,
 )
+from uwf_git.format.kinds import Detail, Usage, parse_turn
+from uwf_git.format.types import USER
 from uwf_git.store.history import Head
 from uwf_git.store.opened import Instance
-from uwf_git.values.kinds import Detail, Usage, parse_turn
-from uwf_git.values.types import USER
 
 
 def run_of(

@@ -15,14 +15,14 @@ from acp_steps import Scripted
 from conftest import Uwf
 from crew_threads import start_crew
 
-from uwf_git.agents.cli.calls import extra_for
-from uwf_git.agents.cli.rows import shipped_row
+from uwf_git.base.errors import AgentFailed
 from uwf_git.config.policy import ToolPolicy, parse_policy
-from uwf_git.crews.mounts import Places, places
 from uwf_git.engine.step import step
-from uwf_git.errors import AgentFailed
+from uwf_git.ext.agents.cli.calls import extra_for
+from uwf_git.ext.agents.cli.rows import shipped_row
+from uwf_git.ext.crews.mounts import Places, places
+from uwf_git.format.ids import ThreadId
 from uwf_git.store.opened import Instance
-from uwf_git.values.ids import ThreadId
 
 PROGRAM = """\
 import json, os, sys

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from uwf_git.crews.bmad import read_bmad
-from uwf_git.crews.draft import CrewDraft, EdgeDraft, GraphDraft, InvalidPackage, PackageFinding
-from uwf_git.crews.package import from_files
-from uwf_git.values.personas import Does, Handler, MenuItem
+from uwf_git.ext.crews.bmad import read_bmad
+from uwf_git.ext.crews.draft import CrewDraft, EdgeDraft, GraphDraft, InvalidPackage, PackageFinding
+from uwf_git.ext.crews.package import from_files
+from uwf_git.format.personas import Does, Handler, MenuItem
 
 PERSONA = {
     "role": "Analyst",

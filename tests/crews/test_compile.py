@@ -18,20 +18,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from two_machines import Machine
 
-from uwf_git.agents.rehearse import choose_output
-from uwf_git.crews.compile import CompiledCrew, compile_crew, compile_version, foresee
-from uwf_git.crews.draft import InvalidPackage
-from uwf_git.crews.jsonlogic import STATE_NAMES, translated
-from uwf_git.crews.package import from_files
-from uwf_git.crews.state import Way, reached, ways
-from uwf_git.errors import Invalid, NoTransition
+from uwf_git.base.errors import Invalid, NoTransition
+from uwf_git.ext.agents.rehearse import choose_output
+from uwf_git.ext.crews.compile import CompiledCrew, compile_crew, compile_version, foresee
+from uwf_git.ext.crews.draft import InvalidPackage
+from uwf_git.ext.crews.jsonlogic import STATE_NAMES, translated
+from uwf_git.ext.crews.package import from_files
+from uwf_git.ext.crews.state import Way, reached, ways
+from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.kinds import Start, StepContext, Workflow
+from uwf_git.format.schema import Schema
+from uwf_git.format.types import start_node
 from uwf_git.store.history import History
 from uwf_git.store.opened import Instance
 from uwf_git.store.versions import compare
-from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.kinds import Start, StepContext, Workflow
-from uwf_git.values.schema import Schema
-from uwf_git.values.types import start_node
 from uwf_git.workflow.compile import Compiled
 from uwf_git.workflow.diagram import dot, mermaid, readme
 from uwf_git.workflow.expression import evaluate
@@ -69,8 +69,8 @@ def test_a_package_compiles_to_the_same_hashes_on_any_machine_and_in_any_order_o
     assert here == ["858DCDEDW22QR", "167FC086VR8EA"]
     turned = [compiled(dict(reversed(files.items()))).hash for files in (bmad(), own())]
     code = (
-        "from crew_packages import bmad, own; from uwf_git.crews.package import from_files;"
-        "from uwf_git.crews.compile import compile_crew;"
+        "from crew_packages import bmad, own; from uwf_git.ext.crews.package import from_files;"
+        "from uwf_git.ext.crews.compile import compile_crew;"
         "print(*(compile_crew(from_files('other', files)).hash for files in (bmad(), own())))"
     )
     doubles = str(REPOSITORY / "tests" / "doubles")

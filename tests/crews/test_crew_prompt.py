@@ -11,7 +11,7 @@ from conftest import Uwf
 from crew_histories import ASKS, PAYLOAD, SCHEMA, begin, plan, run, told
 from model_server import Call, Say, serving
 
-from uwf_git.kit.prompt import build_prompt
+from uwf_git.engine.kit.prompt import build_prompt
 from uwf_git.store.history import History
 from uwf_git.store.opened import Instance
 

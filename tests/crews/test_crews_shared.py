@@ -15,9 +15,9 @@ from forged import Forger
 from git_servers import bare
 from two_machines import Machine
 
-from uwf_git.crews.package import to_archive
-from uwf_git.crews.prompt import data_message
-from uwf_git.crews.registry import Crews
+from uwf_git.ext.crews.package import to_archive
+from uwf_git.ext.crews.prompt import data_message
+from uwf_git.ext.crews.registry import Crews
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import layout
 from uwf_git.store.opened import Instance

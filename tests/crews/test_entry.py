@@ -15,14 +15,7 @@ from conftest import Uwf
 from crew_packages import bmad, own
 from model_server import Call, ModelServer, Say
 
-from uwf_git.crews.compile import compile_crew
-from uwf_git.crews.entry import PREVIEW, Entry, Run
-from uwf_git.crews.opening import begin_conversation_with
-from uwf_git.crews.package import from_files
-from uwf_git.crews.prompt import data_message
-from uwf_git.crews.registry import Crews, Definition
-from uwf_git.engine.inbox import say
-from uwf_git.errors import (
+from uwf_git.base.errors import (
     DataLoadFailed,
     NotSupportedClassicWorkflow,
     UnknownPromptId,
@@ -30,9 +23,16 @@ from uwf_git.errors import (
     UwfError,
     ValidationFailed,
 )
+from uwf_git.engine.inbox import say
+from uwf_git.ext.crews.compile import compile_crew
+from uwf_git.ext.crews.entry import PREVIEW, Entry, Run
+from uwf_git.ext.crews.opening import begin_conversation_with
+from uwf_git.ext.crews.package import from_files
+from uwf_git.ext.crews.prompt import data_message
+from uwf_git.ext.crews.registry import Crews, Definition
+from uwf_git.format.kinds import parse_start
+from uwf_git.format.personas import Does, MenuItem
 from uwf_git.store.opened import Instance
-from uwf_git.values.kinds import parse_start
-from uwf_git.values.personas import Does, MenuItem
 
 CREW = """\
 crew: trip

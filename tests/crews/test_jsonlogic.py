@@ -12,8 +12,8 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from uwf_git.crews.jsonlogic import STATE_NAMES, Untranslatable, translated
-from uwf_git.errors import Invalid, LimitExceeded
+from uwf_git.base.errors import Invalid, LimitExceeded
+from uwf_git.ext.crews.jsonlogic import STATE_NAMES, Untranslatable, translated
 from uwf_git.workflow.expression import evaluate
 
 UNDEFINED = object()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from uwf_git.crews.menu import (
+from uwf_git.ext.crews.menu import (
     CHAT,
     CLARIFY,
     DISMISS,
@@ -27,8 +27,8 @@ from uwf_git.crews.menu import (
     route,
     shown,
 )
-from uwf_git.values.ids import Hash
-from uwf_git.values.personas import Does, Handler, Member, MenuItem, Offered, Persona
+from uwf_git.format.ids import Hash
+from uwf_git.format.personas import Does, Handler, Member, MenuItem, Offered, Persona
 
 # Few letters, so that texts meet: equal, contained in each other, as words and as parts of words.
 WORD = st.text("abAB*-é計", min_size=1, max_size=4)

@@ -15,17 +15,17 @@ import pytest
 from crew_threads import FILES, start_crew
 from model_server import Call, Fail, ModelServer, Say, serving
 
-from uwf_git.agents.builtin.surroundings import crew_mounts, standard_tools
-from uwf_git.agents.builtin.tools.sandbox import find_sandbox
-from uwf_git.agents.builtin.tools.tool import Toolbox
+from uwf_git.base.errors import AgentFailed, StoreDamaged
 from uwf_git.config.policy import ToolPolicy, parse_policy, reading_only, tighten
-from uwf_git.crews.mounts import Mounts, forget_packages, forget_states, materialise
-from uwf_git.crews.state import reached
 from uwf_git.engine.step import step
-from uwf_git.errors import AgentFailed, StoreDamaged
+from uwf_git.ext.builtin.surroundings import crew_mounts, standard_tools
+from uwf_git.ext.builtin.tools.tool import Toolbox
+from uwf_git.ext.crews.mounts import Mounts, forget_packages, forget_states, materialise
+from uwf_git.ext.crews.state import reached
+from uwf_git.format.ids import ThreadId
 from uwf_git.git.objects import BLOB_MODE, TREE, Entry
+from uwf_git.sandbox.bubblewrap import find_sandbox
 from uwf_git.store.opened import Instance
-from uwf_git.values.ids import ThreadId
 
 SKETCHED = "---\nsummary: A week.\n---\n\nThat is it.\n"
 CHOSEN = "---\nsummary: It will do.\n---\n\nFine.\n"

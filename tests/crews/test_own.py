@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import pytest
 from crew_packages import CREW, PLAN, own
 
-from uwf_git.crews.compile import CompiledCrew, compile_crew
-from uwf_git.crews.draft import InvalidPackage, PackageFinding
-from uwf_git.crews.package import from_files
-from uwf_git.values.types import START
+from uwf_git.ext.crews.compile import CompiledCrew, compile_crew
+from uwf_git.ext.crews.draft import InvalidPackage, PackageFinding
+from uwf_git.ext.crews.package import from_files
+from uwf_git.format.types import START
 
 
 def compiled(files: Mapping[str, bytes]) -> CompiledCrew:

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from uwf_git.crews import package
-from uwf_git.crews.draft import InvalidPackage
-from uwf_git.crews.package import from_files, mounted, read_archive, read_package, to_archive
-from uwf_git.errors import Invalid, NotFound, UwfError
+from uwf_git.base.errors import Invalid, NotFound, UwfError
+from uwf_git.ext.crews import package
+from uwf_git.ext.crews.draft import InvalidPackage
+from uwf_git.ext.crews.package import from_files, mounted, read_archive, read_package, to_archive
 
 FILES = {"bmad.json": b"{}", "steps/one.md": b"# One\n", "steps/z\u00fc.md": b"x" * 5000}
 

@@ -8,10 +8,10 @@ from crew_histories import begin, plan
 from crew_packages import bmad
 from forged import Forger
 
-from uwf_git.crews.compile import compile_crew
-from uwf_git.crews.package import from_files
+from uwf_git.ext.crews.compile import compile_crew
+from uwf_git.ext.crews.package import from_files
+from uwf_git.format.types import start_node
 from uwf_git.store.opened import Instance
-from uwf_git.values.types import start_node
 
 ADA, TOM = {"id": "ada", "name": "Ada"}, {"id": "tom", "name": "Tom"}
 

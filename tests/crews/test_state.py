@@ -10,11 +10,11 @@ from conftest import Uwf
 from crew_histories import ASKS, BEGAN, begin, plan, run, told
 from forged import stepped
 
-from uwf_git.crews.state import Changes, Logged, Reached, reached, read_back, render, successors
-from uwf_git.documents.yaml12 import load
-from uwf_git.errors import Invalid
+from uwf_git.base.errors import Invalid
+from uwf_git.base.text import iso
+from uwf_git.ext.crews.state import Changes, Logged, Reached, reached, read_back, render, successors
+from uwf_git.format.yaml12 import load
 from uwf_git.store.opened import Instance
-from uwf_git.text import iso
 
 SKETCH = ("sketch", {"summary": "A week", "artifacts": ["artifacts/goal.md"], "variables": {"cost": 20}})
 AGAIN = ("check", {"summary": "No dates", "next": "again", "variables": {"dates": None}})

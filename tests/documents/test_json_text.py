@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from uwf_git.documents.document import InvalidYaml, Mark
-from uwf_git.documents.json_text import MAX_DEPTH, Repeated, read_json
+from uwf_git.format.document import InvalidYaml, Mark
+from uwf_git.format.json_text import MAX_DEPTH, Repeated, read_json
 
 VALUES = st.recursive(
     st.one_of(

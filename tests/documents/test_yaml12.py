@@ -11,9 +11,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from uwf_git.documents.document import MAX_BYTES, InvalidYaml, Mark, read_bytes
-from uwf_git.documents.yaml12 import core, dump, load
-from uwf_git.errors import Invalid, NotFound
+from uwf_git.base.errors import Invalid, NotFound
+from uwf_git.format.document import MAX_BYTES, InvalidYaml, Mark, read_bytes
+from uwf_git.format.yaml12 import core, dump, load
 
 texts = st.text(
     st.one_of(st.characters(exclude_categories=["Cs"]), st.sampled_from("\n -:#'\"|>[]{}ab01\t~")),

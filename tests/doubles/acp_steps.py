@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 from workflows import start_thread
 
+from uwf_git.base.errors import AgentFailed
 from uwf_git.engine.step import step
-from uwf_git.errors import AgentFailed
+from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.kinds import parse_step
 from uwf_git.store.opened import Instance
-from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.kinds import parse_step
 
 AGENT = Path(__file__).parent / "acp_agent.py"
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from uwf_git.documents.document import Document
+from uwf_git.format.builtin import META
+from uwf_git.format.document import Document
+from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.kinds import Start, StepContext, Workflow, parse_workflow
+from uwf_git.format.node import hash_of
+from uwf_git.format.types import start_node, workflow_type
 from uwf_git.store.history import History
 from uwf_git.store.opened import Instance
-from uwf_git.values.builtin import META
-from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.kinds import Start, StepContext, Workflow, parse_workflow
-from uwf_git.values.node import hash_of
-from uwf_git.values.types import start_node, workflow_type
 from uwf_git.workflow.compile import Compiled
 from uwf_git.workflow.source import Source
 

@@ -9,13 +9,13 @@ from typing import Any
 
 from crew_histories import PAYLOAD
 
-from uwf_git.documents.document import Document
+from uwf_git.format.builtin import META
+from uwf_git.format.document import Document
+from uwf_git.format.ids import ThreadId
+from uwf_git.format.kinds import parse_workflow
+from uwf_git.format.node import hash_of
+from uwf_git.format.types import workflow_type
 from uwf_git.store.opened import Instance
-from uwf_git.values.builtin import META
-from uwf_git.values.ids import ThreadId
-from uwf_git.values.kinds import parse_workflow
-from uwf_git.values.node import hash_of
-from uwf_git.values.types import workflow_type
 from uwf_git.workflow.compile import Compiled
 from uwf_git.workflow.source import Source
 

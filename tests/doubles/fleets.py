@@ -46,7 +46,7 @@ while not Path("go").exists():
 print('{"text": "said"}')
 """
 
-SERVER, WORKER, HAND = "server start-dev", "uwf_git.fleet.worker", "uwf_git.fleet.hand"
+SERVER, WORKER, HAND = "server start-dev", "uwf_git.ext.fleet.worker", "uwf_git.ext.fleet.hand"
 LIMIT = 60.0
 
 
@@ -94,7 +94,7 @@ def hurry(folder: Path, *settings: str) -> dict[str, str]:
     """The environment of processes of a fleet for which numbers of its modules are others, as in `exits._FIRST = 1.0`:
     what takes minutes where somebody is to be left alone is seen within seconds."""
     names = sorted({each.partition(".")[0] for each in settings})
-    lines = [*(f"from uwf_git.fleet import {name}" for name in names), *settings]
+    lines = [*(f"from uwf_git.ext.fleet import {name}" for name in names), *settings]
     body = "".join(f"    {line}\n" for line in lines)
     folder.mkdir(exist_ok=True)
     (folder / "sitecustomize.py").write_text(f"import sys\nif sys.argv[0] != '-c':\n{body}")

@@ -9,13 +9,13 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+from uwf_git.format.ids import Hash
+from uwf_git.format.kinds import Step
+from uwf_git.format.node import Node, hash_of, to_blob
+from uwf_git.format.types import DETAIL, STEPNODE
 from uwf_git.store.history import Head
 from uwf_git.store.layout import message, step_folder
 from uwf_git.store.opened import Instance
-from uwf_git.values.ids import Hash
-from uwf_git.values.kinds import Step
-from uwf_git.values.node import Node, hash_of, to_blob
-from uwf_git.values.types import DETAIL, STEPNODE
 
 WORKFLOW = """\
 name: pair

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from cli_samples import PAIR
 from workflows import register
 
-from uwf_git.evaluation.records import (
+from uwf_git.ext.evaluation.records import (
     COMPLETED,
     FAILED,
     JSONATA,
@@ -21,12 +21,12 @@ from uwf_git.evaluation.records import (
     Trial,
     TrialKey,
 )
-from uwf_git.evaluation.suite import Added, Suites
+from uwf_git.ext.evaluation.suite import Added, Suites
+from uwf_git.format.ids import Hash
+from uwf_git.format.node import hash_of
+from uwf_git.format.suites import CASE, SCORE, SUITE_RUN, TRIAL
+from uwf_git.format.types import STARTNODE
 from uwf_git.store.opened import Instance
-from uwf_git.values.ids import Hash
-from uwf_git.values.node import hash_of
-from uwf_git.values.suites import CASE, SCORE, SUITE_RUN, TRIAL
-from uwf_git.values.types import STARTNODE
 
 Scores = Mapping[str, Sequence[float | None]]
 

@@ -17,11 +17,11 @@ from judged_suites import Scores
 from workflows import opened, register
 
 from uwf_git.engine.status import outlook_of
+from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.kinds import Attempt, Step
+from uwf_git.format.types import DETAIL, QUESTION, STEPNODE, TURN
 from uwf_git.git.repository import Oid
 from uwf_git.store.opened import Instance
-from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.kinds import Attempt, Step
-from uwf_git.values.types import DETAIL, QUESTION, STEPNODE, TURN
 
 if TYPE_CHECKING:
     from conftest import Uwf

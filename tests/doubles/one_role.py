@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from workflows import start_thread
 
+from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.kinds import parse_step
 from uwf_git.store.opened import Instance
-from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.kinds import parse_step
 
 WORKFLOW = """\
 name: one-role
@@ -114,7 +114,7 @@ def start(instance: Instance, schema: Any, prompt: str = "Do it.") -> ThreadId:
 
 def command(agent: str, args: Sequence[str], thread: ThreadId) -> list[str]:
     """The agent's command line."""
-    return [sys.executable, "-m", f"uwf_git.agents.{agent}", *args, thread, "worker"]
+    return [sys.executable, "-m", f"uwf_git.ext.agents.{agent}", *args, thread, "worker"]
 
 
 def perform(

@@ -8,10 +8,10 @@ from typing import Any
 from cli_samples import PAIR
 from workflows import start_thread
 
+from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.kinds import Attempt, Step
+from uwf_git.format.types import ANSWER, DETAIL, STEPNODE, TURN, USER
 from uwf_git.store.opened import Instance
-from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.kinds import Attempt, Step
-from uwf_git.values.types import ANSWER, DETAIL, STEPNODE, TURN, USER
 
 ENDLESS = PAIR.replace("steps[-1].output.approved = false", "'true'")
 

@@ -189,7 +189,7 @@ def _as_new() -> None:
     import random
     import time
 
-    from uwf_git.libgit2 import C, check_error, ffi
+    from uwf_git.git.libgit2 import C, check_error, ffi
 
     # Whether a stream is a file or a pipe is asked when it is opened.
     coding = sys.stdin.encoding

@@ -15,7 +15,7 @@ import pytest
 from commands import alive, begin, git, wait_for
 from conftest import Uwf
 
-from uwf_git.values.ids import is_hash
+from uwf_git.format.ids import is_hash
 
 Script = Callable[[str, str], Path]
 
@@ -338,7 +338,7 @@ def test_something_an_agent_leaves_running_does_not_hold_the_thread(
 ) -> None:
     body = (
         "import subprocess, sys\nsubprocess.Popen(['sleep', '600'], close_fds=False)\n"
-        "from uwf_git.agents.rehearse import main\nmain()\n"
+        "from uwf_git.ext.agents.rehearse import main\nmain()\n"
     )
     assert uwf("thread", "step", thread, "--agent", script("leaver", body)).json["status"] == "idle"
     assert uwf("thread", "show", thread).json["status"] == "idle"

@@ -11,12 +11,12 @@ import pytest
 from conftest import Uwf
 from spent_threads import assistant, attempt, extracted, start, step, tool, usage
 
-from uwf_git.cost.accounts import account
-from uwf_git.cost.spending import tokens_of
-from uwf_git.engine import trace
+from uwf_git.engine.accounts import account
+from uwf_git.engine.spending import tokens_of
+from uwf_git.ext.traces import trace
+from uwf_git.format.ids import ThreadId
+from uwf_git.format.types import USER
 from uwf_git.store.opened import Instance
-from uwf_git.values.ids import ThreadId
-from uwf_git.values.types import USER
 
 
 @pytest.fixture

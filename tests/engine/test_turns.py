@@ -28,8 +28,8 @@ from uwf_git.engine.turns import (
     parse_place,
     turns_of,
 )
+from uwf_git.format.ids import ThreadId
 from uwf_git.store.opened import Instance
-from uwf_git.values.ids import ThreadId
 
 SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 
@@ -297,8 +297,8 @@ def test_a_detail_that_says_what_is_not_so_is_refused_at_the_step(
     liar = script(
         "liar",
         "import sys\nfrom uwf_git.store.opened import Instance\n"
-        "from uwf_git.values.kinds import Step\nfrom uwf_git.values.types import DETAIL, STEPNODE, TEXT\n"
-        "from uwf_git.values.ids import ThreadId\n"
+        "from uwf_git.format.kinds import Step\nfrom uwf_git.format.types import DETAIL, STEPNODE, TEXT\n"
+        "from uwf_git.format.ids import ThreadId\n"
         "i = Instance.open()\nhead = i.threads.head(ThreadId(sys.argv[-2]))\nh = i.threads.history(head)\n"
         "output = i.store.put(h.workflow.roles['worker'].schema, {'text': 'x'})\n"
         "other = i.store.put(TEXT, 'no turn')\n"

@@ -13,7 +13,7 @@ from git_servers import bare
 from judged_suites import run, version
 from two_machines import Machine
 
-from uwf_git.evaluation.suite import Suites
+from uwf_git.ext.evaluation.suite import Suites
 from uwf_git.store.location import init, locate
 from uwf_git.store.opened import Instance
 

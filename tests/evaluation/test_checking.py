@@ -13,9 +13,10 @@ from xml.etree import ElementTree
 import commands
 import pytest
 from conftest import EXAMPLES, Result, Uwf
-from uwf_cli.web import figures
-from uwf_cli.web.addresses import Asked
 from workflows import opened
+
+from uwf_git.ext.web import figures
+from uwf_git.ext.web.addresses import Asked
 
 FOLDER = EXAMPLES / "evaluation"
 CAREFUL = "not only the summary,\n      and run the tests."

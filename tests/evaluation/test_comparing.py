@@ -8,8 +8,8 @@ import pytest
 from conftest import Uwf
 from judged_suites import run, version
 from suite_bench import Bench
-from uwf_cli.evaluation.shown import summary
 
+from uwf_git.ext.evaluation.commands.shown import summary
 from uwf_git.store.opened import Instance
 
 BEFORE = {"csv": [1, 1], "slug": [0.5, 0.75], "median": [0.25, 0.25]}

@@ -8,18 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from uwf_git.evaluation.comparison import (
-    LOSS,
-    TIE,
-    WIN,
-    Scored,
-    average,
-    chance,
-    compare,
-    drop,
-    overall,
-)
-from uwf_git.evaluation.junit import ERROR, FAILED, SKIPPED, Checked, junit
+from uwf_git.ext.evaluation.comparison import LOSS, TIE, WIN, Scored, average, chance, compare, drop, overall
+from uwf_git.ext.evaluation.junit import ERROR, FAILED, SKIPPED, Checked, junit
 
 RUNS = st.lists(
     st.builds(

@@ -16,13 +16,13 @@ from forged import Forger
 from suite_bench import AGENT, Bench
 from two_machines import Machine
 
-from uwf_git.evaluation.records import UNKNOWN, Case, identified
-from uwf_git.evaluation.run import run_suite
-from uwf_git.evaluation.suite import Added, Suites
-from uwf_git.evaluation.trials import Asked, Version
+from uwf_git.ext.evaluation.records import UNKNOWN, Case, identified
+from uwf_git.ext.evaluation.run import run_suite
+from uwf_git.ext.evaluation.suite import Added, Suites
+from uwf_git.ext.evaluation.trials import Asked, Version
+from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.kinds import parse_workflow
 from uwf_git.store.opened import Instance
-from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.kinds import parse_workflow
 
 Script = Callable[[str, str], Path]
 CONTEXT = "if context['role'] == 'solver':\n"

@@ -12,8 +12,8 @@ from suite_bench import AGENT, SOLVE, Bench
 from two_machines import Machine
 from workflows import opened
 
-from uwf_git.evaluation.records import UNKNOWN, Case, identified
-from uwf_git.evaluation.suite import Added, Suites
+from uwf_git.ext.evaluation.records import UNKNOWN, Case, identified
+from uwf_git.ext.evaluation.suite import Added, Suites
 
 Config = Callable[[str], Path]
 LONG = "x" * 300_000  # more than is kept of an output

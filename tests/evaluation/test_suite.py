@@ -6,9 +6,9 @@ import pytest
 from conftest import REPOSITORY
 from forged import Forger
 
+from uwf_git.base.errors import Invalid, NotFound
 from uwf_git.engine.step import step
-from uwf_git.errors import Invalid, NotFound
-from uwf_git.evaluation.records import (
+from uwf_git.ext.evaluation.records import (
     COMMAND,
     COMPLETED,
     EXACT,
@@ -25,13 +25,13 @@ from uwf_git.evaluation.records import (
     TrialKey,
     identified,
 )
-from uwf_git.evaluation.sides import side_of
-from uwf_git.evaluation.suite import Added, Suites
+from uwf_git.ext.evaluation.sides import side_of
+from uwf_git.ext.evaluation.suite import Added, Suites
 from uwf_git.git.repository import BLOB_MODE, Entry, Oid
-from uwf_git.sharing.reconcile import unite
 from uwf_git.store import layout
 from uwf_git.store.history import Head
 from uwf_git.store.opened import Instance
+from uwf_git.sync.reconcile import unite
 from uwf_git.verify.whole import local_refs, verify_refs
 from uwf_git.workflow.compile import compile_source
 from uwf_git.workflow.source import read_source

@@ -14,8 +14,8 @@ from conftest import Uwf
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from uwf_git.evaluation.comparison import Drop, Scored, drop
-from uwf_git.evaluation.significance import LEVEL, significantly_lower
+from uwf_git.ext.evaluation.comparison import Drop, Scored, drop
+from uwf_git.ext.evaluation.significance import LEVEL, significantly_lower
 
 WORSE, UNDECIDED, PASSED = "worse", "undecided", "passed"
 Runs = dict[str, Sequence[float]]

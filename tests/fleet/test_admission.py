@@ -15,9 +15,9 @@ from fleets import FIVE, PATIENT, STEPS, steps_told, until
 from screen import Screen
 from temporalio.client import Client
 
-from uwf_git.fleet import asked
-from uwf_git.fleet.admission import UNPRICED, Admission, Allowance
-from uwf_git.fleet.server import Server
+from uwf_git.ext.fleet import asked
+from uwf_git.ext.fleet.admission import UNPRICED, Admission, Allowance
+from uwf_git.ext.fleet.server import Server
 
 
 def start(uwf: Uwf, many: int) -> list[str]:

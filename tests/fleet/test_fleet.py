@@ -31,10 +31,10 @@ from fleets import (
 )
 from killing import soak
 
-from uwf_git.errors import RemoteFailed
-from uwf_git.fleet.client import Queue, connect
-from uwf_git.fleet.place import Place
-from uwf_git.fleet.server import Server
+from uwf_git.base.errors import RemoteFailed
+from uwf_git.ext.fleet.client import Queue, connect
+from uwf_git.ext.fleet.place import Place
+from uwf_git.ext.fleet.server import Server
 
 HUSH = """\
 - {role: one, output: {text: hush}}
@@ -65,7 +65,7 @@ def test_threads_are_stepped_to_their_ends_each_step_told_once(uwf: Uwf, root: P
     assert sorted(each["thread"] for each in told) == sorted(threads * STEPS)
     assert {each["thread"] for each in told if each["status"] == "completed"} == set(threads)
     assert examine(store(root), STEPS) == ({}, dict.fromkeys(sorted(threads), STEPS))
-    assert not processes("uwf_git.fleet", root) and not processes(SERVER, root)
+    assert not processes("uwf_git.ext.fleet", root) and not processes(SERVER, root)
     assert not list((store(root) / "uwf" / "fleet").glob("temporal.db*"))
 
 
@@ -198,7 +198,7 @@ def test_ctrl_c_ends_all_and_keeps_what_the_agents_did(
     _, err = running.communicate(timeout=60)
     assert running.returncode == 130
     assert "goes on" in json.loads(err.splitlines()[-1])["error"]["hint"]
-    assert not processes("uwf_git.fleet", root) and not processes(SERVER, root)
+    assert not processes("uwf_git.ext.fleet", root) and not processes(SERVER, root)
     assert [each["error"] for each in uwf("thread", "attempts", thread).json] == ["interrupted"]
 
 
@@ -245,7 +245,7 @@ def test_a_cancelled_thread_makes_no_other_step_whether_or_not_the_one_in_progre
 def test_a_server_that_went_with_its_fleet_makes_no_step_of_a_cancelled_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("uwf_git.fleet.client._INSISTS", 0.5)
+    monkeypatch.setattr("uwf_git.ext.fleet.client._INSISTS", 0.5)
 
     async def let_go(*has_ended: Callable[[], bool]) -> list[str]:
         with Server(tmp_path / "server") as server:
@@ -408,8 +408,8 @@ def test_an_error_that_nobody_thought_of_is_told_in_a_line_and_ends_no_process_b
     (tmp_path / "sitecustomize.py").write_text(
         "import sys\n"
         "def broken(error):\n    raise ValueError('quite secret')\n"
-        "if 'uwf_git.fleet.hand' in sys.orig_argv:\n"
-        "    import uwf_git.errors\n    uwf_git.errors.failure_of = broken\n"
+        "if 'uwf_git.ext.fleet.hand' in sys.orig_argv:\n"
+        "    import uwf_git.base.errors\n    uwf_git.base.errors.failure_of = broken\n"
     )
     env = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
     done = uwf("fleet", "run", "--tries", "1", *patient, check=1, env=env, timeout=100)

@@ -12,11 +12,11 @@ from conftest import Uwf
 from two_machines import RELAY
 from workflows import opened, start_thread
 
+from uwf_git.base.errors import NotFound, RemoteFailed, Usage, UwfError
 from uwf_git.engine.step import step
-from uwf_git.errors import NotFound, RemoteFailed, Usage, UwfError
-from uwf_git.fleet.workspace import Workspaces, parse_wanted
+from uwf_git.ext.fleet.workspace import Workspaces, parse_wanted
+from uwf_git.format.ids import ThreadId
 from uwf_git.store.opened import Instance
-from uwf_git.values.ids import ThreadId
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from conftest import Begin, Uwf
 from fleets import FIVE, LIMIT, SERVER, STEPS, hurry, kill, processes, until
 from two_machines import Machine
 
-from uwf_git.fleet.server import Server, find_program
+from uwf_git.ext.fleet.server import Server, find_program
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from conftest import Begin, Uwf
 from fleets import FIVE, PATIENT, STEPS, hurry, kill, steps_told, until
 from two_machines import Machine
 
-from uwf_git.fleet.server import Server
+from uwf_git.ext.fleet.server import Server
 
 
 @pytest.fixture(scope="module")

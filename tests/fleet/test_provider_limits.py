@@ -13,10 +13,10 @@ import pytest
 from cli_samples import PAIR
 from workflows import start_thread
 
+from uwf_git.base.errors import Throttled
 from uwf_git.config.read import check_config, load_config
 from uwf_git.config.settings import Rates
-from uwf_git.errors import Throttled
-from uwf_git.fleet.limits import Gate, impatient, next_queue, queues
+from uwf_git.ext.fleet.limits import Gate, impatient, next_queue, queues
 from uwf_git.store.opened import Instance
 
 PROVIDERS = """\

@@ -14,9 +14,9 @@ from complete import examine
 from conftest import Begin, Uwf
 from fleets import FIVE, STEPS, steps_told, until
 
-from uwf_git.fleet import asked
-from uwf_git.fleet.client import Queue, connect
-from uwf_git.fleet.place import find
+from uwf_git.ext.fleet import asked
+from uwf_git.ext.fleet.client import Queue, connect
+from uwf_git.ext.fleet.place import find
 from uwf_git.store.opened import Instance
 
 # An agent that says when it begins and ends. It waits for a file `go`, and refuses where there is a file `refuse`,

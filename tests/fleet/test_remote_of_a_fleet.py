@@ -24,7 +24,7 @@ from conftest import Begin, Uwf
 from fleets import FIVE, HAND, LIMIT, PATIENT, SERVER, STEPS, WORKER, hurry, kill, processes, some, until
 from two_machines import Machine
 
-from uwf_git.fleet.server import Server
+from uwf_git.ext.fleet.server import Server
 
 _NUMBERS = itertools.count()
 _SOON = 20  # seconds, of which a loaded machine needs some
@@ -95,7 +95,7 @@ def end(running: subprocess.Popen[str], root: Path, line: Line, number: int) -> 
 
 def left(root: Path) -> list[int]:
     """The processes of a fleet that are there."""
-    return processes("uwf_git.fleet", root) + processes(SERVER, root)
+    return processes("uwf_git.ext.fleet", root) + processes(SERVER, root)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -340,7 +340,10 @@ def test_a_fleet_ends_when_it_is_told_to_also_where_nobody_reads_what_it_prints(
     else:
         running.send_signal(signal.SIGHUP)
     assert running.wait(_SOON) == 128 + signal.SIGHUP
-    until(lambda: not processes("uwf_git.fleet", root) and not processes(SERVER, root), "end of its children")
+    until(
+        lambda: not processes("uwf_git.ext.fleet", root) and not processes(SERVER, root),
+        "end of its children",
+    )
     with contextlib.suppress(OSError):
         os.close(reads)
 

@@ -17,8 +17,8 @@ from complete import examine
 from conftest import Begin, Uwf
 from fleets import FIVE, PATIENT, SERVER, STEPS, processes, steps_told
 
-from uwf_git.fleet import asked, place
-from uwf_git.fleet.client import connect
+from uwf_git.ext.fleet import asked, place
+from uwf_git.ext.fleet.client import connect
 
 STRANGE = [
     {"thread": "EVIL\n+refs/heads/x", "head": "0000000000000"},

@@ -16,7 +16,7 @@ from conftest import Uwf
 from fleets import FIVE, STEPS
 from git_servers import listening, nginx, program
 
-from uwf_git.fleet.server import Server
+from uwf_git.ext.fleet.server import Server
 
 KEY = "k-4711-temporal"
 _SECURED = """\

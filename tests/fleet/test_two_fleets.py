@@ -16,9 +16,9 @@ from fleets import FIVE, LIMIT, until
 from two_machines import Machine
 from uwf_cli.exchange import git_for
 
-from uwf_git.fleet.marks import mark
-from uwf_git.fleet.place import Place
-from uwf_git.fleet.server import Server, find_program
+from uwf_git.ext.fleet.marks import mark
+from uwf_git.ext.fleet.place import Place
+from uwf_git.ext.fleet.server import Server, find_program
 from uwf_git.store import layout
 from uwf_git.store.opened import Instance
 

@@ -10,22 +10,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, cast
 
+from uwf_git.base.errors import UwfError
+from uwf_git.base.text import one_line
 from uwf_git.config.read import wrong_values
 from uwf_git.config.secrets import Redactor
-from uwf_git.crews.jsonlogic import translated
-from uwf_git.crews.package import hidden_files, read_archive
-from uwf_git.documents import yaml12
-from uwf_git.errors import UwfError
+from uwf_git.engine.kit.frontmatter import parse_answer
+from uwf_git.ext.crews.jsonlogic import translated
+from uwf_git.ext.crews.package import hidden_files, read_archive
+from uwf_git.format import cbor, yaml12
+from uwf_git.format.node import from_blob, node_hash, parse_json, to_blob
 from uwf_git.git.objects import parse_commit, parse_tag, parse_tree, rewritten_commit, tree_row
 from uwf_git.git.program import Done, failure
 from uwf_git.git.repository import COMMIT, TAG, TREE, Oid, Repository
-from uwf_git.kit.frontmatter import parse_answer
-from uwf_git.sharing.tracking import rows_of
-from uwf_git.sharing.transfer import results_of
 from uwf_git.store.layout import parse_message
-from uwf_git.text import one_line
-from uwf_git.values import cbor
-from uwf_git.values.node import from_blob, node_hash, parse_json, to_blob
+from uwf_git.sync.tracking import rows_of
+from uwf_git.sync.transfer import results_of
 from uwf_git.verify.findings import Bad
 from uwf_git.verify.objects import Objects, mode_problem, name_problem, shown_name
 from uwf_git.workflow.compile import compile_source

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from warm import WarmUwf
 
-from uwf_git.errors import UwfError
+from uwf_git.base.errors import UwfError
 from uwf_git.git.objects import parse_tag
 from uwf_git.git.repository import Repository
 from uwf_git.store import archives, layout

@@ -14,7 +14,7 @@ from commands import wait_for, wait_until_gone
 from conftest import EXAMPLES, Begin, Uwf
 from forged import WORKFLOW
 
-from uwf_git.values.ids import is_hash
+from uwf_git.format.ids import is_hash
 
 AGENT = """
 import json, os, sys

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from model_server import Drop, Hang, ModelServer, Turn, dripping, repeating, says, status
 
+from uwf_git.base.errors import AgentFailed, Invalid, Throttled
 from uwf_git.config.settings import Provider, Rates
-from uwf_git.errors import AgentFailed, Invalid, Throttled
-from uwf_git.kit.chat import Chat, Completion, Endpoint, Limits, resolve_endpoint
-from uwf_git.values.kinds import TurnRecord, Usage
+from uwf_git.engine.kit.chat import Chat, Completion, Endpoint, Limits, resolve_endpoint
+from uwf_git.format.kinds import TurnRecord, Usage
 
 KEY = "sk-secret-0123456789"
 MESSAGES = [{"role": "user", "content": "Hello"}]

@@ -23,10 +23,10 @@ from model_server import (
     status,
 )
 
-from uwf_git.errors import AgentFailed
-from uwf_git.kit.chat import Chat, Completion, ContextTooLong, Endpoint, Limits
-from uwf_git.kit.chat_stream import Stream, StreamProblem
-from uwf_git.values.kinds import Usage
+from uwf_git.base.errors import AgentFailed
+from uwf_git.engine.kit.chat import Chat, Completion, ContextTooLong, Endpoint, Limits
+from uwf_git.engine.kit.chat_stream import Stream, StreamProblem
+from uwf_git.format.kinds import Usage
 
 MESSAGES = [{"role": "user", "content": "Hello"}]
 FAST = Limits(pause=0.001, attempts=3, bytes=2_000_000, text=100_000)

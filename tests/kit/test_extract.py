@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from uwf_git.errors import AgentFailed
-from uwf_git.kit.context import Reply
-from uwf_git.kit.extract import Extraction, ExtractionFailed, correction, extract, sum_usage
-from uwf_git.values.builtin import META
-from uwf_git.values.kinds import Role, TurnRecord, Usage
-from uwf_git.values.node import hash_of
-from uwf_git.values.schema import Schema
-from uwf_git.values.types import QUESTION
+from uwf_git.base.errors import AgentFailed
+from uwf_git.engine.kit.context import Reply
+from uwf_git.engine.kit.extract import Extraction, ExtractionFailed, correction, extract, sum_usage
+from uwf_git.format.builtin import META
+from uwf_git.format.kinds import Role, TurnRecord, Usage
+from uwf_git.format.node import hash_of
+from uwf_git.format.schema import Schema
+from uwf_git.format.types import QUESTION
 
 PAYLOAD = {
     "type": "object",

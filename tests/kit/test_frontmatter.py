@@ -8,11 +8,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from uwf_git.kit.coerce import coerce, natural
-from uwf_git.kit.format import render_frontmatter
-from uwf_git.kit.frontmatter import Answer, parse_answer
-from uwf_git.values.cbor import normalise
-from uwf_git.values.schema import Schema
+from uwf_git.engine.kit.coerce import coerce, natural
+from uwf_git.engine.kit.format import render_frontmatter
+from uwf_git.engine.kit.frontmatter import Answer, parse_answer
+from uwf_git.format.cbor import normalise
+from uwf_git.format.schema import Schema
 
 REVIEW = Schema(
     {

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from uwf_git.kit.coerce import coerce
-from uwf_git.kit.format import describe, example, format_instruction, render_frontmatter
-from uwf_git.kit.frontmatter import parse_answer
-from uwf_git.kit.prompt import build_prompt
+from uwf_git.engine.kit.coerce import coerce
+from uwf_git.engine.kit.format import describe, example, format_instruction, render_frontmatter
+from uwf_git.engine.kit.frontmatter import parse_answer
+from uwf_git.engine.kit.prompt import build_prompt
+from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.kinds import Condition, Role, Start, StepContext, Transition, Workflow
+from uwf_git.format.schema import Schema
+from uwf_git.format.shape import variants
+from uwf_git.format.types import QUESTION, SUSPEND_SCHEMA
 from uwf_git.store.history import History
-from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.kinds import Condition, Role, Start, StepContext, Transition, Workflow
-from uwf_git.values.schema import Schema
-from uwf_git.values.shape import variants
-from uwf_git.values.types import QUESTION, SUSPEND_SCHEMA
 
 SCHEMA = {
     "type": "object",

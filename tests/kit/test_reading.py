@@ -8,9 +8,9 @@ import pytest
 from model_script import Fail, Say, Turn
 from model_server import ModelServer
 
-from uwf_git.kit.chat import Chat, Endpoint
-from uwf_git.kit.reading import SHOWN, messages_for
-from uwf_git.kit.response_format import JSON_OBJECT, response_format
+from uwf_git.engine.kit.chat import Chat, Endpoint
+from uwf_git.engine.kit.reading import SHOWN, messages_for
+from uwf_git.engine.kit.response_format import JSON_OBJECT, response_format
 
 STRICT: dict[str, Any] = {
     "type": "object",

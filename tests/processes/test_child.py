@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from commands import alive
 
-from uwf_git.lifetime import deferred
-from uwf_git.processes.child import run_command
-from uwf_git.processes.descendants import MARK
+from uwf_git.base.lifetime import deferred
+from uwf_git.sandbox.child import run_command
+from uwf_git.sandbox.descendants import MARK
 
 # It starts a process in a session of its own, which notes its environment and its number, and then leaves it alone.
 LEAVING = """

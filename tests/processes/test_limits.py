@@ -18,11 +18,11 @@ import pytest
 from commands import alive, begin, wait_for, wait_until_gone
 from one_role import start
 
-from uwf_git.agents.builtin.surroundings import standard_tools
 from uwf_git.config.policy import ToolPolicy
-from uwf_git.processes import limits
-from uwf_git.processes.child import run_command
-from uwf_git.processes.quota import Exceeded, Quota
+from uwf_git.ext.builtin.surroundings import standard_tools
+from uwf_git.sandbox import limits
+from uwf_git.sandbox.child import run_command
+from uwf_git.sandbox.quota import Exceeded, Quota
 from uwf_git.store.opened import Instance
 
 # Takes 400 MB in pieces and writes them.

@@ -12,20 +12,20 @@ from bundle_files import DEBATE
 from cli_samples import PAIR, write
 from conftest import REPOSITORY, Uwf
 
-from uwf_git.processes.programs import find_program, trusted_path
+from uwf_git.sandbox.programs import find_program, trusted_path
 
 LOOKED_UP = {
-    "uwf_git/processes/child.py",  # commands that others have chosen
-    "uwf_git/processes/programs.py",
-    "uwf_git/agents/roster.py",  # agents of the user
-    "uwf_git/agents/cli/calls.py",
-    "uwf_git/agents/builtin/tools/mcp_client.py",  # servers of the user
-    "uwf_git/agents/builtin/tools/sandbox.py",  # a shell that runs in the sandbox
-    "uwf_git/bundles/confinement.py",  # of the system
-    "uwf_git/bundles/describe.py",  # a Node that config.yaml names by its path
+    "uwf_git/sandbox/child.py",  # commands that others have chosen
+    "uwf_git/sandbox/programs.py",
+    "uwf_git/ext/agents/roster.py",  # agents of the user
+    "uwf_git/ext/agents/cli/calls.py",
+    "uwf_git/ext/builtin/tools/mcp_client.py",  # servers of the user
+    "uwf_git/sandbox/bubblewrap.py",  # a shell that runs in the sandbox
+    "uwf_git/ext/code/confinement.py",  # of the system
+    "uwf_git/ext/code/describe.py",  # a Node that config.yaml names by its path
     "uwf_git/config/resolve.py",  # agents of the user
-    "uwf_git/verify/health.py",
-    "cli/uwf_cli/commands/mcp.py",  # what is printed for a client's configuration
+    "uwf_git/api/doctor.py",
+    "uwf_git/ext/mcp/command.py",  # what is printed for a client's configuration
     "cli/uwf_cli/commands/thread.py",
 }
 """Modules that may look up a program on the PATH as it is, and what for."""

@@ -18,8 +18,8 @@ from test_pull_cases import LOOP, Pair
 from two_machines import Machine
 from workflows import start_thread
 
+from uwf_git.format.ids import ThreadId
 from uwf_git.store.opened import Instance
-from uwf_git.values.ids import ThreadId
 
 
 @pytest.fixture(autouse=True)
@@ -238,13 +238,13 @@ def test_a_pull_starts_git_no_more_often_than_it_has_something_to_ask(
         ["ls-remote"],
     ]
     one, none = found
-    taking = {"uwf_git.verify.whole", "uwf_git.sharing.adopt", "uwf_git.store.archives"}
+    taking = {"uwf_git.verify.whole", "uwf_git.sync.adopt", "uwf_git.store.archives"}
     assert taking <= one and not taking & none
     never = {
-        "uwf_git.sharing.push",
-        "uwf_git.cost.budget",
-        "uwf_git.crews.prompt",
-        "uwf_git.sharing.proposals",
+        "uwf_git.sync.push",
+        "uwf_git.engine.budget",
+        "uwf_git.ext.crews.prompt",
+        "uwf_git.sync.proposals",
         *OF_PYTHON,
     }
     assert not never & one, "neither what pushes nor what a conversation or a budget is made of"
@@ -273,7 +273,7 @@ def test_a_push_of_a_step_loads_nothing_that_makes_steps_pulls_or_removes(
     trace = tmp_path / "trace"
     found = loaded({"GIT_TRACE2_PERF": str(trace)}, "push")
     assert children(trace) == ["ls-remote", "rev-list", "push", "ls-remote"]
-    assert "uwf_git.sharing.push" in found
+    assert "uwf_git.sync.push" in found
     never = (
         "engine.step",
         "cost.budget",

@@ -17,20 +17,20 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from test_pull_cases import LOOP
 from workflows import register, start_thread
 
+from uwf_git.base.errors import HeadMoved
 from uwf_git.engine.status import WAITING
 from uwf_git.engine.step import kill, step
-from uwf_git.errors import HeadMoved
+from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid
-from uwf_git.sharing.pull import gather, pull
-from uwf_git.sharing.push import plan, push
-from uwf_git.sharing.step import share_all
 from uwf_git.store.history import Head
 from uwf_git.store.index import Overlay
 from uwf_git.store.location import Location, init
 from uwf_git.store.opened import Instance
 from uwf_git.store.taking_in import Store
-from uwf_git.values.ids import Hash, ThreadId
+from uwf_git.sync.pull import gather, pull
+from uwf_git.sync.push import plan, push
+from uwf_git.sync.step import share_all
 from uwf_git.verify.refs import Verifier
 
 WHO = st.integers(0, 2)

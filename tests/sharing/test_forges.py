@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from uwf_git.config.settings import FORGES
-from uwf_git.sharing.forges import Pages, pages
+from uwf_git.sync.forges import Pages, pages
 
 BRANCH, BASE = "uwf/threads/X", "uwf/base/X"
 

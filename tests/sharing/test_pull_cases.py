@@ -1,5 +1,5 @@
 """What a pull can find, case by case, in the order and with the numbers of docs/sharing.md and
-`uwf_git.sharing.reconcile`: two machines, and a bare repository between them."""
+`uwf_git.sync.reconcile`: two machines, and a bare repository between them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from commands import loose
 from conftest import REPOSITORY, Uwf
 from two_machines import Machine, begun
 
-from uwf_git.sharing.reconcile import Case
+from uwf_git.sync.reconcile import Case
 
 LOOP = """\
 name: loop

@@ -12,14 +12,14 @@ from conftest import Uwf
 from git_servers import program
 from two_machines import Machine, begun
 
+from uwf_git.base.errors import Busy
 from uwf_git.engine.step import kill
-from uwf_git.errors import Busy
+from uwf_git.format.ids import ThreadId
 from uwf_git.git import moving
-from uwf_git.sharing import removal
 from uwf_git.store import layout
 from uwf_git.store.location import locate
 from uwf_git.store.opened import Instance
-from uwf_git.values.ids import ThreadId
+from uwf_git.sync import removal
 
 LATER = "2100-01-01"
 

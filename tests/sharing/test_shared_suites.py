@@ -11,10 +11,10 @@ from test_pull_cases import Pair
 from test_some_threads import opened, tracked
 from two_machines import Machine
 
-from uwf_git.evaluation.records import UNKNOWN, Case, identified
-from uwf_git.evaluation.suite import Added, Suites
+from uwf_git.ext.evaluation.records import UNKNOWN, Case, identified
+from uwf_git.ext.evaluation.suite import Added, Suites
+from uwf_git.format.ids import ThreadId
 from uwf_git.store import layout
-from uwf_git.values.ids import ThreadId
 
 BUGS = layout.EVALS + "bugs"
 

@@ -17,14 +17,14 @@ from test_exchange_cost import children, many_threads, shared_with  # noqa: F401
 from test_pull_cases import Pair
 from two_machines import Machine
 
-from uwf_git.errors import Declined, HeadMoved, Invalid, RemoteFailed, UwfError
+from uwf_git.base.errors import Declined, HeadMoved, Invalid, RemoteFailed, UwfError
+from uwf_git.format.ids import ThreadId
 from uwf_git.git.program import Git
-from uwf_git.sharing import step
-from uwf_git.sharing.pull import Pulled, gather
-from uwf_git.sharing.step import share_all
 from uwf_git.store.location import locate
 from uwf_git.store.opened import Instance
-from uwf_git.values.ids import ThreadId
+from uwf_git.sync import step
+from uwf_git.sync.pull import Pulled, gather
+from uwf_git.sync.step import share_all
 
 
 @pytest.fixture

@@ -14,12 +14,12 @@ from conftest import Uwf
 from faults import DRIVER_WITH_GIT
 from workflows import opened as fresh
 
-from uwf_git.errors import StoreDamaged
+from uwf_git.base.errors import StoreDamaged
+from uwf_git.format.ids import ThreadId
 from uwf_git.git.objects import parse_tag
 from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Entry, Oid
 from uwf_git.store import archives, layout
 from uwf_git.store.opened import Instance
-from uwf_git.values.ids import ThreadId
 from uwf_git.verify.whole import local_refs, verify_refs
 
 FUTURE = 2**40

@@ -13,7 +13,7 @@ from commands import UWF, git
 from conftest import Uwf
 from faults import obeying_modes
 
-from uwf_git.errors import StoreDamaged
+from uwf_git.base.errors import StoreDamaged
 from uwf_git.git.refs import read_ref, read_refs
 
 READERS = [

@@ -17,7 +17,7 @@ from commands import UWF
 from conftest import EXAMPLES, Uwf
 from workflows import opened
 
-from uwf_git.values.builtin import META
+from uwf_git.format.builtin import META
 
 traced = pytest.mark.skipif(not shutil.which("strace"), reason="needs strace (Debian package strace)")
 

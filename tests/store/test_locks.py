@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from uwf_git.errors import Busy
+from uwf_git.base.errors import Busy
+from uwf_git.format.ids import ThreadId, new_thread_id
 from uwf_git.store.locks import Locks
-from uwf_git.values.ids import ThreadId, new_thread_id
 
 HOLDER = """
 import subprocess, sys, time

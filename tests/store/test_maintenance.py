@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from uwf_git.format.types import TEXT
 from uwf_git.store.maintenance import leftovers, loose_objects, maintain
 from uwf_git.store.opened import Instance
 from uwf_git.store.taking_in import pin
-from uwf_git.values.types import TEXT
 
 
 def counted(instance: Instance) -> dict[str, int]:

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from uwf_git.errors import HashCollision, Invalid, NotFound, StoreDamaged
+from uwf_git.base.errors import HashCollision, Invalid, NotFound, StoreDamaged
+from uwf_git.format.builtin import META
+from uwf_git.format.ids import Hash
+from uwf_git.format.node import Node, hash_of, self_hash, to_blob
+from uwf_git.format.types import DETAIL, STARTNODE, TEXT
 from uwf_git.git.repository import BLOB_MODE, Entry, Oid, Repository
 from uwf_git.store.opened import Instance
 from uwf_git.store.taking_in import Store, pin
-from uwf_git.values.builtin import META
-from uwf_git.values.ids import Hash
-from uwf_git.values.node import Node, hash_of, self_hash, to_blob
-from uwf_git.values.types import DETAIL, STARTNODE, TEXT
 
 MISSING = Hash("0000000000001")
 

@@ -16,13 +16,13 @@ from markdown import markdown  # as klaus renders a page
 from two_machines import RELAY
 from workflows import opened, start_thread
 
-from uwf_git.markdown import below, output
+from uwf_git.base.markdown import below, output
+from uwf_git.format.ids import Hash
+from uwf_git.format.kinds import Detail, StepContext
+from uwf_git.format.node import Node
+from uwf_git.format.types import DETAIL, SUSPEND
 from uwf_git.store.opened import Instance
 from uwf_git.store.pages import Told, report_of, step_page, verdict
-from uwf_git.values.ids import Hash
-from uwf_git.values.kinds import Detail, StepContext
-from uwf_git.values.node import Node
-from uwf_git.values.types import DETAIL, SUSPEND
 
 HASH = Hash("0000000000000")
 
@@ -217,7 +217,7 @@ def test_pages_and_node_files_that_were_written_before_with_such_characters_are_
 ) -> None:
     with monkeypatch.context() as before:
         before.setattr("uwf_git.store.pages.harmless", lambda text: text)
-        before.setattr("uwf_git.values.node._ACTED_ON", r"(?!)")
+        before.setattr("uwf_git.format.node._ACTED_ON", r"(?!)")
         head = instance.threads.head(start_thread(instance, RELAY, f"Do {ACTED_ON} it"))
         stepped(instance, head, "writer", {"text": ACTED_ON})
     repository = instance.store.repository

@@ -15,13 +15,13 @@ from commands import begin, git
 from conftest import Uwf
 from test_threads import FOLDERS, append, make_step, start
 
-from uwf_git.errors import StoreDamaged
+from uwf_git.base.errors import StoreDamaged
+from uwf_git.format.types import TEXT
 from uwf_git.git import database
+from uwf_git.git.libgit2 import OdbBackendPack
 from uwf_git.git.packing import MANY, OURS, ours
 from uwf_git.git.repository import BLOB, Oid
-from uwf_git.libgit2 import OdbBackendPack
 from uwf_git.store.opened import Instance
-from uwf_git.values.types import TEXT
 
 STEPS = 40
 

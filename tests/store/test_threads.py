@@ -17,16 +17,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from workflows import start_thread
 
-from uwf_git.errors import HeadMoved
+from uwf_git.base.errors import HeadMoved
+from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.kinds import Step
+from uwf_git.format.types import STEPNODE, TEXT
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Head, History
 from uwf_git.store.location import Location, init
 from uwf_git.store.opened import Instance
 from uwf_git.store.versions import walk_tree
-from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.kinds import Step
-from uwf_git.values.types import STEPNODE, TEXT
 
 LOOP = """\
 name: loop

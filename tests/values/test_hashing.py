@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ulid import ULID
 
-from uwf_git.errors import Invalid, NotFound, StoreDamaged, Usage
-from uwf_git.values import cbor
-from uwf_git.values.builtin import BUILTIN, META, META_SCHEMA
-from uwf_git.values.ids import (
+from uwf_git.base.errors import Invalid, NotFound, StoreDamaged, Usage
+from uwf_git.format import cbor
+from uwf_git.format.builtin import BUILTIN, META, META_SCHEMA
+from uwf_git.format.ids import (
     Hash,
     complete,
     crockford13,
@@ -24,7 +24,7 @@ from uwf_git.values.ids import (
     parse_hash,
     parse_thread_id,
 )
-from uwf_git.values.node import Node, from_blob, hash_of, node_hash, parse_json, self_hash, to_blob
+from uwf_git.format.node import Node, from_blob, hash_of, node_hash, parse_json, self_hash, to_blob
 
 VECTORS = json.loads((Path(__file__).parent / "vectors.json").read_text(encoding="utf-8"))
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from uwf_git.errors import Invalid
-from uwf_git.values import kinds
-from uwf_git.values.builtin import BUILTIN
-from uwf_git.values.kinds import parse_start, parse_step
-from uwf_git.values.schema import Schema, check_schema
-from uwf_git.values.types import STARTNODE, STEPNODE
+from uwf_git.base.errors import Invalid
+from uwf_git.format import kinds
+from uwf_git.format.builtin import BUILTIN
+from uwf_git.format.kinds import parse_start, parse_step
+from uwf_git.format.schema import Schema, check_schema
+from uwf_git.format.types import STARTNODE, STEPNODE
 
 A, B, C = "0000000000001", "0000000000002", "0000000000003"
 REF = {"type": "string", "format": "cas_ref"}
@@ -115,7 +115,7 @@ def test_a_schema_that_refers_to_itself_alone_ends(payload: Any) -> None:
 
 
 def test_a_pattern_that_backtracks_for_ever_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("uwf_git.values.schema.SECONDS", 0.2)
+    monkeypatch.setattr("uwf_git.format.schema.SECONDS", 0.2)
     with pytest.raises(Invalid, match=r"over 0\.2 s"):
         Schema({"pattern": "^(a+)+$"}).problems("a" * 60 + "b")
 

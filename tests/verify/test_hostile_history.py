@@ -9,9 +9,9 @@ import pytest
 from conftest import Uwf
 from forged import WORKFLOW, Folder, Forger, Line
 
+from uwf_git.format.types import ANSWER, OF_THREADS, QUESTION, REMARK, TEXT
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store.opened import Instance
-from uwf_git.values.types import ANSWER, OF_THREADS, QUESTION, REMARK, TEXT
 from uwf_git.verify.whole import local_refs, verify_refs
 from uwf_git.workflow.compile import compile_source
 from uwf_git.workflow.source import parse_source

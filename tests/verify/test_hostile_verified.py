@@ -11,12 +11,12 @@ from conftest import Uwf
 from forged import WORKFLOW, Forger, stepped
 from workflows import register, start_thread
 
+from uwf_git.format.ids import ThreadId
+from uwf_git.format.kinds import Attempt
+from uwf_git.format.types import TEXT
 from uwf_git.git.repository import TREE, Oid, Repository
 from uwf_git.store import layout
 from uwf_git.store.opened import Instance
-from uwf_git.values.ids import ThreadId
-from uwf_git.values.kinds import Attempt
-from uwf_git.values.types import TEXT
 from uwf_git.verify.findings import Bad, Finding
 from uwf_git.verify.objects import Objects
 from uwf_git.verify.whole import local_refs, verify_refs

@@ -12,15 +12,15 @@ from conftest import EXAMPLES, REPOSITORY, Uwf
 from forged import WORKFLOW, Forger, stepped
 from workflows import start_thread
 
+from uwf_git.format.node import Node, to_blob
+from uwf_git.format.types import TEXT
 from uwf_git.git.repository import Oid, Repository
-from uwf_git.sharing.removal import remove
 from uwf_git.store import layout
 from uwf_git.store.history import Head
 from uwf_git.store.index import Overlay
 from uwf_git.store.opened import Instance
 from uwf_git.store.taking_in import Store
-from uwf_git.values.node import Node, to_blob
-from uwf_git.values.types import TEXT
+from uwf_git.sync.removal import remove
 from uwf_git.verify.findings import CODES
 from uwf_git.verify.refs import Verifier
 from uwf_git.verify.whole import Verified, local_refs, verify_refs

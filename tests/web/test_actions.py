@@ -151,8 +151,8 @@ def test_only_what_is_offered_can_be_started(changing: httpx.Client, uwf: Uwf, t
 def _changing_routes(*arguments: str) -> set[tuple[str, str]]:
     """The routes of a server with these flags that take more than a GET."""
     from starlette.routing import Route
-    from uwf_cli.web.site import Site, application
 
+    from uwf_git.ext.web.site import Site, application
     from uwf_git.store.location import locate
 
     location = locate(None, {"HOME": str(Path.home())}, Path.cwd())

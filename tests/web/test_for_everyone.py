@@ -11,7 +11,8 @@ from agent_programs import program
 from lived_in import LivedIn
 from playwright.sync_api import Browser, Page, expect
 from site_serving import Serve, Serving, keep_picture
-from uwf_cli.web.site import FORMS, PAGES
+
+from uwf_git.ext.web.site import FORMS, PAGES
 
 _RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 

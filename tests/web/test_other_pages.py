@@ -20,7 +20,7 @@ from site_serving import Serve, entered, keep_picture
 from suite_bench import Bench
 from workflows import opened
 
-from uwf_git.evaluation.suite import Added, Suites
+from uwf_git.ext.evaluation.suite import Added, Suites
 
 
 @pytest.fixture

@@ -20,12 +20,12 @@ from playwright.sync_api import Page, expect
 from site_serving import Serve, keep_picture
 from workflows import opened
 
+from uwf_git.format.ids import ThreadId, new_thread_id
+from uwf_git.format.kinds import Attempt, Step
+from uwf_git.format.types import STEPNODE, TURN
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import ancestry
 from uwf_git.store.opened import Instance
-from uwf_git.values.ids import ThreadId, new_thread_id
-from uwf_git.values.kinds import Attempt, Step
-from uwf_git.values.types import STEPNODE, TURN
 
 OUTER = """\
 name: outer

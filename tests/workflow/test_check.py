@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from uwf_git.documents.document import InvalidYaml
-from uwf_git.documents.yaml12 import dump
+from uwf_git.format.document import InvalidYaml
+from uwf_git.format.yaml12 import dump
 from uwf_git.workflow.check import Finding, check, check_path
 from uwf_git.workflow.compile import InvalidWorkflow, compile_source
 from uwf_git.workflow.source import parse_source

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from uwf_git.markdown import code, inline, paragraphs
-from uwf_git.values.ids import Hash
-from uwf_git.values.kinds import Condition, Role, Transition, Workflow, parse_workflow
+from uwf_git.base.markdown import code, inline, paragraphs
+from uwf_git.format.ids import Hash
+from uwf_git.format.kinds import Condition, Role, Transition, Workflow, parse_workflow
 from uwf_git.workflow.compile import compile_source
 from uwf_git.workflow.diagram import dot, mermaid, readme
 from uwf_git.workflow.source import read_source

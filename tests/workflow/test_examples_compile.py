@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from uwf_git.config.read import check_config, load_config
-from uwf_git.values.kinds import Workflow
-from uwf_git.values.schema import Schema
-from uwf_git.values.types import END, START
+from uwf_git.format.kinds import Workflow
+from uwf_git.format.schema import Schema
+from uwf_git.format.types import END, START
 from uwf_git.workflow.check import can_end, check_path, reachable
 from uwf_git.workflow.compile import compile_source
 from uwf_git.workflow.source import read_source

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from uwf_git.errors import Invalid
+from uwf_git.base.errors import Invalid
 from uwf_git.workflow.expression import Frozen, check_expression, evaluate, holds
 
 

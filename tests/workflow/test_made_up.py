@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from uwf_git.errors import Invalid
-from uwf_git.values.ids import Hash
-from uwf_git.values.kinds import parse_workflow
-from uwf_git.values.schema import Schema
+from uwf_git.base.errors import Invalid
+from uwf_git.format.ids import Hash
+from uwf_git.format.kinds import parse_workflow
+from uwf_git.format.schema import Schema
 from uwf_git.workflow.made_up import Hints, hints_of, variants
 from uwf_git.workflow.pattern import matching
 

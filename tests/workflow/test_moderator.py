@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from uwf_git.errors import Invalid, NoTransition
-from uwf_git.values.ids import Hash
-from uwf_git.values.kinds import Start, StepContext, Workflow, parse_workflow
+from uwf_git.base.errors import Invalid, NoTransition
+from uwf_git.format.ids import Hash
+from uwf_git.format.kinds import Start, StepContext, Workflow, parse_workflow
 from uwf_git.workflow.moderator import Asking, Decision, Ended, Next, Replay, decide, may_read
 
 HASH = Hash("0000000000000")
@@ -302,7 +302,7 @@ def test_status_routing_loads_neither_expressions_nor_templates() -> None:
     program = (
         "import sys\n"
         "from uwf_git.workflow.moderator import Next, decide\n"
-        "from uwf_git.values.kinds import Role, Start, StepContext, Transition, Workflow\n"
+        "from uwf_git.format.kinds import Role, Start, StepContext, Transition, Workflow\n"
         "edges = {'a': (Transition('b', None, 'x', 'do {{ y }}'), Transition('$END'))}\n"
         "flow = Workflow('w', '', {'b': Role('b', '', 'H')}, {}, edges)\n"
         "step = StepContext('H', 'a', {'status': 'x', 'y': 'it'}, 'H', 'agent')\n"

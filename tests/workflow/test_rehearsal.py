@@ -10,8 +10,8 @@ from conftest import EXAMPLES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from uwf_git.values.ids import Hash
-from uwf_git.values.kinds import Workflow, parse_workflow
+from uwf_git.format.ids import Hash
+from uwf_git.format.kinds import Workflow, parse_workflow
 from uwf_git.workflow.compile import compile_source, foresee
 from uwf_git.workflow.rehearsal import Report, rehearse
 from uwf_git.workflow.source import parse_source, read_source

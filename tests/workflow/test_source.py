@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from uwf_git.errors import Invalid, NotFound
-from uwf_git.values.builtin import BUILTIN, META
-from uwf_git.values.ids import name_problem
-from uwf_git.values.kinds import Transition, status_of
-from uwf_git.values.node import hash_of
-from uwf_git.values.schema import Schema
-from uwf_git.values.types import WORKFLOW
+from uwf_git.base.errors import Invalid, NotFound
+from uwf_git.format.builtin import BUILTIN, META
+from uwf_git.format.ids import name_problem
+from uwf_git.format.kinds import Transition, status_of
+from uwf_git.format.node import hash_of
+from uwf_git.format.schema import Schema
+from uwf_git.format.types import WORKFLOW
 from uwf_git.workflow.compile import Compiled, InvalidWorkflow, compile_source
 from uwf_git.workflow.source import parse_source, read_source
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from uwf_git.errors import Invalid
+from uwf_git.base.errors import Invalid
 from uwf_git.workflow import template
 from uwf_git.workflow.template import check_template, needs, render, variables_of
 

@@ -40,7 +40,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from uwf_git.text import nearest
+from uwf_git.base.text import nearest
 
 EVERY, KEYS = "[]", "[keys]"
 OUTPUTS = ("lines", "json", "text")

@@ -18,6 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from uwf_git.base.errors import Invalid, NotFound, Usage, UwfError
+from uwf_git.base.text import nearest, one_line
 from uwf_git.config.read import read_document, wrong_values
 from uwf_git.config.settings import (
     FIELDS,
@@ -31,13 +33,11 @@ from uwf_git.config.settings import (
     VARIABLE,
     key_hint,
 )
-from uwf_git.documents import yaml12
-from uwf_git.documents.document import Document, decode, read_bytes
-from uwf_git.documents.yaml12 import dump, scalar
-from uwf_git.errors import Invalid, NotFound, Usage, UwfError
+from uwf_git.format import yaml12
+from uwf_git.format.document import Document, decode, read_bytes
+from uwf_git.format.schema import ValuePath, value_at
+from uwf_git.format.yaml12 import dump, scalar
 from uwf_git.git.durable import sync
-from uwf_git.text import nearest, one_line
-from uwf_git.values.schema import ValuePath, value_at
 
 _KEY_PART = re.compile(r'"([^"]*)"|([^."]+)')
 

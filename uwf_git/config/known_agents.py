@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING
 
-from uwf_git.values.kinds import REHEARSE, SUBWORKFLOW
+from uwf_git.format.kinds import REHEARSE, SUBWORKFLOW
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -20,23 +20,23 @@ PLUGIN = "plugin:"
 """Before the name of a package's agent, where a command stands: a program may have the same name."""
 
 SHIPPED = {
-    REHEARSE: "uwf_git.agents.rehearse",
-    "uwf-human": "uwf_git.agents.human",
-    "uwf-exec": "uwf_git.agents.exec",
-    "uwf-llm": "uwf_git.agents.llm",
-    "uwf-builtin": "uwf_git.agents.builtin.agent",
-    "uwf-workflow": "uwf_git.agents.workflow",
-    "uwf-acp": "uwf_git.agents.acp.agent",
-    "uwf-cli": "uwf_git.agents.cli.agent",
-    "uwf-claude-code": "uwf_git.agents.cli.agent",
-    "uwf-codex": "uwf_git.agents.cli.agent",
-    "uwf-gemini": "uwf_git.agents.cli.agent",
-    "uwf-opencode": "uwf_git.agents.cli.agent",
-    "uwf-hermes": "uwf_git.agents.cli.agent",
-    "uwf-qwen": "uwf_git.agents.cli.agent",
-    "uwf-copilot": "uwf_git.agents.cli.agent",
-    "uwf-cursor": "uwf_git.agents.cli.agent",
-    "uwf-llm-cli": "uwf_git.agents.cli.agent",
+    REHEARSE: "uwf_git.ext.agents.rehearse",
+    "uwf-human": "uwf_git.ext.agents.human",
+    "uwf-exec": "uwf_git.ext.agents.exec",
+    "uwf-llm": "uwf_git.ext.agents.llm",
+    "uwf-builtin": "uwf_git.ext.builtin.agent",
+    "uwf-workflow": "uwf_git.ext.agents.workflow",
+    "uwf-acp": "uwf_git.ext.agents.acp.agent",
+    "uwf-cli": "uwf_git.ext.agents.cli.agent",
+    "uwf-claude-code": "uwf_git.ext.agents.cli.agent",
+    "uwf-codex": "uwf_git.ext.agents.cli.agent",
+    "uwf-gemini": "uwf_git.ext.agents.cli.agent",
+    "uwf-opencode": "uwf_git.ext.agents.cli.agent",
+    "uwf-hermes": "uwf_git.ext.agents.cli.agent",
+    "uwf-qwen": "uwf_git.ext.agents.cli.agent",
+    "uwf-copilot": "uwf_git.ext.agents.cli.agent",
+    "uwf-cursor": "uwf_git.ext.agents.cli.agent",
+    "uwf-llm-cli": "uwf_git.ext.agents.cli.agent",
 }
 """The module of each. It has an `agent`, or `agent_called(name)` where it is that of several."""
 

@@ -27,10 +27,10 @@ from fnmatch import fnmatchcase
 from functools import reduce
 from typing import Any, NamedTuple
 
-from uwf_git.documents.amounts import parse_quota
-from uwf_git.errors import AgentFailed
-from uwf_git.processes.quota import Quota
-from uwf_git.text import nearest, one_line
+from uwf_git.base.errors import AgentFailed
+from uwf_git.base.text import nearest, one_line
+from uwf_git.format.amounts import parse_quota
+from uwf_git.sandbox.quota import Quota
 
 READING = ("read_file", "list_dir", "glob", "grep")
 WRITING = ("write_file", "edit_file", "apply_patch")

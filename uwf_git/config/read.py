@@ -25,7 +25,9 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from uwf_git import log
+from uwf_git.base import log
+from uwf_git.base.errors import Invalid, NotFound, Usage
+from uwf_git.base.text import nearest, one_line
 from uwf_git.config.known_agents import ANY_ROW, full_name, known_names
 from uwf_git.config.policy import ToolPolicy, parse_policy
 from uwf_git.config.resolve import command_agent, hint_to_add, is_command
@@ -58,12 +60,10 @@ from uwf_git.config.settings import (
     key_hint,
     parse_command,
 )
-from uwf_git.documents import yaml12
-from uwf_git.documents.amounts import parse_budget, parse_duration, parse_quota, parse_rates
-from uwf_git.documents.document import Document
-from uwf_git.errors import Invalid, NotFound, Usage
-from uwf_git.text import nearest, one_line
-from uwf_git.values.schema import ValuePath
+from uwf_git.format import yaml12
+from uwf_git.format.amounts import parse_budget, parse_duration, parse_quota, parse_rates
+from uwf_git.format.document import Document
+from uwf_git.format.schema import ValuePath
 
 if TYPE_CHECKING:
     from uwf_git.config.agent_cli import Row, RowProblem

@@ -8,12 +8,12 @@ from __future__ import annotations
 import shutil
 from pathlib import PurePath
 
-from uwf_git import log
+from uwf_git.base import log
+from uwf_git.base.errors import Invalid, Usage
+from uwf_git.base.text import nearest, one_line
 from uwf_git.config.known_agents import ANY_ROW, PLUGIN, SHIPPED, full_name, known_names, plugin_names
 from uwf_git.config.settings import NO_MODEL, AgentConfig, Config, Model, expanded, parse_command
-from uwf_git.errors import Invalid, Usage
-from uwf_git.text import nearest, one_line
-from uwf_git.values.kinds import REHEARSE
+from uwf_git.format.kinds import REHEARSE
 
 
 def resolve_agent(

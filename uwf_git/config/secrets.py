@@ -21,10 +21,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git import log
+from uwf_git.base import log
+from uwf_git.base.errors import Invalid
 from uwf_git.config.quoting import quoted_pattern, unquoted, unspaced
 from uwf_git.config.tokens import is_random, without_lines_of_keys, without_tokens
-from uwf_git.errors import Invalid
 
 if TYPE_CHECKING:
     from uwf_git.config.settings import Config

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from uwf_git.base.errors import Usage
+from uwf_git.base.text import nearest, one_line
 from uwf_git.config.policy import ToolPolicy
-from uwf_git.errors import Usage
-from uwf_git.processes.quota import Quota
-from uwf_git.text import nearest, one_line
+from uwf_git.sandbox.quota import Quota
 
 if TYPE_CHECKING:
     from uwf_git.config.agent_cli import Row

@@ -10,10 +10,10 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from uwf_git.base.text import nearest, one_line
 from uwf_git.config.read import load_config, read_document
 from uwf_git.config.settings import Config, ConfigProblem
-from uwf_git.text import nearest, one_line
-from uwf_git.values.schema import ValuePath
+from uwf_git.format.schema import ValuePath
 
 RUNS_A_WORKFLOW = "uwf-workflow"
 

@@ -1,1 +1,1 @@
-"""One step of one thread: who is asked, what is accepted, and where the thread is then."""
+"""One step of one thread: prompt, agent, output, acceptance, budget, conversation."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from uwf_git.base.errors import AgentFailed
+from uwf_git.base.text import shortened
 from uwf_git.engine.status import decide_at
-from uwf_git.errors import AgentFailed
-from uwf_git.text import shortened
-from uwf_git.values.ids import Hash
-from uwf_git.values.kinds import REHEARSE, SUBWORKFLOW, Step, agent_name_problem, parse_step
-from uwf_git.values.types import BUNDLE, END, QUESTION, RESULT, is_kind
+from uwf_git.format.ids import Hash
+from uwf_git.format.kinds import REHEARSE, SUBWORKFLOW, Step, agent_name_problem, parse_step
+from uwf_git.format.types import BUNDLE, END, QUESTION, RESULT, is_kind
 
 if TYPE_CHECKING:
     from uwf_git.git.repository import Oid

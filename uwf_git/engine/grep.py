@@ -11,16 +11,16 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from uwf_git.errors import Invalid, StoreDamaged, Usage, UwfError
+from uwf_git.base.errors import Invalid, StoreDamaged, Usage, UwfError
+from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.kinds import parse_step
 from uwf_git.git.program import SETTINGS, Done, environment, git_program, telling_line
 from uwf_git.git.repository import Oid
-from uwf_git.processes.child import run_command
+from uwf_git.sandbox.child import run_command
 from uwf_git.store import layout
 from uwf_git.store.history import Head
 from uwf_git.store.index import CommitRow
 from uwf_git.store.opened import Instance
-from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.kinds import parse_step
 
 SECONDS = 60.0
 MOST_BYTES = 64 << 20

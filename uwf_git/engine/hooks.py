@@ -12,13 +12,13 @@ import json
 import os
 from typing import Any
 
-from uwf_git import log
+from uwf_git.base import log
+from uwf_git.base.errors import AgentFailed, UwfError
+from uwf_git.base.text import last_line
 from uwf_git.config.settings import HOOK_EVENTS
 from uwf_git.engine.status import COMPLETED, FAILED, KILLED, PAUSED, WAITING, Outlook
-from uwf_git.errors import AgentFailed, UwfError
+from uwf_git.format.ids import ThreadId
 from uwf_git.store.opened import Instance
-from uwf_git.text import last_line
-from uwf_git.values.ids import ThreadId
 
 BUDGET = "budget"
 assert set(HOOK_EVENTS) == {WAITING, BUDGET, FAILED, COMPLETED, KILLED, PAUSED}
@@ -60,7 +60,7 @@ def _run(
 ) -> str:
     """What went wrong with the hook; "" where nothing did."""
     from uwf_git.engine.state import state
-    from uwf_git.processes.child import run_command
+    from uwf_git.sandbox.child import run_command
 
     head = instance.threads.head(thread)
     told = {

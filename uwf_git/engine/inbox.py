@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from uwf_git.cost.budget import Budgets, pending, waiting
-from uwf_git.crews.conversation import CHOSEN, in_conversation, is_conversation
+from uwf_git.base.errors import Invalid, Usage, UwfError, Waiting
+from uwf_git.engine.budget import Budgets, pending, waiting
+from uwf_git.engine.conversation import CHOSEN, in_conversation, is_conversation
 from uwf_git.engine.pause import paused_threads
 from uwf_git.engine.stand_in import HUMAN
 from uwf_git.engine.status import (
@@ -24,13 +25,12 @@ from uwf_git.engine.status import (
     used_up,
     wordless,
 )
-from uwf_git.errors import Invalid, Usage, UwfError, Waiting
+from uwf_git.format.ids import Hash, ThreadId, new_thread_id
+from uwf_git.format.kinds import INTERRUPTED, SUBWORKFLOW, Detail, Step, parse_workflow
+from uwf_git.format.types import ANSWER, BUNDLE, DETAIL, END, PERSON, REMARK, STEPNODE, USER
 from uwf_git.store.history import Head, Position
 from uwf_git.store.opened import Instance
 from uwf_git.store.threads import Damaged, fork_hint
-from uwf_git.values.ids import Hash, ThreadId, new_thread_id
-from uwf_git.values.kinds import INTERRUPTED, SUBWORKFLOW, Detail, Step, parse_workflow
-from uwf_git.values.types import ANSWER, BUNDLE, DETAIL, END, PERSON, REMARK, STEPNODE, USER
 
 if TYPE_CHECKING:
     from uwf_git.engine.step import Outcome

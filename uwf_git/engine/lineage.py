@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.kinds import SUBWORKFLOW
 from uwf_git.store.history import Head, ancestry, parted_from
 from uwf_git.store.index import CommitRow
 from uwf_git.store.opened import Instance
-from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.kinds import SUBWORKFLOW
 
 
 def parents(instance: Instance, heads: Sequence[Head]) -> dict[ThreadId, ThreadId]:

@@ -8,20 +8,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from uwf_git.base.errors import UwfError
 from uwf_git.config.resolve import resolve_agent
+from uwf_git.engine.kit.prompt import prompt_at, role_of
+from uwf_git.engine.kit.record import Recorder
 from uwf_git.engine.performer import embedded
-from uwf_git.errors import UwfError
 from uwf_git.git.repository import Oid
-from uwf_git.kit.prompt import prompt_at, role_of
-from uwf_git.kit.record import Recorder
 from uwf_git.store.history import Head, History, Position
 from uwf_git.store.private import Order
 
 if TYPE_CHECKING:
+    from uwf_git.format.ids import Hash
+    from uwf_git.format.kinds import Detail
     from uwf_git.store.index import CommitRow
     from uwf_git.store.opened import Instance
-    from uwf_git.values.ids import Hash
-    from uwf_git.values.kinds import Detail
 
 
 def told_besides(instance: Instance, at: Position, role: str) -> tuple[bool, Mapping[str, Path]]:

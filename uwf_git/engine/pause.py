@@ -17,14 +17,14 @@ import contextlib
 import time
 from typing import NamedTuple
 
-from uwf_git.errors import HeadMoved, Paused, StoreDamaged
+from uwf_git.base.errors import HeadMoved, Paused, StoreDamaged
+from uwf_git.base.text import iso, one_line
+from uwf_git.format.ids import ThreadId
 from uwf_git.git.objects import parse_tag
 from uwf_git.git.repository import TAG, Oid
 from uwf_git.store import layout
 from uwf_git.store.opened import Instance
 from uwf_git.store.private import PAUSE
-from uwf_git.text import iso, one_line
-from uwf_git.values.ids import ThreadId
 
 _INSTANT = 5.0  # seconds
 

@@ -14,25 +14,25 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from uwf_git import lifetime, log
+from uwf_git.base import lifetime, log
+from uwf_git.base.errors import Absent, AgentFailed, OutOfRounds, StoreDamaged, Throttled, UwfError
+from uwf_git.base.text import one_line
 from uwf_git.config.known_agents import BUNDLES, GROUP, PLUGIN, SHIPPED, plugins
-from uwf_git.errors import Absent, AgentFailed, OutOfRounds, StoreDamaged, Throttled, UwfError
+from uwf_git.format.ids import Hash, ThreadId, is_hash
+from uwf_git.format.kinds import parse_start
+from uwf_git.format.node import from_blob
+from uwf_git.format.types import BUNDLE
 from uwf_git.git.repository import Oid, StoreUnwritable
 from uwf_git.store.private import NONCE_VARIABLE
-from uwf_git.text import one_line
-from uwf_git.values.ids import Hash, ThreadId, is_hash
-from uwf_git.values.kinds import parse_start
-from uwf_git.values.node import from_blob
-from uwf_git.values.types import BUNDLE
 
 if TYPE_CHECKING:
     from uwf_git.config.settings import AgentConfig
-    from uwf_git.kit import Agent
-    from uwf_git.processes.child import Finished
+    from uwf_git.engine.kit.agent import Agent
+    from uwf_git.format.kinds import Workflow
+    from uwf_git.sandbox.child import Finished
     from uwf_git.store.history import Head, Position
     from uwf_git.store.opened import Instance
     from uwf_git.store.private import Order, Report
-    from uwf_git.values.kinds import Workflow
 
 SHOWN = 4000  # characters of what an agent printed that are kept with a failed attempt, or logged
 
@@ -109,12 +109,12 @@ def embedded(command: str) -> Agent | None:
 
 def of_bundles() -> Agent:
     """The agent that does the steps of workflows that are code."""
-    agent: Agent = import_module("uwf_git.bundles.agent").agent
+    agent: Agent = import_module("uwf_git.ext.code.agent").agent
     return agent
 
 
 def _plugged_in(command: str) -> Agent:
-    from uwf_git.kit import Agent
+    from uwf_git.engine.kit.agent import Agent
 
     entry = plugins().get(command)
     if entry is None:
@@ -191,7 +191,7 @@ def run_command_of(
     """What an agent's command comes to, run in a folder: the hash in its last line, or a failure in one line. One that
     was ended after it had reported its step has done it; one that put its step and then failed hasn't. Raises
     StoreUnwritable where that can't be stored."""
-    from uwf_git.processes.child import run_command
+    from uwf_git.sandbox.child import run_command
 
     thread = at.head.thread
     try:

@@ -14,11 +14,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from uwf_git.base.text import last_line, whole_lines
+from uwf_git.format.ids import ThreadId, is_thread_id
 from uwf_git.git.refs import PACKED
 from uwf_git.store.layout import NAMESPACE
 from uwf_git.store.private import LOG_END, Order
-from uwf_git.text import last_line, whole_lines
-from uwf_git.values.ids import ThreadId, is_thread_id
 
 if TYPE_CHECKING:
     from uwf_git.store.opened import Instance

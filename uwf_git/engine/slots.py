@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from uwf_git import log
+from uwf_git.base import log
+from uwf_git.base.text import counted
 from uwf_git.config.known_agents import BUNDLES
 from uwf_git.engine.stand_in import HUMAN
-from uwf_git.text import counted
-from uwf_git.values.kinds import REHEARSE, SUBWORKFLOW
+from uwf_git.format.kinds import REHEARSE, SUBWORKFLOW
 
 if TYPE_CHECKING:
     from uwf_git.store.opened import Instance

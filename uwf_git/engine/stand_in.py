@@ -9,23 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import PurePath
 
+from uwf_git.base.errors import AgentFailed, NotFound, Usage, UwfError
 from uwf_git.config.known_agents import BUNDLES, full_name
 from uwf_git.config.settings import AgentConfig, Config
-from uwf_git.errors import AgentFailed, NotFound, Usage, UwfError
+from uwf_git.format.ids import ThreadId, is_thread_id
+from uwf_git.format.kinds import EXTRACT, REHEARSE, SUBWORKFLOW, Step, StepContext, remark_in, split_remarks
+from uwf_git.format.types import USER, is_kind
 from uwf_git.store.history import Head, History, Position
 from uwf_git.store.layout import ATTEMPTS
 from uwf_git.store.opened import Instance
-from uwf_git.values.ids import ThreadId, is_thread_id
-from uwf_git.values.kinds import (
-    EXTRACT,
-    REHEARSE,
-    SUBWORKFLOW,
-    Step,
-    StepContext,
-    remark_in,
-    split_remarks,
-)
-from uwf_git.values.types import USER, is_kind
 
 HUMAN = "uwf-human"
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from uwf_git.crews.conversation import in_conversation, is_conversation
+from uwf_git.base.text import iso
+from uwf_git.engine.conversation import in_conversation, is_conversation
 from uwf_git.engine.pause import pause_of
 from uwf_git.engine.status import (
     FAILED,
@@ -19,12 +20,11 @@ from uwf_git.engine.status import (
     used_up,
     wordless,
 )
+from uwf_git.format.kinds import parse_detail, parse_step, persona_value
+from uwf_git.format.types import USER, is_kind
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import Head, Link, link_of, parted
 from uwf_git.store.opened import Instance
-from uwf_git.text import iso
-from uwf_git.values.kinds import parse_detail, parse_step, persona_value
-from uwf_git.values.types import USER, is_kind
 
 
 def state(instance: Instance, head: Head) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def state(instance: Instance, head: Head) -> dict[str, Any]:
 def _reached(instance: Instance, head: Head) -> dict[str, Any]:
     if head.row.workflow is None or not instance.threads.is_of_crew(head.row.workflow):
         return {}
-    from uwf_git.crews.state import reached
+    from uwf_git.ext.crews.state import reached
 
     history = instance.threads.history(head)
     if is_conversation(history.workflow):  # which comes to nothing that could be reached

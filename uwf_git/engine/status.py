@@ -10,18 +10,18 @@ import json
 from collections.abc import Container, Sequence
 from typing import NamedTuple
 
-from uwf_git import log
-from uwf_git.cost.budget import COST, Budgets, Standing
-from uwf_git.crews.conversation import in_conversation
+from uwf_git.base import log
+from uwf_git.base.errors import LimitExceeded, NoTransition, Usage, UwfError
+from uwf_git.base.text import one_line
+from uwf_git.base.timelimit import BudgetExceeded
+from uwf_git.engine.budget import COST, Budgets, Standing
+from uwf_git.engine.conversation import in_conversation
 from uwf_git.engine.pause import is_paused
-from uwf_git.errors import LimitExceeded, NoTransition, Usage, UwfError
+from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.types import BUNDLE, END, USER
 from uwf_git.store.history import Head, History
 from uwf_git.store.opened import Instance
 from uwf_git.store.threads import Damaged
-from uwf_git.text import one_line
-from uwf_git.timelimit import BudgetExceeded
-from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.types import BUNDLE, END, USER
 
 IDLE, RUNNING, PAUSED, WAITING, FAILED = "idle", "running", "paused", "waiting", "failed"
 COMPLETED, KILLED, CORRUPT = "completed", "killed", "corrupt"
@@ -241,7 +241,7 @@ def budget_reached(instance: Instance, head: Head) -> str:
 
 def wordless(instance: Instance, head: Head) -> str:
     """What stands for the question of a role that waits and doesn't say why: how its answer begins."""
-    from uwf_git.values.kinds import parse_step
+    from uwf_git.format.kinds import parse_step
     from uwf_git.workflow.template import body_of
 
     detail = instance.store.detail(parse_step(instance.store.get(head.node).payload).detail)

@@ -15,11 +15,27 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from uwf_git import log
+from uwf_git.base import log
+from uwf_git.base.errors import (
+    Absent,
+    AgentFailed,
+    Busy,
+    HeadMoved,
+    Invalid,
+    Killed,
+    NotFound,
+    OutOfRounds,
+    Paused,
+    SigningFailed,
+    StoreDamaged,
+    UwfError,
+    Waiting,
+)
+from uwf_git.base.text import encodable
 from uwf_git.config.known_agents import asks_no_model
-from uwf_git.cost import budget
-from uwf_git.cost.budget import METERED, Standing
+from uwf_git.engine import budget
 from uwf_git.engine.acceptance import accept
+from uwf_git.engine.budget import METERED, Standing
 from uwf_git.engine.pause import end_step, pause_of, raise_if_paused, refusal
 from uwf_git.engine.performer import Made, called, perform, performer_of, program_of, reported, run_command_of
 from uwf_git.engine.slots import agent_slot
@@ -37,32 +53,8 @@ from uwf_git.engine.status import (
     resting,
     standing_of,
 )
-from uwf_git.errors import (
-    Absent,
-    AgentFailed,
-    Busy,
-    HeadMoved,
-    Invalid,
-    Killed,
-    NotFound,
-    OutOfRounds,
-    Paused,
-    SigningFailed,
-    StoreDamaged,
-    UwfError,
-    Waiting,
-)
-from uwf_git.git.repository import Oid, StoreUnwritable
-from uwf_git.processes.programs import avoid
-from uwf_git.store.history import Head, Position
-from uwf_git.store.maintenance import maintain
-from uwf_git.store.opened import Instance
-from uwf_git.store.private import KILL, PAUSE, Order, Report
-from uwf_git.store.taking_in import pins, unpin
-from uwf_git.store.threads import Outrun
-from uwf_git.text import encodable
-from uwf_git.values.ids import Hash, ThreadId, fork_id
-from uwf_git.values.kinds import (
+from uwf_git.format.ids import Hash, ThreadId, fork_id
+from uwf_git.format.kinds import (
     INTERRUPTED,
     KILLED_NOW,
     PAUSED_NOW,
@@ -72,7 +64,15 @@ from uwf_git.values.kinds import (
     parse_step,
     persona_value,
 )
-from uwf_git.values.types import END, USER
+from uwf_git.format.types import END, USER
+from uwf_git.git.repository import Oid, StoreUnwritable
+from uwf_git.sandbox.programs import avoid
+from uwf_git.store.history import Head, Position
+from uwf_git.store.maintenance import maintain
+from uwf_git.store.opened import Instance
+from uwf_git.store.private import KILL, PAUSE, Order, Report
+from uwf_git.store.taking_in import pins, unpin
+from uwf_git.store.threads import Outrun
 
 
 class Outcome(NamedTuple):
@@ -558,7 +558,7 @@ class _Run:
     def _keep(self, made: Made, error: AgentFailed, once: bool = False) -> None:
         """Records a failed attempt with all there is of it. An agent that came to no detail of its own left the turns
         that it had noted. With `once` an engine that was killed may have done so already."""
-        from uwf_git.kit.record import salvage
+        from uwf_git.engine.kit.record import salvage
 
         instance, (head, history), order = self._instance, self._at, self._order
         agent, detail = made.agent, made.detail

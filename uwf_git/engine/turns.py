@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from uwf_git.base.errors import NotFound
+from uwf_git.engine.kit.record import noted_turns
 from uwf_git.engine.progress import Freshness
-from uwf_git.errors import NotFound
-from uwf_git.kit.record import noted_turns
+from uwf_git.format.ids import Hash, ThreadId, is_thread_id
+from uwf_git.format.kinds import TurnRecord, parse_attempt, parse_step
+from uwf_git.format.types import is_kind
 from uwf_git.store import layout
 from uwf_git.store.private import UNREAD, Order, Words
-from uwf_git.values.ids import Hash, ThreadId, is_thread_id
-from uwf_git.values.kinds import TurnRecord, parse_attempt, parse_step
-from uwf_git.values.types import is_kind
 
 if TYPE_CHECKING:
     from uwf_git.store.opened import Instance

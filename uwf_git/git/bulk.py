@@ -20,10 +20,10 @@ from types import TracebackType
 from typing import IO
 
 from uwf_git.git.durable import keeps_order, sync
+from uwf_git.git.libgit2 import Oid
 from uwf_git.git.objects import BLOB, id_of
 from uwf_git.git.packing import ASIDE, HEADER, Joining, Place, entry, header, install, packs_of
 from uwf_git.git.packs import applied, delta_of
-from uwf_git.libgit2 import Oid
 
 FULL = 40_000
 """The objects after which a pack should be stored: what is known of each of them is in memory until then."""

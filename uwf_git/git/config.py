@@ -19,10 +19,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from uwf_git.errors import Invalid
+from uwf_git.base.errors import Invalid
+from uwf_git.base.text import one_line
+from uwf_git.git.libgit2 import Config, GitError, Repository
 from uwf_git.git.objects import Person, clean
-from uwf_git.libgit2 import Config, GitError, Repository
-from uwf_git.text import one_line
 
 MAX_REFS = 200_000
 MAX_VERIFY = 60

@@ -24,10 +24,10 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from uwf_git import log
+from uwf_git.base import log
+from uwf_git.base.text import counted
 from uwf_git.git.durable import share
 from uwf_git.git.refs import PRIVATE, read_file
-from uwf_git.text import counted
 
 FOLDER = "locking"
 LOCK = ".lock"

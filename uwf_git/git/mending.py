@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from uwf_git.errors import Busy, StoreDamaged
+from uwf_git.base.errors import Busy, StoreDamaged
 from uwf_git.git.durable import make_folders, sync
 from uwf_git.git.lockfiles import LOCK
 from uwf_git.git.objects import id_of

@@ -14,12 +14,12 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
-from uwf_git.errors import Busy, HeadMoved, Invalid
+from uwf_git.base.errors import Busy, HeadMoved, Invalid
+from uwf_git.base.lifetime import deferred
 from uwf_git.git.durable import make_folders, share, sync
+from uwf_git.git.libgit2 import Oid, reference_is_valid_name
 from uwf_git.git.lockfiles import LOCK, Lockfiles
 from uwf_git.git.refs import PACKED, PRIVATE, is_packed_under, note_packed, packed_without, read_ref
-from uwf_git.libgit2 import Oid, reference_is_valid_name
-from uwf_git.lifetime import deferred
 
 TRIES = 40
 PACKING_TRIES = 120  # of which a packing of refs may need all: 13 seconds

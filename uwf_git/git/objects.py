@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from uwf_git.libgit2 import Oid as Oid
+from uwf_git.git.libgit2 import Oid as Oid
 
 TREE_MODE = "40000"
 BLOB_MODE = "100644"

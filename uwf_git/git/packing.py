@@ -22,7 +22,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
-from uwf_git import log
+from uwf_git.base import log
 from uwf_git.git.durable import make_folders, share, sync, sync_all
 from uwf_git.git.lockfiles import KEEP, is_packed_now, keeping, left_keeps
 from uwf_git.git.objects import BLOB, COMMIT, TAG, TREE

@@ -25,14 +25,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from uwf_git import log
-from uwf_git.errors import RemoteFailed
+from uwf_git.base import log
+from uwf_git.base.errors import RemoteFailed
+from uwf_git.base.lifetime import deferred
+from uwf_git.base.text import one_line
 from uwf_git.git.config import BOUNDS, Bounds
 from uwf_git.git.lockfiles import lockfiles_of
-from uwf_git.lifetime import deferred
-from uwf_git.processes.child import spawn, stop
-from uwf_git.processes.programs import find_program, trusted_path
-from uwf_git.text import one_line
+from uwf_git.sandbox.child import spawn, stop
+from uwf_git.sandbox.programs import find_program, trusted_path
 
 PATIENCE = 180.0
 """Seconds for a remote to do one thing, where nobody is there to end it."""

@@ -17,9 +17,9 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from uwf_git.errors import StoreDamaged
+from uwf_git.base.errors import StoreDamaged
 from uwf_git.git.durable import share
-from uwf_git.libgit2 import Oid
+from uwf_git.git.libgit2 import Oid
 
 PRIVATE = "uwf"
 PACKED = "packed-refs"

@@ -12,12 +12,13 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from uwf_git.errors import HeadMoved, Invalid, NotFound, StoreDamaged
+from uwf_git.base.errors import HeadMoved, Invalid, NotFound, StoreDamaged
 from uwf_git.git.config import GitConfig
 from uwf_git.git.database import ObjectDatabase, damaged, unwritable
 from uwf_git.git.database import StoreUnwritable as StoreUnwritable
 from uwf_git.git.database import TooLarge as TooLarge
 from uwf_git.git.durable import make_folder, share_below, sync_folder
+from uwf_git.git.libgit2 import GitError, init_bare, open_repository
 from uwf_git.git.lockfiles import lockfiles_of
 from uwf_git.git.moving import RefFiles
 from uwf_git.git.objects import BLOB as BLOB
@@ -44,7 +45,6 @@ from uwf_git.git.objects import Oid as Oid
 from uwf_git.git.objects import Person as Person
 from uwf_git.git.refs import FIX, is_waited_for, may_have_refs, read_ref, read_refs
 from uwf_git.git.refs import PRIVATE as PRIVATE
-from uwf_git.libgit2 import GitError, init_bare, open_repository
 
 NAMESPACE = "refs/uwf/"
 TREES_KEPT = 256

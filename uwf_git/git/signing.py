@@ -19,10 +19,10 @@ from collections.abc import Callable, Sequence
 from errno import ENOENT
 from pathlib import Path
 
-from uwf_git.errors import SigningFailed
+from uwf_git.base.errors import SigningFailed
+from uwf_git.base.text import one_line
 from uwf_git.git.objects import Person
-from uwf_git.processes.programs import find_program, trusted_path
-from uwf_git.text import one_line
+from uwf_git.sandbox.programs import find_program, trusted_path
 
 Configured = Callable[[str], str]
 

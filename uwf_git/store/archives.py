@@ -22,12 +22,12 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from uwf_git.errors import HeadMoved, StoreDamaged, UwfError
+from uwf_git.base.errors import HeadMoved, StoreDamaged, UwfError
+from uwf_git.base.text import one_line
+from uwf_git.format.ids import ThreadId, is_thread_id
 from uwf_git.git.objects import Commit, Entry, Tag, parse_tag
 from uwf_git.git.repository import BLOB, BLOB_MODE, TAG, Oid, Repository
 from uwf_git.store import layout
-from uwf_git.text import one_line
-from uwf_git.values.ids import ThreadId, is_thread_id
 
 PARENTS = 500
 CHAIN = 5_000  # folds that one continues

@@ -11,16 +11,16 @@ import re
 from itertools import takewhile
 from typing import NamedTuple
 
-from uwf_git.errors import HeadMoved, SigningFailed, StoreDamaged
+from uwf_git.base.errors import HeadMoved, SigningFailed, StoreDamaged
+from uwf_git.base.text import one_line
+from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.kinds import ENDED_BY_USER, Attempt, parse_attempt
+from uwf_git.format.types import ATTEMPT
 from uwf_git.git.repository import Entry, Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Head, Histories, ancestry
 from uwf_git.store.index import CommitRow
 from uwf_git.store.taking_in import Store
-from uwf_git.text import one_line
-from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.kinds import ENDED_BY_USER, Attempt, parse_attempt
-from uwf_git.values.types import ATTEMPT
 
 
 class FailedAttempt(NamedTuple):

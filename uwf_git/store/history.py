@@ -11,15 +11,10 @@ import contextlib
 from collections.abc import Iterator, Mapping, Set
 from typing import TYPE_CHECKING, NamedTuple
 
-from uwf_git.errors import Invalid, StoreDamaged
-from uwf_git.git.objects import parse_tag
-from uwf_git.git.repository import TAG, Oid
-from uwf_git.store import layout
-from uwf_git.store.index import ArchiveRow, CommitRow
-from uwf_git.store.taking_in import Store
-from uwf_git.text import one_line
-from uwf_git.values.ids import Hash, ThreadId, is_thread_id
-from uwf_git.values.kinds import (
+from uwf_git.base.errors import Invalid, StoreDamaged
+from uwf_git.base.text import one_line
+from uwf_git.format.ids import Hash, ThreadId, is_thread_id
+from uwf_git.format.kinds import (
     Start,
     Step,
     StepContext,
@@ -30,10 +25,15 @@ from uwf_git.values.kinds import (
     parse_workflow,
     split_remarks,
 )
-from uwf_git.values.types import CREW_WORKFLOW, is_kind
+from uwf_git.format.types import CREW_WORKFLOW, is_kind
+from uwf_git.git.objects import parse_tag
+from uwf_git.git.repository import TAG, Oid
+from uwf_git.store import layout
+from uwf_git.store.index import ArchiveRow, CommitRow
+from uwf_git.store.taking_in import Store
 
 if TYPE_CHECKING:
-    from uwf_git.values.personas import Persona
+    from uwf_git.format.personas import Persona
 
 
 class Head(NamedTuple):

@@ -28,12 +28,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.kinds import REHEARSE, Start, Step, asks_human, remark_in, title_of
+from uwf_git.format.types import USER
 from uwf_git.git.derived import Derived
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
-from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.kinds import REHEARSE, Start, Step, asks_human, remark_in, title_of
-from uwf_git.values.types import USER
 
 VERSION = 11
 _VARIABLES = 900  # what every SQLite takes in one statement

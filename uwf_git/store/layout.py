@@ -41,15 +41,15 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from uwf_git.errors import Invalid
+from uwf_git.base.errors import Invalid
+from uwf_git.base.text import counted, one_line
+from uwf_git.format.ids import Hash, ThreadId, is_hash, is_thread_id, name_problem
+from uwf_git.format.kinds import Attempt, credited
 from uwf_git.git.objects import Person
 from uwf_git.git.repository import Oid
-from uwf_git.text import counted, one_line
-from uwf_git.values.ids import Hash, ThreadId, is_hash, is_thread_id, name_problem
-from uwf_git.values.kinds import Attempt, credited
 
 if TYPE_CHECKING:
-    from uwf_git.values.personas import Persona
+    from uwf_git.format.personas import Persona
 
 GITATTRIBUTES = b"* -text\n**/nodes/*.json linguist-generated=true gitlab-generated=true\n"
 

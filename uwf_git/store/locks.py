@@ -16,13 +16,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from uwf_git import log
-from uwf_git.errors import Busy
+from uwf_git.base import log
+from uwf_git.base.errors import Busy
+from uwf_git.format.ids import ThreadId, is_thread_id
 from uwf_git.git.durable import share
 from uwf_git.git.repository import StoreUnwritable
 from uwf_git.git.writers import Writers
-from uwf_git.processes.programs import find_program
-from uwf_git.values.ids import ThreadId, is_thread_id
+from uwf_git.sandbox.programs import find_program
 
 # Asking whether a lock is held takes it for an instant, which must not fail a step.
 PROBE_SECONDS = 0.1

@@ -11,15 +11,11 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence, Se
 from contextlib import contextmanager
 from typing import Any
 
-from uwf_git.errors import HashCollision, Invalid, NotFound, StoreDamaged
-from uwf_git.git.objects import BLOB, id_of
-from uwf_git.git.repository import Oid, Repository, StoreUnwritable
-from uwf_git.store import layout
-from uwf_git.store.index import Index
-from uwf_git.values import cbor
-from uwf_git.values.builtin import BUILTIN, META
-from uwf_git.values.ids import Hash, complete, parse_hash
-from uwf_git.values.kinds import (
+from uwf_git.base.errors import HashCollision, Invalid, NotFound, StoreDamaged
+from uwf_git.format import cbor
+from uwf_git.format.builtin import BUILTIN, META
+from uwf_git.format.ids import Hash, complete, parse_hash
+from uwf_git.format.kinds import (
     Detail,
     TurnRecord,
     parse_detail,
@@ -28,9 +24,9 @@ from uwf_git.values.kinds import (
     parse_turn,
     parse_workflow,
 )
-from uwf_git.values.node import Node, from_blob, hash_of, node_hash, now, self_hash, to_blob
-from uwf_git.values.schema import Problem, Schema, check_schema
-from uwf_git.values.types import (
+from uwf_git.format.node import Node, from_blob, hash_of, node_hash, now, self_hash, to_blob
+from uwf_git.format.schema import Problem, Schema, check_schema
+from uwf_git.format.types import (
     ANSWER,
     CREW_WORKFLOW,
     LIMITED_START,
@@ -41,6 +37,10 @@ from uwf_git.values.types import (
     TEXT,
     is_kind,
 )
+from uwf_git.git.objects import BLOB, id_of
+from uwf_git.git.repository import Oid, Repository, StoreUnwritable
+from uwf_git.store import layout
+from uwf_git.store.index import Index
 
 # Types whose payloads are checked by parsing: that says the same as the schema without starting a validator.
 PARSERS: Mapping[Hash, Callable[[Any], object]] = {

@@ -9,10 +9,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from uwf_git.errors import Invalid, UwfError
+from uwf_git.base.errors import Invalid, UwfError
+from uwf_git.base.text import counted
+from uwf_git.base.timelimit import Budget
 from uwf_git.git.refs import read_file
 from uwf_git.git.repository import PRIVATE
-from uwf_git.processes.programs import avoid_all
+from uwf_git.sandbox.programs import avoid_all
 from uwf_git.store import layout
 from uwf_git.store.history import Head
 from uwf_git.store.location import Location, check_format, locate
@@ -20,19 +22,17 @@ from uwf_git.store.locks import Locks
 from uwf_git.store.private import NONCE_VARIABLE, Folders, Runs, Sessions, Trusted
 from uwf_git.store.taking_in import Store
 from uwf_git.store.threads import Threads
-from uwf_git.text import counted
-from uwf_git.timelimit import Budget
 
 if TYPE_CHECKING:
+    from uwf_git.base.log_files import Record
     from uwf_git.config.secrets import Redactor, Secrets
     from uwf_git.config.settings import Config
+    from uwf_git.format.ids import Hash, ThreadId
+    from uwf_git.format.kinds import TurnRecord
     from uwf_git.git.objects import Person
-    from uwf_git.log_files import Record
     from uwf_git.store.attempts import Attempts
     from uwf_git.store.remotes import Remotes
     from uwf_git.store.versions import Registry
-    from uwf_git.values.ids import Hash, ThreadId
-    from uwf_git.values.kinds import TurnRecord
 
 
 class Kept(Protocol):
@@ -135,7 +135,7 @@ class Instance:
         """The roles of every workflow that is registered or that an active thread runs, by the workflow's name: those
         of its newest version and of the versions in use; of a crew's also its personas, which are there by the crew's
         name too. What can't be read is left out."""
-        from uwf_git.values.personas import parse_crew
+        from uwf_git.format.personas import parse_crew
 
         nodes = set()
         for name in self.registry.names():
@@ -265,7 +265,7 @@ def wanted_log(environ: Mapping[str, str], warn: Callable[[str], None] = lambda 
     named = environ.get(LOG_VARIABLE, "").strip().lower()
     if named in ("", "off", "0", "false", "no", "none"):
         return None
-    from uwf_git.log import LEVELS
+    from uwf_git.base.log import LEVELS
 
     if named in ("on", "1", "true", "yes"):
         return LEVELS["debug"]
@@ -289,7 +289,7 @@ def begin_log(
     warn: Callable[[str], None] = lambda text: None,
 ) -> None:
     """Begins the log of this process, without the secrets that are known at this moment; see `open_log`."""
-    from uwf_git.log_files import open_log
+    from uwf_git.base.log_files import open_log
 
     redactor = redactor_at(location)
     open_log(level, log_folder(location), lambda value: redactor.value(value)[0], show, warn)

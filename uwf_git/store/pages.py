@@ -21,11 +21,10 @@ import json
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from uwf_git.markdown import below, code, inline, output, question, quoted, table
-from uwf_git.store.layout import node_file, step_folder
-from uwf_git.text import counted, fenced, harmless, one_line
-from uwf_git.values.ids import Hash
-from uwf_git.values.kinds import (
+from uwf_git.base.markdown import below, code, inline, output, question, quoted, table
+from uwf_git.base.text import counted, fenced, harmless, one_line
+from uwf_git.format.ids import Hash
+from uwf_git.format.kinds import (
     REHEARSE,
     Attempt,
     StepContext,
@@ -38,9 +37,10 @@ from uwf_git.values.kinds import (
     reply_in,
     status_of,
 )
-from uwf_git.values.node import Node
-from uwf_git.values.personas import Persona
-from uwf_git.values.types import END, USER, is_kind, next_name, role_name
+from uwf_git.format.node import Node
+from uwf_git.format.personas import Persona
+from uwf_git.format.types import END, USER, is_kind, next_name, role_name
+from uwf_git.store.layout import node_file, step_folder
 
 HUNDRED = 100
 _LONGEST_OUTCOME = 2000  # characters of the last output that the page of an ended thread repeats

@@ -39,11 +39,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from uwf_git.errors import Usage
+from uwf_git.base.errors import Usage
+from uwf_git.format.ids import Hash, ThreadId, is_hash, is_thread_id
 from uwf_git.git.durable import make_folders, reserve, share, sync
 from uwf_git.git.refs import read_file
 from uwf_git.git.repository import StoreUnwritable
-from uwf_git.values.ids import Hash, ThreadId, is_hash, is_thread_id
 
 NONCE_VARIABLE = "UWF_NONCE"
 _MINE = 0o600  # what is said in a step is read by its user alone, or by those who share the repository

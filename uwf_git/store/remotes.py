@@ -17,12 +17,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from uwf_git.errors import Busy, Invalid, NotFound, Usage
+from uwf_git.base.errors import Busy, Invalid, NotFound, Usage
+from uwf_git.base.text import nearest
 from uwf_git.git.durable import sync
 from uwf_git.git.program import Git, telling_line
 from uwf_git.git.repository import Repository, StoreUnwritable
 from uwf_git.store import layout
-from uwf_git.text import nearest
 
 DEFAULT = "origin"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", re.ASCII)

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from uwf_git.errors import UwfError
+from uwf_git.base.errors import UwfError
+from uwf_git.format.ids import ThreadId, is_thread_id
 from uwf_git.git.durable import sync
 from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import layout
 from uwf_git.store.private import write_private
-from uwf_git.values.ids import ThreadId, is_thread_id
 
 _SIGNATURE = b"# v2 git bundle\n"
 _SUFFIX = ".bundle"

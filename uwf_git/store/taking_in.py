@@ -12,25 +12,16 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from uwf_git import log
-from uwf_git.errors import HeadMoved, NotFound, StoreDamaged, UwfError
+from uwf_git.base import log
+from uwf_git.base.errors import HeadMoved, NotFound, StoreDamaged, UwfError
+from uwf_git.format.builtin import BUILTIN
+from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.kinds import parse_attempt, parse_start, parse_step
 from uwf_git.git.objects import Stamp, Tag, parse_tag
 from uwf_git.git.repository import COMMIT, TAG, Commit, Oid, Repository, StoreUnwritable
 from uwf_git.store import layout
-from uwf_git.store.index import (
-    ArchiveRow,
-    CommitRow,
-    FoldedRow,
-    Index,
-    Tip,
-    commit_row,
-    start_row,
-    step_row,
-)
+from uwf_git.store.index import ArchiveRow, CommitRow, FoldedRow, Index, Tip, commit_row, start_row, step_row
 from uwf_git.store.nodes import NodeStore
-from uwf_git.values.builtin import BUILTIN
-from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.kinds import parse_attempt, parse_start, parse_step
 
 _OF_OTHERS = (layout.PACKAGE, layout.INCLUDED, layout.FIXTURES)
 # What content that uwf did not write makes its readers raise.

@@ -19,8 +19,12 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from itertools import takewhile
 from typing import Any, NamedTuple
 
-from uwf_git import log
-from uwf_git.errors import Busy, HeadMoved, Invalid, NotFound, StoreDamaged, Usage, UwfError
+from uwf_git.base import log
+from uwf_git.base.errors import Busy, HeadMoved, Invalid, NotFound, StoreDamaged, Usage, UwfError
+from uwf_git.base.text import one_line
+from uwf_git.format.ids import Hash, ThreadId, complete, is_thread_id, new_thread_id, parse_thread_id, time_of
+from uwf_git.format.kinds import SUBWORKFLOW, StepContext, parse_start, parse_step, parse_workflow, title_of
+from uwf_git.format.types import END, USER, start_node
 from uwf_git.git.objects import Stamp
 from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Entry, Oid
 from uwf_git.store import layout
@@ -29,17 +33,6 @@ from uwf_git.store.index import ArchiveRow, CommitRow, is_made_up, title_after
 from uwf_git.store.nodes import Among
 from uwf_git.store.private import Sessions
 from uwf_git.store.taking_in import Store
-from uwf_git.text import one_line
-from uwf_git.values.ids import Hash, ThreadId, complete, is_thread_id, new_thread_id, parse_thread_id, time_of
-from uwf_git.values.kinds import (
-    SUBWORKFLOW,
-    StepContext,
-    parse_start,
-    parse_step,
-    parse_workflow,
-    title_of,
-)
-from uwf_git.values.types import END, USER, start_node
 
 NEWEST = "@"
 """What stands for the newest thread."""

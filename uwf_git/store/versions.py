@@ -16,18 +16,18 @@ from contextlib import suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
-from uwf_git.errors import HeadMoved, Invalid, NotFound, StoreDamaged
+from uwf_git.base.errors import HeadMoved, Invalid, NotFound, StoreDamaged
+from uwf_git.base.text import closest, counted, harmless, nearest
+from uwf_git.format.builtin import META
+from uwf_git.format.ids import Hash, name_problem
+from uwf_git.format.kinds import Code, Workflow, parse_workflow
+from uwf_git.format.node import hash_of
+from uwf_git.format.suites import BASELINE
+from uwf_git.format.types import OF_THREADS, is_kind, workflow_type
 from uwf_git.git.objects import Stamp
 from uwf_git.git.repository import Entry, Oid, Repository
 from uwf_git.store import layout
 from uwf_git.store.taking_in import Store
-from uwf_git.text import closest, counted, harmless, nearest
-from uwf_git.values.builtin import META
-from uwf_git.values.ids import Hash, name_problem
-from uwf_git.values.kinds import Code, Workflow, parse_workflow
-from uwf_git.values.node import hash_of
-from uwf_git.values.suites import BASELINE
-from uwf_git.values.types import OF_THREADS, is_kind, workflow_type
 
 if TYPE_CHECKING:
     from uwf_git.git.objects import Commit

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from uwf_git.base.text import harmless, one_line
+from uwf_git.format.builtin import BUILTIN
+from uwf_git.format.ids import Hash, name_problem
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.pages import baseline_page
-from uwf_git.text import harmless, one_line
-from uwf_git.values.builtin import BUILTIN
-from uwf_git.values.ids import Hash, name_problem
 from uwf_git.verify.definition import check_attributes, read_version
 from uwf_git.verify.findings import Bad, Report
 from uwf_git.verify.nodes import Nodes, files_below

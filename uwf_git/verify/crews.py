@@ -6,17 +6,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from uwf_git.errors import UwfError
+from uwf_git.base.errors import UwfError
+from uwf_git.base.text import harmless
+from uwf_git.base.timelimit import TimeExceeded, time_limit
+from uwf_git.format.builtin import BUILTIN
+from uwf_git.format.ids import Hash
+from uwf_git.format.kinds import Workflow, parse_workflow
+from uwf_git.format.node import Node
+from uwf_git.format.personas import Crew, parse_crew
+from uwf_git.format.types import is_kind
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
-from uwf_git.text import harmless
-from uwf_git.timelimit import TimeExceeded, time_limit
-from uwf_git.values.builtin import BUILTIN
-from uwf_git.values.ids import Hash
-from uwf_git.values.kinds import Workflow, parse_workflow
-from uwf_git.values.node import Node
-from uwf_git.values.personas import Crew, parse_crew
-from uwf_git.values.types import is_kind
 from uwf_git.verify.definition import SECONDS, check_attributes, read_version
 from uwf_git.verify.findings import Bad, Report
 from uwf_git.verify.nodes import NodeRow, Nodes, files_below
@@ -69,8 +69,8 @@ def _workflows(crew: Crew, here: Mapping[Hash, Node]) -> dict[Hash, Node]:
 def _check_package(
     objects: Objects, files: Mapping[str, bytes], name: Hash, crew: str, report: Report
 ) -> None:
-    from uwf_git.crews.compile import compile_crew
-    from uwf_git.crews.package import from_files, read_archive
+    from uwf_git.ext.crews.compile import compile_crew
+    from uwf_git.ext.crews.package import from_files, read_archive
 
     content = {
         path.removeprefix(layout.PACKAGE): objects.blob(blob)
@@ -106,7 +106,7 @@ def _check_page(
     workflows: Mapping[Hash, Workflow],
     report: Report,
 ) -> None:
-    from uwf_git.crews.page import readme
+    from uwf_git.ext.crews.page import readme
 
     if "README.md" not in files:
         report("missing-file", "there is no README.md")

@@ -14,7 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from uwf_git.errors import StoreDamaged
+from uwf_git.base.errors import StoreDamaged
+from uwf_git.base.text import one_line
+from uwf_git.format.ids import Hash, ThreadId, is_thread_id
 from uwf_git.git.database import files_of_loose_objects
 from uwf_git.git.objects import parse_commit, parse_tag, parse_tree
 from uwf_git.git.packs import belongs_to, is_whole
@@ -22,8 +24,6 @@ from uwf_git.git.repository import COMMIT, TAG, TREE, Oid, Repository
 from uwf_git.store import archives, layout
 from uwf_git.store.index import Index
 from uwf_git.store.taking_in import Store
-from uwf_git.text import one_line
-from uwf_git.values.ids import Hash, ThreadId, is_thread_id
 
 _NONE: frozenset[bytes] = frozenset()
 _DEEPEST = 50  # folders within folders; records have eight

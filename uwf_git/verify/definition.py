@@ -6,16 +6,16 @@ from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
-from uwf_git.errors import NotFound, UwfError
+from uwf_git.base.errors import NotFound, UwfError
+from uwf_git.base.text import harmless, one_line
+from uwf_git.base.timelimit import TimeExceeded, time_limit
+from uwf_git.format.builtin import BUILTIN
+from uwf_git.format.ids import Hash, name_problem
+from uwf_git.format.kinds import Code, Workflow, parse_workflow
+from uwf_git.format.node import Node, file_id
+from uwf_git.format.types import CREW_DEFINITION, DEFINITIONS, is_kind
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
-from uwf_git.text import harmless, one_line
-from uwf_git.timelimit import TimeExceeded, time_limit
-from uwf_git.values.builtin import BUILTIN
-from uwf_git.values.ids import Hash, name_problem
-from uwf_git.values.kinds import Code, Workflow, parse_workflow
-from uwf_git.values.node import Node, file_id
-from uwf_git.values.types import CREW_DEFINITION, DEFINITIONS, is_kind
 from uwf_git.verify.findings import Bad, Report
 from uwf_git.verify.nodes import NodeRow, Nodes, files_below, node_files
 from uwf_git.verify.objects import Objects
@@ -160,7 +160,7 @@ def _check_source(
 def _compiled(objects: Objects, definition: str, text: bytes, included: Mapping[str, bytes]) -> Compiled:
     """What a definition compiles to with the files that lie beside it."""
     if definition == CREW_DEFINITION:
-        from uwf_git.crews.compile import compile_version
+        from uwf_git.ext.crews.compile import compile_version
 
         return compile_version(
             objects.blob(text), {path: objects.blob(blob) for path, blob in included.items()}

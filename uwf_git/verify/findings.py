@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol
 
-from uwf_git.values.ids import Hash, ThreadId
+from uwf_git.format.ids import Hash, ThreadId
 
 # Everything a finding can be, by its code. The codes are published and stable.
 CODES = {

@@ -6,7 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from uwf_git.errors import UwfError
+from uwf_git.base.errors import UwfError
+from uwf_git.base.text import harmless, one_line
+from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.kinds import Start, StepContext, Workflow, parse_detail, parse_start, parse_workflow
+from uwf_git.format.node import Node
+from uwf_git.format.personas import Persona
+from uwf_git.format.types import is_kind
 from uwf_git.git.objects import clean
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
@@ -14,19 +20,6 @@ from uwf_git.store.attempts import Attempts
 from uwf_git.store.index import CommitRow
 from uwf_git.store.taking_in import Store
 from uwf_git.store.threads import Threads
-from uwf_git.text import harmless, one_line
-from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.kinds import (
-    Start,
-    StepContext,
-    Workflow,
-    parse_detail,
-    parse_start,
-    parse_workflow,
-)
-from uwf_git.values.node import Node
-from uwf_git.values.personas import Persona
-from uwf_git.values.types import is_kind
 from uwf_git.verify.definition import Definition, read_all
 from uwf_git.verify.findings import Bad, Report
 from uwf_git.verify.nodes import Nodes, files_below, node_files, row_of
@@ -138,7 +131,7 @@ def is_instruction(said: str, expected: str | None, redacted: bool) -> bool:
         return True
     if expected is None or not redacted:
         return False
-    from uwf_git.crews.prompt import REDACTED
+    from uwf_git.ext.crews.prompt import REDACTED
 
     at = 0
     pieces = REDACTED.split(said)

@@ -10,18 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from uwf_git.errors import StoreDamaged, UwfError
+from uwf_git.base.errors import StoreDamaged, UwfError
+from uwf_git.base.timelimit import TimeExceeded, time_limit
+from uwf_git.format import cbor
+from uwf_git.format.builtin import BUILTIN, META
+from uwf_git.format.ids import Hash
+from uwf_git.format.node import Node, from_blob, node_hash
+from uwf_git.format.quick_schema import Check, plain_check
+from uwf_git.format.schema import SECONDS, Schema, check_schema
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.nodes import PARSERS, is_schema, references_by_kind
 from uwf_git.store.taking_in import Store
-from uwf_git.timelimit import TimeExceeded, time_limit
-from uwf_git.values import cbor
-from uwf_git.values.builtin import BUILTIN, META
-from uwf_git.values.ids import Hash
-from uwf_git.values.node import Node, from_blob, node_hash
-from uwf_git.values.quick_schema import Check, plain_check
-from uwf_git.values.schema import SECONDS, Schema, check_schema
 from uwf_git.verify.findings import Bad, Report
 from uwf_git.verify.objects import (
     COUNT_LIMIT,

@@ -8,12 +8,12 @@ import re
 from itertools import chain
 from typing import NamedTuple
 
-from uwf_git.errors import StoreDamaged
+from uwf_git.base.errors import StoreDamaged
+from uwf_git.base.text import printable, shortened
 from uwf_git.git.config import MAX_BLOB
 from uwf_git.git.objects import LATEST, stands_for_git
 from uwf_git.git.repository import BLOB, COMMIT, TAG, TREE, Oid, Repository, TooLarge
 from uwf_git.store import layout
-from uwf_git.text import printable, shortened
 from uwf_git.verify.findings import Bad
 
 MESSAGE_LIMIT = 1 << 20  # bytes of a commit or tag

@@ -7,11 +7,9 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any
 
-from uwf_git.store import layout, pages
-from uwf_git.store.index import CommitRow, commit_row, start_row, step_row
-from uwf_git.text import one_line
-from uwf_git.values.ids import Hash
-from uwf_git.values.kinds import (
+from uwf_git.base.text import one_line
+from uwf_git.format.ids import Hash
+from uwf_git.format.kinds import (
     Step,
     StepContext,
     answer_in,
@@ -24,8 +22,10 @@ from uwf_git.values.kinds import (
     status_of,
     title_of,
 )
-from uwf_git.values.node import Node
-from uwf_git.values.types import ANSWER, BUNDLE, END, PERSON, QUESTION, REMARK, RESULT, USER, is_kind
+from uwf_git.format.node import Node
+from uwf_git.format.types import ANSWER, BUNDLE, END, PERSON, QUESTION, REMARK, RESULT, USER, is_kind
+from uwf_git.store import layout, pages
+from uwf_git.store.index import CommitRow, commit_row, start_row, step_row
 from uwf_git.verify.baselines import check_baseline
 from uwf_git.verify.crews import CrewVersion, check_crew
 from uwf_git.verify.definition import Definition, check_attributes, check_definition, read_all
@@ -179,7 +179,7 @@ class Records:
         other = self._known.parent(commit, 1, ("start", "step")) if len(commit.parents) == 2 else None
         if other is None:
             return
-        from uwf_git.crews.conversation import is_conversation
+        from uwf_git.engine.conversation import is_conversation
 
         talks = is_conversation(self._known.definition(version).workflow)
         if talks == is_conversation(self._known.definition(other).workflow):

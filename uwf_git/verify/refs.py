@@ -12,14 +12,14 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from uwf_git.errors import UwfError
+from uwf_git.base.errors import UwfError
+from uwf_git.base.text import one_line
+from uwf_git.base.timelimit import Budget, BudgetExceeded
+from uwf_git.format.ids import ThreadId, is_thread_id
 from uwf_git.git.config import MAX_BLOB
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.taking_in import Store
-from uwf_git.text import one_line
-from uwf_git.timelimit import Budget, BudgetExceeded
-from uwf_git.values.ids import ThreadId, is_thread_id
 from uwf_git.verify.findings import Bad, Finding, Report
 from uwf_git.verify.known import Known, Record
 from uwf_git.verify.nodes import NodeRow

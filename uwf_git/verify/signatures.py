@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from uwf_git.errors import UwfError
+from uwf_git.base.errors import UwfError
+from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.git.objects import is_signed, parse_commit, parse_tag
 from uwf_git.git.program import Git
 from uwf_git.git.repository import COMMIT, TAG, Oid, Repository
 from uwf_git.store import archives, layout
-from uwf_git.values.ids import Hash, ThreadId
 
 GOOD, BAD, UNKNOWN, EXPIRED, REVOKED, NONE = "good", "bad", "unknown", "expired", "revoked", "none"
 # What git log says with %G?: U is a good signature by a key that nobody vouches for, E one that can't be

@@ -3,11 +3,11 @@ limits hold for the tools of a step follows from who speaks, so a thread where n
 
 from __future__ import annotations
 
+from uwf_git.base.text import one_line
+from uwf_git.format.kinds import Start
+from uwf_git.format.node import Node
+from uwf_git.format.types import CREW_START
 from uwf_git.store import layout
-from uwf_git.text import one_line
-from uwf_git.values.kinds import Start
-from uwf_git.values.node import Node
-from uwf_git.values.types import CREW_START
 from uwf_git.verify.findings import Report
 from uwf_git.verify.known import Known, Record
 from uwf_git.verify.nodes import row_of
@@ -29,7 +29,7 @@ def check_speaking(known: Known, version: Record, node: Node, start: Start, repo
         report("wrong-persona", f"the StartNode names persona {shown!r}, which {workflow.name} does not have")
     if start.data is not None:
         tree = version.tree
-        from uwf_git.crews.prompt import data_problem
+        from uwf_git.ext.crews.prompt import data_problem
 
         problem = data_problem(start.data, lambda path: _file(known.objects, tree, layout.INCLUDED + path))
         if problem is not None:

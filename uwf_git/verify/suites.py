@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from uwf_git.format.builtin import META
+from uwf_git.format.ids import Hash
+from uwf_git.format.node import Node
+from uwf_git.format.suites import OF_SUITES
+from uwf_git.format.types import is_kind
 from uwf_git.git.objects import stands_for_modules
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout, pages
 from uwf_git.store.index import commit_row
-from uwf_git.values.builtin import META
-from uwf_git.values.ids import Hash
-from uwf_git.values.node import Node
-from uwf_git.values.suites import OF_SUITES
-from uwf_git.values.types import is_kind
 from uwf_git.verify.definition import check_attributes, read_all
 from uwf_git.verify.findings import Bad, Report
 from uwf_git.verify.known import Known, Record

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 
+from uwf_git.format.ids import Hash
+from uwf_git.format.kinds import StepContext
+from uwf_git.format.types import BUNDLE, END
 from uwf_git.store import pages
-from uwf_git.values.ids import Hash
-from uwf_git.values.kinds import StepContext
-from uwf_git.values.types import BUNDLE, END
 from uwf_git.verify.findings import Report
 from uwf_git.verify.known import Known, Record
 from uwf_git.verify.nodes import row_of

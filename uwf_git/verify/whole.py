@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from uwf_git.base.text import counted
+from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.kinds import REHEARSE
 from uwf_git.git.config import MAX_BLOB
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import layout
 from uwf_git.store.history import own_forks
 from uwf_git.store.index import Overlay
 from uwf_git.store.taking_in import Store
-from uwf_git.text import counted
-from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.kinds import REHEARSE
 from uwf_git.verify.findings import Finding
 from uwf_git.verify.refs import Claim, Verifier
 

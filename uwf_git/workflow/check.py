@@ -12,13 +12,13 @@ import re
 from pathlib import Path
 from typing import Any
 
-from uwf_git.documents.document import InvalidYaml
-from uwf_git.documents.findings import Finding, Findings
-from uwf_git.text import one_line
-from uwf_git.values.kinds import BODY
-from uwf_git.values.schema import ValuePath
-from uwf_git.values.shape import named
-from uwf_git.values.types import DEFAULT_STATUS, END, NEW, RESUME, START, SUSPEND, USER
+from uwf_git.base.text import one_line
+from uwf_git.format.document import InvalidYaml
+from uwf_git.format.findings import Finding, Findings
+from uwf_git.format.kinds import BODY
+from uwf_git.format.schema import ValuePath
+from uwf_git.format.shape import named
+from uwf_git.format.types import DEFAULT_STATUS, END, NEW, RESUME, START, SUSPEND, USER
 from uwf_git.workflow.draft import Draft, DraftEdge, DraftEdges, read_draft
 from uwf_git.workflow.expression import check_expression
 from uwf_git.workflow.habits import expression_hint, is_expression, means_end, means_start

@@ -13,16 +13,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.documents.findings import Findings
-from uwf_git.errors import Invalid
-from uwf_git.text import one_line
-from uwf_git.values import cbor
-from uwf_git.values.builtin import META
-from uwf_git.values.ids import Hash
-from uwf_git.values.kinds import Workflow, parse_workflow
-from uwf_git.values.node import hash_of
-from uwf_git.values.schema import ValuePath
-from uwf_git.values.types import DEFAULT_STATUS, END, workflow_type
+from uwf_git.base.errors import Invalid
+from uwf_git.base.text import one_line
+from uwf_git.format import cbor
+from uwf_git.format.builtin import META
+from uwf_git.format.findings import Findings
+from uwf_git.format.ids import Hash
+from uwf_git.format.kinds import Workflow, parse_workflow
+from uwf_git.format.node import hash_of
+from uwf_git.format.schema import ValuePath
+from uwf_git.format.types import DEFAULT_STATUS, END, workflow_type
 from uwf_git.workflow.check import EFFECTS, Finding, check_path, examine
 from uwf_git.workflow.draft import Draft, DraftEdge, read_draft
 from uwf_git.workflow.source import Source, read_source

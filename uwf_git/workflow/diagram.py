@@ -13,11 +13,11 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from uwf_git.markdown import code, inline, paragraphs, table
-from uwf_git.text import counted, printable, shortened
-from uwf_git.values.ids import Hash
-from uwf_git.values.kinds import COMPLETE, Code, Origin, Role, Transition, Workflow
-from uwf_git.values.types import END, NEW, START
+from uwf_git.base.markdown import code, inline, paragraphs, table
+from uwf_git.base.text import counted, printable, shortened
+from uwf_git.format.ids import Hash
+from uwf_git.format.kinds import COMPLETE, Code, Origin, Role, Transition, Workflow
+from uwf_git.format.types import END, NEW, START
 
 OTHERWISE = "otherwise"
 

@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from uwf_git.documents.amounts import parse_budget
-from uwf_git.documents.fields import Fields, kind_of, own_items
-from uwf_git.documents.findings import Findings
-from uwf_git.text import one_line
-from uwf_git.values.ids import name_problem
-from uwf_git.values.schema import ValuePath
-from uwf_git.values.types import DEFAULT_STATUS, END, NEW, START
+from uwf_git.base.text import one_line
+from uwf_git.format.amounts import parse_budget
+from uwf_git.format.fields import Fields, kind_of, own_items
+from uwf_git.format.findings import Findings
+from uwf_git.format.ids import name_problem
+from uwf_git.format.schema import ValuePath
+from uwf_git.format.types import DEFAULT_STATUS, END, NEW, START
 from uwf_git.workflow.habits import key_hint, means_start, meant_key
 
 VERSION = 1

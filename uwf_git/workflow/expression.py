@@ -20,9 +20,9 @@ from contextlib import contextmanager
 from functools import cache, lru_cache
 from typing import Any, TypeVar
 
-from uwf_git.errors import Invalid, LimitExceeded
-from uwf_git.text import nearest, one_line
-from uwf_git.timelimit import MemoryExceeded, TimeExceeded, time_limit
+from uwf_git.base.errors import Invalid, LimitExceeded
+from uwf_git.base.text import nearest, one_line
+from uwf_git.base.timelimit import MemoryExceeded, TimeExceeded, time_limit
 
 SECONDS = 2.0
 MEMORY = 256 * 1024 * 1024

@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from uwf_git.values.types import END, START
+from uwf_git.format.types import END, START
 
 _EDGE = {
     "condition": ("if", "when", "cond", "on", "where", "unless", "expression", "expr", "guard", "test"),

@@ -11,9 +11,9 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from uwf_git.text import closest, nearest, one_line
-from uwf_git.values.shape import variants_of
-from uwf_git.values.types import START
+from uwf_git.base.text import closest, nearest, one_line
+from uwf_git.format.shape import variants_of
+from uwf_git.format.types import START
 from uwf_git.workflow.expression import function_names, syntax_tree
 from uwf_git.workflow.habits import field_habit, name_habit
 from uwf_git.workflow.possible import (

@@ -17,12 +17,12 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
-from uwf_git.errors import Invalid
-from uwf_git.timelimit import TimeExceeded, time_limit
-from uwf_git.values.ids import REFERENCE_FORMATS, Hash
-from uwf_git.values.kinds import Workflow
-from uwf_git.values.schema import Schema, property_schemas
-from uwf_git.values.shape import resolve
+from uwf_git.base.errors import Invalid
+from uwf_git.base.timelimit import TimeExceeded, time_limit
+from uwf_git.format.ids import REFERENCE_FORMATS, Hash
+from uwf_git.format.kinds import Workflow
+from uwf_git.format.schema import Schema, property_schemas
+from uwf_git.format.shape import resolve
 from uwf_git.workflow.pattern import matched_in, matching
 
 MOST_VARIANTS = 48

@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from uwf_git import log
-from uwf_git.errors import Invalid, LimitExceeded, NoTransition
-from uwf_git.text import nearest, shortened
-from uwf_git.values.kinds import (
+from uwf_git.base import log
+from uwf_git.base.errors import Invalid, LimitExceeded, NoTransition
+from uwf_git.base.text import nearest, shortened
+from uwf_git.format.kinds import (
     BODY,
     CONTENT,
     TIMESTAMP,
@@ -32,7 +32,7 @@ from uwf_git.values.kinds import (
     split_remarks,
     status_of,
 )
-from uwf_git.values.types import END, RESUME, START, USER
+from uwf_git.format.types import END, RESUME, START, USER
 from uwf_git.workflow.expression import Frozen, holds
 from uwf_git.workflow.template import body_of, render
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from uwf_git.values.kinds import CONTENT, TIMESTAMP
-from uwf_git.values.shape import MOST_VARIANTS, choices, resolve, types, variants_of
-from uwf_git.values.types import SUSPEND, USER
+from uwf_git.format.kinds import CONTENT, TIMESTAMP
+from uwf_git.format.shape import MOST_VARIANTS, choices, resolve, types, variants_of
+from uwf_git.format.types import SUSPEND, USER
 
 _ANSWER = "\0answer"  # in a schema: it is that of a role's answer, in a pair with the role
 _STEPS = "\0steps"  # in a schema: it is that of the list of steps

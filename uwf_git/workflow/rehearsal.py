@@ -14,19 +14,11 @@ from collections.abc import Iterable, Mapping
 from itertools import product
 from typing import Any, NamedTuple
 
-from uwf_git.errors import Invalid, NoTransition
-from uwf_git.values.ids import Hash
-from uwf_git.values.kinds import (
-    CONTENT,
-    TIMESTAMP,
-    Start,
-    StepContext,
-    Workflow,
-    asks_human,
-    status_of,
-)
-from uwf_git.values.schema import Schema
-from uwf_git.values.types import END, START, SUSPEND, USER
+from uwf_git.base.errors import Invalid, NoTransition
+from uwf_git.format.ids import Hash
+from uwf_git.format.kinds import CONTENT, TIMESTAMP, Start, StepContext, Workflow, asks_human, status_of
+from uwf_git.format.schema import Schema
+from uwf_git.format.types import END, START, SUSPEND, USER
 from uwf_git.workflow.made_up import Hints, hints_of, variants
 from uwf_git.workflow.moderator import Chosen, brief, can_end, choose, describe, follow, reachable
 

@@ -13,12 +13,12 @@ from functools import cache, lru_cache
 from itertools import islice
 from typing import Any, NamedTuple
 
-from uwf_git.errors import Invalid
-from uwf_git.text import closest, nearest, one_line
-from uwf_git.values import cbor
-from uwf_git.values.schema import DIALECT, Schema, ValuePath, check_schema, path_of, subschemas, value_at
-from uwf_git.values.shape import MOST_VARIANTS, Field, Variant, choices, resolve, types, variants, variants_of
-from uwf_git.values.types import SUSPEND
+from uwf_git.base.errors import Invalid
+from uwf_git.base.text import closest, nearest, one_line
+from uwf_git.format import cbor
+from uwf_git.format.schema import DIALECT, Schema, ValuePath, check_schema, path_of, subschemas, value_at
+from uwf_git.format.shape import MOST_VARIANTS, Field, Variant, choices, resolve, types, variants, variants_of
+from uwf_git.format.types import SUSPEND
 
 HUMAN = frozenset(("needs_input", SUSPEND))
 """The statuses of an output that asks a human."""

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from uwf_git.documents import yaml12
-from uwf_git.documents.document import Document, decode, read_bytes
-from uwf_git.errors import Invalid, NotFound
-from uwf_git.text import nearest_file, one_line
+from uwf_git.base.errors import Invalid, NotFound
+from uwf_git.base.text import nearest_file, one_line
+from uwf_git.format import yaml12
+from uwf_git.format.document import Document, decode, read_bytes
 
 DATA_SUFFIXES = (".yaml", ".yml", ".json")
 MAX_INCLUDES = 64

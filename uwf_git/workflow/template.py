@@ -19,9 +19,9 @@ from functools import cache, lru_cache, partial
 from itertools import pairwise
 from typing import Any, TypeVar
 
-from uwf_git.errors import Invalid, LimitExceeded
-from uwf_git.text import closest, one_line
-from uwf_git.timelimit import MemoryExceeded, TimeExceeded, time_limit
+from uwf_git.base.errors import Invalid, LimitExceeded
+from uwf_git.base.text import closest, one_line
+from uwf_git.base.timelimit import MemoryExceeded, TimeExceeded, time_limit
 from uwf_git.workflow.habits import filter_habit
 
 SECONDS = 2.0

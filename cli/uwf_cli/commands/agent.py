@@ -13,19 +13,19 @@ from uwf_cli import terminal
 from uwf_cli.command import command
 from uwf_cli.completers import complete_agent
 from uwf_cli.invocation import Invocation
-from uwf_git.documents.amounts import parse_duration
-from uwf_git.errors import AgentFailed, Usage
+from uwf_git.base.errors import AgentFailed, Usage
+from uwf_git.format.amounts import parse_duration
 
 if TYPE_CHECKING:
+    from uwf_git.format.ids import ThreadId
     from uwf_git.store.opened import Instance
-    from uwf_git.values.ids import ThreadId
 
 
 @command("uwf agent list")
 def list_(invocation: Invocation) -> None:
     """List every known agent: who provides it, its program, the version that is installed."""
-    from uwf_git.agents.roster import members
     from uwf_git.config.read import load_config
+    from uwf_git.ext.agents.roster import members
 
     found = members(load_config(invocation.location.root))
     invocation.emit([{**each._asdict(), "ready": not each.problem} for each in found], _table)
@@ -61,8 +61,8 @@ def _table(values: Any) -> str:
 )
 def check(invocation: Invocation, name: str, timeout: str | None, cwd: Path | None) -> None:
     """Have an agent answer with one word, in a store that is thrown away, and say what is wrong."""
-    from uwf_git.agents.roster import check as ask
     from uwf_git.config.read import load_config
+    from uwf_git.ext.agents.roster import check as ask
 
     seconds = None if timeout is None else parse_duration(timeout)
     if timeout is not None and seconds is None:
@@ -95,8 +95,8 @@ def put_step(invocation: Invocation, answer: str, name: str) -> None:
     or text that holds it; - reads it from standard input.
     """
     from uwf_cli.resolve import STDIN, read_stdin
-    from uwf_git.kit.agent import put_step as put
-    from uwf_git.values.ids import parse_thread_id
+    from uwf_git.engine.kit.agent import put_step as put
+    from uwf_git.format.ids import parse_thread_id
 
     thread, role = os.environ.get("UWF_THREAD"), os.environ.get("UWF_ROLE")
     if not thread or not role:

@@ -13,17 +13,17 @@ from uwf_cli.commands.listing import origin_mark, origins_of
 from uwf_cli.commands.running import emit_outcome
 from uwf_cli.completers import complete_step, complete_thread
 from uwf_cli.exchange import adopt_news, find_thread
-from uwf_cli.fleet.places import look_again
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import ago, iso
 from uwf_cli.selection import ACTIVE, Chosen, Filters, on_each, threads
-from uwf_git.errors import Usage
-from uwf_git.text import numbered, one_line
+from uwf_git.base.errors import Usage
+from uwf_git.base.text import numbered, one_line
+from uwf_git.ext.fleet.commands.places import look_again
 
 if TYPE_CHECKING:
+    from uwf_git.format.ids import ThreadId
     from uwf_git.store.history import Head
     from uwf_git.store.opened import Instance
-    from uwf_git.values.ids import ThreadId
 
 
 @command(
@@ -231,7 +231,7 @@ def resume(invocation: Invocation, chosen: Chosen, message: str | None) -> None:
     is for uwf thread run.
     """
     from uwf_git.config.secrets import told
-    from uwf_git.cost.budget import waiting as budget_reached
+    from uwf_git.engine.budget import waiting as budget_reached
     from uwf_git.engine.inbox import answer, go_on
     from uwf_git.engine.pause import resume as let
     from uwf_git.engine.status import outlook, status_of, used_up
@@ -283,7 +283,7 @@ def resume(invocation: Invocation, chosen: Chosen, message: str | None) -> None:
 
 def _onward(instance: Instance, head: Head) -> str:
     """What lets a thread that nobody has to say anything to go on."""
-    from uwf_git.cost.budget import waiting as budget_reached
+    from uwf_git.engine.budget import waiting as budget_reached
     from uwf_git.engine.status import PAUSED, RUNNING, status_of, used_up
 
     status = status_of(instance, head)

@@ -15,18 +15,18 @@ from uwf_cli.completers import complete_hash, complete_thread
 from uwf_cli.exchange import find_thread
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import as_json
-from uwf_git.errors import Invalid, NotFound, Usage
-from uwf_git.text import nearest
-from uwf_git.values.builtin import BUILTIN, META
-from uwf_git.values.ids import ThreadId, is_hash, parse_hash
-from uwf_git.values.node import hash_of, parse_json
+from uwf_git.base.errors import Invalid, NotFound, Usage
+from uwf_git.base.text import nearest
+from uwf_git.format.builtin import BUILTIN, META
+from uwf_git.format.ids import ThreadId, is_hash, parse_hash
+from uwf_git.format.node import hash_of, parse_json
 
 if TYPE_CHECKING:
     from uwf_git.config.settings import Config
-    from uwf_git.kit.context import Reply
+    from uwf_git.engine.kit.context import Reply
+    from uwf_git.format.ids import Hash
     from uwf_git.store.opened import Instance
     from uwf_git.store.taking_in import Store
-    from uwf_git.values.ids import Hash
 
 
 @command(
@@ -193,9 +193,9 @@ def extract(
     JSON and blocks of fields in the text are taken as they are; where none of them obeys, the model that is configured
     for extraction reads it. Without FILE the text is standard input, or with --thread the thread's task and steps.
     """
-    from uwf_git.kit.data import extract_data, wanted
-    from uwf_git.kit.prompt import told_thread
-    from uwf_git.kit.reading import reader, why_unread
+    from uwf_git.engine.kit.data import extract_data, wanted
+    from uwf_git.engine.kit.prompt import told_thread
+    from uwf_git.engine.kit.reading import reader, why_unread
 
     if schema_ is None and into in (None, _SAME):
         raise Usage("--schema is missing", "a file with a JSON Schema, a type, or the schema itself")
@@ -259,8 +259,8 @@ def _schema(invocation: Invocation, text: str) -> tuple[Any, Hash | None]:
         return parse_json(text), None
     path = Path(text)
     if path.is_file() or "/" in text or path.suffix in (".json", ".yaml", ".yml"):
-        from uwf_git.documents.yaml12 import read
-        from uwf_git.values.cbor import normalise
+        from uwf_git.format.cbor import normalise
+        from uwf_git.format.yaml12 import read
 
         return normalise(read(path).data), None
     builtin = _builtin(text)
@@ -284,9 +284,9 @@ def _settings(invocation: Invocation) -> tuple[Config, Mapping[str, str]]:
 def _charge(invocation: Invocation, reply: Reply) -> None:
     """Notes what a model read for the step in progress whose agent has called this command: its tokens are that
     step's."""
-    from uwf_git.kit.reading import turn_of
-    from uwf_git.kit.record import Recorder
-    from uwf_git.values.ids import is_thread_id
+    from uwf_git.engine.kit.reading import turn_of
+    from uwf_git.engine.kit.record import Recorder
+    from uwf_git.format.ids import is_thread_id
 
     thread = os.environ.get("UWF_THREAD", "")
     if not is_thread_id(thread) or not invocation.location.git_dir.exists():

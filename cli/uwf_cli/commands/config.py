@@ -14,8 +14,8 @@ from uwf_cli.command import command
 from uwf_cli.completers import VARIABLE, complete_agent, complete_setting
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import as_yaml
-from uwf_git.errors import Usage
-from uwf_git.text import counted
+from uwf_git.base.errors import Usage
+from uwf_git.base.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -148,9 +148,9 @@ def edit(invocation: Invocation) -> None:
     """
     import signal
 
+    from uwf_git.base.errors import Invalid, UwfError
     from uwf_git.config.read import check_config
     from uwf_git.config.settings import FILE
-    from uwf_git.errors import Invalid, UwfError
 
     path = invocation.location.root / FILE
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -231,7 +231,7 @@ def _apply(root: Path, wishes: Wishes) -> dict[str, Any]:
     from uwf_git.config.edit import dotted, set_value, write_secret
     from uwf_git.config.read import load_config
     from uwf_git.config.settings import FILE
-    from uwf_git.values.kinds import REHEARSE
+    from uwf_git.format.kinds import REHEARSE
 
     config = load_config(root)
     provider = _provider(config, wishes)
@@ -306,7 +306,7 @@ def _ask(root: Path) -> Wishes:
     """Asks for everything; what is configured already is offered."""
     from uwf_git.config.read import load_config
     from uwf_git.config.resolve import resolve_model
-    from uwf_git.values.kinds import REHEARSE
+    from uwf_git.format.kinds import REHEARSE
 
     config = load_config(root)
     model = resolve_model(config, MODEL)

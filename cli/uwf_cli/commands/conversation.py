@@ -13,13 +13,13 @@ from uwf_cli.completers import complete_step, complete_thread
 from uwf_cli.exchange import find_thread
 from uwf_cli.invocation import Invocation
 from uwf_cli.resolve import numbered_step, with_step
-from uwf_git.errors import Invalid, NotFound, Usage
+from uwf_git.base.errors import Invalid, NotFound, Usage
 
 if TYPE_CHECKING:
+    from uwf_git.format.ids import Hash, ThreadId
+    from uwf_git.format.kinds import TurnRecord
     from uwf_git.store.history import Head
     from uwf_git.store.opened import Instance
-    from uwf_git.values.ids import Hash, ThreadId
-    from uwf_git.values.kinds import TurnRecord
 
 SHOWN = 300  # characters of a tool's arguments and result, for people
 
@@ -46,11 +46,11 @@ def prompt(invocation: Invocation, thread: str, role: str | None, resumed: bool)
 
 
 def _next_prompt(instance: Instance, thread: ThreadId, role: str | None, resumed: bool) -> dict[str, Any]:
+    from uwf_git.engine.kit.prompt import prompt_at, role_of
     from uwf_git.engine.past_prompt import told_besides
     from uwf_git.engine.status import outlook, raise_if_stuck
-    from uwf_git.kit.prompt import prompt_at, role_of
+    from uwf_git.format.types import BUNDLE, END, USER
     from uwf_git.store.history import Position
-    from uwf_git.values.types import BUNDLE, END, USER
 
     head = instance.threads.head(thread)
     history = instance.threads.history(head)
@@ -75,9 +75,9 @@ def _next_prompt(instance: Instance, thread: ThreadId, role: str | None, resumed
 
 def _past_prompt(instance: Instance, thread: ThreadId, number: int) -> dict[str, Any]:
     from uwf_git.engine.past_prompt import prompt_of_step
+    from uwf_git.format.kinds import parse_step
+    from uwf_git.format.types import USER
     from uwf_git.git.repository import Oid
-    from uwf_git.values.kinds import parse_step
-    from uwf_git.values.types import USER
 
     row = numbered_step(instance, thread, number)
     before = instance.store.take_in(Oid(raw=row.parent or b""))

@@ -16,16 +16,16 @@ from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import ago, dollars, iso
 from uwf_cli.selection import Filters, Listed, filters, listed, short_ids
-from uwf_git.errors import Usage
-from uwf_git.values.types import role_name
+from uwf_git.base.errors import Usage
+from uwf_git.format.types import role_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from uwf_git.cost.spending import Spent
+    from uwf_git.engine.spending import Spent
+    from uwf_git.format.ids import ThreadId
     from uwf_git.store.history import Head
     from uwf_git.store.opened import Instance
-    from uwf_git.values.ids import ThreadId
 
 _NUMBERED = 20  # threads that a list gives as @N
 SORTS = ("created", "updated", "cost", "steps")
@@ -75,9 +75,9 @@ def _rank(item: dict[str, Any], sort: str) -> tuple[bool, Any]:
 
 def thread_items(instance: Instance, found: list[Listed]) -> list[dict[str, Any]]:
     """Threads as JSON, in the same order."""
-    from uwf_git.cost.accounts import spent_by_all
-    from uwf_git.cost.spending import money
+    from uwf_git.engine.accounts import spent_by_all
     from uwf_git.engine.lineage import parents
+    from uwf_git.engine.spending import money
     from uwf_git.store.history import Head
 
     heads = [each.head for each in found if isinstance(each.head, Head)]
@@ -135,8 +135,8 @@ def _unjudged(instance: Instance, head: Head) -> dict[str, str]:
 
 def _prices(instance: Instance, spent: Mapping[ThreadId, Spent]) -> Mapping[str, Any]:
     """The configured prices, where there is anything that they could be of."""
-    from uwf_git.cost.budget import prices
-    from uwf_git.errors import UwfError
+    from uwf_git.base.errors import UwfError
+    from uwf_git.engine.budget import prices
 
     if not any(each.lines for each in spent.values()):
         return {}
@@ -198,8 +198,8 @@ def _row(
 
 def origins_of(instance: Instance) -> dict[ThreadId, dict[str, Any]]:
     """How each fork and each other side of a divergence began, as `link_value` has it. A damaged one is left out."""
+    from uwf_git.base.errors import UwfError
     from uwf_git.engine.state import link_value
-    from uwf_git.errors import UwfError
     from uwf_git.store.history import links
 
     found: dict[ThreadId, dict[str, Any]] = {}

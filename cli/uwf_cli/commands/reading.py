@@ -13,12 +13,12 @@ from uwf_cli.completers import complete_step, complete_thread
 from uwf_cli.exchange import find_thread
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import as_json, as_yaml, credited, iso, whose
-from uwf_git.text import counted, one_line
-from uwf_git.values.types import next_name, role_name
+from uwf_git.base.text import counted, one_line
+from uwf_git.format.types import next_name, role_name
 
 if TYPE_CHECKING:
+    from uwf_git.format.ids import Hash, ThreadId
     from uwf_git.store.opened import Instance
-    from uwf_git.values.ids import Hash, ThreadId
 
 
 @command("uwf thread show 01JK7M")

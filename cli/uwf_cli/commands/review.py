@@ -23,16 +23,16 @@ from uwf_cli.completers import (
 )
 from uwf_cli.exchange import find_thread, git_for, tell_large
 from uwf_cli.invocation import Invocation
+from uwf_git.base.errors import Invalid, Usage
+from uwf_git.base.text import counted
 from uwf_git.config.settings import Grants
-from uwf_git.errors import Invalid, Usage
 from uwf_git.git.repository import Oid
-from uwf_git.text import counted
 
 if TYPE_CHECKING:
     from uwf_cli.resolve import Found
-    from uwf_git.sharing.proposals import Proposal
     from uwf_git.store.remotes import Remote
     from uwf_git.store.versions import Versions
+    from uwf_git.sync.proposals import Proposal
 
 _REMOTE = click.option(
     "--remote",
@@ -56,7 +56,7 @@ def thread(invocation: Invocation, thread: str, branch: str, remote: str | None)
     Its commits as they are, with the workflow's version, or the step it was forked at, as the base to
     compare with. Doing it again takes the branch forward.
     """
-    from uwf_git.sharing.publish import publish_thread
+    from uwf_git.sync.publish import publish_thread
 
     instance = invocation.instance
     chosen = instance.remotes.get(remote)
@@ -86,7 +86,7 @@ def workflow(invocation: Invocation, workflow: str, branch: str, remote: str | N
 @_REMOTE
 def crew(invocation: Invocation, crew: str, branch: str, remote: str | None) -> None:
     """Push a crew's newest version to a branch, for review. Proposals can be merged into it."""
-    from uwf_git.crews.registry import Crews
+    from uwf_git.ext.crews.registry import Crews
 
     _publish_version(invocation, Crews(invocation.instance.store), crew, branch, remote)
 
@@ -94,7 +94,7 @@ def crew(invocation: Invocation, crew: str, branch: str, remote: str | None) -> 
 def _publish_version(
     invocation: Invocation, versions: Versions[Any], name: str, branch: str, remote: str | None
 ) -> None:
-    from uwf_git.sharing.publish import publish_version
+    from uwf_git.sync.publish import publish_version
 
     instance = invocation.instance
     found = publish_version(instance, git_for(instance), instance.remotes.get(remote), versions, name, branch)
@@ -117,7 +117,7 @@ def unpublish(invocation: Invocation, what: str, force: bool, remote: str | None
     A branch with commits that were not taken over here, such as somebody's edit, is left alone without
     --force. The commits that the branches were at are printed.
     """
-    from uwf_git.sharing.publish import unpublish as delete
+    from uwf_git.sync.publish import unpublish as delete
 
     instance = invocation.instance
     chosen = instance.remotes.get(remote)
@@ -198,7 +198,7 @@ _HOW_TO_EXPORT = "uwf export ID --html FILE, or uwf export [ID]... --json-cas FO
 
 def _export_nodes(invocation: Invocation, threads: tuple[str, ...], folder: Path) -> None:
     from uwf_cli.exchange import Meter
-    from uwf_git.migration.export import export as write
+    from uwf_git.ext.importers.export import export as write
 
     instance, meter = invocation.instance, Meter()
     chosen = [find_thread(invocation, each) for each in threads] or None
@@ -217,7 +217,7 @@ def _export_nodes(invocation: Invocation, threads: tuple[str, ...], folder: Path
 
 
 def _export_page(invocation: Invocation, thread: str, file: Path, force: bool) -> None:
-    from uwf_cli.page.thread import page
+    from uwf_git.ext.web.page.thread import page
 
     instance = invocation.instance
     head = instance.threads.head(find_thread(invocation, thread))
@@ -269,7 +269,7 @@ def propose(invocation: Invocation, file: Path, branch: str, message: str, remot
     Without --remote nothing leaves this machine. Proposing again under the same name adds a version.
     """
     from uwf_cli.resolve import STDIN, compile_file, read_stdin, warnings_of
-    from uwf_git.sharing.proposals import propose as make
+    from uwf_git.sync.proposals import propose as make
 
     words = read_stdin("message") if message == STDIN else message
     compiled = compile_file(invocation, file)
@@ -283,7 +283,7 @@ def propose(invocation: Invocation, file: Path, branch: str, message: str, remot
 
 def publish_proposed(invocation: Invocation, remote: Remote | None, proposal: Proposal) -> dict[str, Any]:
     """Pushes a proposal to a remote, if one was named; what came of it as a part of a result."""
-    from uwf_git.sharing.proposals import publish_proposal
+    from uwf_git.sync.proposals import publish_proposal
 
     if remote is None or proposal.is_registered:
         return {}
@@ -301,7 +301,7 @@ def publish_proposed(invocation: Invocation, remote: Remote | None, proposal: Pr
 @click.option("--remote", metavar="NAME", shell_complete=complete_remote, help="Take what is on that remote.")
 def accept(invocation: Invocation, branch: str, remote: str | None) -> None:
     """Register a proposed version: the one made here, or with --remote a branch of a remote."""
-    from uwf_git.sharing.proposals import accept as take
+    from uwf_git.sync.proposals import accept as take
 
     instance = invocation.instance
     chosen = instance.remotes.get(remote) if remote else None
@@ -324,7 +324,7 @@ def trust(invocation: Invocation, workflow: str, yes: bool) -> None:
     Its file is shown, and what the configuration grants it; then you are asked. What you have put yourself is trusted
     already.
     """
-    from uwf_git.bundles import trust as trusting
+    from uwf_git.ext.code import trust as trusting
 
     instance = invocation.instance
     found = _bundle(invocation, workflow)
@@ -346,7 +346,7 @@ def trust(invocation: Invocation, workflow: str, yes: bool) -> None:
 @click.argument("workflow", metavar="NAME|HASH", shell_complete=complete_workflow)
 def untrust(invocation: Invocation, workflow: str) -> None:
     """Let a workflow that is code run here no longer. Nothing of it is deleted."""
-    from uwf_git.bundles import trust as trusting
+    from uwf_git.ext.code import trust as trusting
 
     found = _bundle(invocation, workflow)
     changed = trusting.untrust(invocation.instance, found.workflow)
@@ -378,7 +378,7 @@ def _lines(source: str, language: str) -> list[str]:
     """A file's lines as its language ends them: a comment may end where other programs see none."""
     import re
 
-    from uwf_git.values.types import JAVASCRIPT
+    from uwf_git.format.types import JAVASCRIPT
 
     ends = "\r\n|[\n\r\u2028\u2029]" if language == JAVASCRIPT else "\r\n|[\n\r]"
     lines = re.split(ends, source)

@@ -22,18 +22,18 @@ from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import whose
 from uwf_cli.selection import Chosen, chosen_threads, threads
-from uwf_git.errors import Invalid, NotFound, OutOfRounds, UwfError, Waiting
-from uwf_git.processes.programs import avoid
-from uwf_git.text import counted, numbered
-from uwf_git.values.ids import parse_thread_id
-from uwf_git.values.types import next_name, role_name
+from uwf_git.base.errors import Invalid, NotFound, OutOfRounds, UwfError, Waiting
+from uwf_git.base.text import counted, numbered
+from uwf_git.format.ids import parse_thread_id
+from uwf_git.format.types import next_name, role_name
+from uwf_git.sandbox.programs import avoid
 
 if TYPE_CHECKING:
     from uwf_cli.watching.lines import Lines
     from uwf_git.engine.progress import Watch
     from uwf_git.engine.step import Outcome
+    from uwf_git.format.ids import ThreadId
     from uwf_git.store.opened import Instance
-    from uwf_git.values.ids import ThreadId
 
 _PAUSE = 0.5  # seconds between two looks at what runs
 _LEAST = 8  # columns of what is said of an output, however narrow the terminal is
@@ -150,7 +150,7 @@ def run(
 
 def warn_of_untold(invocation: Invocation, whys: Sequence[str]) -> None:
     """Warns of a limit in money that nobody can hold a thread to, and why."""
-    from uwf_git.cost.budget import UNTOLD_HINT
+    from uwf_git.engine.budget import UNTOLD_HINT
 
     if whys:
         invocation.warn(f"maxCost can't be held to: {'; '.join(whys)} — {UNTOLD_HINT}")
@@ -161,7 +161,7 @@ def _warn_of_agent(invocation: Invocation, thread: ThreadId, agent: str | None) 
     for its next step will cost."""
     if agent is None:
         return
-    from uwf_git.cost.budget import COST, Budgets
+    from uwf_git.engine.budget import COST, Budgets
     from uwf_git.engine.performer import untold_at
     from uwf_git.engine.status import outlook
 
@@ -212,7 +212,7 @@ def repeated(agent: str | None, where: Path | None, remote: str | None) -> str:
 def _stopped(invocation: Invocation, outcome: Outcome) -> Waiting | None:
     """What a thread waits for, and the command that lets it go on; None where it doesn't wait. A question that people
     have just read isn't repeated."""
-    from uwf_git.cost.budget import waiting
+    from uwf_git.engine.budget import waiting
     from uwf_git.engine.status import NO_QUESTION, WAITING
 
     if outcome.status != WAITING:
@@ -248,7 +248,7 @@ def emit_outcome(invocation: Invocation, outcome: Outcome, compact: bool = False
 def outcome_value(invocation: Invocation, outcome: Outcome) -> tuple[dict[str, Any], dict[str, Any]]:
     """Where a thread stands after a step, as JSON and for `outcome_line`. Warns of secrets that were taken out."""
     from uwf_git.config.secrets import told
-    from uwf_git.cost.budget import COST, UNTOLD_HINT
+    from uwf_git.engine.budget import COST, UNTOLD_HINT
 
     value = outcome.as_json()
     if redactions := told(outcome.redactions):
@@ -380,8 +380,8 @@ def stepper(
         from uwf_git.engine.step import step
 
         return partial(step, instance), find_thread(invocation, thread)
-    from uwf_git.sharing.pull import gather, raise_if_refused
-    from uwf_git.sharing.step import shared_step
+    from uwf_git.sync.pull import gather, raise_if_refused
+    from uwf_git.sync.step import shared_step
 
     git, there = exchange.git_for(instance), instance.remotes.get(remote)
     if len(thread.strip()) == 26 and not instance.threads.exists(parse_thread_id(thread)):

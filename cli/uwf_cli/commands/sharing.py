@@ -17,19 +17,19 @@ from uwf_cli.completers import complete_crew, complete_name, complete_remote, co
 from uwf_cli.exchanged import pulled, pushed
 from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
-from uwf_git.errors import NotFound, RemoteFailed, Usage
+from uwf_git.base.errors import NotFound, RemoteFailed, Usage
+from uwf_git.base.text import counted
+from uwf_git.format.ids import ALPHABET, ThreadId, complete, parse_thread_id
 from uwf_git.store import layout
 from uwf_git.store.remotes import Remote, named, without_password
 from uwf_git.store.threads import NEWEST
-from uwf_git.text import counted
-from uwf_git.values.ids import ALPHABET, ThreadId, complete, parse_thread_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from uwf_git.git.program import Git
-    from uwf_git.sharing.pull import Pulled
     from uwf_git.store.opened import Instance
+    from uwf_git.sync.pull import Pulled
 
 _VERBOSE = click.option("-v", "--verbose", is_flag=True, help="A line for each ref.")
 
@@ -71,8 +71,8 @@ def push(
     """
     instance = invocation.instance
     remote, ids = _remote_and_ids(instance, words)
-    from uwf_git.sharing.push import plan_anew, refusal
-    from uwf_git.sharing.push import push as do
+    from uwf_git.sync.push import plan_anew, refusal
+    from uwf_git.sync.push import push as do
 
     if sum(map(bool, (ids, again, workflow, crew, suite))) > 1:
         raise Usage("ids, --all, --workflow, --crew and --suite exclude each other", "give one of them")
@@ -81,7 +81,7 @@ def push(
     git = exchange.git_for(instance)
     with instance.locks.exchange(remote.name):
         if deletes:
-            from uwf_git.sharing.removal import delete
+            from uwf_git.sync.removal import delete
 
             report = delete(instance, git, remote, [instance.threads.find(each) for each in ids])
         else:
@@ -91,7 +91,7 @@ def push(
     invocation.emit(report.to_json(remote.name), partial(pushed, verbose=verbose, by_name=deletes))
     lost = [each for each in report.rejected if each.lost and not each.deletion]
     if lost:
-        from uwf_git.sharing.step import explain_loss
+        from uwf_git.sync.step import explain_loss
 
         raise explain_loss(instance, git, remote, lost[0])
     if refused := [each for each in report.rejected if not each.deletion]:
@@ -119,7 +119,7 @@ def _meant(
 ) -> tuple[set[str] | None, set[str]]:
     """The refs that are meant by ids or the name of a workflow, crew or suite, None for all there are; and those that
     are called by their name, not only as what belongs to it."""
-    from uwf_git.sharing.push import refs_of, refs_of_crew, refs_of_suite, refs_of_workflow
+    from uwf_git.sync.push import refs_of, refs_of_crew, refs_of_suite, refs_of_workflow
 
     if suite is not None:
         meant = refs_of_suite(instance, suite)
@@ -164,7 +164,7 @@ def pull(invocation: Invocation, words: tuple[str, ...], prunes: bool, yes: bool
     if not ids:
         _pull(invocation, remote, verbose, prunes=prunes, confirmed=yes)
         return
-    from uwf_git.sharing.pull import gather
+    from uwf_git.sync.pull import gather
 
     threads = _named_there(instance, exchange.git_for(instance), remote, ids)
     pruned = _pull(invocation, remote, verbose, partial(gather, threads=threads), prunes=prunes, only=threads)
@@ -190,7 +190,7 @@ def _named_there(instance: Instance, git: Git, remote: Remote, ids: list[str]) -
             if each.startswith(NEWEST):
                 raise
             if not there:
-                from uwf_git.sharing.tracking import list_refs
+                from uwf_git.sync.tracking import list_refs
 
                 refs = list_refs(git, instance.store.repository, remote).refs
                 there = {layout.thread_of(name) for name in refs if name.startswith(layout.OF_THREADS)}
@@ -257,8 +257,8 @@ def _pull(
 ) -> list[ThreadId]:
     """Pulls all that a remote has, or what `some` pulls, and tells what came of it, also that the store `is_new`. If it
     `prunes`, threads are removed that were deleted there, `only` of those given; returns these."""
-    from uwf_git.sharing.pull import pull as everything
-    from uwf_git.sharing.pull import raise_if_incomplete
+    from uwf_git.sync.pull import pull as everything
+    from uwf_git.sync.pull import raise_if_incomplete
 
     instance, meter = invocation.instance, exchange.Meter()
     try:
@@ -272,7 +272,7 @@ def _pull(
     value, failures = found.to_json(), Failures(invocation)
     pruned: list[ThreadId] = []
     if prunes:
-        from uwf_git.sharing.removal import prune
+        from uwf_git.sync.removal import prune
 
         pruned, kept, problems = prune(instance, remote.name, only, confirmed)
         value["pruned"] = pruned
@@ -293,7 +293,7 @@ def _pull(
 )
 def bundle(invocation: Invocation, threads: tuple[str, ...], path: Path) -> None:
     """Write threads to one file, with all they stand on. It is a git bundle."""
-    from uwf_git.sharing.bundle import bundle as do
+    from uwf_git.sync.bundle import bundle as do
 
     if str(path) == resolve.STDIN:
         raise Usage("a bundle needs a file", "name one: -o threads.bundle")
@@ -316,8 +316,8 @@ def unbundle(invocation: Invocation, path: Path, verbose: bool) -> None:
     Where both sides went on, yours keeps the thread's id, and what the file brings becomes a thread of its
     own. Exit 7 where something was invalid and left out.
     """
-    from uwf_git.sharing.bundle import unbundle as do
-    from uwf_git.sharing.pull import raise_if_incomplete
+    from uwf_git.sync.bundle import unbundle as do
+    from uwf_git.sync.pull import raise_if_incomplete
 
     instance = invocation.instance_for_writing()
     found = do(instance, exchange.git_for(instance), path)

@@ -12,22 +12,22 @@ from uwf_cli.command import command
 from uwf_cli.completers import complete_thread
 from uwf_cli.exchange import adopt_news, find_thread
 from uwf_cli.failures import Failures
-from uwf_cli.fleet.places import look_again
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import as_json, dollars
-from uwf_git.cost.spending import BY, grouped, money, together, tokens_of
-from uwf_git.errors import Invalid, Usage, UwfError
-from uwf_git.values.types import role_name
+from uwf_git.base.errors import Invalid, Usage, UwfError
+from uwf_git.engine.spending import BY, grouped, money, together, tokens_of
+from uwf_git.ext.fleet.commands.places import look_again
+from uwf_git.format.types import role_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from uwf_cli.plot import Bar
     from uwf_git.config.settings import Price
-    from uwf_git.cost.spending import Group, Run, Spent
+    from uwf_git.engine.spending import Group, Run, Spent
+    from uwf_git.format.ids import Hash, ThreadId
     from uwf_git.store.history import Head
     from uwf_git.store.opened import Instance
-    from uwf_git.values.ids import Hash, ThreadId
 
 
 @command(
@@ -79,7 +79,7 @@ Span = tuple[float | None, float | None]
 def sums(instance: Instance, by: str, span: Span, threads: Collection[ThreadId] = ()) -> dict[str, Any]:
     """What agents used in a span of time, by one of BY: the JSON of `uwf stats`. Of all threads those that can't be
     read are `damaged`; of `threads` that were named nothing is left out. Raises what reading these raises."""
-    from uwf_git.cost.budget import prices
+    from uwf_git.engine.budget import prices
 
     damaged: list[dict[str, Any]] = []
     heads = _heads(instance, threads, damaged)
@@ -110,7 +110,7 @@ def _runs(
     """The runs of all threads. A step that several share counts once, for the oldest of them; that of a
     sub-workflow, for its own thread where that is among them. Unless they were named, those that can't be read go to
     `damaged`."""
-    from uwf_git.cost.accounts import nested, runs, runs_of_all
+    from uwf_git.engine.accounts import nested, runs, runs_of_all
 
     found: dict[str, Run] = {}
     ordered = sorted(heads, key=lambda head: head.thread)
@@ -162,7 +162,7 @@ def _tokens(value: dict[str, Any]) -> int | None:
 
 
 def _stats_text(value: Any) -> str:
-    from uwf_git.text import counted, duration
+    from uwf_git.base.text import counted, duration
 
     groups, by, total = value["groups"], value["by"], value["total"]
     damaged = "".join(f"{each['thread']} can't be read: {each['problem']}\n" for each in value["damaged"])
@@ -213,7 +213,7 @@ def _write_plot(path: Path, groups: list[dict[str, Any]], total: dict[str, Any],
 def bars_of(groups: list[dict[str, Any]], total: dict[str, Any], by: str) -> tuple[str, list[Bar]]:
     """What a chart of groups measures, and its bars: money where any is known, else tokens, else time."""
     from uwf_cli.plot import Bar
-    from uwf_git.text import duration
+    from uwf_git.base.text import duration
 
     what, bars = "Agents' time", []
     for name, each in zip(labels(groups, by), groups, strict=True):
@@ -251,8 +251,8 @@ def budget(invocation: Invocation, /, thread: str, **given: str | None) -> None:
     With +, the limit that holds is raised by so much. The next step records what was raised, so that it
     goes wherever the thread goes; only the limits of other machines' config.yaml still hold there.
     """
-    from uwf_git.cost.accounts import account
-    from uwf_git.cost.budget import COST, METERED, Budgets, pending, raise_limits
+    from uwf_git.engine.accounts import account
+    from uwf_git.engine.budget import COST, METERED, Budgets, pending, raise_limits
 
     instance = invocation.instance
     found = find_thread(invocation, thread)
@@ -282,7 +282,7 @@ def budget(invocation: Invocation, /, thread: str, **given: str | None) -> None:
 
 def _raised(instance: Instance, head: Head, asked: dict[str, str]) -> dict[str, float]:
     """The limits that options give. Raises Usage for one that the thread doesn't have, or that is no raise of it."""
-    from uwf_git.cost.budget import OPTIONS, Budgets, amount, parse_option
+    from uwf_git.engine.budget import OPTIONS, Budgets, amount, parse_option
 
     standing = Budgets(instance).standing(head)
     held = standing.limits if standing else {}
@@ -312,7 +312,7 @@ def _committer(instance: Instance, step: Hash) -> str:
 
 
 def _budget_text(value: Any) -> str:
-    from uwf_git.cost.budget import share
+    from uwf_git.engine.budget import share
 
     if not value["budget"]:
         return "no budget: this thread may use what it likes"
@@ -340,7 +340,7 @@ def export(invocation: Invocation, thread: str, out: Path | None, content: bool)
     Collectors take it as it is. Nothing is sent anywhere, and without --content nothing that was said is
     in it.
     """
-    from uwf_git.engine import trace
+    from uwf_git.ext.traces import trace
 
     instance = invocation.instance
     found = find_thread(invocation, thread)

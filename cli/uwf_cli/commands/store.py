@@ -25,10 +25,10 @@ from uwf_cli.completers import complete_thread
 from uwf_cli.exchange import find_thread
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import as_line
-from uwf_git.errors import Invalid, NotFound, StoreDamaged, Usage
-from uwf_git.log import LEVELS
-from uwf_git.text import counted
-from uwf_git.values.ids import parse_thread_id
+from uwf_git.base.errors import Invalid, NotFound, StoreDamaged, Usage
+from uwf_git.base.log import LEVELS
+from uwf_git.base.text import counted
+from uwf_git.format.ids import parse_thread_id
 
 if TYPE_CHECKING:
     from uwf_git.store.location import Location
@@ -114,8 +114,8 @@ def import_(invocation: Invocation, folder: Path, nodes: tuple[Path, ...], dry_r
     FOLDER is changed. Asked again, it takes what is new there.
     """
     from uwf_cli.exchange import Meter
-    from uwf_git.migration.taking import opened as opened_root
-    from uwf_git.migration.taking import take
+    from uwf_git.ext.importers.taking import opened as opened_root
+    from uwf_git.ext.importers.taking import take
 
     meter = Meter()
     with ExitStack() as opened:
@@ -202,11 +202,11 @@ def doctor(invocation: Invocation, fix: bool, named: tuple[str, ...], quick: boo
     """
     from uwf_cli.exchange import git_for
     from uwf_cli.resolve import project_roles
-    from uwf_git.agents.builtin.tools.sandbox import find_sandbox
+    from uwf_git.api.doctor import ERROR, Doctor
     from uwf_git.engine.performer import embedded
-    from uwf_git.sharing.push import plan
-    from uwf_git.sharing.repair import Repair
-    from uwf_git.verify.health import ERROR, Doctor
+    from uwf_git.sandbox.bubblewrap import find_sandbox
+    from uwf_git.sync.push import plan
+    from uwf_git.sync.repair import Repair
 
     if named and not fix:
         raise Usage("--from says where a repair takes objects from", "add --fix")
@@ -262,8 +262,8 @@ def debug(invocation: Invocation, tag: str | None, thread: str | None, level: st
     """
     import uwf_cli
     import uwf_git
-    from uwf_git.log_files import NO_FOLDER, newest_first
-    from uwf_git.log_sites import find_site
+    from uwf_git.base.log_files import NO_FOLDER, newest_first
+    from uwf_git.base.log_sites import find_site
     from uwf_git.store.opened import log_folder
 
     of = parse_thread_id(thread) if thread and len(thread.strip()) == 26 else None
@@ -320,11 +320,11 @@ def gc(invocation: Invocation, fold_before: str | None, prune: bool) -> None:
     Folded threads are found and read as ever, but stand in one ref a month. A remote with thousands of
     refs gets faster once that is pushed.
     """
-    from uwf_git.crews.mounts import forget_packages, forget_states
     from uwf_git.engine.pause import forget_lifted
-    from uwf_git.sharing.removal import KEPT_SECONDS, expiring
+    from uwf_git.ext.crews.mounts import forget_packages, forget_states
     from uwf_git.store import maintenance
     from uwf_git.store.archives import fold_before as fold
+    from uwf_git.sync.removal import KEPT_SECONDS, expiring
 
     before = None if fold_before is None else _seconds(fold_before)
     instance = invocation.instance

@@ -22,29 +22,24 @@ from uwf_cli.commands.running import (
     stepper,
     warn_of_untold,
 )
-from uwf_cli.completers import (
-    complete_remote,
-    complete_speaker,
-    complete_thread,
-    complete_workflow,
-)
+from uwf_cli.completers import complete_remote, complete_speaker, complete_thread, complete_workflow
 from uwf_cli.exchange import git_for
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import iso
 from uwf_cli.selection import ACTIVE, Chosen, Filters, on_each, threads
-from uwf_git.errors import HeadMoved, NotFound, Usage, UwfError
-from uwf_git.text import nearest, one_line
-from uwf_git.values.ids import Hash, ThreadId, is_thread_id
-from uwf_git.values.types import MOST_ROUNDS
+from uwf_git.base.errors import HeadMoved, NotFound, Usage, UwfError
+from uwf_git.base.text import nearest, one_line
+from uwf_git.format.ids import Hash, ThreadId, is_thread_id
+from uwf_git.format.types import MOST_ROUNDS
 
 if TYPE_CHECKING:
+    from uwf_git.format.ids import ThreadId
+    from uwf_git.format.kinds import Workflow
     from uwf_git.git.repository import Oid
     from uwf_git.store.history import Head
     from uwf_git.store.index import CommitRow
     from uwf_git.store.opened import Instance
     from uwf_git.store.remotes import Remote
-    from uwf_git.values.ids import ThreadId
-    from uwf_git.values.kinds import Workflow
 
 
 PROMPT = click.option("-p", "--prompt", metavar="TEXT", help="The task; - reads standard input.")
@@ -229,7 +224,7 @@ def _startable(
 ) -> resolve.Found:
     """The workflow that threads are to be started of, trusted as `begin` says; the store is there then. Raises Usage
     for --max-rounds without code."""
-    from uwf_git.bundles.trust import is_trusted, require_trusted, trust
+    from uwf_git.ext.code.trust import is_trusted, require_trusted, trust
 
     found = resolve.find_workflow(invocation, workflow) if isinstance(workflow, str) else workflow
     instance = invocation.instance_for_writing()  # not before there is something to write
@@ -265,7 +260,7 @@ def _warn_of_untold(
     invocation: Invocation, workflow: Workflow, own: Mapping[str, float], persona: str, agent: str | None
 ) -> None:
     """Warns where a new thread may spend no more than so much money, and nobody can tell what its agents will cost."""
-    from uwf_git.cost.budget import COST
+    from uwf_git.engine.budget import COST
     from uwf_git.engine.performer import untold
 
     instance = invocation.instance
@@ -284,7 +279,7 @@ def _speaker(found: resolve.Found, said: str | None) -> str:
         return ""
     if said is None:
         return found.speaker
-    from uwf_git.crews.entry import find_persona
+    from uwf_git.ext.crews.entry import find_persona
 
     return find_persona(workflow.crew.name, workflow.personas.values(), said).id
 
@@ -453,7 +448,7 @@ def rm(invocation: Invocation, chosen: Chosen, remote: str | None, yes: bool) ->
     What a remote has of them stays there, unless it is named, and no pull brings it back. For a month uwf thread
     restore does; uwf gc --prune makes an end of them at once.
     """
-    from uwf_git.sharing.removal import find_removed, remotes_with, remove
+    from uwf_git.sync.removal import find_removed, remotes_with, remove
 
     instance = invocation.instance
     there = instance.remotes.get(remote) if remote is not None else None
@@ -488,8 +483,8 @@ def rm(invocation: Invocation, chosen: Chosen, remote: str | None, yes: bool) ->
 
 def _delete_there(instance: Instance, there: Remote, found: list[ThreadId]) -> None:
     """Deletes threads on a remote. Raises before anything is removed here where that didn't go well."""
-    from uwf_git.sharing.push import refusal
-    from uwf_git.sharing.removal import delete
+    from uwf_git.sync.push import refusal
+    from uwf_git.sync.removal import delete
 
     with instance.locks.exchange(there.name):
         rejected = delete(instance, git_for(instance), there, found).rejected
@@ -523,8 +518,8 @@ def restore(invocation: Invocation, ids: tuple[str, ...], every: bool) -> None:
     One whose objects are gone comes back with the next pull, from a remote that has it.
     """
     from uwf_git.engine.status import status_of
-    from uwf_git.sharing.removal import removed
-    from uwf_git.sharing.removal import restore as bring
+    from uwf_git.sync.removal import removed
+    from uwf_git.sync.removal import restore as bring
 
     if ids and every:
         raise Usage("ids and --all exclude each other", "give one of them")
@@ -556,7 +551,7 @@ def restore(invocation: Invocation, ids: tuple[str, ...], every: bool) -> None:
 
 
 def _find_removed(instance: Instance, text: str) -> ThreadId:
-    from uwf_git.sharing.removal import find_removed
+    from uwf_git.sync.removal import find_removed
 
     if text.strip().startswith("@"):
         raise Usage(

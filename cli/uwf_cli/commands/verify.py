@@ -13,12 +13,12 @@ from uwf_cli import terminal
 from uwf_cli.command import command
 from uwf_cli.completers import complete_thread
 from uwf_cli.invocation import Invocation
-from uwf_git.errors import StoreDamaged, Undecided, Usage, UwfError
-from uwf_git.text import counted
+from uwf_git.base.errors import StoreDamaged, Undecided, Usage, UwfError
+from uwf_git.base.text import counted
 
 if TYPE_CHECKING:
+    from uwf_git.format.ids import ThreadId
     from uwf_git.git.repository import Oid
-    from uwf_git.values.ids import ThreadId
     from uwf_git.verify.findings import Finding
     from uwf_git.verify.signatures import Signed
 
@@ -97,8 +97,8 @@ def _refs(invocation: Invocation, threads: list[ThreadId], remote: str | None) -
     instance = invocation.instance
     repository = instance.store.repository
     if remote is not None:
-        from uwf_git.sharing.tracking import tracked_refs
         from uwf_git.store.remotes import Remotes
+        from uwf_git.sync.tracking import tracked_refs
 
         name = Remotes(repository, invocation.location.here).get(remote).name
         # What is on a branch becomes a record only when it is accepted.

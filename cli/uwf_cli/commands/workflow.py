@@ -16,17 +16,17 @@ from uwf_cli.exchange import adopt_news
 from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import as_yaml, iso
-from uwf_git.errors import NotFound, StoreDamaged, Usage, UwfError
-from uwf_git.text import counted
+from uwf_git.base.errors import NotFound, StoreDamaged, Usage, UwfError
+from uwf_git.base.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from uwf_cli.resolve import Found
+    from uwf_git.format.ids import Hash
+    from uwf_git.format.kinds import Workflow
     from uwf_git.store.opened import Instance
     from uwf_git.store.versions import PastVersion, Version, Versions
-    from uwf_git.values.ids import Hash
-    from uwf_git.values.kinds import Workflow
 
 
 @command(
@@ -42,7 +42,7 @@ def put(invocation: Invocation, file: Path, name: str | None) -> None:
     machine from then on.
     """
     from uwf_cli.resolve import compile_file, warnings_of
-    from uwf_git.bundles.trust import trust
+    from uwf_git.ext.code.trust import trust
 
     compiled = compile_file(invocation, file, name)
     instance = invocation.instance_for_writing()
@@ -311,7 +311,7 @@ def rollback(invocation: Invocation, name: str, to: str | None) -> None:
 
 def past_hash(versions: Versions[Any], name: str, text: str) -> Hash:
     """The hash of a version of a workflow or crew from so much of it as was given. Raises NotFound, Usage."""
-    from uwf_git.values.ids import Hash, complete
+    from uwf_git.format.ids import Hash, complete
 
     hashes = {entry.version.hash for entry in versions.history(name)}
     try:
@@ -467,7 +467,7 @@ def bundle_of(workflow: Workflow, instance: Instance | None, commit: str | None 
     value: dict[str, Any] = {"bundle": workflow.code.id, "language": workflow.code.language}
     if instance is None:
         return value
-    from uwf_git.bundles.trust import is_trusted
+    from uwf_git.ext.code.trust import is_trusted
     from uwf_git.git.repository import Oid
 
     problem = ""

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 from uwf_cli.commands.conversation import turn_value
 from uwf_cli.output import iso
-from uwf_git.cost.budget import prices
-from uwf_git.cost.spending import money, spent
+from uwf_git.base.errors import NotFound, StoreDamaged
+from uwf_git.engine.budget import prices
 from uwf_git.engine.inbox import waits_of
 from uwf_git.engine.pause import pause_of
 from uwf_git.engine.progress import Freshness
+from uwf_git.engine.spending import money, spent
 from uwf_git.engine.status import PAUSED, outlook, status_of
 from uwf_git.engine.turns import Began, Event, Made, News, Place, Rested, Turned
-from uwf_git.errors import NotFound, StoreDamaged
+from uwf_git.format.ids import ThreadId, is_thread_id
+from uwf_git.format.kinds import SUBWORKFLOW, parse_attempt, parse_step, persona_value, remark_in
 from uwf_git.store import layout
 from uwf_git.store.pages import verdict
-from uwf_git.values.ids import ThreadId, is_thread_id
-from uwf_git.values.kinds import SUBWORKFLOW, parse_attempt, parse_step, persona_value, remark_in
 
 if TYPE_CHECKING:
     from uwf_git.git.repository import Oid

@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any
 
 from uwf_cli import terminal
 from uwf_cli.output import iso, whose
-from uwf_git.attention import drawing
-from uwf_git.errors import OutputFailed
-from uwf_git.text import counted
-from uwf_git.values.types import role_name
+from uwf_git.base.attention import drawing
+from uwf_git.base.errors import OutputFailed
+from uwf_git.base.text import counted
+from uwf_git.format.types import role_name
 
 if TYPE_CHECKING:
     from uwf_git.engine.progress import Progress
+    from uwf_git.format.ids import ThreadId
     from uwf_git.store.opened import Instance
-    from uwf_git.values.ids import ThreadId
 
 _TICK = 0.15  # seconds
 _UP, _ERASE_LINE, _ERASE_BELOW = "\x1b[A", "\x1b[K", "\x1b[J"

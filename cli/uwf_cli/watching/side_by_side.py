@@ -19,14 +19,14 @@ from typing import IO, TYPE_CHECKING, Any
 
 from uwf_cli import terminal
 from uwf_cli.invocation import itself
-from uwf_git.errors import Waiting
-from uwf_git.lifetime import deferred
-from uwf_git.processes.child import spawn
+from uwf_git.base.errors import Waiting
+from uwf_git.base.lifetime import deferred
+from uwf_git.sandbox.child import spawn
 
 if TYPE_CHECKING:
     from uwf_cli.invocation import Invocation
     from uwf_cli.watching.lines import Lines
-    from uwf_git.values.ids import ThreadId
+    from uwf_git.format.ids import ThreadId
 
 _LABEL = 6  # characters of an id, if so many tell the threads apart
 _PIECE = 1 << 16
@@ -215,7 +215,7 @@ def _of(thread: ThreadId, line: str) -> str:
 
 
 def _summary(statuses: Sequence[int]) -> str:
-    from uwf_git.text import counted
+    from uwf_git.base.text import counted
 
     done, waits = statuses.count(0), statuses.count(Waiting.exit_status)
     parts = [f"{done} done", f"{waits} waiting", f"{len(statuses) - done - waits} failed"]

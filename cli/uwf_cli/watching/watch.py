@@ -18,14 +18,14 @@ from uwf_cli.exchange import adopt_news, find_thread
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import dollars, whose
 from uwf_cli.watching.lines import lasted
+from uwf_git.base.errors import AgentFailed, Killed, NotFound, NoTransition, Paused, StoreDamaged, Waiting
+from uwf_git.base.lifetime import deferred
+from uwf_git.base.text import counted, numbered, one_line
 from uwf_git.engine.inbox import QUESTION
-from uwf_git.errors import AgentFailed, Killed, NotFound, NoTransition, Paused, StoreDamaged, Waiting
-from uwf_git.lifetime import deferred
-from uwf_git.text import counted, numbered, one_line
-from uwf_git.values.types import END, USER, next_name, role_name
+from uwf_git.format.types import END, USER, next_name, role_name
 
 if TYPE_CHECKING:
-    from uwf_git.values.ids import ThreadId
+    from uwf_git.format.ids import ThreadId
 
 _TICK = 0.3  # seconds between two looks
 _LABEL = 6  # characters of an id, which is as many as `thread run` of several shows

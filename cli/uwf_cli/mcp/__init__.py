@@ -1,1 +1,0 @@
-"""`uwf mcp`: workflows and threads as tools of the Model Context Protocol."""

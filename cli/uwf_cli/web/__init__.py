@@ -1,1 +1,0 @@
-"""Pages of a store for one's own machine: a server that only its user gets into, and the same pages as files."""

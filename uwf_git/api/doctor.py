@@ -1,0 +1,585 @@
+"""Is everything in order on this machine? The programs, the configuration, the store, its index and its leftovers,
+each with what to do where something is wrong.
+
+Only leftovers are touched here, and only where that is asked for: a ref of a thread that has ended, temporary files,
+the mode of `.env`, a stale index. What puts right what is damaged is handed in.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import platform
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from uwf_git.base.errors import Invalid, RemoteFailed, StoreDamaged, UwfError
+from uwf_git.base.text import counted
+from uwf_git.config.policy import RUN, tighten
+from uwf_git.config.read import check_config, load_config
+from uwf_git.config.secrets import load_secrets
+from uwf_git.config.settings import FILE, Config
+from uwf_git.config.workflows import Known, check_names, together
+from uwf_git.format.ids import ThreadId
+from uwf_git.git.config import ADVISED_BLOB, SET_IDENTITY
+from uwf_git.git.database import files_of_loose_objects
+from uwf_git.git.durable import refusal
+from uwf_git.git.lockfiles import FOLDER as LOCKING
+from uwf_git.git.mending import has_head, mend_folders, mend_head
+from uwf_git.git.program import git_program
+from uwf_git.git.repository import PRIVATE, Oid
+from uwf_git.sandbox.limits import held_by
+from uwf_git.sandbox.programs import avoid_all
+from uwf_git.store.history import relate
+from uwf_git.store.index import Index
+from uwf_git.store.layout import (
+    ARCHIVE,
+    ATTEMPTS,
+    FOLDED,
+    LOCAL,
+    PAUSED,
+    REMOTES,
+    REMOVED,
+    RESERVED,
+    THREADS,
+    is_newer_ref,
+    is_shared_ref,
+    is_thread_ref,
+    thread_of,
+)
+from uwf_git.store.location import Location
+from uwf_git.store.maintenance import leftovers
+from uwf_git.store.opened import Instance
+from uwf_git.store.private import ROOM, Folders
+from uwf_git.store.remotes import Remote
+from uwf_git.store.taking_in import Store
+from uwf_git.store.threads import Damaged
+from uwf_git.verify.damage import Damage, Hurt, find_damage
+
+OK, WARNING, ERROR = "ok", "warning", "error"
+MANY_LOOSE = 20_000
+MANY_ENDED = 5_000  # refs that every push has to hear of
+MB = 1_000_000
+FIX = "uwf doctor --fix"
+_SANDBOX = "see that bubblewrap is installed and works"
+SYNCING_GIT = (2, 36)  # the first that knows core.fsync
+
+
+class Check(NamedTuple):
+    """One thing looked at. `status` is ok, warning or error; `damaged` means the store lost something; `more` is what
+    programs are told besides."""
+
+    check: str
+    status: str
+    message: str
+    hint: str = ""
+    damaged: bool = False
+    more: Mapping[str, Any] = MappingProxyType({})
+
+    def as_json(self) -> dict[str, Any]:
+        """The check as a JSON object; `damaged` shows in an exit status."""
+        said = {"check": self.check, "status": self.status, "message": self.message, "hint": self.hint}
+        return {**said, **self.more}
+
+
+def hurt_check(check: str, hurt: Hurt, objects: Mapping[Oid, str], hint: str) -> Check:
+    """A check that failed: what a thread or another ref misses of what it leads to."""
+    lost = sorted((str(oid), reason) for oid, reason in objects.items() if oid.raw in hurt.objects)
+    first = f"object {lost[0][0]} is damaged: {lost[0][1]}" if lost else "it can't be read"
+    others = f", and {len(lost) - 1} more" if len(lost) > 1 else ""
+    more = {
+        "ref": hurt.ref,
+        "thread": hurt.thread,
+        "title": hurt.title or None,
+        "step": hurt.step,
+        "objects": [oid for oid, _ in lost],
+    }
+    return Check(check, ERROR, f"{hurt.what} can't be read: {first}{others}", hint, True, more)
+
+
+class Doctor:
+    """Looks at one location. `in_engine` tells whether an agent's command runs in the engine's process, so that no
+    program has to be found for it; `unconfined` says why this machine has no sandbox for commands, with network or
+    without, "" where it has one; `to_push` names the refs that a push to a remote would take. With `fix` what is
+    merely left over is removed, and `repair` called, which puts right what is damaged; with `quick` not every object
+    is read. `project` are the roles of the workflows that the current folder brings."""
+
+    def __init__(
+        self,
+        location: Location,
+        in_engine: Callable[[str], bool],
+        unconfined: Callable[[bool], str],
+        to_push: Callable[[Instance, Remote], Collection[str]],
+        fix: bool = False,
+        quick: bool = False,
+        project: Known | None = None,
+        repair: Callable[[Instance], Iterator[Check]] | None = None,
+    ) -> None:
+        self._repair = repair
+        self._location = location
+        self._in_engine = in_engine
+        self._unconfined = unconfined
+        self._to_push = to_push
+        self._fix = fix
+        self._quick = quick
+        self._project = project or {}
+
+    def checks(self) -> Iterator[Check]:
+        """Looks at everything. An error on the way is a check that failed and stops no other; where no store can be
+        opened, the checks end there. Raises what a repair raises."""
+        private = self._location.git_dir / PRIVATE
+        avoid_all(private, Folders(private).all)  # before there is an instance
+        yield from _guarded("versions", _versions())
+        yield from _guarded("config", self._configuration())
+        yield from _guarded("agents", self._agents())
+        opened: list[Instance] = []
+        yield from _guarded("store", self._store(opened))
+        if self._fix and self._repair is not None:
+            for instance in opened:
+                yield from self._repair(instance)
+            opened = [Instance(instance.location) for instance in opened]  # libgit2 keeps packs open
+        for instance in opened:
+            try:
+                instance.store.repository.refs()
+            except StoreDamaged as error:  # without them nothing is known of the rest
+                yield Check("refs", ERROR, error.message, error.hint, True)
+                continue
+            yield from _guarded("refs", self._refs(instance))
+            yield from _guarded("archives", _archives(instance))
+            yield from _guarded("remotes", self._remotes(instance))
+            if not self._quick:
+                yield from _guarded("objects", self._objects(instance))
+            yield from _guarded("threads", _threads(instance))
+            yield from _guarded("workflows", _workflows(instance))
+            yield from _guarded("crews", _crews(instance))
+            yield from _guarded("config", self._names(instance))
+            if not self._quick:
+                yield from _guarded("sizes", _sizes(instance))
+            yield from _guarded("index", _index(instance))
+            yield from _guarded("loose objects", _loose_objects(instance))
+            yield from _guarded("leftovers", self._leftovers(instance))
+
+    def _configuration(self) -> Iterator[Check]:
+        root = self._location.root
+        yield Check("root", OK, str(root) if root.is_dir() else f"{root}, not made yet")
+        problems = check_config(root)
+        for problem in problems:
+            where = f"{root / FILE}:{problem.line}:{problem.column}"
+            yield Check("config", ERROR, f"{where}: {problem.message}", problem.hint)
+        if not problems:
+            there = (root / FILE).exists()
+            yield Check("config", OK, FILE if there else f"no {FILE}; uwf-rehearse makes up the answers")
+        secrets = root / ".env"
+        if secrets.exists() and secrets.stat().st_mode & 0o077:
+            if self._fix:
+                secrets.chmod(0o600)
+                yield Check(".env", OK, "now readable by you alone")
+            else:
+                yield Check(".env", WARNING, f"{secrets} is readable by others", f"chmod 600 {secrets}")
+        if (config := self._config()) is not None:
+            yield from _keys(root, config)
+
+    def _config(self) -> Config | None:
+        """The configuration; None if nothing can be done with it, of which `_configuration` tells every error."""
+        try:
+            return load_config(self._location.root)
+        except Invalid:
+            return None
+
+    def _agents(self) -> Iterator[Check]:
+        config = self._config()
+        if config is None:
+            return
+        for folder in config.workflow_paths:
+            if not folder.is_dir():
+                message = f"workflowPaths: {folder} is not a folder"
+                yield Check("config", WARNING, message, f"create it, or take it out of {FILE}")
+        for agent in config.agents.values():
+            if not agent.command or self._in_engine(agent.command):
+                continue
+            if found := shutil.which(agent.command):
+                yield Check("agents", OK, f"{agent.alias}: {found}")
+            else:
+                hint = "install it, or name it with its whole path"
+                yield Check("agents", ERROR, f"{agent.alias}: {agent.command} is not on PATH", hint)
+        yield Check("agents", OK, f"default: {config.default_agent or 'uwf-rehearse'}")
+        yield from self._commands(config)
+        for event, command in config.hooks.commands.items():
+            if found := shutil.which(command[0]):
+                yield Check("hooks", OK, f"{event}: {found}")
+            else:
+                hint = "install it, or name it with its whole path"
+                yield Check("hooks", WARNING, f"{event}: {command[0]} is no program that can be run", hint)
+
+    def _commands(self, config: Config) -> Iterator[Check]:
+        """Whether there is a sandbox for the commands that a model may run."""
+        limited = any(any(agent.limits.given()) for agent in config.agents.values())
+        policies = [config.tools, *(tighten(config.tools, agent.tools) for agent in config.agents.values())]
+        allowed = [policy for policy in policies if policy.permits(RUN)]
+        if allowed or limited:
+            yield Check("limits", OK, f"what commands use is {held_by()}")
+        for network in sorted({bool(policy.network) for policy in allowed}):
+            some = [policy for policy in allowed if bool(policy.network) == network]
+            reason = self._unconfined(network)
+            if not reason:
+                with_ = "with" if network else "without"
+                yield Check("sandbox", OK, f"commands are allowed, and confined {with_} network")
+            elif all(policy.allow_unconfined for policy in some):
+                message = f"commands run without a sandbox and reach whatever you can: {reason}"
+                yield Check("sandbox", WARNING, message, _SANDBOX)
+            else:
+                message = f"commands are allowed, but none will run: {reason}"
+                yield Check("sandbox", WARNING, message, f"{_SANDBOX}, or set tools.allowUnconfined: true")
+
+    def _names(self, instance: Instance) -> Iterator[Check]:
+        """The workflows and roles that the configuration names and nobody knows."""
+        root = self._location.root
+        if self._config() is None:
+            return
+        for problem in check_names(root, together(self._project, instance.known_roles())):
+            where = f"{root / FILE}:{problem.line}:{problem.column}"
+            yield Check("config", WARNING, f"{where}: {problem.message}", problem.hint)
+
+    def _store(self, opened: list[Instance]) -> Iterator[Check]:
+        """Adds the instance to `opened`, where there is one."""
+        location = self._location
+        if not location.git_dir.exists():
+            # A root's own store is made by the first command that writes.
+            status = ERROR if location.here else WARNING
+            yield Check("store", status, f"no store at {location.git_dir}", "uwf init")
+            return
+        if self._fix and (made := mend_folders(location.git_dir)):
+            yield Check("repair", OK, f"made the folder {' and '.join(made)} of the store again: it was gone")
+        if self._fix and not location.here and mend_head(location.git_dir):
+            yield Check("repair", OK, "wrote HEAD of the store anew: it held nothing that git can read")
+        if not has_head(location.git_dir):
+            hint = f"write it again: {location.git_dir / 'HEAD'}" if location.here else FIX
+            yield Check("store", ERROR, "git can't open it: its HEAD holds no ref", hint, True)
+        instance = Instance(location)
+        opened.append(instance)
+        private, path = instance.store.repository.private, instance.store.repository.path
+        marker = private / "format"
+        version = marker.read_text(encoding="utf-8").strip() if marker.is_file() else "none yet"
+        kind = "the project's own" if location.here else "the root's"
+        yield Check("store", OK, f"{location.git_dir}, {kind}, format {version}")
+        if missing := instance.store.repository.config.missing_identity:
+            yield Check("identity", WARNING, missing, SET_IDENTITY)
+        yield from _writing(path, private)
+        yield from self._locks(instance)
+
+    def _locks(self, instance: Instance) -> Iterator[Check]:
+        lockfiles = instance.store.repository.lockfiles
+        if self._fix:
+            for removed in lockfiles.remove_left(thorough=True):
+                yield Check("locks", OK, f"removed {removed}: who made it is gone")
+        for lock in lockfiles.locks():
+            if lock.is_left:
+                yield Check("locks", WARNING, f"{lock.told}, was left by somebody who is gone", FIX)
+            else:
+                yield Check("locks", WARNING, f"{lock.told}, is another git's", lock.hint)
+
+    def _refs(self, instance: Instance) -> Iterator[Check]:
+        repository = instance.store.repository
+        for name in repository.broken_refs():
+            yield Check("refs", ERROR, f"{name} holds no object id", FIX, True)
+        for name, oid in instance.store.missed().items():
+            message = f"{name} is gone, though no uwf deleted it: it was last seen at {str(oid)[:10]}"
+            hint = f"bring it back: {FIX}" + (", without --quick" if self._fix and self._quick else "")
+            yield Check("refs", ERROR, message, hint, True)
+        refs = repository.refs(without=REMOTES)
+        folded: set[str] = set(instance.store.folded_threads())
+        for name, tip in instance.store.index.tips(FOLDED).items():
+            if tip.problem:
+                yield Check("refs", ERROR, f"{name}: {tip.problem}", FIX, True)
+        ended = {name.removeprefix(ARCHIVE) for name in refs if name.startswith(ARCHIVE)} | folded
+        for name, oid in refs.items():
+            if name.startswith(THREADS) and name.removeprefix(THREADS) in ended:
+                yield self._left_over(instance, name, oid)
+        known = {name.removeprefix(prefix) for prefix in (THREADS, ARCHIVE) for name in refs} | folded
+        newer: list[str] = []
+        for name in refs:
+            if (
+                name.startswith(REMOVED)
+                and {THREADS + thread_of(name), ARCHIVE + thread_of(name)} & refs.keys()
+            ):
+                if name == REMOVED + thread_of(name):
+                    message = f"thread {thread_of(name)} is here, and said to be removed: its removal was broken off"
+                    yield Check("refs", WARNING, message, f"uwf thread restore {thread_of(name)}")
+            elif name.startswith((ATTEMPTS, PAUSED)) and thread_of(name) not in known:
+                yield Check("refs", WARNING, f"{name} belongs to no thread", f"git update-ref -d {name}")
+            elif name.startswith(PAUSED) and thread_of(name) in ended:
+                yield self._no_longer_paused(instance, name, oid)
+            elif is_newer_ref(name):
+                newer.append(name)
+            elif not name.startswith((*LOCAL, RESERVED)) and not is_shared_ref(name):
+                message = f"{name} has no name that a uwf gives, so that nothing lists it, and nobody gets it"
+                yield Check("refs", WARNING, message, f"if you don't need it: git update-ref -d {name}")
+        if newer:
+            message = f"{counted(len(newer), 'ref')} made by a newer uwf, such as {newer[0]}"
+            yield Check("refs", WARNING, message, "upgrade uwf-git to see what they are")
+        yield Check("refs", OK, f"{len(refs)} under refs/uwf")
+
+    def _left_over(self, instance: Instance, name: str, active: Oid) -> Check:
+        """The active ref of a thread that has ended: removed, unless it leads to steps that the end doesn't."""
+        head = instance.threads.head(ThreadId(name.removeprefix(THREADS)))
+        relation = relate(instance.store, active, head.commit)
+        if relation is None or relation.ours:
+            last = instance.store.take_in(active).node
+            hint = f"keep them with: uwf thread fork {last}, then: git update-ref -d {name}"
+            return Check("refs", WARNING, f"{name} has steps after its thread's end", hint)
+        if not self._fix:
+            return Check("refs", WARNING, f"{name} is left over: its thread has ended", "uwf doctor --fix")
+        instance.store.repository.delete_ref(name, active)
+        return Check("refs", OK, f"removed {name}: its thread has ended")
+
+    def _no_longer_paused(self, instance: Instance, name: str, oid: Oid) -> Check:
+        if not self._fix:
+            return Check("refs", WARNING, f"{name} is left over: its thread has ended", "uwf doctor --fix")
+        instance.store.repository.delete_ref(name, oid)
+        return Check("refs", OK, f"removed {name}: its thread has ended")
+
+    def _remotes(self, instance: Instance) -> Iterator[Check]:
+        for remote in instance.remotes.all():
+            missing = self._to_push(instance, remote)
+            threads = {name.rsplit("/", 1)[1] for name in missing if is_thread_ref(name)}
+            others = sum(1 for name in missing if not is_thread_ref(name))
+            parts = [counted(len(threads), "thread")] if threads else []
+            parts += [counted(others, "other ref")] if others else []
+            if parts:
+                verb = "is" if len(threads) + others == 1 else "are"
+                message = f"{' and '.join(parts)} {verb} not on {remote.name}, or not as here"
+                yield Check("remotes", WARNING, message, f"uwf push {remote.name}")
+            else:
+                yield Check("remotes", OK, f"all is on {remote.name}, as far as was last seen")
+
+    def _objects(self, instance: Instance) -> Iterator[Check]:
+        """Reads every object, then takes everything in once more, into an index of its own, which verifies each node;
+        where the real index says something else it is stale."""
+        damage = find_damage(instance.store, self._location.here)
+        yield from _damage(damage)
+        with tempfile.TemporaryDirectory(prefix="uwf-doctor-") as folder:
+            fresh = Store(instance.store.repository)
+            fresh.index.close()
+            fresh.index = Index(Path(folder))
+            fresh.sync()
+            told = {hurt.ref for hurt in damage.hurt}
+            bad = [tip for tip in fresh.index.tips().values() if tip.problem and tip.name not in told]
+            nodes = fresh.index.node_count()
+            stale = _stale(instance.store, fresh.index)
+            fresh.index.close()
+        for tip in bad:
+            yield Check("objects", ERROR, f"{tip.name}: {tip.problem}", "see: uwf verify", True)
+        yield Check("objects", OK, f"{nodes} nodes are what their hashes say")
+        if stale and self._fix:
+            instance.store.reindex()
+            yield Check("index", OK, f"built anew: it was stale, {stale}")
+        elif stale:
+            yield Check("index", WARNING, f"it is stale: {stale}", "uwf cas reindex")
+
+    def _leftovers(self, instance: Instance) -> Iterator[Check]:
+        found = leftovers(instance.store.repository)
+        if not found:
+            return
+        what = f"{counted(len(found), 'temporary file')}, {sum(each.stat().st_size for each in found) / MB:.1f} MB"
+        if self._fix:
+            for path in found:
+                if path.is_dir():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink(missing_ok=True)
+            yield Check("leftovers", OK, f"removed {what}")
+        else:
+            yield Check("leftovers", WARNING, f"{what}, from a git that was killed", "uwf doctor --fix")
+
+
+def _writing(path: Path, private: Path) -> Iterator[Check]:
+    """The folders in which a step makes files, where it couldn't; and whether the disk has room for its answer."""
+    objects, refs = path / "objects", path / "refs"
+    mine = [each for each in sorted(private.iterdir()) if each.is_dir()] if private.is_dir() else []
+    mine = [each for each in mine if each.name != LOCKING]  # when it was changed last means something
+    below = sorted(Path(folder) for folder, _, _ in os.walk(refs / "uwf"))[1:]
+    full: OSError | None = None
+    for folder in (path, objects, objects / "pack", refs, refs / "uwf", *below, private, *mine):
+        error = refusal(folder, ROOM if folder == private else 1) if folder.is_dir() else None
+        if error is not None and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            full = error
+        elif error is not None:
+            hint = "check its owner and permissions, and that its disk isn't mounted read-only"
+            yield Check("store", ERROR, f"nothing can be written in {folder}: {error.strerror}", hint)
+    if full is not None:
+        message = (
+            f"no agent would be asked, since {ROOM // 1024} KiB for its answer can't be had on the disk of"
+        )
+        yield Check("store", ERROR, f"{message} {path}: {full.strerror}", "free some space there")
+
+
+def _guarded(name: str, found: Iterator[Check]) -> Iterator[Check]:
+    """The checks of one look; an error on the way is a check that failed."""
+    try:
+        yield from found
+    except UwfError as error:
+        yield Check(name, ERROR, error.message, error.hint, isinstance(error, StoreDamaged))
+    except OSError as error:
+        yield Check(name, ERROR, str(error))
+
+
+def _versions() -> Iterator[Check]:
+    from importlib.metadata import version
+
+    from uwf_git.base.version import VERSION
+    from uwf_git.git.libgit2 import LIBGIT2_VERSION
+
+    yield Check("uwf", OK, f"{VERSION} on Python {platform.python_version()}")
+    yield Check("libgit2", OK, f"{LIBGIT2_VERSION} by pygit2 {version('pygit2')}")
+    try:
+        program = [git_program(), "--version"]
+        done = subprocess.run(program, capture_output=True, text=True, check=False, timeout=10)
+        git = done.stdout.strip().removeprefix("git version ")
+        if tuple(map(int, re.findall(r"\d+", git)[:2])) < SYNCING_GIT:
+            message = (
+                f"{git} doesn't sync all that it writes, so a power cut can lose what was pulled or packed"
+            )
+            yield Check("git", WARNING, message, "install git 2.36 or newer")
+        else:
+            yield Check("git", OK, git)
+    except (OSError, subprocess.TimeoutExpired, RemoteFailed):
+        hint = "sharing and packing need it; all else works"
+        yield Check("git", WARNING, "not on PATH, or only in the project", hint)
+
+
+def _keys(root: Path, config: Config) -> Iterator[Check]:
+    """The keys of providers that are nowhere to be found, and those that stand in config.yaml."""
+    for provider in config.providers.values():
+        if provider.api_key:
+            yield Check("keys", WARNING, f"{FILE} holds the key of provider {provider.name}", provider.advice)
+        name = provider.api_key_env
+        if name and not (os.environ.get(name) or load_secrets(root, None, os.environ).get(name)):
+            message = f"{name} is set neither in the environment nor in .env"
+            yield Check("keys", WARNING, message, "uwf setup")
+
+
+def _archives(instance: Instance) -> Iterator[Check]:
+    ended = len(instance.store.repository.ref_names(ARCHIVE))
+    if ended > MANY_ENDED:
+        message = f"{ended} threads that have ended stand in a ref each, which makes pushes slow"
+        yield Check("archives", WARNING, message, "uwf gc --fold-before 30d")
+
+
+def _threads(instance: Instance) -> Iterator[Check]:
+    heads = instance.threads.all(archived=True)
+    sound = 0
+    for head in heads:
+        if isinstance(head, Damaged):
+            hint = f"{FIX}, or give it up: uwf thread rm {head.thread} --yes"
+            yield Check("threads", ERROR, f"{head.thread}: {head.problem}", hint, True)
+            continue
+        try:
+            instance.threads.history(head)
+            sound += 1
+        except UwfError as error:
+            yield Check("threads", ERROR, f"{head.thread}: {error.message}", error.hint, True)
+    yield Check("threads", OK, f"{sound} of {len(heads)} can be read")
+
+
+def _workflows(instance: Instance) -> Iterator[Check]:
+    names = instance.registry.names()
+    for name in names:
+        try:
+            version = instance.registry.current(name)
+            workflow = instance.registry.workflow(version.hash)
+            if workflow.code is not None:
+                instance.registry.code(workflow, Oid(hex=version.commit))
+                for past in {each.version.hash for each in instance.registry.history(name)}:
+                    if instance.registry.workflow(past).code is not None:
+                        instance.registry.code_of(past)
+        except UwfError as error:
+            yield Check("workflows", ERROR, f"{name}: {error.message}", error.hint, True)
+    yield Check("workflows", OK, f"{len(names)} registered")
+
+
+def _crews(instance: Instance) -> Iterator[Check]:
+    from uwf_git.ext.crews.registry import Crews
+
+    crews = Crews(instance.store)
+    names = crews.names()
+    for name in names:
+        try:
+            crews.workflows(crews.crew(crews.current(name).hash))
+        except UwfError as error:
+            yield Check("crews", ERROR, f"{name}: {error.message}", error.hint, True)
+    if names:
+        yield Check("crews", OK, f"{len(names)} imported")
+
+
+def _damage(damage: Damage) -> Iterator[Check]:
+    for hurt in damage.hurt:
+        yield hurt_check("objects", hurt, damage.objects, FIX)
+    if damage.objects and not damage.hurt:
+        number = counted(len(damage.objects), "object")
+        yield Check("objects", ERROR, f"{number} can't be read of what was fetched from remotes", FIX, True)
+    for path in (*damage.packs, *(pack.with_suffix(".idx") for pack in damage.indexes)):
+        yield Check("objects", ERROR, f"{path} is not what its checksum says", FIX, True)
+    if damage.stray:
+        number = counted(len(damage.stray), "damaged object")
+        yield Check("objects", ERROR, f"{number} that nothing refers to, from a crash", FIX, True)
+    for path in damage.derived:
+        yield Check("objects", WARNING, f"{path} is not what its checksum says", FIX)
+
+
+def _stale(store: Store, fresh: Index) -> str:
+    """What the index of a store says that isn't so, in a few words; "" where it is right."""
+    has, index = store.repository.has, store.index
+    known, found = dict(index.blobs()), dict(fresh.blobs())
+    lacking = len(found.keys() - known.keys())
+    gone = sum(1 for node, blob in known.items() if found.get(node) != blob and not has(Oid(raw=blob)))
+    commits = len(set(fresh.commit_ids()) - set(index.commit_ids()))
+    parts = [f"{counted(lacking, 'node')} missing"] if lacking else []
+    parts += [f"{counted(gone, 'node')} whose object is gone"] if gone else []
+    parts += [f"{counted(commits, 'commit')} missing"] if commits else []
+    if index.folded_threads() != fresh.folded_threads():
+        parts.append("other folded threads than the refs lead to")
+    return ", ".join(parts)
+
+
+def _sizes(instance: Instance) -> Iterator[Check]:
+    repository = instance.store.repository
+    at_most = repository.config.max_blob
+    largest = 0
+    for node, blob in instance.store.index.blobs():
+        if not repository.has(Oid(raw=blob)):
+            continue  # a stale index, which is told elsewhere
+        try:
+            size = repository.size(Oid(raw=blob))
+        except StoreDamaged:
+            continue  # as is this
+        largest = max(largest, size)
+        if size <= ADVISED_BLOB:
+            continue
+        what = f"node {node} has {size / MB:.1f} MB, more than forges"
+        if size > at_most:
+            yield Check("sizes", ERROR, f"{what} take", "fork its thread before that step")
+        else:
+            yield Check("sizes", WARNING, f"{what} like in one file")
+    if largest <= ADVISED_BLOB:
+        yield Check("sizes", OK, f"no node is larger than {max(1, round(largest / 1024))} KB")
+
+
+def _index(instance: Instance) -> Iterator[Check]:
+    index = instance.store.index
+    if not (instance.store.repository.private / "index.db").exists():
+        yield Check("index", WARNING, "it can't be kept, so every command builds it anew", "check free space")
+    yield Check("index", OK, f"{index.node_count()} nodes, {len(index.tips())} refs")
+
+
+def _loose_objects(instance: Instance) -> Iterator[Check]:
+    number = sum(1 for _ in files_of_loose_objects(instance.store.repository.path / "objects"))
+    if number > MANY_LOOSE:
+        yield Check("loose objects", WARNING, f"{number}: a step gets slower with them", "uwf gc")
+    else:
+        yield Check("loose objects", OK, str(number))

@@ -1,0 +1,270 @@
+"""Where the records of `log` go, and how they are read again.
+
+    <folder>/2026-01-31.jsonl      a day's records in UTC, a JSON object a line
+    <folder>/2026-01-31.2.jsonl    those of the same day once the file before had LARGEST bytes
+
+No file is ever renamed, so several processes may write to one at the same time: each line is one write at its end. Who
+begins a file removes those that are older than DAYS, and the oldest beyond MOST. A log that can't be written is told of
+once and fails nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import stat
+import time
+from collections.abc import Callable, Iterator, Mapping, Set
+from pathlib import Path
+from typing import Any
+
+from uwf_git.base import log
+from uwf_git.base.text import encodable, one_line, shortened
+
+LARGEST = 4 << 20
+NO_FOLDER = "it is no folder; move what is there away"
+MOST = 16
+DAYS = 14
+_DAY = 24 * 60 * 60
+_YEAR_10000 = 253_402_300_800_000
+_NAME = re.compile(r"(\d{4}-\d\d-\d\d)(?:\.([1-9]\d{0,5}))?\.jsonl", re.ASCII)
+_LONGEST = 2000  # characters of a text in a record
+_IN_CONTENT = 300
+_DEEP = 4
+_PIECE = 1 << 16
+
+Record = Mapping[str, Any]
+"""`tag`, `level`, `content`, `timestamp` in Unix milliseconds, `thread` and `role` or None, `pid`; then the fields."""
+
+Clean = Callable[[Any], Any]
+"""Takes the secrets out of a JSON value."""
+
+
+def open_log(
+    level: int,
+    folder: Path,
+    clean: Clean,
+    show: Callable[[Record], None] | None = None,
+    warn: Callable[[str], None] = lambda text: None,
+    environ: Mapping[str, str] = os.environ,
+) -> None:
+    """Begins the log of this process: records from `level` on go to files in `folder`, which is made where the folder
+    around it exists, and to `show`. `warn` is told, once, why they can't be written. A process that was started for a
+    step begins with its thread and role."""
+    logger = logging.getLogger("uwf")
+    logger.setLevel(level)
+    logger.propagate = False
+    files = _Files(folder, warn)
+    logger.handlers = [files, _Shown(show)] if show is not None else [files]
+    begun = {"thread": environ.get("UWF_THREAD"), "role": environ.get("UWF_ROLE")}
+
+    def write(at: int, tag: str, content: str, fields: dict[str, object]) -> None:
+        try:
+            told = clean({name: _plain(value) for name, value in {**begun, **fields}.items()})
+            said = content.format_map(
+                {name: one_line(_said(value), _IN_CONTENT) for name, value in told.items()}
+            )
+            record = {
+                "tag": tag,
+                "level": logging.getLevelName(at).lower(),
+                "content": said,
+                "timestamp": time.time_ns() // 1_000_000,
+                "thread": told.pop("thread"),
+                "role": told.pop("role"),
+                "pid": os.getpid(),
+                **_cut(told),
+            }
+            logger.log(at, "%s", said, extra={"record": record})
+        except Exception as error:  # whatever is wrong with a log, the command is not to fail of it
+            files.trouble(repr(error))
+
+    log.begin(level, write)
+
+
+class _Files(logging.Handler):
+    """Appends each record to the newest file of the day."""
+
+    def __init__(self, folder: Path, warn: Callable[[str], None]) -> None:
+        super().__init__()
+        self._folder = folder
+        self._warn = warn
+        self._warned = False
+        self._day = ""
+        self._path: Path | None = None
+        self._file = -1
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Writes the record's line, at once."""
+        try:
+            self._into(_day(record.created))
+            if self._file < 0:
+                return
+            line = json.dumps(record.__dict__["record"], ensure_ascii=False, separators=(",", ":"))
+            data = encodable(line).encode() + b"\n"
+            # The disk is full: what comes next is a line of its own.
+            if os.write(self._file, data) < len(data):
+                os.write(self._file, b"\n")
+        except OSError as error:
+            self.trouble(error.strerror or str(error))
+
+    def trouble(self, reason: str) -> None:
+        """Warns, once, that records are lost."""
+        if not self._warned:
+            self._warned = True
+            self._warn(f"the log in {self._folder} can't be written: {reason}")
+
+    def _into(self, day: str) -> None:
+        """Goes to the file that a record of that day belongs to."""
+        if self._file >= 0:
+            status = os.fstat(self._file)
+            if day == self._day and status.st_size < LARGEST and status.st_nlink:
+                return
+            os.close(self._file)
+            self._file = -1
+        if not self._folder.parent.is_dir():
+            return  # there is no store yet
+        try:
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+        except FileExistsError:
+            raise OSError(NO_FOLDER) from None
+        known = [path for path in _files(self._folder) if path.name.startswith(day)]
+        path = known[-1] if known else self._folder / f"{day}.jsonl"
+        if known and path.stat().st_size >= LARGEST:
+            path = self._folder / f"{day}.{_place(path)[1] + 1}.jsonl"
+        begins = not path.exists()
+        self._file = _opened(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+        self._day = day
+        if begins:
+            self._remove_old()
+        elif (size := os.fstat(self._file).st_size) and os.pread(self._file, 1, size - 1) != b"\n":
+            os.write(self._file, b"\n")  # somebody was killed in the middle of a line
+
+    def _remove_old(self) -> None:
+        found = _files(self._folder)
+        oldest = _day(time.time() - DAYS * _DAY)
+        for number, path in enumerate(reversed(found)):
+            if number >= MOST or _place(path)[0] < oldest:
+                path.unlink(missing_ok=True)
+
+
+class _Shown(logging.Handler):
+    """Hands each record to a function."""
+
+    def __init__(self, show: Callable[[Record], None]) -> None:
+        super().__init__()
+        self._show = show
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Shows it; nobody may be looking any more."""
+        try:
+            self._show(record.__dict__["record"])
+        except (OSError, ValueError):
+            return
+
+
+def newest_first(folder: Path) -> Iterator[Record]:
+    """The records of a folder, the newest first. What is no whole record is left out: one may be being written."""
+    for path in reversed(_files(folder)):
+        for line in _lines_backwards(path):
+            try:
+                record = json.loads(line)
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(record, dict) and _is_record(record):
+                yield record
+
+
+def _is_record(value: Mapping[str, Any]) -> bool:
+    texts = all(isinstance(value.get(name), str) for name in ("tag", "level", "content"))
+    named = all(isinstance(value.get(name), str | None) for name in ("thread", "role"))
+    when = value.get("timestamp")
+    return texts and named and type(when) is int and 0 <= when < _YEAR_10000
+
+
+def _lines_backwards(path: Path) -> Iterator[bytes]:
+    """The lines of a file, the last first. It is read piece by piece; one that is gone, or is no file, has none."""
+    try:
+        file = os.fdopen(_opened(path, os.O_RDONLY), "rb")
+    except OSError:
+        return
+    with file:
+        at = file.seek(0, os.SEEK_END)
+        rest = b""
+        while at > 0:
+            size = min(_PIECE, at)
+            at -= size
+            file.seek(at)
+            first, *whole = (file.read(size) + rest).split(b"\n")
+            yield from reversed(whole)
+            rest = first
+        yield rest
+
+
+def _opened(path: Path, flags: int) -> int:
+    """A descriptor of a log's file. Raises OSError for what is none: a pipe would be waited for, and a link leads to
+    somebody else's file."""
+    try:
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        if not path.is_symlink():
+            raise
+        raise OSError(f"{path.name} is a link; move it away") from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(f"{path.name} is no file; move what is there away")
+    return descriptor
+
+
+def _files(folder: Path) -> list[Path]:
+    """The files of a log, the oldest first."""
+    try:
+        found = [path for path in folder.iterdir() if _NAME.fullmatch(path.name)]
+    except OSError:
+        return []
+    return sorted(found, key=_place)
+
+
+def _place(path: Path) -> tuple[str, int]:
+    """The day of a file, and which it is of that day, from 1."""
+    named = _NAME.fullmatch(path.name)
+    assert named is not None
+    return named[1], int(named[2] or 1)
+
+
+def _day(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d", time.gmtime(seconds))
+
+
+def _plain(value: object, deep: int = _DEEP) -> Any:
+    """A value as JSON has it; what it has no form for as text."""
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, str):
+        return str(value)
+    if deep and isinstance(value, Mapping):
+        return {str(name): _plain(item, deep - 1) for name, item in value.items()}
+    if deep and isinstance(value, list | tuple | Set):
+        return [_plain(item, deep - 1) for item in value]
+    return str(value)
+
+
+def _said(value: Any) -> str:
+    """A value as it stands in a sentence."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return " ".join(map(_said, value))
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _cut(value: Any) -> Any:
+    """A value whose texts are of bearable length. Secrets are taken out before: half of one is not recognised."""
+    if isinstance(value, str):
+        return shortened(value, _LONGEST)
+    if isinstance(value, list):
+        return [_cut(item) for item in value[:100]]
+    if isinstance(value, dict):
+        return {name: _cut(item) for name, item in value.items()}
+    return value

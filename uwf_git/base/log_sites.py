@@ -1,0 +1,67 @@
+"""Where in the sources the calls of `log` are: from a tag to its file and line."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from uwf_git.base.log import LEVELS
+
+
+class Site(NamedTuple):
+    """A call of `log`. `content` is what its records say, with a `{name}` for each field that stands in it; `tag` and
+    `content` are "" where they are no literals."""
+
+    tag: str
+    level: str
+    content: str
+    fields: tuple[str, ...]
+    file: Path
+    line: int
+
+
+def find_site(tag: str, folders: Iterable[Path]) -> Site | None:
+    """The call with that tag in the Python sources below folders, in any case; None where there is none."""
+    wanted = tag.upper()
+    for path in _sources(folders):
+        text = _text(path)
+        if wanted in text:
+            for site in _calls(path, text):
+                if site.tag == wanted:
+                    return site
+    return None
+
+
+def sites(folders: Iterable[Path]) -> list[Site]:
+    """Every call below folders, by file and line."""
+    texts = ((path, _text(path)) for path in _sources(folders))
+    return [site for path, text in texts if "log." in text for site in _calls(path, text)]
+
+
+def _sources(folders: Iterable[Path]) -> Iterator[Path]:
+    for folder in folders:
+        yield from sorted(folder.rglob("*.py"))
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _calls(path: Path, text: str) -> Iterator[Site]:
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or not isinstance(called := node.func, ast.Attribute):
+            continue
+        if isinstance(called.value, ast.Name) and called.value.id == "log" and called.attr in LEVELS:
+            literals = [each.value if isinstance(each, ast.Constant) else "" for each in node.args[:2]]
+            tag, content = (str(each) for each in (*literals, "", "")[:2])
+            fields = tuple(keyword.arg or "**" for keyword in node.keywords)
+            yield Site(tag, called.attr, content, fields, path, node.lineno)

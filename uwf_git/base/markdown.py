@@ -1,0 +1,197 @@
+"""Markdown that shows texts and values as they are.
+
+What is shown comes from agents and from whoever wrote a workflow, so each text is escaped for the place it is put
+into: none can end a table's cell, a quote or a fence, become HTML, a link or a heading, or colour a terminal. What
+an agent wrote as Markdown stays Markdown, with its headings below those of the page it stands on.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from uwf_git.base.text import fenced, printable, shortened
+
+_LONGEST_CELL = 300
+_LONGEST_FIELD = 200  # characters of a text that stands in a table
+_WITHOUT_END = 1 << 30
+_SHORT = 100
+
+_MARKUP = re.compile(r"[\\`*_{}\[\]<>#|~$!&@]")
+_LINE_START = re.compile(r"^(\s*)([-+=>]|\d+(?=[.)]))")
+_WORD = re.compile(r"[^\W_]+(?:_[^\W_]+)*")
+_CODE_FENCE = re.compile(r" {0,3}(`{3,}+(?!.*`)|~{3,}+)")
+_HEADING = re.compile(r"( {0,3})(#{1,6})(?=[ \t]|$)")
+_UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*")
+_NO_PARAGRAPH = re.compile(r" {4}|\t| {0,3}(?:[-+*>|]|\d+[.)])")
+
+
+def inline(text: str, at_most: int = _LONGEST_CELL) -> str:
+    """Markdown that shows a text as it is, on one line; also for the inside of a table."""
+    return _short(text, at_most) if len(text) <= _SHORT else _inline(text, at_most)
+
+
+def _inline(text: str, at_most: int) -> str:
+    escaped = _flat(text, at_most)
+    if "_" in escaped:
+        escaped = _WORD.sub(lambda word: word.group().replace("_", "\0"), escaped)
+    escaped = _MARKUP.sub(_escape, escaped)
+    escaped = _LINE_START.sub(lambda match: match.group(1) + _shield(match.group(2)), escaped)
+    return escaped.replace("\0", "_")
+
+
+# Names, verdicts and titles: many pages show the same.
+_short = functools.lru_cache(1024)(_inline)
+
+
+def paragraphs(text: str) -> str:
+    """Markdown that shows a text as it is, its paragraphs kept and its lines filled."""
+    return "\n\n".join(inline(part, 4000) for part in re.split(r"\n\s*\n", text) if part.strip())
+
+
+def code(text: str, at_most: int = _LONGEST_CELL) -> str:
+    """A text as a Markdown code span on one line; also for the inside of a table."""
+    flat = _flat(text, at_most) or " "
+    longest = max((len(run) for run in re.findall("`+", flat)), default=0)
+    fence = "`" * (longest + 1)
+    padding = " " if flat.startswith("`") or flat.endswith("`") else ""
+    return f"{fence}{padding}{flat}{padding}{fence}".replace("|", "\\|")
+
+
+def quoted(text: str) -> str:
+    """A text of any length as it is: a quote whose line breaks are line breaks. Where lines are indented, which a
+    quote doesn't keep, a code block."""
+    lines = text.strip("\r\n").splitlines()
+    if any(line[:1] in (" ", "\t") and line.strip() for line in lines):
+        return fenced(printable(text.strip("\r\n"), keep="\n\t"), "text")
+    shown = [inline(line, _WITHOUT_END) for line in lines]
+    # Two spaces break a line for every reader of Markdown; the last line of a paragraph needs none.
+    ends = [
+        "  " if line and following else "" for line, following in zip(shown, [*shown[1:], ""], strict=False)
+    ]
+    return "\n".join(f"> {line}{end}" if line else ">" for line, end in zip(shown, ends, strict=False))
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of cells that are Markdown already, without a line end after it."""
+    lines = [header, ("---",) * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def output(value: Any, told: str = "") -> str:
+    """An output for people: its flat fields as a table, then each long text as a quote, each list as a list, what is
+    nested as a code block. A question stands as a question, with its options. `told` is a field that is
+    left out, since it was said before. Without a line end after it; "" where there is nothing to say."""
+    if not isinstance(value, Mapping):
+        return _large(value)
+    if isinstance(value.get("question"), str) and _asks(value):
+        return question(value)
+    fields = [(key, value[key]) for key in sorted(value, key=_field_order(value)) if key != told]
+    flat = [(inline(key), cell) for key, item in fields if (cell := _cell(item)) is not None]
+    parts = [table(("field", "value"), flat)] if flat else []
+    for key, item in fields:
+        if _cell(item) is None:
+            parts.append(f"**{inline(key)}**\n\n{_large(item)}")
+    return "\n\n".join(parts)
+
+
+def question(asked: Mapping[str, Any]) -> str:
+    """A question with its options and its reason."""
+    parts = [quoted(asked["question"])]
+    if options := asked.get("options"):
+        parts.append(_listed(options))
+    if str(asked.get("reason") or "").strip():
+        parts.append(f"Why it is asked:\n\n{quoted(asked['reason'])}")
+    return "\n\n".join(parts)
+
+
+def below(text: str, level: int) -> str:
+    """Markdown of somebody else's below a heading of that level: its own headings are moved below it, and a code
+    block that it leaves open is closed. What stands in code blocks is left as it is."""
+    found: list[str] = []
+    fence = ""
+    for line in text.split("\n"):
+        opened = _CODE_FENCE.match(line)
+        if fence:
+            if opened and opened[1].startswith(fence) and not line.strip().strip(fence[0]):
+                fence = ""
+        elif opened:
+            fence = opened[1]
+        elif heading := _HEADING.match(line):
+            line = "#" * min(len(heading[2]) + level, 6) + line[heading.end() :]
+        elif (under := _UNDERLINE.fullmatch(line)) and found and _is_paragraph(found[-1]):
+            found[-1] = f"{'#' * min((1 if under[1][0] == '=' else 2) + level, 6)} {found[-1].strip()}"
+            continue
+        found.append(line)
+    if fence:
+        found.append(fence)
+    return "\n".join(found)
+
+
+def _is_paragraph(line: str) -> bool:
+    return bool(line.strip()) and not _HEADING.match(line) and not _NO_PARAGRAPH.match(line)
+
+
+def _asks(value: Mapping[str, Any]) -> bool:
+    return value.keys() <= {"$status", "status", "question", "options", "reason"}
+
+
+def _field_order(value: Mapping[str, Any]) -> Any:
+    """The status first, then verdicts, then the rest: a stored mapping has its keys sorted."""
+    return lambda key: (key not in ("$status", "status"), not isinstance(value[key], bool), key)
+
+
+def _cell(value: Any) -> str | None:
+    """A value as the cell of a table; None where it doesn't fit into one."""
+    if isinstance(value, str):
+        text = value.strip()
+        return inline(text) if len(text) <= _LONGEST_FIELD and len(text.splitlines()) <= 1 else None
+    if isinstance(value, list | tuple | Mapping):
+        return "none" if not value else None
+    return json.dumps(value)
+
+
+def _large(value: Any) -> str:
+    """A value that stands by itself."""
+    if isinstance(value, str):
+        return quoted(value) if value.strip() else ""
+    if (
+        isinstance(value, list | tuple)
+        and value
+        and not any(isinstance(i, list | tuple | Mapping) for i in value)
+    ):
+        return _listed(value)
+    text = json.dumps(value, ensure_ascii=False, indent=2, sort_keys=True)
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
+    return fenced(text, "json")
+
+
+def _listed(values: Iterable[Any]) -> str:
+    return "\n".join(f"- {_item(value)}" for value in values)
+
+
+def _item(value: Any) -> str:
+    if not isinstance(value, str):
+        return json.dumps(value)
+    lines = [inline(line, _WITHOUT_END) for line in value.strip().splitlines()]
+    return "  \n  ".join(line for line in lines if line) or '""'
+
+
+def _flat(text: str, at_most: int) -> str:
+    """On one line, without control characters: neither a break nor a colour survives."""
+    return shortened(printable(" ".join(text.split())), at_most)
+
+
+def _escape(found: re.Match[str]) -> str:
+    character = found.group()
+    entity = {"<": "&lt;", ">": "&gt;", "&": "&amp;"}.get(character)
+    # A backslash keeps forges from naming nobody and from linking issues; GitHub ignores it before @ and #.
+    return entity or (f"&#{ord(character)};" if character in "@#" else "\\" + character)
+
+
+def _shield(start: str) -> str:
+    return start + "\\" if start.isdigit() else "\\" + start

@@ -1,0 +1,3 @@
+"""The version of uwf."""
+
+VERSION = "0.2.0"

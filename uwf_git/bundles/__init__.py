@@ -1,1 +1,0 @@
-"""Workflows that are code: the contract, the harness that runs them, what they are trusted by."""

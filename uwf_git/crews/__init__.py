@@ -1,1 +1,0 @@
-"""Crews: packages of personas, their menus and workflows; how they are read, compiled, kept, and chosen from."""

@@ -1,0 +1,312 @@
+"""What threads have spent, read from their histories.
+
+What a thread has used is the sum over its steps, those of its sub-workflows, and its failed attempts. The sum up to a
+head never changes, so the index keeps it, and a further step costs that step alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git.base.errors import UwfError
+from uwf_git.config.known_agents import asks_no_model
+from uwf_git.engine import spending
+from uwf_git.engine.spending import DEEPEST, Line, Run, Spent, Tokens, together
+from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.kinds import EXTRACT, SUBWORKFLOW, StepContext, TurnRecord, parse_start
+from uwf_git.format.types import USER, is_kind
+from uwf_git.git.repository import Oid
+from uwf_git.store.history import Head, PastStep
+from uwf_git.store.opened import Instance
+
+if TYPE_CHECKING:
+    from uwf_git.format.kinds import Detail
+
+
+class Account(NamedTuple):
+    """What a thread has spent up to a head. `raised` are limits and the step whose detail has them."""
+
+    spent: Spent
+    raised: Mapping[str, tuple[float, Hash]]
+
+
+def runs(instance: Instance, head: Head) -> list[Run]:
+    """A thread's steps and failed attempts with what they spent, by the number of the step, then oldest first. Steps
+    of sub-workflows are not among them. Raises what reading them raises."""
+    tip = instance.attempts.tip(head.thread)
+    told = _Told(instance, [head], {head.thread: tip} if tip else {})
+    found = told.runs(head)
+    told.remember()
+    return found
+
+
+def runs_of_all(instance: Instance, heads: Sequence[Head]) -> Iterator[tuple[Head, list[Run] | UwfError]]:
+    """The runs of many threads, each as `runs` gives them, or what reading them raises. The index remembers those that
+    lead to the last place that it was asked about of each thread."""
+    tips = {thread: Oid(raw=tip) for thread, tip in instance.store.index.attempt_tips().items()}
+    told = _Told(instance, heads, tips)
+    for head in heads:
+        try:
+            found: list[Run] | UwfError = told.runs(head)
+        except UwfError as error:
+            found = error
+        yield head, found
+    told.remember()
+
+
+class _Told:
+    """Runs as the index remembers them, by the place that they lead to, a StepNode or an attempt's commit: lists of
+    what they are, in JSON."""
+
+    def __init__(self, instance: Instance, heads: Sequence[Head], tips: Mapping[ThreadId, Oid]) -> None:
+        self._instance = instance
+        self._tips = tips
+        places = [str(at) for head in heads for at in (head.node, tips.get(head.thread)) if at]
+        self._known = instance.store.index.spent_at([_ALONE + at for at in places])
+        self._fresh: dict[str, str] = {}
+        self._outgrown = set[Hash]()
+
+    def runs(self, head: Head) -> list[Run]:
+        """Those of a thread, by number and time."""
+        tip = self._tips.get(head.thread)
+        found: list[Run] = []
+        numbers: dict[str | None, int] = {None: 1}
+        of = head.thread, head.row.name or ""
+        steps = self._at(head.node, lambda: self._steps(head.node))
+        for number, (node, role, agent, time, *own) in enumerate(steps, 1):
+            numbers[node] = number + 1
+            if role != USER:
+                found.append(Run(node, *of, number, role, agent, time, _spent_again(1, 0, own)))
+        for name, prev, role, agent, time, *own in (
+            self._at(str(tip), lambda: self._attempts(head.thread)) if tip else ()
+        ):
+            found.append(Run(name, *of, numbers.get(prev, 0), role, agent, time, _spent_again(0, 1, own)))
+        return sorted(found, key=lambda run: (run.number, run.time)) if tip else found
+
+    def remember(self) -> None:
+        """Has the index remember what was read."""
+        index = self._instance.store.index
+        if self._fresh:
+            with index.transaction():
+                index.drop_spent(_ALONE + at for at in self._outgrown if not index.heads_at(at))
+                for at, text in self._fresh.items():
+                    index.set_spent(at, text)
+
+    def _at(self, place: str, read: Callable[[], list[Any]]) -> list[Any]:
+        at = _ALONE + place
+        text = self._known.get(at) or self._fresh.get(at)
+        if text is not None:
+            told: list[Any] = json.loads(text)
+            return told
+        told = read()
+        self._fresh[at] = json.dumps(told)
+        return told
+
+    def _steps(self, node: Hash) -> list[Any]:
+        instance, told = self._instance, list[Any]()
+        newer: list[PastStep] = []
+        for past in instance.threads.past(node):
+            if newer and (text := instance.store.index.spent(_ALONE + past.hash)) is not None:
+                told = json.loads(text)
+                self._outgrown.add(past.hash)
+                break
+            newer.append(past)
+        for hash_, step, time in reversed(newer):
+            spent = Spent() if step.role == USER else _spent(instance, step.detail, step.agent)
+            told.append([hash_, step.role, step.agent, time // 1000, *_own(spent)])
+        return told
+
+    def _attempts(self, thread: ThreadId) -> list[Any]:
+        told = []
+        for each in self._instance.attempts.all(thread):
+            spent = _spent(self._instance, each.detail, each.agent, attempt=True)
+            name = f"{each.hash} {each.number}"  # what failed twice in the same way is one node
+            told.append([name, each.prev, each.role, each.agent, each.time, *_own(spent)])
+        return told
+
+
+_ALONE = "="
+"""Before a place in the index: what each of the runs up to there has spent, and not their sum."""
+
+
+def _own(spent: Spent) -> tuple[Any, ...]:
+    """What a run spent, as JSON."""
+    return spent.seconds, spent.unmetered, [[line.model, *line.tokens, line.reported] for line in spent.lines]
+
+
+def _spent_again(steps: int, attempts: int, own: Sequence[Any]) -> Spent:
+    seconds, unmetered, lines = own
+    each = tuple([Line(line[0], Tokens(*line[1:4]), line[4]) for line in lines])
+    return Spent(steps, attempts, seconds, unmetered, each)
+
+
+def nested(instance: Instance, head: Head) -> list[Run]:
+    """What the steps of sub-workflows spent that did steps of a thread, each with the number and role of that step."""
+    found: list[Run] = []
+    for number, (_, step, _) in enumerate(_steps_to(instance, head.node), 1):
+        if _is_child(instance, step.detail):
+            found += _nested(instance, step.detail, head.thread, number, step.role, 0)
+    return found
+
+
+def spent_on(instance: Instance, steps: Iterable[StepContext]) -> dict[Hash, Spent]:
+    """What each of some steps spent; one that a sub-workflow did spent what that one's steps did, and counts once."""
+    found: dict[Hash, Spent] = {}
+    for step in steps:
+        if step.role == USER:
+            found[step.hash] = Spent()
+        elif _is_child(instance, step.detail):
+            found[step.hash] = _account_at(instance, step.detail, 1).spent._replace(steps=1)
+        else:
+            found[step.hash] = _spent(instance, step.detail, step.agent)
+    return found
+
+
+def _nested(instance: Instance, last: Hash, thread: str, number: int, role: str, depth: int) -> Iterator[Run]:
+    if depth > DEEPEST:
+        return
+    workflow = ""
+    for node, step, time in _steps_to(instance, last):
+        if not workflow:
+            start = parse_start(instance.store.get(step.start).payload)
+            workflow = instance.registry.workflow(start.workflow).name
+        if step.role == USER:
+            continue
+        if _is_child(instance, step.detail):
+            yield from _nested(instance, step.detail, thread, number, role, depth + 1)
+            continue
+        spent = _spent(instance, step.detail, step.agent)._replace(steps=0)
+        yield Run(node, thread, workflow, number, role, step.agent, time // 1000, spent)
+
+
+def _steps_to(instance: Instance, node: Hash) -> list[PastStep]:
+    """The steps that lead to a node, oldest first."""
+    return list(instance.threads.past(node))[::-1]
+
+
+def _is_child(instance: Instance, detail: Hash) -> bool:
+    """Whether a step was done by a sub-workflow: its detail is then the last step of that one's thread."""
+    return is_kind(instance.store.get(detail).type, "step")
+
+
+_Turns = dict[Hash, tuple[TurnRecord, ...]]
+"""Turns that were read, without what was said in them: several runs may name the same one, however large. Of what is no
+turn there are none."""
+
+
+def _spent(
+    instance: Instance, node: Hash | None, agent: str, attempt: bool = False, known: _Turns | None = None
+) -> Spent:
+    """What one step or failed attempt spent itself, by its detail. The steps of a sub-workflow are not in it."""
+    if node is not None and _is_child(instance, node):
+        return Spent(steps=int(not attempt), attempts=int(attempt))
+    detail = instance.store.detail(node) if node else None
+    turns = _turns(instance, detail, {} if known is None else known) if detail else ()
+    spent = spending.spent(detail, turns, attempt)
+    if detail and agent == SUBWORKFLOW:  # that thread tells
+        return spent._replace(seconds=0.0, unmetered=0)
+    return spent._replace(unmetered=0) if asks_no_model(agent) else spent
+
+
+def _turns(instance: Instance, detail: Detail, known: _Turns) -> Iterator[TurnRecord]:
+    for node in detail.turns:
+        if node not in known:
+            known[node] = tuple(map(_counted, instance.store.turns(detail._replace(turns=(node,)))))
+        yield from known[node]
+
+
+def _counted(turn: TurnRecord) -> TurnRecord:
+    """What a turn says of tokens and models."""
+    return turn._replace(text="", arguments=turn.arguments if turn.tool == EXTRACT else None, result=None)
+
+
+def account(instance: Instance, head: Head) -> Account:
+    """What a thread has spent, with its failed attempts and sub-workflows. The index remembers it."""
+    steps = _account_at(instance, head.node, 0)
+    return steps._replace(spent=together((steps.spent, _spent_on_attempts(instance, head.thread))))
+
+
+def spent_by_all(instance: Instance, heads: Iterable[Head]) -> dict[ThreadId, Spent]:
+    """What each of many threads has spent, as `account` says, of those where that can be read. What the index
+    remembers is asked for at once."""
+    index = instance.store.index
+    heads = list(heads)
+    tips = index.attempt_tips()
+    places = [head.node for head in heads if head.row.number]
+    known = index.spent_at([*places, *(tips[head.thread].hex() for head in heads if head.thread in tips)])
+    found: dict[ThreadId, Spent] = {}
+    for head in heads:
+        tip = tips.get(head.thread)
+        told = _read(known.get(head.node)) if head.row.number else Account(Spent(), {})
+        tried = _read(known.get(tip.hex())) if tip else Account(Spent(), {})
+        with contextlib.suppress(UwfError):
+            if told is None or tried is None:
+                found[head.thread] = account(instance, head).spent
+            else:
+                found[head.thread] = together((told.spent, tried.spent)) if tip else told.spent
+    return found
+
+
+def _account_at(instance: Instance, node: Hash, depth: int) -> Account:
+    """What the steps that lead to a node have spent; remembered from now on."""
+    index = instance.store.index
+    known = _read(index.spent(node))
+    if known is not None:
+        return known
+    newer: list[PastStep] = []
+    for past in instance.threads.past(node):
+        if (known := _read(index.spent(past.hash))) is not None:
+            break
+        newer.append(past)
+    parts = [known.spent] if known else []
+    raised = dict(known.raised) if known else {}
+    turns: _Turns = {}
+    for hash_, step, _ in reversed(newer):
+        if _is_child(instance, step.detail):
+            if depth < DEEPEST:
+                parts.append(_account_at(instance, step.detail, depth + 1).spent._replace(steps=1))
+            continue
+        if step.role != USER:
+            parts.append(_spent(instance, step.detail, step.agent, known=turns))
+        detail = instance.store.detail(step.detail)
+        if detail is not None and detail.budget:
+            raised.update({key: (value, hash_) for key, value in detail.budget.items()})
+    found = Account(together(parts), raised)
+    if newer:
+        index.set_spent(node, _written(found))
+    return found
+
+
+def _spent_on_attempts(instance: Instance, thread: ThreadId) -> Spent:
+    tip = instance.attempts.tip(thread)
+    if tip is None:
+        return Spent()
+    index = instance.store.index
+    if (known := _read(index.spent(str(tip)))) is not None:
+        return known.spent
+    every = instance.attempts.all(thread)
+    turns: _Turns = {}
+    spent = together(_spent(instance, each.detail, each.agent, True, turns) for each in every)
+    index.set_spent(str(tip), _written(Account(spent, {})))
+    return spent
+
+
+def _written(account: Account) -> str:
+    *counts, lines = account.spent
+    return json.dumps(
+        [*counts, [[line.model, *line.tokens, line.reported] for line in lines], account.raised]
+    )
+
+
+def _read(text: str | None) -> Account | None:
+    if text is None:
+        return None
+    steps, attempts, seconds, unmetered, lines, raised = json.loads(text)
+    each = tuple(Line(line[0], Tokens(*line[1:4]), line[4]) for line in lines)
+    return Account(
+        Spent(steps, attempts, seconds, unmetered, each),
+        {key: (value, Hash(step)) for key, (value, step) in raised.items()},
+    )

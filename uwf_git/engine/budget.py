@@ -1,0 +1,343 @@
+"""Budgets: how much of steps, tokens, money and agents' time a thread may use before it waits for a human.
+
+A thread may have limits of its own, its workflow others, the user's configuration more: the tightest counts. A human
+may raise them. What was raised waits in `<git dir>/uwf/budgets/<ULID>.json` for the next step, whose detail records it.
+From there on it goes before the limits of the thread and its workflow wherever the thread goes, and before those of
+the configuration on the machine where it was raised.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git.base.errors import Usage, UwfError, Waiting
+from uwf_git.base.text import duration
+from uwf_git.engine.accounts import account
+from uwf_git.engine.spending import Spent, money, together, tokens_of
+from uwf_git.format.amounts import LIMITS, parse_limit
+from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.kinds import parse_start
+from uwf_git.format.types import MAY_LIMIT
+from uwf_git.store.history import Head
+from uwf_git.store.opened import Instance
+from uwf_git.store.private import read_private, write_private
+
+if TYPE_CHECKING:
+    from uwf_git.config.settings import Price
+
+OPTIONS = {
+    "maxSteps": "--max-steps",
+    "maxTokens": "--max-tokens",
+    "maxCost": "--max-cost",
+    "maxWallTime": "--max-time",
+}
+"""How the command names each limit."""
+
+COST = "maxCost"
+METERED = ("maxTokens", COST)
+"""The limits that count only what agents tell."""
+
+UNTOLD_HINT = (
+    "name a model that models.<alias>.price in config.yaml has a price for, or set budget.unpriced to warn"
+)
+
+CONFIG = "config.yaml"
+"""The names of sources of limits begin so where the limits are the user's own."""
+
+_RAISED = "raised"
+"""The source of a limit that a human raised."""
+
+_RECORDED = "recorded"
+"""In the file of what was raised: those limits that a step has recorded."""
+
+_WANTED = {
+    "maxSteps": "a number of steps, such as 50",
+    "maxTokens": "a number of tokens, such as 2000000",
+    "maxCost": "an amount of US dollars, such as 2.50",
+    "maxWallTime": "seconds or a duration, such as 90s or 2h",
+}
+
+# Limits
+
+
+class Limit(NamedTuple):
+    """One limit that holds, and who set it. Tokens and steps are counts, money is in US dollars, time in
+    seconds."""
+
+    key: str
+    value: float
+    source: str
+
+
+def limits(
+    sources: Iterable[tuple[str, Mapping[str, float]]],
+    raised: Mapping[str, float],
+    here: Mapping[str, float] | None = None,
+) -> dict[str, Limit]:
+    """The limits that hold, in the order of LIMITS: of each the tightest. What was `raised` replaces limits that are
+    there and makes none. Those of the user's configuration are only replaced by what was raised `here`, on this
+    machine."""
+    found: dict[str, Limit] = {}
+    for source, given in sources:
+        over = (here or {}) if source.startswith(CONFIG) else raised
+        for key, value in given.items():
+            limit = Limit(key, over[key], _RAISED) if key in over else Limit(key, value, source)
+            if key in LIMITS and (key not in found or limit.value < found[key].value):
+                found[key] = limit
+    return {key: found[key] for key in LIMITS if key in found}
+
+
+def use(spent: Spent, prices: Mapping[str, Price]) -> dict[str, float]:
+    """How much was used of each limit. What no agent counted is 0: a budget sees only what agents tell."""
+    tokens = tokens_of(spent)
+    return {
+        "maxSteps": spent.steps,
+        "maxTokens": tokens.total if tokens else 0,
+        "maxCost": money(spent, prices).cost or 0,
+        "maxWallTime": spent.seconds,
+    }
+
+
+def used_up(held: Mapping[str, Limit], used: Mapping[str, float]) -> Limit | None:
+    """The first limit that is reached, if one is."""
+    return next((limit for limit in held.values() if used[limit.key] >= limit.value), None)
+
+
+# Where a thread stands
+
+
+class Standing(NamedTuple):
+    """A thread's budget: the limits that hold, how much of each is used, and the first that is reached, if one is.
+    `unpriced` are the tokens that the money used doesn't cover, `unmetered` the runs that told neither tokens nor cost.
+    `untold` says why a limit counts as reached that
+    nobody can hold the thread to, "" where it is used up."""
+
+    limits: Mapping[str, Limit]
+    used: Mapping[str, float]
+    reached: Limit | None
+    unpriced: int = 0
+    untold: str = ""
+    unmetered: int = 0
+
+    def known(self, key: str) -> float | None:
+        """How much is used of a limit; None if nothing is known of it."""
+        used = self.used[key]
+        unknown = (key in METERED and self.unmetered) or (key == COST and self.unpriced)
+        return None if unknown and not used else used
+
+    @property
+    def reason(self) -> str:
+        """What is used up, in words; "" where nothing is."""
+        limit = self.reached
+        if limit is None:
+            return ""
+        if self.untold:
+            return f"{limit.key} can't be held to, {self.untold}"
+        used = share(limit.key, self.used[limit.key], limit.value)
+        if limit.source == _RAISED:
+            source = "raised before"
+        elif limit.source.startswith(CONFIG):
+            source = f"set by {limit.source}"
+        else:
+            source = f"set by its {limit.source}"
+        return f"{limit.key} is used up, {used} ({source})"
+
+
+class Budgets:
+    """The budgets of a store's threads. Made anew for each look at them: what all threads share is read once. Of a
+    thread without a budget nothing is read."""
+
+    def __init__(self, instance: Instance) -> None:
+        self._instance = instance
+
+    @cached_property
+    def _configured(self) -> Mapping[str, Mapping[str, float]]:
+        """The limits of config.yaml, by workflow, "" for all. The file is parsed only where it has any."""
+        try:
+            if not self._instance.config_has(b"budgets"):
+                return {}
+            return self._instance.config.budgets
+        except (OSError, UwfError):  # whoever needs the configuration says what is wrong with it
+            return {}
+
+    @cached_property
+    def _limited(self) -> frozenset[Hash]:
+        index = self._instance.store.index
+        return frozenset(node for kind in MAY_LIMIT for node in index.hashes_of_type(kind))
+
+    def sources(self, head: Head) -> list[tuple[str, Mapping[str, float]]]:
+        """The limits of a thread by who sets them, in words."""
+        name, row = head.row.name or "", head.row
+        found = [(CONFIG, self._configured.get("", {}))]
+        if name:
+            found.append((f"{CONFIG} for {name}", self._configured.get(name, {})))
+        if row.workflow in self._limited:
+            found.append(("workflow", self._instance.registry.workflow(row.workflow).budget or {}))
+        if row.start in self._limited:
+            found.append(("thread", parse_start(self._instance.store.get(row.start).payload).budget or {}))
+        return [(source, given) for source, given in found if given]
+
+    def standing(self, head: Head, besides: Spent = Spent()) -> Standing | None:  # noqa: B008
+        """Where a thread stands; None where it has no budget. `besides` is spent on top, by a step that isn't over."""
+        sources = self.sources(head)
+        if not sources:
+            return None
+        known = account(self._instance, head)
+        fresh, here = raised_here(self._instance, head.thread)
+        raised = {key: value for key, (value, _) in known.raised.items()}
+        held = limits(sources, {**raised, **fresh}, {**here, **fresh})
+        spent = together((known.spent, besides))
+        priced = prices(self._instance) if COST in held else {}
+        used = use(spent, priced)
+        standing = Standing(held, used, used_up(held, used), unmetered=spent.unmetered)
+        if COST not in held:
+            return standing
+        standing = standing._replace(unpriced=money(spent, priced).unpriced)
+        if standing.reached is None and standing.unpriced and self._instance.config.stops_unpriced:
+            untold = f"{standing.unpriced:,} tokens have no known price"
+            return standing._replace(reached=held[COST], untold=untold)
+        return standing
+
+
+def raise_if_used_up(instance: Instance, head: Head, besides: Spent = Spent()) -> None:  # noqa: B008
+    """Raises Waiting where a thread's budget allows no further step; `besides` is as in `Budgets.standing`."""
+    standing = Budgets(instance).standing(head, besides)
+    if standing is not None and standing.reached is not None:
+        raise waiting(head.thread, standing)
+
+
+def waiting(thread: ThreadId, standing: Standing) -> Waiting:
+    """The error that says that a thread's budget is used up, and how to raise it."""
+    limit = standing.reached
+    assert limit is not None
+    if standing.untold:
+        return Waiting(
+            f"thread {thread} waits: {standing.reason}",
+            UNTOLD_HINT,
+        )
+    return Waiting(
+        f"thread {thread} waits: {standing.reason}",
+        f"uwf thread budget {thread} {more(limit, standing.used[limit.key])}",
+    )
+
+
+def prices(instance: Instance) -> dict[str, Price]:
+    """The configured prices, by the model's name and by its alias. Raises Invalid for a broken config.yaml."""
+    return instance.config.prices
+
+
+# What was raised on this machine
+
+
+def pending(instance: Instance, thread: ThreadId) -> dict[str, float]:
+    """The limits that a human raised on this machine and no step has recorded yet."""
+    return raised_here(instance, thread)[0]
+
+
+def raised_here(instance: Instance, thread: ThreadId) -> tuple[dict[str, float], dict[str, float]]:
+    """The limits that a human raised on this machine: those that no step has recorded yet, and those that one
+    has."""
+    try:
+        value = json.loads(read_private(_file(instance, thread)))
+    except (OSError, ValueError, RecursionError):
+        return {}, {}
+    return _amounts(value), _amounts(value.get(_RECORDED) if isinstance(value, dict) else None)
+
+
+def raise_limits(instance: Instance, thread: ThreadId, given: Mapping[str, float]) -> None:
+    """Raises limits of a thread on this machine; the next step records them in its detail."""
+    fresh, recorded = raised_here(instance, thread)
+    _write(instance, thread, {**fresh, **given}, recorded)
+
+
+def settle(instance: Instance, thread: ThreadId, recorded: Mapping[str, float] | None) -> None:
+    """Notes that a step has recorded what was raised. What was raised meanwhile waits for the next step."""
+    if not recorded:
+        return
+    fresh, before = raised_here(instance, thread)
+    left = {key: value for key, value in fresh.items() if recorded.get(key) != value}
+    settled = {key: value for key, value in fresh.items() if key not in left}
+    _write(instance, thread, left, {**before, **settled})
+
+
+def _write(
+    instance: Instance, thread: ThreadId, fresh: Mapping[str, float], recorded: Mapping[str, float]
+) -> None:
+    path = _file(instance, thread)
+    value = {**fresh, _RECORDED: dict(recorded)} if recorded else dict(fresh)
+    failure = f"can't remember the budget of {thread}"
+    write_private(path, json.dumps(value).encode("ascii"), failure, "check free space")
+
+
+def forget(instance: Instance, thread: ThreadId) -> None:
+    """Forgets what was raised for a thread on this machine."""
+    with contextlib.suppress(OSError):
+        _file(instance, thread).unlink(missing_ok=True)
+
+
+def _file(instance: Instance, thread: ThreadId) -> Path:
+    return instance.store.repository.private / "budgets" / f"{thread}.json"
+
+
+def _amounts(value: Any) -> dict[str, float]:
+    given = value if isinstance(value, dict) else {}
+    numbers = {key: item for key, item in given.items() if type(item) in (int, float)}
+    return {key: item for key, item in numbers.items() if key in LIMITS and item > 0}
+
+
+# Words
+
+
+def amount(key: str, value: float) -> str:
+    """An amount as people read it: "12 steps", "2,000,000 tokens", "$1.50", "1h 30m"."""
+    if key == "maxCost":
+        return f"${value:,.2f}" if value >= 1 or not value else f"${value:.4f}"
+    if key == "maxWallTime":
+        return duration(value)
+    unit = "step" if key == "maxSteps" else "token"
+    return f"{int(value):,} {unit}{'s' * (value != 1)}"
+
+
+def share(key: str, used: float, most: float, unpriced: int = 0, unmetered: int = 0) -> str:
+    """How much of a limit is used: "3 of 12 steps", "$0.40 of $1.50"; "≥ $0.40" if there are tokens that the money
+    doesn't cover, or runs that told nothing, "unknown" if nothing is known."""
+    before = f"{int(used):,}" if key in ("maxSteps", "maxTokens") else amount(key, used)
+    if (key == COST and unpriced) or (key in METERED and unmetered):
+        before = f"≥ {before}" if used else "unknown"
+    return f"{before} of {amount(key, most)}"
+
+
+def more(limit: Limit, used: float) -> str:
+    """The option that adds as much again to a limit, or as much as is used where that is more."""
+    wanted = max(limit.value, used)
+    value = f"{wanted:.6g}" if wanted < 1e6 else str(math.ceil(wanted))
+    return f"{OPTIONS[limit.key]} +{value}{'s' if limit.key == 'maxWallTime' else ''}"
+
+
+def parse_option(key: str, text: str, held: Mapping[str, Limit] | None = None) -> float:
+    """The limit that an option gives. With `held`, `+N` adds to the one that holds. Raises Usage."""
+    plus = text.startswith("+") and held is not None
+    value = parse_limit(key, _number(key, text[1:] if plus else text))
+    if value is None:
+        raise Usage(f"{OPTIONS[key]} {text!r} is no limit", f"give {_WANTED[key]}")
+    if not plus:
+        return value
+    assert held is not None
+    if key not in held:
+        raise Usage(f"there is no {key} to add to", f"give the whole limit: {OPTIONS[key]} {text[1:]}")
+    return held[key].value + value
+
+
+def _number(key: str, text: str) -> float | str:
+    if key == "maxWallTime" and not text.replace(".", "", 1).isdigit():
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        return text

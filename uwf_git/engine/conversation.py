@@ -1,0 +1,212 @@
+"""A conversation: a thread of a workflow with one role, in which a person and an agent take turns.
+
+Each message is a step of `$USER`, each reply a step of the role. A reply's output says that it is the user's turn, as
+the output of a role does that asks a human; so the moderator has the user go next, and then the role that "asked". Yet
+nothing waits for an answer: a conversation is at rest after a reply. What a message begins with, before any reply, and
+what is said after a reply that was broken off, goes to the role that `$START` names for what a user says unasked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from uwf_git.base.text import one_line
+from uwf_git.format.builtin import META
+from uwf_git.format.ids import Hash
+from uwf_git.format.kinds import Role, StepContext, Workflow
+from uwf_git.format.node import hash_of
+from uwf_git.format.types import DEFAULT_STATUS, END, NEW, RESUME, START, SUSPEND, USER
+
+if TYPE_CHECKING:
+    from uwf_git.format.personas import Member
+    from uwf_git.store.history import Head, History
+    from uwf_git.store.opened import Instance
+    from uwf_git.store.taking_in import Store
+
+CHAT = "chat"
+"""The name of the workflow of a conversation without a crew."""
+ASSISTANT = "assistant"
+"""The role of such a conversation."""
+TALK = "$chat"
+"""What takes the place of a workflow's id where a conversation is with a persona of a crew."""
+PERSONA = "persona"
+"""The role that a persona talks in."""
+CHOSEN = "chosen from the menu"
+"""What the detail of a message notes that is an item of a persona's menu."""
+
+REPLY_SCHEMA: dict[str, Any] = {
+    "title": "Reply",
+    "description": "It is the user's turn. What was said is the step's answer, word for word.",
+    "type": "object",
+    "properties": {
+        "$status": {"const": SUSPEND},
+        "summary": {"type": "string", "description": "The first line of it."},
+    },
+    "required": ["$status", "summary"],
+    "additionalProperties": False,
+}
+REPLY = hash_of(META, REPLY_SCHEMA)
+"""The schema of a role that talks: whatever its agent answers is a reply."""
+
+DEFINED = Hash("12DY8GMVTWT7X")
+"""The node of DEFINITION."""
+DEFINITION = f"""\
+name: {CHAT}
+description: A person and an agent talk.
+roles:
+  {ASSISTANT}:
+    description: Talks with the user.
+    systemPrompt: |-
+      You talk with a person who sits at a terminal and reads what you write while you write it. Answer what was said
+      last, plainly and to the point. Ask back where you can't know what is meant.
+    outputSchema:
+      title: Reply
+      description: It is the user's turn. What was said is the step's answer, word for word.
+      type: object
+      properties:
+        $status: {{const: {SUSPEND}}}
+        summary: {{type: string, description: The first line of it.}}
+      required: [$status, summary]
+      additionalProperties: false
+graph:
+  $START:
+    new: {{role: {ASSISTANT}}}
+    resume: {{role: {ASSISTANT}}}
+  {ASSISTANT}:
+    _: {{role: $END}}
+"""
+
+_TALKS = """\
+You talk with a person who sits at a terminal and reads what you write while you write it. Stay who you are. Answer what
+was said last, plainly and to the point. Ask back where you can't know what is meant. While you talk, look things up,
+but change nothing; what is marked as chosen from the menu you carry out."""
+
+_LEAST = 400  # characters that are told of a message, however little room there is
+
+
+def talks(role: Role) -> bool:
+    """Whether a role is one that talks, whose answers are taken as they are."""
+    return role.schema == REPLY
+
+
+def is_conversation(workflow: Workflow) -> bool:
+    """Whether the threads of a workflow are conversations."""
+    return bool(workflow.roles) and all(map(talks, workflow.roles.values()))
+
+
+def in_conversation(instance: Instance, head: Head) -> bool:
+    """Whether a thread is a conversation."""
+    return head.row.workflow is not None and is_conversation(instance.registry.workflow(head.row.workflow))
+
+
+def conversation_payload(crew: str, form: str, members: Iterable[Member]) -> dict[str, Any]:
+    """The Workflow node's payload of the conversations with the personas of a crew. Whoever of them a thread is with,
+    its StartNode says. What is said to one may be answered with what can be read; an item of the menu may have more
+    done."""
+    from uwf_git.config.policy import reading_only
+
+    return {
+        "name": f"{crew}/{TALK}",
+        "description": f"A person and a persona of {crew} talk.",
+        "roles": {
+            PERSONA: {
+                "description": "Talks with the user.",
+                "systemPrompt": _TALKS,
+                "outputSchema": REPLY,
+                "tools": reading_only(),
+            }
+        },
+        "conditions": {},
+        "graph": {
+            START: {NEW: {"role": PERSONA}, RESUME: {"role": PERSONA}},
+            PERSONA: {DEFAULT_STATUS: {"role": END}},
+        },
+        "crew": {"name": crew, "workflow": TALK, "format": form},
+        "personas": {member.persona.id: member.persona.payload() for member in members},
+    }
+
+
+def is_noted(store: Store, step: StepContext) -> bool:
+    """Whether a message has the note that it was chosen from a menu, which may be of anybody's making."""
+    detail = store.detail(step.detail) if step.role == USER else None
+    return detail is not None and CHOSEN in detail.notes
+
+
+def told_conversation(
+    history: History,
+    role: Role,
+    answer_of: Callable[[StepContext], str],
+    *,
+    remembers: bool,
+    agent: str | None,
+    quota: int,
+    before: str = "",
+    stopped: Callable[[StepContext], str] = lambda step: "",
+    chosen: Callable[[StepContext], bool] = lambda step: False,
+) -> str:
+    """What a role that talks is told for its next reply. Where it `remembers` its last one (by `agent`, if that is
+    given), it is told what the user said since; else all that was said, the newest whole and what is older as far as
+    `quota`, in characters, reaches. `before` is what happened before the conversation;
+    `stopped` says how a reply to a message began that was broken off, `chosen` whether a message is of a menu."""
+    steps = history.steps
+    mine = [n for n, each in enumerate(steps, 1) if each.role != USER and agent in (None, each.agent)]
+    known = mine[-1] if remembers and mine else 0
+    since = steps[known:]
+    last = next((n for n, each in enumerate(reversed(since)) if each.role != USER), len(since))
+    said = "\n\n".join(_said(since[len(since) - last :], stopped, chosen))
+    earlier = since[: len(since) - last]
+    if known and not earlier:
+        return said
+    parts = [] if known else [*_who(history, role), before.strip()]
+    if earlier:
+        heading = "# What was said since your last reply" if known else "# The conversation so far"
+        parts.append("\n\n".join([heading, *_transcript(earlier, answer_of, quota - len(said))]))
+        parts.append(f"# What the user says now\n\n{said or '(Nothing yet.)'}")
+    else:
+        parts.append(said or "(The user has said nothing yet.)")
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _who(history: History, role: Role) -> Iterator[str]:
+    """How a role talks, and as whom."""
+    yield role.system_prompt.strip()
+    if history.workflow.crew is not None:
+        from uwf_git.ext.crews.prompt import policy, speaks
+
+        yield policy(history, role._replace(tools=None))
+        yield speaks(history, role)
+
+
+def _said(
+    said: Sequence[StepContext],
+    stopped: Callable[[StepContext], str],
+    chosen: Callable[[StepContext], bool],
+) -> Iterator[str]:
+    for place, step in enumerate(said):
+        yield f"[{CHOSEN.capitalize()}:]\n\n{_message(step)}" if chosen(step) else _message(step)
+        if place < len(said) - 1 and (begun := stopped(step).strip()):
+            yield f"[You were stopped when you had answered this much:]\n\n{begun}\n\n[Then the user went on:]"
+
+
+def _message(step: StepContext) -> str:
+    said = step.output.get("answer", "") if isinstance(step.output, dict) else ""
+    return str(said).strip()
+
+
+def _transcript(
+    steps: Sequence[StepContext], answer_of: Callable[[StepContext], str], room: int
+) -> list[str]:
+    told: list[str] = []
+    for place in range(len(steps) - 1, -1, -1):
+        step = steps[place]
+        if room < _LEAST and told:
+            told.append(f"[{place + 1} earlier messages are left out here for their size.]")
+            break
+        user = step.role == USER
+        text = _message(step) if user else answer_of(step).strip()
+        if len(text) > max(room, _LEAST):
+            text = f"{text[: max(room, _LEAST)]}\n[… {len(text) - max(room, _LEAST)} characters left out …]"
+        room -= len(text)
+        told.append(f"## {'The user' if user else one_line(f'{step.role} ({step.agent})', 80)}\n\n{text}")
+    return told[::-1]

@@ -1,0 +1,552 @@
+"""What makes an agent of a `run` function: a command that does one step and prints the hash of its StepNode.
+
+    agent = create_agent("shout", run, continue_)
+    if __name__ == "__main__":
+        agent.main()
+
+The command is called as `<command> [args…] <thread-id> <role>`. It reads the thread, has the agent answer the prompt,
+finds an output in the answer that obeys the role's schema, asks for corrections where there is none, and stores the
+turns, the output, the Detail and the StepNode. The engine may call `perform` in its own process instead. Neither moves
+a head: the engine does, once it has accepted the step.
+
+One step is one `Conversation`: it begins, is corrected maybe, and is closed however the step ends. An agent that keeps
+something between its first answer and a correction (a live process, the messages so far) is a subclass of it. An agent
+that keeps nothing is a pair of functions, of which `OfFunctions` makes one.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from uwf_git.base import log
+from uwf_git.base.errors import AgentFailed, Usage, UwfError
+from uwf_git.base.text import shortened
+from uwf_git.engine.conversation import talks
+from uwf_git.engine.kit.context import Context, Reply
+from uwf_git.engine.kit.memory import Memory, carry_on
+from uwf_git.engine.kit.prompt import prompt_at, role_of, was_chosen
+from uwf_git.engine.kit.record import Answers, Recorder, broken_off
+from uwf_git.format.ids import Hash, ThreadId, parse_thread_id
+from uwf_git.format.kinds import Detail, Role, Step, TurnRecord, agent_name_problem
+from uwf_git.format.kinds import Usage as TokenUsage
+from uwf_git.format.types import STEPNODE
+from uwf_git.git.repository import StoreUnwritable
+from uwf_git.store.private import NONCE_VARIABLE, Order
+
+if TYPE_CHECKING:
+    from uwf_git.config.settings import Config
+    from uwf_git.engine.kit.candidate import Verdict
+    from uwf_git.engine.kit.extract import Extraction, Heard
+    from uwf_git.ext.crews.mounts import Mounts
+    from uwf_git.format.schema import Schema
+    from uwf_git.store.history import Head, Position
+    from uwf_git.store.opened import Instance
+
+LONGEST_NAME = 60  # characters of the name that a command gives to its agent
+
+RunFunction = Callable[[Context], "Reply | str"]
+ContinueFunction = Callable[[Context, str, str], "Reply | str"]
+
+
+class Conversation:
+    """What one step says to an agent and hears from it. The kit makes one for each step, calls `first` once and `more`
+    for each correction, which call `begin` and `say`, and closes it whatever happens. These raise AgentFailed where the
+    agent can't go on."""
+
+    correctable = True
+    """Whether the agent can be told, in the same session, what is wrong with its answer."""
+    retells = False
+    """Whether it can also be told so if its answer names no session: `say` then tells the whole conversation."""
+    answers: Answers | None = None
+    """Where its answers are kept until they are judged, if they are."""
+
+    def __init__(self, ctx: Context) -> None:
+        self.ctx = ctx
+
+    def begin(self) -> Reply:
+        """The answer to the step's prompt, or in the session of a failed attempt that the step carries on from."""
+        raise NotImplementedError
+
+    def say(self, text: str) -> Reply:
+        """The answer to one more message in the same session."""
+        raise NotImplementedError
+
+    def take_over(self, reply: Reply) -> Reply:
+        """The answer that an earlier process was given in this conversation and has kept, as far as it had been looked
+        at then. After that `say` is called only by an agent that can go on from it."""
+        self.correctable = False
+        return reply
+
+    def first(self) -> Reply:
+        """What the agent answers first, as `begin` says or as it was kept."""
+        return self._next(self.begin)
+
+    def more(self, text: str) -> Reply:
+        """What the agent answers to one more message, as `say` says or as it was kept."""
+        return self._next(lambda: self.say(text))
+
+    def _next(self, ask: Callable[[], Reply]) -> Reply:
+        return ask() if self.answers is None else self.answers.next(ask, self.take_over)
+
+    def close(self) -> None:
+        """Ends what the conversation holds open, such as a process."""
+
+    def carried_on(self) -> tuple[str, str] | None:
+        """The session of the failed attempt that this step carries on from, and the first message in it; None where
+        the step begins anew."""
+        resume = self.ctx.resume
+        if resume is None or not resume.session:
+            return None
+        return resume.session, carry_on(resume.error, self.ctx.prompt_for_resumed_attempt)
+
+
+class OfFunctions(Conversation):
+    """The conversation of an agent that consists of `run` and maybe `continue_`; see create_agent."""
+
+    def __init__(self, ctx: Context, name: str, run: RunFunction, continue_: ContinueFunction | None) -> None:
+        super().__init__(ctx)
+        self.correctable = continue_ is not None
+        self._name = name
+        self._run = run
+        self._continue = continue_
+        self._session = ""
+
+    def begin(self) -> Reply:
+        """Calls `continue_` where the step carries on from a failed attempt, else `run`."""
+        if self._continue is not None and (left := self.carried_on()):
+            self._session, message = left
+            return self.say(message)
+        return self._heard(self._run(self.ctx))
+
+    def say(self, text: str) -> Reply:
+        """Calls `continue_` with the session that the agent named last."""
+        assert self._continue is not None
+        return self._heard(self._continue(self.ctx, self._session, text))
+
+    def take_over(self, reply: Reply) -> Reply:
+        """The answer as it was; a correction goes on in its session."""
+        return self._heard(reply)
+
+    def _heard(self, value: Reply | str) -> Reply:
+        if isinstance(value, str):
+            return Reply(value)
+        if not isinstance(value, Reply):
+            raise AgentFailed(
+                f"{self._name} returned {type(value).__name__}", "run and continue_ return a Reply or text"
+            )
+        self._session = value.session or self._session
+        return value
+
+
+ConverseFunction = Callable[[Context], Conversation]
+ParseFunction = Callable[[Sequence[str]], Any]
+NameFunction = Callable[[Any], str]
+ShellFunction = Callable[[Context], bool]
+ToldFunction = Callable[["Config", Sequence[str]], str]
+
+
+class AttemptFailed(AgentFailed):
+    """A failed run whose answers were kept, in the Detail node `detail`."""
+
+    def __init__(self, cause: UwfError, detail: Hash | None) -> None:
+        super().__init__(cause.message, cause.hint)
+        self.since(cause)
+        self.detail = detail
+
+
+class Agent:
+    """An agent: `converse` makes its conversation for a step. `about` is what `--help` shows below the usage; the other
+    parameters are those of create_agent, which makes an agent of functions. `sees_files` says whether it gets at files
+    by the machine's own paths, so that its prompts say where the folders of a crew's step are; both it and `has_shell`
+    may look at the context, but not at its prompt. `untold` says in a clause, by the configuration and the agent's
+    arguments, why nobody can tell what it will cost; "" where somebody can, or where that shows only later. `asks`
+    names in the same way the provider of config.yaml that it will ask; "" where it asks none of them."""
+
+    def __init__(
+        self,
+        name: str,
+        converse: ConverseFunction,
+        parse_args: ParseFunction | None = None,
+        usage: str = "",
+        named: NameFunction | None = None,
+        about: str | None = None,
+        has_shell: ShellFunction = lambda ctx: False,
+        sees_files: ShellFunction = lambda ctx: True,
+        untold: ToldFunction = lambda config, args: "",
+        asks: ToldFunction = lambda config, args: "",
+    ) -> None:
+        self.name = name if name.startswith("uwf-") else f"uwf-{name}"
+        self.usage = usage or self.name
+        self._about = about or ""
+        self.converse = converse
+        self._parse = parse_args
+        self._named = named
+        self.has_shell = has_shell
+        self.sees_files = sees_files
+        self.untold = untold
+        self.asks = asks
+
+    def called(self, args: Sequence[str]) -> str:
+        """The name that steps bear which the agent does with these arguments. Raises Usage."""
+        if self._named is None or self._parse is None:
+            return self.name
+        return self._named(self._parse(args))
+
+    def admit(self, instance: Instance, at: Position) -> None:
+        """Raises what keeps this machine from trying a step at all. Of that no attempt is kept."""
+
+    def main(self, argv: Sequence[str] | None = None) -> None:
+        """The command: prints the StepNode's hash, or an error in one line on standard error. Exits."""
+        sys.exit(self._command(sys.argv[1:] if argv is None else argv))
+
+    def _command(self, argv: Sequence[str]) -> int:
+        from uwf_git.store.opened import Instance
+
+        if argv and argv[0] in ("-h", "--help"):
+            print(self._help())
+            return 0
+        try:
+            if len(argv) < 2:
+                raise Usage(f"usage: {self.name} [args…] <thread-id> <role>", f"see: {self.name} --help")
+            *args, thread_text, role = argv
+            instance = Instance.open()
+            thread = parse_thread_id(thread_text)
+            head = instance.threads.active_head(thread)
+            order = _order(instance, head, role) or Order(
+                head.node, role, self.name, None, None, command=tuple(args), folder=str(Path.cwd())
+            )
+            print(self.report(instance, head, order, args))
+        except UwfError as error:
+            hint = f" — {error.hint}" if error.hint else ""
+            print(f"{self.name}: {error.message}{hint}", file=sys.stderr)
+            return self.exit_status(error)
+        except KeyboardInterrupt:
+            return 130
+        return 0
+
+    def exit_status(self, error: UwfError) -> int:
+        """What the command exits with after this error."""
+        return error.exit_status
+
+    def _help(self) -> str:
+        from inspect import cleandoc
+
+        return (
+            f"Examples:\n  uwf thread step ID --agent {self.name}\n  uwf config set defaultAgent {self.name}\n\n"
+            f"Usage: {self.usage} <thread-id> <role>\n\n{cleandoc(self._about)}"
+        )
+
+    def report(
+        self, instance: Instance, head: Head, order: Order, args: Sequence[str], is_put: bool = False
+    ) -> Hash:
+        """Performs a step and stores its nodes, and sees to it that there is a report in the private folder, also of
+        what failed before anything was said: the engine may be gone by then. Where another process was asked for the
+        step, that folder is left alone. Raises what `perform` raises."""
+        is_anothers = instance.runs.is_anothers(head.thread)
+        recorder = Recorder(instance, None if is_anothers else head.thread, self.called(args), is_put)
+        recorder.introduce()
+        try:
+            node = self.perform(instance, instance.threads.position(head), order, args, recorder)
+            recorder.store()
+            return node
+        except UwfError as error:
+            if instance.runs.read_report(head.thread) is None:
+                recorder.settle(order, None, None, error)
+            recorder.store()
+            raise
+
+    def perform(
+        self,
+        instance: Instance,
+        at: Position,
+        order: Order,
+        args: Sequence[str],
+        recorder: Recorder | None = None,
+        cwd: Path | None = None,
+    ) -> Hash:
+        """Runs the agent for one step and drafts its nodes, which are in a report in the private folder. Returns the
+        StepNode's hash. Raises AttemptFailed, with what was said, where no valid output came of it, StoreUnwritable
+        where the disk fails, and UwfError where nothing was said."""
+        from uwf_git.engine.kit.extract import ExtractionFailed, sum_tokens
+
+        head = at.head
+        name = instance.redactor.text(self.called(args))[0]
+        recorder = recorder or Recorder(instance, head.thread, name)
+        context = self.context(instance, at, order, args, cwd or Path.cwd(), recorder)
+        answers = None
+        if context.mounts is None and instance.runs.is_asked(head.thread):
+            answers = Answers(instance, head.thread, order, recorder)
+            context = context._replace(keep=answers.keep)
+
+        log.debug(
+            "0SCJCGT5",
+            "{agent} works on {head}",
+            agent=name,
+            head=head.node,
+            folder=context.cwd,
+            previous=context.previous_session,
+            resumes=context.resume.error if context.resume else None,
+            attempts=context.attempts,
+        )
+
+        def detail_with(said: Detail, turns: Sequence[TurnRecord]) -> Hash:
+            read = recorder.read_beside(turns)
+            usage = sum_tokens([said.usage, *(turn.usage for turn in read)])
+            said = said._replace(budget=order.budget, usage=usage)
+            return recorder.detail(said, [*read, *turns], order, head.node)
+
+        with ExitStack() as stack:
+            if context.mounts is not None:
+                stack.enter_context(context.mounts)
+            conversation = stack.enter_context(closing(self.converse(context)))
+            conversation.answers = answers
+            try:
+                extraction = read_output(context, conversation.first(), conversation, heard=recorder.heard)
+                recorder.hush()
+            except ExtractionFailed as failure:
+                last = failure.replies[-1]
+                said = detail_of(failure.replies, last.text, failure.usage, "failed")
+                detail = detail_with(said._replace(session=last.session), failure.turns)
+                recorder.settle(order, None, detail, failure)
+                raise AttemptFailed(failure, detail) from None
+            except KeyboardInterrupt:
+                recorder.break_off()
+                raise
+            except UwfError as error:
+                recorder.hush()
+                if not (turns := tuple(recorder.turns)):
+                    raise
+                detail = detail_with(broken_off(turns, recorder.session), turns)
+                recorder.settle(order, None, detail, error)
+                if isinstance(error, StoreUnwritable):
+                    raise
+                raise AttemptFailed(error, detail) from None
+            history, replies = context.history, extraction.replies
+            said = detail_of(replies, extraction.answer, extraction.usage, extraction.how)
+            said = said._replace(notes=tuple(dict.fromkeys((*said.notes, *extraction.notes))))
+            made = next((reply.detail for reply in reversed(replies) if reply.detail), None)
+            output = recorder.put(extraction.type, recorder.redact(extraction.output, "output"))
+            detail = made or detail_with(said, extraction.turns)
+            step = Step(history.start_hash, history.prev, order.role, output, detail, name)
+            node = recorder.put(STEPNODE, step.payload())
+            recorder.settle(order, node, detail)
+            return node
+
+    def context(
+        self,
+        instance: Instance,
+        at: Position,
+        order: Order,
+        args: Sequence[str],
+        cwd: Path,
+        recorder: Recorder,
+        role: Role | None = None,
+    ) -> Context:
+        """What the agent is given for a step. `role` goes before the workflow's role of that name. Raises Usage for its
+        arguments, Invalid for the role, NotFound."""
+        name = instance.redactor.text(self.called(args))[0]
+        head, history = at
+        role = role or role_of(history, order.role)
+        last = history.steps[-1] if history.steps and talks(role) else None
+        if last is not None and role.tools is not None and was_chosen(instance, history, last, cwd):
+            role = role._replace(tools=None)
+        attempts = instance.attempts.all(head.thread)
+        memory = Memory(instance, history, role, name, attempts, lambda: self.has_shell(context))
+        resume = None if talks(role) else memory.resume()
+        context = Context(
+            thread=head.thread,
+            alias=order.agent,
+            role=role,
+            history=history,
+            store=instance.store,
+            schema=instance.store.schema(role.schema),
+            instruction=order.instruction,
+            previous=memory.previous(),
+            resume=resume,
+            attempt=sum(each.prev in history.places and each.role == role.name for each in attempts),
+            attempts=len(attempts),
+            config=instance.config,
+            cwd=cwd,
+            deadline=None if order.timeout is None else recorder.began + order.timeout,
+            options=self._parse(args) if self._parse else None,
+            build_prompt=lambda remembers, resumes: prompt_at(
+                instance,
+                history,
+                role,
+                order.instruction,
+                remembers,
+                name,
+                self.has_shell(context),
+                resumes,
+                context.mounts.prepare().named if context.mounts and self.sees_files(context) else {},
+            ),
+            record=recorder.record,
+            in_session=recorder.in_session,
+            show=recorder.show,
+            hear=recorder.hear,
+            extract=lambda schema, prompt="", text=None: _extract(context, schema, prompt, text),
+            secrets=instance.secrets,
+            instance=instance,
+            mounts=_mounts(instance, at, role, cwd, resume is not None),
+        )
+        return context
+
+
+def _order(instance: Instance, head: Head, role: str) -> Order | None:
+    """The engine's order for the next step of a thread; None if it gave this process none for this role."""
+    order = instance.runs.read_order(head.thread) if instance.runs.is_asked(head.thread) else None
+    return order if order is not None and (order.head, order.role) == (head.node, role) else None
+
+
+def put_step(instance: Instance, thread: ThreadId, role: str, text: str, name: str = "") -> Hash:
+    """Store the answer of an agent that is at work on a step as turn, output, detail and StepNode, reported as by an
+    agent of the kit. Return the StepNode's hash. `name` is the agent's; if empty, the one that the engine knows.
+    Raises Usage for a name that isn't an agent's, and unless this process belongs to the agent that is at work on that
+    step, AttemptFailed for an answer that breaks the role's schema."""
+    if name:
+        _check_name(name)
+    head = instance.threads.active_head(thread)
+    order = _order(instance, head, role)
+    if order is None:
+        if instance.runs.is_anothers(thread):
+            raise Usage(
+                f"another agent was asked for the step of thread {thread}: {NONCE_VARIABLE} isn't that of its order",
+                "call it in that agent's command, for which uwf sets it",
+            )
+        raise Usage(f"no agent plays role {role!r} of thread {thread} now", "call it in an agent's command")
+    called = name or order.name or order.agent
+    agent = Agent(
+        called,
+        lambda ctx: OfFunctions(ctx, called, lambda _: text, None),
+        parse_args=lambda _: None,
+        named=lambda _: called,
+    )
+    return agent.report(instance, head, order, (), is_put=True)
+
+
+def _check_name(name: str) -> None:
+    """Raises Usage for a name that a command can't give to its agent."""
+    problem = agent_name_problem(name)
+    if len(name) > LONGEST_NAME:
+        problem = f"which has {len(name)} characters"
+    if problem:
+        raise Usage(
+            f"no agent can be called {shortened(ascii(name), 60)}, {problem}",
+            f"give a line of at most {LONGEST_NAME} printable characters",
+        )
+
+
+def create_agent(
+    name: str,
+    run: RunFunction,
+    continue_: ContinueFunction | None = None,
+    parse_args: ParseFunction | None = None,
+    usage: str = "",
+    named: NameFunction | None = None,
+    shell: bool = False,
+) -> Agent:
+    """An agent called `uwf-<name>`.
+
+    `run(ctx)` does a step: it returns a Reply, or just the answer's text. `continue_(ctx, session, message)` says one
+    more thing in the session that a Reply named: what is wrong with its answer, or that a failed attempt is to be
+    carried on. Without it neither is possible. Both raise AgentFailed where they can't go on.
+
+    `parse_args(args)` makes `ctx.options` of the arguments before the thread's id, and raises Usage. `usage` and the
+    docstring of `run`'s module are what `--help` shows. `named(options)` is the name that its steps bear, such as
+    "uwf-acp/opencode", for an agent that asks others in its turn. An agent that can run commands on this machine has a
+    `shell`: its prompts say by which commands it can look things up in the thread.
+    """
+    about = getattr(sys.modules.get(run.__module__), "__doc__", None)
+    agent = Agent(
+        name,
+        lambda ctx: OfFunctions(ctx, agent.name, run, continue_),
+        parse_args,
+        usage,
+        named,
+        about,
+        lambda ctx: shell,
+    )
+    return agent
+
+
+def judged(ctx: Context, reply: Reply) -> Verdict:
+    """Whether a reply holds a valid output of the step. Raises Invalid when the role's schema can't be applied."""
+    from uwf_git.engine.kit.extract import judge
+
+    return judge(reply, ctx.role, ctx.schema, ctx.reads, ctx.written)
+
+
+def read_output(
+    ctx: Context,
+    reply: Reply,
+    conversation: Conversation | None = None,
+    schema: Schema | None = None,
+    heard: Heard | None = None,
+) -> Extraction:
+    """The output that a reply holds: after corrections in the conversation, or as a model reads it, where that is
+    needed. It obeys the `schema`, the role's own if none is given. `heard` is handed the turns of each reply, and what
+    is said to the agent about it, before anybody is asked more. Raises ExtractionFailed."""
+    from uwf_git.engine.kit.candidate import reads_all
+    from uwf_git.engine.kit.extract import extract, nothing_written, unheard
+    from uwf_git.engine.kit.reading import reader
+
+    wanted = schema or ctx.schema
+    said = conversation.more if conversation is not None and conversation.correctable else None
+    return extract(
+        reply,
+        ctx.role,
+        wanted,
+        continue_=(lambda _, text: said(text)) if said else None,
+        model=reader(ctx.config, ctx.secrets, wanted.payload, ctx.deadline),
+        clean=lambda value: ctx.instance.redactor.value(value)[0],
+        reads=ctx.reads if schema is None else reads_all,
+        written=ctx.written if schema is None else nothing_written,
+        heard=heard or unheard,
+        kept=f"all that was said is kept: uwf thread attempts {ctx.thread}",
+        retells=conversation is not None and conversation.retells,
+    )
+
+
+def detail_of(replies: Sequence[Reply], answer: str, usage: TokenUsage | None, how: str) -> Detail:
+    """The Detail of an agent's replies, without their turns, of which `answer` and `usage` came at last, and an output
+    in the way that `how` says."""
+    costs = [reply.cost for reply in replies if reply.cost is not None]
+    return Detail(
+        answer,
+        session=next((reply.session for reply in reversed(replies) if reply.session), None),
+        model=next((reply.model for reply in replies if reply.model), None),
+        usage=usage,
+        extraction=how,
+        cost=sum(costs) if costs else None,
+        notes=tuple(note for reply in replies for note in reply.notes),
+    )
+
+
+def _mounts(instance: Instance, at: Position, role: Role, cwd: Path, carries_on: bool) -> Mounts | None:
+    if at.history.workflow.crew is None:
+        return None
+    from uwf_git.ext.crews.mounts import Mounts
+
+    repository = instance.store.repository
+    return Mounts(repository, at.head, at.history, role, cwd, not talks(role), carries_on)
+
+
+def _extract(ctx: Context, schema: Any, prompt: str, text: str | None) -> Any:
+    from uwf_git.engine.kit.data import extract_data, wanted
+    from uwf_git.engine.kit.prompt import told_thread
+    from uwf_git.engine.kit.reading import reader, turn_of, why_unread
+
+    obeyed = ctx.store.schema(ctx.store.complete(schema)) if isinstance(schema, str) else wanted(schema)
+    return extract_data(
+        text,
+        obeyed,
+        reader(ctx.config, ctx.secrets, obeyed.payload, ctx.deadline),
+        instruction=prompt,
+        around="" if text is not None else told_thread(ctx.instance, ctx.history, ctx.instruction),
+        unread=why_unread(ctx.config),
+        heard=lambda reply: ctx.record(turn_of(reply)),
+    ).value

@@ -1,0 +1,67 @@
+"""An agent's own arguments, which stand before the thread's id: `--name VALUE`, `--name=VALUE`, flags, and the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from uwf_git.base.errors import Usage
+
+_NUMBERS = {"--temperature": float, "--max-tokens": int, "--turns": int}
+
+
+def read_options(
+    agent: str, usage: str, args: Sequence[str], valued: Sequence[str], flags: Sequence[str] = ()
+) -> tuple[list[tuple[str, str]], tuple[str, ...]]:
+    """The options at the front of `args`, in their order, and the arguments after them or after `--`. `valued` options
+    have a value, `flags` have "" in its place. Raises Usage for an unknown option and for a missing value; `agent` and
+    `usage` are for that error."""
+    found: list[tuple[str, str]] = []
+    rest = list(args)
+    while rest and rest[0].startswith("-") and rest[0] != "-":
+        name, equals, value = rest.pop(0).partition("=")
+        if name == "--" and not equals:
+            break
+        if name in flags and not equals:
+            found.append((name, ""))
+            continue
+        if name not in valued:
+            raise Usage(f"{agent} has no option {name}", usage)
+        if not equals:
+            if not rest:
+                raise Usage(f"{agent}: {name} needs a value", usage)
+            value = rest.pop(0)
+        found.append((name, value))
+    return found, tuple(rest)
+
+
+class Asking(NamedTuple):
+    """The arguments of an agent that asks a model. `model` is an alias of the configuration, None for its default;
+    `extra` are fields of each request; `turns` is how often the model is asked at the most, None if not given."""
+
+    model: str | None = None
+    extra: tuple[tuple[str, int | float], ...] = ()
+    turns: int | None = None
+
+
+def read_asking(agent: str, usage: str, args: Sequence[str], known: Sequence[str]) -> Asking:
+    """The arguments of an agent that has the options `known`, out of --model, --temperature, --max-tokens and --turns.
+    Raises Usage."""
+    given, rest = read_options(agent, usage, args, known)
+    if rest:
+        raise Usage(f"{agent} has no argument {rest[0]}", usage)
+    asking = Asking()
+    for name, value in given:
+        if name == "--model":
+            asking = asking._replace(model=value)
+            continue
+        try:
+            number = _NUMBERS[name](value)
+        except ValueError:
+            raise Usage(f"{agent}: {name} {value!r} is no number", usage) from None
+        if name == "--turns":
+            asking = asking._replace(turns=int(number))
+        else:
+            field = name.removeprefix("--").replace("-", "_")
+            asking = asking._replace(extra=(*asking.extra, (field, number)))
+    return asking

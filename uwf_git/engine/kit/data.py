@@ -1,0 +1,191 @@
+"""Data out of any text: extraction as a tool, for whoever needs a value of a certain shape and has only words.
+
+What stands in the text itself is taken first: JSON that is all of it, a block of fields, or JSON on lines of its own.
+Else a model reads it, and is told once what is wrong with what it read. An agent's answer goes through the same in
+`extract`, with corrections by the agent between.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any, NamedTuple
+
+from uwf_git.base.errors import AgentFailed, Invalid, UwfError
+from uwf_git.engine.kit.candidate import Verdict, built, reads_all
+from uwf_git.engine.kit.context import Reply
+from uwf_git.engine.kit.frontmatter import parse_answer
+from uwf_git.engine.kit.reading import Ask, messages_for, read_by, said_by
+from uwf_git.format.ids import Hash
+from uwf_git.format.node import NotJson, parse_json
+from uwf_git.format.schema import Schema, check_schema
+
+FOUND = "found"
+_NOTHING = "it holds neither JSON nor a block of fields that obeys it"
+_NO_TYPE = Hash("")  # nothing is stored here
+_MOST_READ = 20_000_000  # characters that may be read as JSON in vain
+_LEAST_READ = 1000  # as many count at least for each place where that was tried
+_TOO_MANY = "it has too many places where JSON may begin, and was not looked at to its end"
+_LINES_NAMED = 10
+_OPENS = re.compile(r"^[ \t]*(?=[{\[])", re.MULTILINE)
+_WITHIN = re.compile(r"[,{\[][ \t]*\r?\n[ \t]*\Z")  # what is written before a part of something larger
+_RULE = re.compile(r"^---[ \t]*\r?$", re.MULTILINE)
+_UNREAD = object()
+_DECODER = json.JSONDecoder()
+_FENCED = re.compile(r"^(`{3,}|~{3,})[ \t]*\w*[ \t]*\n(.*?)\n\1[ \t]*$", re.MULTILINE | re.DOTALL)
+
+
+class Data(NamedTuple):
+    """A value that obeys the schema. `how` is "found", or "model:<name>"; `notes` say which fields were left out."""
+
+    value: Any
+    how: str
+    notes: tuple[str, ...] = ()
+
+
+def wanted(payload: Any) -> Schema:
+    """The schema to extract by. Raises Invalid where the payload is none."""
+    if problems := check_schema(payload):
+        raise Invalid(f"the schema is no JSON Schema: {problems[0]}", "see: https://json-schema.org")
+    return Schema(payload)
+
+
+def extract_data(
+    text: str | None,
+    schema: Schema,
+    model: Ask | None,
+    *,
+    instruction: str = "",
+    around: str = "",
+    unread: str = "no model reads it",
+    heard: Callable[[Reply], None] = lambda reply: None,
+) -> Data:
+    """What obeys the schema in a text, or as the model reads it there. `instruction` tells the model what to look for;
+    `around` is what it should know beside the text, or read where there is no text; `unread` is the hint where there is
+    no model. `heard` is handed each reply of the model.
+    Raises AgentFailed where there is no such data, Invalid where the schema can't be applied."""
+    verdict = _found(text, schema) if text is not None else None
+    if verdict is not None and not verdict.problems:
+        return Data(verdict.output, FOUND, verdict.notes)
+    problem = verdict.problems[0] if verdict else "there is nothing to look in"
+    if model is None:
+        raise AgentFailed(f"no data that obeys the schema: {problem}", unread)
+    given = [part for part in (around, text) if part is not None and part.strip()]
+    told = "\n\n# The text to read\n\n".join(given)
+
+    def verdict_on(reply: Reply) -> Verdict:
+        return _found(reply.text, schema)
+
+    try:
+        reply, verdict = read_by(model, messages_for(schema.payload, [told], instruction), verdict_on, heard)
+    except UwfError as error:
+        raise AgentFailed(
+            f"no data that obeys the schema: {problem}; a model could not be asked: {error.message}",
+            error.hint,
+        ) from None
+    if verdict.problems:
+        more = f" (and {len(verdict.problems) - 1} more)" if len(verdict.problems) > 1 else ""
+        raise AgentFailed(
+            f"{reply.model or 'the model'} read no data that obeys the schema: {verdict.problems[0]}{more}",
+            "say what to look for, or try another model",
+        )
+    return Data(verdict.output, said_by(reply), verdict.notes)
+
+
+def _found(text: str, schema: Schema) -> Verdict:
+    """The data that stands in a text, or what is wrong with what stands there."""
+    unheld: Invalid | None = None
+    for value in _json_in(text):
+        if isinstance(value, Invalid):
+            unheld = unheld or value
+            continue
+        verdict = built(value, _NO_TYPE, schema, "", reads_all)
+        if not verdict.problems:
+            return verdict
+
+    # What no node can hold must not be read as a block of fields, with texts for numbers.
+    if not _RULE.search(text):
+        unheld = unheld or next((value for _, value in _values_in(text) if isinstance(value, Invalid)), None)
+        if unheld is not None:
+            return _unheld(unheld)
+
+    def fits(fields: dict[str, Any]) -> bool:
+        return not built(fields, _NO_TYPE, schema, "", reads_all).problems
+
+    answer = parse_answer(text, fits)
+    block = None if answer.fields is None else built(answer.fields, _NO_TYPE, schema, "", reads_all)
+    if block is not None and not block.problems:
+        return block
+    return _standing(text, schema) or block or Verdict(None, _NO_TYPE, (_NOTHING,))
+
+
+def _standing(text: str, schema: Schema) -> Verdict | None:
+    """The verdict on the JSON that stands in a text on lines of its own: on the value that obeys, or on the first where
+    none does. None where there is none."""
+    first: Verdict | None = None
+    found: dict[str, tuple[int, Verdict]] = {}
+    for line, value in _values_in(text):
+        if value is _UNREAD:
+            return Verdict(None, _NO_TYPE, (_TOO_MANY,))
+        if isinstance(value, Invalid):
+            verdict = _unheld(value)
+        else:
+            verdict = built(value, _NO_TYPE, schema, "", reads_all)
+        first = first or verdict
+        if not verdict.problems:
+            found.setdefault(json.dumps(verdict.output, sort_keys=True), (line, verdict))
+    if len(found) > 1:
+        lines = ", ".join(str(line) for line, _ in islice(found.values(), _LINES_NAMED))
+        lines += ", …" if len(found) > _LINES_NAMED else ""
+        problem = f"{len(found)} values in it obey, of which it must be one: in lines {lines}"
+        return Verdict(None, _NO_TYPE, (problem,))
+    return next((verdict for _, verdict in found.values()), first)
+
+
+def _values_in(text: str) -> Iterator[tuple[int, Any]]:
+    """The objects and lists that stand on lines of their own, with the line that each begins in; Invalid for one that
+    no node can hold. Those within another are no values of the text. The last is _UNREAD where the rest was not looked
+    at, since too much was read that is no JSON."""
+    end, line, counted, vain = 0, 1, 0, 0
+    for opening in _OPENS.finditer(text):
+        start = opening.end()
+        if start < end or _WITHIN.search(text, max(0, opening.start() - 200), opening.end()):
+            continue
+        line, counted = line + text.count("\n", counted, start), start
+        if vain > _MOST_READ:
+            yield line, _UNREAD
+            return
+        try:
+            _, after = _DECODER.raw_decode(text, start)
+        except (ValueError, RecursionError) as error:
+            vain += max(_LEAST_READ, getattr(error, "pos", start) - start)
+            continue
+        stop = text.find("\n", after)
+        if text[after : stop if stop >= 0 else len(text)].strip():
+            vain += max(_LEAST_READ, after - start)
+            continue
+        end = after
+        try:
+            yield line, parse_json(text[start:after])
+        except NotJson:
+            continue
+        except Invalid as error:
+            yield line, error
+
+
+def _unheld(error: Invalid) -> Verdict:
+    return Verdict(None, _NO_TYPE, (error.message,))
+
+
+def _json_in(text: str) -> Iterator[Any]:
+    """The value that the text is, and that in its only fence; Invalid for one that no node can hold."""
+    fences = _FENCED.findall(text.replace("\r\n", "\n"))
+    for source in (text, *([fences[0][1]] if len(fences) == 1 else [])):
+        try:
+            yield parse_json(source.strip().removeprefix("\ufeff"))
+        except NotJson:
+            continue
+        except Invalid as error:
+            yield error

@@ -1,0 +1,405 @@
+"""From an agent's answer to an output that obeys its role's schema.
+
+Where the fields of the answer don't obey the schema, the agent is told exactly why, in the same session, so that it
+need not do its work again: twice at most. Then a model may read the fields out of what was said. Nothing is stored
+here. Every reply is kept, because the first one, with all its turns, is usually the one that holds the work.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git.base import log
+from uwf_git.base.errors import AgentFailed, Invalid, UwfError
+from uwf_git.base.text import closest
+from uwf_git.engine.conversation import talks
+from uwf_git.engine.kit.candidate import Reads, Verdict, built, obeys, reads_all
+from uwf_git.engine.kit.coerce import natural
+from uwf_git.engine.kit.context import Reply
+from uwf_git.engine.kit.frontmatter import NO_BLOCK, parse_answer
+from uwf_git.engine.kit.reading import Ask, messages_for, read_by, said_by, turn_of
+from uwf_git.format.ids import Hash
+from uwf_git.format.kinds import Role, TurnRecord, Usage, asks_human, replied
+from uwf_git.format.schema import Schema
+from uwf_git.format.shape import named
+from uwf_git.format.types import NEEDS_INPUT, QUESTION, SUSPEND, SUSPEND_SCHEMA
+
+if TYPE_CHECKING:
+    from uwf_git.ext.crews.state import Changes
+
+CORRECTIONS = 2
+STATUS = ("$status", "status")
+"""The names of a status, in whatever schema."""
+
+Continue = Callable[[str, str], Reply]
+"""Says a message in a session, "" where there is none: (session, message) -> reply."""
+
+Clean = Callable[[Any], Any]
+"""Takes the secrets out of a JSON value."""
+
+Written = Callable[[], "Changes | None"]
+"""What an agent wrote into the document of its run, as a part of its answer. Raises Invalid for what is wrong there."""
+
+Heard = Callable[[Sequence[TurnRecord], TurnRecord | None], object]
+"""Is handed the turns of an answer that isn't enough, and what its agent is then told; None where a model is asked."""
+
+
+def unheard(_turns: Sequence[TurnRecord], _asked: TurnRecord | None) -> None:
+    """Where nobody listens meanwhile."""
+
+
+def nothing_written() -> None:
+    """Of an agent that has no such document."""
+
+
+class Extraction(NamedTuple):
+    """A valid output and how it came about.
+
+    `type` is the schema that it obeys: the role's, or the reserved question's. `how` is "frontmatter", "correction",
+    "native" or "model:<name>". `answer` is the text to show for the step: the agent's last reply, followed by its
+    earlier report where that reply was only the corrected block. `replies` are all of the agent's, in order. `turns`
+    are those of the replies, the corrections that were asked for as turns of "user", and what a model read as turns of
+    the tool "extract". `usage` is the sum of all of them. `notes` say which fields of the answer the output was not
+    built from.
+    """
+
+    output: Any
+    type: Hash
+    how: str
+    answer: str
+    replies: tuple[Reply, ...]
+    turns: tuple[TurnRecord, ...]
+    usage: Usage | None
+    notes: tuple[str, ...] = ()
+
+
+class ExtractionFailed(AgentFailed):
+    """No reply held a valid output. Holds all that was said, so that nothing is lost."""
+
+    def __init__(self, message: str, hint: str, said: _Said, problems: Sequence[str]) -> None:
+        super().__init__(message, hint)
+        self.replies = tuple(said.replies)
+        self.turns = tuple(said.turns)
+        self.usage = said.usage()
+        self.problems = tuple(problems)
+
+
+class _Said:
+    """What was said so far: by the agent, to it, and by a model about it."""
+
+    def __init__(self, kept: str = "") -> None:
+        self.kept = kept  # where to look for it
+        self.replies: list[Reply] = []
+        self.turns: list[TurnRecord] = []
+        self._read: list[Reply] = []
+        self.last = 0  # where the turns of the last reply begin
+
+    def add(self, reply: Reply, failed: bool = False) -> None:
+        """Adds a reply. Of an agent that `failed`, one without a word is no turn: only what it cost counts."""
+        self.replies.append(reply)
+        self.last = len(self.turns)
+        if reply.turns or reply.text or not failed:
+            self.turns += reply.turns or (TurnRecord("assistant", reply.text, usage=reply.usage),)
+
+    def ask(self, message: str) -> TurnRecord:
+        self.turns.append(asked := TurnRecord("user", message))
+        return asked
+
+    def read(self, reply: Reply) -> None:
+        self._read.append(reply)
+        self.turns.append(turn_of(reply))
+
+    def answers(self) -> int:
+        """The number of answers: one a reply, and one more for each that the agent's own program had corrected."""
+        within = (pair for reply in self.replies for pair in pairwise(turn.role for turn in reply.turns))
+        return len(self.replies) + sum(pair == ("assistant", "user") for pair in within)
+
+    def usage(self) -> Usage | None:
+        return sum_usage([*self.replies, *self._read])
+
+
+def extract(
+    reply: Reply,
+    role: Role,
+    schema: Schema,
+    *,
+    continue_: Continue | None = None,
+    model: Ask | None = None,
+    clean: Clean | None = None,
+    reads: Reads = reads_all,
+    written: Written = nothing_written,
+    heard: Heard = unheard,
+    kept: str = "",
+    retells: bool = False,
+) -> Extraction:
+    """The output that `reply` holds, or a later reply to a correction, or what `model` reads out of them.
+
+    Corrections need `continue_` and a reply with a session, or an agent that `retells` it all without one. With
+    `clean`, an output must be valid without its secrets too. `reads` and `written` are for judge. `heard` is handed
+    the turns of a reply that isn't enough, and what is then said to the agent, before anybody is asked more. Raises
+    ExtractionFailed where none of these gave a valid output, or failed itself; its hint is `kept`, where nothing
+    better is known.
+    """
+    said = _Said(kept)
+    said.add(reply)
+    how = "native" if talks(role) or reply.output is not None else "frontmatter"
+    session = reply.session
+    bodies: list[str] = []
+    for tries_left in range(CORRECTIONS, -1, -1):
+        try:
+            verdict = _storable(judge(reply, role, schema, reads, written), schema, clean)
+        except Invalid as error:  # the schema can't be applied: no other answer would help
+            raise _failed(role, said, [error.message], error.hint) from None
+        log.debug(
+            "1FJGM5EJ",
+            "answer {number} has {problems} problems",
+            number=len(said.replies),
+            problems=len(verdict.problems),
+            what=verdict.problems,
+            size=len(reply.text),
+            how=how,
+        )
+        if not verdict.problems:
+            answer = reply.text if verdict.body or not bodies else f"{reply.text.rstrip()}\n\n{bodies[-1]}\n"
+            return _done(said, verdict, how, answer)
+        if verdict.body.strip():
+            bodies.append(verdict.body)
+        if not tries_left or continue_ is None or (session is None and not retells):
+            break
+        message = correction(verdict.problems)
+        log.info(
+            "WPJCTKA7",
+            "asks the agent to correct its answer, in session {session}",
+            session=session,
+            problems=verdict.problems,
+        )
+        heard(said.turns[said.last :], said.ask(message))
+        try:
+            reply = continue_(session or "", message)
+        except UwfError as error:
+            first, *others = verdict.problems
+            problems = [f"{first}; asking again failed: {error.message}", *others]
+            answers = said.answers()
+            if isinstance(error, ExtractionFailed):  # what it said, and spent, before it failed
+                for each in error.replies:
+                    said.add(each, failed=True)
+            raise _failed(role, said, problems, error.hint, answers).since(error) from None
+        session = reply.session or session
+        said.add(reply._replace(session=session))
+        how = "correction"
+    if model is None:
+        raise _failed(role, said, verdict.problems)
+    heard(said.turns[said.last :], None)
+    return _by_model(said, role, schema, model, verdict.problems, clean, reads, written)
+
+
+def judge(
+    reply: Reply, role: Role, schema: Schema, reads: Reads = reads_all, written: Written = nothing_written
+) -> Verdict:
+    """Whether a reply holds a valid output: one that obeys the role's schema, or the reserved question's
+    where it asks a human; of a role that talks, any answer is a reply. Fields that an open schema doesn't have are in
+    it where `reads` says that the workflow may look at them. What was `written` elsewhere counts with it. Raises
+    Invalid when the role's schema itself can't be applied."""
+    if talks(role):
+        problems = () if reply.text.strip() else ("the answer is empty",)
+        return Verdict(replied(reply.text), role.schema, problems, reply.text)
+    try:
+        changes = written()
+    except Invalid as error:
+        problem = " — ".join(filter(None, (error.message, error.hint)))
+        return Verdict(None, role.schema, (problem,), parse_answer(reply.text, lambda _: True).body)
+
+    if reply.output is not None:
+        whole = _with(changes, reply.output)
+        return _check(whole, role, schema, reply.text, None if whole is reply.output else reads)
+    answer = parse_answer(
+        reply.text, lambda fields: not _check(_with(changes, fields), role, schema, "", reads).problems
+    )
+    if answer.fields is None:
+        return Verdict(None, role.schema, (answer.problem,), answer.body)
+    return _check(_with(changes, answer.fields), role, schema, answer.body, reads)
+
+
+def _with(changes: Changes | None, fields: Any) -> Any:
+    """An answer's fields with what was written elsewhere; those that ask a human as they are."""
+    alone = changes is None or not isinstance(fields, dict) or asks_human(natural(fields))
+    return fields if alone or changes is None else changes.added_to(fields)
+
+
+def judge_printed(
+    text: str, role: Role, schema: Schema, reads: Reads = reads_all, changes: Changes | None = None
+) -> Verdict | None:
+    """The verdict on what a program printed, which is an answer only where it holds fields: all of it, or some of the
+    schema's or a status in it, with the `changes` that it wrote elsewhere. None where it is none. Raises Invalid as
+    `judge` does."""
+    wanted = named(schema.payload)
+    stripped = text.strip().removeprefix("\ufeff").lstrip()
+    stands_alone = stripped.startswith("---") or (stripped.startswith("{") and stripped.endswith("}"))
+    meant: list[dict[str, Any]] = []
+
+    def is_valid(fields: dict[str, Any]) -> bool:
+        if any(name in STATUS or wanted.has(name) for name in fields):
+            meant.append(fields)
+        elif not stands_alone:
+            return False
+        return not _check(_with(changes, fields), role, schema, "", reads).problems
+
+    answer = parse_answer(text, is_valid)
+    fields = answer.fields
+    if fields is not None and (fields in meant or is_valid(fields)):
+        return _check(_with(changes, fields), role, schema, answer.body, reads)
+    if meant:
+        return _check(_with(changes, meant[0]), role, schema, "", reads)
+    names = "|".join(map(re.escape, sorted({*STATUS, *wanted.names})))
+    if stripped.startswith("{") and not stripped.endswith("}") and re.search(rf'"(?:{names})"\s*:', stripped):
+        return Verdict(None, role.schema, ("the JSON object has no end",))
+    opened = fields is None and (stripped.startswith("---") or answer.problem != NO_BLOCK)
+    if opened and re.search(rf"(?m)^[\"']?(?:{names})[\"']?[ ]*:", stripped):
+        return Verdict(None, role.schema, (answer.problem,))
+    return None
+
+
+def _storable(verdict: Verdict, schema: Schema, clean: Clean | None) -> Verdict:
+    """The verdict; for a valid output with secrets, with the problems that it has once they are taken out."""
+    if verdict.problems or clean is None or (value := clean(verdict.output)) == verdict.output:
+        return verdict
+    obeyed = Schema(SUSPEND_SCHEMA) if verdict.type == QUESTION else schema
+    problems = obeyed.problems(value)
+    return verdict._replace(
+        problems=tuple(
+            f"a secret, which is never stored, was taken out, and then {each}" for each in problems
+        )
+    )
+
+
+def correction(problems: Sequence[str]) -> str:
+    """What is said to an agent whose answer can't be taken."""
+    listed = "\n".join(f"- {problem}" for problem in problems)
+    return (
+        f"Your answer can't be taken yet:\n\n{listed}\n\n"
+        "Answer again. Begin with the corrected block of fields between two lines of `---`, with nothing "
+        "before it, and write your whole report below it: this answer takes the place of the last one."
+    )
+
+
+def failed_with(reply: Reply, message: str, hint: str = "") -> ExtractionFailed:
+    """The error for an agent that can't go on but has answered something: `reply` is kept with the failed attempt."""
+    said = _Said()
+    said.add(reply, failed=True)
+    return ExtractionFailed(message, hint, said, [message])
+
+
+def sum_usage(replies: Sequence[Reply]) -> Usage | None:
+    """The tokens of several replies together; None where none of them counted."""
+    return sum_tokens(reply.usage for reply in replies)
+
+
+def sum_tokens(usages: Iterable[Usage | None]) -> Usage | None:
+    """The sum of the tokens; None where none were counted."""
+    total: Usage | None = None
+    for usage in usages:
+        if usage is not None and total is not None:
+            total = Usage(*map(sum, zip(total, usage, strict=True)))
+        else:
+            total = total or usage
+    return total
+
+
+def _check(value: Any, role: Role, schema: Schema, body: str, reads: Reads | None) -> Verdict:
+    """The verdict on fields; without `reads` they are an output already, which is taken as it is or not at all."""
+    asked = _asked(value)
+    if asked is None:
+        return built(value, role.schema, schema, body, reads)
+    question = built(asked, QUESTION, Schema(SUSPEND_SCHEMA), body, reads)
+    if not question.problems and not question.notes:
+        return question
+    # A role may have a status of that name in its own schema, with fields of its own.
+    own = obeys(value, role.schema, schema, body, reads is not None)
+    if not own.problems:
+        return own
+    if not question.problems or natural(asked.get("question")) not in (None, ""):
+        return question
+    others = {name: each for name, each in asked.items() if name not in ("question", "reason")}
+    # A misspelt field holds the question, so the text below the fields is none.
+    instead = "" if any(closest(name, ("question", "reason")) for name in others) else body.strip()
+    if text := asked.get("reason") if natural(asked.get("reason")) else instead:
+        turned = built({**others, "question": text}, QUESTION, Schema(SUSPEND_SCHEMA), body, reads)
+        if not turned.problems:
+            return turned
+    missing = "what asks a human needs a question or a reason"
+    problems = [
+        missing if "'question'" in each and "required" in each else each for each in question.problems
+    ]
+    return question._replace(problems=tuple(problems))
+
+
+def _asked(value: Any) -> dict[str, Any] | None:
+    """The fields of an answer that asks a human, as the reserved question's; None where it doesn't ask. A status beside
+    `$status: $SUSPEND` is one of the standard fields, and `needs_input` may stand under either name. Of texts in a list
+    one is made."""
+    if not isinstance(value, dict):
+        return None
+    asked = {**value}
+    status = [natural(asked.get(name)) for name in STATUS]
+    if status[0] == NEEDS_INPUT:
+        asked["$status"] = SUSPEND
+    if asked.get("$status") == SUSPEND and status[1] != NEEDS_INPUT:
+        asked.pop("status", None)
+    if not asks_human(natural(asked)):
+        return None
+    for name in ("question", "reason"):
+        if (
+            isinstance(texts := asked.get(name), list)
+            and texts
+            and all(isinstance(each, str) for each in texts)
+        ):
+            asked[name] = "; ".join(texts)
+    return asked
+
+
+def _done(said: _Said, verdict: Verdict, how: str, answer: str) -> Extraction:
+    replies, turns = tuple(said.replies), tuple(said.turns)
+    return Extraction(verdict.output, verdict.type, how, answer, replies, turns, said.usage(), verdict.notes)
+
+
+def _failed(
+    role: Role, said: _Said, problems: Sequence[str], hint: str = "", answers: int = 0
+) -> ExtractionFailed:
+    count = answers or said.answers()
+    times = "an answer" if count == 1 else f"{count} answers"
+    message = f"role {role.name} gave {times} without a valid output: {problems[0] if problems else '?'}"
+    if len(problems) > 1:
+        message += f" (and {len(problems) - 1} more)"
+    return ExtractionFailed(message, hint or said.kept, said, problems)
+
+
+def _by_model(
+    said: _Said,
+    role: Role,
+    schema: Schema,
+    model: Ask,
+    problems: Sequence[str],
+    clean: Clean | None,
+    reads: Reads,
+    written: Written,
+) -> Extraction:
+    """The output as a model reads it out of all that the agent said, with one chance to correct itself."""
+    texts = [reply.text for reply in said.replies]
+
+    def verdict_on(reply: Reply) -> Verdict:
+        return _storable(judge(reply._replace(output=None), role, schema, reads, written), schema, clean)
+
+    try:
+        reply, verdict = read_by(
+            model, messages_for(schema.payload, texts, role.extract_prompt), verdict_on, said.read
+        )
+    except UwfError as error:
+        first, *others = problems
+        problems = [f"{first}; extraction by a model failed: {error.message}", *others]
+        raise _failed(role, said, problems, error.hint).since(error) from None
+    if verdict.problems:
+        raise _failed(role, said, verdict.problems)
+    return _done(said, verdict, said_by(reply), said.replies[-1].text)

@@ -1,0 +1,190 @@
+"""The deliverable format: what an agent is told about the fields of its answer, and how they are written.
+
+Told in words, with an example, because the readers are language models and people; the schema itself
+stays the judge. `render_frontmatter` is the inverse of `frontmatter.parse_answer` with `coerce`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from uwf_git.format.shape import Field, Variant, choices, resolve, types, variants, variants_of
+from uwf_git.format.types import SUSPEND
+from uwf_git.format.yaml12 import dump
+
+_SHOWN_VARIANTS = 6
+_DEEPEST = 4
+
+
+def format_instruction(payload: Any) -> str:
+    """What to tell an agent about its answer: the fields of the schema, an example, and the reserved
+    answer that asks a human. Markdown, without a newline at the end."""
+    shapes = variants(payload)
+    parts = [
+        "Begin your answer with a block of fields in YAML, between two lines of `---`. Nothing comes before "
+        "it: no greeting, no code fence. Below the block write your report in Markdown, for people and for "
+        "the roles that come after you."
+    ]
+    heading = "The block has these fields"
+    if len(shapes) > 1:
+        parts.append(f"The block takes one of {len(shapes)} forms. Choose the one that fits, and keep to it.")
+    for number, shape in enumerate(shapes[:_SHOWN_VARIANTS], 1):
+        if len(shapes) > 1:
+            heading = f"Form {number}" + (f", {shape.title}" if shape.title else "")
+        block = render_frontmatter(example(payload, shape), "Your report.").rstrip("\n")
+        parts += [_fields(f"{heading}:", payload, shape), "For example:", block]
+    if len(shapes) > _SHOWN_VARIANTS:
+        parts.append(f"The other {len(shapes) - _SHOWN_VARIANTS} forms are in the schema:")
+        parts.append(f"```json\n{json.dumps(payload, ensure_ascii=False, sort_keys=True)}\n```")
+    parts.append(
+        "Put quotes around text that holds `: ` or ` #`, and write text of several lines after a `|`, "
+        "indented. Use the field names and the listed values exactly as they are written here."
+    )
+    parts.append(
+        "If you can't go on until a human has answered a question, ask it with this block instead; "
+        "`options` and `reason` may be left out:"
+    )
+    parts.append(
+        f"---\n$status: {SUSPEND}\nquestion: What you need to know\noptions:\n  - One possible answer\n"
+        "  - Another one\nreason: Why you can't decide it yourself\n---"
+    )
+    return "\n\n".join(parts)
+
+
+def render_frontmatter(output: Any, body: str = "") -> str:
+    """An answer with those fields and that report, as an agent would write it. An output that is no
+    object stands as JSON in a fence. Reading it back with the schema that it obeys gives it again."""
+    if isinstance(output, Mapping):
+        block = f"---\n{dump(dict(output))}---\n"
+    else:
+        block = f"```json\n{json.dumps(output, ensure_ascii=False, indent=2)}\n```\n"
+    body = body.strip("\n").rstrip()
+    return f"{block}\n{body}\n" if body else block
+
+
+def example(payload: Any, variant: Variant) -> dict[str, Any]:
+    """Fields that show the form of a variant: listed values, and words to be replaced. Optional fields
+    that would only repeat the pattern are there too, as an example is what gets imitated."""
+    return {field.name: _sample(payload, field.schema, field.name, 0) for field in variant.fields}
+
+
+def describe(root: Any, schema: Any) -> str:
+    """A subschema in a few words: "list of strings", "one of "a", "b"", "integer from 1 to 5"."""
+    schema = resolve(root, schema)
+    listed = choices(root, schema)
+    if listed is not None:
+        shown = ", ".join(json.dumps(each, ensure_ascii=False) for each in listed)
+        return f"always {shown}" if len(listed) == 1 else f"one of {shown}"
+    for keyword in ("oneOf", "anyOf"):
+        branches = schema.get(keyword)
+        if isinstance(branches, list) and branches and not types(schema):
+            return " or ".join(dict.fromkeys(describe(root, branch) for branch in branches))
+    kinds = [_kind(root, schema, kind) for kind in types(schema)]
+    return " or ".join(kinds) or "anything"
+
+
+def _kind(root: Any, schema: Mapping[str, Any], kind: str) -> str:
+    if kind == "string":
+        return _text_kind(schema)
+    if kind in ("integer", "number"):
+        return kind + _range(schema)
+    if kind == "array":
+        items = resolve(root, schema.get("items"))
+        inner = describe(root, items) if items else ""
+        if inner in ("string", "integer", "number", "boolean", "object"):
+            return f"list of {inner}s"
+        return f"list, each {inner}" if inner and inner != "anything" else "list"
+    return kind
+
+
+def _text_kind(schema: Mapping[str, Any]) -> str:
+    said = "string"
+    if schema.get("format") in ("cas_ref", "ocas_ref"):
+        said = "hash of a node, 13 characters"
+    elif isinstance(schema.get("format"), str):
+        said += f" ({schema['format']})"
+    if isinstance(schema.get("pattern"), str):
+        said += f" that matches /{schema['pattern']}/"
+    least, most = schema.get("minLength"), schema.get("maxLength")
+    if isinstance(most, int):
+        said += f" of at most {most} characters"
+    if isinstance(least, int) and least > 0:
+        said += ", not empty" if least == 1 else f", at least {least} characters"
+    return said
+
+
+def _range(schema: Mapping[str, Any]) -> str:
+    least, most = schema.get("minimum"), schema.get("maximum")
+    if least is not None and most is not None:
+        return f" from {least} to {most}"
+    if least is not None:
+        return f", at least {least}"
+    if most is not None:
+        return f", at most {most}"
+    return ""
+
+
+def _fields(heading: str, root: Any, variant: Variant) -> str:
+    if not variant.fields:
+        return "The block may hold any fields; where you have none to give, write `{}`."
+    lines = [heading, ""]
+    lines += _field_lines(root, variant.fields, 0)
+    if variant.closed:
+        lines += ["", "No other field is allowed."]
+    return "\n".join(lines)
+
+
+def _field_lines(root: Any, fields: tuple[Field, ...], depth: int) -> Iterator[str]:
+    for field in fields:
+        need = "required" if field.required else "optional"
+        said = f": {field.description}" if field.description else ""
+        yield f"{'  ' * depth}- `{field.name}` ({describe(root, field.schema)}; {need}){said}"
+        if depth < _DEEPEST:
+            yield from _field_lines(root, _inner(root, field.schema), depth + 1)
+
+
+def _inner(root: Any, schema: Mapping[str, Any]) -> tuple[Field, ...]:
+    """The fields of an object, or of the objects in a list, where they can be told in one way."""
+    if "array" in types(schema):
+        schema = resolve(root, schema.get("items"))
+    if "object" not in types(schema):
+        return ()
+    shapes = variants_of(root, schema)
+    return shapes[0].fields if len(shapes) == 1 else ()
+
+
+def _sample(root: Any, schema: Any, name: str, depth: int) -> Any:
+    schema = resolve(root, schema)
+    listed = choices(root, schema)
+    if listed:
+        return listed[0]
+    given = schema.get("examples")
+    if isinstance(given, list) and given:
+        return given[0]
+    for keyword in ("oneOf", "anyOf"):
+        branches = schema.get(keyword)
+        if isinstance(branches, list) and branches and not types(schema):
+            return _sample(root, branches[0], name, depth)
+    kind = next((kind for kind in types(schema) if kind != "null"), "string")
+    if kind == "boolean":
+        return True
+    if kind in ("integer", "number"):
+        least = schema.get("minimum", 1)
+        return least if isinstance(least, (int, float)) else 1
+    if depth > _DEEPEST:
+        return {} if kind == "object" else [] if kind == "array" else "…"
+    if kind == "array":
+        items = schema.get("items")
+        return [_sample(root, items, name, depth + 1)] if items is not False else []
+    if kind == "object":
+        shape = variants_of(root, schema)[0]
+        return {field.name: _sample(root, field.schema, field.name, depth + 1) for field in shape.fields}
+    return _placeholder(name)
+
+
+def _placeholder(name: str) -> str:
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[_$.-]+", " ", name).strip().lower()
+    return f"<{words or 'text'}>"

@@ -1,0 +1,174 @@
+"""What was said in a thread before between one role and one agent, built again from the steps and failed attempts.
+
+Prompts are not stored, since they follow from the history. Here they are built as they were, so that a conversation
+can be told to a model from its beginning, word for word.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from uwf_git.engine.kit.context import Exchange, Previous, Resume
+from uwf_git.engine.kit.prompt import prompt_at
+from uwf_git.format.kinds import Detail, Role, StepContext
+
+if TYPE_CHECKING:
+    from uwf_git.format.ids import Hash
+    from uwf_git.store.attempts import FailedAttempt
+    from uwf_git.store.history import History
+    from uwf_git.store.opened import Instance
+
+_SESSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+=-]{0,199}", re.ASCII)
+FRESH_AFTER = 3
+"""After so many failed attempts that each carried on from the one before, a step begins anew."""
+
+_FULL = re.compile(
+    r"context[ _-]?(?:length|window|size|limit)|(?:prompt|input|conversation|message)s?\b[^.\n]{0,60}"
+    r"\b(?:too long|too large|exceed\w*)|maximum (?:context|number of (?:input )?tokens)|exceed\w* the maximum"
+    r"|too many (?:input )?tokens|ran out of room|start a new (?:session|conversation|chat|thread)",
+    re.IGNORECASE,
+)
+"""What model servers and programs say of a conversation that has no more room, or that can't go on."""
+
+
+def is_full(error: str) -> bool:
+    """Return whether an error says that a conversation has no more room, or asks for a new one."""
+    return _FULL.search(error) is not None
+
+
+class _RunAt(NamedTuple):
+    """A run of the agent: the error it failed with, "" if it made the step, what was said, and the history before."""
+
+    error: str
+    detail: Detail
+    before: History
+
+
+class Memory:
+    """The past of `role` with the agent called `agent`. `attempts` are those of the whole thread; `shell` says whether
+    its prompts tell it of commands."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        history: History,
+        role: Role,
+        agent: str,
+        attempts: Sequence[FailedAttempt],
+        shell: Callable[[], bool],
+    ) -> None:
+        self._instance = instance
+        self._store = instance.store
+        self._history = history
+        self._role = role
+        self._agent = agent
+        self._shell = shell
+        self._attempts = [each for each in attempts if each.role == role.name and each.agent == agent]
+
+    def previous(self) -> Previous | None:
+        """The last step of this role by this agent; None if the conversation in which it was made can't go on: its
+        session is full, or attempts in it have failed again and again."""
+        if self._is_spent(self._history):
+            return None
+        for step in reversed(self._history.steps):
+            if self._is_ours(step) and (detail := self._detail(step.detail)) is not None:
+                return Previous(self._own(detail.session), self._exchanges)
+        return None
+
+    def resume(self) -> Resume | None:
+        """What the failed attempts at this step left; None where the step should begin anew."""
+        chain = self._chain(self._history)
+        if not chain:
+            return None
+        error, last, _ = chain[-1]
+        began_anew = self._is_spent(self._history, len(chain))
+        remembers = any(map(self._is_ours, self._history.steps)) and not began_anew
+
+        def exchanges() -> tuple[Exchange, ...]:
+            return tuple(self._told(remembers, chain))
+
+        return Resume(self._own(last.session), error, self._store.turns(last), exchanges)
+
+    def _own(self, session: str | None) -> str | None:
+        """The session, unless it is that of the thread which this one was forked from, or no id at all: it came
+        with the thread, maybe from somebody else, and may become an argument of a program."""
+        if session is None or not _SESSION.fullmatch(session):
+            return None
+        another = self._instance.sessions.is_anothers(self._agent, session, self._history.thread)
+        return None if another else session
+
+    def _chain(self, before: History) -> list[_RunAt]:
+        """The attempts at a step that its next run carries on from, oldest first."""
+        made = self._made(before)
+        made = made[len(made) // FRESH_AFTER * FRESH_AFTER :]
+        chain: list[_RunAt] = []
+        for each in made:
+            detail = self._detail(each.detail)
+            # After an attempt of which nothing was kept, or which found no more room, the next one began anew.
+            if detail is None or is_full(each.error):
+                chain = []
+            else:
+                chain.append(_RunAt(each.error, detail, before.up_to(each.prev)))
+        return chain
+
+    def _made(self, before: History) -> list[FailedAttempt]:
+        """The attempts at the step after a history."""
+        places = before.places
+        return [each for each in self._attempts if each.prev in places]
+
+    def _is_spent(self, before: History, but: int = 0) -> bool:
+        """Whether the attempts at a step, but for the last few, have used up the conversation before them."""
+        made = self._made(before)
+        made = made[: len(made) - but]
+        return len(made) >= FRESH_AFTER or any(is_full(each.error) for each in made)
+
+    def _exchanges(self) -> tuple[Exchange, ...]:
+        """All that was said to this role and by it, in its steps so far."""
+        found: list[Exchange] = []
+        for number, step in enumerate(self._history.steps):
+            detail = self._detail(step.detail) if self._is_ours(step) else None
+            if detail is None:
+                continue
+            before = self._history.up_to(self._history.steps[number - 1].hash if number else None)
+            chain = self._chain(before)
+            if self._is_spent(before, len(chain)):
+                found.clear()
+            found += self._told(bool(found), [*chain, _RunAt("", detail, before)])
+        return tuple(found)
+
+    def _told(self, remembers: bool, runs: Sequence[_RunAt]) -> Iterator[Exchange]:
+        """The runs at one step, each of which carried on from the one before: what it was told, and what came of
+        it."""
+        error: str | None = None
+        for failed_with, detail, before in runs:
+            carries_on = error is not None
+            prompt = prompt_at(
+                self._instance,
+                before,
+                self._role,
+                detail.instruction,
+                remembers or carries_on,
+                self._agent,
+                self._shell(),
+                carries_on,
+            )
+            said = prompt if error is None else carry_on(error, prompt)
+            yield Exchange(said, self._store.turns(detail))
+            error = failed_with
+
+    def _is_ours(self, step: StepContext) -> bool:
+        return step.role == self._role.name and step.agent == self._agent
+
+    def _detail(self, node: Hash | None) -> Detail | None:
+        return None if node is None else self._store.detail(node)
+
+
+def carry_on(error: str, prompt: str) -> str:
+    """What is said in the session of a failed attempt."""
+    return (
+        f"Your last attempt at this step did not count: {error}.\n\n"
+        "Go on from where you are; don't do again what is done. End with your deliverable:\n\n"
+        f"{prompt}"
+    )

@@ -1,0 +1,426 @@
+"""The prompt that an agent is given: a pure function from a thread's history to text.
+
+Its parts have a fixed order: the format of the deliverable, progress, the role, the task, what happened since the
+role's last turn, the instruction. What must be obeyed stands first and last, what may be long between: the newest step
+whole, the older ones as far as there is room. Prompts are not stored: a Detail names the head that its prompt was
+built from, and the same head gives the same prompt.
+
+In a crew's workflow the parts are others, which `crews.prompt` makes: rules, what may be used, who speaks, where the
+run is, the node, and what came along. There a session that goes on is told only what is new.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git.base import log
+from uwf_git.base.errors import Invalid
+from uwf_git.base.text import fenced, nearest
+from uwf_git.engine.conversation import is_noted, talks, told_conversation
+from uwf_git.engine.kit.format import format_instruction
+from uwf_git.format.kinds import Role, StepContext, Transition, asks_human, split_remarks
+from uwf_git.format.shape import variants
+from uwf_git.format.types import END, USER
+
+if TYPE_CHECKING:
+    from uwf_git.store.history import History
+    from uwf_git.store.opened import Instance
+
+QUOTA = 120_000  # characters of history, about 30,000 tokens
+_OUTPUT_QUOTA = 8_000  # of one output, so that a large one doesn't push every answer out
+_REMARKS = "$USER remarks"  # stands for remarks among the roles that a step has inputs of
+_NAMED = 20  # fields and inputs that are listed
+_GOES_ON = "The run had ended, and the user goes on with it."
+_LEAST = 400  # characters: with less room than that, nothing of a step is told
+
+
+def build_prompt(
+    history: History,
+    role: Role,
+    schema: Any,
+    instruction: str | None,
+    answer_of: Callable[[StepContext], str],
+    *,
+    remembers: bool = False,
+    agent: str | None = None,
+    shell: bool = False,
+    resumes: bool = False,
+    quota: int = QUOTA,
+    folders: Mapping[str, Path] = {},
+) -> str:
+    """The whole prompt for a role's next turn.
+
+    `schema` is the payload of the role's output schema. `answer_of` gives the verbatim answer of a step; it is asked
+    for the newest first, and only as far as `quota`, in characters, reaches. The newest step is told whole, whatever
+    it takes. With `remembers`, the agent resumes the session of the role's last turn (of its last turn by `agent`, if
+    that is given), and only the steps since then are told. With `shell` it is told by which commands it can look things
+    up, in the part on its role, which is the same in each of its steps. `resumes` says that it goes on in the session
+    of an attempt at this very step, which was told all of it. `folders` are those of a crew's step by their names, for
+    an agent that gets at them by the machine's own paths.
+    """
+    if history.workflow.crew is not None:
+        return _of_crew(
+            history, role, schema, instruction, answer_of, remembers, agent, shell, resumes, quota, folders
+        )
+    parts = [
+        f"# Deliverable format\n\n{format_instruction(schema)}",
+        f"# Progress\n\n{_progress(history, role)}\n\n{_place(history, role, schema)}",
+        f"# Your role: {role.name}\n\n{_role(role, _commands(history) if shell else '')}",
+        f"# The task\n\n{history.start.prompt.strip()}",
+    ]
+    if history.steps:
+        known = max(_turns(history.steps, role.name, agent), default=0) if remembers else 0
+        parts.append(_happened(history, role, answer_of, known, quota))
+    parts.append(f"# Your instruction now\n\n{_instruction(history.steps, instruction)}")
+    return "\n\n".join(parts) + "\n"
+
+
+def _of_crew(
+    history: History,
+    role: Role,
+    schema: Any,
+    instruction: str | None,
+    answer_of: Callable[[StepContext], str],
+    remembers: bool,
+    agent: str | None,
+    shell: bool,
+    resumes: bool,
+    quota: int,
+    folders: Mapping[str, Path],
+) -> str:
+    """The prompt for a node of a crew's workflow. Who it is and what its node is are told anew where another node has
+    spoken since."""
+    from uwf_git.ext.crews import prompt as crew
+
+    heard, remarks = split_remarks(history.steps)
+    before = history._replace(steps=tuple(heard))  # what was asked and answered, as it is without remarks
+    own = max(_turns(history.steps, role.name, agent), default=0)
+    remembers = resumes or (remembers and own > 0)
+    since = history.steps[own:]
+    anew = not remembers or (not resumes and any(step.role not in (role.name, USER) for step in since))
+    parts = []
+    if not remembers:
+        parts = [crew.rules(format_instruction(schema)), crew.folders(folders), crew.policy(history, role)]
+        parts += [_commands(history) if shell else ""]
+    if anew:
+        parts.append(crew.speaks(history, role))
+    parts.append(crew.directive(before, role, resumes))
+    if anew:
+        parts.append(crew.brief(history, role))
+    if not remembers:
+        parts += [f"# The task\n\n{history.start.prompt.strip()}", crew.brought(history)]
+    if anew and history.steps:
+        parts.append(crew.so_far(history, role))
+        parts.append(_happened(history, role, answer_of, own if remembers else 0, quota))
+    last = heard[-1] if heard else None
+    if last is not None and last.role == USER:
+        asked = crew.answered(before) is not None
+        text = str(last.output.get("answer", "")) if isinstance(last.output, dict) else str(last.output)
+        said = "" if asked else (instruction or "").strip().removesuffix(text.strip()).strip() or _GOES_ON
+        parts.append(f"# Your instruction now\n\n{_instruction(heard, said)}")
+        parts.append(crew.user_input(role.name if asked else "", text))
+    else:
+        parts.append(f"# Your instruction now\n\n{_instruction(heard, instruction)}")
+    parts += [crew.user_input("", text) for text in remarks]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def prompt_at(
+    instance: Instance,
+    history: History,
+    role: Role,
+    instruction: str | None,
+    remembers: bool = False,
+    agent: str | None = None,
+    shell: bool = False,
+    resumes: bool = False,
+    folders: Mapping[str, Path] = {},
+) -> str:
+    """The prompt for a role's turn after `history`, with the schema and the answers out of the store. `remembers`,
+    `agent`, `shell`, `resumes` and `folders` are those of build_prompt."""
+    told = instance.threads.answer
+    if talks(role):
+        return told_conversation(
+            history,
+            role,
+            told,
+            remembers=remembers,
+            agent=agent,
+            quota=QUOTA,
+            before=_before(instance, history),
+            stopped=lambda step: _stopped(instance, history, step),
+            chosen=lambda step: was_chosen(instance, history, step, Path.cwd()),
+        )
+    schema = instance.store.schema(role.schema).payload
+    text = build_prompt(
+        history,
+        role,
+        schema,
+        instruction,
+        told,
+        remembers=remembers,
+        agent=agent,
+        shell=shell,
+        resumes=resumes,
+        folders=folders,
+    )
+    log.debug(
+        "7JPE1BK5",
+        "builds a prompt of {size} characters",
+        size=len(text),
+        remembers=remembers,
+        steps=len(history.steps),
+    )
+    return text
+
+
+def _before(instance: Instance, history: History) -> str:
+    """What happened in the run that a conversation goes on from; "" where it began by itself."""
+    origin = instance.threads.origin(history.thread)
+    if origin is None:
+        return ""
+    past = instance.threads.history_at(history.thread, instance.store.take_in(origin).node)
+    return f"What the user talks about with you has just come to its end:\n\n{told_thread(instance, past)}"
+
+
+def _stopped(instance: Instance, history: History, step: StepContext) -> str:
+    """How the last reply to a message began that was broken off; "" where none was."""
+    tried = [each for each in instance.attempts.all(history.thread) if each.prev == step.hash]
+    detail = instance.store.detail(tried[-1].detail) if tried and tried[-1].detail else None
+    return detail.answer if detail else ""
+
+
+def told_thread(
+    instance: Instance, history: History, instruction: str | None = None, quota: int = QUOTA
+) -> str:
+    """A thread for a reader who has no part in it: the task, what happened, of which the newest step is whole, and the
+    instruction that is to be followed now."""
+    parts = [f"# The task\n\n{history.start.prompt.strip()}"]
+    if history.steps:
+        told = _tell(history.steps, 0, "", instance.threads.answer, quota)
+        parts.append(_section("# What happened so far", told, history))
+    if instruction and instruction.strip():
+        parts.append(f"# The instruction now\n\n{instruction.strip()}")
+    return "\n\n".join(parts)
+
+
+def was_chosen(instance: Instance, history: History, step: StepContext, project: Path) -> bool:
+    """Whether a message was chosen from a menu, so that something may be changed for it: its note says so, and an item
+    of the persona's menu says the same. `project` is the folder that is worked in."""
+    if history.workflow.crew is None or not is_noted(instance.store, step):
+        return False
+    from uwf_git.ext.crews.entry import is_of_menu
+
+    said = step.output.get("answer", "") if isinstance(step.output, dict) else ""
+    return is_of_menu(instance, history, str(said), project)
+
+
+def role_of(history: History, name: str) -> Role:
+    """The role of that name in a history's workflow. Raises Invalid where there is none, or nobody of the crew speaks
+    for it."""
+    role = history.workflow.roles.get(name)
+    if role is None:
+        hint = nearest(name, history.workflow.roles) or "see: uwf workflow show"
+        raise Invalid(f"workflow {history.workflow.name} has no role {name!r}", hint)
+    history.check_speaker(name)
+    return role
+
+
+def _progress(history: History, role: Role) -> str:
+    spoken = _turns(history.steps, role.name)
+    said = f"Thread {history.thread} of the workflow {history.workflow.name}. This is step {len(history.steps) + 1}."
+    if not spoken:
+        return f"{said} It is your first turn in it."
+    times = "once" if len(spoken) == 1 else "twice" if len(spoken) == 2 else f"{len(spoken)} times"
+    return f"{said} You have spoken {times} before, last in step {spoken[-1]}."
+
+
+def _place(history: History, role: Role, schema: Any) -> str:
+    """The role's inputs, its outputs, and the roles that can come next."""
+    lines = [f"- Inputs: the task{_inputs(history, role)}.", f"- Outputs: {_outputs(schema)}."]
+    # What a bundle draws is for people: its code decides.
+    edges = history.workflow.graph.get(role.name, ()) if history.workflow.code is None else ()
+    if edges:
+        lines.append(f"- Allowed next: {'; '.join(_next(history, edge) for edge in edges)}.")
+    return "\n".join(lines)
+
+
+def _inputs(history: History, role: Role) -> str:
+    """The last step of every other role, a human's answer included, as a continued list."""
+    last: dict[str, int] = {}
+    for number, step in enumerate(history.steps, 1):
+        name = step.role if step.remark is None else _REMARKS
+        last.pop(name, None)
+        last[name] = number
+    names = {USER: "the user's answer", _REMARKS: "the user's remark"}
+    said = [f"{names.get(name, name)} (step {n})" for name, n in last.items() if name != role.name]
+    return "".join(f", {each}" for each in said[-_NAMED:])
+
+
+def _outputs(schema: Any) -> str:
+    shapes = variants(schema)
+    names = dict.fromkeys(field.name for shape in shapes for field in shape.fields)
+    fields = ", ".join(f"`{name}`" for name in list(names)[:_NAMED])
+    more = ", …" if len(names) > _NAMED else ""
+    return f"{fields}{more}, and your report" if fields else "your report"
+
+
+def _next(history: History, edge: Transition) -> str:
+    target = "the end of the workflow" if edge.role == END else edge.role
+    if edge.status is not None:
+        return f"{target} on `{edge.status}`"
+    if edge.condition is None:
+        return target
+    condition = history.workflow.conditions.get(edge.condition)
+    said = condition.description.strip().rstrip(".") if condition else ""
+    return f"{target} if `{edge.condition}`" + (f" ({said})" if said else "")
+
+
+def _turns(steps: Sequence[StepContext], role: str, agent: str | None = None) -> list[int]:
+    """The numbers of a role's steps, counted from 1; of those that `agent` did, if it is given."""
+    numbered = enumerate(steps, 1)
+    return [number for number, step in numbered if step.role == role and agent in (None, step.agent)]
+
+
+def _role(role: Role, commands: str) -> str:
+    parts = [role.description.strip()] if role.description.strip() else []
+    if role.system_prompt.strip():
+        parts.append(role.system_prompt.strip())
+    if role.goal.strip():
+        parts.append(f"## Goal\n\n{role.goal.strip()}")
+    if role.capabilities:
+        parts.append("## Capabilities\n\n" + "\n".join(f"- {each.strip()}" for each in role.capabilities))
+    if commands:
+        parts.append(commands)
+    if role.procedure.strip():
+        parts.append(f"## Procedure\n\n{role.procedure.strip()}")
+    if role.output.strip():
+        parts.append(f"## Output\n\n{role.output.strip()}")
+    parts.append(
+        "Focus exclusively on YOUR role's deliverable. Do not perform actions outside your role's scope."
+    )
+    return "\n\n".join(parts)
+
+
+def _commands(history: History) -> str:
+    """The commands by which an agent with a shell looks things up. They only read: to step is the engine's part."""
+    thread = history.thread
+    return (
+        "## Looking things up\n\nWhere the history below leaves something out, these commands print it:\n\n"
+        f"- `uwf thread steps {thread}`: all steps with their hashes, agents and outputs\n"
+        f"- `uwf thread read {thread}`: the answers, the newest whole; `--before STEP` for older ones\n"
+        "- `uwf thread step-details STEP`: one step in full, with what its agent said and which tools it called\n"
+        "- `uwf cas get HASH`: a node by its hash; `uwf cas refs HASH`: what it refers to\n\n"
+        "They only read. Use no other commands of `uwf`: who goes on with this thread is not yours to decide."
+    )
+
+
+def _instruction(steps: Sequence[StepContext], instruction: str | None) -> str:
+    heard, remarks = split_remarks(steps)
+    if instruction is not None and instruction.strip():
+        said = instruction.strip()
+    elif heard and heard[-1].role == USER:
+        said = "Your question has been answered. Carry on with your role's part."
+    else:
+        said = "Do your role's part of the task now."
+    if remarks:
+        said = "\n\n".join([said, "The user remarks:", *(each.strip() for each in remarks)])
+    return f"{said}\n\nBegin your answer with the block of fields described under “Deliverable format”."
+
+
+class _Told(NamedTuple):
+    """A step in the prompt's words. `left_out` marks a step that the quota has no room for."""
+
+    number: int
+    text: str
+    left_out: bool = False
+
+
+def _happened(
+    history: History, role: Role, answer_of: Callable[[StepContext], str], known: int, quota: int
+) -> str:
+    """The steps after number `known`, those before the role's last turn apart from those since."""
+    last = max(_turns(history.steps, role.name), default=0)
+    told = _tell(history.steps, known, role.name, answer_of, quota)
+    recent = [each for each in told if each.number > last]
+    earlier = [each for each in told if each.number <= last]
+    parts = []
+    if earlier:
+        parts.append(_section("# What happened up to your last turn", earlier, history))
+    if last and not recent:
+        parts.append("# What happened since your last turn\n\nNothing: you go again.")
+    elif recent:
+        heading = "# What happened since your last turn" if last else "# What happened so far"
+        parts.append(_section(heading, recent, history))
+    return "\n\n".join(parts)
+
+
+def _section(heading: str, told: Sequence[_Told], history: History) -> str:
+    out = [each.number for each in told if each.left_out]
+    parts = [heading]
+    if out:
+        which = f"Step {out[0]} is" if len(out) == 1 else f"Steps {out[0]} to {out[-1]} are"
+        whose = "its" if len(out) == 1 else "their"
+        parts.append(
+            f"[{which} left out here for {whose} size: `uwf thread read {history.thread}` has them.]"
+        )
+    parts += [each.text for each in told if not each.left_out]
+    return "\n\n".join(parts)
+
+
+def _tell(
+    steps: Sequence[StepContext], after: int, role: str, answer_of: Callable[[StepContext], str], quota: int
+) -> list[_Told]:
+    """The steps after number `after`, oldest first. The newest gets its room first."""
+    told: list[_Told] = []
+    room = quota
+    for number in range(len(steps), after, -1):
+        step = steps[number - 1]
+        if room < _LEAST and told:
+            told += [_Told(older, "", True) for older in range(number, after, -1)]
+            break
+        newest = not told
+        if step.role == USER:
+            asked = number > 1 and asks_human(steps[number - 2].output)
+            text = _of_user(number, step, asked, None if newest else room)
+        else:
+            text = _step(number, step, role, answer_of(step), None if newest else room)
+        room -= len(text)
+        told.append(_Told(number, text))
+    return told[::-1]
+
+
+def _of_user(number: int, step: StepContext, asked: bool, room: int | None) -> str:
+    """What the user said, in words; `room` as for a step of a role."""
+    if step.remark is not None:
+        return f"## Step {number}: the user remarks\n\n{_cut(step.remark.strip(), room)}"
+    said = step.output.get("answer", "") if isinstance(step.output, dict) else str(step.output)
+    how = "answered" if asked else "goes on with this"
+    return f"## Step {number}: the user {how}\n\n{_cut(str(said).strip(), room)}"
+
+
+def _step(number: int, step: StepContext, role: str, answer: str, room: int | None) -> str:
+    """A step in words; `room` is None for the one that is told whole."""
+    who = (f"{step.role} (you)" if step.role == role else step.role) + f", by {step.by}"
+    output = json.dumps(step.output, ensure_ascii=False, indent=2)
+    if room is not None:
+        output = _cut(output, min(_OUTPUT_QUOTA, max(room, _LEAST)))
+        room -= len(output)
+    text = f"## Step {number}: {who}\n\nOutput:\n\n{fenced(output, 'json')}"
+    if answer.strip():
+        text += f"\n\nAnswer:\n\n{fenced(_cut(answer.strip(), room), 'markdown')}"
+    return text
+
+
+def _cut(text: str, room: int | None) -> str:
+    """The beginning and the end of a text that is longer than its room, and how much is missing."""
+    if room is None or len(text) <= room:
+        return text
+    room = max(room, _LEAST)
+    if len(text) <= room:
+        return text
+    head, tail = room * 2 // 3, room // 3
+    return f"{text[:head]}\n[… {len(text) - head - tail} characters left out …]\n{text[-tail:]}"

@@ -1,0 +1,586 @@
+"""Writing down what an agent says while it says it, with the secrets taken out, and reading it again.
+
+Each turn becomes a node at once, and a line in the private folder names it. So a step can be watched while it runs,
+and what was said outlives the process that heard it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from uwf_git.base import log
+from uwf_git.base.errors import AgentFailed, NotFound
+from uwf_git.base.text import encodable, last_line, one_line, settled, whole_lines
+from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.kinds import EXTRACT, Detail, TurnRecord, Usage, parse_turn
+from uwf_git.format.node import to_blob
+from uwf_git.format.types import DETAIL, TURN
+from uwf_git.git.repository import StoreUnwritable
+from uwf_git.store.private import OUTPUT_END, Now, Report
+
+if TYPE_CHECKING:
+    from uwf_git.base.errors import UwfError
+    from uwf_git.config.secrets import Redactor
+    from uwf_git.config.streamed import StreamedText
+    from uwf_git.engine.kit.context import Reply
+    from uwf_git.store.history import Head
+    from uwf_git.store.opened import Instance
+    from uwf_git.store.private import Order, Spoken
+
+_OFTEN = 0.2  # seconds
+_LINE = 8000  # bytes of what is being said or printed in which its last line is looked for
+_EDGE = (
+    4000  # of these, how many are there only so that a secret at the beginning of the others is recognised
+)
+
+
+class _Lines:
+    """The lines of a command, passed on without their secrets a few times a second: to take these out takes longer than
+    a program needs to print. Of more than OUTPUT_END bytes at once the end is passed on."""
+
+    def __init__(self, redactor: Redactor, printing: Spoken) -> None:
+        self._redactor = redactor
+        self._printing = printing
+        self._lock = threading.Lock()
+        self._timer: threading.Timer | None = None
+        self._waiting = b""
+        self._clean: StreamedText | None = None
+        self._is_cut = self._is_closed = False
+
+    def add(self, lines: bytes) -> None:
+        """The next lines."""
+        with self._lock:
+            self._waiting += lines
+            if len(self._waiting) > OUTPUT_END:
+                self._waiting, self._is_cut = self._waiting[-OUTPUT_END:], True
+            if self._timer is None and not self._is_closed:
+                self._timer = threading.Timer(_OFTEN, self._pass_on)
+                self._timer.daemon = True
+                self._timer.start()
+
+    def close(self) -> None:
+        """Pass on nothing more: a turn has the rest."""
+        with self._lock:
+            self._is_closed = True
+
+    def _pass_on(self) -> None:
+        from uwf_git.config.streamed import StreamedText
+
+        with self._lock:
+            if self._is_closed:
+                return
+            if self._clean is None or self._is_cut:
+                self._clean = StreamedText(self._redactor)
+            text = self._clean.feed(sound(settled(self._waiting.decode("utf-8", "replace"))))
+            if self._is_cut:  # half of it is there only to recognise a secret that begins before
+                text = "[…]\n" + text[len(text) // 2 :].partition("\n")[2]
+            self._timer, self._waiting, self._is_cut = None, b"", False
+            self._printing.add(text)
+
+
+class Recorder:
+    """Makes the nodes of one run of an agent, which begins now, and remembers those that are written: `nodes` maps each
+    to its blob. A turn is written as soon as it is said; what comes of the run at its end, once that is safe in the
+    private folder: see `settle`. `turns` are those recorded so far, `session` the last one noted.
+    `is_put` is that of the `Report`."""
+
+    def __init__(
+        self, instance: Instance, thread: ThreadId | None = None, agent: str = "", is_put: bool = False
+    ) -> None:
+        self._instance = instance
+        self._is_put = is_put
+        self._thread = thread
+        self._agent = agent
+        self.began = time.monotonic()
+        self._known: dict[int, Hash] = {}
+        self._redacted: Counter[str] = Counter()
+        self.nodes: dict[Hash, str] = {}
+        self.turns: list[TurnRecord] = []
+        self.session: str | None = None
+        self._model = self._line = ""
+        self._line_time = 0.0
+        self._metered: dict[str, int] = {}  # tokens by stream
+        self._saying: list[str] = []  # since the last turn
+        self._streamed: StreamedText | None = None
+        self._spoken: Spoken | None = None
+        self._printed: dict[str, bytes] = {}
+        self._begun: dict[str, bytes] = {}  # lines that may still grow, by stream
+        self._printing: _Lines | None = None
+        self._noted: set[int] = set()  # of the turns, by identity
+        self._told_before = 0  # turns, when an answer was the last time not the last word
+        self._is_failing = False
+
+    def redact(self, value: Any, where: str) -> Any:
+        """The value without its secrets, which are counted for `where`."""
+        clean, count = self._instance.redactor.value(sound(value))
+        if count:
+            self._redacted[where] += count
+        return clean
+
+    def put(self, type_hash: Hash, payload: Any) -> Hash:
+        """Makes a node, which `store` writes, or whoever records the step or the attempt it belongs to."""
+        store = self._instance.store
+        node = store.draft(type_hash, payload)
+        if node not in store.drafts:
+            self.nodes[node] = str(store.blob_of(node))
+        return node
+
+    def store(self) -> None:
+        """Writes the nodes that were made. Raises StoreUnwritable."""
+        store = self._instance.store
+        drafts = tuple(store.drafts)
+        store.store_drafts()
+        self.nodes.update((node, str(store.blob_of(node))) for node in drafts)
+
+    def settle(
+        self, order: Order, step: Hash | None, detail: Hash | None = None, error: UwfError | None = None
+    ) -> None:
+        """Writes what has come of the run into the private folder, synced: its nodes too, which are written to the
+        store together with what a ref then leads to. Whatever happens in between, the next step of the thread takes it
+        over. Raises StoreUnwritable."""
+        if self._printing is not None:
+            self._printing.close()
+        if self._thread:
+            report = Report(
+                order.head,
+                order.role,
+                self._agent,
+                step,
+                detail,
+                self._clean(error.message) if error else "",
+                self._clean(error.hint) if error else "",
+                self.nodes,
+                {node: to_blob(content).decode() for node, content in self._instance.store.drafts.items()},
+                error.throttled if isinstance(error, AgentFailed) else None,
+                is_put=self._is_put,
+            )
+            self._instance.runs.report(self._thread, report)
+
+    def record(self, turn: TurnRecord) -> None:
+        """Stores a turn now, and names it in the private folder for those who watch the step. Where the disk fails, it
+        stays in memory until the run is over, since its agent goes on. One that is recorded again is left as it is."""
+        if id(turn) in self._noted:
+            return
+        node = self._turn(turn)
+        self._tell(turn)
+        try:
+            self.store()
+            self._note(turn, node)
+            self._noted.add(id(turn))
+            if turn.role == "assistant":  # noted first, so that its words are never nowhere
+                self._renew()
+        except StoreUnwritable as error:
+            log.error("WEHAE98F", "keeps a turn in memory: {error}", error=error.message, turn=node)
+            if not self._is_failing:
+                self._instance.warn(f"{error.message}; what {self._agent} says is kept in memory for now")
+            self._is_failing = True
+
+    def heard(self, turns: Iterable[TurnRecord], asked: TurnRecord | None) -> None:
+        """Stores the turns of an answer that isn't the last word, where its agent hasn't done so itself, and what the
+        agent is then `asked`: in this order, which is that of the Detail."""
+        if len(self.turns) == self._told_before:
+            for turn in turns:
+                self.record(turn)
+        if asked is not None:
+            self.record(asked)
+        self._told_before = len(self.turns)
+
+    def _note(self, turn: TurnRecord, node: Hash) -> None:
+        if self._thread:
+            self._model = turn.model or self._model
+            self._instance.runs.note(
+                self._thread,
+                {
+                    "agent": self._agent,
+                    "turn": node,
+                    "blob": self.nodes[node],
+                    "role": turn.role,
+                    "model": self._model,
+                    "tokens": turn.usage.input + turn.usage.output if turn.usage else 0,
+                    "said": self._told(turn),
+                },
+            )
+
+    def hear(self, text: str | None) -> None:
+        """Tells those who watch the step, and at once those who listen in this process, what a model says, as it comes;
+        with None, that it broke off and will be asked again."""
+        if self._streamed is None:
+            from uwf_git.config.streamed import StreamedText
+
+            self._streamed = StreamedText(self._instance.redactor)
+            self._spoken = self._instance.runs.spoken(self._thread) if self._thread else None
+        if text is None:
+            self._saying.clear()
+            self._streamed.end()
+            self._renew()
+            if self._instance.listener:
+                self._instance.listener.dropped()
+            return
+        self._saying.append(text)
+        self._pass_on(self._streamed.feed(text))
+
+    def hush(self) -> None:
+        """Nothing more of what is being said will come: what was held back of it is told."""
+        self._saying.clear()
+        if self._streamed is not None:
+            self._pass_on(self._streamed.end())
+
+    def _pass_on(self, words: str) -> None:
+        if not words:
+            return
+        if self._spoken is not None:
+            self._spoken.add(words)
+        if self._instance.listener:
+            self._instance.listener.said(words)
+
+    def _renew(self) -> None:
+        if self._spoken is not None:
+            self._spoken.renew()
+
+    def break_off(self) -> None:
+        """What a model was saying when it was interrupted becomes a turn, so that it is kept."""
+        said = "".join(self._saying)
+        self.hush()
+        if said.strip():
+            self.record(TurnRecord("assistant", said, model=self._model or None))
+
+    def _tell(self, turn: TurnRecord) -> None:
+        if turn.role == "assistant":
+            self.hush()
+        elif turn.role == "tool" and turn.call is not None and (listener := self._instance.listener):
+            listener.called(
+                turn._replace(
+                    arguments=self._instance.redactor.value(turn.arguments)[0],
+                    result=self._instance.redactor.value(turn.result)[0],
+                )
+            )
+
+    def recorded(self, turn: TurnRecord) -> Hash | None:
+        """The node of a turn that is in the store already; None where it isn't."""
+        node = self._known.get(id(turn))
+        return node if node in self.nodes else None
+
+    def take(self, turn: TurnRecord) -> None:
+        """Takes over a turn that another recorder has noted already."""
+        self._turn(turn)
+        self._noted.add(id(turn))
+
+    def show(
+        self,
+        data: bytes = b"",
+        model: str = "",
+        stream: str = "",
+        tokens: int = 0,
+        whole: bool = False,
+    ) -> None:
+        """Tells those who watch the step what is being printed, piece by piece as it comes, which model is being
+        asked, or how many tokens a program has used so far; of several outputs at once each is a `stream`. Only the
+        last whole line is kept, and only until the step is over: in half of one, half of a secret would not be
+        recognised. If `whole`, watchers see all lines."""
+        if not self._thread:
+            return
+        if whole and data:
+            self._show_lines(data, stream)
+        line = self._last(data, stream) if data else self._line
+        if line != self._line:
+            self._line_time = time.time()
+        metered = {**self._metered, stream: tokens} if tokens else self._metered
+        shown = model or self._model, line, metered
+        if shown != (self._model, self._line, self._metered):
+            self._model, self._line, self._metered = shown
+            self._show()
+
+    def introduce(self) -> None:
+        """Tells those who watch the step the agent's own name, which the engine doesn't know of a command."""
+        if self._thread:
+            self._show()
+
+    def _show(self) -> None:
+        assert self._thread
+        tokens, agent = sum(self._metered.values()), self._clean(self._agent)
+        now = Now(self._clean(self._model), self._line, self._line_time, tokens, agent)
+        self._instance.runs.show(self._thread, now)
+
+    def _show_lines(self, data: bytes, stream: str) -> None:
+        assert self._thread is not None
+        lines, end, begun = (self._begun.get(stream, b"") + data).rpartition(b"\n")
+        self._begun[stream] = begun[-_LINE:]
+        if self._printing is None:
+            self._printing = _Lines(self._instance.redactor, self._instance.runs.printing(self._thread))
+        if end:
+            self._printing.add(lines + end)
+
+    def _last(self, data: bytes, stream: str) -> str:
+        printed = self._printed[stream] = (self._printed.get(stream, b"") + data)[-2 * _LINE :]
+        if not (b"\n" in data or b"\r" in data):
+            return self._line
+        text = whole_lines(printed.decode("utf-8", "replace"))
+        return last_line(self._end(text, len(printed) == 2 * _LINE)) or self._line
+
+    def _end(self, text: str, is_cut: bool = False) -> str:
+        """The end of a text without its secrets, nor what may be half of one where its beginning is cut off."""
+        clean = self._clean(text[-_LINE:])
+        return clean[_EDGE:] if is_cut or len(text) > _LINE else clean
+
+    def _clean(self, text: str) -> str:
+        return self._instance.redactor.text(sound(text))[0]
+
+    def _told(self, turn: TurnRecord) -> str:
+        """A turn in a line: the last one said, or the call of a tool."""
+        if turn.role == "tool" and turn.tool and turn.arguments is not None:
+            import json
+
+            given = turn.arguments
+            if isinstance(given, dict) and len(given) == 1:
+                given = next(iter(given.values()))
+            text = given if isinstance(given, str) else json.dumps(given)
+            return one_line(f"{turn.tool} {self._clean(text[:_LINE])}")
+        said = last_line(self._end(turn.text))
+        return self._clean(one_line(f"{turn.tool} {said}" if turn.tool else said))
+
+    def in_session(self, session: str) -> None:
+        """Notes the session as soon as it is known, so that a run which is broken off can be carried on."""
+        if session != self.session:
+            self.session = session
+            log.debug("PSG9617J", "{agent} works in session {session}", agent=self._agent, session=session)
+            self._claim(session)
+            if self._thread:
+                self._instance.runs.note(self._thread, {"agent": self._agent, "session": session})
+
+    def read_beside(self, turns: Sequence[TurnRecord]) -> tuple[TurnRecord, ...]:
+        """What models read in this run at somebody's request and isn't among its `turns`: for the agent, and for the
+        commands that it ran."""
+        own = [turn for turn in self.turns if not any(turn is each for each in turns)]
+        others = self._noted_by_others()
+        return tuple(turn for turn in (*own, *others) if turn.tool == EXTRACT and turn.call is None)
+
+    def take_noted(self) -> tuple[TurnRecord, ...]:
+        """Takes over, and returns, what other recorders have noted in this run and nobody has told."""
+        found = self._noted_by_others()
+        for turn in found:
+            self.take(turn)
+        return found
+
+    def _noted_by_others(self) -> tuple[TurnRecord, ...]:
+        if not self._thread:
+            return ()
+        mine = set(self._known.values())
+        notes = self._instance.runs.notes(self._thread)
+        return noted_turns(
+            self._instance, [note for note in notes if "turn" in note and note["turn"] not in mine]
+        )
+
+    def _claim(self, session: str) -> None:
+        if self._thread:
+            self._instance.sessions.claim(self._agent, session, self._thread)
+
+    def _turn(self, turn: TurnRecord) -> Hash:
+        # By identity: the same words said twice are two turns, the same record told twice is one.
+        known = self._known.get(id(turn))
+        if known is None:
+            self.turns.append(turn)
+            where = f"turn {len(self.turns)}"
+            known = self._known[id(turn)] = self.put(TURN, self.redact(turn.payload(), where))
+        return known
+
+    def detail(
+        self,
+        said: Detail,
+        turns: Sequence[TurnRecord],
+        order: Order,
+        context: Hash,
+        took: float | None = None,
+    ) -> Hash:
+        """The Detail node of the run, with a node for each turn. `context` is the head that its prompt was built from,
+        `took` its seconds, those so far if not given."""
+        took = time.monotonic() - self.began if took is None else took
+        if said.session:
+            self._claim(said.session)
+        detail = said._replace(
+            turns=tuple(map(self._turn, turns)),
+            answer=self.redact(said.answer, "answer"),
+            session=self.redact(said.session, "session"),
+            model=self.redact(said.model, "model"),
+            duration_ms=int(took * 1000),
+            instruction=self.redact(order.instruction, "instruction"),
+            context=context,
+            extraction=self.redact(said.extraction, "extraction"),
+            notes=self.redact(said.notes, "notes"),
+        )
+        return self.put(DETAIL, detail._replace(redactions=tuple(self._redacted.items())).payload())
+
+
+class Answers:
+    """What an agent answers to an order, from when it is there until a report in the private folder has what came of
+    it: where this process is killed in between, the next one judges it instead of asking, and paying, again. It is
+    kept without the secrets. Nothing is kept in the step of a crew's workflow, since what its agent wrote into the
+    folders belongs to its answer, nor of an agent that is being ended."""
+
+    def __init__(self, instance: Instance, thread: ThreadId, order: Order, recorder: Recorder) -> None:
+        self._instance = instance
+        self._thread = thread
+        self._order = order
+        self._recorder = recorder
+        self._left = instance.runs.take_answers(thread, order)
+        self._number = 0
+        self._is_kept = False
+
+    def next(self, ask: Callable[[], Reply], take_over: Callable[[Reply], Reply]) -> Reply:
+        """The next answer: the one that another process has kept, or what the agent says when it is asked. What it
+        hasn't kept itself is kept then."""
+        reply, self._is_kept = self._taken(), False
+        if reply is not None:
+            reply = take_over(reply)
+        else:
+            reply = ask()
+            if not self._is_kept:
+                self.keep(reply, synced=False)
+        self._number += 1
+        return reply
+
+    def keep(self, reply: Reply, synced: bool = True) -> None:
+        """Keeps the agent's answer. Where that can't be done, nothing is lost yet. With `synced` a power cut loses
+        nothing either."""
+        runs, number = self._instance.runs, self._number
+        self._is_kept = True
+        if reply.detail is not None or runs.broken_off(self._thread):
+            return
+        clean = self._instance.redactor.value
+        value = {
+            **reply._asdict(),
+            "turns": [self._turn(turn) for turn in reply.turns],
+        }
+        try:
+            runs.keep_answer(self._thread, self._order, number, clean(sound(value))[0], synced)
+        except (StoreUnwritable, TypeError, ValueError) as error:
+            log.warning("T4KQ7ZB2", "an answer isn't kept before it is judged: {error}", error=str(error))
+
+    def _turn(self, turn: TurnRecord) -> Any:
+        """A turn as JSON: the names of its node and blob where it is recorded already."""
+        node = self._recorder.recorded(turn)
+        return turn.payload() if node is None else [node, self._recorder.nodes[node]]
+
+    def _taken(self) -> Reply | None:
+        if not self._left:
+            return None
+        reply = _kept(self._instance, self._left.pop(0))
+        if reply is None:
+            self._left.clear()
+            return None
+        log.info("N8XW3RD5", "takes over what an agent answered before it could be judged")
+        for turn in reply.turns:
+            self._recorder.record(turn)
+        return reply
+
+
+def _kept(instance: Instance, value: Mapping[str, Any]) -> Reply | None:
+    """An answer as it was kept; None where it isn't what was written."""
+    from uwf_git.engine.kit.context import Reply
+
+    def told(turn: Any) -> TurnRecord:
+        if isinstance(turn, dict):
+            return parse_turn(turn)
+        node, blob = turn
+        return noted_turns(instance, [{"turn": node, "blob": blob}])[0]
+
+    try:
+        usage = value["usage"]
+        return Reply(**value)._replace(
+            usage=None if usage is None else Usage(*map(int, usage)),
+            turns=tuple(map(told, value["turns"])),
+            notes=tuple(value["notes"]),
+        )
+    except (KeyError, TypeError, ValueError, NotFound):
+        return None
+
+
+def broken_off(turns: Sequence[TurnRecord], session: str | None) -> Detail:
+    """What is known of a run that came to no answer, from the turns that it had recorded."""
+    from uwf_git.engine.kit.extract import sum_tokens
+
+    return Detail(
+        next((turn.text for turn in reversed(turns) if turn.role == "assistant" and turn.text), ""),
+        session=session,
+        model=next((turn.model for turn in reversed(turns) if turn.model), None),
+        usage=sum_tokens(turn.usage for turn in turns),
+        extraction="failed",
+    )
+
+
+def salvage(instance: Instance, head: Head, order: Order) -> tuple[str, Hash] | None:
+    """What an agent recorded before it, or the process it ran in, was ended, and its answers that nobody judged: the
+    agent's name, and a draft of a Detail node that holds the turns and what they cost. None where there is nothing."""
+    notes = instance.runs.notes(head.thread)
+    kept = [_kept(instance, each) for each in instance.runs.answers(head.thread, order)]
+    replies = [reply for reply in kept if reply is not None]
+    if not notes and not replies:
+        return None
+    noted = noted_turns(instance, notes)
+    session = next((note["session"] for note in reversed(notes) if "session" in note), None)
+    said, turns = _with_replies(broken_off(noted, session), noted, replies)
+    took = sum(turn.duration_ms or 0 for turn in turns) / 1000
+    agent = notes[-1]["agent"] if notes else order.name
+    return agent, Recorder(instance).detail(said, turns, order, head.node, took)
+
+
+def _with_replies(
+    said: Detail, noted: Sequence[TurnRecord], replies: Sequence[Reply]
+) -> tuple[Detail, tuple[TurnRecord, ...]]:
+    """What is known of a run by its answers too, and all of its turns. An answer counts what its turns together have
+    used, so of these only the others count."""
+    from uwf_git.engine.kit.extract import sum_tokens
+
+    others, unnoted = list(noted), list[TurnRecord]()
+    used: list[Usage | None] = []
+    for reply in replies:
+        whole = TurnRecord("assistant", reply.text, usage=reply.usage)
+        turns = reply.turns or (parse_turn(whole.payload()),)
+        for turn in turns:
+            if turn in others:
+                others.remove(turn)
+            else:
+                unnoted.append(turn)
+        used.append(reply.usage or sum_tokens(turn.usage for turn in turns))
+    costs = [reply.cost for reply in replies if reply.cost is not None]
+    told = said._replace(
+        answer=said.answer
+        if not replies or any(turn.role != "user" for turn in others)
+        else replies[-1].text,
+        session=said.session or next((each.session for each in reversed(replies) if each.session), None),
+        model=said.model or next((each.model for each in reversed(replies) if each.model), None),
+        usage=sum_tokens([*used, *(turn.usage for turn in others)]),
+        cost=sum(costs) if costs else None,
+        notes=tuple(note for reply in replies for note in reply.notes),
+    )
+    return told, (*noted, *unnoted)
+
+
+def noted_turns(instance: Instance, notes: Iterable[Mapping[str, Any]]) -> tuple[TurnRecord, ...]:
+    """The turns that the notes of a run name. Their nodes are taken in again where the index was lost since."""
+    from uwf_git.git.repository import Oid
+
+    store = instance.store
+    turns = []
+    for note in notes:
+        if "turn" not in note:
+            continue
+        blob = Oid(hex=note["blob"])
+        if store.index.node(note["turn"]) is None and store.repository.has(blob):
+            store.adopt([(note["turn"], blob)])
+        turns.append(parse_turn(store.get(note["turn"]).payload))
+    return tuple(turns)
+
+
+def sound(value: Any) -> Any:
+    """A JSON value whose texts can be encoded: with `?` for every lone surrogate."""
+    if isinstance(value, str):
+        return encodable(value)
+    if isinstance(value, list | tuple):
+        return [sound(item) for item in value]
+    if isinstance(value, dict):
+        return {sound(key): sound(item) for key, item in value.items()}
+    return value

@@ -1,0 +1,122 @@
+"""How a model's server is asked for JSON: the `response_format` of a request, from a schema.
+
+A server with a strict mode lets its model write nothing but what the schema allows. That mode knows a part of JSON
+Schema: objects that are closed and have all their fields, lists, texts, numbers, alternatives, references. A schema is
+written anew in that part: an optional field may be null, which reading it takes for left out, and limits on length or
+value are dropped, since what comes is checked by the schema itself. What can't be said so is asked for as any JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from uwf_git.format.schema import DIALECT
+from uwf_git.format.shape import types
+
+JSON_OBJECT: Mapping[str, Any] = {"type": "json_object"}
+
+_DEEPEST = 40
+_SCALARS = ("string", "integer", "number", "boolean", "null")
+# Keywords that only narrow what the others describe: without them more is let through, and checked afterwards.
+_DROPPED = frozenset(
+    (
+        *(
+            "$schema",
+            "$id",
+            "$comment",
+            "title",
+            "examples",
+            "default",
+            "deprecated",
+            "readOnly",
+            "writeOnly",
+        ),
+        *("format", "pattern", "minLength", "maxLength", "contentEncoding", "contentMediaType"),
+        *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+        *("minItems", "maxItems", "uniqueItems", "contains", "minContains", "maxContains"),
+        *("minProperties", "maxProperties", "dependentRequired", "propertyNames"),
+    )
+)
+_KNOWN = frozenset(
+    (
+        *("type", "properties", "required", "additionalProperties", "unevaluatedProperties", "items"),
+        *("anyOf", "oneOf", "enum", "const", "$ref", "$defs", "definitions", "description"),
+    )
+)
+
+
+class _NotStrict(Exception):
+    """The schema says what the strict mode has no words for."""
+
+
+def response_format(payload: Any) -> Mapping[str, Any] | None:
+    """What to ask for where an answer must obey a schema; None for a schema of something else than an object."""
+    if types(payload) not in ((), ("object",)) or not isinstance(payload, Mapping):
+        return None
+    try:
+        schema = _object(payload, 0)
+        for keyword in ("$defs", "definitions"):
+            if keyword in payload:
+                schema[keyword] = {name: _strict(inner, 1) for name, inner in payload[keyword].items()}
+    except (_NotStrict, AttributeError, TypeError):
+        return JSON_OBJECT
+    return {"type": "json_schema", "json_schema": {"name": "output", "strict": True, "schema": schema}}
+
+
+def _strict(schema: Any, depth: int) -> dict[str, Any]:
+    if not isinstance(schema, Mapping) or depth > _DEEPEST or set(schema) - _DROPPED - _KNOWN:
+        raise _NotStrict
+    if schema.get("$schema", DIALECT).rstrip("#") != DIALECT:
+        raise _NotStrict
+    found: dict[str, Any] = {}
+    if isinstance(schema.get("description"), str):
+        found["description"] = schema["description"]
+    if "$ref" in schema:
+        if not str(schema["$ref"]).startswith("#"):
+            raise _NotStrict
+        return {"$ref": schema["$ref"]}
+    for keyword in ("anyOf", "oneOf"):
+        if keyword in schema:
+            if {"properties", "items", "anyOf", "oneOf"} & (set(schema) - {keyword}):
+                raise _NotStrict
+            return {**found, "anyOf": [_strict(branch, depth + 1) for branch in schema[keyword]]}
+    if "const" in schema or "enum" in schema:
+        return {**found, **_listed([schema["const"]] if "const" in schema else schema["enum"])}
+    kinds = types(schema)
+    if kinds == ("object",):
+        return _object(schema, depth)
+    if kinds == ("array",):
+        return {**found, "type": "array", "items": _strict(schema.get("items"), depth + 1)}
+    if not kinds or not set(kinds) <= set(_SCALARS):
+        raise _NotStrict
+    return {**found, "type": kinds[0] if len(kinds) == 1 else list(kinds)}
+
+
+def _object(schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
+    """An object that has all of its fields and no others."""
+    properties = schema.get("properties")
+    open_to = [schema.get(key, False) for key in ("additionalProperties", "unevaluatedProperties")]
+    if not isinstance(properties, Mapping) or not properties or any(each is not False for each in open_to):
+        raise _NotStrict
+    if set(schema) - _DROPPED - _KNOWN or {"anyOf", "oneOf", "enum", "const", "$ref"} & set(schema):
+        raise _NotStrict
+    required = schema.get("required", ())
+    if not set(required) <= set(properties):
+        raise _NotStrict
+    fields = {}
+    for name, inner in properties.items():
+        field = _strict(inner, depth + 1)
+        fields[name] = field if name in required else {"anyOf": [field, {"type": "null"}]}
+    found = {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
+    if isinstance(schema.get("description"), str):
+        found["description"] = schema["description"]
+    return found
+
+
+def _listed(values: list[Any]) -> dict[str, Any]:
+    if all(isinstance(value, str) for value in values):
+        return {"type": "string", "enum": list(values)}
+    if not all(value is None or isinstance(value, str | int | float) for value in values):
+        raise _NotStrict
+    return {"enum": list(values)}

@@ -1,0 +1,283 @@
+"""What agents used: tokens, money and time, as sums over the details of steps and failed attempts.
+
+A detail says how many tokens its run took altogether. Its turns say which model took them, where the agent knew.
+The detail's number counts: where turns come to more, each of them gives the sum up to there. Tokens of a model that
+only read the output out of an answer are counted for that model. A number that nobody gave is None, never 0.
+
+Money is what the agent itself says; where it says nothing, its tokens at the configured prices. An agent that says 0
+for tokens says nothing: that is what programs print of a model whose price they don't know. Sums are kept without
+prices, so that they stay right when those change.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from uwf_git.format.kinds import EXTRACT
+
+if TYPE_CHECKING:
+    from uwf_git.config.settings import Price
+    from uwf_git.format.kinds import Detail, TurnRecord, Usage
+
+UNKNOWN = ""
+"""Stands for the model of tokens whose model nobody named."""
+
+DEEPEST = 32
+"""How many sub-workflows within each other are looked into."""
+
+_DATED = r"[-@:]([0-9]{4}-?[0-9]{2}-?[0-9]{2}|[0-9]{3,6}|latest|preview)$"
+
+
+class Tokens(NamedTuple):
+    """`cached` is the part of `input` that came from a cache."""
+
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+
+    @property
+    def total(self) -> int:
+        """Input and output."""
+        return self.input + self.output
+
+    def plus(self, other: Tokens) -> Tokens:
+        """The sum."""
+        return Tokens(self.input + other.input, self.output + other.output, self.cached + other.cached)
+
+
+class Line(NamedTuple):
+    """The tokens of one model. `reported` is what the agent says they cost, in US dollars, never 0; None where it
+    doesn't. It goes before the price of the model."""
+
+    model: str
+    tokens: Tokens
+    reported: float | None = None
+
+
+class Spent(NamedTuple):
+    """A sum. `seconds` is agents' time; `unmetered` counts the runs whose agent told no tokens and no cost."""
+
+    steps: int = 0
+    attempts: int = 0
+    seconds: float = 0.0
+    unmetered: int = 0
+    lines: tuple[Line, ...] = ()
+
+
+class Run(NamedTuple):
+    """One step, or one failed attempt at it, and what it spent. `number` is the step's in its thread, from 1;
+    `time` Unix seconds. `id` is the StepNode's hash, which several threads may share, or an attempt's."""
+
+    id: str
+    thread: str
+    workflow: str
+    number: int
+    role: str
+    agent: str
+    time: int
+    spent: Spent
+
+
+def spent(detail: Detail | None, turns: Iterable[TurnRecord], attempt: bool) -> Spent:
+    """What one run spent, by its detail, None where there is none, and the turns that this names."""
+    once = Spent(steps=int(not attempt), attempts=int(attempt))
+    if detail is None:
+        return once._replace(unmetered=1)
+    lines = _lines(detail, turns)
+    return once._replace(seconds=detail.duration_ms / 1000, unmetered=int(not lines), lines=lines)
+
+
+def _lines(detail: Detail, turns: Iterable[TurnRecord]) -> tuple[Line, ...]:
+    extracted: dict[str, Tokens] = {}
+    told: dict[str, Tokens] = {}
+    model = detail.model or UNKNOWN
+    for turn in turns:
+        if (tokens := tokens_in(turn.usage)) is None:
+            continue
+        if turn.tool == EXTRACT:
+            _add(extracted, extracting_model(turn) or UNKNOWN, tokens)
+        else:
+            _add(told, turn.model or model, tokens)
+    own = _reconciled(told, extracted, tokens_in(detail.usage), model)
+    reported = detail.cost or None
+    whole = _sum(own.values()).total
+    lines = [
+        Line(model, tokens, None if reported is None else reported * tokens.total / whole)
+        for model, tokens in own.items()
+    ]
+    if reported is not None and not own:
+        lines.append(Line(model, Tokens(), reported))
+    return (*lines, *(Line(model, tokens) for model, tokens in extracted.items()))
+
+
+def _reconciled(
+    told: dict[str, Tokens], extracted: Mapping[str, Tokens], total: Tokens | None, model: str
+) -> dict[str, Tokens]:
+    """The agent's own tokens by model: those of its turns, and what is missing from them to the total; all of the
+    total where its turns come to more."""
+    if total is None:
+        return told
+    rest = _minus(total, _sum(extracted.values()))
+    missing = _minus(rest, _sum(told.values()))
+    if min(missing) < 0:  # turns that count up to here, or count something else
+        return {model: Tokens(*(max(0, number) for number in rest))} if max(rest) > 0 else {}
+    if max(missing) > 0:
+        _add(told, model, missing)
+    return told
+
+
+def tokens_in(usage: Usage | None) -> Tokens | None:
+    """A usage's tokens; None where it has none, also where it is all zeros: no model answers for nothing."""
+    if usage is None:
+        return None
+    found = Tokens(usage.input, usage.output, min(usage.cached, usage.input))
+    return found if found.total else None
+
+
+def extracting_model(turn: TurnRecord) -> str | None:
+    """The model that read an output out of an answer, as the turn of EXTRACT names it."""
+    return turn.arguments.get("model") if isinstance(turn.arguments, dict) else None
+
+
+def _add(to: dict[str, Tokens], model: str, tokens: Tokens) -> None:
+    to[model] = to.get(model, Tokens()).plus(tokens)
+
+
+def _sum(each: Iterable[Tokens]) -> Tokens:
+    total = Tokens()
+    for tokens in each:
+        total = total.plus(tokens)
+    return total
+
+
+def _minus(a: Tokens, b: Tokens) -> Tokens:
+    return Tokens(a.input - b.input, a.output - b.output, a.cached - b.cached)
+
+
+# Sums
+
+
+def together(each: Iterable[Spent]) -> Spent:
+    """The sum. Each model has up to two lines: one for tokens with a reported cost, one for the others."""
+    steps = attempts = unmetered = 0
+    seconds = 0.0
+    lines: dict[tuple[str, bool], Line] = {}
+    for one in each:
+        steps, attempts = steps + one.steps, attempts + one.attempts
+        seconds, unmetered = seconds + one.seconds, unmetered + one.unmetered
+        for line in one.lines:
+            key = line.model, line.reported is None
+            known = lines.get(key, Line(line.model, Tokens(), None if line.reported is None else 0.0))
+            reported = None if line.reported is None else (known.reported or 0.0) + line.reported
+            lines[key] = Line(line.model, known.tokens.plus(line.tokens), reported)
+    return Spent(steps, attempts, seconds, unmetered, tuple(lines[key] for key in sorted(lines)))
+
+
+def minus(whole: Spent, part: Spent) -> Spent:
+    """What is left of a sum without one that is in it."""
+    less = {(line.model, line.reported is None): line for line in part.lines}
+    lines = []
+    for line in whole.lines:
+        known = less.get((line.model, line.reported is None), Line(line.model, Tokens()))
+        reported = None if line.reported is None else max(0.0, line.reported - (known.reported or 0.0))
+        tokens = _minus(line.tokens, known.tokens)
+        if tokens.total or reported:
+            lines.append(Line(line.model, tokens, reported or None))
+    return Spent(
+        whole.steps - part.steps,
+        whole.attempts - part.attempts,
+        max(0.0, whole.seconds - part.seconds),
+        whole.unmetered - part.unmetered,
+        tuple(lines),
+    )
+
+
+def tokens_of(spent: Spent) -> Tokens | None:
+    """All tokens; None where nobody counted any."""
+    total = _sum(line.tokens for line in spent.lines)
+    return total if total.total else None
+
+
+class Money(NamedTuple):
+    """US dollars, None where nothing is known of them; `unpriced` are the tokens they don't cover."""
+
+    cost: float | None
+    unpriced: int
+
+
+def money(spent: Spent, prices: Mapping[str, Price]) -> Money:
+    """What a sum cost. `prices` are by model name or alias."""
+    costs: list[float] = []
+    unpriced = 0
+    for line in spent.lines:
+        price = price_of(line.model, prices) if line.tokens.total else None
+        if line.reported:
+            costs.append(line.reported)
+        elif price is not None:
+            costs.append(_cost(line.tokens, price))
+        else:
+            unpriced += line.tokens.total
+    return Money(sum(costs) if costs else None, unpriced)
+
+
+def _cost(tokens: Tokens, price: Price) -> float:
+    cached = price.input if price.cached is None else price.cached
+    fresh = tokens.input - tokens.cached
+    return (fresh * price.input + tokens.cached * cached + tokens.output * price.output) / 1_000_000
+
+
+def price_of(model: str, prices: Mapping[str, Price]) -> Price | None:
+    """The price of a model, found by its name with or without the provider before it and the date behind it."""
+    names = [model, model.rpartition("/")[2]]
+    names += [re.sub(_DATED, "", name) for name in names]
+    return next((prices[name] for name in names if name in prices), None)
+
+
+# Groups
+
+BY = ("role", "agent", "model", "workflow", "day", "step", "thread")
+
+
+class Group(NamedTuple):
+    """The sum of the runs that share a `key`; for a step that is (thread, number, role)."""
+
+    key: tuple[str | int, ...]
+    spent: Spent
+
+
+def grouped(runs: Iterable[Run], by: str) -> list[Group]:
+    """The runs' sums by one of BY. Days are those of UTC."""
+    parts: dict[tuple[str | int, ...], list[Spent]] = {}
+    for run in runs:
+        if by == "model":
+            for model, share in _split(run.spent).items():
+                parts.setdefault((model,), []).append(share)
+        else:
+            parts.setdefault(_key(run, by), []).append(run.spent)
+    return [Group(key, together(each)) for key, each in sorted(parts.items())]
+
+
+def _key(run: Run, by: str) -> tuple[str | int, ...]:
+    if by == "day":
+        import time
+
+        return (time.strftime("%Y-%m-%d", time.gmtime(run.time)),)
+    if by == "step":
+        return (run.thread, run.number, run.role)
+    return (getattr(run, by),)
+
+
+def _split(whole: Spent) -> dict[str, Spent]:
+    """A run's sum by model. The step or attempt and its time count for the model that took most tokens."""
+    shares: dict[str, list[Line]] = {}
+    for line in whole.lines:
+        shares.setdefault(line.model, []).append(line)
+    weight = {model: sum(line.tokens.total for line in lines) for model, lines in shares.items()}
+    main = max(weight, key=lambda model: (weight[model], model), default=UNKNOWN)
+    shares.setdefault(main, [])
+    return {
+        model: (whole if model == main else Spent())._replace(lines=tuple(lines))
+        for model, lines in shares.items()
+    }

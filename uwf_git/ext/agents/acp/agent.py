@@ -1,0 +1,302 @@
+"""`uwf-acp`: a role is done by an agent that speaks the Agent Client Protocol.
+
+The agent is a command of the user's configuration. It is started for a step and ended with it, and what it says and
+does is recorded as it happens. This role's next step goes on in the same session, if the agent can load it; where that
+fails, or the session is empty, a fresh one is told everything. What the agent asks permission for is granted by
+`tools.permissions`, else by the person at the terminal, else denied. What the policy forbids the agent is kept from
+doing, or the step fails. Through its client it reads and writes files in the working directory alone. Terminals are not
+offered: what an agent runs, it runs by its own means and under its own settings.
+
+--mode and --model choose among what the agent offers; --auth is one of its ways to log in. With --no-files it is not
+offered files through its client.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+from uwf_git.base.errors import AgentFailed, Throttled, Usage
+from uwf_git.engine.kit.agent import Conversation, judged
+from uwf_git.engine.kit.arguments import read_options
+from uwf_git.engine.kit.context import SILENCE
+from uwf_git.engine.kit.extract import failed_with
+from uwf_git.kit import Agent, Context, Reply
+
+if TYPE_CHECKING:
+    from uwf_git.ext.agents.acp.session import Said, Session, Settings
+
+USAGE = "uwf-acp [--mode MODE] [--model MODEL] [--auth METHOD] [--no-files] [--] COMMAND [ARG…]"
+
+_UNFINISHED = {
+    "max_tokens": "the answer was cut off at the model's limit of tokens",
+    "max_turn_requests": "the agent stopped at its own limit of requests",
+}
+_BY_MINUTE = ("gemini-cli",)
+"""Agents that keep a session in a file which is named by the minute, and empty it where the session is loaded within
+the minute in which it was opened or loaded before."""
+MINUTE = 60.0
+_MARGIN = 0.2  # seconds, for clocks that are read twice
+_LAUNCHERS = ("npx", "bunx", "pnpx", "uvx")
+
+
+class Options(NamedTuple):
+    """The agent's arguments."""
+
+    command: tuple[str, ...] = ()
+    mode: str | None = None
+    model: str | None = None
+    auth: str | None = None
+    files: bool = True
+
+
+def parse_args(args: Sequence[str]) -> Options:
+    """Raises Usage."""
+    given, command = read_options("uwf-acp", USAGE, args, ("--mode", "--model", "--auth"), ("--no-files",))
+    if not command:
+        raise Usage("uwf-acp has no command to run", f"{USAGE}, as in: uwf-acp opencode acp")
+    options: dict[str, Any] = {name.removeprefix("--"): value for name, value in given}
+    return Options(command, files=options.pop("no-files", None) is None, **options)
+
+
+class _Conversation(Conversation):
+    """One step's conversation with the agent's process, which ends with it."""
+
+    def __init__(self, ctx: Context) -> None:
+        super().__init__(ctx)
+        self._session: Session | None = None
+        self._kept = ""  # the session of an answer that was taken over
+
+    def begin(self) -> Reply:
+        """Tells the agent the task, in this role's last session where there is one."""
+        if left := self.carried_on():
+            return self._go_on(*left)
+        previous = self.ctx.previous_session
+        session, notes = self._open(previous)
+        remembers = previous is not None and not notes
+        prompt = self.ctx.prompt_for_resumed_session if remembers else self.ctx.prompt
+        return _say(self.ctx, session, prompt, notes)
+
+    def say(self, text: str) -> Reply:
+        """One more message in the live session, which is loaded again where the process has ended."""
+        session = self._session
+        if session is not None and session.alive:
+            return _say(self.ctx, session, text, ())
+        return self._go_on(session.id if session is not None else self._kept, text)
+
+    def take_over(self, reply: Reply) -> Reply:
+        """What the agent answered; corrections go on in its session."""
+        self._kept = reply.session or ""
+        return _with_text(self.ctx, reply)
+
+    def close(self) -> None:
+        """Ends the agent's process."""
+        if self._session is not None:
+            self._session.close()
+
+    def _go_on(self, wanted: str, message: str) -> Reply:
+        """The answer in a session that is loaded; a fresh one is told everything."""
+        session, notes = self._open(wanted)
+        return _say(self.ctx, session, _told_anew(self.ctx, wanted, message) if notes else message, notes)
+
+    def _open(self, wanted: str | None) -> tuple[Session, tuple[str, ...]]:
+        """A process with an open session. There are notes when `wanted` could not be loaded and the session is a
+        fresh one."""
+        from uwf_git.ext.agents.acp.session import LoadFailed
+
+        session = self._start()
+        notes: tuple[str, ...] = ()
+        if wanted is not None:
+            self._let_settle(session.agent, wanted)
+            try:
+                session.load(wanted, self.ctx.deadline)
+                return session, ()
+            except LoadFailed as error:
+                notes = (
+                    f"session {wanted} could not be taken up again: {error}; a fresh one was told everything",
+                )
+            if not session.alive:
+                session = self._start()
+        session.create(self.ctx.deadline)
+        return session, notes
+
+    def _let_settle(self, agent: str, session: str) -> None:
+        """Waits until an agent doesn't lose the session any more by loading it."""
+        if agent not in _BY_MINUTE or (began := _last_begun(self.ctx, session)) is None:
+            return
+        wait = until_later(began, time.time(), MINUTE)
+        deadline = self.ctx.deadline
+        if wait and (deadline is None or time.monotonic() + wait < deadline):
+            self.ctx.show(f"waits {wait:.0f} s, or {agent} loses its session\n".encode())
+            time.sleep(wait)
+
+    def _start(self) -> Session:
+        from uwf_git.ext.agents.acp.session import Session
+
+        self.close()
+        self._session = Session(_settings(self.ctx), self.ctx.deadline)
+        return self._session
+
+
+def until_later(began: float, now: float, minute: float) -> float:
+    """The seconds until a minute has begun in which `began` doesn't lie; both are Unix seconds."""
+    return minute - now % minute + _MARGIN if began // minute >= now // minute else 0.0
+
+
+def _last_begun(ctx: Context, session: str) -> float | None:
+    """When the newest step or attempt of the thread began that was made in a session, in Unix seconds."""
+    from uwf_git.store.attempts import Attempts
+
+    found = []
+    tried = [(each.detail, each.time) for each in Attempts(ctx.store).all(ctx.thread)]
+    steps = [(each.detail, each.time / 1000) for each in ctx.history.steps]
+    for node, when in (*tried, *steps):
+        detail = ctx.store.detail(node) if node is not None else None
+        if detail is not None and detail.session == session:
+            found.append(when - detail.duration_ms / 1000)
+    return max(found, default=None)
+
+
+def _told_anew(ctx: Context, session: str, message: str) -> str:
+    """The first message to a session that remembers nothing of what `message` goes on from."""
+    if ctx.resume is None or ctx.resume.session != session:
+        return f"{ctx.prompt}\n\n{message}"
+    return (
+        f"{ctx.prompt}\n\nAn earlier attempt at this step did not count: {ctx.resume.error}. "
+        "What it did in the working directory may be there already."
+    )
+
+
+def _settings(ctx: Context) -> Settings:
+    from uwf_git.ext.agents.acp.session import Settings
+    from uwf_git.ext.agents.cli.rows import NESTED
+    from uwf_git.ext.agents.exec import held_lock
+    from uwf_git.ext.builtin.surroundings import crew_mounts, effective_policy
+
+    options: Options = ctx.options
+    store = ctx.store.repository
+    environ = {**ctx.secrets, **os.environ, **ctx.instance.location.environment(), **ctx.variables}
+    policy = effective_policy(ctx)
+    return Settings(
+        options.command,
+        ctx.cwd,
+        {name: value for name, value in environ.items() if name not in NESTED},
+        policy,
+        ctx.record,
+        hidden=(ctx.config.path, ctx.config.path.parent / ".env", store.private),
+        others=() if ctx.mounts is None else tuple(crew_mounts(ctx.mounts, policy)),
+        places=None if ctx.mounts is None else ctx.mounts.places,
+        mode=options.mode,
+        model=options.model,
+        auth=options.auth,
+        files=options.files,
+        pass_fds=held_lock(ctx.store, ctx.thread),
+        quota=ctx.quota,
+        alias=ctx.alias,
+        silence=ctx.silence(SILENCE),
+    )
+
+
+def _say(ctx: Context, session: Session, text: str, notes: Sequence[str]) -> Reply:
+    ctx.in_session(session.id)
+    try:
+        said = session.prompt(text, ctx.deadline)
+    except AgentFailed as error:
+        heard = _heard(session, session.heard(), notes)
+        error.throttled = Throttled.told(Path(ctx.options.command[0]).name, error.message)
+        raise failed_with(_with_text(ctx, heard), error.message, error.hint).since(error) from None
+    reply = _heard(session, said, notes)
+    if said.stop not in ("refusal", "cancelled") and not said.failure and said.turns:
+        ctx.keep(reply)
+    reply = _with_text(ctx, reply)
+    name = Path(ctx.options.command[0]).name
+    if said.stop in ("refusal", "cancelled"):
+        how = "refused to go on" if said.stop == "refusal" else "cancelled its turn"
+        raise failed_with(reply, f"{name} {how}", f"see what it said: uwf thread attempts {ctx.thread}")
+    if said.failure and judged(ctx, reply).problems:
+        failed = failed_with(reply, f"{name} failed: {_told(said.failure)}", "try it by hand")
+        failed.throttled = Throttled.told(name, failed.message)
+        raise failed
+    if not reply.text.strip():
+        why = _UNFINISHED.get(said.stop, session.complaint() or "it printed no error either")
+        raise failed_with(reply, f"{name} ended its turn without an answer: {why}", "try it by hand")
+    return reply
+
+
+def _told(failure: str) -> str:
+    """A failure in one line; of an answer of the model's service, its message."""
+    from uwf_git.ext.agents.acp.frames import printable
+
+    with contextlib.suppress(ValueError, RecursionError):
+        body = json.loads(failure)
+        error = body.get("error", body) if isinstance(body, dict) else None
+        if isinstance(error, dict) and isinstance(error.get("message"), str):
+            failure = error["message"]
+    return printable(failure)
+
+
+def _heard(session: Session, said: Said, notes: Sequence[str]) -> Reply:
+    """What the agent said to a prompt, before anybody has looked for the deliverable in it."""
+    unfinished = [_UNFINISHED[said.stop]] if said.stop in _UNFINISHED else []
+    return Reply(
+        "",
+        session=session.id,
+        model=said.model,
+        usage=said.usage,
+        turns=said.turns,
+        cost=said.cost,
+        notes=(*notes, *said.notes, *unfinished),
+    )
+
+
+def _with_text(ctx: Context, reply: Reply) -> Reply:
+    """The reply with the last message that holds a valid output: some say a word more after it. Else with the last
+    one."""
+    texts = [turn.text for turn in reply.turns if turn.role == "assistant"]
+    for text in reversed(texts):
+        if not judged(ctx, Reply(text)).problems:
+            return reply._replace(text=text)
+    return reply._replace(text=texts[-1] if texts else "")
+
+
+def named(options: Options) -> str:
+    """The name of an agent's steps: uwf-acp/ and its program's. Of one that is started by npx or the like, it is that
+    of the package."""
+    program, *words = options.command
+    name = Path(program).name
+    if name in _LAUNCHERS:
+        package = next((word for word in words if not word.startswith("-")), name)
+        name = package.rpartition("/")[2].partition("@")[0] or name
+    return f"uwf-acp/{re.sub(r'[^A-Za-z0-9._-]+', '-', name)[:60]}"
+
+
+def _has_shell(ctx: Context) -> bool:
+    from uwf_git.ext.builtin.surroundings import effective_policy
+
+    return not effective_policy(ctx).forbids_commands
+
+
+agent = Agent("uwf-acp", _Conversation, parse_args, USAGE, named, __doc__, _has_shell)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """The command. Exits. When it is terminated, the agent is too, which has a session of its own."""
+
+    def end(_number: int, _frame: Any) -> NoReturn:
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, end)
+    agent.main(argv)
+
+
+if __name__ == "__main__":
+    main()

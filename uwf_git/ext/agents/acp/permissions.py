@@ -1,0 +1,336 @@
+"""Who says yes when an agent asks leave for something: the policy, or the person at the terminal.
+
+`tools.permissions` in the configuration lists what is granted without asking:
+
+    read                 requests of this kind (read, edit, delete, move, search, execute, think, fetch,
+                         switch_mode, other; globs too), as far as the files they name are in the workspace
+    edit:src/*           with a glob over the files' paths, below the workspace's folder or absolute
+    execute:make *       over the command; over the title if the agent sends nothing but that
+    fetch:*example.org*  over the request's title, where there are neither files nor a command
+
+In the step of a crew's workflow the agent is granted without asking to read in @pkg and @state, and to edit @state's
+document.
+
+What the role or the configuration denies by a tool's name is refused without asking: a `deny` of run_command
+refuses every execute, one of write_file or edit_file every edit. What the policy doesn't decide is asked at the
+terminal, while the agent goes on talking.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from uwf_git.base.attention import undisturbed
+from uwf_git.base.text import printable, shortened
+from uwf_git.config.policy import FETCH, RUN, ToolPolicy
+from uwf_git.ext.crews.mounts import DOCUMENT, Places
+
+By = Literal["policy", "terminal", "nobody"]
+
+# What a kind of request would be among the tools that policies name.
+_TOOLS: Mapping[str, tuple[str, ...]] = {
+    "read": ("read_file",),
+    "edit": ("edit_file", "write_file"),
+    "delete": ("write_file",),
+    "move": ("write_file",),
+    "search": ("grep",),
+    "execute": (RUN,),
+    "fetch": (FETCH,),
+}
+# Requests of these kinds are about files, whether or not they can be found in the input.
+_OF_FILES = frozenset(("read", "edit", "delete", "move"))
+_NAMES_FILE = re.compile(r"(?:^|_)(?:path|file|filename|filepath|folder|dir|directory|directorie)s?$")
+_NAMES_ENDS = frozenset(("source", "destination", "target", "from", "to"))
+_NAMES_COMMAND = frozenset(("command", "commands", "cmd", "script", "code", "argv", "shell"))
+_SHELLS = ("sh", "bash", "zsh", "dash", "ash", "fish")
+_GRANTS = ("allow_once",)  # what is granted for ever, an agent may even write into its own settings
+_REFUSALS = ("reject_once", "reject_always")
+# With these a command is more than it looks like.
+_STEERING = re.compile(r"[;&|<>$`(){}\\\n\r]")
+_WORDS = {"y": True, "yes": True, "n": False, "no": False}
+
+
+class Option(NamedTuple):
+    """An answer that the agent offers. `kind` is allow_once, allow_always, reject_once or reject_always."""
+
+    id: str
+    name: str
+    kind: str
+
+
+class Request(NamedTuple):
+    """What an agent asks leave for. `command` is None if it isn't about one; `paths` are absolute. `unread` is the
+    input, as JSON, if it has a command or a file in it that isn't understood: the title may then say anything."""
+
+    kind: str
+    title: str
+    command: str | None
+    paths: tuple[str, ...]
+    options: tuple[Option, ...]
+    unread: str = ""
+
+    @property
+    def shown(self) -> str:
+        """In one line."""
+        what = self.command if self.command is not None else self.title or ", ".join(self.paths)
+        return shortened(f"{self.kind}: {' '.join(f'{what} {self.unread}'.split())}", 200)
+
+
+class Decision(NamedTuple):
+    """`option` is the id of the chosen answer; None where the agent offers none that fits, which cancels."""
+
+    granted: bool
+    by: By
+    option: str | None
+
+
+def parse_request(call: Mapping[str, Any], options: Any, folder: Path) -> Request:
+    """The request for leave to make a tool call, of which `call` is what the agent has told."""
+    raw = call.get("rawInput")
+    kind, named = kind_of(call) or "other", call.get("title")
+    title = named.strip() if isinstance(named, str) else ""
+    command = _command(raw.get("command"), raw.get("args")) if isinstance(raw, Mapping) else None
+    paths = tuple(dict.fromkeys(os.path.normpath(folder / path) for path in _paths(call, raw, kind)))
+    unread = ""
+    if raw and command is None and (_hides_command(raw, kind) or (kind in _OF_FILES and not paths)):
+        unread = json.dumps(raw, ensure_ascii=False)
+    if kind == "execute" and command is None and not unread:
+        command = title.strip("`")
+    return Request(kind, title, command, paths, tuple(_options(options)), unread)
+
+
+def kind_of(call: Mapping[str, Any]) -> str:
+    """The kind of a tool call, "" if it has none."""
+    kind = call.get("kind")
+    return kind.strip().casefold() if isinstance(kind, str) else ""
+
+
+def decide(
+    request: Request, policy: ToolPolicy, folder: Path, places: Places | None = None
+) -> Decision | None:
+    """The policy's decision; None where a person has to be asked. `places` are those of a crew's step."""
+    if _refused(request.kind, policy):
+        return answer(request, False, "policy")
+    if places is not None and _is_of_run(request, places):
+        return answer(request, True, "policy")
+    layers = policy.permissions
+    if layers and all(any(_covers(entry, request, folder) for entry in globs) for globs in layers):
+        return answer(request, True, "policy")
+    return None
+
+
+def answer(request: Request, granted: bool, by: By) -> Decision:
+    """Yes or no as one of the request's options, for this once where it can be."""
+    for wanted in _GRANTS if granted else _REFUSALS:
+        for option in request.options:
+            if option.kind == wanted:
+                return Decision(granted, by, option.id)
+    return Decision(False, by, None)
+
+
+def forbidden(policy: ToolPolicy) -> frozenset[str]:
+    """The kinds of requests that are refused whatever is asked."""
+    return frozenset(kind for kind in _TOOLS if _refused(kind, policy))
+
+
+def terminal() -> int | None:
+    """The terminal behind standard input, opened for reading and writing; None where there is none or this
+    process may not read from it."""
+    try:
+        if not sys.stdin.isatty():
+            return None
+        descriptor = os.open(os.ttyname(sys.stdin.fileno()), os.O_RDWR | os.O_NOCTTY)
+    except (OSError, ValueError, AttributeError):
+        return None
+    try:
+        in_background = os.tcgetpgrp(descriptor) != os.getpgrp()
+    except OSError:
+        in_background = False  # it isn't what controls this process, so reading won't stop it
+    if in_background:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+async def ask(request: Request, name: str, descriptor: int) -> Decision:
+    """The decision of the person at that terminal: a number, y or n. Ctrl-D refuses."""
+    offered = _once(request)
+    with undisturbed():
+        _say(descriptor, f"\n{_question(request, name)}\n")
+        while offered:
+            _say(descriptor, "Which? ")
+            line = await _line(descriptor)
+            if line is None:
+                break
+            if line.casefold() in _WORDS:
+                return answer(request, _WORDS[line.casefold()], "terminal")
+            if line.isascii() and line.isdecimal() and 1 <= int(line) <= len(offered):
+                chosen = offered[int(line) - 1]
+                return Decision(chosen.kind.startswith("allow"), "terminal", chosen.id)
+        return answer(request, False, "terminal")
+
+
+def _is_of_run(request: Request, places: Places) -> bool:
+    """Whether a request is only for what every step of a crew's workflow is given."""
+    if not request.paths or request.command is not None or request.unread:
+        return False
+    if request.kind in ("read", "search"):
+        return all(
+            any(_inside(path, each) for each in (places.package, places.state)) for path in request.paths
+        )
+    document = os.path.realpath(places.state / DOCUMENT)
+    return request.kind == "edit" and all(os.path.realpath(path) == document for path in request.paths)
+
+
+def _refused(kind: str, policy: ToolPolicy) -> bool:
+    if kind == "switch_mode":  # to one in which it wouldn't ask any more
+        return _refused("edit", policy) or _refused("execute", policy)
+    tools = _TOOLS.get(kind, ())
+    if RUN in tools:
+        # That run_command isn't switched on is said of our own agent; that it is switched off counts here.
+        policy = policy._replace(run_command=policy.run_command is not False)
+    return not all(policy.permits(tool) for tool in tools)
+
+
+def _covers(entry: str, request: Request, folder: Path) -> bool:
+    kind, colon, what = entry.partition(":")
+    if not fnmatchcase(request.kind, kind):
+        return False
+    if request.unread and (colon or request.kind in _OF_FILES):
+        return False
+    if not colon:
+        return all(_inside(path, folder) for path in request.paths)
+    if request.command is not None:
+        return _command_matches(request.command, what)
+    if request.paths:
+        return all(_path_matches(path, what, folder) for path in request.paths)
+    if request.kind in _OF_FILES:
+        return False
+    title = request.title.strip("`")
+    return fnmatchcase(title, what) if request.kind == "fetch" else _command_matches(title, what)
+
+
+def _command_matches(command: str, glob: str) -> bool:
+    """`make *` covers `make test` but not `make test; rm -r .`: what steers a shell has to stand in the glob
+    itself, in as many places. A command that is cut off is covered by none."""
+    if not fnmatchcase(command, glob) or command.endswith(("…", "...")):
+        return False
+    return sorted(_STEERING.findall(command)) == sorted(_STEERING.findall(glob))
+
+
+def _path_matches(path: str, glob: str, folder: Path) -> bool:
+    if glob.startswith("/"):
+        return fnmatchcase(os.path.realpath(path), glob)
+    if not _inside(path, folder):
+        return False
+    return fnmatchcase(os.path.relpath(os.path.realpath(path), os.path.realpath(folder)), glob)
+
+
+def _inside(path: str, folder: Path) -> bool:
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
+
+
+def _command(value: Any, args: Any) -> str | None:
+    """A command line; of a shell that is given one, that. None if there is none, or it isn't understood."""
+    if isinstance(value, str):
+        words = [] if args is None else args
+        if (
+            not value.strip()
+            or not isinstance(words, list)
+            or not all(isinstance(each, str) for each in words)
+        ):
+            return None
+        return " ".join((value.strip(), *map(shlex.quote, words)))
+    if not isinstance(value, Sequence) or not value or not all(isinstance(word, str) for word in value):
+        return None
+    if len(value) == 3 and os.path.basename(value[0]) in _SHELLS and value[1] in ("-c", "-lc"):  # noqa: PTH119
+        return str(value[2]).strip()
+    return shlex.join(value)
+
+
+def _hides_command(raw: Any, kind: str) -> bool:
+    """Whether an input in which no command was found may have one."""
+    return kind == "execute" or (
+        isinstance(raw, Mapping) and any(key.casefold() in _NAMES_COMMAND for key in raw)
+    )
+
+
+def _paths(call: Mapping[str, Any], raw: Any, kind: str) -> list[str]:
+    found: list[Any] = []
+    for key in ("locations", "content"):
+        items = call.get(key)
+        found += [item.get("path") for item in items or () if isinstance(item, Mapping)] if items else []
+    rest = [raw]
+    while rest:
+        part = rest.pop()
+        if isinstance(part, list):
+            rest += part
+        elif isinstance(part, Mapping):
+            for key, value in part.items():
+                if key in ("changes", "files") and isinstance(value, Mapping):
+                    found += value
+                elif _is_of_file(key, kind):
+                    found += value if isinstance(value, list) else [value]
+            rest += part.values()
+    return [path for path in found if isinstance(path, str) and path and "\0" not in path]
+
+
+def _is_of_file(key: str, kind: str) -> bool:
+    name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", key).casefold()
+    return _NAMES_FILE.search(name) is not None or (kind in _OF_FILES and name in _NAMES_ENDS)
+
+
+def _options(options: Any) -> list[Option]:
+    return [
+        Option(item["optionId"], " ".join(str(item.get("name") or "").split()), str(item.get("kind")))
+        for item in (options if isinstance(options, list) else ())
+        if isinstance(item, Mapping) and isinstance(item.get("optionId"), str)
+    ]
+
+
+def _once(request: Request) -> list[Option]:
+    """The answers that hold for this request alone."""
+    return [option for option in request.options if option.kind in ("allow_once", "reject_once")]
+
+
+def _question(request: Request, name: str) -> str:
+    """What a person is asked."""
+    lines = [f"{name} asks for leave to {request.shown}"]
+    if request.command is not None and request.title and request.title.strip("`") != request.command:
+        lines.append(f"  {request.title}")
+    lines += [f"  {path}" for path in request.paths[:10]]
+    lines += [f"  {number}  {option.name or option.kind}" for number, option in enumerate(_once(request), 1)]
+    if not any(option.kind in _GRANTS for option in request.options):
+        lines.append("  It offers no yes for this once.")
+    return "\n".join(lines)
+
+
+def _say(descriptor: int, text: str) -> None:
+    # What the agent wrote must not steer the terminal.
+    os.write(descriptor, printable(text, keep="\n").encode("utf-8", "replace"))
+
+
+async def _line(descriptor: int) -> str | None:
+    loop = asyncio.get_running_loop()
+    ready = loop.create_future()
+
+    def notice() -> None:
+        if not ready.done():
+            ready.set_result(None)
+
+    loop.add_reader(descriptor, notice)
+    try:
+        await ready
+    finally:
+        loop.remove_reader(descriptor)
+    data = os.read(descriptor, 4096)
+    return data.decode("utf-8", "replace").strip() if data else None

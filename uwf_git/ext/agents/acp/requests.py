@@ -1,0 +1,177 @@
+"""What an agent asks of its client: leave for something, and files of the workspace, by its rules."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import itertools
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from uwf_git.config.policy import ToolPolicy
+from uwf_git.ext.agents.acp import permissions
+from uwf_git.ext.agents.acp.conversation import Conversation
+from uwf_git.ext.crews.mounts import Places
+from uwf_git.ext.crews.package import PROJECT
+from uwf_git.format.kinds import TurnRecord
+from uwf_git.sandbox.path import Mount
+from uwf_git.sandbox.results import ToolFailure, shown
+from uwf_git.sandbox.workspace import Change, Limits, Workspace
+
+LARGEST = 10 * 1024 * 1024  # bytes of a file
+INVALID, UNKNOWN, INTERNAL, MISSING = -32602, -32601, -32603, -32002
+_BY = {"policy": "by the configuration", "terminal": "at the terminal", "nobody": "nobody to ask"}
+
+
+class Files:
+    """fs/read_text_file and fs/write_text_file. `readable` and `writable` say what the policy lets the
+    agent be offered."""
+
+    def __init__(
+        self, folder: Path, policy: ToolPolicy, hidden: Sequence[Path] = (), others: Sequence[Mount] = ()
+    ) -> None:
+        self._folder = folder
+        self._workspace = Workspace(folder, others, hidden, Limits(policy.max_read, policy.max_write))
+        roots = [(folder, PROJECT), *((each.path, each.name) for each in (*others, *self._workspace.mounts))]
+        self._roots = sorted(((f"{path}".rstrip("/") + "/", name) for path, name in roots), reverse=True)
+        self.readable = policy.permits("read_file")
+        self.writable = policy.permits("write_file")
+
+    def read(self, path: Any, line: Any, limit: Any) -> str:
+        """The text from line `line`, which counts from 1, at most `limit` lines. Raises ToolFailure."""
+        if not self.readable:
+            raise ToolFailure("denied", "the configuration doesn't allow read_file")
+        data, _mode = self._workspace.read(self._inside(path), LARGEST)
+        text = data.decode("utf-8", "replace")
+        if not isinstance(line, int | None) or not isinstance(limit, int | None):
+            raise ToolFailure("invalid_arguments", "line and limit are numbers")
+        if line is None and limit is None:
+            return self._within(text)
+        # No file has more lines than this, and no slice takes a number of any size.
+        first = min(max(0, (line or 1) - 1), LARGEST)
+        last = None if limit is None else first + min(max(0, limit), LARGEST)
+        return self._within("".join(itertools.islice(io.StringIO(text, newline="\n"), first, last)))
+
+    def _within(self, text: str) -> str:
+        most = self._workspace.limits.read
+        if most is not None and len(text.encode("utf-8", "replace")) > most:
+            raise ToolFailure("too_large", f"one call gives at most {most} bytes: read by line and limit")
+        return text
+
+    def write(self, path: Any, text: Any) -> None:
+        """Makes or replaces a file, with the folders above it. Raises ToolFailure."""
+        if not self.writable:
+            raise ToolFailure("denied", "the configuration doesn't allow write_file")
+        if not isinstance(text, str):
+            raise ToolFailure("invalid_arguments", "content is a text")
+        data = text.encode("utf-8", "replace")
+        if len(data) > LARGEST:
+            raise ToolFailure("too_large", f"{shown(str(path))} would hold more than {LARGEST} bytes")
+        self._workspace.change([Change(self._inside(path), data)])
+
+    def _inside(self, path: Any) -> str:
+        """The protocol's paths are absolute; the workspace's are its own."""
+        if not isinstance(path, str) or not path.startswith("/"):
+            raise ToolFailure("invalid_arguments", f"{shown(str(path))} is no absolute path")
+        # Of folders within each other the inner one comes first.
+        for prefix, name in self._roots:
+            if path.startswith(prefix):
+                return f"{name}/{path[len(prefix) :]}"
+        raise ToolFailure("outside_workspace", f"{shown(path)} is outside of {self._folder}")
+
+
+class Refusal(Exception):
+    """An error to answer with, as JSON-RPC has them."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.data = data
+
+
+class Requests:
+    """Answers an agent's requests by the policy. Decisions become turns of the `conversation`; `notes` say what was
+    refused. `places` are those of a crew's step."""
+
+    def __init__(
+        self, name: str, folder: Path, policy: ToolPolicy, files: Files, places: Places | None = None
+    ) -> None:
+        self._places = places
+        self._name = name
+        self._folder = folder
+        self._policy = policy
+        self._files = files
+        self._questions: set[asyncio.Task[permissions.Decision]] = set()
+        self.notes: list[str] = []
+
+    async def answer(
+        self, method: str, params: Mapping[str, Any], conversation: Conversation
+    ) -> dict[str, Any]:
+        """The result of a request. Raises Refusal."""
+        try:
+            if method == "session/request_permission":
+                return await self._permission(params, conversation)
+            if method == "fs/read_text_file":
+                text = self._files.read(params.get("path"), params.get("line"), params.get("limit"))
+                return {"content": text}
+            if method == "fs/write_text_file":
+                self._files.write(params.get("path"), params.get("content"))
+                return {}
+        except ToolFailure as failure:
+            if failure.code == "not_found":  # nothing to note: agents look whether a file is there
+                path = str(params.get("path"))
+                # Some tell it from other failures by the protocol's words alone.
+                raise Refusal(MISSING, f"Resource not found: {path}", {"uri": path}) from None
+            self.notes.append(f"{method} was refused: {failure.message}")
+            raise Refusal(INVALID, failure.message, {"code": failure.code}) from None
+        except OSError as error:
+            raise Refusal(INTERNAL, str(error)) from None
+        raise Refusal(UNKNOWN, f"the client has no {method}")
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether a person is being asked."""
+        return bool(self._questions)
+
+    def drop_questions(self) -> None:
+        """The turn is over or cancelled: nobody needs to decide any more."""
+        for question in [*self._questions]:
+            question.cancel()
+
+    async def _permission(self, params: Mapping[str, Any], conversation: Conversation) -> dict[str, Any]:
+        given = params.get("toolCall")
+        call = given if isinstance(given, Mapping) else {}
+        known = conversation.called(str(call.get("toolCallId")))
+        known.update({key: value for key, value in call.items() if value not in (None, [], {})})
+        request = permissions.parse_request(known, params.get("options"), self._folder)
+        decision = permissions.decide(
+            request, self._policy, self._folder, self._places
+        ) or await self._decided(request)
+        said = f"{'granted' if decision.granted else 'denied'}, {_BY[decision.by]}"
+        asked = {"kind": request.kind, "title": request.title[:500], "paths": [*request.paths[:50]]}
+        result = {"granted": decision.granted, "by": decision.by, "option": decision.option}
+        turn = TurnRecord("tool", f"{request.shown}: {said}", "permission", asked, result)
+        turn = turn._replace(call=str(call.get("toolCallId"))[:200], failed=not decision.granted)
+        conversation.add(turn)
+        if not decision.granted:
+            conversation.refuse(str(call.get("toolCallId")))
+            self.notes.append(f"permission {said}: {request.shown}")
+        if decision.option is None:
+            return {"outcome": {"outcome": "cancelled"}}
+        return {"outcome": {"outcome": "selected", "optionId": decision.option}}
+
+    async def _decided(self, request: permissions.Request) -> permissions.Decision:
+        """The decision of the person at the terminal; no where there is nobody."""
+        terminal = permissions.terminal()
+        if terminal is None:
+            return permissions.answer(request, False, "nobody")
+        question = asyncio.get_running_loop().create_task(permissions.ask(request, self._name, terminal))
+        self._questions.add(question)
+        try:
+            await asyncio.wait({question})
+            return permissions.Decision(False, "nobody", None) if question.cancelled() else question.result()
+        finally:
+            self._questions.discard(question)
+            os.close(terminal)

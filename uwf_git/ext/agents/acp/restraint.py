@@ -1,0 +1,204 @@
+"""How an agent is kept from what the policy forbids, beside refusing what it asks leave for; and what its session
+offers to choose from.
+
+Where its own settings for that are known, it is started without the forbidden tools. Its session is put into a mode in
+which it asks, and a mode in which it wouldn't ask for what is forbidden is refused. Where neither helps, no session is
+opened. An agent that does what is forbidden all the same has its turn ended: see `conversation`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from uwf_git.base.errors import AgentFailed
+
+_WRITES = frozenset(("edit", "delete", "move"))
+_RUNS = frozenset(("execute",))
+_FETCHES = frozenset(("fetch",))
+WATCHED = _WRITES | _RUNS | _FETCHES
+"""The kinds of calls that must not happen without a request either, where they are forbidden."""
+
+_WORDS = ((_WRITES, "write files"), (_RUNS, "run commands"), (_FETCHES, "read from the web"))
+_CHANGE = "change tools in config.yaml or of the role"
+
+# What a session does without asking, by the letters and digits of its mode's id or name.
+_UNASKED = {
+    **dict.fromkeys(("acceptedits", "autoedit", "dontask"), _WRITES),
+    **dict.fromkeys(("workspacewrite", "workspaceaccess", "agent", "autoreview"), _WRITES | _RUNS),
+    **dict.fromkeys(("auto", "autopilot", "bypasspermissions", "bypass", "yolo"), WATCHED),
+    **dict.fromkeys(("agentfullaccess", "fullaccess", "dangerfullaccess"), WATCHED),
+}
+_UNASKED_BY_AGENT = {"hermes-agent": {"default": _RUNS}}  # it asks for commands that look dangerous to it
+_ASKING = ("readonly", "default", "manual", "ask", "plan")  # the first that is offered is taken
+_SANDBOXES = ("codex-acp",)  # they run commands in one without asking
+# The kinds of calls that these agents offer no tool for once they are told so.
+_HEED = {"claude-agent-acp": WATCHED, "opencode": WATCHED, "codex-acp": _RUNS | _FETCHES}
+
+_CLAUDE = ((_WRITES, ("Edit", "Write", "NotebookEdit")), (_RUNS, ("Bash", "Monitor")),
+           (_FETCHES, ("WebFetch", "WebSearch")))  # fmt: skip
+_VARIABLES = (
+    (_WRITES, "OPENCODE_PERMISSION", {"edit": "deny"}),
+    (_RUNS, "OPENCODE_PERMISSION", {"bash": "deny"}),
+    (_FETCHES, "OPENCODE_PERMISSION", {"webfetch": "deny", "websearch": "deny"}),
+    (_RUNS, "CODEX_CONFIG", {"features.shell_tool": False}),
+    (_FETCHES, "CODEX_CONFIG", {"web_search": "disabled"}),
+)
+# Where a session says its choices in the way from before configuration options, and how one is set.
+_OLDER = {
+    "mode": ("modes", "currentModeId", "availableModes", "id", "session/set_mode", "modeId"),
+    "model": ("models", "currentModelId", "availableModels", "modelId", "session/set_model", "modelId"),
+}
+
+
+class Choice(NamedTuple):
+    """The values that can be set, with their names, and the request that sets one."""
+
+    current: str | None
+    values: Mapping[str, str]
+    method: str
+    parameters: Mapping[str, str]  # besides the value
+    parameter: str
+
+    def find(self, wanted: str) -> str | None:
+        """The value of that id or name."""
+        if wanted in self.values:
+            return wanted
+        for value, name in self.values.items():
+            if wanted.casefold() in (value.casefold(), name.casefold()):
+                return value
+        return None
+
+
+def choice_of(opened: Mapping[str, Any], what: str) -> Choice | None:
+    """The choice of `mode` or `model` in the answer to session/new or session/load: a configuration option of that
+    category, or one of the older fields `modes` and `models`."""
+    options = opened.get("configOptions")
+    for option in options if isinstance(options, list) else ():
+        if not isinstance(option, Mapping) or option.get("category") != what:
+            continue
+        if option.get("type") == "select" and isinstance(option.get("id"), str):
+            values = dict(_named(option.get("options"), "value"))
+            parameters = {"configId": option["id"]}
+            return Choice(
+                _current(option, "currentValue"), values, "session/set_config_option", parameters, "value"
+            )
+    field, current, available, key, method, parameter = _OLDER[what]
+    state = opened.get(field)
+    if not isinstance(state, Mapping):
+        return None
+    return Choice(_current(state, current), dict(_named(state.get(available), key)), method, {}, parameter)
+
+
+def environment(env: Mapping[str, str], kinds: frozenset[str]) -> dict[str, str]:
+    """The environment of an agent that may not make these kinds of calls. It is merged over what the user has set in
+    the same variable. Raises AgentFailed where it is no JSON."""
+    told = dict(env)
+    for those, name, words in _VARIABLES:
+        if kinds & those:
+            try:
+                before = json.loads(told.get(name) or "{}")
+            except ValueError:
+                before = None
+            if not isinstance(before, dict):
+                raise AgentFailed(f"{name} in the environment is no JSON object", "mend it, or unset it")
+            told[name] = json.dumps({**before, **words})
+    return told
+
+
+def parameters(kinds: frozenset[str], env: Mapping[str, str]) -> dict[str, Any]:
+    """Return the parameters that forbid an agent these kinds of calls in a request to open a session. claude-agent-acp
+    is also told to ask for no suggestion of a next prompt, which counts in no usage, and not to offer its mode without
+    permissions if its claude would refuse to start with that: for root, outside of what claude takes for a sandbox."""
+    options: dict[str, Any] = {"promptSuggestions": False}
+    if os.geteuid() == 0 and env.get("IS_SANDBOX") != "1" and not env.get("CLAUDE_CODE_BUBBLEWRAP"):
+        options["allowDangerouslySkipPermissions"] = False
+    if tools := [tool for those, names in _CLAUDE if kinds & those for tool in names]:
+        options["disallowedTools"] = tools
+    return {"_meta": {"claudeCode": {"options": options}}}
+
+
+def mode_for(
+    name: str, agent: str, choice: Choice | None, wanted: str | None, kinds: frozenset[str]
+) -> str | None:
+    """The mode to set: `wanted`, or one that keeps the agent from these kinds of calls, or None for that in which
+    the session is already. `name` is for messages, `agent` what it calls itself. Raises AgentFailed where
+    no mode does."""
+    if not kinds:
+        return wanted
+    agent = agent.casefold().rpartition("/")[2]
+    if choice is None:
+        choice = Choice(None, {}, "", {}, "")
+    safe = [each for each in _asking(choice) if not kinds & _unasked(agent, choice, each)]
+    if wanted is not None:
+        granted = kinds & _unasked(agent, choice, choice.find(wanted) or wanted)
+        if granted:
+            hint = f"choose another mode ({', '.join(safe)})" if safe else "take --mode out of its args"
+            raise AgentFailed(
+                f"{name} may not {said(granted)} here, and in its mode {wanted!r} it does so without asking",
+                f"{hint}, or {_CHANGE}",
+            )
+        return wanted
+    loose = kinds - _HEED.get(agent, frozenset()) - _FETCHES
+    current = choice.current
+    granted = kinds & _unasked(agent, choice, current)
+    if not granted and (not loose or current in safe):
+        return None
+    if safe:
+        return safe[0]
+    if loose:
+        raise AgentFailed(
+            f"the tool policy says that {name} may not {said(loose)}, and there is no way to keep it from that",
+            f"let another agent play this role, or {_CHANGE}",
+        )
+    return None
+
+
+def asks(agent: str, choice: Choice | None, mode: str | None) -> frozenset[str]:
+    """The kinds of calls that the agent asks leave for in a mode, None for that in which the session is: as far as the
+    mode says that it asks."""
+    agent = agent.casefold().rpartition("/")[2]
+    if choice is None:
+        return frozenset()
+    mode = choice.current if mode is None else choice.find(mode) or mode
+    if not any(key in _ASKING for key in _keys(choice, mode)):
+        return frozenset()
+    return WATCHED - _unasked(agent, choice, mode) - (_RUNS if agent in _SANDBOXES else frozenset())
+
+
+def _asking(choice: Choice) -> Iterator[str]:
+    for wanted in _ASKING:
+        yield from (value for value in choice.values if wanted in _keys(choice, value))
+
+
+def _unasked(agent: str, choice: Choice, value: str | None) -> frozenset[str]:
+    keys = _keys(choice, value)
+    own = _UNASKED_BY_AGENT.get(agent, {})
+    return frozenset().union(*(table.get(key, frozenset()) for table in (_UNASKED, own) for key in keys))
+
+
+def _keys(choice: Choice, value: str | None) -> list[str]:
+    names = [] if value is None else [value, choice.values.get(value, "")]
+    return ["".join(filter(str.isalnum, name.casefold())) for name in names]
+
+
+def said(kinds: frozenset[str]) -> str:
+    """What these kinds of calls do, in words."""
+    return " or ".join(what for those, what in _WORDS if kinds & those)
+
+
+def _named(items: Any, key: str) -> Iterator[tuple[str, str]]:
+    for item in items if isinstance(items, list) else ():
+        if not isinstance(item, Mapping):
+            continue
+        if isinstance(item.get("options"), list):
+            yield from _named(item["options"], key)  # a group
+        elif isinstance(item.get(key), str):
+            yield item[key], str(item.get("name") or "")
+
+
+def _current(state: Mapping[str, Any], key: str) -> str | None:
+    value = state.get(key)
+    return value if isinstance(value, str) else None

@@ -1,0 +1,344 @@
+"""`uwf-claude-code`, `uwf-codex`, `uwf-gemini`, `uwf-opencode`, `uwf-hermes`, `uwf-qwen`, `uwf-copilot`, `uwf-cursor`,
+`uwf-llm-cli`, and `uwf-cli NAME` for a row of `agentClis`: a role is done by an agent CLI that is installed on this
+machine.
+
+Arguments are handed on to the program. It works in the step's folder, with the user's own login, and under the tool
+policy as far as its flags can express it. A role that comes back goes on in its session.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from uwf_git.base import log
+from uwf_git.base.errors import Invalid, Throttled, Usage
+from uwf_git.config.agent_cli import Row
+from uwf_git.config.known_agents import ANY_ROW
+from uwf_git.engine.kit.agent import Conversation
+from uwf_git.engine.kit.context import SILENCE
+from uwf_git.engine.kit.memory import carry_on
+from uwf_git.ext.agents.cli.rows import TABLE, shipped_row
+from uwf_git.kit import Agent, Context, Reply, TurnRecord
+
+if TYPE_CHECKING:
+    from uwf_git.config.settings import Config
+    from uwf_git.ext.agents.cli.run import Run
+    from uwf_git.kit import Usage as Tokens
+    from uwf_git.sandbox.child import Finished
+
+_LOG = 32 * 1024 * 1024  # bytes of a row's second call
+_LOG_TIMEOUT = 60.0  # seconds
+_INLINE = 100_000  # bytes of a prompt that may be an argument; the kernel's limit is 128 KiB
+
+
+class Options(NamedTuple):
+    """The agent's arguments. `name` is that of a row of the configuration, "" where the agent has its own."""
+
+    name: str
+    args: tuple[str, ...]
+
+
+def agent_called(command: str) -> Agent:
+    """The agent of the shipped row with that command's name; for any other name `uwf-cli`, the agent of users' rows."""
+    row = shipped_row(command.removeprefix("uwf-"))
+    if row is None:
+        return Agent(
+            ANY_ROW,
+            lambda ctx: _Conversation(ctx, _name_of(ctx.options), _row(ctx)),
+            _parse_name,
+            f"{ANY_ROW} NAME [ARG…]",
+            _name_of,
+            __doc__,
+            lambda ctx: _has_shell(ctx, _row(ctx)),
+            lambda ctx: _row(ctx).tools,
+            _untold,
+        )
+    name = f"uwf-{row.name}"
+    usage = f"{name} [ARG…]   the arguments are those of {row.program}"
+    return Agent(
+        name,
+        lambda ctx: _Conversation(ctx, name, row),
+        lambda args: Options("", tuple(args)),
+        usage,
+        about=__doc__,
+        has_shell=lambda ctx: _has_shell(ctx, row),
+        sees_files=lambda ctx: row.tools,
+        untold=lambda config, args: _untold_by(row, config, args),
+    )
+
+
+def _untold(config: Config, args: Sequence[str]) -> str:
+    options = _parse_name(args)
+    row = config.agent_clis.get(options.name) or shipped_row(options.name)
+    return "" if row is None else _untold_by(row, config, options.args)
+
+
+def _untold_by(row: Row, config: Config, args: Sequence[str]) -> str:
+    """Why nobody can tell what the program of a row will cost: it doesn't say, and its model is unknown as yet, or has
+    no price."""
+    from uwf_git.engine.spending import price_of
+    from uwf_git.ext.agents.cli.calls import model_in
+
+    says = any(place.cost for place in row.usage)
+    if says and row.model:
+        return ""
+    model = model_in(args)
+    if model and price_of(model, config.prices) is not None:
+        return ""
+    if says:
+        named = f"model {model} has no price here" if model else "it names no model: tell it one with -m"
+        return f"{row.program} says 0 of a model whose price it doesn't know, and {named}"
+    if not model:
+        return f"{row.program} says neither what it costs nor, beforehand, which model it asks"
+    return f"{row.program} doesn't say what it costs, and model {model} has no price"
+
+
+def _name_of(options: Options) -> str:
+    """The name that steps by a row bear: sessions are kept by it, and each program has its own."""
+    return f"{ANY_ROW}/{options.name}"
+
+
+def _parse_name(args: Sequence[str]) -> Options:
+    if not args or args[0].startswith("-"):
+        raise Usage(
+            "uwf-cli needs the name of a row", "uwf-cli NAME, with NAME under agentClis in config.yaml"
+        )
+    return Options(args[0], tuple(args[1:]))
+
+
+def _row(ctx: Context) -> Row:
+    from uwf_git.base.text import nearest, one_line
+
+    name = ctx.options.name
+    if name in ctx.config.broken_clis:
+        raise Invalid(
+            f'config.yaml: agentClis "{one_line(name, 40)}": {one_line(ctx.config.broken_clis[name], 1000)}',
+            f"correct the row: uwf config set agentClis.{name}.KEY VALUE",
+        )
+    row = ctx.config.agent_clis.get(name) or shipped_row(name)
+    if row is None:
+        hint = nearest(name, [*ctx.config.agent_clis, *TABLE]) or "add it under agentClis in config.yaml"
+        raise Usage(f"there is no agent CLI called {name!r}", hint)
+    return row
+
+
+def _has_shell(ctx: Context, row: Row) -> bool:
+    from uwf_git.ext.builtin.surroundings import effective_policy
+
+    return row.tools and not effective_policy(ctx).forbids_commands
+
+
+class _Conversation(Conversation):
+    """One step's conversation with the program of a row, which is called anew for each message, under the agent's
+    `name`. Without a session, or if that is lost, a correction tells all of it again."""
+
+    retells = True
+
+    def __init__(self, ctx: Context, name: str, row: Row) -> None:
+        from uwf_git.ext.agents.cli.calls import environment, extra_for
+        from uwf_git.ext.builtin.surroundings import effective_policy
+        from uwf_git.store.location import Location
+
+        super().__init__(ctx)
+        self._name = name
+        self._row = row
+        self._session = ""
+        # The last one, should a correction have to tell all of it again.
+        self._answer: str | None = None
+        self._totals: dict[str, tuple[Tokens, float]] = {}
+        folders = None
+        if ctx.mounts is not None and row.tools:
+            where = ctx.mounts.prepare()
+            folders = {"package": str(where.package), "state": str(where.state)}
+        policy = effective_policy(ctx)
+        extra = extra_for(row, policy, ctx.options.args, folders)
+        self._args = extra.args
+        covered = {f"{option.when}: false" for option in row.options}
+        rules = [rule for rule in policy.unheld(()) if rule not in covered] if row.tools else []
+        self._unheld = policy.check_held(row.program, rules)
+        place = Location(ctx.config.path.parent, ctx.store.repository.path).environment()
+        own = {**place, **ctx.variables}
+        self._env = environment(row, {**ctx.secrets, **os.environ, **own}, extra.env)
+
+    def begin(self) -> Reply:
+        """The answer in the session of the failed attempt that the step carries on from, else in that of this role's
+        last step, else in a new one."""
+        ctx = self.ctx
+        if (left := self.carried_on()) and ctx.resume is not None:
+            session, message = left
+            return self._resumed(session, message, carry_on(ctx.resume.error, ctx.prompt))
+        if ctx.previous_session is None or not self._row.resume:
+            return self._fresh(ctx.prompt)
+        return self._resumed(ctx.previous_session, ctx.prompt_for_resumed_session, ctx.prompt)
+
+    def say(self, text: str) -> Reply:
+        """The answer to a correction."""
+        parts = [self.ctx.prompt, text]
+        if self._answer is not None:
+            parts[1:1] = ["# Your answer so far", self._answer, "# What is wrong with it"]
+        self._answer = None
+        return self._resumed(self._session, text, "\n\n".join(parts))
+
+    def take_over(self, reply: Reply) -> Reply:
+        """What the program answered; corrections go on in its session. What the row's second call tells of it is asked
+        for where nobody came to that."""
+        from uwf_git.ext.agents.cli.run import Run
+
+        after, session = self._row.after, reply.session
+        if after is not None and session and reply.usage is None:
+            run = Run(self.ctx, self._name, self._row, session, self._totals)
+            run.end(None, self._env)
+            self._read_log(run, after.args)
+            log = run.reply()
+            reply = reply._replace(
+                model=log.model, usage=log.usage, cost=log.cost, turns=log.turns or reply.turns
+            )
+        return self._heard(reply)
+
+    def _resumed(self, session: str, message: str, whole: str) -> Reply:
+        """The reply to `message` in a session; where that is lost, to the `whole` context in a new one."""
+        if not self._row.resume or not session:
+            return self._fresh(whole, f"{self._row.program} can't go on in a session: it is told all again")
+        run = self._call(self._row.resume, message, session)
+        lost = run.lost()
+        if lost is None:
+            return self._checked(run, run.reply())
+        log.warning("CBCP4HWY", "{lost}", lost=lost, session=session)
+        return self._fresh(whole, f"{lost}; begun anew with the whole context", run.reply())
+
+    def _fresh(self, prompt: str, note: str = "", wasted: Reply | None = None) -> Reply:
+        """The reply to the whole context in a new session. `wasted` is the reply from a lost session, whose turns and
+        cost are counted too."""
+
+        def whole(reply: Reply) -> Reply:
+            return _together(reply, note, wasted)
+
+        run = self._call(self._row.first, prompt, None, whole)
+        return self._checked(run, whole(run.reply()))
+
+    def _checked(self, run: Run, reply: Reply) -> Reply:
+        from uwf_git.engine.kit.extract import failed_with
+
+        failure = run.failure(self._env)
+        if failure is not None:
+            failed = failed_with(self._noted(reply), failure.message, failure.hint)
+            failed.printed = run.printed
+            failed.throttled = Throttled.told(self._row.name, failure.message)
+            raise failed
+        return self._heard(reply)
+
+    def _heard(self, reply: Reply) -> Reply:
+        self._session, self._answer = reply.session or "", reply.text
+        return self._noted(reply)
+
+    def _noted(self, reply: Reply) -> Reply:
+        """The reply; the first one with the note on what the program can't be held to."""
+        unheld, self._unheld = self._unheld, ""
+        return reply._replace(notes=(unheld, *reply.notes)) if unheld else reply
+
+    def _call(
+        self,
+        words: Sequence[str],
+        prompt: str,
+        session: str | None,
+        whole: Callable[[Reply], Reply] = lambda reply: reply,
+    ) -> Run:
+        """A run of the program, whose answer is kept as soon as it has ended, as `whole` makes it of the run's."""
+        from uuid import uuid4
+
+        from uwf_git.ext.agents.cli.calls import arguments, require
+        from uwf_git.ext.agents.cli.run import Hopeless, Run
+        from uwf_git.ext.agents.exec import held_lock
+        from uwf_git.sandbox.child import run_command
+
+        ctx, row = self.ctx, self._row
+        require(row, self._env)
+        data = prompt.encode("utf-8", "replace")
+        new = str(uuid4())
+        chosen = session is None and not row.session and any("{new}" in word for word in words)
+        run = Run(ctx, self._name, row, session, self._totals, new if chosen else "")
+        if chosen:
+            ctx.in_session(new)
+        finished = None
+
+        def ended(finished: Finished) -> None:
+            run.end(finished, self._env)
+            if run.answered:
+                ctx.keep(whole(run.reply()))
+
+        with contextlib.ExitStack() as stack:
+            said = prompt.replace("\0", "�") if row.prompt == "argument" else ""
+            if len(said.encode("utf-8", "replace")) > _INLINE:
+                folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="uwf-prompt-"))
+                path = Path(folder, "prompt.md")
+                path.write_bytes(data)
+                said = f"Your whole task stands in the file {path}. Read it to its end, then do what it says."
+            values = {"session": session or "", "new": new, "prompt": said, "cwd": str(ctx.cwd)}
+            argv = [row.program, *arguments(words, self._args, values)]
+            try:
+                finished = run_command(
+                    argv,
+                    stdin=data if row.prompt == "stdin" else None,
+                    cwd=ctx.cwd,
+                    env=self._env,
+                    timeout=None if ctx.deadline is None else max(0.0, ctx.deadline - time.monotonic()),
+                    silence=ctx.silence(SILENCE if row.output == "lines" else None),
+                    pass_fds=held_lock(ctx.store, ctx.thread),
+                    on_stdout=run.feed,
+                    on_stderr=run.feed_stderr,
+                    quota=ctx.quota,
+                    guarded=True,
+                    on_exit=ended,
+                )
+            except Hopeless:
+                pass
+            except KeyboardInterrupt:
+                run.end(None, self._env)
+                run.count()
+                raise
+        if not run.ended:
+            run.end(finished, self._env)
+        if row.after is not None and finished is not None and run.session:
+            self._read_log(run, row.after.args)
+            if run.answered:
+                ctx.keep(whole(run.reply()))
+        return run
+
+    def _read_log(self, run: Run, words: Sequence[str]) -> None:
+        from uwf_git.ext.agents.cli.calls import arguments
+        from uwf_git.sandbox.child import run_command
+
+        values = {"session": run.session or "", "cwd": str(self.ctx.cwd)}
+        argv = [self._row.program, *arguments(words, (), values)]
+        done = run_command(argv, cwd=self.ctx.cwd, env=self._env, timeout=_LOG_TIMEOUT, keep=_LOG)
+        run.take_log(done.stdout_tail)
+
+
+def _together(reply: Reply, note: str, wasted: Reply | None) -> Reply:
+    """A reply from a new session, with the note on why it is one, and with what was said and spent in the lost one."""
+    from uwf_git.engine.kit.extract import sum_usage
+
+    if note:
+        reply = reply._replace(notes=(note, *reply.notes))
+    if wasted is None:
+        return reply
+    costs = [each for each in (wasted.cost, reply.cost) if each is not None]
+    turns = reply.turns or (TurnRecord("assistant", reply.text, usage=reply.usage),)
+    usage, cost = sum_usage([wasted, reply]), sum(costs) if costs else None
+    return reply._replace(usage=usage, turns=(*wasted.turns, *turns), cost=cost)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """The command by whose name it was called."""
+    agent_called(Path(sys.argv[0]).name).main(argv)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,515 @@
+"""Reads what an agent CLI prints, as its row of the table says, while it prints it.
+
+    output = Output(row, on_turn=ctx.record, on_session=ctx.in_session)
+    run_command(…, on_stdout=output.feed)
+    said = output.end(stderr)
+
+Values are looked at one after the other and then forgotten, so what a CLI prints may be of any size; of a text at most
+`_MOST` bytes are kept.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from uwf_git.base.text import cut, one_line, printable, shortened
+from uwf_git.config.agent_cli import EVERY, KEYS, After, Find, Path, Row, Select, Tests, TurnAt, UsageAt
+from uwf_git.ext.agents.cli.printed import parse, sentence, whole
+from uwf_git.format.kinds import TurnRecord, Usage
+
+_MOST = 32 * 1024 * 1024  # bytes of a line, or of all that is printed where that is one value
+_SHOWN = 400  # characters of what came, in an error
+_LONGEST = 200_000  # characters of a text in a turn
+_LINES = 3
+_AMOUNT = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)([kKmM]?)")
+_TIMES = {"": 1, "k": 1000, "m": 1_000_000}
+_TROUBLES = 20  # of what went wrong on the way, the last
+
+
+class Spent(NamedTuple):
+    """Tokens and US dollars, None where nobody says. Each may count everything that the session ever cost."""
+
+    usage: Usage | None
+    cost: float | None
+    usage_of_session: bool = False
+    cost_of_session: bool = False
+
+
+class Trouble(NamedTuple):
+    """What went wrong on the way, so many `times` in a row."""
+
+    text: str
+    times: int = 1
+
+    def __str__(self) -> str:
+        return self.text if self.times == 1 else f"{self.text} ({self.times} times)"
+
+
+class Said(NamedTuple):
+    """What a run came to. `text` is None where the row found no answer. `known` is the number of values in which the
+    row recognised something, `came` the first lines of the output. `errors` and `complaints` are the CLI's own words;
+    complaints mean a failure only where its exit status does, and `trouble`, the last of it, only where no answer
+    came."""
+
+    text: str | None
+    session: str | None
+    model: str | None
+    spent: Spent | None
+    turns: tuple[TurnRecord, ...]
+    errors: tuple[str, ...]
+    complaints: tuple[str, ...]
+    trouble: tuple[Trouble, ...]
+    denied: tuple[str, ...]
+    known: int
+    came: str
+
+
+def values(value: Any, path: Path) -> Iterator[Any]:
+    """The values at a path; none where it leads nowhere."""
+    if not path:
+        yield value
+        return
+    step, rest = path[0], path[1:]
+    if step in (EVERY, KEYS):
+        listed = value.values() if isinstance(value, dict) and step == EVERY else value
+        for each in listed if isinstance(value, dict | list) else ():
+            yield from values(each, rest)
+    elif isinstance(step, int):
+        if isinstance(value, list) and -len(value) <= step < len(value):
+            yield from values(value[step], rest)
+    elif isinstance(value, dict) and step in value:
+        yield from values(value[step], rest)
+
+
+def holds(value: Any, tests: Tests) -> bool:
+    """Whether a value passes all of the tests."""
+    return all(_wanted(list(values(value, path)), wanted) for path, wanted in tests)
+
+
+def _wanted(found: list[Any], wanted: tuple[Any, ...]) -> bool:
+    if "*" in wanted and any(each not in (None, False, "", [], {}) for each in found):
+        return True
+    return (None in wanted and not found) or any(each in wanted for each in found)
+
+
+def selected(value: Any, select: Select) -> Iterator[Any]:
+    """The parts of a printed value that a row selects."""
+    if not holds(value, select.when):
+        return
+    for part in [value] if select.each is None else values(value, select.each):
+        if holds(part, select.where):
+            yield part
+
+
+class Output:
+    """The output of one run of a row's program. `on_turn` is handed each turn when it is whole, `on_session` the
+    session's id when it is first seen, `on_trouble` what goes wrong, a line at a time, as soon as it is said, and
+    `on_spent`, whenever either is printed, the model, "" if that is unknown, and the tokens of this run so far, None
+    if these are."""
+
+    def __init__(
+        self,
+        row: Row,
+        on_turn: Callable[[TurnRecord], None] | None = None,
+        on_session: Callable[[str], None] | None = None,
+        on_trouble: Callable[[str], None] | None = None,
+        on_spent: Callable[[str, Usage | None], None] | None = None,
+    ) -> None:
+        self._row = row
+        self._on_session = on_session
+        self._on_trouble = on_trouble
+        self._on_spent = on_spent
+        self._buffer = bytearray()
+        self._searched = 0
+        self._skipping = False
+        self._complaint = b""  # the line of standard error that has no end yet
+        self._came = bytearray()
+        names = ("session", "text", "errors", "complaints", "denied")
+        self._found: dict[str, list[str]] = {name: [] for name in names}
+        self._models: list[str] = [""] * len(row.model)
+        self._trouble: list[Trouble] = []
+        self._spent = [_Spending(place) for place in row.usage]
+        self._turns = _Turns(on_turn)
+        self._known = 0
+
+    @property
+    def session(self) -> str | None:
+        """The session's id, once it was seen."""
+        return next(iter(self._found["session"]), None)
+
+    def feed(self, data: bytes) -> None:
+        """Takes the next piece of standard output."""
+        if len(self._came) < 4 * _SHOWN:
+            self._came += data[: 4 * _SHOWN]
+        self._buffer += data
+        if self._row.output != "lines":
+            del self._buffer[_MOST:]
+            return
+        while (end := self._buffer.find(b"\n", self._searched)) >= 0:
+            line, skipped = bytes(self._buffer[:end]), self._skipping
+            del self._buffer[: end + 1]
+            self._searched, self._skipping = 0, False
+            if not skipped:
+                self._line(line)
+        self._searched = len(self._buffer)
+        if self._searched > _MOST:
+            self._skipping, self._searched = True, 0
+            self._buffer.clear()
+
+    def feed_stderr(self, data: bytes) -> None:
+        """Takes the next piece of standard error, in which only trouble is looked for while it comes."""
+        *lines, rest = (self._complaint + data).split(b"\n")
+        self._complaint = rest[-_LONGEST:]
+        for line in lines:
+            self._in_trouble(line.decode("utf-8", "replace"), "stderr")
+
+    def read_log(self, lines: Iterable[bytes]) -> None:
+        """Takes the lines of what the program keeps of the session."""
+        for line in lines:
+            if (value := parse(line)) is not None:
+                self._counted(value, "log")
+
+    def drop(self) -> None:
+        """Leaves out what came behind a line at which the program was ended."""
+        self._buffer.clear()
+
+    def end(self, stderr: bytes = b"") -> Said:
+        """Everything that was found, once the program has ended and printed this to stderr."""
+        text = self._buffer.decode("utf-8", "replace")
+        if self._row.output == "lines":
+            if not self._skipping:
+                self._line(bytes(self._buffer))
+        elif self._row.output == "json":
+            for value in whole(text):
+                for each in _parts(value, self._row.after):
+                    self._value(each)
+        else:
+            self._value(text.replace("\r\n", "\n"))
+        self._buffer.clear()
+        self.feed_stderr(b"\n")
+        self._value(stderr.decode("utf-8", "replace"), "stderr")
+        turns = self._turns.end()
+        found = self._found
+        return Said(
+            self._text(turns),
+            self.session,
+            next(filter(None, self._models), None),
+            self._total(),
+            turns,
+            tuple(dict.fromkeys(found["errors"])),
+            tuple(dict.fromkeys(found["complaints"])),
+            tuple(self._trouble),
+            tuple(dict.fromkeys(found["denied"])),
+            self._known,
+            _shown(bytes(self._came)),
+        )
+
+    def _total(self) -> Spent | None:
+        each = [spending.total() for spending in self._spent]
+        tokens = next((spent for spent in each if spent.usage is not None), None)
+        paid = next((spent for spent in each if spent.cost), None)  # 0 is said of a model without a price
+        if tokens is None and paid is None:
+            return None
+        return Spent(
+            tokens.usage if tokens else None,
+            paid.cost if paid else None,
+            tokens is not None and tokens.usage_of_session,
+            paid is not None and paid.cost_of_session,
+        )
+
+    def _text(self, turns: tuple[TurnRecord, ...]) -> str | None:
+        found = self._found["text"][-1] if self._found["text"] else None
+        if found:
+            return found
+        said = (turn.text for turn in reversed(turns) if turn.role == "assistant" and turn.text)
+        return next(said, found)  # "" is an answer in which nothing was said
+
+    def _line(self, line: bytes) -> None:
+        line = line.strip()
+        if line[:1] in (b"{", b"["):
+            value = parse(line)
+            if value is not None:
+                self._value(value)
+
+    def _value(self, value: Any, stream: str = "stdout") -> None:
+        row, known = self._row, False
+        told = "complaints" if stream == "stderr" or row.output == "text" else "errors"
+        for name, finds in (
+            *(("session", row.session), ("text", row.text)),
+            *((told, row.errors), ("denied", row.denied)),
+        ):
+            for find in finds:
+                for text in _texts(value, find) if find.stream == stream else ():
+                    self._take(name, text)
+                    known = True
+        known |= self._counted(value, stream)
+        if stream == "stdout":
+            if row.output == "text" and not row.text and value.strip():
+                self._found["text"].append(value)
+            known |= bool([turn for turn in row.turns if self._turns.take(turn, value)])
+            known |= self._in_trouble(value)
+        self._known += known
+
+    def _counted(self, value: Any, stream: str) -> bool:
+        """Takes the model, tokens and cost."""
+        known = False
+        for place, find in enumerate(self._row.model):
+            for text in _texts(value, find) if find.stream == stream else ():
+                self._models[place] = text.strip()[:_LONGEST] or self._models[place]
+                known = True
+        known |= bool([spent for spent in self._spent if spent.take(value, stream)])
+        if known and self._on_spent and stream == "stdout":
+            spent = self._total()
+            usage = spent.usage if spent and not spent.usage_of_session else None
+            self._on_spent(next(filter(None, self._models), ""), usage)
+        return known
+
+    def _in_trouble(self, value: Any, stream: str = "stdout") -> bool:
+        found = [
+            sentence(text)
+            for find in self._row.trouble
+            if find.stream == stream
+            for text in _texts(value, find)
+        ]
+        for each in found:
+            text = one_line(each, _SHOWN)
+            last = self._trouble[-1] if self._trouble else Trouble("")
+            if last.text == text:
+                self._trouble[-1] = Trouble(text, last.times + 1)
+            else:
+                self._trouble = [*self._trouble[1 - _TROUBLES :], Trouble(text)]
+            if self._on_trouble:
+                self._on_trouble(text)
+        return bool(found)
+
+    def _take(self, name: str, text: str) -> None:
+        kept = self._found[name]
+        if name == "text":
+            kept[:] = [text]
+            return
+        if not text.strip() or len(kept) >= 100:
+            return
+        kept.append(text.strip()[:_LONGEST])
+        if name == "session" and len(kept) == 1 and self._on_session:
+            self._on_session(kept[0])
+
+
+class _Spending:
+    """Tokens and cost, as one place in the output gives them."""
+
+    def __init__(self, place: UsageAt) -> None:
+        self._place = place
+        self._parts: dict[str, tuple[list[float], float | None]] = {}
+        self._counts = self._guessed = False
+
+    def take(self, value: Any, stream: str) -> bool:
+        place = self._place
+        if place.stream != stream:
+            return False
+        parts = list(selected(value, place.select))
+        numbers = [
+            [number for part in parts for path in paths for number in _numbers(part, path)]
+            for paths in (place.input, place.output, place.cached)
+        ]
+        costs = [number for part in parts for path in place.cost for number in _numbers(part, path)]
+        if not any(numbers) and not costs:
+            return False
+        self._counts |= any(numbers)
+        self._guessed |= bool(place.guess) and any(holds(part, place.guess) for part in parts)
+        sums, cost = [sum(each) for each in numbers], sum(costs) if costs else None
+        key = "" if place.by is None else _text(_first(value, place.by))
+        if place.total == "sum" and place.by is None and "" in self._parts:
+            before, paid = self._parts[""]
+            sums = [past + now for past, now in zip(before, sums, strict=True)]
+            cost = paid if cost is None else (paid or 0.0) + cost
+        self._parts[key] = sums, cost
+        return True
+
+    def total(self) -> Spent:
+        of_session = self._place.total == "session"
+        sums = map(sum, zip(*(sums for sums, _ in self._parts.values()), strict=True))
+        costs = [cost for _, cost in self._parts.values() if cost is not None]
+        usage = Usage(*map(int, sums)) if self._counts else None
+        return Spent(usage, sum(costs) if costs and not self._guessed else None, of_session, of_session)
+
+
+class _Turns:
+    """Turns put together from what says parts of them: an assistant's words first, then each of the calls
+    it makes, in their order, whatever order the results come in."""
+
+    def __init__(self, on_turn: Callable[[TurnRecord], None] | None) -> None:
+        self._on_turn = on_turn
+        self._done: list[TurnRecord] = []
+        self._saying: list[str] | None = None
+        self._group: Any = None
+        self._calls: list[TurnRecord] = []  # open, or closed behind one that is open
+        self._open: set[int] = set()
+
+    def take(self, place: TurnAt, value: Any) -> bool:
+        group = _first(value, place.group)
+        known = False
+        for part in selected(value, place.select):
+            known = True
+            if place.text is not None:
+                self._say(place, part, group)
+            elif (at := self._find(_first(part, place.call))) is not None:
+                self._close(at, place, part)
+            elif place.tool is not None:
+                self._call(place, part, group)
+        return known
+
+    def end(self) -> tuple[TurnRecord, ...]:
+        self._close_speech()
+        for turn in self._calls:  # what never got a result
+            self._add(turn)
+        self._calls, self._open = [], set()
+        return tuple(self._done)
+
+    def _say(self, place: TurnAt, part: Any, group: Any) -> None:
+        text = _text(_first(part, place.text))
+        if not text:
+            return
+        same = self._saying is not None and (place.delta or (group is not None and group == self._group))
+        if not same:
+            self._close_speech()
+            self._saying = []
+        assert self._saying is not None
+        self._saying.append(text if place.delta or not self._saying else f"\n\n{text}")
+        self._group = group
+
+    def _close_speech(self) -> None:
+        if self._saying is not None:
+            self._add(TurnRecord("assistant", cut("".join(self._saying), _LONGEST)))
+            self._saying = None
+
+    def _call(self, place: TurnAt, part: Any, group: Any) -> None:
+        call = _first(part, place.call)
+        self._close_speech()
+        if (group is not None and group != self._group) or not self._done:
+            self._add(TurnRecord("assistant", ""))  # it called without a word
+        self._group = group
+        self._calls.append(
+            TurnRecord(
+                "tool",
+                "",
+                tool=_text(_first(part, place.tool)) or "tool",
+                arguments=_small(_arguments(_first(part, place.arguments))),
+                call=None if call is None else _text(call),
+                failed=True,
+            )
+        )
+        self._open.add(len(self._calls) - 1)
+        if place.result is not None:
+            self._close(len(self._calls) - 1, place, part)
+
+    def _find(self, call: Any) -> int | None:
+        """The open call of that id."""
+        if call is None:
+            return None
+        return next((at for at in sorted(self._open) if self._calls[at].call == _text(call)), None)
+
+    def _close(self, at: int, place: TurnAt, part: Any) -> None:
+        """Adds its result to a call, and hands on the calls that are whole and have none open before them."""
+        result = _small(_first(part, place.result))
+        failed = bool(place.failed) and holds(part, place.failed)
+        text = cut(result if isinstance(result, str) else _joined(result), _LONGEST)
+        self._calls[at] = self._calls[at]._replace(text=text, result=result, failed=failed)
+        self._open.discard(at)
+        while self._calls and 0 not in self._open:
+            self._add(self._calls.pop(0))
+            self._open = {at - 1 for at in self._open}
+
+    def _add(self, turn: TurnRecord) -> None:
+        self._done.append(turn)
+        if self._on_turn:
+            self._on_turn(turn)
+
+
+def _parts(value: Any, after: After | None) -> Iterator[Any]:
+    """The values that a row's paths are applied to: the items of a list, or a log as a whole and then its items."""
+    if after is None or after.each is None:
+        yield from value if isinstance(value, list) else [value]
+        return
+    yield value
+    items = list(values(value, after.each))
+    begin = 0
+    if after.since:
+        begin = max((at + 1 for at, item in enumerate(items) if holds(item, after.since)), default=0)
+    yield from items[begin:]
+
+
+def _shown(data: bytes) -> str:
+    """The first lines of what came, short enough for an error's one line."""
+    text = data.decode("utf-8", "replace")
+    lines = [line.strip() for line in text.splitlines() if line.strip()][:_LINES]
+    return shortened(printable(" ⏎ ".join(lines)), _SHOWN + 1)
+
+
+def _texts(value: Any, find: Find) -> Iterator[str]:
+    for part in selected(value, find.select):
+        if find.say:
+            yield "".join(each if isinstance(each, str) else _text(_first(part, each)) for each in find.say)
+            continue
+        for each in values(part, find.path):
+            if each is None:
+                continue
+            text = _text(each)
+            if find.pattern is None:
+                yield text
+                continue
+            for match in re.finditer(find.pattern, text):
+                yield match[1] if match.re.groups and match[1] is not None else match[0]
+
+
+def _numbers(value: Any, find: Find) -> Iterator[float]:
+    for each in values(value, find.path):
+        if find.pattern is not None:
+            written = re.finditer(find.pattern, each) if isinstance(each, str) else ()
+            yield from (
+                n for match in written if (n := _amount(match[1] if match.re.groups else match[0])) < 1e15
+            )
+        elif isinstance(each, int | float) and not isinstance(each, bool) and 0 <= each < 1e15:
+            yield each
+
+
+def _amount(text: str | None) -> float:
+    """A number as people write it: 1,024 or 1.0k; infinite for a text that is none."""
+    number = _AMOUNT.fullmatch((text or "").replace(",", ""))
+    return float(number[1]) * _TIMES[number[2].lower()] if number else float("inf")
+
+
+def _first(value: Any, path: Path | None) -> Any:
+    return None if path is None else next(values(value, path), None)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return "" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _arguments(value: Any) -> Any:
+    """Arguments of a call, which some print as JSON in a text."""
+    parsed = parse(value) if isinstance(value, str) and value.startswith("{") else None
+    return value if parsed is None else parsed
+
+
+def _joined(value: Any) -> str:
+    """The text in a result: of a list of content blocks their texts."""
+    if isinstance(value, list) and value and all(isinstance(e, dict) and "text" in e for e in value):
+        return "\n".join(_text(each["text"]) for each in value)
+    return _text(value)
+
+
+def _small(value: Any) -> Any:
+    """A JSON value with its long texts cut."""
+    if isinstance(value, str):
+        return cut(value, _LONGEST)
+    if isinstance(value, list):
+        return [_small(each) for each in value]
+    if isinstance(value, dict):
+        return {key: _small(each) for key, each in value.items()}
+    return value

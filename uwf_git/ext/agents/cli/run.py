@@ -1,0 +1,397 @@
+"""One run of an agent CLI and what came of it: a reply, a session that was lost, or a failure in a line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from uwf_git.base import log
+from uwf_git.base.errors import AgentFailed
+from uwf_git.base.text import counted, last_line, one_line
+from uwf_git.config.agent_cli import Row
+from uwf_git.engine.kit.context import SEEN, Context, Reply, last_seen
+from uwf_git.ext.agents.cli.advice import advice_on, explained, is_final
+from uwf_git.ext.agents.cli.calls import installed_version, kept_by, model_in, older
+from uwf_git.ext.agents.cli.output import Output, Said
+from uwf_git.ext.agents.cli.printed import sentence
+from uwf_git.format.kinds import TurnRecord, Usage
+
+if TYPE_CHECKING:
+    from uwf_git.sandbox.child import Finished
+
+_PRINTED = 16 * 1024  # bytes of what it printed that may be kept with a failed attempt
+_BY_SIGNAL = {137: 9, 143: 15}  # what a wrapper exits with whose program was ended by a signal
+_NOTED = 10  # of what went wrong on the way, the last
+_REFUSALS = 2  # of a key, or for a used-up quota: a token that is renewed after the first may do
+_SHOWN = 401  # characters of the CLI's words in an error
+
+
+class Hopeless(Exception):
+    """The program need not go on: it has opened another session than the one it was to go on in, its key is refused, or
+    the quota of its account is used up."""
+
+
+class Run:
+    """A run of `row`'s program for the agent `name`, in `session` or in a new one where that is None. Turns are
+    recorded as they come, and what goes wrong is shown. `totals` is what each session had cost when this step last
+    heard of it. `new` is the id that the new session was given by us, for a program that doesn't print one."""
+
+    def __init__(
+        self,
+        ctx: Context,
+        name: str,
+        row: Row,
+        session: str | None,
+        totals: dict[str, tuple[Usage, float]],
+        new: str = "",
+    ) -> None:
+        from uwf_git.sandbox.child import KEEP, Tail
+
+        self._ctx = ctx
+        self._name = name
+        self._row = row
+        self._session = session
+        self._new = new
+        self._totals = totals
+        self._other: str | None = None
+        self._ended = False
+        self._refusals = 0
+        self._is_stuck = False  # it has had trouble, and done nothing since
+        self._said: Said | None = None
+        self._finished: Finished | None = None
+        self._reply: Reply | None = None
+        self._out, self._err = Tail(_PRINTED), Tail(KEEP)
+        self._listens = any(find.stream == "stderr" for find in row.trouble)
+        shown = row if row.after is None else row._replace(after=None, usage=(), turns=(), model=())
+        self._output = Output(
+            shown, None if row.after else self._record, self._in_session, self._in_trouble, self._spent
+        )
+
+    def feed(self, data: bytes) -> None:
+        """Takes a piece of standard output. Raises Hopeless."""
+        self._out.add(data)
+        self._output.feed(data)
+
+    def feed_stderr(self, data: bytes) -> None:
+        """Takes a piece of standard error. Raises Hopeless."""
+        self._err.add(data)
+        self._output.feed_stderr(data)
+        if not self._listens:
+            self._ctx.show(data)
+
+    def end(self, finished: Finished | None, env: Mapping[str, str]) -> None:
+        """Takes how the program ended; None where it was ended for what it said. Reads what the program keeps of the
+        session, where the environment `env` says."""
+        self._finished, self._ended = finished, True
+        if finished is None:
+            self._output.drop()
+        session = self._output.session or self._session or self._new
+        if self._row.log and session and self._other is None:
+            self._output.read_log(kept_by(self._row, session, env))
+        self._said = self._output.end(self._err.end())
+
+    @property
+    def ended(self) -> bool:
+        """Whether `end` was called."""
+        return self._ended
+
+    def count(self) -> None:
+        """Records the tokens of a run that nobody will ask for its reply, as those of one more turn without a word."""
+        reply = self.reply()
+        if reply.usage is not None:
+            self._ctx.record(TurnRecord("assistant", "", usage=reply.usage, model=reply.model))
+
+    @property
+    def printed(self) -> tuple[str, str]:
+        """The ends of what the program wrote to standard output and standard error."""
+        out, err = (tail.end().decode("utf-8", "replace") for tail in (self._out, self._err))
+        return out, err
+
+    @property
+    def refused(self) -> bool:
+        """Whether it was ended because its key was refused, or its quota used up."""
+        return self._refusals >= _REFUSALS
+
+    @property
+    def session(self) -> str | None:
+        """The session that it was done in, as far as that is known."""
+        return self.said.session or self._session or self._new or None
+
+    def take_log(self, data: bytes) -> None:
+        """Takes what the row's second call printed: model, usage and turns."""
+        log = Output(
+            self._row._replace(output="json", session=(), text=(), errors=(), denied=(), trouble=()),
+            self._ctx.record,
+        )
+        log.feed(data)
+        read = log.end()
+        self._reply = None
+        self._said = self.said._replace(model=read.model, spent=read.spent, turns=read.turns)
+
+    def _record(self, turn: TurnRecord) -> None:
+        if not self._ended:  # else it was held back, and said before the refusals
+            self._refusals, self._is_stuck = 0, False
+        self._ctx.record(turn)
+
+    def _spent(self, model: str, usage: Usage | None) -> None:
+        tokens = usage.input + usage.output if usage else 0
+        self._ctx.show(model=model, tokens=tokens, stream=f"tokens of {id(self)}")
+
+    def _in_session(self, session: str) -> None:
+        if self._session is not None and session != self._session and not self._row.renames:
+            self._other = session
+            if not self._ended:
+                raise Hopeless
+            return
+        self._ctx.in_session(session)
+
+    def _in_trouble(self, text: str) -> None:
+        if self._ended:
+            return
+        self._is_stuck = True
+        program = self._row.program
+        log.info("F8TR3M6W", "{program} is in trouble: {text}", program=program, text=text)
+        self._ctx.show(f"{program}: {text}\n".encode("utf-8", "replace"), stream="trouble")
+        refused = (self._row.login and re.search(self._row.login, text)) or is_final(text)
+        self._refusals = self._refusals + 1 if refused else 0
+        if self.refused:
+            raise Hopeless
+
+    @property
+    def said(self) -> Said:
+        """What the program has printed, once it has ended."""
+        assert self._said is not None
+        return self._said
+
+    @property
+    def answered(self) -> bool:
+        """Whether it has ended with an answer in the session that was wanted, as far as that can be told at once."""
+        finished, said = self._finished, self._said
+        well = finished is not None and finished.returncode == 0 and self._other is None and not self.refused
+        return well and said is not None and not said.errors and bool(said.turns or (said.text or "").strip())
+
+    def reply(self) -> Reply:
+        """The reply, also of a run that failed."""
+        if self._reply is None:  # its cost is what the session has cost since it was last asked for that
+            self._reply = self._made()
+        return self._reply
+
+    def _made(self) -> Reply:
+        said, session = self.said, self.session
+        usage, cost = self._usage(session)
+        return Reply(
+            said.text or "",
+            session=session if session and self._row.resume else None,
+            model=said.model or model_in(self._ctx.options.args) or None,
+            usage=usage,
+            turns=said.turns,
+            cost=cost,
+            notes=tuple(self._notes()),
+        )
+
+    def lost(self) -> str | None:
+        """Why the session could not be resumed; None where it could, or where something else went wrong."""
+        row, said = self._row, self.said
+        name = f"session {self._session} of {row.program}"
+        if self._session is None:
+            return None
+        if self._other is not None:
+            return f"{name} could not be resumed: it opened {self._other} instead"
+        finished = self._finished
+        if finished is None or finished.timed_out or finished.exceeded or finished.returncode == 0:
+            return None
+        words = self._words()
+        if self._says(row.lost):
+            return f"{name} could not be resumed: {words}"
+        # Nobody said why, and nothing has happened yet.
+        silent = not said.errors and not said.complaints and not said.turns and not self._says(row.login)
+        return f"{name} could not be resumed: {words}" if silent and finished.returncode > 0 else None
+
+    def failure(self, env: Mapping[str, str]) -> AgentFailed | None:
+        """What is wrong with the run; None where it brought an answer. May run the program to ask for its version."""
+        finished, said, program = self._finished, self.said, self._row.program
+        sign_in = self._row.sign_in or f"log in with {program} first"
+        if self.refused:
+            if self._says_in_trouble(self._row.login):
+                return AgentFailed(
+                    f"{program} is not logged in, or its key is refused: {self._words()}", sign_in
+                )
+            return AgentFailed(f"{program} failed: {self._words()}", advice_on(self._words()))
+        assert finished is not None
+        if finished.exceeded is not None:
+            return finished.exceeded.failure(program, self._ctx.alias)
+        if finished.timed_out:
+            return self._out_of_time(finished)
+        if finished.returncode == 0 and not said.errors:
+            return self._unanswered(env)
+        number = -finished.returncode if finished.returncode < 0 else _BY_SIGNAL.get(finished.returncode, 0)
+        how = f"was ended by signal {number}" if number else f"exited with {finished.returncode}"
+        if self._says(self._row.login):
+            return AgentFailed(f"{program} is not logged in, or its key is refused: {self._words()}", sign_in)
+        words = explained(self._stated() if number else self._words())
+        message = f"{program} {how}: {words}" if words else f"{program} {how} and didn't say why"
+        if said.errors:
+            message = f"{program} failed: {words}"
+        elif (old := self._too_old(env)) is not None:
+            return old
+        kept = f"what it said before is kept: uwf thread attempts {self._ctx.thread}"
+        return AgentFailed(message, advice_on(words) or kept)
+
+    def _out_of_time(self, finished: Finished) -> AgentFailed:
+        """Why a program was ended that had not answered: what it has trouble with comes first."""
+        program, said = self._row.program, self.said
+        hint = f"raise agents.<name>.{'silence' if finished.fell_silent else 'timeout'} in config.yaml"
+        if said.trouble and self._is_stuck:
+            trouble = str(said.trouble[-1])
+            message = f"{program} failed: {trouble}; it was still trying when it was ended {finished.told}"
+            return AgentFailed(message, advice_on(trouble) or "try again later")
+        if self._awaits_model and 2 * finished.silent > finished.took:
+            hint = f"does the model's service answer? If it is only slow, {hint}"
+        return AgentFailed(f"{program} {finished.overran} {finished.told}; {self._last_seen()}", hint)
+
+    @property
+    def _awaits_model(self) -> bool:
+        """Whether all that it has called has ended, as far as it prints that as it happens."""
+        row, turns = self._row, self.said.turns
+        if row.tools and (row.output != "lines" or row.after is not None or not row.turns):
+            return False
+        return not turns or turns[-1].role != "tool" or turns[-1].result is not None
+
+    def _last_seen(self) -> str:
+        """Return what a program waited for, and said or did last, in a few words."""
+        turns = self.said.turns
+        waited = "it waited for the model" if self._awaits_model else ""
+        if turns or waited:
+            return "; ".join(filter(None, (waited, last_seen(turns) if turns else "")))
+        printed = last_line(self.printed[1]) or last_line(self.printed[0])
+        return f"last seen: {one_line(printed, SEEN)}" if printed else "it printed nothing"
+
+    def _unanswered(self, env: Mapping[str, str]) -> AgentFailed | None:
+        """What is wrong with a run that reports no error, if anything is."""
+        row, said = self._row, self.said
+        if said.turns or (said.text or "").strip():
+            return None
+        if said.trouble and said.known:
+            words = self._stated()
+            advice = advice_on(words) or "try again, or another model"
+            return AgentFailed(f"{row.program} gave no answer: {words}", advice)
+        if said.text is not None:
+            return AgentFailed(f"{row.program} gave an empty answer", "try again, or with another model")
+        if not said.came:
+            return AgentFailed(
+                f"{row.program} exited with 0 and printed nothing", f"see: {row.program} --help"
+            )
+        if (old := self._too_old(env)) is not None:
+            return old
+        field = "text" if row.text else "turns"
+        misfit = f"nothing it looks for is there, output: {row.output}" if not said.known else f"no {field}"
+        return AgentFailed(
+            f"{row.program} printed what the row {row.name!r} does not fit ({misfit}): {said.came}",
+            "the program has changed, or was told to print something else; "
+            f"a row of your own goes under agentClis.{row.name} in config.yaml",
+        )
+
+    def _too_old(self, env: Mapping[str, str]) -> AgentFailed | None:
+        row = self._row
+        version = installed_version(row, env) if row.least else None
+        if version is None or not older(version, row.least):
+            return None
+        hint = f"bring it up to date: {row.install}" if row.install else "bring it up to date"
+        words = self._words() or "it printed nothing"
+        return AgentFailed(
+            f"{row.program} {version} is too old, at least {row.least} is needed: {words}", hint
+        )
+
+    def _says_in_trouble(self, pattern: str) -> bool:
+        """Whether the last trouble matches a pattern of its row."""
+        return bool(pattern and self.said.trouble and re.search(pattern, self.said.trouble[-1].text))
+
+    def _says(self, pattern: str) -> bool:
+        """Whether what the program complains of matches a pattern of its row; nothing matches an empty one."""
+        text = "\n".join((*self.said.errors, *self.said.complaints, self.printed[1]))
+        return bool(pattern and re.search(pattern, text))
+
+    def _stated(self) -> str:
+        """What the program says is wrong where its row looks for that, in one line; "" where it says nothing there."""
+        said = self.said
+        stated = (said.errors, said.complaints, [each.text for each in said.trouble[-1:]])
+        return one_line("; ".join(map(sentence, next(filter(None, stated), ()))), _SHOWN)
+
+    def _words(self) -> str:
+        """What the program itself says is wrong, in one line."""
+        said = self.said
+        if words := self._stated():
+            return words
+        lines = [line.strip() for line in self.printed[1].splitlines() if line.strip()]
+        if self._row.output == "text" and said.came:
+            return one_line(said.came, _SHOWN)
+        telling = [line for line in lines if re.search(r"(?i)error\b|fail|not |can't|unknown|denied", line)]
+        printed = "" if said.known else said.came
+        return one_line(sentence((telling or lines[-1:] or [printed])[0]), _SHOWN)
+
+    def _notes(self) -> list[str]:
+        row, said = self._row, self.said
+        notes = [f"{row.program} was not allowed: {one_line(what, _SHOWN)}" for what in said.denied]
+        finished = self._finished
+        failed = finished is None or finished.timed_out or finished.returncode != 0 or bool(said.errors)
+        if not failed and said.trouble:
+            times = counted(sum(each.times for each in said.trouble), "time")
+            return [*notes, f"{row.program} had trouble {times}: {said.trouble[-1].text}", *self._missed()]
+        notes += [f"{row.program}: {each}" for each in said.trouble[-_NOTED:]]
+        return notes if failed else [*notes, *self._missed()]
+
+    def _missed(self) -> list[str]:
+        """What the row looks for and an answer came without."""
+        row, said = self._row, self.said
+        looked = (
+            ("session id", "one", row.session and said.session is None),
+            ("turns", "them", row.turns and not said.turns),
+            ("usage", "it", row.usage and (said.spent is None or said.spent.usage is None)),
+        )
+        return [
+            f"{row.program} printed no {what} where its row looks for {it}"
+            for what, it, misses in looked
+            if misses
+        ]
+
+    def _usage(self, session: str | None) -> tuple[Usage | None, float | None]:
+        """The tokens and cost of this run alone. Where the program counts the whole session, what the session had
+        cost before is subtracted."""
+        spent = self.said.spent
+        if spent is None:
+            return None, None
+        usage, cost = spent.usage, spent.cost
+        if session is None or not (spent.usage_of_session or spent.cost_of_session):
+            return usage, cost
+        before = self._totals.get(session)
+        if before is None:
+            before = spent_before(self._ctx, self._name, session) if self._session else (Usage(0, 0), 0.0)
+        self._totals[session] = (usage or before[0], before[1] if cost is None else cost)
+        if usage is not None and spent.usage_of_session:
+            usage = Usage(*(max(0, now - past) for now, past in zip(usage, before[0], strict=True)))
+        if cost is not None and spent.cost_of_session:
+            cost = max(0.0, cost - before[1])
+        return usage, cost
+
+
+def spent_before(ctx: Context, agent: str, session: str) -> tuple[Usage, float]:
+    """What the steps and failed attempts of the thread have cost that an agent did in a session."""
+    from uwf_git.store.attempts import Attempts
+
+    nodes = [step.detail for step in ctx.history.steps if step.agent == agent]
+    tried = Attempts(ctx.store).all(ctx.thread)
+    nodes += [each.detail for each in tried if each.detail is not None and each.agent == agent]
+    total, cost = [0, 0, 0], 0.0
+    for node in dict.fromkeys(nodes):
+        detail = ctx.store.detail(node)
+        if detail is None or detail.session != session or not detail.usage:
+            continue
+        usages = [(1, detail.usage)]
+        for turn in ctx.store.turns(detail):
+            if turn.tool == "extract" and turn.usage:  # another model's, which read the answer
+                usages.append((-1, turn.usage))
+        for sign, usage in usages:
+            total = [sum_ + sign * tokens for sum_, tokens in zip(total, usage, strict=True)]
+        cost += detail.cost or 0.0
+    return Usage(*total), cost

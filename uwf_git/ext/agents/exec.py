@@ -1,0 +1,396 @@
+"""`uwf-exec`: a role is done by a command, such as the tests.
+
+The command comes from this agent's own arguments, that is from the user's configuration: nothing that stands in the
+store is ever run. It gets the context as JSON on its standard input. If it prints an answer, that is read as
+every agent's is, and what is wrong with it is told. Otherwise its exit status becomes the status, in the word that the
+schema has for it, and what it printed becomes the report.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shlex
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git.base.errors import AgentFailed, Invalid, Usage
+from uwf_git.base.text import fenced, last_line, nearest, settled, shortened
+from uwf_git.engine.conversation import talks
+from uwf_git.engine.kit.agent import Conversation
+from uwf_git.engine.kit.arguments import read_options
+from uwf_git.engine.kit.extract import STATUS, failed_with, judge_printed
+from uwf_git.engine.kit.format import render_frontmatter
+from uwf_git.format.shape import Field, Variant, choices, types, variants
+from uwf_git.kit import Agent, Context, Reply, TurnRecord
+
+if TYPE_CHECKING:
+    from uwf_git.engine.kit.candidate import Verdict
+    from uwf_git.ext.crews.state import Changes
+    from uwf_git.format.ids import ThreadId
+    from uwf_git.sandbox.child import Finished
+    from uwf_git.store.taking_in import Store
+
+USAGE = (
+    "uwf-exec [--role ROLE=COMMAND]… [--ok STATUS] [--fail STATUS] [--tail CHARACTERS] "
+    "[--stdin context|prompt|none] [--] [COMMAND [ARG…]]"
+)
+TAIL = 20_000  # characters of a report
+_NAMED = 3  # problems of what a command printed that are told
+_LONGER = "raise the agent's timeout in config.yaml"
+_PATIENCE = "raise agents.<name>.silence in config.yaml"
+_STDIN = ("context", "prompt", "none")
+
+# Words that a schema may have for it, best first.
+_GOOD = (
+    *("passed", "pass", "ok", "success", "succeeded", "done", "completed", "complete"),
+    *("approved", "accepted", "ready", "released", "green", "yes"),
+)
+_BAD = (
+    *("failed", "fail", "failure", "error", "rejected", "not_approved", "changes_requested"),
+    *("denied", "broken", "blocked", "red", "no"),
+)
+_VERDICTS = (
+    *("passed", "success", "succeeded", "successful", "ok"),
+    *("approved", "accepted", "done", "completed"),
+)
+_REPORTS = (
+    *("report", "summary", "comments", "comment", "output"),
+    *("message", "details", "log", "result", "text"),
+)
+_CODES = ("exitCode", "exit_code", "exitStatus", "exit_status", "returnCode", "returncode", "code")
+
+
+class Options(NamedTuple):
+    """The agent's arguments. `roles` are commands for certain roles, `command` is for all others."""
+
+    command: tuple[str, ...] = ()
+    roles: Mapping[str, tuple[str, ...]] = {}
+    ok: str | None = None
+    fail: str | None = None
+    tail: int = TAIL
+    stdin: str = "context"
+
+
+class Ended(NamedTuple):
+    """How the command ended, in words too. `report` is the end of what it printed."""
+
+    ok: bool
+    code: int
+    words: str
+    report: str
+
+
+def parse_args(args: Sequence[str]) -> Options:
+    """Raises Usage."""
+    given, command = read_options("uwf-exec", USAGE, args, ("--role", "--ok", "--fail", "--tail", "--stdin"))
+    options = Options(command)
+    for name, value in given:
+        options = _with_option(options, name, value)
+    return options
+
+
+def _with_option(options: Options, name: str, value: str) -> Options:
+    if name == "--role":
+        role, equals, text = value.partition("=")
+        command = _split(text)
+        if not equals or not role or not command:
+            raise Usage(f"uwf-exec: --role {value!r} is not ROLE=COMMAND", USAGE)
+        return options._replace(roles={**options.roles, role: command})
+    if name == "--tail":
+        if not value.isdecimal() or not 0 < int(value) <= 10_000_000:
+            raise Usage(f"uwf-exec: --tail {value!r} is no number of characters", USAGE)
+        return options._replace(tail=int(value))
+    if name == "--stdin" and value not in _STDIN:
+        raise Usage(f"uwf-exec: --stdin is one of {', '.join(_STDIN)}", USAGE)
+    if name == "--stdin":
+        return options._replace(stdin=value)
+    return options._replace(ok=value) if name == "--ok" else options._replace(fail=value)
+
+
+def _split(text: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise Usage(f"uwf-exec: {text!r} can't be split into words: {error}", "check the quotes") from None
+
+
+class _Conversation(Conversation):
+    """One run of the role's command, which can't be told what is wrong with its answer."""
+
+    correctable = False
+
+    def begin(self) -> Reply:
+        """Runs the role's command. Raises Usage where there is none, AgentFailed when it can't be started, runs out of
+        time, or ends in a way that the role's schema can't say."""
+        from uwf_git.sandbox.child import run_command
+
+        ctx, options = self.ctx, self._options
+        argv = self._argv()
+        folders = ctx.mounts.prepare().variables if ctx.mounts is not None else {}
+        began = time.monotonic()
+
+        def heard(finished: Finished) -> Reply:
+            return _heard(ctx, argv, finished, time.monotonic() - began)
+
+        finished = run_command(
+            argv,
+            stdin=_stdin(ctx, options),
+            cwd=ctx.cwd,
+            env={**os.environ, **ctx.variables, **folders},
+            timeout=None if ctx.deadline is None else max(0.0, ctx.deadline - began),
+            silence=ctx.silence(None),
+            pass_fds=held_lock(ctx.store, ctx.thread),
+            keep=max(4 * options.tail, 1 << 20),
+            on_stdout=partial(ctx.show, whole=True),
+            on_stderr=partial(ctx.show, stream="stderr", whole=True),
+            quota=ctx.quota,
+            guarded=True,
+            # What was ended by a signal was so maybe together with this process.
+            on_exit=lambda ended: ctx.keep(heard(ended)) if ended.returncode >= 0 else None,
+        )
+        reply = heard(finished)
+        if finished.exceeded is None and not finished.timed_out:
+            return _judged(ctx, argv, reply)
+        name, turn = shortened(shlex.join(argv), 60), reply.turns[0]
+        how = finished.overran
+        said = last_line((finished.stderr_tail or finished.stdout_tail).decode("utf-8", "replace"))
+        last = f"; it said last: {said}" if said else ""
+        error = AgentFailed(
+            f"{name} {how} {finished.told}{last}", _PATIENCE if finished.fell_silent else _LONGER
+        )
+        if finished.exceeded is not None:
+            how = f"was ended at its limit of {finished.exceeded.limit}"
+            error = finished.exceeded.failure(name, ctx.alias)
+        failed = Reply(f"`{shlex.join(argv)}` {how}.\n\n{fenced(turn.text, 'text')}\n", turns=(turn,))
+        raise failed_with(failed, error.message, error.hint)
+
+    def take_over(self, reply: Reply) -> Reply:
+        """What the command answered, judged now."""
+        return _judged(self.ctx, self._argv(), reply)
+
+    @property
+    def _options(self) -> Options:
+        options: Options = self.ctx.options
+        return options
+
+    def _argv(self) -> tuple[str, ...]:
+        role = self.ctx.role.name
+        if argv := self._options.roles.get(role) or self._options.command:
+            return argv
+        raise Usage(
+            f"uwf-exec has no command for role {role!r}",
+            'in config.yaml, agents.<name>.args: ["--", "make", "test"], or ["--role", "tests=make test"]',
+        )
+
+
+def _heard(ctx: Context, argv: Sequence[str], finished: Finished, seconds: float) -> Reply:
+    """What a command answered, before anybody has judged it: its output is the text, unless its beginning is missing
+    and somebody wants fields of it; the turn says how it ended."""
+    ended = _ended(finished, ctx.options.tail)
+    is_cut = finished.stdout_size > len(finished.stdout_tail) and not talks(ctx.role)
+    turn = TurnRecord(
+        "tool",
+        ended.report,
+        tool="command",
+        arguments=list(argv),
+        result={"exitStatus": ended.code},
+        duration_ms=round(seconds * 1000),
+    )
+    return Reply("" if is_cut else finished.stdout_tail.decode("utf-8", "replace"), turns=(turn,))
+
+
+def _judged(ctx: Context, argv: Sequence[str], heard: Reply) -> Reply:
+    """The reply with the output that is in what a command answered, or that follows from how it ended. Raises
+    AgentFailed."""
+    options: Options = ctx.options
+    shown = shlex.join(argv)
+    name = shortened(shown, 60)
+    turn = heard.turns[0]
+    code = int(turn.result["exitStatus"])
+    ended = Ended(code == 0, code, _words(code), turn.text)
+    body = f"`{shown}` {ended.words}.\n\n{fenced(ended.report, 'text')}"
+    if talks(ctx.role):
+        if code:
+            raise failed_with(Reply(body + "\n", turns=(turn,)), f"{name} {ended.words}")
+        return heard
+    try:
+        changes = ctx.written()
+    except Invalid as error:
+        said = error.message if ended.ok else f"{name} {ended.words}, and {error.message}"
+        raise failed_with(Reply(body + "\n", turns=(turn,)), said, error.hint) from None
+    if (verdict := _printed(ctx, options, heard.text, changes)) is not None:
+        problems = verdict.problems
+        if not problems:
+            return heard._replace(output=verdict.output, notes=verdict.notes)
+        wrong = "; ".join(problem.removeprefix("/") for problem in problems[:_NAMED])
+        more = f" (and {len(problems) - _NAMED} more)" if len(problems) > _NAMED else ""
+        said = f"what {name} printed is no output of role {ctx.role.name}: {wrong}{more}"
+        raise failed_with(Reply(body + "\n", turns=(turn,)), said)
+    output = _fill(ctx, options, ended, changes)
+    if output is None:
+        said, hint = _untold(ctx, options, ended, name, changes)
+        raise failed_with(Reply(body + "\n", turns=(turn,)), said, hint)
+    return Reply(render_frontmatter(output, body), turns=(turn,), output=output)
+
+
+def _stdin(ctx: Context, options: Options) -> bytes | None:
+    if options.stdin == "none":
+        return None
+    if options.stdin == "prompt":
+        return ctx.prompt.encode("utf-8", "replace")
+    history = ctx.history
+    context = {
+        "thread": ctx.thread,
+        "workflow": history.workflow.name,
+        "role": ctx.role.name,
+        "step": len(history.steps) + 1,
+        "instruction": ctx.instruction,
+        "start": history.start._asdict(),
+        "steps": [step._asdict() for step in history.steps],
+        "schema": ctx.schema.payload,
+        "prompt": ctx.prompt,
+    }
+    return json.dumps(context).encode("ascii")
+
+
+def held_lock(store: Store, thread: ThreadId) -> tuple[int, ...]:
+    """The descriptors by which this process holds the thread's lock. They are handed on to a command, so that one which
+    outlives this process still counts as running, and can be ended."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        wanted = (store.repository.private / "locks" / thread).stat()
+        for entry in os.listdir("/dev/fd"):  # noqa: PTH208
+            with contextlib.suppress(OSError, ValueError):
+                if os.path.samestat(os.fstat(int(entry)), wanted):
+                    found.append(int(entry))
+    return tuple(found)
+
+
+def _ended(finished: Finished, tail: int) -> Ended:
+    code = finished.returncode
+    parts = (
+        _text(finished.stdout_tail, finished.stdout_size),
+        _text(finished.stderr_tail, finished.stderr_size),
+    )
+    report = "\n".join(filter(None, parts))
+    return Ended(code == 0, code, _words(code), _end_of(report, tail) or "(it printed nothing)")
+
+
+def _words(code: int) -> str:
+    return f"was ended by signal {-code}" if code < 0 else f"exited with {code}"
+
+
+def _text(data: bytes, size: int) -> str:
+    """Output without sequences that steer a terminal; of an overwritten line the last version."""
+    text = settled(data.decode("utf-8", "replace")).strip("\n")
+    return f"[… the first {size - len(data)} bytes are left out …]\n{text}" if size > len(data) else text
+
+
+def _end_of(text: str, most: int) -> str:
+    if len(text) <= most:
+        return text
+    return f"[… the first {len(text) - most} characters are left out …]\n{text[len(text) - most :]}"
+
+
+def _printed(ctx: Context, options: Options, text: str, changes: Changes | None) -> Verdict | None:
+    """The verdict on what was printed, with what was written of the run; None where that is no answer."""
+    if options.stdin == "prompt":  # its example of an answer is none, where it is only repeated
+        text = text.replace(ctx.prompt.strip(), "")
+    return judge_printed(text, ctx.role, ctx.schema, ctx.reads, changes)
+
+
+def _fill(ctx: Context, options: Options, ended: Ended, changes: Changes | None) -> dict[str, Any] | None:
+    """The first output that obeys the role's schema and says how the command ended, with what was written of the run
+    where the schema takes it."""
+    for variant in variants(ctx.schema.payload):
+        for said in _sayings(ctx.schema.payload, variant, options, ended.ok):
+            output = {**said, **_details(variant, ended)}
+            wholes = [output] if changes is None else [changes.added_to(output), output]
+            if found := next(filter(ctx.schema.is_valid, wholes), None):
+                return found
+    return None
+
+
+def _sayings(root: Any, variant: Variant, options: Options, ok: bool) -> Iterator[dict[str, Any]]:
+    """The ways in which a variant can say whether it went well, best first."""
+    wanted = options.ok if ok else options.fail
+    verdicts: dict[str, Any] = {
+        field.name: ok
+        for field in variant.fields
+        if field.name in _VERDICTS and "boolean" in types(field.schema)
+    }
+    for name in STATUS:
+        if field := variant.field(name):
+            for status in _statuses(root, field, wanted, ok):
+                yield {name: status, **verdicts}
+            return
+    if verdicts:
+        yield verdicts
+    elif not variant.closed:
+        yield {"status": wanted or (_GOOD if ok else _BAD)[0]}
+    elif ok:
+        yield {}  # nothing to say it with, and nothing to complain about
+
+
+def _statuses(root: Any, field: Field, wanted: str | None, ok: bool) -> list[Any]:
+    listed = choices(root, field.schema)
+    if wanted is not None:
+        return [wanted]
+    words = _GOOD if ok else _BAD
+    if listed is None:
+        return [words[0]]
+    known = {re.sub(r"[\s-]+", "_", each).lower(): each for each in listed if isinstance(each, str)}
+    return [known[word] for word in words if word in known]
+
+
+def _details(variant: Variant, ended: Ended) -> dict[str, Any]:
+    """The report, in every required field that is named for one or else the first optional one, and the
+    exit status."""
+    named = [field for name in _REPORTS if (field := variant.field(name)) and "string" in types(field.schema)]
+    chosen = [field for field in named if field.required] or named[:1]
+    details: dict[str, Any] = {field.name: _fitting(ended.report, field) for field in chosen}
+    if not named and not variant.closed:
+        details["report"] = ended.report
+    for name in _CODES:
+        if (field := variant.field(name)) and {"integer", "number"} & set(types(field.schema)):
+            details[name] = ended.code
+    return details
+
+
+def _fitting(report: str, field: Field) -> str:
+    most = field.schema.get("maxLength")
+    if isinstance(most, int) and len(report) > most:
+        return report[len(report) - most :] if most else ""
+    return report
+
+
+def _untold(
+    ctx: Context, options: Options, ended: Ended, name: str, changes: Changes | None
+) -> tuple[str, str]:
+    """The error, and its hint, where how the command ended says nothing that the schema takes."""
+    role, payload = ctx.role.name, ctx.schema.payload
+    option, wanted = ("--ok", options.ok) if ended.ok else ("--fail", options.fail)
+    fields = [found for each in variants(payload) for key in STATUS if (found := each.field(key))]
+    listed = [choices(payload, field.schema) for field in fields]
+    known = list(dict.fromkeys(str(status) for each in listed for status in each or ()))
+    if wanted is not None and None not in listed and known and wanted not in known:
+        return f"{option} {wanted!r} is no {fields[0].name} of role {role}", nearest(wanted, known)
+    said = f"{name} {ended.words}, and the output of role {role} can't be told from that"
+    helpful = [
+        each for each in known if _fill(ctx, options._replace(ok=each, fail=each), ended, changes) is not None
+    ]
+    if helpful:
+        return said, f"say which {fields[0].name} it means with {option}, of: {', '.join(helpful)}"
+    return said, "let the command print the fields itself, as JSON or between two lines of ---"
+
+
+agent = Agent("uwf-exec", _Conversation, parse_args, USAGE, about=__doc__)
+main = agent.main
+
+if __name__ == "__main__":
+    main()

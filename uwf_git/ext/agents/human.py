@@ -1,0 +1,380 @@
+"""`uwf-human`: a role is done by the person at the terminal.
+
+It asks for the fields of the role's schema one by one, or with `--editor` opens an editor on a form. Where its standard
+input is no terminal the thread waits for somebody to step it in one, and nothing is kept: nobody has tried.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from uwf_git.base.attention import undisturbed
+from uwf_git.base.errors import Absent, AgentFailed, Invalid, Usage, UwfError
+from uwf_git.engine.kit.coerce import Plain, coerce
+from uwf_git.engine.kit.extract import failed_with, judge
+from uwf_git.engine.kit.format import describe, example, render_frontmatter
+from uwf_git.format.cbor import normalise
+from uwf_git.format.kinds import split_remarks
+from uwf_git.format.schema import Schema
+from uwf_git.format.shape import Field, Variant, choices, types, variants
+from uwf_git.kit import Context, Reply, create_agent
+from uwf_git.sandbox.child import working_in
+from uwf_git.store.pages import answer_of
+
+USAGE = "uwf-human [--editor]"
+_SHOWN = 4000  # characters of the last answer and of the task
+_NOTE = "#:"
+
+
+class Options(NamedTuple):
+    """The agent's arguments."""
+
+    editor: bool = False
+
+
+def parse_args(args: Sequence[str]) -> Options:
+    """Raises Usage."""
+    if unknown := [each for each in args if each != "--editor"]:
+        raise Usage(f"uwf-human has no argument {unknown[0]}", USAGE)
+    return Options("--editor" in args)
+
+
+def run(ctx: Context) -> Reply:
+    """Asks for the output. Raises Absent off a terminal, AgentFailed when the person leaves, or out of time."""
+    with undisturbed(), Terminal.of_stdin(ctx) as terminal:
+        if ctx.options.editor:
+            return _edit(ctx, terminal)
+        terminal.say(_introduction(ctx) + "\n\n")
+        while True:
+            output, report = _questions(ctx, terminal)
+            problems = ctx.schema.problems(output)
+            if not problems:
+                return Reply(render_frontmatter(output, report), output=output)
+            terminal.say("\nThat can't be taken yet:\n" + _listed(problems) + "\nOnce more, please.\n\n")
+
+
+class Left(AgentFailed):
+    """The person ended the input (Ctrl-D)."""
+
+
+class Terminal:
+    """A terminal to write to and read lines from, until a deadline."""
+
+    def __init__(self, descriptor: int, role: str, deadline: float | None) -> None:
+        self.descriptor = descriptor
+        self.deadline = deadline
+        self._role = role
+        self._pending = b""
+
+    @classmethod
+    def of_stdin(cls, ctx: Context) -> Terminal:
+        """The terminal behind standard input. Raises Absent where there is none."""
+        try:
+            if not sys.stdin.isatty():
+                raise OSError
+            name = os.ttyname(sys.stdin.fileno())
+            descriptor = os.open(name, os.O_RDWR | os.O_NOCTTY)
+        except (OSError, ValueError, AttributeError):
+            raise Absent(
+                f"thread {ctx.thread} waits for a human to play role {ctx.role.name!r}",
+                f"in a terminal: uwf thread step {ctx.thread}{_named(ctx)}",
+            ) from None
+        return cls(descriptor, ctx.role.name, ctx.deadline)
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self.descriptor)
+
+    def say(self, text: str) -> None:
+        """Writes text; characters that could steer the terminal are written as escapes."""
+        data = _visible(text).encode("utf-8", "replace")
+        while data:
+            data = data[os.write(self.descriptor, data) :]
+
+    def ask(self, question: str) -> str:
+        """Asks and returns the line. Raises Left at the end of input, AgentFailed at the end of the time."""
+        self.say(question)
+        while b"\n" not in self._pending:
+            left = None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
+            if not select.select([self.descriptor], [], [], left)[0]:
+                raise AgentFailed(
+                    f"nobody answered for role {self._role!r} in time", "raise the agent's timeout"
+                )
+            data = os.read(self.descriptor, 4096)
+            if not data:
+                raise Left(f"nobody answered for role {self._role!r}", "step again when somebody can")
+            self._pending += data
+        line, _, self._pending = self._pending.partition(b"\n")
+        return line.decode("utf-8", "replace").rstrip("\r")
+
+
+def _named(ctx: Context) -> str:
+    """The option that names this agent, with a space before it; "" where the configuration does."""
+    from uwf_git.config.resolve import resolve_agent
+
+    with suppress(UwfError):
+        name, role = ctx.history.workflow.name, ctx.role.name
+        agent = resolve_agent(ctx.config, name, role, persona=ctx.history.speaks(role))
+        if agent.command == "uwf-human":
+            return ""
+    return " --agent uwf-human"
+
+
+def _introduction(ctx: Context) -> str:
+    role, history = ctx.role, ctx.history
+    parts = [f"{role.name}, step {len(history.steps) + 1} of thread {ctx.thread} ({history.workflow.name})"]
+    told = (role.description, role.system_prompt, role.goal, role.procedure, role.output)
+    parts += [text.strip() for text in told if text.strip()]
+    parts.append(f"The task:\n{_cut(history.start.prompt.strip())}")
+    if heard := split_remarks(history.steps)[0]:
+        last = heard[-1]
+        detail = ctx.store.get(last.detail)
+        said = answer_of(last.output, detail.type, detail.payload)
+        parts.append(f"Last, {last.role} said:\n{_cut(said.strip())}")
+    if ctx.instruction:
+        parts.append(f"Your instruction:\n{ctx.instruction.strip()}")
+    parts += [f"The user remarks:\n{_cut(each.strip())}" for each in ctx.remarks]
+    return "\n\n".join(parts)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}\n[… {len(text) - _SHOWN} more characters]"
+
+
+def _visible(text: str) -> str:
+    """The text with an escape such as `\\x1b` for each character that isn't printable, but line ends."""
+    return "".join(
+        each if each.isprintable() or each == "\n" else each.encode("unicode_escape").decode("ascii")
+        for each in text.replace("\t", "    ")
+    )
+
+
+def _listed(problems: Sequence[Any]) -> str:
+    return "".join(f"- {problem}\n" for problem in problems)
+
+
+def _questions(ctx: Context, terminal: Terminal) -> tuple[dict[str, Any], str]:
+    """The output and the report, asked for field by field. The schema's variants are narrowed to one first."""
+    root = ctx.schema.payload
+    output: dict[str, Any] = {}
+    shapes = variants(root)
+    if len(shapes) > 1:
+        shapes = _narrow(root, terminal, shapes, output)
+    for field in shapes[0].fields:
+        if field.name not in output:
+            value = _ask_field(root, terminal, field)
+            if value is not None:
+                output[field.name] = value[0]
+    return output, _ask_report(terminal)
+
+
+def _narrow(
+    root: Any, terminal: Terminal, shapes: tuple[Variant, ...], output: dict[str, Any]
+) -> tuple[Variant, ...]:
+    """The one variant that is wanted. Asks for a field that tells the variants apart, such as the status, and puts it
+    into `output`; where there is no such field, asks for the variant itself."""
+    for name in dict.fromkeys(["$status", "status", *(field.name for field in shapes[0].fields)]):
+        offers = [choices(root, found.schema) if (found := shape.field(name)) else None for shape in shapes]
+        if all(offers):
+            every = list(dict.fromkeys(value for offer in offers for value in offer or ()))
+            if len(every) > 1:
+                output[name] = _choose(terminal, name, every)
+                shapes = tuple(
+                    shape
+                    for shape, offer in zip(shapes, offers, strict=True)
+                    if output[name] in (offer or ())
+                )
+                break
+    if len(shapes) == 1:
+        return shapes
+    names = [shape.title or ", ".join(field.name for field in shape.fields) for shape in shapes]
+    picked = _choose(terminal, "form", [f"{number}. {name}" for number, name in enumerate(names, 1)])
+    return (shapes[int(str(picked).split(".")[0]) - 1],)
+
+
+def _choose(terminal: Terminal, name: str, offered: Sequence[Any], optional: bool = False) -> Any:
+    """One of the offered values, chosen by its number, its text, or a beginning that no other has. None if it is
+    optional and nothing was typed."""
+    shown = [each if isinstance(each, str) else repr(each) for each in offered]
+    lines = "".join(f"  {number}) {text}\n" for number, text in enumerate(shown, 1))
+    while True:
+        typed = terminal.ask(
+            f"{lines}{name} [1-{len(offered)}{', Enter for none' if optional else ''}]: "
+        ).strip()
+        if not typed and optional:
+            return None
+        for number, (value, text) in enumerate(zip(offered, shown, strict=True), 1):
+            if typed == text or (typed == str(number) and typed not in shown):
+                return value
+        pairs = [(value, text.lower()) for value, text in zip(offered, shown, strict=True)]
+        same = [value for value, text in pairs if text == typed.lower()]
+        begun = [value for value, text in pairs if typed and text.startswith(typed.lower())]
+        if len(found := same or begun) == 1:
+            return found[0]
+        terminal.say("Please choose one of these.\n")
+
+
+def _ask_field(root: Any, terminal: Terminal, field: Field) -> tuple[Any] | None:
+    """The value typed for a field; None where it is optional and left out."""
+    heading = f"{field.name}: {field.description}\n" if field.description else ""
+    listed = choices(root, field.schema)
+    if listed is not None and len(listed) == 1:
+        return (listed[0],)
+    if listed is not None:
+        terminal.say(heading)
+        chosen = _choose(terminal, field.name, listed, optional=not field.required)
+        return None if chosen is None and not field.required else (chosen,)
+    schema = Schema({**field.schema, **{key: root[key] for key in ("$defs", "definitions") if key in root}})
+    kind = describe(root, field.schema)
+    need = "" if field.required else ", Enter for none"
+    while True:
+        if types(field.schema) == ("array",):
+            terminal.say(f"{heading}{field.name} ({kind}; one a line, an empty line ends)\n")
+            value: Any = [_read(line) for line in _lines(terminal)]
+            if not value and not field.required:
+                return None
+        else:
+            terminal.say(heading)
+            line = _ask_line(terminal, f"{field.name} ({kind}{need}): ")
+            if not line.strip():
+                if not field.required:
+                    return None
+                terminal.say('This is needed; type "" for an empty text.\n')
+                continue
+            value = _read(line)
+        try:
+            value = normalise(coerce(value, schema))
+            problems: Sequence[Any] = schema.problems(value)
+        except Invalid as error:
+            problems = [error.message]
+        if not problems:
+            return (value,)
+        terminal.say("That can't be taken:\n" + _listed(problems))
+
+
+def _ask_line(terminal: Terminal, question: str) -> str:
+    """A line; one that ends in a backslash goes on in the next."""
+    line = terminal.ask(question)
+    while line.endswith("\\"):
+        line = line[:-1] + "\n" + terminal.ask("… ")
+    return line
+
+
+def _read(typed: str) -> Any:
+    """What was typed: text, or JSON where it begins as a collection or a quoted text does."""
+    from uwf_git.format.node import parse_json
+
+    text = typed.strip()
+    if text[:1] in ("{", "[", '"'):
+        try:
+            return parse_json(text)
+        except Invalid:
+            return typed
+    return Plain(text if "\n" not in typed else typed)
+
+
+def _lines(terminal: Terminal) -> list[str]:
+    lines: list[str] = []
+    while (line := terminal.ask("  - ")).strip():
+        lines.append(line)
+    return lines
+
+
+def _ask_report(terminal: Terminal) -> str:
+    terminal.say("Your report, if there is more to say; a line with a single dot, or Ctrl-D, ends it.\n")
+    lines: list[str] = []
+    try:
+        while (line := terminal.ask("> ")).strip() != ".":
+            lines.append(line)
+    except Left:
+        terminal.say("\n")
+    return "\n".join(lines).strip()
+
+
+def _edit(ctx: Context, terminal: Terminal) -> Reply:
+    """Opens the editor on the form until what comes back is valid."""
+    import tempfile
+
+    problems: Sequence[str] = ()
+    text = _form(ctx)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"{ctx.role.name.replace('/', '-')}.md"
+        while True:
+            note = "".join(f"{_NOTE} - {problem}\n" for problem in problems)
+            shown = f"{_NOTE} This can't be taken yet:\n{note}{text}" if problems else text
+            path.write_text(f"{shown}\n{_help(ctx)}", encoding="utf-8")
+            _open_editor(terminal, path)
+            edited = _without_notes(path.read_text(encoding="utf-8", errors="replace"))
+            if not edited.strip() or edited == _without_notes(text):
+                failed = Reply(edited)
+                raise failed_with(
+                    failed, f"the form of role {ctx.role.name!r} was left as it was", "step again"
+                )
+            verdict = judge(Reply(edited), ctx.role, ctx.schema)
+            if not verdict.problems:
+                return Reply(edited, output=verdict.output)
+            problems, text = verdict.problems, edited
+
+
+def _form(ctx: Context) -> str:
+    shape = variants(ctx.schema.payload)[0]
+    return render_frontmatter(_blank(example(ctx.schema.payload, shape)), "")
+
+
+def _blank(value: Any) -> Any:
+    """An example without its placeholders, such as `<summary>`."""
+    if isinstance(value, dict):
+        return {key: _blank(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_blank(item) for item in value]
+    return "" if isinstance(value, str) and value.startswith("<") and value.endswith(">") else value
+
+
+def _help(ctx: Context) -> str:
+    from uwf_git.engine.kit.format import format_instruction
+
+    text = f"{_introduction(ctx)}\n\n{format_instruction(ctx.schema.payload)}"
+    note = f"{_NOTE} Lines that begin with {_NOTE} are left out. Your report goes below the block.\n{_NOTE}\n"
+    return note + "".join(f"{_NOTE} {line}".rstrip() + "\n" for line in _visible(text).split("\n"))
+
+
+def _without_notes(text: str) -> str:
+    kept = [line for line in text.splitlines() if not line.startswith(_NOTE)]
+    return "\n".join(kept).strip("\n") + "\n"
+
+
+def _open_editor(terminal: Terminal, path: Path) -> None:
+    import subprocess
+
+    command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    left = None if terminal.deadline is None else max(0.0, terminal.deadline - time.monotonic())
+    tty = terminal.descriptor
+    try:
+        argv = [*shlex.split(command), str(path)]
+        env = working_in(None, os.environ)
+        done = subprocess.run(argv, stdin=tty, stdout=tty, stderr=tty, env=env, timeout=left, check=False)
+    except (OSError, ValueError) as error:
+        raise AgentFailed(f"editor {command!r} does not start: {error}", "set VISUAL or EDITOR") from None
+    except subprocess.TimeoutExpired:
+        raise AgentFailed("the time ran out in the editor", "raise the agent's timeout") from None
+    if done.returncode:
+        raise AgentFailed(
+            f"editor {command!r} exited with {done.returncode}", "nothing was stored; step again"
+        )
+
+
+agent = create_agent("uwf-human", run, parse_args=parse_args, usage=USAGE)
+main = agent.main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""`uwf-llm`: a role is done by one completion of a language model, from the prompt alone.
+
+The model is the one of `--model ALIAS`, else of `modelOverrides.agent`, else `defaultModel`. A correction goes on in
+the same conversation; a step that failed is taken up again from the turns that its last attempt left.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+
+from uwf_git.config.settings import Config
+from uwf_git.engine.kit.agent import Conversation
+from uwf_git.engine.kit.arguments import Asking as Options
+from uwf_git.engine.kit.arguments import read_asking
+from uwf_git.engine.kit.extract import failed_with
+from uwf_git.kit import Agent, Reply
+
+USAGE = "uwf-llm [--model ALIAS] [--temperature NUMBER] [--max-tokens NUMBER]"
+
+
+def parse_args(args: Sequence[str]) -> Options:
+    """Raises Usage."""
+    return read_asking("uwf-llm", USAGE, args, ("--model", "--temperature", "--max-tokens"))
+
+
+class _Conversation(Conversation):
+    """The messages of one step, the model's answers among them."""
+
+    def begin(self) -> Reply:
+        """One completion of the prompt; after a failed attempt, of its turns and one more message. Raises Invalid
+        where no model is configured."""
+        self._messages = [{"role": "user", "content": self.ctx.prompt}]
+        left = self.carried_on()
+        if left is None or self.ctx.resume is None:
+            self._session = secrets.token_hex(8)
+            return self._complete()
+        self._session, message = left
+        self._messages += [
+            {"role": turn.role, "content": turn.text}
+            for turn in self.ctx.resume.turns
+            if turn.role in ("user", "assistant")
+        ]
+        return self.say(message)
+
+    def say(self, text: str) -> Reply:
+        """One completion of all that was said so far and this."""
+        self._messages.append({"role": "user", "content": text})
+        return self._complete()
+
+    def _complete(self) -> Reply:
+        from uwf_git.engine.kit.chat import Chat, asked_model, resolve_endpoint
+
+        ctx, options = self.ctx, self.ctx.options
+        model = asked_model("uwf-llm", ctx.config, options.model)
+        endpoint = resolve_endpoint(ctx.config, model, ctx.secrets)
+        ctx.show(model=endpoint.model)
+        with Chat(endpoint) as chat:
+            done = chat.complete(
+                self._messages,
+                deadline=ctx.deadline,
+                extra=dict(options.extra),
+                stream=True,
+                hear=ctx.hear,
+            )
+        reply = done.reply(self._session)
+        self._messages.append({"role": "assistant", "content": done.text})
+        if (failure := done.no_answer()) is not None:
+            raise failed_with(reply, failure.message, failure.hint)
+        return reply
+
+
+def _untold(config: Config, args: Sequence[str]) -> str:
+    from uwf_git.engine.kit.chat import untold
+
+    return untold("uwf-llm", config, parse_args(args).model)
+
+
+def _asks(config: Config, args: Sequence[str]) -> str:
+    from uwf_git.engine.kit.chat import asked_provider
+
+    return asked_provider("uwf-llm", config, parse_args(args).model)
+
+
+agent = Agent(
+    "uwf-llm",
+    _Conversation,
+    parse_args,
+    USAGE,
+    about=__doc__,
+    sees_files=lambda ctx: False,
+    untold=_untold,
+    asks=_asks,
+)
+main = agent.main
+
+if __name__ == "__main__":
+    main()

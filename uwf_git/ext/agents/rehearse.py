@@ -1,0 +1,284 @@
+"""`uwf-rehearse`: makes any workflow run without a model.
+
+It answers with a valid output made from the role's schema. Of all outputs it takes one that follows the edge which
+this thread has taken least: so every status and every edge has its turn, and loops end. With `--script` it plays the
+replies of a file instead, one entry a run:
+
+    - {role: planner, output: {plan: short}}         a valid output
+    - {role: developer, answer: "---\\n…\\n---\\n…"}   an answer, verbatim
+    - {role: reviewer, garbage: "no fields here"}    an answer that never gets better
+    - {role: reviewer, exit: 3}                      ends with that status
+    - {role: reviewer, sleep: 2, output: {…}}        takes its time first
+
+Which entry is next follows from the thread: there is one for each step of a role and for each failed attempt.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from uwf_git.base.errors import AgentFailed, Invalid, LimitExceeded, Usage, UwfError
+from uwf_git.engine.conversation import talks
+from uwf_git.engine.kit.agent import Conversation
+from uwf_git.engine.kit.arguments import read_options
+from uwf_git.format.kinds import Role, StepContext, Workflow, asks_human
+from uwf_git.format.schema import Schema
+from uwf_git.format.types import END, USER
+from uwf_git.kit import Agent, Context, Reply
+from uwf_git.store.history import History
+from uwf_git.workflow.made_up import Hints, hints_of, variants
+from uwf_git.workflow.moderator import leading_to
+
+USAGE = "uwf-rehearse [--script FILE]"
+_REMEMBERED = 24  # last turns of a role, from which it is counted how often each edge was taken
+_PATIENCE = 100  # steps after which no odd outputs are tried any more
+
+
+def parse_args(args: Sequence[str]) -> Path | None:
+    """The script's path, if one is to be played. Raises Usage."""
+    given, rest = read_options("uwf-rehearse", USAGE, args, ("--script",))
+    if rest or len(given) > 1:
+        raise Usage(f"uwf-rehearse can't take {' '.join(args)}", USAGE)
+    return Path(given[0][1]) if given else None
+
+
+class _Conversation(Conversation):
+    """A rehearsed step. Corrections change nothing: a script that says garbage means it."""
+
+    def begin(self) -> Reply:
+        """The script's reply, or the made-up output that takes the least worn edge."""
+        if self.ctx.options is None:
+            return _said(self.ctx, choose_output(self.ctx.history, self.ctx.role, self.ctx.schema))
+        return _play(self.ctx, self.ctx.options)
+
+    def say(self, text: str) -> Reply:
+        """The same again."""
+        return self.begin()
+
+
+def _said(ctx: Context, output: Any) -> Reply:
+    turn = sum(step.role == ctx.role.name for step in ctx.history.steps) + 1
+    fields = "" if talks(ctx.role) else _frontmatter(output)
+    text = f"{fields}A rehearsed answer of {ctx.role.name}, turn {turn}. No model was asked.\n"
+    # The output as it is, too: reading it back out of the text would take longer than the rest of a step.
+    return Reply(text, session="rehearsal", output=output)
+
+
+def _frontmatter(output: Any) -> str:
+    """An object's fields as a block of YAML; "" for anything else. The values are JSON, which YAML 1.2 reads too: a
+    writer of nicer YAML is not worth its import in every step."""
+    if not isinstance(output, dict):
+        return ""
+    names = {key: key if key.isidentifier() else json.dumps(key) for key in output}
+    lines = (f"{names[key]}: {json.dumps(value, ensure_ascii=False)}\n" for key, value in output.items())
+    return f"---\n{''.join(lines)}---\n\n"
+
+
+class _Rank(NamedTuple):
+    """How welcome an output is: the least comes first."""
+
+    nowhere: bool  # no edge takes it
+    asks: bool  # it asks a human
+    breaks: bool  # a template of its edge fails
+    odd: bool
+    worn: int  # how often its edge was taken
+    leaves: bool  # from there no way leads back to the role
+    ends: bool
+    position: int
+
+    @property
+    def sound(self) -> bool:
+        return not (self.nowhere or self.asks or self.breaks)
+
+
+def choose_output(history: History, role: Role, schema: Schema) -> Any:
+    """The output that takes the edge which this thread has taken least. Among equals it is one whose edge can lead
+    back here, so that loops are gone round once before they end; then one that doesn't end the thread; then the one
+    that stands first. Outputs that lead nowhere, or whose edge has a template that fails for them, come last. Raises
+    Invalid where no output can be made up."""
+    workflow, steps = history.workflow, history.steps
+    turn = sum(step.role == role.name for step in steps)
+    hints = hints_of(workflow, role.name)
+    if workflow.code is not None:  # its code decides, so no output is more welcome than another
+        made = _made(schema, turn, hints, history, role.name, False)
+        return next((output for output in made[turn % len(made) :] if not asks_human(output)), made[0])
+    edges = workflow.graph.get(role.name, ())
+    worn = _worn(history, role.name)
+    back = _returning(workflow, role.name)
+    # That a package's run may end anywhere would cut every rehearsal short.
+    new = {position for position, edge in enumerate(edges) if not worn[position] and not workflow.stops(edge)}
+    wanted = {position for position in new if edges[position].role in back}
+    wanted = wanted or {position for position in new if edges[position].role != END} or new
+    best: tuple[_Rank, Any] | None = None
+    # Odd outputs, with fields left out or unusual, are for edges that no plain output takes.
+    for odd in (False, True):
+        made = _made(schema, turn, hints, history, role.name, odd)
+        if len(edges) < 2:  # nothing to choose: each has its turn
+            made = made[turn % len(made) :] + made[: turn % len(made)]
+        for output in made:
+            position, renders = _edge(history, steps, role.name, output)
+            rank = _Rank(
+                position is None,
+                asks_human(output),
+                not renders,
+                odd and worn[position] > 0,
+                worn[position],
+                position is None or edges[position].role not in back,
+                position is not None and edges[position].role == END,
+                position or 0,
+            )
+            if best is None or rank < best[0]:
+                best = rank, output
+            if len(edges) < 2 and rank.sound:
+                return output
+        assert best is not None  # variants gives one, or raises
+        enough = best[0].position in wanted or not new or len(steps) > _PATIENCE
+        if best[0].sound and enough:
+            break
+    assert best is not None
+    return best[1]
+
+
+def _made(schema: Schema, turn: int, hints: Hints, history: History, role: str, odd: bool) -> list[Any]:
+    try:
+        return list(variants(schema, turn, hints, history.start_hash, odd))
+    except Invalid as error:
+        raise Invalid(f"role {role!r}: {error.message}", error.hint) from None
+
+
+def _returning(workflow: Workflow, role: str) -> set[str]:
+    """The roles from which a way leads back to this one."""
+    graph = {source: [edge.role for edge in edges] for source, edges in workflow.graph.items()}
+    return leading_to(graph, role)
+
+
+def _worn(history: History, role: str) -> Counter[int | None]:
+    """How often the role's last turns took each of its edges, by the edge's position."""
+    taken: Counter[int | None] = Counter()
+    if len(history.workflow.graph.get(role, ())) < 2:
+        return taken
+    turns = [number for number, step in enumerate(history.steps) if step.role == role]
+    for number in turns[-_REMEMBERED:]:
+        output = history.steps[number].output
+        if not asks_human(output):
+            taken[_edge(history, history.steps[:number], role, output)[0]] += 1
+    return taken
+
+
+def _edge(history: History, before: Sequence[StepContext], role: str, output: Any) -> tuple[int | None, bool]:
+    """The position of the edge that an output takes, None where there is none, and whether its templates
+    can be rendered then."""
+    from uwf_git.workflow.moderator import choose, follow
+
+    steps = (*before, StepContext(history.start_hash, role, output, history.start_hash, "uwf-rehearse"))
+    try:
+        chosen = choose(history.workflow, history.start, steps)
+    except LimitExceeded:
+        raise  # trying the other outputs would take as long each
+    except UwfError:
+        return None, False
+    try:
+        follow(history.workflow, chosen, history.start, steps)
+    except UwfError:
+        return chosen.position, False
+    return chosen.position, True
+
+
+class Entry(NamedTuple):
+    """One reply of a script. `sleep` is in seconds. At most one of the others but `role` is given; with none the
+    reply is made up."""
+
+    role: str
+    output: Any = None
+    answer: str | None = None
+    garbage: str | None = None
+    exit: int | None = None
+    sleep: float = 0.0
+
+
+def read_script(path: Path) -> tuple[Entry, ...]:
+    """The entries of a file. Raises NotFound, Invalid with the entry at fault."""
+    from uwf_git.format.yaml12 import read
+
+    value = read(path).data
+    if not isinstance(value, list):
+        raise Invalid(f"{path} is no list of replies", "as in: - {role: planner, output: {plan: short}}")
+    return tuple(_entry(path, number, item) for number, item in enumerate(value, 1))
+
+
+def _entry(path: Path, number: int, item: Any) -> Entry:
+    where = f"{path}, entry {number}"
+    if not isinstance(item, dict) or not isinstance(item.get("role"), str):
+        raise Invalid(f"{where} has no role", "as in: - {role: planner, output: {plan: short}}")
+    if unknown := [key for key in item if key not in Entry._fields]:
+        raise Invalid(f"{where} has the unknown key {unknown[0]!r}", f"known are {', '.join(Entry._fields)}")
+    given = [key for key in ("output", "answer", "garbage", "exit") if key in item]
+    if len(given) > 1 or (not given and "sleep" not in item):
+        raise Invalid(f"{where} needs one of output, answer, garbage, exit")
+    for key, kind in (("answer", str), ("garbage", str), ("exit", int)):
+        if key in item and (not isinstance(item[key], kind) or isinstance(item[key], bool)):
+            raise Invalid(f"{where}: {key} is not {kind.__name__}")
+    sleep = item.get("sleep", 0)
+    if not isinstance(sleep, int | float) or isinstance(sleep, bool) or sleep < 0:
+        raise Invalid(f"{where}: sleep is no number of seconds")
+    return Entry(**{**item, "sleep": float(sleep)})
+
+
+def _play(ctx: Context, path: Path) -> Reply:
+    entries = read_script(path)
+    number = sum(step.role != USER for step in ctx.history.steps) + ctx.attempts
+    if number >= len(entries):
+        raise AgentFailed(
+            f"script {path} has {len(entries)} entries, and role {ctx.role.name!r} needs the next one",
+            "add it",
+        )
+    entry = entries[number]
+    if entry.role != ctx.role.name:
+        raise AgentFailed(
+            f"script {path}, entry {number + 1} is for role {entry.role!r}, but {ctx.role.name!r} is next",
+            "put the entries in the order of the steps",
+        )
+    _sleep(entry, ctx.deadline)
+    if entry.exit is not None:
+        raise _Exit(entry.exit, path)
+    verbatim = entry.garbage if entry.answer is None else entry.answer
+    if verbatim is not None:
+        return Reply(verbatim, session="rehearsal")
+    if entry.output is None:
+        return _said(ctx, choose_output(ctx.history, ctx.role, ctx.schema))
+    return _said(ctx, entry.output)
+
+
+def _sleep(entry: Entry, deadline: float | None) -> None:
+    left = None if deadline is None else deadline - time.monotonic()
+    if left is not None and left < entry.sleep:
+        time.sleep(max(0.0, left))
+        raise AgentFailed("uwf-rehearse ran out of time", "raise agents.<name>.timeout")
+    time.sleep(entry.sleep)
+
+
+class _Exit(AgentFailed):
+    """The script has the agent exit with `status`, which it does where it is a process of its own."""
+
+    def __init__(self, status: int, script: Path) -> None:
+        super().__init__(f"uwf-rehearse exited with {status}", f"as {script} has it")
+        self.status = status
+
+
+class _Rehearse(Agent):
+    def exit_status(self, error: UwfError) -> int:
+        return error.status if isinstance(error, _Exit) else super().exit_status(error)
+
+
+agent = _Rehearse(
+    "uwf-rehearse", _Conversation, parse_args, USAGE, about=__doc__, sees_files=lambda ctx: False
+)
+main = agent.main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,263 @@
+"""Which agents this machine knows, and whether they work.
+
+`members` lists them and looks for their programs. `check` has an agent do one small step for real, in a store that is
+thrown away afterwards, with the user's configuration and secrets.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git import __version__
+from uwf_git.base.errors import Usage, UwfError
+from uwf_git.base.extras import install_hint
+from uwf_git.config.known_agents import PLUGIN, SHIPPED, plugins
+from uwf_git.config.resolve import is_missing, known_agent, resolve_agent
+from uwf_git.config.settings import AgentConfig, Config
+from uwf_git.engine.kit.chat import asked_model
+from uwf_git.engine.performer import embedded
+from uwf_git.format.kinds import REHEARSE
+
+if TYPE_CHECKING:
+    from uwf_git.config.agent_cli import Row
+    from uwf_git.format.ids import ThreadId
+    from uwf_git.store.opened import Instance
+
+ANSWER = "seven"
+_QUESTION = "What is three and four? Write the number as an English word into the field."
+_WITH_A_MODEL = ("uwf-llm", "uwf-builtin")
+TIMEOUT = 120.0
+
+_WORKFLOW = """\
+name: agent-check
+description: One word, to see whether an agent can be asked.
+roles:
+  checked:
+    description: Says one word.
+    systemPrompt: Answer at once, without any tool. Change no file.
+    outputSchema:
+      type: object
+      properties: {number: {type: string}}
+      required: [number]
+graph:
+  $START: [{role: checked}]
+  checked: [{role: $END}]
+"""
+
+
+class Member(NamedTuple):
+    """An agent that is known by a name. `by` is who provides it: "uwf-git", "config.yaml", or a package with
+    its version. `program` is what has to be on PATH, "" where it runs in the engine; `path` where it was found.
+    `problem` says what is missing, with a hint."""
+
+    name: str
+    by: str
+    program: str
+    path: str | None
+    version: str | None
+    problem: str = ""
+    hint: str = ""
+
+
+class Checked(NamedTuple):
+    """The result of a check. `problem` is "" where the agent answered as it should."""
+
+    agent: str
+    seconds: float
+    model: str | None
+    usage: dict[str, int] | None
+    problem: str = ""
+    hint: str = ""
+
+
+def members(config: Config) -> list[Member]:
+    """Every agent that is known, in the order in which names count: configured, shipped, CLIs of the
+    configuration, plugins. Programs are asked for their version, all at once."""
+    asked: dict[str, Any] = dict(config.agents)
+    for name, row in config.agent_clis.items():
+        asked.setdefault(name, row)
+    for name in SHIPPED:
+        if name != "uwf-cli":
+            asked.setdefault(name, name)
+    taken = {*asked, *(name.removeprefix("uwf-") for name in SHIPPED)}
+    for name, entry in sorted(plugins().items()):
+        asked.setdefault(PLUGIN + name if name in taken else name, entry)
+    with ThreadPoolExecutor(8) as pool:
+        return list(pool.map(lambda each: _member(config, *each), asked.items()))
+
+
+def _member(config: Config, name: str, what: Any) -> Member:
+    from uwf_git.config.agent_cli import Row
+
+    if isinstance(what, AgentConfig):
+        return _configured(config, name, what)
+    if isinstance(what, Row):
+        return _of_own_row(config, name, name)
+    if isinstance(what, str):
+        return _shipped(config, name, ())
+    dist = what.dist
+    member = Member(name, f"{dist.name} {dist.version}" if dist else "a package", "", None, None)
+    try:
+        embedded(PLUGIN + what.name)
+    except UwfError as error:
+        return member._replace(problem=error.message, hint=error.hint)
+    return member
+
+
+def _configured(config: Config, alias: str, agent: AgentConfig) -> Member:
+    if agent.command in SHIPPED:
+        if agent.command == "uwf-cli" and agent.args and agent.args[0] in config.agent_clis:
+            return _of_own_row(config, alias, agent.args[0])
+        return _shipped(config, agent.command, agent.args)._replace(name=alias, by="config.yaml")
+    if not agent.command:
+        hint = f"uwf config set agents.{alias}.command …"
+        return Member(alias, "config.yaml", "", None, None, "it has no command", hint)
+    if agent.command.startswith(PLUGIN):
+        name = agent.command.removeprefix(PLUGIN)
+        missing = "" if name in plugins() else f"no installed package brings an agent {name}"
+        return Member(alias, "config.yaml", "", None, None, missing, missing and "install it")
+    return _on_path(Member(alias, "config.yaml", "", None, None), agent.command)
+
+
+def _shipped(config: Config, name: str, args: Sequence[str]) -> Member:
+    from importlib.util import find_spec
+
+    from uwf_git.ext.agents.cli.rows import shipped_row
+
+    row = shipped_row(name.removeprefix("uwf-"))
+    if row is not None:
+        return _of_row(name, row, "uwf-git")
+    member = Member(name, "uwf-git", "", None, __version__)
+    if name == "uwf-acp" and find_spec("acp") is None:
+        return member._replace(problem="the package for it is not installed: acp", hint=install_hint("acp"))
+    if name in _WITH_A_MODEL and "--model" not in args:
+        return _with_model(config, member)
+    if name in ("uwf-acp", "uwf-exec") and args:
+        return _with_program(name, args, member)
+    return member
+
+
+def _with_model(config: Config, member: Member) -> Member:
+    """An agent that asks the model of the configuration."""
+    try:
+        alias = asked_model(member.name, config, None)
+    except UwfError as error:
+        return member._replace(problem=error.message, hint=error.hint)
+    return member._replace(program=f"model {config.models[alias].name}")
+
+
+def _with_program(name: str, args: Sequence[str], member: Member) -> Member:
+    """An agent that calls the program which its arguments name."""
+    module = import_module(SHIPPED[name])
+    try:
+        command = module.parse_args(args).command
+    except UwfError as error:
+        return member._replace(problem=error.message, hint=error.hint)
+    if not command:
+        return member
+    return _on_path(member._replace(version=None), command[0])
+
+
+def _on_path(member: Member, program: str) -> Member:
+    path = shutil.which(program)
+    member = member._replace(program=program, path=path)
+    if path is None:
+        return member._replace(
+            problem=f"{program} is not installed, or not on PATH", hint="install it, or correct its name"
+        )
+    return member
+
+
+def _of_own_row(config: Config, name: str, cli: str) -> Member:
+    row = config.agent_clis[cli]
+    if problem := config.broken_clis.get(cli):
+        return Member(name, "config.yaml", row.program, None, None, problem, f"correct agentClis.{cli}")
+    return _of_row(name, row, "config.yaml")
+
+
+def _of_row(name: str, row: Row, by: str) -> Member:
+    from uwf_git.ext.agents.cli.calls import installed_version, older, require
+
+    try:
+        path = require(row, os.environ)
+    except UwfError as error:
+        return Member(name, by, row.program, None, None, error.message, error.hint)
+    version = installed_version(row, os.environ)
+    member = Member(name, by, row.program, path, version)
+    if version and row.least and older(version, row.least):
+        problem = f"version {version} is older than {row.least}"
+        return member._replace(problem=problem, hint=row.install)
+    return member
+
+
+def check(
+    root: Path,
+    config: Config,
+    name: str,
+    timeout: float | None,
+    cwd: Path | None = None,
+    watched: Callable[[Instance, ThreadId], AbstractContextManager[object]] | None = None,
+) -> Checked:
+    """Has an agent, by its name or command, do a step whose answer is one word, in `cwd` or an empty folder.
+    `timeout`, in seconds, goes before the agent's own; without either it is two minutes. The step is made within what
+    `watched` gives for it. Raises Usage, Invalid for what names no agent."""
+    from uwf_git.engine.step import step
+    from uwf_git.git.repository import Oid
+    from uwf_git.store.location import Location, init
+    from uwf_git.store.opened import Instance
+    from uwf_git.workflow.compile import compile_source
+    from uwf_git.workflow.source import parse_source
+
+    agent = resolve_agent(config, "", "", override=name)
+    if known_agent(config, name) is None and is_missing(agent):
+        raise Usage(
+            f"there is no agent {agent.command!r}, and no program of that name on PATH", "uwf agent list"
+        )
+    with tempfile.TemporaryDirectory(prefix="uwf-check-") as folder:
+        scratch, work = Path(folder) / "root", Path(folder) / "work"
+        work.mkdir()
+        scratch.mkdir()
+        for file in ("config.yaml", ".env"):
+            if (root / file).exists():
+                (scratch / file).symlink_to((root / file).absolute())
+        location = Location(scratch, scratch / "store.git")
+        init(location)
+        limited = agent._replace(timeout=timeout or agent.timeout or TIMEOUT)
+        there = Instance(location, config=config._replace(agents={**config.agents, name: limited}))
+        version = there.registry.put(compile_source(parse_source(_WORKFLOW.encode(), "agent-check.yaml")))
+        thread = there.threads.start(Oid(hex=version.commit), version.hash, _QUESTION)
+        began = time.monotonic()
+        try:
+            with watched(there, thread) if watched else nullcontext():
+                step(there, thread, agent=name, cwd=cwd or work)
+        except UwfError as error:
+            took = time.monotonic() - began
+            return Checked(agent.alias, took, None, None, error.message, _hint(error, took, limited))
+        took = time.monotonic() - began
+        last = there.threads.history(there.threads.head(thread)).steps[-1]
+        detail = there.store.detail(last.detail)
+        said = str(last.output.get("number", last.output)).strip().strip(".").lower()
+        if said != ANSWER and limited.command != REHEARSE:
+            problem = f"{agent.alias} answered {said[:60]!r} where it should say {ANSWER!r}"
+            return Checked(agent.alias, took, None, None, problem, "is it a language model's answer?")
+        usage = detail.usage._asdict() if detail and detail.usage else None
+        model = detail.model if detail else None
+        return Checked(agent.alias, took, model, dict(sorted(usage.items())) if usage else None)
+
+
+def _hint(error: UwfError, took: float, agent: AgentConfig) -> str:
+    """What to do next. The thread that it failed in is gone by now."""
+    if agent.timeout is not None and took >= agent.timeout:
+        from uwf_git.base.text import duration
+
+        return f"it was given {duration(agent.timeout)}, and may try for longer by itself: give it that with --timeout"
+    return "" if "uwf thread" in error.hint or "is kept" in error.hint else error.hint

@@ -1,0 +1,350 @@
+"""`uwf-workflow`: a role is done by another workflow, in a thread of its own.
+
+The edge's instruction is the prompt of the child thread, which is stepped to its end by the agents that this
+machine has for it. Its last output becomes the output of the step, without the fields that the role's schema doesn't
+know; `--output`, a JSONata expression over the child's `{start, steps}`, makes something else of it. When the
+child asks a human, this thread asks in its place and hands the answer on; when it fails, the step has failed, and the
+next one goes on with the same child.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git.base import log
+from uwf_git.base.errors import (
+    Absent,
+    AgentFailed,
+    Invalid,
+    Killed,
+    NotFound,
+    Paused,
+    Usage,
+    UwfError,
+    Waiting,
+)
+from uwf_git.engine.kit.arguments import read_options
+from uwf_git.engine.kit.candidate import with_all_fields
+from uwf_git.engine.kit.extract import failed_with, judge
+from uwf_git.format.ids import Hash, ThreadId, is_thread_id
+from uwf_git.format.kinds import CONTENT, SUBWORKFLOW, StepContext, asks_human, split_remarks, step_fields
+from uwf_git.format.types import SUSPEND, USER
+from uwf_git.git.repository import Oid
+from uwf_git.kit import Context, Reply, create_agent
+
+if TYPE_CHECKING:
+    from uwf_git.store.history import Head, History
+    from uwf_git.store.opened import Instance
+
+NAME = SUBWORKFLOW
+USAGE = "uwf-workflow [--output EXPRESSION] NAME"
+DEEPEST = 8
+_KILLED = "was killed", "step again for a new one"
+_WITHIN = "UWF_WITHIN"
+"""The workflows that are being stepped around this process, outermost first; names hold no comma."""
+
+
+class Options(NamedTuple):
+    """The agent's arguments: the name of a registered workflow or CREW/ID, and what to make of its history."""
+
+    name: str
+    output: str | None = None
+
+
+def parse_args(args: Sequence[str]) -> Options:
+    """Raises Usage."""
+    given, names = read_options(NAME, USAGE, args, ("--output",))
+    if len(names) != 1:
+        raise Usage("uwf-workflow needs the name of one workflow", USAGE)
+    return Options(names[0], dict(given).get("--output"))
+
+
+def run(ctx: Context) -> Reply:
+    """Steps a child thread to its end, or until it asks: a new one, or the one whose question was answered.
+    Raises AgentFailed where the child fails, with its id kept."""
+    answered = _answered(ctx)
+    child = answered or _start(ctx)
+    log.info("YW9T0WJP", "the role is played by thread {child}", child=child, goes_on=answered is not None)
+    return _to_the_end(ctx, child)
+
+
+def continue_(ctx: Context, session: str, message: str) -> Reply:
+    """Goes on with the child of a failed attempt, or begins anew where that was killed or is gone."""
+    head = _own(ctx, session)
+    if head is None:
+        return run(ctx)
+    _pass_remarks_on(ctx, head.thread)
+    return _to_the_end(ctx, head.thread)
+
+
+def _pass_remarks_on(ctx: Context, child: ThreadId) -> None:
+    """Say to the child what the user has remarked here since it was stepped last. A child that waits isn't told."""
+    from uwf_git.engine.inbox import remark
+
+    head = ctx.instance.threads.head(child)
+    if not ctx.remarks or head.archive is not None:
+        return
+    history = ctx.instance.threads.history(head)
+    known = [history.start.prompt, *(step.remark or "" for step in history.steps)]
+    for text in ctx.remarks:
+        if not any(text.strip() in each for each in known):
+            with suppress(Waiting):
+                remark(ctx.instance, child, text)
+
+
+def _own(ctx: Context, session: str) -> Head | None:
+    """The head of the child thread whose id the session is; None where that was killed or is gone. A session comes
+    with the thread, maybe from somebody else: only a thread that was started here, for this one, and of the workflow
+    that is bound to the role, is its child."""
+    if not is_thread_id(session) or not ctx.instance.sessions.is_own(NAME, session, ctx.thread):
+        return None
+    try:
+        head = ctx.instance.threads.head(ThreadId(session))
+    except NotFound:
+        return None
+    killed = head.archive is not None and head.archive.status == "killed"
+    return None if killed or head.row.name != ctx.options.name else head
+
+
+def _start(ctx: Context) -> ThreadId:
+    options: Options = ctx.options
+    _within(ctx, options.name)
+    instance = ctx.instance
+    try:
+        version, workflow, persona = _version(ctx)
+    except (NotFound, Invalid) as error:
+        raise AgentFailed(f"uwf-workflow: {error.message}", error.hint) from None
+    task = instance.redactor.text(_task(ctx))[0]
+    child = instance.threads.start(version, workflow, task, persona=persona)
+    instance.folders.remember(child, ctx.cwd)
+    ctx.in_session(child)
+    return child
+
+
+def _version(ctx: Context) -> tuple[Oid, Hash, str]:
+    """The version that the child begins on, its workflow, and who speaks in it where that is one of a crew: who speaks
+    here, where the crew is the same, else the crew's first. Raises NotFound, Invalid."""
+    instance, name = ctx.instance, ctx.options.name
+    if "/" not in name:
+        version = instance.registry.current(name)
+        return Oid(hex=version.commit), version.hash, ""
+    from uwf_git.ext.crews.registry import Crews
+
+    crews = Crews(instance.store)
+    found = crews.find(name)
+    commit = crews.workflow_version(Oid(hex=found.version.commit), found.offered.workflow)
+    here, speakers = ctx.history.workflow.crew, [each.persona.id for each in found.crew.members]
+    speaker = ctx.history.start.persona
+    is_same = here is not None and here.name == found.crew.name and speaker in speakers
+    return commit, found.offered.workflow, speaker if is_same else speakers[0]
+
+
+def _task(ctx: Context) -> str:
+    """The child's prompt: the edge's instruction, or else the task; and the questions of an earlier child that isn't
+    here any more, with their answers."""
+    steps = split_remarks(ctx.history.steps)[0]
+    at = len(steps)
+    asked: list[str] = []
+    instruction = ctx.instruction
+    while at > 1 and _is_answer(steps[:at], ctx.role.name):
+        question, answer = steps[at - 2].output.get("question", ""), steps[at - 1].output.get("answer", "")
+        asked.insert(0, f"It was asked: {question}\n\nThe answer: {answer}")
+        detail = ctx.store.detail(steps[at - 2].detail)
+        instruction = detail.instruction if detail else None
+        at -= 2
+    task = instruction if instruction and instruction.strip() else ctx.history.start.prompt
+    return "\n\n".join([task, *asked, *ctx.remarks])
+
+
+def _is_answer(steps: Sequence[StepContext], role: str) -> bool:
+    """Whether the last of these steps answers a question of the role."""
+    asked, said = steps[-2:]
+    return said.role == USER and asked.role == role and asks_human(asked.output)
+
+
+def _within(ctx: Context, name: str) -> list[str]:
+    """The workflows around the child. Raises AgentFailed where it would be within itself, or too deep."""
+    around = [each for each in os.environ.get(_WITHIN, "").split(",") if each]
+    around = [*around, ctx.history.workflow.name]
+    if name in around:
+        raise AgentFailed(
+            f"workflow {name} would run within itself: {' → '.join([*around, name])}",
+            "bind the role to another agent in agentOverrides",
+        )
+    if len(around) >= DEEPEST:
+        raise AgentFailed(
+            f"workflow {name} would be the {len(around) + 1}th within another: {' → '.join(around)}",
+            f"at most {DEEPEST} may run within each other",
+        )
+    return around
+
+
+@contextmanager
+def _stepping(around: Sequence[str]) -> Iterator[None]:
+    """Names the workflows `around` a child in the environment, while it is stepped."""
+    before = os.environ.get(_WITHIN)
+    os.environ[_WITHIN] = ",".join(around)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_WITHIN]
+        else:
+            os.environ[_WITHIN] = before
+
+
+def _answered(ctx: Context) -> ThreadId | None:
+    """The child whose question has just been answered in this thread, with the answer handed on."""
+    steps = split_remarks(ctx.history.steps)[0]
+    if len(steps) < 2 or ctx.previous is None or not _is_answer(steps, ctx.role.name):
+        return None
+    session = ctx.previous.session
+    if session is None:
+        return None
+    from uwf_git.engine.inbox import answer
+
+    head = _own(ctx, session)
+    if head is None:
+        return None
+    if head.archive is None and head.row.asks:
+        answer(ctx.instance, head.thread, ctx.instruction or "", other=True)  # it was chosen, or not, here
+    _pass_remarks_on(ctx, head.thread)
+    ctx.in_session(head.thread)
+    return head.thread
+
+
+def _to_the_end(ctx: Context, child: ThreadId) -> Reply:
+    from uwf_git.engine.accounts import account
+    from uwf_git.engine.budget import raise_if_used_up
+    from uwf_git.engine.step import step_untold
+
+    instance = ctx.instance
+    with _stepping(_within(ctx, ctx.options.name)), instance.keeping():
+        while True:
+            head = instance.threads.head(child)
+            if head.archive is not None:
+                return _ended(ctx, head)
+            if ctx.deadline is not None and time.monotonic() > ctx.deadline:
+                raise _broken(ctx, child, "ran out of time", "raise agents.<name>.timeout")
+            try:
+                spent = account(instance, head).spent._replace(steps=0)
+                raise_if_used_up(instance, instance.threads.head(ctx.thread), spent)
+                step_untold(instance, child)
+            except Paused as paused:
+                raise _broken(ctx, child, paused.message, paused.hint) from None
+            except Killed:
+                raise _broken(ctx, child, *_KILLED) from None
+            except Waiting as waiting:
+                return _asks(ctx, instance, child, waiting)
+            except UwfError as error:
+                raise _broken(ctx, child, error.message, error.hint).since(error) from None
+
+
+def _broken(ctx: Context, child: ThreadId, message: str, hint: str) -> AgentFailed:
+    problem = f"thread {child} of workflow {ctx.options.name}: {message}"
+    return failed_with(_charged(ctx, Reply(f"{problem}\n", session=child)), problem, hint)
+
+
+def _charged(ctx: Context, reply: Reply) -> Reply:
+    """The reply with what the child's last failed attempt has spent: the child's steps are counted by themselves, its
+    attempts aren't."""
+    child = ThreadId(reply.session or "")
+    threads = ctx.instance.threads
+    attempts = ctx.instance.attempts.all(child)
+    head = threads.head(child)
+    prev = head.node if head.row.kind == "step" else None
+    if not attempts or attempts[-1].prev != prev or attempts[-1].detail is None:
+        return reply
+    detail = ctx.store.detail(attempts[-1].detail)
+    if detail is None:
+        return reply
+    return reply._replace(model=detail.model, usage=detail.usage, cost=detail.cost)
+
+
+def _asks(ctx: Context, instance: Instance, child: ThreadId, waiting: Waiting) -> Reply:
+    """A question to the human in the child's place: the child's own, whether its budget may be raised, or that a role
+    of the child is for a human."""
+    from uwf_git.engine.status import outlook
+
+    where = f"in thread {child} of workflow {ctx.options.name}"
+    asked = outlook(instance, instance.threads.head(child))
+    if isinstance(waiting, Absent):
+        question = f"{waiting.message}. Play it, then answer: {waiting.hint}"
+        output: dict[str, Any] = {"$status": SUSPEND, "question": question}
+        reason = f"a human plays a role {where}"
+    elif asked.question is None:
+        question = f"{waiting.message}. Raise it, then answer: {waiting.hint}"
+        output = {"$status": SUSPEND, "question": question}
+        reason = f"a budget is used up {where}"
+    else:
+        output = {"$status": SUSPEND, "question": asked.question}
+        reason = f"{asked.asks} asks {where}"
+    if asked.options:
+        output["options"] = list(asked.options)
+    output["reason"] = f"{asked.reason} ({reason})" if asked.reason else reason
+    return Reply(f"{output['question']}\n\n{reason}\n", session=child, output=output)
+
+
+def _ended(ctx: Context, head: Head) -> Reply:
+    child = head.thread
+    assert head.archive is not None
+    if head.archive.status == "killed":
+        raise _broken(ctx, child, *_KILLED)
+    history = ctx.instance.threads.history(head)
+    if not history.steps:
+        raise _broken(ctx, child, "ended without a step", f"see: uwf thread show {child}")
+    problems: tuple[str, ...] = ()
+    try:
+        outputs = _outputs(ctx, history)
+    except Invalid as error:
+        raise _broken(ctx, child, f"--output: {error.message}", error.hint) from None
+    for output in outputs:
+        reply = Reply(f"Done by thread {child}.\n", session=child, output=output, detail=history.head)
+        verdict = judge(reply, ctx.role, ctx.schema)
+        if not verdict.problems:
+            return reply
+        problems = problems or verdict.problems
+    raise _broken(
+        ctx,
+        child,
+        f"its output is none of role {ctx.role.name}: {problems[0]}",
+        "say with --output what to make of it, as in --output '{\"summary\": steps[-1].output.text}'",
+    )
+
+
+def _outputs(ctx: Context, history: History) -> list[Any]:
+    """What may be the step's output, best first: what `--output` makes of the child; without that, the child's last
+    output as it is, then without the fields that the role's schema doesn't have."""
+    options: Options = ctx.options
+    if options.output is not None:
+        from uwf_git.workflow.expression import evaluate
+        from uwf_git.workflow.moderator import history_value
+
+        fields = step_fields(options.output)
+        steps = [step._replace(output=_whole(ctx, step)) for step in history.steps]
+        if CONTENT in fields:
+            steps = [step._replace(answer=ctx.instance.threads.answer(step)) for step in steps]
+        return [evaluate(options.output, history_value(history.start, steps, fields))]
+    last = _whole(ctx, next(step for step in reversed(history.steps) if step.role != USER))
+    properties = ctx.schema.payload.get("properties") if isinstance(ctx.schema.payload, dict) else None
+    if not isinstance(last, dict) or not isinstance(properties, dict):
+        return [last]
+    return [last, {key: value for key, value in last.items() if key in properties}]
+
+
+def _whole(ctx: Context, step: StepContext) -> Any:
+    """A step's output with the fields that stood beside it in the answer: the child doesn't know what is asked for
+    here."""
+    detail = ctx.store.detail(step.detail)
+    return step.output if detail is None else with_all_fields(step.output, detail.answer)
+
+
+agent = create_agent(NAME, run, continue_, parse_args, USAGE)
+main = agent.main
+
+if __name__ == "__main__":
+    main()

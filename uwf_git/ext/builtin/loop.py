@@ -1,0 +1,260 @@
+"""The loop of a model with tools: ask, do what it calls for, tell it what came of that, until it answers.
+
+    ask → no tool calls → an answer: taken, or one nudge where it holds no deliverable
+        → tool calls, in order → their results → ask again, at most `turns` times, the last without tools
+          unless it must come to an end by itself
+
+It knows neither network nor files: it is given a function to ask the model and one to call a tool. Each turn is handed
+to `record` as soon as it is complete.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git.base import log
+from uwf_git.base.errors import AgentFailed, Invalid, Throttled
+from uwf_git.base.text import counted, one_line
+from uwf_git.engine.kit.chat import Completion, ContextTooLong
+from uwf_git.engine.kit.extract import sum_tokens
+from uwf_git.ext.builtin.conversation import Call, Conversation, kept
+from uwf_git.format.kinds import TurnRecord, Usage
+
+if TYPE_CHECKING:
+    from uwf_git.ext.builtin.conversation import Message
+    from uwf_git.ext.builtin.tools.tool import ToolResult
+
+CORRECTION_TURNS = 3
+NOTICE = 3  # turns left when the model is told so
+REPEATS = 3  # of a call that fails, without one that succeeds between
+AT_ONCE = 32  # tool calls in one turn
+_LOOKED_AT = 1000  # characters of a text that is shown in an error
+
+Ask = Callable[[Sequence["Message"], str], Completion]
+"""Asks the model: messages, and what it may do with its tools: "auto", "none", or "" for not offering any."""
+
+CallTool = Callable[[str, str], "ToolResult"]
+"""Calls a tool: name and arguments, as the model wrote them."""
+
+Missing = Callable[[str], Sequence[str]]
+"""What keeps an answer from being a deliverable."""
+
+
+class Ended(NamedTuple):
+    """How a run of the loop ended. `text` is the answer, "" where there is a `problem`. `turns` are all of the run,
+    `usage` is the sum over its requests."""
+
+    text: str
+    turns: tuple[TurnRecord, ...]
+    model: str | None
+    usage: Usage | None
+    notes: tuple[str, ...] = ()
+    problem: str = ""
+    hint: str = ""
+    throttled: Throttled | None = None
+
+
+class Loop:
+    """One model at one step. `turns` is how often it may be asked. Where it `talks`, any answer will do. Where it
+    `must_end`, it keeps its tools to the last, and has failed where it comes to no end."""
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        missing: Missing,
+        record: Callable[[TurnRecord], None],
+        turns: int,
+        talks: bool = False,
+        must_end: bool = False,
+    ) -> None:
+        self._talks = talks
+        self._must_end = must_end
+        self._most = turns
+        self._conversation = conversation
+        self._missing = missing
+        self._record = record
+        self._left = turns
+        self._nudges = 1
+        self._failed: Counter[str] = Counter()
+        self._turns: list[TurnRecord] = []
+        self._notes: list[str] = []
+        self._model: str | None = None
+
+    def run(self, ask: Ask, call: CallTool) -> Ended:
+        """Asks until the model answers or can't go on. An error of the endpoint is the result's problem; raises
+        AgentFailed where it comes before the first turn."""
+        self._turns, self._notes = [], []
+        text, problem, hint, throttled = "", "", "", None
+        try:
+            text = self._until_answered(ask, call)
+        except AgentFailed as error:
+            if not self._turns:
+                raise
+            problem, hint, throttled = error.message, error.hint, error.throttled
+        usage = sum_tokens(turn.usage for turn in self._turns)
+        turns, notes = tuple(self._turns), tuple(self._notes)
+        return Ended(text, turns, self._model, usage, notes, problem, hint, throttled)
+
+    def correct(self, message: str, ask: Ask, call: CallTool) -> Ended:
+        """Runs on after one more message, for a few turns. The caller records the message."""
+        self._conversation.tell(message)
+        self._left = max(1, min(CORRECTION_TURNS, self._left))
+        self._nudges = 0
+        return self.run(ask, call)
+
+    def _until_answered(self, ask: Ask, call: CallTool) -> str:
+        asked = 0
+        while True:
+            last = self._left <= 1 and not self._must_end
+            if self._left <= 0:
+                raise AgentFailed(
+                    f"the model came to no end in {counted(self._most, 'turn')}",
+                    "the next step carries on from here; --turns NUMBER allows it more of them",
+                )
+            if asked and self._left == NOTICE:
+                self._tell(_NOTICE_IN_TALK if self._talks else _NOTICE)
+            elif asked and last:
+                self._tell(_LAST_IN_TALK if self._talks else _LAST)
+            done = self._ask(ask, "none" if last else "auto")
+            asked += 1
+            calls = self._take(done, last)
+            if calls:
+                self._call_all(calls, call, done.finish)
+                continue
+            if last and not done.text.strip() and done.message.get("tool_calls"):
+                # It calls tools although it was told not to: some servers don't pass that on.
+                done = self._ask(ask, "")
+                self._take(done, True)
+            if not last and self._nudges and not done.is_refusal and (nudge := self._nudge(done)):
+                self._nudges -= 1
+                log.info(
+                    "G09H4XNK",
+                    "the model answered without a deliverable, and is told so: {nudge}",
+                    nudge=nudge,
+                    turns_left=self._left,
+                )
+                self._tell(nudge)
+                continue
+            return self._answer(done)
+
+    def _ask(self, ask: Ask, tools: str) -> Completion:
+        self._left -= 1
+        self._conversation.fit()
+        try:
+            return ask(self._conversation.messages, tools)
+        except ContextTooLong:
+            if not self._conversation.shrink():
+                raise
+            log.warning(
+                "66BJJRTW", "the model has no more room: leaves the results of earlier tool calls out"
+            )
+            self._notes.append("the results of earlier tool calls were left out: the model has no more room")
+            return ask(self._conversation.messages, tools)
+
+    def _take(self, done: Completion, last: bool) -> list[Call]:
+        """Records what the model said; the calls that are to be carried out."""
+        self._model = done.model
+        calls = [] if last else self._conversation.calls(done.message)
+        reasoning = done.message.get("reasoning_content")
+        self._conversation.heard(done.text, calls, reasoning if isinstance(reasoning, str) else None)
+        self._add(
+            TurnRecord(
+                "assistant", done.text, usage=done.usage, duration_ms=done.duration_ms, model=done.model
+            )
+        )
+        return calls
+
+    def _call_all(self, calls: Sequence[Call], call: CallTool, finish: str) -> None:
+        for number, each in enumerate(calls):
+            began = time.monotonic()
+            if number >= AT_ONCE:
+                ok, value = False, _error("too_many_calls", f"only {AT_ONCE} calls at once: call this again")
+            else:
+                done = call(each.name, each.text)
+                ok, value = done.ok, _kept_result(done.value)
+                if finish == "length" and not isinstance(each.arguments, dict):
+                    said = "your answer was cut off at its limit of tokens: write less at once"
+                    value = _error("cut_off", said)
+            took = round((time.monotonic() - began) * 1000)
+            self._conversation.result(each.id, value)
+            self._add(
+                TurnRecord(
+                    "tool", "", each.name, each.arguments, value, None, took, None, each.id, failed=not ok
+                )
+            )
+            self._count(each, ok, value)
+
+    def _count(self, call: Call, ok: bool, value: Any) -> None:
+        if ok:
+            self._failed.clear()
+            return
+        key = f"{call.name} {call.text}"
+        self._failed[key] += 1
+        if self._failed[key] >= REPEATS:
+            error = value.get("error") if isinstance(value, dict) else None
+            said = error.get("message") if isinstance(error, dict) else ""
+            raise AgentFailed(
+                f"the model repeated the same failing call {REPEATS} times: {one_line(call.name, 60)} "
+                f"{one_line(call.text[:_LOOKED_AT], 120)}: {one_line(str(said)[:_LOOKED_AT])}",
+                "the next step carries on from here; another model may do better",
+            )
+
+    def _nudge(self, done: Completion) -> str:
+        """What to say to an answer without a deliverable; "" for one with a deliverable."""
+        try:
+            problems = self._missing(done.text)
+        except Invalid:  # of the role's schema: no other answer would help
+            return ""
+        if not problems:
+            return ""
+        listed = "\n".join(f"- {problem}" for problem in problems)
+        cut = "Your answer was cut off at its limit of tokens. " if done.finish == "length" else ""
+        return f"{cut}You have stopped, but your answer holds no deliverable:\n\n{listed}\n\n{_GO_ON}"
+
+    def _answer(self, done: Completion) -> str:
+        if (failure := done.no_answer()) is not None:
+            raise failure
+        if done.finish == "length":
+            self._notes.append("the answer was cut off at the model's limit of tokens")
+        return done.text
+
+    def _tell(self, text: str) -> None:
+        self._conversation.tell(text)
+        self._add(TurnRecord("user", text))
+
+    def _add(self, turn: TurnRecord) -> None:
+        self._turns.append(turn)
+        self._record(turn)
+
+
+def _kept_result(value: Any) -> Any:
+    try:
+        return kept(value)
+    except (Invalid, RecursionError):
+        return {"ok": True, "text": json.dumps(value, default=str)[:20_000]}
+
+
+def _error(code: str, message: str) -> dict[str, Any]:
+    return {"ok": False, "error": {"code": code, "message": message}}
+
+
+_GO_ON = (
+    "If there is work left, go on with it. When it is done, answer with your deliverable: the block of fields "
+    "between two lines of `---`, with nothing before it, and your whole report below it."
+)
+_NOTICE = (
+    f"{NOTICE} turns are left to you, this one included. Bring your work to an end, and give your deliverable "
+    "in the last of them at the latest."
+)
+_LAST = (
+    "This is your last turn, and there are no tools in it. Give your deliverable now: the block of fields "
+    "between two lines of `---`, with nothing before it, and your report below it. Say what is left undone."
+)
+_NOTICE_IN_TALK = f"{NOTICE} turns are left to you, this one included, before you have to answer the user."
+_LAST_IN_TALK = (
+    "This is your last turn, and there are no tools in it. Answer the user now; say what is left undone."
+)

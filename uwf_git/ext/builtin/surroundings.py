@@ -1,0 +1,219 @@
+"""What the built-in agent works in: the folder of the step, the workflow's own files, and its tools, standard ones and
+those of MCP servers, in a toolbox for one step.
+
+One policy decides what the model is told, what it sees, and what it may do. It is merged from the configuration's for
+all agents, its own for this agent, and the workflow's for the role.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from uwf_git.base.errors import Invalid
+from uwf_git.config.policy import EXTRACT, RUN, WRITING, ToolPolicy, parse_policy, tighten
+from uwf_git.config.resolve import resolve_model
+from uwf_git.ext.builtin.tools.command import COMMAND
+from uwf_git.ext.builtin.tools.extract import extract_tool
+from uwf_git.ext.builtin.tools.fetch import FETCH
+from uwf_git.ext.builtin.tools.files import FILES
+from uwf_git.ext.builtin.tools.patch import PATCH
+from uwf_git.ext.builtin.tools.search import SEARCH
+from uwf_git.ext.builtin.tools.tool import Tool, Toolbox, ToolContext
+from uwf_git.ext.crews.mounts import DOCUMENT
+from uwf_git.ext.crews.package import PACKAGE, PROJECT, STATE
+from uwf_git.format.types import DEFINITIONS
+from uwf_git.git.repository import PRIVATE as PRIVATE_FOLDER
+from uwf_git.sandbox.bubblewrap import Visible, visible
+from uwf_git.sandbox.path import Mount, places
+from uwf_git.sandbox.results import Outputs, ToolFailure
+from uwf_git.sandbox.workspace import OUTPUT, WORKFLOW, Limits, Workspace
+
+if TYPE_CHECKING:
+    from uwf_git.engine.kit.context import Context
+    from uwf_git.ext.crews.mounts import Mounts
+    from uwf_git.format.ids import ThreadId
+    from uwf_git.store.taking_in import Store
+
+PRIVATE = (".env", "config.yaml", "store.git")
+"""What no tool may touch in the storage root where the root is the project itself."""
+
+_MOST_FILES = 1000  # that a workflow includes
+
+STANDARD: tuple[Tool, ...] = (*FILES, *PATCH, *SEARCH, *COMMAND, *FETCH)
+
+
+def standard_tools(
+    project: Path,
+    policy: ToolPolicy,
+    *,
+    others: Sequence[Mount] = (),
+    crew: bool = False,
+    hidden: Sequence[Path] = (),
+    root: Path | None = None,
+    store: Path | None = None,
+    deadline: float | None = None,
+    environ: Mapping[str, str] | None = None,
+    clean: Callable[[str], str] = str,
+    show: Callable[[bytes], object] = bytes,
+) -> Toolbox:
+    """A toolbox of the standard tools, for one step in one folder; the caller closes it.
+    `others` are the folders besides @project; in the step of a `crew` they are all that the tools know, and long
+    results are kept in @state. `hidden` are folders and files in the project that no tool may touch. Neither may a tool
+    touch `root` and `store`, uwf's own; where one of these is in the project and isn't the project's own repository, no
+    command runs.
+    `deadline` is on time.monotonic()'s clock; `clean` takes secrets out of a text before it is cut;
+    `show` is handed what commands print, as it comes."""
+    kept = next((each.path / "output" for each in others if crew and each.name == STATE), None)
+    outputs = Outputs(clean, kept, f"{STATE}/output") if kept is not None else Outputs(clean)
+    try:
+        real = project.resolve(strict=True)
+        own = _own(real, root, store)
+        mounts = others if kept is not None else (*others, Mount(OUTPUT, outputs.path))
+        limits = Limits(policy.max_read, policy.max_write)
+        workspace = Workspace(project, mounts, (*hidden, *_untouched(real, own, root)), limits, crew)
+        given = os.environ if environ is None else environ
+        seen = visible(real, given.get("PATH") or os.defpath) if policy.run_command else Visible()
+    except BaseException:
+        outputs.close()
+        raise
+    notes = None if store is None else store / PRIVATE_FOLDER / "commands"
+    context = ToolContext(
+        workspace, policy, outputs, deadline, given, seen, own[0] if own else None, show, notes
+    )
+    return Toolbox(STANDARD, context)
+
+
+def _own(project: Path, root: Path | None, store: Path | None) -> tuple[Path, ...]:
+    """Those of uwf's places that are in the project, or that a link in the project leads to."""
+    return tuple(
+        path
+        for path in (root, store)
+        if path is not None
+        and not (path == store and path.resolve() == (project / ".git").resolve())
+        and any(place.is_relative_to(project) for place in places(path))
+    )
+
+
+def _untouched(project: Path, own: Sequence[Path], root: Path | None) -> Iterable[Path]:
+    """What no tool may touch of uwf's places in the project."""
+    for path in own:
+        if path == root and path.resolve() == project:
+            yield from (path / name for name in PRIVATE)
+        else:
+            yield path
+
+
+def effective_policy(ctx: Context) -> ToolPolicy:
+    """The policy for this agent at this step: the strictest of the configuration's, the role's and the persona's."""
+    configured = ctx.config.agents.get(ctx.alias)
+    persona = ctx.history.workflow.speaker(ctx.role.name, ctx.history.start.persona)
+    return tighten(
+        ctx.config.tools,
+        configured.tools if configured is not None else None,
+        parse_policy(ctx.workflow_policy, of_role=True)[0],
+        parse_policy(persona.tools if persona is not None else None, of_persona=True)[0],
+    )
+
+
+@contextlib.contextmanager
+def surroundings(ctx: Context) -> Iterator[tuple[Toolbox, Sequence[str]]]:
+    """The tools of a step, and what its notes should say of them, such as that one was not offered. Raises
+    AgentFailed where an MCP server that the policy permits can't be started."""
+    from tempfile import TemporaryDirectory
+
+    policy = effective_policy(ctx)
+    environ = {**ctx.secrets, **os.environ}
+    with contextlib.ExitStack() as stack:
+        if ctx.mounts is not None:
+            others = crew_mounts(ctx.mounts, policy)
+        else:
+            folder = TemporaryDirectory(prefix="uwf-workflow-", ignore_cleanup_errors=True)
+            workflow = Path(stack.enter_context(folder))
+            write_workflow(ctx.store, ctx.thread, workflow)
+            others = [Mount(WORKFLOW, workflow, told="read only")]
+        toolbox = standard_tools(
+            ctx.cwd,
+            policy,
+            others=others,
+            crew=ctx.mounts is not None,
+            root=ctx.config.path.parent,
+            store=ctx.store.repository.path,
+            deadline=ctx.deadline,
+            environ=environ,
+            clean=lambda text: ctx.instance.redactor.text(text)[0],
+            show=ctx.show,
+        )
+        stack.enter_context(toolbox)
+        if resolve_model(ctx.config, EXTRACT) is not None:
+            toolbox.add([extract_tool(ctx.extract)])
+        notes: Sequence[str] = ()
+        if ctx.config.mcp_servers:
+            from uwf_git.ext.builtin.tools.mcp_client import McpServers
+
+            configured = ctx.config.mcp_servers.values()
+            servers = stack.enter_context(McpServers(configured, policy, environ, ctx.cwd, ctx.deadline))
+            toolbox.add(servers.tools())
+            notes = servers.notes
+        yield toolbox, notes
+
+
+def crew_mounts(mounts: Mounts, policy: ToolPolicy) -> list[Mount]:
+    """The folders of a crew's step besides @project. Of @state the document alone can be written, and only as what the
+    run may come to. Raises StoreUnwritable, StoreDamaged."""
+
+    def check(names: tuple[str, ...], data: bytes | None) -> None:
+        if names != (DOCUMENT,):
+            raise ToolFailure("read_only", f"in {STATE} only {DOCUMENT} can be written; write to {PROJECT}")
+        if data is None:
+            raise ToolFailure("read_only", f"{STATE}/{DOCUMENT} can be written, but not deleted")
+        try:
+            mounts.check(data.decode("utf-8"))
+        except UnicodeDecodeError:
+            raise ToolFailure("binary", f"{STATE}/{DOCUMENT} is UTF-8 text") from None
+        except Invalid as error:
+            said = " — ".join(filter(None, (error.message, error.hint)))
+            raise ToolFailure("invalid_arguments", f"{said}; nothing was written") from None
+
+    where = mounts.prepare()
+    package = "the package, read only"
+    if not mounts.has_document:
+        return [Mount(PACKAGE, where.package, told=package), Mount(STATE, where.state)]
+    access = f"this run: {DOCUMENT} says how far it is, "
+    access += "and what you change there counts as a part of your answer" if _writes(policy) else "read only"
+    commands = policy.permits(RUN)
+    return [
+        Mount(PACKAGE, where.package, told=package + ("; $UWF_PKG in commands" * commands)),
+        Mount(STATE, where.state, True, access + ("; $UWF_STATE in commands" * commands), check),
+    ]
+
+
+def _writes(policy: ToolPolicy) -> bool:
+    return any(policy.permits(tool) for tool in WRITING)
+
+
+def write_workflow(store: Store, thread: ThreadId, folder: Path) -> None:
+    """Writes the definition of a thread's workflow, and the files that it includes, into a folder, as they
+    lay beside each other."""
+    from uwf_git.store.threads import Threads
+    from uwf_git.store.versions import walk_tree
+
+    repository = store.repository
+    tree = repository.root(Threads(store).active_head(thread).commit)
+    for name in DEFINITIONS.values():
+        if (source := repository.file(tree, name)) is not None:
+            (folder / name).write_bytes(repository.blob(source))
+    include = repository.file(tree, "workflow/include")
+    if include is None:
+        return
+    for number, (path, entry) in enumerate(walk_tree(repository, include)):
+        # A tree that was made by hand may hold names that lead elsewhere.
+        parts = PurePosixPath(path).parts
+        if number >= _MOST_FILES or path.startswith("/") or not {"..", ".git"}.isdisjoint(parts):
+            continue
+        target = folder.joinpath(*parts)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(repository.blob(entry.oid))

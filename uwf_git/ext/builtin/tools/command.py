@@ -1,0 +1,240 @@
+"""run_command: a shell command in the project, in a sandbox, with a limit to its time and to its output."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from uwf_git.ext.builtin.tools.tool import Tool, ToolContext, object_schema
+from uwf_git.ext.crews.package import PROJECT
+from uwf_git.sandbox.bubblewrap import (
+    Lifetime,
+    View,
+    check_project,
+    clean_environment,
+    confined,
+    find_sandbox,
+    shell,
+    without_git,
+)
+from uwf_git.sandbox.child import Finished
+from uwf_git.sandbox.child import run_command as run_process
+from uwf_git.sandbox.limits import of_commands
+from uwf_git.sandbox.programs import find_program
+from uwf_git.sandbox.quota import Exceeded, Quota
+from uwf_git.sandbox.repositories import Before
+from uwf_git.sandbox.results import KEPT, SHOWN, ToolFailure, ends, kept_in, shown
+
+SECONDS = 120.0
+MOST_SECONDS = 1800.0
+_HEAD = 9_600  # bytes that are shown of an output's beginning; its end gets the rest of SHOWN
+_TAIL = SHOWN - _HEAD
+_MARGIN = 4_096  # bytes kept beyond a cut, which might halve a secret
+_INNER = "/tmp"
+LIMITS = "tools.limits"
+_ENDED_AT = {
+    "File size limit exceeded": "disk",
+    "File too large": "disk",
+    "CPU time limit exceeded": "cpu",
+}
+_TAKEN = 20  # repositories that a result names
+_LONGEST = 100_000  # bytes of a command; Linux passes no argument of more than 128 KiB
+
+
+def run_command(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
+    seconds = context.seconds(float(arguments.get("timeout", SECONDS)))
+    folder = _folder(arguments.get("cwd", PROJECT), context)
+    command = arguments["command"]
+    program = _checked(command, context)
+    taken: list[str] = []
+    file, name = context.outputs.new_file()
+    began = time.monotonic()
+    told = context.workspace.told
+
+    def clean(text: str) -> str:
+        return context.outputs.clean(told(text))
+
+    with file:
+        output = _Output(file, context.show)
+        if program is None:
+            done = _unconfined(command, folder, seconds, output, context)
+        else:
+            done = _confined(program, command, folder, seconds, output, context, taken)
+    printed = output.text(done.stderr_tail, clean)
+    result: dict[str, Any] = {
+        "exitCode": None if done.timed_out or done.exceeded else done.returncode,
+        "output": told(printed),
+        "confined": program is not None,
+        "seconds": round(time.monotonic() - began, 2),
+    }
+    if output.size > SHOWN:
+        if context.workspace.by_name:
+            context.outputs.retell(name, told)
+        result |= kept_in(name, output.size)
+    if program is None:
+        result["note"] = "the command ran without a sandbox: it could reach whatever the user can"
+    if taken:
+        result["taken"] = "no command may leave a git repository in @project: " + "; ".join(taken[:_TAKEN])
+    if done.exceeded is not None:
+        ended = f"ended, with all that it had started: {done.exceeded.told(LIMITS)}"
+        result |= {"exceeded": done.exceeded.limit, "note": ended}
+    elif (met := _limit_met(printed, context.policy.limits.given(of_commands()))) is not None:
+        result |= {"exceeded": met.limit, "note": f"a part of it was refused more: {met.told(LIMITS)}"}
+    if done.timed_out:
+        result |= {"timedOut": True, "note": f"ended after {seconds:.3g} s, with all that it had started"}
+    return result
+
+
+def _limit_met(printed: str, limits: Quota) -> Exceeded | None:
+    """Return the limit at which the kernel ended a process of a command that went on, by the words of its shell or of
+    the C library: bwrap doesn't wait for its child, so nothing is known of what ended processes have used."""
+    met = next((limit for words, limit in _ENDED_AT.items() if words in printed), None)
+    allowed = limits._asdict()[met] if met else None
+    return None if met is None or allowed is None else Exceeded(met, allowed)
+
+
+class _Output:
+    """What a command prints: its beginning for the result, all of it for the file, and each piece for who watches."""
+
+    def __init__(self, file: BinaryIO, show: Callable[[bytes], object]) -> None:
+        self._file = file
+        self._show = show
+        self._head = b""
+        self.size = 0
+
+    def add(self, data: bytes) -> None:
+        if self.size < KEPT:
+            self._file.write(data[: KEPT - self.size])
+        if len(self._head) < SHOWN:
+            self._head += data[: SHOWN - len(self._head)]
+        self.size += len(data)
+        self._show(data)
+
+    def text(self, tail: bytes, clean: Callable[[str], str]) -> str:
+        """The whole output, or its two ends, which are cut after the secrets are taken out. `tail` is its end."""
+        if self.size <= SHOWN:
+            return self._head.decode("utf-8", "replace")
+        # A secret, or a path, that the outer edge of the margin halves isn't recognised, so that edge is dropped.
+        edge = _MARGIN // 2
+        head = clean(self._head[: _HEAD + _MARGIN].decode("utf-8", "replace"))[:-edge][:_HEAD]
+        last = clean(tail.decode("utf-8", "replace"))[edge:][-_TAIL:]
+        return ends(head, last, f"{max(0, self.size - _HEAD - _TAIL)} bytes")
+
+
+def _folder(path: str, context: ToolContext) -> Path:
+    with context.workspace.open_folder(path) as (_, spot):
+        if spot.mount.name != PROJECT:
+            raise ToolFailure("read_only", f"commands run in {PROJECT}")
+        return spot.mount.path.joinpath(*spot.parts)
+
+
+def _checked(command: str, context: ToolContext) -> str | None:
+    """The sandbox's program; None where the command runs without one. Raises ToolFailure for a command that must not
+    run."""
+    if "\0" in command:
+        raise ToolFailure("invalid_arguments", "the command holds a NUL")
+    if len(command.encode()) > _LONGEST:
+        raise ToolFailure(
+            "too_large", f"the command has over {_LONGEST} bytes: write it to a file and run that"
+        )
+    if context.own:
+        where = "the place" if context.workspace.by_name else shown(str(context.own))
+        raise ToolFailure(
+            "denied",
+            f"{where}, where uwf keeps its configuration or its store, is in {PROJECT}, and a "
+            "command could put another in its place: it must be moved out of there, see UWF_STORAGE_ROOT",
+        )
+    project = context.workspace.project.path
+    if not context.policy.allow_unconfined or find_program("bwrap", project, environ=context.environ):
+        check_project(project)
+    sandbox = find_sandbox(context.environ, network=bool(context.policy.network), project=project)
+    if sandbox.program is None and not context.policy.allow_unconfined:
+        raise ToolFailure(
+            "unconfined",
+            f"commands can't be confined: {sandbox.reason}; without that, config.yaml must say "
+            "tools: {allowUnconfined: true}",
+        )
+    return sandbox.program
+
+
+def _unconfined(
+    command: str, folder: Path, seconds: float, output: _Output, context: ToolContext
+) -> Finished:
+    scratch = context.outputs.scratch
+    env = clean_environment(
+        context.environ, str(scratch / "home"), str(scratch), bool(context.policy.network)
+    )
+    env |= context.workspace.variables
+    return _run(context, shell(env["PATH"], command), folder, env, seconds, output)
+
+
+def _confined(
+    program: str,
+    command: str,
+    folder: Path,
+    seconds: float,
+    output: _Output,
+    context: ToolContext,
+    taken: list[str],
+) -> Finished:
+    """Runs a command in the sandbox; appends to `taken` what became of the repositories that it made."""
+    project, network = context.workspace.project.path, bool(context.policy.network)
+    env = clean_environment(context.environ, f"{_INNER}/home", _INNER, network) | context.workspace.variables
+    with (
+        Before(project, notes=context.notes, seconds=seconds) as before,
+        without_git(project, context.outputs.nothing) as no_git,
+    ):
+        taken += before.left
+        try:
+            with Lifetime() as lifetime:
+                repositories = tuple(project.joinpath(*each.parts) for each in before.found)
+                scratch = context.outputs.scratch
+                view = View(context.workspace, context.visible, scratch, network, repositories)
+                argv = confined(program, view, folder, lifetime.arguments, no_git)
+                argv += shell(env["PATH"], command)
+                return _run(context, argv, Path("/"), env, seconds, output, lifetime.descriptors)
+        finally:
+            taken += before.take_new()
+
+
+def _run(
+    context: ToolContext,
+    argv: list[str],
+    folder: Path,
+    env: dict[str, str],
+    seconds: float,
+    output: _Output,
+    descriptors: tuple[int, ...] = (),
+) -> Finished:
+    # Both streams share one pipe, so that they come in the order in which they were written.
+    joined = ["/bin/sh", "-c", 'exec "$@" 1>&2', "sh", *argv]
+    return run_process(
+        joined,
+        cwd=folder,
+        env=env,
+        timeout=seconds,
+        keep=_TAIL + _MARGIN,
+        on_stderr=output.add,
+        pass_fds=descriptors,
+        quota=context.policy.limits.given(of_commands()),
+        guarded=not descriptors,  # a sandbox ends with this process by itself
+    )
+
+
+COMMAND = (
+    Tool(
+        "run_command",
+        "Runs a shell command in @project and answers its exit status and output (stdout and stderr "
+        f"together). It has no input. It ends after `timeout` seconds, {SECONDS:g} if nothing is said, and "
+        "what it leaves running ends with it.",
+        object_schema(
+            ("command",),
+            command={"type": "string", "minLength": 1},
+            cwd={"type": "string", "minLength": 1, "description": "a folder in @project"},
+            timeout={"type": "number", "exclusiveMinimum": 0, "maximum": MOST_SECONDS},
+        ),
+        run_command,
+    ),
+)

@@ -1,0 +1,459 @@
+"""The MCP servers that the configuration names, as tools of an agent.
+
+    with McpServers(config.mcp_servers.values(), policy, environ, cwd, ctx.deadline) as servers:
+        toolbox.add(servers.tools())
+
+A server starts when its tools are first asked for, and only if the policy could permit one of them; it is kept
+until the end of the block, which ends it with all that it has started. A tool is called `mcp/SERVER/TOOL` in
+policies and `mcp__SERVER__TOOL` where only letters, digits, `_` and `-` may be used.
+
+The tools are those of the start: what a server announces later isn't offered, as the model's picture of its
+tools is the beginning of a conversation that providers cache.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import re
+import shutil
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import CancelledError, Future
+from fnmatch import fnmatchcase
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from uwf_git.base import log
+from uwf_git.base.errors import AgentFailed
+from uwf_git.base.extras import install_hint
+from uwf_git.ext.builtin.tools.tool import Tool, ToolContext
+from uwf_git.sandbox.results import SHOWN, ToolFailure, shown
+
+if TYPE_CHECKING:
+    from anyio.from_thread import BlockingPortal
+    from mcp import Client
+    from mcp import types as mcp_types
+    from mcp.types import CallToolResult
+
+    from uwf_git.config.policy import ToolPolicy
+    from uwf_git.config.settings import McpServer
+    from uwf_git.ext.builtin.tools.mcp_transport import ServerProcess
+    from uwf_git.sandbox.results import Outputs
+
+START_SECONDS = 30.0
+CALL_SECONDS = 60.0
+PROBE_SECONDS = 10.0
+STOP_SECONDS = 10.0
+MOST_TOOLS = 100
+LONGEST_NAME = 64
+LONGEST_DESCRIPTION = 4000
+LARGEST_SCHEMA = 60_000
+_PASSED_ON = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LC_ALL", "TZ", "TMPDIR")
+_VARIABLE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)", re.ASCII)
+
+
+class McpServers:
+    """The servers of a step, which run as long as the block. `notes` say which tools were not offered, and why."""
+
+    def __init__(
+        self,
+        servers: Iterable[McpServer],
+        policy: ToolPolicy,
+        environ: Mapping[str, str],
+        cwd: Path,
+        deadline: float | None = None,
+    ) -> None:
+        self._servers = [each for each in servers if could_permit(policy, f"mcp/{each.name}/")]
+        self._policy = policy
+        self._environ = environ
+        self._cwd = cwd
+        self._deadline = deadline
+        self._stack = contextlib.ExitStack()
+        self._connections: dict[str, _Connection] = {}
+        self._tools: list[Tool] | None = None
+        self.notes: list[str] = []
+
+    def __enter__(self) -> McpServers:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: Any, trace: Any) -> None:
+        if kind is not None and not issubclass(kind, Exception):
+            self._kill()  # a Ctrl-C doesn't wait for servers to end by themselves
+        try:
+            self._stack.__exit__(kind, error, trace)
+        finally:
+            self._kill()
+
+    def tools(self) -> list[Tool]:
+        """The tools that the policy permits, their servers started. Raises AgentFailed naming a server that
+        doesn't start."""
+        if self._tools is None:
+            self._tools = self._start() if self._servers else []
+        return self._tools
+
+    def _kill(self) -> None:
+        for connection in self._connections.values():
+            connection.kill()
+
+    def _start(self) -> list[Tool]:
+        if find_spec("mcp") is None:
+            raise AgentFailed(
+                "config.yaml names MCP servers, and the package mcp is not installed",
+                install_hint("mcp"),
+            )
+        from anyio.from_thread import start_blocking_portal
+
+        portal = self._stack.enter_context(start_blocking_portal())
+        listed: dict[str, list[mcp_types.Tool]] = {}
+        for server in self._servers:
+            self._connections[server.name] = _Connection(server, self._environ, self._cwd)
+        # All at once: most of the time is theirs.
+        waiting = {name: each.start(portal, self._stack) for name, each in self._connections.items()}
+        for name, future in waiting.items():
+            tools = listed[name] = self._connections[name].listed(future, self._left(START_SECONDS))
+            log.debug(
+                "REA5ZCCG", "the MCP server {server} lists {tools} tools", server=name, tools=len(tools)
+            )
+        return self._named(listed)
+
+    def _named(self, listed: Mapping[str, Sequence[mcp_types.Tool]]) -> list[Tool]:
+        found: dict[str, tuple[_Connection, mcp_types.Tool]] = {}
+        for name, connection in self._connections.items():
+            tools = [tool for tool in listed[name] if self._wanted(connection.server, tool.name)]
+            if len(tools) > MOST_TOOLS:
+                self.notes.append(f'MCP server "{name}": {MOST_TOOLS} of its {len(tools)} tools were offered')
+            for misfit in connection.misfits:
+                whole = f"mcp/{name}/{misfit}"
+                self.notes.append(f"{shown(whole)} was left out: its description is none of a tool")
+            for tool in tools[:MOST_TOOLS]:
+                whole = f"mcp/{name}/{tool.name}"
+                if _is_broken(tool.input_schema):
+                    self.notes.append(f"{shown(whole)} was left out: the schema of its arguments is none")
+                elif len(json.dumps(tool.input_schema)) > LARGEST_SCHEMA:
+                    self.notes.append(
+                        f"{shown(whole)} was left out: the schema of its arguments is too large"
+                    )
+                else:
+                    found.setdefault(whole, (connection, tool))
+        wire = wire_names(found)
+        return [
+            Tool(
+                wire[whole],
+                (tool.description or tool.title or "")[:LONGEST_DESCRIPTION],
+                tool.input_schema,
+                partial(connection.call, tool.name),
+                known_as=whole,
+            )
+            for whole, (connection, tool) in found.items()
+        ]
+
+    def _wanted(self, server: McpServer, tool: str) -> bool:
+        named = server.tools is None or any(fnmatchcase(tool, glob) for glob in server.tools)
+        return named and self._policy.permits(f"mcp/{server.name}/{tool}")
+
+    def _left(self, seconds: float) -> float:
+        if self._deadline is None:
+            return seconds
+        return max(0.01, min(seconds, self._deadline - time.monotonic()))
+
+
+class _Connection:
+    """One server and the connection to it, used from one thread while it lives in that of the portal."""
+
+    def __init__(self, server: McpServer, environ: Mapping[str, str], cwd: Path) -> None:
+        self.server = server
+        self._environ = environ
+        self._cwd = cwd
+        self._process: ServerProcess | None = None
+        self._client: Client | None = None
+        self._portal: BlockingPortal | None = None
+        self._lost = ""
+
+    def start(self, portal: BlockingPortal, stack: contextlib.ExitStack) -> Future[list[mcp_types.Tool]]:
+        """Begins to start the server; the result will be its tools."""
+        import anyio
+
+        self._portal = portal
+        stopped: Future[None] = Future()
+        ready, stop = Future[list[Any]](), portal.call(anyio.Event)
+
+        async def connected(mode: str) -> None:
+            async with self._connect(mode) as client:
+                self._client = client
+                ready.set_result(await self._list(client))
+                await stop.wait()
+
+        async def live() -> None:
+            try:
+                # Asked first for what only the newest servers know, others may keep silent until a timeout.
+                try:
+                    await connected("legacy")
+                except Exception as error:
+                    if ready.done() or not _knows_no_handshake(error):
+                        raise
+                    await connected("auto")
+            except BaseException as error:
+                if not ready.done():
+                    ready.set_exception(error)
+                if isinstance(error, Exception):
+                    self._lost = self._lost or _leaf(error)
+                else:
+                    raise
+            finally:
+                self._client = None
+                stopped.set_result(None)
+
+        task = portal.start_task_soon(live)
+
+        def end() -> None:
+            portal.call(stop.set)
+            if not ready.done():
+                task.cancel()
+            with contextlib.suppress(TimeoutError):
+                stopped.result(timeout=STOP_SECONDS)
+
+        stack.callback(end)
+        return ready
+
+    def listed(self, ready: Future[list[mcp_types.Tool]], seconds: float) -> list[mcp_types.Tool]:
+        """The tools of a server that is starting. Raises AgentFailed."""
+        try:
+            return ready.result(timeout=seconds)
+        except TimeoutError:
+            problem = f"did not answer within {round(seconds, 1):g} s"
+        except CancelledError:
+            problem = "was ended"
+        except AgentFailed:
+            raise
+        except Exception as error:
+            problem = f"{'cannot be reached' if self.server.url else 'does not start'}: {_leaf(error)}"
+        raise AgentFailed(
+            f'MCP server "{self.server.name}" {self._trouble() or problem}',
+            f"see mcpServers.{self.server.name} in config.yaml, and try it by hand",
+        )
+
+    def call(self, tool: str, arguments: Mapping[str, Any], context: ToolContext) -> dict[str, Any]:
+        """What a tool answers. Raises ToolFailure."""
+        who = f'MCP server "{self.server.name}"'
+        seconds = context.seconds(self.server.timeout or CALL_SECONDS)
+        if self._client is None or self._portal is None:
+            raise ToolFailure("failed", f"{who} {self._trouble() or self._lost or 'is gone'}")
+        call = partial(self._client.call_tool, tool, dict(arguments), read_timeout_seconds=seconds)
+        future = self._portal.start_task_soon(call)
+        try:
+            result = future.result(timeout=seconds + PROBE_SECONDS)
+        except TimeoutError:
+            raise ToolFailure("timeout", f"{who} did not answer within {round(seconds, 1):g} s") from None
+        except CancelledError:
+            raise ToolFailure("failed", f"{who} is gone") from None
+        except Exception as error:
+            raise self._failure(who, error, seconds) from None
+        finally:
+            future.cancel()
+        if result.is_error:
+            raise ToolFailure("failed", _error_text(result))
+        return _to_json(result, context.outputs)
+
+    @property
+    def misfits(self) -> Sequence[str]:
+        """The names of what it lists as tools that the protocol doesn't take for tools."""
+        return self._process.misfits if self._process else ()
+
+    def kill(self) -> None:
+        """Ends what may be left of the server."""
+        if self._process is not None:
+            self._process.kill()
+
+    def _connect(self, mode: str) -> Client:
+        from mcp import Client
+
+        return Client(
+            self.server.url or self._command().transport(),
+            mode=mode,
+            read_timeout_seconds=START_SECONDS,
+            cache=None,
+        )
+
+    def _command(self) -> ServerProcess:
+        from uwf_git.ext.builtin.tools.mcp_transport import ServerProcess
+
+        name, *rest = self.server.command
+        environ = self._environment()
+        program = shutil.which(name, path=environ.get("PATH"))
+        if program is None:
+            raise AgentFailed(
+                f'MCP server "{self.server.name}": command {shown(name)!r} is not on PATH',
+                "install it, or name it with its whole path in mcpServers",
+            )
+        self._process = ServerProcess([program, *rest], environ, self._cwd)
+        return self._process
+
+    def _environment(self) -> dict[str, str]:
+        """Little, so that keys of other services stay here, and what the configuration names."""
+        environ = {name: self._environ[name] for name in _PASSED_ON if name in self._environ}
+        for name, value in self.server.env.items():
+            variable = _VARIABLE.fullmatch(value)
+            if variable and variable.group(1) not in self._environ:
+                raise AgentFailed(
+                    f'MCP server "{self.server.name}": the variable {variable.group(1)} is not set',
+                    "put it into .env or the environment",
+                )
+            environ[name] = self._environ[variable.group(1)] if variable else value
+        return environ
+
+    async def _list(self, client: Client) -> list[mcp_types.Tool]:
+        found: list[mcp_types.Tool] = []
+        cursor: str | None = None
+        for _page in range(50):
+            page = await client.list_tools(cursor=cursor)
+            found += page.tools
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+        return found
+
+    def _failure(self, who: str, error: Exception, seconds: float) -> ToolFailure:
+        from mcp import MCPError
+        from mcp.types import CONNECTION_CLOSED, REQUEST_TIMEOUT
+
+        if isinstance(error, MCPError) and error.code == REQUEST_TIMEOUT:
+            return ToolFailure("timeout", f"{who} did not answer within {round(seconds, 1):g} s")
+        if isinstance(error, MCPError) and error.code == CONNECTION_CLOSED:
+            self._client, self._lost = None, "closed the connection"
+            if self._process is not None and self._portal is not None:
+                self._portal.call(self._process.settle)
+            return ToolFailure("failed", f"{who} {self._trouble() or self._lost}")
+        return ToolFailure("failed", f"{who}: {_leaf(error)}")
+
+    def _trouble(self) -> str:
+        """What is wrong as far as the process shows it; "" where nothing is."""
+        process = self._process
+        if process is None:
+            return ""
+        said = next((line.strip() for line in reversed(process.stderr.splitlines()) if line.strip()), "")
+        if process.trouble:
+            return process.trouble
+        if process.returncode is not None:
+            how = f"exited with {process.returncode}" if process.returncode >= 0 else "was killed"
+            return f"{how}: {shown(said)}" if said else how
+        if process.noise:
+            return f"printed what is no message: {shown(process.noise)}"
+        return ""
+
+
+def could_permit(policy: ToolPolicy, prefix: str) -> bool:
+    """Whether a policy may permit some tool whose name begins with `prefix`."""
+    if any(glob.endswith("*") and fnmatchcase(prefix, glob) for glob in policy.deny):
+        return False
+    if not policy.serves(prefix.split("/")[1]):
+        return False
+    return all(any(_could_match(glob, prefix) for glob in globs) for globs in policy.allow)
+
+
+def _could_match(glob: str, prefix: str) -> bool:
+    literal = re.split(r"[*?\[]", glob, maxsplit=1)[0]
+    return literal.startswith(prefix) or (prefix.startswith(literal) and literal != glob)
+
+
+def wire_names(names: Iterable[str]) -> dict[str, str]:
+    """The names that models call tools by, for names like mcp/SERVER/TOOL: at most 64 letters, digits, `_` and `-`.
+    Where characters had to be replaced or cut off, or two would be the same, a hash is at the end."""
+    plain = {name: re.sub(r"[^A-Za-z0-9_-]", "_", "__".join(name.split("/", 2))) for name in names}
+    taken = Counter(plain.values())
+    found = {}
+    for name, wire in plain.items():
+        if wire != "__".join(name.split("/", 2)) or len(wire) > LONGEST_NAME or taken[wire] > 1:
+            digest = hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:8]
+            wire = f"{wire[: LONGEST_NAME - 9]}_{digest}"
+        found[name] = wire
+    return found
+
+
+def _is_broken(schema: Mapping[str, Any]) -> bool:
+    """Whether a tool's schema is no JSON Schema: a model's provider would refuse all tools for it. The draft that it
+    names is ignored, as drafts differ in little."""
+    from uwf_git.format.schema import check_schema
+
+    return bool(check_schema({key: value for key, value in schema.items() if key != "$schema"}))
+
+
+def _knows_no_handshake(error: BaseException) -> bool:
+    """Whether a server says that it is too new to be greeted as all others are."""
+    from mcp import MCPError
+    from mcp.types import METHOD_NOT_FOUND, UNSUPPORTED_PROTOCOL_VERSION
+
+    error = _first(error)
+    return isinstance(error, MCPError) and error.code in (METHOD_NOT_FOUND, UNSUPPORTED_PROTOCOL_VERSION)
+
+
+def _first(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _leaf(error: BaseException) -> str:
+    """What an exception says, or the first of a group."""
+    error = _first(error)
+    return shown(" ".join(str(error).split())) or type(error).__name__
+
+
+def _to_json(result: CallToolResult, outputs: Outputs) -> dict[str, Any]:
+    """What a tool answered, as JSON for a model: `result`, a server's structured value, or else `text`, which is
+    shortened as every tool's is; `omitted` names what a model can't read, such as images."""
+    texts, omitted = _parts(result)
+    text = "\n".join(texts)
+    value: dict[str, Any] = {}
+    structured = result.structured_content
+    if structured is not None and structured != {"result": text}:
+        dumped = json.dumps(structured, ensure_ascii=False)
+        if len(dumped) <= SHOWN:
+            value["result"] = structured
+            text = "" if _repeats(text, structured) else text
+        else:
+            text = dumped
+    if text or not value:
+        text, more = outputs.shorten(text)
+        value |= {"text": text, **more}
+    if omitted:
+        value["omitted"] = omitted
+    return value
+
+
+def _error_text(result: CallToolResult) -> str:
+    """What a tool that failed said."""
+    texts, _omitted = _parts(result)
+    return "\n".join(texts).strip()[:4000] or "it failed and didn't say why"
+
+
+def _parts(result: CallToolResult) -> tuple[list[str], list[str]]:
+    texts, omitted = [], []
+    for block in result.content:
+        if block.type == "text":
+            texts.append(block.text)
+        elif block.type == "resource_link":
+            texts.append(f"{block.name}: {block.uri}")
+        elif block.type == "resource":
+            text = getattr(block.resource, "text", None)
+            if text is not None:
+                texts.append(text)
+            else:
+                omitted.append(f"resource {block.resource.uri}, no text")
+        else:
+            omitted.append(f"{block.type}, {block.mime_type}, {len(block.data) * 3 // 4} bytes")
+    return texts, omitted
+
+
+def _repeats(text: str, value: Any) -> bool:
+    """Whether a text only says a value again, as servers do for clients that don't know structured ones.
+    Those that return no object wrap what they do return: `{"result": 5}`."""
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return bool(said == value or value == {"result": said})

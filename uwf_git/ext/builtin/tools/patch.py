@@ -1,0 +1,342 @@
+"""apply_patch: changes to several files in one text, all of them or none.
+
+A patch has one of two forms. Models are trained on this one:
+
+    *** Begin Patch
+    *** Update File: src/a.py
+    *** Move to: src/b.py              (optional)
+    @@ def greet():                    (optional: a line that stands before the change)
+     context
+    -old
+    +new
+    *** Add File: notes.md
+    +every line
+    *** Delete File: old.py
+    *** End Patch
+
+The other is a unified diff, as of `diff -u` and `git diff`. Its line numbers are a hint: what counts is where the
+lines of context are. They are looked for exactly, then without the white space at their ends.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from uwf_git.ext.builtin.tools.files import EDITED, text_of
+from uwf_git.ext.builtin.tools.tool import Tool, ToolContext, object_schema
+from uwf_git.sandbox.results import ToolFailure, shown
+from uwf_git.sandbox.workspace import Change, Workspace
+
+FILES = 40  # files in one patch
+_HEADER = re.compile(r"\*\*\* (Add File|Update File|Delete File|Move to): (.+)")
+_HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+\d+(?:,\d+)? @@.*")
+_NOTHING = "/dev/null"
+
+
+class Hunk(NamedTuple):
+    """One place that changes: `old` lines become `new` lines. `after` is a line somewhere before it ("" for none),
+    `line` the number of its first line (0 where that isn't known), `at_end` whether it ends the file."""
+
+    after: str
+    line: int
+    old: tuple[str, ...]
+    new: tuple[str, ...]
+    at_end: bool = False
+
+
+class FilePatch(NamedTuple):
+    """What happens to one file. `kind` is "add", "update" or "delete"; `content` is for "add"."""
+
+    kind: str
+    path: str
+    hunks: tuple[Hunk, ...] = ()
+    content: str = ""
+    move_to: str = ""
+
+
+def apply_patch(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
+    changes: list[Change] = []
+    for patch in parse_patch(arguments["patch"]):
+        changes += _changes(patch, context.workspace)
+    made = context.workspace.change(changes)
+    return {"changed": [{"path": each.path, "kind": each.kind} for each in made]}
+
+
+def parse_patch(text: str) -> list[FilePatch]:
+    """The files of a patch in either form. Raises ToolFailure, `invalid_arguments`."""
+    lines = text.replace("\r\n", "\n").split("\n")
+    while lines and not lines[-1].strip():
+        lines.pop()
+    is_envelope = any(line.strip() == "*** Begin Patch" or _HEADER.fullmatch(line) for line in lines)
+    patches = _Envelope(lines).files() if is_envelope else _Unified(lines).files()
+    if not patches:
+        raise _bad(
+            "it names no file: begin with *** Begin Patch and *** Update File: PATH, or with --- and +++"
+        )
+    if len(patches) > FILES:
+        raise _bad(f"it changes more than {FILES} files: make several of it")
+    return patches
+
+
+class _Reader:
+    """Lines, taken one after the other."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self.lines = lines
+        self.at = 0
+
+    def peek(self) -> str | None:
+        return self.lines[self.at] if self.at < len(self.lines) else None
+
+    def take(self) -> str:
+        self.at += 1
+        return self.lines[self.at - 1]
+
+    def take_hunk(self, ends: Callable[[str], bool]) -> tuple[list[str], list[str]]:
+        """The old and the new lines of a hunk, up to the line that `ends` it."""
+        old: list[str] = []
+        new: list[str] = []
+        while (line := self.peek()) is not None and not ends(line):
+            self.take()
+            if line.startswith("\\"):
+                continue  # \ No newline at end of file
+            if line.startswith(("-", " ")) or not line:
+                old.append(line[1:])
+            if line.startswith(("+", " ")) or not line:
+                new.append(line[1:])
+            elif not line.startswith("-"):
+                raise _bad(f"line {self.at} begins with neither a blank, - nor +: {shown(line, 80)}")
+        return old, new
+
+
+class _Envelope(_Reader):
+    """The form between *** Begin Patch and *** End Patch."""
+
+    def files(self) -> list[FilePatch]:
+        patches: list[FilePatch] = []
+        while (line := self.peek()) is not None:
+            header = _HEADER.fullmatch(line.rstrip())
+            if line.strip() == "*** End Patch":
+                break
+            if header is None or header[1] == "Move to":
+                if line.strip() and line.strip() != "*** Begin Patch":
+                    raise _bad(f"line {self.at + 1} belongs to no file: {shown(line, 80)}")
+                self.take()
+                continue
+            self.take()
+            patches.append(self._file(header[1], header[2].strip()))
+        return patches
+
+    def _file(self, kind: str, path: str) -> FilePatch:
+        if kind == "Delete File":
+            return FilePatch("delete", path)
+        if kind == "Add File":
+            return FilePatch("add", path, content=self._content())
+        target = ""
+        found = _HEADER.fullmatch((self.peek() or "").rstrip())
+        if found is not None and found[1] == "Move to":
+            target = found[2].strip()
+            self.take()
+        hunks = self._hunks()
+        if not hunks and not target:
+            raise _bad(f"{shown(path)} has no change")
+        return FilePatch("update", path, hunks, move_to=target)
+
+    def _content(self) -> str:
+        lines: list[str] = []
+        while (line := self.peek()) is not None and not line.startswith("*** "):
+            if not line.startswith("+"):
+                raise _bad(f"line {self.at + 1}: every line of a new file begins with +")
+            lines.append(self.take()[1:])
+        return "".join(line + "\n" for line in lines)
+
+    def _hunks(self) -> tuple[Hunk, ...]:
+        hunks: list[Hunk] = []
+        after = ""
+        while (line := self.peek()) is not None:
+            if line.startswith("*** ") and line.strip() != "*** End of File":
+                break
+            if line.startswith("@@"):
+                # Of several such lines only the last is looked for: the others say where that one is.
+                after = "" if _HUNK.fullmatch(line) else line[2:].strip()
+                self.take()
+                continue
+            old, new = self.take_hunk(lambda line: line.startswith(("@@", "*** ")))
+            at_end = (self.peek() or "").strip() == "*** End of File"
+            if at_end:
+                self.take()
+            else:
+                _trim(old, new)
+            hunks.append(Hunk(after, 0, tuple(old), tuple(new), at_end))
+            after = ""
+        return tuple(hunks)
+
+
+class _Unified(_Reader):
+    """A unified diff."""
+
+    def files(self) -> list[FilePatch]:
+        patches: list[FilePatch] = []
+        while (line := self.peek()) is not None:
+            if self._begins_file():
+                patches.append(self._file())
+            elif line.startswith(("Binary files ", "GIT binary patch", "rename from ", "copy from ")):
+                raise _bad(f"line {self.at + 1} is of a kind that isn't read here: {shown(line, 60)}")
+            else:
+                self.take()
+        return patches
+
+    def _begins_file(self) -> bool:
+        old, new = [*self.lines[self.at : self.at + 2], "", ""][:2]
+        return old.startswith("--- ") and new.startswith("+++ ")
+
+    def _file(self) -> FilePatch:
+        old = self._name(self.take()[4:], "a/")
+        new = self._name(self.take()[4:], "b/")
+        hunks: list[Hunk] = []
+        while (line := self.peek()) is not None and (found := _HUNK.fullmatch(line)):
+            self.take()
+            old_lines, new_lines = self.take_hunk(
+                lambda line: line.startswith(("@@", "diff ")) or self._begins_file()
+            )
+            _trim(old_lines, new_lines)
+            hunks.append(Hunk("", int(found[1]), tuple(old_lines), tuple(new_lines)))
+        if not hunks:
+            raise _bad(f"{shown(new)} has no change: a line such as @@ -1,3 +1,4 @@ is missing")
+        if old == _NOTHING:
+            return FilePatch("add", new, content="".join(line + "\n" for line in hunks[0].new))
+        if new == _NOTHING:
+            return FilePatch("delete", old)
+        return FilePatch("update", old, tuple(hunks), move_to=new if new != old else "")
+
+    def _name(self, text: str, prefix: str) -> str:
+        name = text.split("\t")[0].strip()
+        return name if name == _NOTHING else name.removeprefix(prefix)
+
+
+def _trim(old: list[str], new: list[str]) -> None:
+    """Removes blank context from the end of a hunk: it only separates two files."""
+    while len(old) > 1 and len(new) > 1 and old[-1] == new[-1] == "":
+        old.pop()
+        new.pop()
+
+
+def _changes(patch: FilePatch, workspace: Workspace) -> list[Change]:
+    if patch.kind == "delete":
+        return [Change(patch.path, None)]
+    if patch.kind == "add":
+        _refuse_existing(patch.path, workspace)
+        return [Change(patch.path, patch.content.encode("utf-8"))]
+    data, mode = workspace.read(patch.path, EDITED)
+    text = text_of(data, patch.path)
+    changed = updated(text, patch.hunks, patch.path).encode("utf-8")
+    if not patch.move_to:
+        return [Change(patch.path, changed)]
+    _refuse_existing(patch.move_to, workspace)
+    return [Change(patch.move_to, changed, mode), Change(patch.path, None)]
+
+
+def _refuse_existing(path: str, workspace: Workspace) -> None:
+    try:
+        with workspace.open_file(path):
+            pass
+    except ToolFailure as failure:
+        if failure.code == "not_found":
+            return
+        raise
+    raise ToolFailure("no_match", f"{shown(path)} is there already: update it, or delete it first")
+
+
+def updated(text: str, hunks: Sequence[Hunk], path: str) -> str:
+    """The text after the hunks, in their order; its line ends stay as they are. `path` names it in a failure.
+    Raises ToolFailure, `no_match` or `not_unique`."""
+    newline = "\r\n" if text.count("\r\n") == text.count("\n") > 0 else "\n"
+    lines = text.split(newline)
+    ended = lines[-1] == ""
+    if ended:
+        lines.pop()
+    shift = begin = 0
+    for number, hunk in enumerate(hunks, 1):
+        where = _place(lines, hunk, begin, shift, f"{shown(path)}, change {number}")
+        lines[where : where + len(hunk.old)] = _with_kept_context(lines[where : where + len(hunk.old)], hunk)
+        begin = where + len(hunk.new)
+        shift += len(hunk.new) - len(hunk.old)
+    return newline.join([*lines, ""] if (ended or not text) and lines else lines)
+
+
+def _with_kept_context(found: Sequence[str], hunk: Hunk) -> list[str]:
+    """The new lines of a hunk. Context that differs from the file's in white space alone is kept as the file has
+    it."""
+    kept = {wanted: there for wanted, there in zip(hunk.old, found, strict=True) if wanted != there}
+    return [kept.get(line, line) for line in hunk.new] if kept else list(hunk.new)
+
+
+def _place(lines: Sequence[str], hunk: Hunk, begin: int, shift: int, what: str) -> int:
+    """The index of the line where a hunk begins, not before `begin`. The hunks before it made the text `shift` lines
+    longer; `what` names the hunk in a failure."""
+    if hunk.after:
+        begin = _after(lines, hunk.after, begin, what)
+    if not hunk.old:
+        if hunk.line:
+            return min(max(hunk.line + shift, begin), len(lines))
+        return begin if hunk.after else len(lines)
+    for alike in (lambda line: line, str.rstrip, str.strip):
+        wanted = [alike(line) for line in hunk.old]
+        have = [alike(line) for line in lines]
+        found = [
+            at
+            for at in range(begin, len(lines) - len(wanted) + 1)
+            if have[at] == wanted[0] and have[at : at + len(wanted)] == wanted
+        ]
+        if hunk.at_end:
+            found = [at for at in found if at + len(wanted) == len(lines)] or found
+        if found:
+            return _one(found, hunk, shift, what)
+    first = next((line for line in hunk.old if line.strip()), "")
+    raise ToolFailure(
+        "no_match",
+        f"{what}: its lines are not in the file, beginning with {shown(first, 80)!r}; read it again",
+    )
+
+
+def _one(found: Sequence[int], hunk: Hunk, shift: int, what: str) -> int:
+    """The one of the places found that the hunk means."""
+    if hunk.line:
+        return min(found, key=lambda at: abs(at - (hunk.line - 1 + shift)))
+    if len(found) > 1 and not hunk.after and not hunk.at_end:
+        places = ", ".join(str(at + 1) for at in found[:10])
+        raise ToolFailure(
+            "not_unique",
+            f"{what}: its lines are in the file {len(found)} times, at {places}: give more context",
+        )
+    return found[0]
+
+
+def _after(lines: Sequence[str], wanted: str, begin: int, what: str) -> int:
+    """The index behind the first line that is `wanted`, or else behind the first that holds it."""
+    for at in range(begin, len(lines)):
+        if lines[at].strip() == wanted:
+            return at + 1
+    for at in range(begin, len(lines)):
+        if wanted in lines[at]:
+            return at + 1
+    raise ToolFailure("no_match", f"{what}: there is no line {shown(wanted, 80)!r}")
+
+
+def _bad(reason: str) -> ToolFailure:
+    return ToolFailure("invalid_arguments", f"the patch can't be read: {reason}")
+
+
+PATCH = (
+    Tool(
+        "apply_patch",
+        "Changes several text files, all or none. The patch is either `*** Begin Patch`, then for each file "
+        "`*** Update File: PATH` with lines that begin with a blank (context), - or +, in places divided by "
+        "`@@`, or `*** Add File: PATH` with + lines, or `*** Delete File: PATH`, then `*** End Patch`; or a "
+        "unified diff.",
+        object_schema(("patch",), patch={"type": "string", "minLength": 1}),
+        apply_patch,
+    ),
+)

@@ -1,0 +1,334 @@
+"""glob and grep: search the files below a folder, except links, git's own files, and what git ignores."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from uwf_git.base.timelimit import TimeExceeded, time_limit
+from uwf_git.ext.builtin.tools.files import Room, is_binary
+from uwf_git.ext.builtin.tools.tool import Tool, ToolContext, counted, object_schema
+from uwf_git.ext.crews.package import PROJECT
+from uwf_git.sandbox.path import DEEPEST, FILE, FOLDER, Spot, is_git_name
+from uwf_git.sandbox.results import SHOWN, ToolFailure, page, shown, truncated
+from uwf_git.sandbox.workspace import open_regular
+
+SECONDS = 20.0  # of one search; like every `time_limit`, it holds in the main thread alone
+FOUND = 200  # paths or lines in one result
+SEARCHED = 10_000_000  # bytes of a file that grep searches
+_ENTRIES = 200_000  # files and folders below the folder of a search
+_LINE = 300  # characters shown of a line that matches
+
+
+class _Found(NamedTuple):
+    """A regular file: an open folder and a name in it, and its path below the folder searched."""
+
+    folder: int
+    name: str
+    path: str
+
+
+def glob(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
+    mount, pattern = context.workspace.split_pattern(arguments["pattern"])
+    fits = _matcher(pattern)
+    paths: list[str] = []
+    first = arguments.get("offset", 1)
+    with _below({"path": mount, **arguments}, context) as (files, spot), _limited(context):
+        for found in files:
+            if fits(found.path):
+                paths.append(f"{spot.shown}/{found.path}")
+                if len(paths) == first - 1 + FOUND + 1:
+                    break
+    wanted, more = page(len(paths), first, FOUND)
+    return {"paths": paths[wanted], **more}
+
+
+def grep(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
+    pattern = _pattern(arguments)
+    fits = _matcher(arguments.get("glob", "**"))
+    first = arguments.get("offset", 1)
+    seen, size, skipped = 0, 0, 0
+    room = Room(context.workspace.limits.read)
+    lines: list[str] = []
+    with _files(arguments, context) as (files, spot), _limited(context):
+        for found in files:
+            if not fits(found.path):
+                continue
+            text = _text(found)
+            if text is None:
+                skipped += 1
+                continue
+            name = f"{spot.shown}/{found.path}" if found.path else spot.shown
+            for number, line in enumerate(text.split("\n"), 1):
+                match = pattern.search(line)
+                if match is None:
+                    continue
+                seen += 1
+                if seen < first:
+                    continue
+                at = match.start()
+                if len(line) > _LINE or not room.could_hold(line):
+                    line = context.outputs.clean(line)
+                    at = found_at.start() if (found_at := pattern.search(line)) else min(at, len(line))
+                part = _around(line.rstrip(), at)
+                fitting = part if room.could_hold(part) else room.fitting(part)
+                lines.append(f"{name}:{number}: {fitting}")
+                size += len(lines[-1])
+                if (
+                    len(lines) > FOUND
+                    or size > SHOWN
+                    or (room.fitting(fitting) != fitting and len(lines) > 1)
+                ):
+                    lines.pop()
+                    return {"matches": lines, **truncated(f"use offset={first + len(lines)}")}
+                room.take(fitting)
+    result: dict[str, Any] = {"matches": lines}
+    if skipped:
+        result["skipped"] = f"{skipped} files that are no text or over {SEARCHED} bytes"
+    return result
+
+
+@contextmanager
+def _limited(context: ToolContext) -> Iterator[None]:
+    seconds = context.seconds(SECONDS)
+    try:
+        with time_limit(seconds):
+            yield
+    except TimeExceeded:
+        raise ToolFailure(
+            "timeout", f"the search took over {seconds:.3g} s: name a smaller folder or a simpler pattern"
+        ) from None
+
+
+@contextmanager
+def _files(arguments: dict[str, Any], context: ToolContext) -> Iterator[tuple[Iterator[_Found], Spot]]:
+    """The files below the path of a call, or the file that it names."""
+    path = arguments.get("path", "@project")
+    with context.workspace.locate(path) as spot:
+        found = spot.status()
+        if found is not None and not stat.S_ISDIR(found.st_mode):
+            with open_regular(spot):  # raises what is wrong with it
+                yield iter([_Found(spot.folder, spot.name, "")]), spot
+            return
+    with _below(arguments, context) as below:
+        yield below
+
+
+@contextmanager
+def _below(arguments: dict[str, Any], context: ToolContext) -> Iterator[tuple[Iterator[_Found], Spot]]:
+    """The files below the folder of a call, in the order of their names."""
+    with context.workspace.open_folder(arguments.get("path", "@project")) as (folder, spot):
+        ignored = _ignores_nothing if arguments.get("ignored", False) else _ignored(spot)
+        yield _Below(context, ignored).files(folder, ()), spot
+
+
+class _Below:
+    """One walk over the files below a folder, by descriptors; links are not followed."""
+
+    def __init__(self, context: ToolContext, ignored: Callable[[str], bool]) -> None:
+        self._context = context
+        self._ignored = ignored
+        self._left = _ENTRIES
+
+    def files(self, folder: int, parts: tuple[str, ...]) -> Iterator[_Found]:
+        """The files below an open folder; `parts` are its names from the folder of the search on."""
+        if len(parts) > DEEPEST:
+            return
+        with os.scandir(folder) as entries:
+            listed = sorted(entries, key=lambda entry: entry.name)
+        for entry in listed:
+            self._left -= 1
+            if self._left < 0:
+                raise ToolFailure("too_large", f"there are over {_ENTRIES} files: name a smaller folder")
+            path = "/".join((*parts, entry.name))
+            if self._skipped(entry, path):
+                continue
+            if entry.is_file(follow_symlinks=False):
+                yield _Found(folder, entry.name, path)
+            elif entry.is_dir(follow_symlinks=False):
+                yield from self._inside(folder, entry.name, parts)
+
+    def _skipped(self, entry: os.DirEntry[str], path: str) -> bool:
+        if is_git_name(entry.name):
+            return True
+        workspace = self._context.workspace
+        if workspace.hidden and workspace.is_hidden(entry.stat(follow_symlinks=False)):
+            return True
+        return self._ignored(path + "/" if entry.is_dir(follow_symlinks=False) else path)
+
+    def _inside(self, folder: int, name: str, parts: tuple[str, ...]) -> Iterator[_Found]:
+        try:
+            inside = os.open(name, FOLDER, dir_fd=folder)
+        except OSError:
+            return  # it is gone, or may not be read
+        try:
+            yield from self.files(inside, (*parts, name))
+        finally:
+            os.close(inside)
+
+
+def _ignores_nothing(_path: str) -> bool:
+    return False
+
+
+def _ignored(spot: Spot) -> Callable[[str], bool]:
+    """A function that says whether git ignores a path below the spot; that of a folder ends in a slash. Where no
+    repository can be read, nothing is ignored."""
+    if spot.mount.name != PROJECT:
+        return _ignores_nothing
+    # The library, not the program: a project's git configuration can name commands to run.
+    from uwf_git.git.libgit2 import GitError, discover_repository, open_repository
+
+    folder = spot.mount.path.joinpath(*spot.parts)
+    try:
+        where = discover_repository(str(folder), False, os.environ.get("GIT_CEILING_DIRECTORIES", ""))
+        repository = open_repository(where) if where else None
+        if repository is None or repository.workdir is None:
+            return _ignores_nothing
+        below = folder.relative_to(Path(repository.workdir).resolve()).as_posix()
+    except (GitError, KeyError, ValueError, OSError):
+        return _ignores_nothing
+    prefix = "" if below == "." else below + "/"
+    known = repository
+
+    def ignored(path: str) -> bool:
+        try:
+            return bool(known.path_is_ignored(prefix + path))
+        except (GitError, ValueError, UnicodeError):
+            return False
+
+    return ignored
+
+
+def _text(found: _Found) -> str | None:
+    """A file's text; None where it is binary, too large, or can't be read."""
+    try:
+        with open(os.open(found.name, FILE, dir_fd=found.folder), "rb") as file:
+            if os.fstat(file.fileno()).st_size > SEARCHED:
+                return None
+            data = file.read(SEARCHED)
+    except OSError:
+        return None
+    return None if is_binary(data) else data.decode("utf-8", "replace")
+
+
+def _pattern(arguments: dict[str, Any]) -> re.Pattern[str]:
+    text = arguments["pattern"]
+    try:
+        flags = re.IGNORECASE if arguments.get("ignoreCase") else 0
+        return _compiled(re.escape(text) if arguments.get("literal") else text, flags)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise ToolFailure(
+            "invalid_arguments", f"no regular expression: {shown(str(error))}; literal: true takes it as text"
+        ) from None
+
+
+def _compiled(pattern: str, flags: int = 0) -> re.Pattern[str]:
+    import warnings
+
+    with warnings.catch_warnings():
+        # Python warns of patterns that a later version may read differently; the terminal is the user's.
+        warnings.simplefilter("ignore")
+        return re.compile(pattern, flags)
+
+
+def _around(line: str, position: int) -> str:
+    """What is shown of a line that matches at a position."""
+    if len(line) <= _LINE:
+        return line
+    begin = max(0, min(position - _LINE // 3, len(line) - _LINE))
+    end = begin + _LINE
+    return ("…" if begin else "") + line[begin:end] + ("…" if end < len(line) else "")
+
+
+@lru_cache(maxsize=64)
+def _matcher(pattern: str) -> Callable[[str], bool]:
+    """A function that says whether a path fits a glob: `*` and `?` within a name, `**` over folders, `[…]`,
+    `{a,b}`. A glob without a slash is compared with the name alone."""
+    for mount in (f"{PROJECT}/", "./"):
+        pattern = pattern.removeprefix(mount)
+    try:
+        compiled = _compiled(_translated(pattern), re.DOTALL)
+    except (re.error, RecursionError, OverflowError):
+        raise ToolFailure("invalid_arguments", f"{shown(pattern)} is no glob") from None
+    if "/" in pattern or pattern == "**":
+        return lambda path: compiled.fullmatch(path) is not None
+    return lambda path: compiled.fullmatch(path.rsplit("/", 1)[-1]) is not None
+
+
+def _translated(pattern: str) -> str:
+    """The regular expression of a glob."""
+    result: list[str] = []
+    position = open_braces = 0
+    while position < len(pattern):
+        rest = pattern[position:]
+        sign = rest[0]
+        step = 1
+        if rest.startswith("**/"):
+            result.append("(?:[^/]+/)*")
+            step = 3
+        elif rest.startswith("**"):
+            result.append(".*")
+            step = 2
+        elif sign == "*":
+            result.append("[^/]*")
+        elif sign == "?":
+            result.append("[^/]")
+        elif sign == "[" and (found := re.match(r"\[([!^]?)(\]?[^\]/]*)\]", rest)):
+            inside = re.sub(r"([\\\[&~|])", r"\\\1", found[2])
+            result.append(f"(?!/)[{'^' if found[1] else ''}{inside}]")
+            step = found.end()
+        elif sign == "{" and "}" in rest:
+            result.append("(?:")
+            open_braces += 1
+        elif sign == "," and open_braces:
+            result.append("|")
+        elif sign == "}" and open_braces:
+            result.append(")")
+            open_braces -= 1
+        else:
+            result.append(re.escape(sign))
+        position += step
+    return "".join(result) + ")" * open_braces
+
+
+_BELOW = {"type": "string", "minLength": 1, "description": "a folder; @project if nothing is said"}
+_IGNORED = {"type": "boolean", "description": "also what git ignores"}
+_FIRST = counted("the first result, counted from 1")
+
+SEARCH = (
+    Tool(
+        "glob",
+        "Finds files by a pattern such as *.py, src/**/*.{ts,tsx}. Links, git's own files and what git "
+        "ignores are left out.",
+        object_schema(
+            ("pattern",),
+            pattern={"type": "string", "minLength": 1, "maxLength": 500},
+            path=_BELOW,
+            ignored=_IGNORED,
+            offset=_FIRST,
+        ),
+        glob,
+    ),
+    Tool(
+        "grep",
+        "Searches text files for a regular expression (Python's), line by line. Answers path:line: text.",
+        object_schema(
+            ("pattern",),
+            pattern={"type": "string", "minLength": 1, "maxLength": 1000},
+            path={**_BELOW, "description": "a folder or a file; @project if nothing is said"},
+            glob={"type": "string", "minLength": 1, "maxLength": 500, "description": "only these files"},
+            ignoreCase={"type": "boolean"},
+            literal={"type": "boolean", "description": "the pattern is a plain text"},
+            ignored=_IGNORED,
+            offset=_FIRST,
+        ),
+        grep,
+    ),
+)

@@ -1,0 +1,19 @@
+"""Workflows that are code: the contract, the harness that runs them, the trust in them."""
+
+from uwf_git.ext import Command, Extension
+
+EXTENSION = Extension(
+    "code",
+    commands=(
+        Command(
+            "workflow trust",
+            "uwf_cli.commands.review:trust",
+            "Let a workflow that is code run on this machine.",
+        ),
+        Command(
+            "workflow untrust",
+            "uwf_cli.commands.review:untrust",
+            "Let a workflow that is code run here no longer.",
+        ),
+    ),
+)

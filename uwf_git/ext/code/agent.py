@@ -1,0 +1,350 @@
+"""`uwf-bundle`: does the steps of a workflow that is code.
+
+The bundle's process is given the history as `input.steps`, and asked for what comes next. What it yields is checked
+and becomes a step: its `meta` is the output of the role that it names, its `content` the answer. What it returns
+becomes the thread's last step, of role `$END`. Between two steps that one command does the process is kept, and goes
+on where it stands, as long as the thread still ends with what it yielded last; else a new one gets the history.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import ExitStack, closing, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+from uwf_git.base import log
+from uwf_git.base.errors import Absent, AgentFailed, Invalid, OutOfRounds, UwfError
+from uwf_git.base.text import counted, encodable, nearest, one_line
+from uwf_git.config.known_agents import BUNDLES
+from uwf_git.config.settings import Grants
+from uwf_git.engine.kit.agent import Agent, AttemptFailed
+from uwf_git.engine.kit.context import Reply
+from uwf_git.engine.kit.extract import judge, sum_tokens, sum_usage
+from uwf_git.engine.kit.record import Recorder
+from uwf_git.ext.code.calls import Calls, Heard
+from uwf_git.ext.code.live import Live
+from uwf_git.ext.code.trust import require_trusted
+from uwf_git.format.cbor import normalise
+from uwf_git.format.ids import Hash
+from uwf_git.format.kinds import REHEARSE, Detail, Step, TurnRecord
+from uwf_git.format.types import END, RESULT, STEPNODE, SUSPEND, USER
+from uwf_git.git.repository import StoreUnwritable
+from uwf_git.workflow.habits import means_end
+from uwf_git.workflow.moderator import Coded, brief, decide
+
+if TYPE_CHECKING:
+    from uwf_git.store.history import History, Position
+    from uwf_git.store.opened import Instance
+    from uwf_git.store.private import Order
+
+_NAMED = 20  # of those whom the code asked, how many a note names
+MOST_CONTENT = 4 << 20  # characters of a step's content
+_HINT = "a bundle yields {role, content, meta}, as its descriptor says"
+MOST_META = 1 << 20  # characters of a step's meta or a result, as JSON
+
+
+class Running(NamedTuple):
+    """A bundle whose process is kept: it stands at the thread's step `at`. One that was given made-up answers may have
+    kept them, so all that it says from then on `is_made_up`."""
+
+    live: Live
+    at: Hash
+    is_made_up: bool
+
+    def close(self) -> None:
+        """Ends the process."""
+        self.live.close()
+
+
+class Made(NamedTuple):
+    """What a yield, or a result, comes to: the role, its output and the output's type, and what was said."""
+
+    role: str
+    type: Hash
+    output: Any
+    answer: str
+
+
+class BundleAgent(Agent):
+    """Does steps by asking the code of a bundle."""
+
+    def __init__(self) -> None:
+        super().__init__(BUNDLES, _converses_not)
+
+    def admit(self, instance: Instance, at: Position) -> None:
+        """Raises Untrusted for code that nobody has trusted here."""
+        require_trusted(instance, at.history.workflow)
+
+    def perform(
+        self,
+        instance: Instance,
+        at: Position,
+        order: Order,
+        args: Sequence[str],
+        recorder: Recorder | None = None,
+        cwd: Path | None = None,
+    ) -> Hash:
+        """Runs the bundle until it yields or returns, and stores the nodes. Returns the StepNode's hash. Raises
+        AttemptFailed with what was said where it comes to neither, OutOfRounds where it would go on after its last
+        round."""
+        head, history = at
+        recorder = recorder or Recorder(instance, head.thread, self.name)
+        rounds = _rounds(at)
+        with ExitStack() as kept, ExitStack() as stack:
+            running = _kept(instance, at)
+            live = kept.enter_context(closing(running.live if running else begin(instance, at)))
+            log.debug(
+                "4KPED1YT",
+                "the bundle {does} after {steps} steps",
+                does="goes on" if running else "begins",
+                steps=len(history.steps),
+                rounds_left=rounds,
+            )
+            calls = stack.enter_context(
+                closing(Calls(instance, at, order, recorder, cwd or Path.cwd(), args))
+            )
+            try:
+                said = live.hear(calls if rounds != 0 else None, recorder.show)
+                if rounds == 0 and not said.ended:
+                    raise OutOfRounds("")
+                is_kept = instance.kept is not None and not said.ended and live.is_kept
+                if not is_kept:
+                    live.close()
+                made = result_of(said.value) if said.ended else step_of(instance, history, said.value)
+                calls.settle()
+                is_made_up = bool(running and running.is_made_up) or any(
+                    each.agent == REHEARSE and each.texts for each in calls.heard
+                )
+                agent = _author(made, calls.heard, is_made_up)
+                node = _stored(instance, at, order, made, agent, calls, recorder, live.notes)
+            except OutOfRounds:
+                raise _over(at) from None
+            except StoreUnwritable:
+                raise  # what was made is in the report, or its turns are noted
+            except UwfError as error:
+                calls.settle()
+                if isinstance(error, Absent) and not recorder.turns:
+                    raise  # nothing was done; else what was spent has to be kept
+                raise _failed(error, live, head.node, order, calls, recorder) from None
+            if is_kept and instance.kept is not None:
+                kept.pop_all()
+                instance.kept[head.thread] = Running(live, node, is_made_up)
+            return node
+
+
+def begin(instance: Instance, at: Position) -> Live:
+    """A process of the thread's bundle that is given the thread's history. Raises AgentFailed where it can't be
+    started."""
+    from uwf_git.ext.code.confinement import confine
+    from uwf_git.ext.code.describe import program_of
+    from uwf_git.ext.code.javascript import modules
+
+    history = at.history
+    code = history.workflow.code
+    assert code is not None
+    source = instance.registry.code_of(history.workflow_hash)
+    suffix = history.workflow.file.partition(".")[2]
+    grants = instance.config.bundles.get(history.workflow.name, Grants())
+    own = (instance.location.root, instance.location.git_dir)
+    program = program_of(code.language, instance.config)
+    confined = confine(instance.config, instance.environ, program, grants, own)
+    options = {"threadId": at.head.thread, "maxRounds": history.start.max_rounds or code.max_rounds}
+    order = {
+        "type": "start",
+        "name": f"{history.workflow.name}.{suffix}",
+        "source": source.decode("utf-8", "replace"),
+        "modules": list(modules()),
+        "input": {"prompt": history.start.prompt, "steps": _past(instance, at)},
+        "options": options,
+    }
+    return Live(confined, order, grants.timeout)
+
+
+def _past(instance: Instance, at: Position) -> list[dict[str, Any]]:
+    """The history as a bundle sees it. A human's answer is a step of `$USER`; a remark is for the next prompt only."""
+    answer = instance.threads.answer
+    return [
+        {"role": step.role, "content": answer(step), "meta": step.output, "timestamp": step.time}
+        for step in at.history.steps
+        if step.remark is None
+    ]
+
+
+def _kept(instance: Instance, at: Position) -> Running | None:
+    """The process that stands exactly at this position, told to go on. One that stands elsewhere, since somebody else
+    went on with the thread or its last step wasn't taken, is ended."""
+    running = instance.kept.pop(at.head.thread, None) if instance.kept is not None else None
+    if not isinstance(running, Running):
+        return None
+    if running.at != at.history.prev:
+        running.close()
+        return None
+    running.live.go_on()
+    return running
+
+
+def _rounds(at: Position) -> int | None:
+    decision = decide(at.history.workflow, at.history.start, at.history.steps)
+    return decision.rounds if isinstance(decision, Coded) else None
+
+
+def _over(at: Position) -> OutOfRounds:
+    start, code = at.history.start, at.history.workflow.code
+    rounds = start.max_rounds or (code.max_rounds if code else None)
+    return OutOfRounds(f"maxRounds: {counted(rounds or 0, 'round')} {'is' if rounds == 1 else 'are'} done")
+
+
+# What it said
+
+
+def result_of(value: Any) -> Made:
+    """What a bundle has returned, as the thread's result. Raises AgentFailed."""
+    output = _bounded(value, "the result")
+    said = output.get("summary") if isinstance(output, dict) else output
+    return Made(END, RESULT, output, said if isinstance(said, str) else "")
+
+
+def step_of(instance: Instance, history: History, value: Any) -> Made:
+    """What a bundle has yielded, as a step of one of its roles. Raises AgentFailed for what is none."""
+    if not isinstance(value, dict):
+        raise AgentFailed(f"the bundle yielded {brief(value)}, which is no {{role, content, meta}}", _HINT)
+    name, content = value.get("role"), value.get("content", "")
+    if not isinstance(name, str):
+        raise AgentFailed(f"the bundle yielded a role that is no text: {brief(name)}", _HINT)
+    if encodable(name) != name:
+        raise AgentFailed(
+            f"the bundle yielded a role whose name holds half a character: {one_line(name, 40)}", _HINT
+        )
+    role = history.workflow.roles.get(name)
+    if role is None:
+        shown = one_line(name, 40)
+        if name == END or means_end(name):
+            hint = "a bundle ends by returning its result"
+        elif name == USER:
+            hint = f"a role asks with meta: {{$status: {SUSPEND}, question}}; the answer is a step of {USER} then"
+        else:
+            hint = nearest(name, history.workflow.roles) or _HINT
+        raise AgentFailed(f"the bundle yielded a step of {shown!r}, which is no role of its descriptor", hint)
+    if not isinstance(content, str):
+        raise AgentFailed(f"role {name}: the content of the yield is no text: {brief(content)}", _HINT)
+    if encodable(content) != content:
+        raise AgentFailed(
+            f"role {name}: the content of the yield holds half a character (a lone surrogate)",
+            "was a text cut within a character?",
+        )
+    if len(content) > MOST_CONTENT:
+        raise AgentFailed(
+            f"role {name}: the content of the yield has {len(content)} characters, the most is {MOST_CONTENT}",
+            "put large texts into files",
+        )
+    if "meta" not in value:
+        raise AgentFailed(f"role {name}: the yield has no meta", _HINT)
+    meta = _bounded(value["meta"], f"role {name}: the meta of the yield")
+    verdict = judge(Reply(content, output=meta), role, instance.store.schema(role.schema))
+    if verdict.problems:
+        more = f" (and {len(verdict.problems) - 1} more)" if len(verdict.problems) > 1 else ""
+        raise AgentFailed(
+            f"role {name}: the meta of the yield breaks its schema: {verdict.problems[0]}{more}"
+        )
+    return Made(name, verdict.type, verdict.output, content)
+
+
+def _bounded(value: Any, what: str) -> Any:
+    """A value that a node can hold. Raises AgentFailed."""
+    size = len(json.dumps(value, ensure_ascii=False))
+    if size > MOST_META:
+        raise AgentFailed(
+            f"{what} has {size} characters, the most is {MOST_META}", "put large values into files"
+        )
+    try:
+        return normalise(value)
+    except Invalid as error:
+        raise AgentFailed(f"{what} can't be stored: {error.message}", error.hint) from None
+
+
+def _stored(
+    instance: Instance,
+    at: Position,
+    order: Order,
+    made: Made,
+    agent: str,
+    calls: Calls,
+    recorder: Recorder,
+    notes: Sequence[str],
+) -> Hash:
+    """The StepNode of what a bundle came to, with its nodes. `notes` are what somebody should know of how it ran."""
+    history = at.history
+    said, turns = _said(made.answer, calls, order, recorder)
+    asked = calls.asked if calls.asked != [agent] else []
+    others = f", and {len(asked) - _NAMED} more" if len(asked) > _NAMED else ""
+    who = f"the code asked {', '.join(asked[:_NAMED])}{others}" if asked else ""
+    said = said._replace(notes=(*said.notes, *notes, *([who] if who else [])))
+    output = recorder.put(made.type, recorder.redact(made.output, "output"))
+    detail = recorder.detail(said, turns, order, at.head.node)
+    step = Step(history.start_hash, history.prev, made.role, output, detail, agent)
+    node = recorder.put(STEPNODE, step.payload())
+    recorder.settle(order, node, detail)
+    return node
+
+
+def _author(made: Made, heard: Sequence[Heard], is_made_up: bool) -> str:
+    """Whose step it is: the agent's whose answer is its content, or without content its data; else the code's own.
+    What was partly made up must not pass for anybody's, unless both are exactly what an agent has said."""
+    text = made.answer.strip()
+    # The last one first.
+    answered: list[Heard] = [each for each in reversed(heard) if each.agent and each.texts]
+    if any(each.agent == REHEARSE for each in answered):
+        return REHEARSE
+    for each in answered:
+        is_data = made.output in each.data
+        is_text = any(text == said.strip() for said in each.texts) if text else is_data
+        if is_text and (is_data or not is_made_up):
+            return each.agent
+    return REHEARSE if is_made_up else BUNDLES
+
+
+def _failed(
+    error: UwfError, live: Live, head: Hash, order: Order, calls: Calls, recorder: Recorder
+) -> AttemptFailed:
+    """The error of a bundle that came to no step, with what was said and printed for it."""
+    said, turns = _said("", calls, order, recorder)
+    detail = recorder.detail(said._replace(extraction="failed"), turns, order, head) if turns else None
+    if detail is not None:
+        recorder.settle(order, None, detail, error)
+    failed = AttemptFailed(error, detail)
+    with suppress(AgentFailed):
+        live.close()
+    printed, errors = live.printed
+    failed.printed = printed, "\n".join(each for each in (errors.rstrip("\n"), *live.notes) if each)
+    return failed
+
+
+def _said(answer: str, calls: Calls, order: Order, recorder: Recorder) -> tuple[Detail, Sequence[TurnRecord]]:
+    """The Detail of a step, and its turns: what those whom the bundle called have said and spent together."""
+    heard, read = calls.heard, recorder.read_beside(recorder.turns)
+    replies = [each.reply for each in heard]
+    costs = [reply.cost for reply in replies if reply.cost is not None]
+    models = {reply.model for reply in replies if reply.model}
+    models |= {turn.model for turn in calls.unheard if turn.model}
+    sessions = {reply.session for reply in replies if reply.session}
+    hows = [each.how for each in heard if each.how not in ("native", "failed")]
+    detail = Detail(
+        answer,
+        session=sessions.pop() if len(sessions) == 1 else None,
+        model=models.pop() if len(models) == 1 else None,
+        usage=sum_tokens((sum_usage(replies), *(turn.usage for turn in (*calls.unheard, *read)))),
+        extraction=hows[-1] if hows else "native",
+        cost=sum(costs) if costs else None,
+        notes=tuple(note for reply in replies for note in reply.notes),
+        budget=order.budget,
+    )
+    return detail, (*recorder.turns, *read)
+
+
+def _converses_not(_: object) -> NoReturn:
+    raise AssertionError("a bundle's step is no conversation")
+
+
+agent = BundleAgent()

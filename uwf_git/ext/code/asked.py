@@ -1,0 +1,302 @@
+"""One conversation with an agent, in a process of its own: what the code of a bundle asks for while it does a step.
+
+    python -m uwf_git.ext.code.asked THREAD DESCRIPTOR
+
+Requests come as lines of JSON from the descriptor, answers go as lines to standard output:
+
+    {question: {…}}                   the first: asks an agent, or takes the question's `text` for its answer
+    {schema, prompt}                  reads an output out of the answer; the agent may be asked to correct it
+
+    {value, agent, detail, turns}     the answer's text, or the output; with what the conversation came to so far
+    {error, hint, absent, …}          in its place; `absent` where a human is needed who isn't there
+
+When no more requests can come, the conversation is closed. Conversations side by side are processes side by side: an
+agent that works in the engine's own process may need its folder and its signals for itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from functools import partial
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git.base.errors import Absent, AgentFailed, UwfError
+from uwf_git.base.text import closest, one_line
+from uwf_git.engine.kit.agent import Conversation, detail_of, read_output
+from uwf_git.engine.kit.extract import sum_tokens
+from uwf_git.engine.kit.record import Recorder, broken_off
+from uwf_git.format.ids import ThreadId, parse_thread_id
+from uwf_git.format.kinds import Detail, Role, TurnRecord, Usage, parse_step
+from uwf_git.format.schema import Schema
+from uwf_git.format.types import BUNDLE, RESULT
+from uwf_git.kit import Agent, Context, Reply
+from uwf_git.store.private import Order
+
+if TYPE_CHECKING:
+    from uwf_git.config.settings import AgentConfig
+    from uwf_git.store.history import History
+    from uwf_git.store.opened import Instance
+
+
+class Question(NamedTuple):
+    """What an agent is asked on `head`, in the folder `cwd`. `override` is an agent that the user named for
+    the step, `agent` the one that the code names; with neither, whoever plays the role is asked. Without a
+    `role` it is told the `prompt` and nothing of the thread; with one, the `prompt` is its instruction, and
+    `system` takes the place of what the workflow says of it. Its answer is to obey the `schema`, or else the
+    role's. Where there is a `text` nobody is asked: that is the answer."""
+
+    head: str
+    cwd: str
+    override: str | None = None
+    agent: str | None = None
+    role: str | None = None
+    prompt: str | None = None
+    system: str | None = None
+    schema: Any = None
+    text: str | None = None
+
+
+class _OfCommand(Conversation):
+    """A command that isn't known here: it does the whole step, of which the answer is taken."""
+
+    correctable = False
+
+    def __init__(self, ctx: Context, config: AgentConfig) -> None:
+        super().__init__(ctx)
+        self._config = config
+
+    def begin(self) -> Reply:
+        """Runs the command. Raises AgentFailed where it fails or names no step."""
+        from uwf_git.engine.performer import environment, hash_printed
+        from uwf_git.sandbox.child import run_command
+
+        ctx, config = self.ctx, self._config
+        if ctx.instruction is not None:
+            raise AgentFailed(
+                f"agent {config.alias!r} is a command, which can't be told a prompt of the bundle's own",
+                "leave the prompt out, or make it an agent with the kit and install it as a package",
+            )
+        environ = environment(ctx.instance, ctx.thread, ctx.role.name)
+        left = None if ctx.deadline is None else max(0.0, ctx.deadline - time.monotonic())
+        argv = [config.command, *config.args, ctx.thread, ctx.role.name]
+        done = run_command(argv, cwd=ctx.cwd, env=environ, timeout=left, on_stderr=_pass_on)
+        store = ctx.store
+        step = parse_step(store.get(hash_printed(config, done, ctx.thread)).payload)
+        detail = store.detail(step.detail)
+        output = store.get(step.output).payload
+        if detail is None:
+            return Reply(json.dumps(output, ensure_ascii=False), output=output)
+        return Reply.of(detail, store.turns(detail), output)
+
+
+def _pass_on(data: bytes) -> None:
+    os.write(2, data)
+
+
+class _Asked:
+    """A conversation with an agent, or a text that stands for its answer, and what came of it."""
+
+    def __init__(
+        self, ctx: Context, recorder: Recorder, conversation: Conversation | None, command: str
+    ) -> None:
+        self._ctx = ctx
+        self._command = command
+        self._recorder = recorder
+        self._conversation = conversation
+        self._reply = Reply("")
+        self._replies: list[Reply] = []
+        self._turns: list[TurnRecord] = []
+        self._usage: Usage | None = None
+        self._how = "native"
+
+    def heard(self) -> tuple[Detail, Sequence[TurnRecord]]:
+        """All of it so far. What an agent said that then failed was recorded."""
+        if not self._replies and (turns := tuple(self._recorder.turns)):
+            return broken_off(turns, self._recorder.session), turns
+        return detail_of(self._replies, self._reply.text, self._usage, self._how), self._turns
+
+    def begin(self, asks: Question) -> str:
+        """Asks the agent. What the code says in its own words is a turn, since it follows from no history."""
+        from uwf_git.engine.kit.extract import ExtractionFailed
+        from uwf_git.engine.slots import agent_slot
+
+        if self._conversation is None:
+            self._reply = Reply(asks.text or "")
+            return self._reply.text
+        if asks.prompt is not None:
+            self._count((), (TurnRecord("user", asks.prompt),), None)
+        try:
+            with agent_slot(self._ctx.instance, self._command):
+                reply = self._reply = self._conversation.begin()
+        except ExtractionFailed as failure:
+            self._count(failure.replies, failure.turns, failure.usage)
+            raise
+        said = reply.turns or (TurnRecord("assistant", reply.text, usage=reply.usage, model=reply.model),)
+        # What a model read for the agent, or for its commands, was noted as it came: the step counts it.
+        self._count((reply,), said, reply.usage)
+        return reply.text
+
+    def read(self, schema: Any, prompt: str) -> Any:
+        """The output in the answer that obeys the schema; without an answer, what a model reads in the thread. Raises
+        AgentFailed, Invalid for what is no schema."""
+        if self._conversation is None:
+            return self._extracted(schema, prompt)
+        from uwf_git.engine.kit.data import wanted
+        from uwf_git.engine.kit.extract import ExtractionFailed
+        from uwf_git.engine.slots import agent_slot
+
+        last = self._reply
+        ctx = self._ctx._replace(role=self._ctx.role._replace(extract_prompt=prompt))
+        # The rest of it is counted already, and its last turn stands for all of them.
+        known = Reply(last.text, last.session, output=last.output, turns=tuple(self._turns[-1:]))
+        try:
+            with agent_slot(ctx.instance, self._command):
+                made = read_output(ctx, known, self._conversation, wanted(schema), self._recorder.heard)
+        except ExtractionFailed as failure:
+            self._count(failure.replies[1:], failure.turns[1:], failure.usage)
+            raise
+        self._count(made.replies[1:], made.turns[1:], made.usage)
+        self._reply, self._how = made.replies[-1], made.how
+        return made.output
+
+    def _extracted(self, schema: Any, prompt: str) -> Any:
+        before = len(self._recorder.turns)
+        try:
+            return self._ctx.extract(schema, prompt, self._reply.text or None)
+        finally:
+            if turns := self._recorder.turns[before:]:
+                self._count((), turns, sum_tokens(turn.usage for turn in turns))
+                self._how = f"model:{turns[-1].arguments['model']}"
+
+    def _count(self, replies: Sequence[Reply], turns: Sequence[TurnRecord], usage: Usage | None) -> None:
+        for turn in turns:
+            self._recorder.record(turn)
+        self._replies += replies
+        self._turns += turns
+        self._usage = sum_tokens((self._usage, usage))
+
+
+def _open(instance: Instance, thread: ThreadId, asks: Question, stack: ExitStack) -> tuple[_Asked, str]:
+    """The conversation that a question begins, and the name of its agent, "" where there is none. Raises UwfError."""
+    from uwf_git.config.resolve import resolve_agent
+    from uwf_git.config.settings import AgentConfig
+    from uwf_git.engine.performer import embedded
+    from uwf_git.engine.stand_in import refuse_to_make_up
+
+    at = instance.threads.position(instance.threads.active_head(thread))
+    if at.head.node != asks.head:
+        raise AgentFailed(f"thread {thread} has moved on from {asks.head}, for which this was asked")
+    role = _role(at.history, asks)
+    if asks.text is not None:
+        config = AgentConfig("", "", (), None)
+    else:
+        config = resolve_agent(instance.config, at.history.workflow.name, role.name, _chosen(instance, asks))
+        refuse_to_make_up(instance, at, role.name, config)
+    performer = embedded(config.command)
+    args = config.args if performer else ()
+    teller = performer or Agent(Path(config.command).name, lambda ctx: _OfCommand(ctx, config))
+    name = teller.called(args) if config.command else ""
+    order = Order(at.head.node, role.name, config.alias, asks.prompt, config.timeout, None, name)
+    recorder = Recorder(instance, thread, name)
+    ctx = teller.context(instance, at, order, args, Path(asks.cwd), recorder, role)
+    if asks.schema is not None:
+        ctx = ctx._replace(schema=Schema(asks.schema))
+    if asks.role is None:
+        ctx = ctx._replace(build_prompt=lambda *_: _told(asks))
+    os.chdir(asks.cwd)
+    conversation = stack.enter_context(closing(teller.converse(ctx))) if config.command else None
+    return _Asked(ctx, recorder, conversation, config.command), name
+
+
+def _chosen(instance: Instance, asks: Question) -> str | None:
+    """Whom the user or the code names. The code only names: commands come from the user's configuration. Raises
+    AgentFailed for a name that this machine doesn't know."""
+    from uwf_git.config.known_agents import SHIPPED, known_names
+    from uwf_git.config.resolve import hint_to_add, known_agent
+
+    name, config = asks.agent, instance.config
+    if asks.override is not None or name is None:
+        return asks.override
+    if known_agent(config, name) is None:
+        known = [each for each in known_names(config.agents, config.agent_clis) if each not in SHIPPED]
+        hint = "agents.default is whoever plays the role"
+        if (meant := closest(name, known)) is not None:
+            hint = f'did you mean "{meant}"?'
+        elif name.replace("-", "_").isidentifier():
+            hint = f"{hint_to_add(name)}, or let the code ask agents.default"
+        raise AgentFailed(
+            f"the code asks for agent {one_line(name, 60)!r}, which is none here",
+            f"{hint}; known: {', '.join(known)}",
+        )
+    return name
+
+
+def _role(history: History, asks: Question) -> Role:
+    from uwf_git.engine.kit.prompt import role_of
+
+    if asks.role is None:
+        return Role(BUNDLE, "What the code of the workflow asks.", RESULT)
+    role = role_of(history, asks.role)
+    return role if asks.system is None else role._replace(system_prompt=asks.system)
+
+
+def _told(asks: Question) -> str:
+    """The prompt of a question that belongs to no role."""
+    from uwf_git.engine.kit.format import format_instruction
+
+    deliverable = "" if asks.schema is None else f"# Deliverable format\n\n{format_instruction(asks.schema)}"
+    return "\n\n".join(filter(None, (deliverable, asks.system, asks.prompt)))
+
+
+def _requests(source: IO[bytes]) -> Iterator[dict[str, Any]]:
+    for line in source:
+        yield json.loads(line)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Answers requests until there are no more."""
+    from uwf_git.store.opened import Instance
+
+    thread = parse_thread_id(argv[0])
+    answers = os.fdopen(os.dup(1), "w", encoding="ascii")
+    os.dup2(2, 1)  # what a package prints is no answer
+    asked, name = None, ""
+
+    def answer(act: Callable[[], Any]) -> None:
+        try:
+            said: dict[str, Any] = {"value": act()}
+        except UwfError as error:
+            said = {"error": error.message, "hint": error.hint, "absent": isinstance(error, Absent)}
+        nothing: tuple[Detail, Sequence[TurnRecord]] = Detail(""), ()
+        detail, turns = asked.heard() if asked else nothing
+        said |= {"agent": name, "detail": detail.payload(), "turns": [turn.payload() for turn in turns]}
+        answers.write(json.dumps(said) + "\n")
+        answers.flush()
+
+    def begin(question: Mapping[str, Any]) -> str:
+        nonlocal asked, name
+        asks = Question(**question)
+        asked, name = _open(Instance.open(), thread, asks, stack)
+        return asked.begin(asks)
+
+    def read(request: Mapping[str, Any]) -> Any:
+        assert asked is not None
+        return asked.read(request["schema"], request["prompt"] or "")
+
+    with ExitStack() as stack, os.fdopen(int(argv[1]), "rb") as source:
+        for request in _requests(source):
+            if "question" in request:
+                answer(partial(begin, request["question"]))
+            else:
+                answer(partial(read, request))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

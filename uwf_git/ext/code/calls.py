@@ -1,0 +1,383 @@
+"""What the code of a bundle asks for within one step: agents of this machine, side by side, and outputs that are read
+out of what they said.
+
+Each conversation is a process of its own, `asked.py`, and stays open until the step is over: an output that breaks its
+schema is corrected by the agent that gave it, in the same session. What all of them said, took and cost is the step's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git.base.errors import Absent, AgentFailed, UwfError
+from uwf_git.base.lifetime import deferred
+from uwf_git.base.text import encodable, last_line, one_line
+from uwf_git.ext.agents.exec import held_lock
+from uwf_git.ext.code.asked import Question
+from uwf_git.format.ids import ThreadId
+from uwf_git.format.kinds import TurnRecord, parse_detail, parse_turn
+from uwf_git.kit import Reply
+from uwf_git.sandbox.child import GRACE, spawn
+from uwf_git.sandbox.descendants import Descendants
+from uwf_git.store.private import NONCE_VARIABLE
+
+if TYPE_CHECKING:
+    from uwf_git.engine.kit.record import Recorder
+    from uwf_git.store.history import Position
+    from uwf_git.store.opened import Instance
+    from uwf_git.store.private import Order
+
+AT_ONCE = 8
+"""Conversations in which somebody speaks at the same time; more wait for their turn."""
+_IDLE = 4  # conversations that are kept for corrections when another begins, of those in which nobody speaks
+_PATIENCE = 5.0  # seconds in which a conversation that is over lets go of what it holds
+_TEXTS = {"agent": ("agent", "role", "prompt", "systemPrompt"), "extract": ("text", "role", "prompt")}
+
+
+class Heard(NamedTuple):
+    """What came of one conversation: who was asked, "" where a text was read, and all that it came to. The reply's
+    text is the last one said; `texts` are the answers that the code has got, and `data` what was read out of them. One
+    that failed has neither."""
+
+    agent: str
+    role: str
+    reply: Reply
+    how: str
+    texts: tuple[str, ...]
+    data: tuple[Any, ...]
+
+
+class Calls:
+    """The calls of one step, at a position of a thread. `override` is the agent that the user named for it, in place of
+    whomever the code names; `cwd` is where agents work. What is said is noted in the private folder as it comes, and
+    taken into the `recorder` with each answer. A descriptor, `fileno`, can be read when there are answers. The calls
+    must be closed."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        at: Position,
+        order: Order,
+        recorder: Recorder,
+        cwd: Path,
+        override: Sequence[str] = (),
+    ) -> None:
+        self._thread = at.head.thread
+        self._head = order.head
+        self._folder = str(cwd)
+        self._override = override[0] if override else None
+        self._recorder = recorder
+        self._locks = held_lock(instance.store, self._thread)
+        self._log = instance.runs.log(self._thread)
+        self._environ = {**os.environ, **instance.location.environment()}
+        self._environ[NONCE_VARIABLE] = instance.runs.nonce(self._thread)
+        self._pool = ThreadPoolExecutor(AT_ONCE)
+        self._guard = threading.Lock()
+        self._conversations: list[_Conversation] = []
+        self._answers: deque[tuple[int, dict[str, Any]]] = deque()
+        self._questions: deque[Callable[[], None]] = deque()
+        self._readings: deque[Callable[[], None]] = deque()
+        self._unheard: tuple[TurnRecord, ...] = ()
+        self._is_settled = False
+        self._pending = 0
+        self._ready, self._wake = os.pipe()
+        os.set_blocking(self._ready, False)
+
+    def fileno(self) -> int:
+        """What can be read when there are answers."""
+        return self._ready
+
+    @property
+    def pending(self) -> int:
+        """How many calls have no answer yet."""
+        return self._pending
+
+    def put(self, number: int, message: Mapping[str, Any]) -> None:
+        """Begins to answer a call, whose number is `number`: {what: agent, agent, role, prompt, systemPrompt, schema}
+        or {what: extract, schema, prompt, text, role}. Raises AgentFailed for one that is none of these."""
+        what = message.get("what")
+        names = _TEXTS.get(what) if isinstance(what, str) else None
+        if names is None:
+            raise AgentFailed(
+                f"the bundle asked for {str(what)[:40]!r}, which is neither an agent nor an extraction"
+            )
+        given = {name: message.get(name) for name in names}
+        for name, value in given.items():
+            if not isinstance(value, str | None):
+                raise AgentFailed(f"the bundle called an agent with a {name} that is no text")
+            if value is not None and encodable(value) != value:
+                raise AgentFailed(f"the bundle called an agent with a {name} that holds half a character")
+        schema = message.get("schema")
+        if not isinstance(schema, dict | bool | None):
+            raise AgentFailed(
+                "the bundle gave a schema that is no JSON Schema", "an object, as z.toJSONSchema makes it"
+            )
+        if what == "agent" and not any(given[name] for name in ("role", "prompt", "systemPrompt")):
+            raise AgentFailed("the bundle asked an agent nothing", "name a role, or give a prompt")
+        self._pending += 1
+        if what == "agent":
+            question = Question(
+                self._head,
+                self._folder,
+                self._override,
+                given["agent"],
+                given["role"],
+                given["prompt"],
+                given["systemPrompt"],
+                schema,
+            )
+            who = self._override or given["agent"] or f"whoever plays {given['role'] or 'the role'}"
+            asked = self._new(given["role"], one_line(who, 60))
+            request = {"question": question._asdict()}
+            self._do(self._questions, lambda: self._answer(number, asked, request))
+        else:
+            text, role, prompt = given["text"] or "", given["role"], given["prompt"]
+            self._do(self._readings, lambda: self._read(number, text, role, schema, prompt))
+
+    def answered(self) -> list[tuple[int, dict[str, Any]]]:
+        """The answers that have come since the last time, by the number of their call: {value} or {error}. Raises
+        Absent where a human is needed who isn't there."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._ready, 1 << 16)
+        found = []
+        while self._answers:
+            number, answer = self._taken()
+            if answer.get("absent"):
+                raise Absent(answer["error"], answer["hint"])
+            if "error" in answer:
+                hint = answer.get("hint")
+                found.append((number, {"error": f"{answer['error']} — {hint}" if hint else answer["error"]}))
+            else:
+                found.append((number, {"value": answer["value"]}))
+        return found
+
+    @property
+    def heard(self) -> list[Heard]:
+        """What was said so far, by conversations in the order in which they began."""
+        with self._guard:
+            return [each.heard for each in self._conversations if each.heard is not None]
+
+    @property
+    def asked(self) -> list[str]:
+        """Who was asked, each once, with what became of it where that is no answer."""
+        with self._guard:
+            told = [each.told for each in self._conversations]
+        return list(dict.fromkeys(filter(None, told)))
+
+    @property
+    def unheard(self) -> Sequence[TurnRecord]:
+        """What was noted of conversations that came to no answer, once all is settled."""
+        return self._unheard
+
+    def settle(self) -> None:
+        """Ends the conversations that the code went on without, with all that they have started. What was noted of
+        them, and answers that nobody has fetched, are taken into the recorder. There can be no more calls."""
+        if self._is_settled:
+            return
+        self._is_settled = True
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        with self._guard:
+            speaking = [each for each in self._conversations if each.is_speaking]
+        for each in speaking:
+            each.end(0.0)
+        self._pool.shutdown(wait=True)
+        while self._answers:
+            self._taken()
+        if any(each.is_cut for each in self._conversations):
+            self._unheard = self._recorder.take_noted()
+
+    def close(self) -> None:
+        """Settles what isn't yet, and lets the conversations end in which nobody speaks."""
+        self.settle()
+        for each in self._conversations:
+            each.let_go()
+        for each in self._conversations:
+            each.end(_PATIENCE)
+        for descriptor in (self._ready, self._wake):
+            os.close(descriptor)
+
+    def _taken(self) -> tuple[int, dict[str, Any]]:
+        number, answer = self._answers.popleft()
+        self._pending -= 1
+        for turn in answer["turns"]:
+            self._recorder.take(turn)
+        return number, answer
+
+    def _do(self, jobs: deque[Callable[[], None]], job: Callable[[], None]) -> None:
+        with self._guard:
+            jobs.append(job)
+        self._pool.submit(self._do_next)
+
+    def _do_next(self) -> None:
+        """The next job. An answer is read before another question is asked, while its conversation is open."""
+        with self._guard:
+            job = (self._readings or self._questions).popleft()
+        job()
+
+    def _new(self, role: str | None, who: str = "") -> _Conversation:
+        made = _Conversation(role or "", who)
+        with self._guard:
+            self._conversations.append(made)
+        return made
+
+    def _end_idle(self) -> None:
+        with self._guard:
+            spare = [each for each in self._conversations if each.is_idle][:-_IDLE]
+            for each in spare:
+                each.is_idle = False
+        for each in spare:
+            each.let_go()
+        for each in spare:
+            each.end(_PATIENCE)
+
+    def _read(self, number: int, text: str, role: str | None, schema: Any, prompt: str | None) -> None:
+        """Reads an output out of a text: in the conversation in which that was said last, where there is one."""
+        with self._guard:
+            said = [each for each in self._conversations if each.is_idle and each.said == text]
+            found = next((each for each in reversed(said) if each.role == (role or "")), None)
+            found = found or (said[-1] if said else None)
+            if found is not None:
+                found.is_idle = False
+        if found is None:
+            found = self._new(role)
+            question = Question(self._head, self._folder, role=role, text=text)
+            if "error" in (answer := self._exchange(found, {"question": question._asdict()})):
+                self._tell(number, answer)
+                return
+        self._answer(number, found, {"schema": {} if schema is None else schema, "prompt": prompt})
+
+    def _answer(self, number: int, conversation: _Conversation, request: Mapping[str, Any]) -> None:
+        self._tell(number, self._exchange(conversation, request))
+
+    def _exchange(self, conversation: _Conversation, request: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            if "question" in request:
+                self._end_idle()
+                conversation.start(self._thread, self._environ, self._log, self._locks)
+            return conversation.exchange(request)
+        except UwfError as error:
+            return {"error": error.message, "hint": error.hint, "turns": ()}
+        except Exception as error:  # else nobody would ever answer the call
+            return {"error": f"asking the agent failed: {type(error).__name__}: {error}", "turns": ()}
+
+    def _tell(self, number: int, answer: dict[str, Any]) -> None:
+        self._answers.append((number, answer))
+        with contextlib.suppress(OSError):
+            os.write(self._wake, b".")
+
+
+class _Conversation:
+    """A process of `asked.py`. `who` is asked by it, as the code says, "" where a text is read. `said` is what that
+    agent answered to the question, `heard` all that came of it. A conversation that ended while somebody spoke
+    `is_cut`."""
+
+    def __init__(self, role: str, who: str) -> None:
+        self.role = role
+        self.said: str | None = None
+        self.heard: Heard | None = None
+        self.is_idle = self.is_speaking = self.is_cut = False
+        self._who = who
+        self._data: tuple[Any, ...] = ()
+        self._turns: tuple[TurnRecord, ...] = ()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._descendants: Descendants | None = None
+        self._requests: int | None = None
+        self._log = Path()
+        self._is_over = self._is_ended = False
+
+    @property
+    def told(self) -> str:
+        """Who was asked, and what became of it where that is no answer; "" where nobody was."""
+        who = (self.heard.agent if self.heard else "") or self._who
+        if not who or self._process is None:
+            return ""
+        if self.is_cut:
+            return f"{who} (broken off)" if self._is_over else f"{who} (failed)"
+        return who if self.said is not None else f"{who} (failed)"
+
+    def start(self, thread: ThreadId, environ: Mapping[str, str], log: Path, locks: Sequence[int]) -> None:
+        """Starts the process. Raises AgentFailed."""
+        self._log = log
+        self._descendants = Descendants(environ)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        theirs, self._requests = os.pipe()
+        argv = [sys.executable, "-P", "-m", "uwf_git.ext.code.asked", thread, str(theirs)]
+        try:
+            with log.open("ab") as errors, deferred():
+                if self._is_over:
+                    raise AgentFailed("the step is over")
+                self._process = spawn(
+                    argv,
+                    stdin=subprocess.DEVNULL,
+                    stderr=errors.fileno(),
+                    cwd=None,
+                    env=self._descendants.env,
+                    pass_fds=(theirs, *locks),
+                )
+        except OSError as error:
+            raise AgentFailed(f"no process can be started to ask an agent: {error}") from None
+        finally:
+            os.close(theirs)
+
+    def exchange(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Sends a request, and waits for what it comes to. Raises AgentFailed where the process ends instead."""
+        assert self._process is not None and self._process.stdout is not None and self._requests is not None
+        self.is_speaking = True
+        line = b""
+        with contextlib.suppress(OSError, ValueError):
+            _write(self._requests, json.dumps(request).encode("ascii") + b"\n")
+            line = self._process.stdout.readline()
+        self.is_speaking = False
+        if not line.endswith(b"\n"):
+            self.is_cut = True
+            complaint = last_line(self._log.read_text("utf-8", "replace")) if self._log.exists() else ""
+            raise AgentFailed("the process that asked the agent ended before it answered", complaint)
+        answer: dict[str, Any] = json.loads(line)
+        detail = parse_detail(answer["detail"])
+        told = [parse_turn(turn) for turn in answer["turns"]]
+        new = told[len(self._turns) :]
+        self._turns = (*self._turns, *new)
+        reply = Reply.of(detail, self._turns)
+        if "error" not in answer:
+            if "question" in request:
+                self.said = answer["value"]
+            else:
+                self._data = (*self._data, answer["value"])
+        texts = () if self.said is None else (self.said, reply.text)
+        self.heard = Heard(answer["agent"], self.role, reply, detail.extraction, texts, self._data)
+        self.is_idle = True
+        return {**answer, "turns": new}
+
+    def let_go(self) -> None:
+        """Says that there will be no more requests."""
+        self.is_idle = False
+        requests, self._requests = self._requests, None
+        if requests is not None:
+            os.close(requests)
+
+    def end(self, patience: float) -> None:
+        """Ends the process and all that it has started, which has so many seconds to end by itself."""
+        self._is_over = True
+        if self._is_ended or self._process is None or self._descendants is None:
+            return
+        self._is_ended = True
+        if patience:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(patience)
+        self._descendants.end(self._process, GRACE)
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]

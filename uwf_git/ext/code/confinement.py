@@ -1,0 +1,182 @@
+"""Where a bundle's code runs: in the sandbox of the built-in agent's commands, with nothing of the user's in it.
+
+Inside are the system's programs, the program that runs the bundle, a /tmp of its own that lasts as long as the process,
+and what the entry of the bundle in config.yaml grants: the network, folders to read and folders to write. None of the
+user's variables come in. Where the sandbox doesn't work a bundle runs only if config.yaml lets commands run so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from uwf_git.base.errors import AgentFailed
+from uwf_git.base.text import one_line
+from uwf_git.config.settings import Config, Grants
+from uwf_git.sandbox.bubblewrap import (
+    PROCESSES,
+    Lifetime,
+    clean_environment,
+    enclosure,
+    find_sandbox,
+    visible,
+)
+from uwf_git.sandbox.repositories import Before
+from uwf_git.sandbox.results import ToolFailure
+
+NOTE = "the bundle ran without a sandbox: it could reach whatever the user can"
+# Bytes of data of one process, without what it maps shared: Node needs more addresses than memory.
+_MEMORY = 1 << 30
+_FILE = 1 << 28  # bytes of one file that it writes
+_TEMPORARY = 1 << 28  # bytes of /tmp, and of /dev/shm
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_OTHERS = ("RUSTUP_HOME",)  # variables that name folders which are not there
+_FILES = 512  # open at once
+_INNER = "/tmp"
+_HARNESS = Path("/run/harness")
+
+
+class Program(NamedTuple):
+    """What runs a bundle: a program, the options before its harness, and the files of the harness, itself first, which
+    stand in one folder."""
+
+    path: str
+    options: Sequence[str]
+    files: Sequence[Path]
+
+
+class Confined(NamedTuple):
+    """A command that is ready to be started, once. `descriptors` are inherited by it; `note` is "" where it is in a
+    sandbox. `writes` is whether it may write folders of the user's; `taken` says, once it is closed, what became of git
+    repositories that it made there. `close` is called when it has ended."""
+
+    argv: Sequence[str]
+    env: dict[str, str]
+    folder: Path
+    descriptors: tuple[int, ...]
+    note: str
+    stack: contextlib.ExitStack
+    writes: bool = False
+    taken: Sequence[str] = ()
+
+    def close(self) -> None:
+        """Ends whatever is left of the sandbox. Raises AgentFailed where something in it doesn't end."""
+        try:
+            self.stack.close()
+        except ToolFailure as failure:
+            raise AgentFailed(f"the bundle's sandbox doesn't end: {failure.message}") from None
+
+
+def confine(
+    config: Config,
+    environ: Mapping[str, str],
+    program: Program,
+    grants: Grants,
+    own: Sequence[Path] = (),
+) -> Confined:
+    """The command that runs a program's harness as far confined as the grants say. `own` are the folders of uwf, which
+    can't be granted. Raises AgentFailed where it can't be confined and config.yaml doesn't let it run without, or for a
+    folder that can't be granted."""
+    granted = list(_granted(grants, [place.resolve() for place in own]))
+    sandbox = find_sandbox(environ, network=grants.network)
+    with contextlib.ExitStack() as stack:
+        if sandbox.program is None:
+            if not config.tools.allow_unconfined:
+                raise AgentFailed(
+                    f"the bundle can't be confined: {sandbox.reason}",
+                    "without that, config.yaml must say tools: {allowUnconfined: true}",
+                )
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="uwf-bundle-")))
+            env = clean_environment(environ, str(folder), str(folder), grants.network)
+            argv = _limited([program.path, *program.options, str(program.files[0])])
+            return Confined(argv, env, folder, (), NOTE, stack.pop_all())
+        taken: list[str] = []
+        searched = [_searched(folder, stack, taken) for folder, writable in granted if writable]
+        lifetime = stack.enter_context(Lifetime())
+        argv = [sandbox.program, *lifetime.arguments, *enclosure(grants.network)]
+        for place in (_INNER, "/dev/shm"):
+            argv += [*_size(sandbox.program), "--tmpfs", place]
+        argv += ["--remount-ro", "/dev"]
+        for file in program.files:
+            argv += ["--ro-bind", str(file), str(_HARNESS / file.name)]
+        for tools in visible(_HARNESS, str(Path(program.path).parent)).toolchains:
+            argv += ["--ro-bind-try", str(tools), str(tools)]
+        for folder, writable in granted:
+            argv += ["--bind" if writable else "--ro-bind", str(folder), str(folder)]
+        for before in searched:
+            for each in before.found:
+                path = str(before.project.joinpath(*each.parts))
+                argv += ["--ro-bind", path, path]
+        argv += ["--remount-ro", "/", "--chdir", _INNER, "--"]
+        argv += _limited([program.path, *program.options, str(_HARNESS / program.files[0].name)])
+        env = clean_environment(environ, _INNER, _INNER, grants.network)
+        env = {name: value for name, value in env.items() if name not in _OTHERS}
+        env["PATH"] = f"{_PATH}:{Path(program.path).parent}"
+        return Confined(
+            argv, env, Path("/"), lifetime.descriptors, "", stack.pop_all(), bool(searched), taken
+        )
+
+
+def _granted(grants: Grants, own: Sequence[Path]) -> Iterator[tuple[Path, bool]]:
+    """The folders and files that are granted, and whether they may be written. Raises AgentFailed for what isn't there,
+    and for what holds the configuration or the store, with all keys and histories."""
+    for named, writable in (
+        *((each, False) for each in grants.read),
+        *((each, True) for each in grants.write),
+    ):
+        path = Path(named).expanduser().resolve()
+        shown = one_line(named, 80)
+        if not path.exists():
+            raise AgentFailed(f"config.yaml grants the bundle {shown}, which isn't there", "create it first")
+        if any(place.is_relative_to(path) or path.is_relative_to(place) for place in own):
+            raise AgentFailed(
+                f"config.yaml grants the bundle {shown}, where uwf keeps its configuration or its store",
+                "grant a smaller folder",
+            )
+        yield path, writable
+
+
+def _searched(folder: Path, stack: contextlib.ExitStack, taken: list[str]) -> Before:
+    """The git repositories in a folder that may be written. Git outside runs what they name, so they are kept from
+    being changed, and those that are new when all has ended are disabled, which `taken` tells. Raises AgentFailed where
+    there is too much to search."""
+    try:
+        before = stack.enter_context(Before(folder, str(folder)))
+    except (ToolFailure, OSError) as failure:
+        raise AgentFailed(
+            f"the bundle can't be granted {folder}: {failure}", "grant a smaller folder"
+        ) from None
+    stack.callback(lambda: taken.extend(before.take_new()))
+    return before
+
+
+def _limited(argv: Sequence[str]) -> list[str]:
+    """A command with limits to memory, files and, on kernels that count them by namespace and for users other than
+    root, processes."""
+    shell = shutil.which("bash", path=os.defpath) or "/bin/sh"
+    limits = {
+        "c": 0,
+        "d": _MEMORY >> 10,
+        "f": _FILE >> 10 if shell.endswith("bash") else _FILE >> 9,
+        "n": _FILES,
+    }
+    if shell.endswith("bash"):
+        limits["u"] = PROCESSES
+    script = "".join(f"ulimit -{name} {value} 2>/dev/null; " for name, value in limits.items())
+    return [shell, "-c", f'{script}exec "$@"', shell, *argv]
+
+
+@lru_cache(maxsize=2)
+def _size(sandbox: str) -> tuple[str, ...]:
+    """The options that limit the size of what is mounted next. Old versions of bubblewrap have none."""
+    from uwf_git.sandbox.child import run_command
+
+    known = run_command([sandbox, "--help"], env={"PATH": os.defpath}, timeout=10.0)
+    limited = b"--size BYTES" in known.stdout_tail + known.stderr_tail
+    return ("--size", str(_TEMPORARY)) if limited else ()

@@ -1,0 +1,139 @@
+"""A file of code made into the nodes it is registered as, or all that keeps it from being one.
+
+The contract is checked in the syntax tree first, and only a file that keeps it is evaluated, for its descriptor. The
+same file always gives the same node; its id, the XXH64 of its bytes, is what people know a version by, and its SHA-256
+what it is trusted by.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from uwf_git.base.errors import Invalid, Usage
+from uwf_git.base.text import one_line
+from uwf_git.ext.code.descriptor import parse_descriptor
+from uwf_git.ext.code.files import MAX_BYTES, language_of, name_of
+from uwf_git.ext.code.syntax import Breaches, Places
+from uwf_git.format import cbor
+from uwf_git.format.document import Document, Mark, read_bytes
+from uwf_git.format.findings import Finding, Findings
+from uwf_git.format.ids import Hash, name_problem
+from uwf_git.format.kinds import Workflow, parse_workflow
+from uwf_git.format.node import file_id, hash_of
+from uwf_git.format.types import CODE, JAVASCRIPT, PYTHON
+from uwf_git.workflow.compile import Compiled, InvalidWorkflow
+from uwf_git.workflow.source import Source
+
+if TYPE_CHECKING:
+    from uwf_git.config.settings import Config
+    from uwf_git.ext.code import javascript, python
+
+
+def compile_bundle(path: Path, config: Config, name: str | None = None) -> Compiled:
+    """The nodes of a bundle; nothing is stored. Its name is what its descriptor says, else `name`, else its file's.
+    Raises NotFound, Usage for a `name` that isn't the descriptor's, InvalidWorkflow with every finding."""
+    language = language_of(path)
+    assert language is not None
+    return _evaluated(read_bytes(path, MAX_BYTES), language, config, str(path), name, name_of(path))
+
+
+def read_again(workflow: Workflow, text: bytes, config: Config) -> Compiled:
+    """A bundle that is trusted, made from its file anew: what its code says of itself here. Raises as `compile_bundle`
+    does."""
+    assert workflow.code is not None
+    return _evaluated(text, workflow.code.language, config, workflow.file, None, workflow.name)
+
+
+def _evaluated(
+    text: bytes, language: str, config: Config, shown: str, name: str | None, otherwise: str
+) -> Compiled:
+    from uwf_git.ext.code.describe import describe
+
+    breaches, places = _contract(text, language)
+    if breaches:
+        raise InvalidWorkflow(shown, breaches)
+    described = describe(text, language, config)
+    if described.problem or described.run not in ("", "function"):
+        message = described.problem or f"run is {described.run}, not a function"
+        finding = Finding(max(described.line, 1), max(described.column, 1), "error", "fails", message)
+        raise InvalidWorkflow(shown, [finding])
+    document = Document(shown, described.descriptor, *places, {})
+    return _compiled(text, language, document, name, otherwise)
+
+
+def compile_described(text: bytes, shown: str, document: Document, name: str) -> Compiled:
+    """The nodes of a bundle in JavaScript, which is `shown` in messages, whose descriptor is known by a document:
+    nothing of its code is evaluated. Raises as `compile_bundle` does."""
+    breaches, _ = _contract(text, JAVASCRIPT)
+    if breaches:
+        raise InvalidWorkflow(shown, breaches)
+    return _compiled(text, JAVASCRIPT, document, name, name)
+
+
+def _compiled(text: bytes, language: str, document: Document, name: str | None, otherwise: str) -> Compiled:
+    shown = document.name
+    findings = Findings(document)
+    descriptor = parse_descriptor(document, findings)
+    given = descriptor.payload.get("name")
+    if name is not None and given and name != given:
+        raise Usage(f"{one_line(shown)} calls itself {given!r}", "leave out --name")
+    called = given or name or otherwise
+    if problem := name_problem(called):
+        findings.error((), "bad-name", f'workflow name "{called}" {problem}', "give it a --name")
+    found = findings.sorted()
+    if any(finding.severity == "error" for finding in found):
+        raise InvalidWorkflow(shown, found)
+    payload: dict[str, Any] = cbor.normalise(
+        {
+            **descriptor.payload,
+            "name": called,
+            "language": language,
+            "file": {"id": file_id(text), "sha256": hashlib.sha256(text).hexdigest(), "size": len(text)},
+        }
+    )
+    source = Source(shown, text, document.data, document, {})
+    workflow = parse_workflow(payload)
+    return Compiled(payload, hash_of(CODE, payload), descriptor.schemas, workflow, source, tuple(found))
+
+
+def kept_bundle(payload: dict[str, Any], schemas: Mapping[Hash, Any], text: bytes) -> Compiled:
+    """A bundle whose nodes are there already, with its file. Nothing is evaluated. Raises Invalid where that is not the
+    file that the Bundle node names."""
+    workflow = parse_workflow(payload)
+    code = workflow.code
+    if code is None or hashlib.sha256(text).hexdigest() != code.sha256 or file_id(text) != code.id:
+        raise Invalid(f"{workflow.file} is not the file that the Bundle node names")
+    source = Source(workflow.file, text, None, Document(workflow.file, None, {}, {}, {}), {})
+    return Compiled(payload, hash_of(CODE, payload), schemas, workflow, source)
+
+
+def breaches_of(text: bytes, language: str) -> list[Finding]:
+    """What breaks the contract, as far as the syntax tree shows it. Nothing is evaluated."""
+    return _contract(text, language)[0]
+
+
+def _contract(text: bytes, language: str) -> tuple[list[Finding], tuple[Places, Places]]:
+    """The breaches of a file, and where the values and the keys of its descriptor stand."""
+    breaches = Breaches()
+    try:
+        text.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = text.count(b"\n", 0, error.start) + 1
+        breaches.add(Mark(line, 1), "not-utf-8", "not UTF-8", "save the file as UTF-8")
+        return breaches.sorted(), ({}, {})
+    module = _module(text, language)
+    module.check(breaches)
+    return breaches.sorted(), module.places()
+
+
+def _module(text: bytes, language: str) -> javascript.Module | python.Module:
+    if language == PYTHON:
+        from uwf_git.ext.code.python import Module as PythonModule
+
+        return PythonModule(text)
+    from uwf_git.ext.code.javascript import Module
+
+    return Module(text)

@@ -1,0 +1,120 @@
+"""What a bundle says of itself: its exported descriptor, by evaluating its module and asking for it.
+
+Nothing of a store is evaluated so, but a file that its user names, and code that was trusted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from uwf_git.base.errors import Invalid, NotFound
+from uwf_git.base.text import one_line
+from uwf_git.config.settings import Config, Grants, expanded
+from uwf_git.ext.code.confinement import Program, confine
+from uwf_git.format.types import JAVASCRIPT, PYTHON
+from uwf_git.sandbox.programs import find_program
+from uwf_git.workflow import define
+
+HARNESSES = {
+    JAVASCRIPT: Path(__file__).with_name("harness.mjs"),
+    PYTHON: Path(__file__).with_name("harness.py"),
+}
+"""What runs a bundle of each language."""
+PYTHON_FLAGS: tuple[str, ...] = ("-I", "-S", "-B")
+"""Nothing of the user's comes in, nor what is installed beside the standard library."""
+OLDEST_NODE = 20
+SECONDS = 10.0
+NODE_FLAGS: tuple[str, ...] = (
+    "--experimental-vm-modules",
+    "--disallow-code-generation-from-strings",
+    "--max-old-space-size=512",
+    "--no-warnings",
+)
+_LONGEST = 8 << 20
+
+
+class Described(NamedTuple):
+    """What a module's evaluation came to: its descriptor and the type of its `run`, or what went wrong, with its line
+    and column, 0 where they aren't known."""
+
+    descriptor: Any
+    run: str = ""
+    problem: str = ""
+    line: int = 0
+    column: int = 0
+
+
+def node_program(config: Config) -> str:
+    """The Node that bundles run in. Raises NotFound."""
+    named_by_path = "/" in config.node or config.node.startswith("~")
+    program = shutil.which(expanded(config.node)) if named_by_path else find_program(config.node)
+    if program is None:
+        named = config.node != "node"
+        raise NotFound(
+            f"config.yaml: node is {one_line(config.node, 80)}, and there is no such program"
+            if named
+            else f"a bundle in JavaScript needs Node {OLDEST_NODE} or newer, and there is no node on PATH",
+            "uwf config set node /path/to/node",
+        )
+    return program
+
+
+def program_of(language: str, config: Config) -> Program:
+    """The program that runs bundles of a language. Raises NotFound."""
+    harness = HARNESSES[language]
+    if language == PYTHON:
+        # That of an environment would bring in what is installed there.
+        program = str(Path(sys.executable).resolve())
+        return Program(program, PYTHON_FLAGS, (harness, Path(define.__file__)))
+    options = (*NODE_FLAGS, "--no-addons")
+    return Program(node_program(config), options, (harness, harness.with_name("library.mjs")))
+
+
+def describe(source: bytes, language: str, config: Config) -> Described:
+    """Evaluates a module that keeps the contract, in the sandbox, with nothing granted. Raises NotFound without a Node,
+    Invalid for one that is too old, AgentFailed where it can't be confined."""
+    from uwf_git.ext.code.javascript import modules
+    from uwf_git.sandbox.child import run_command
+
+    order = {
+        "mode": "descriptor",
+        "source": source.decode("utf-8", "replace"),
+        "modules": list(modules()),
+    }
+    program = program_of(language, config)
+    with closing(confine(config, os.environ, program, Grants())) as confined:
+        done = run_command(
+            confined.argv,
+            stdin=json.dumps(order).encode(),
+            cwd=confined.folder,
+            env=confined.env,
+            pass_fds=confined.descriptors,
+            timeout=SECONDS,
+            keep=_LONGEST,
+        )
+    if done.timed_out:
+        return Described(None, problem=f"takes over {SECONDS:g} s to tell its descriptor")
+    if done.stdout_size > _LONGEST:
+        return Described(None, problem=f"its descriptor is larger than {_LONGEST >> 20} MiB")
+    try:
+        answer = json.loads(done.stdout_tail)
+        error = answer.get("error")
+        if error is None:
+            return Described(answer.get("descriptor"), str(answer["run"]))
+    except (ValueError, KeyError, AttributeError, RecursionError):
+        said = done.stderr_tail.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        return Described(None, problem=f"ends before it tells its descriptor: {one_line(said, 200)}")
+    if error.get("node"):
+        raise Invalid(
+            f"a bundle in JavaScript needs Node {OLDEST_NODE} or newer, and {program.path}: {error['message']}",
+            "uwf config set node /path/to/node",
+        )
+    return Described(
+        None, "", str(error["message"]), int(error.get("line") or 0), int(error.get("column") or 0)
+    )

@@ -1,0 +1,309 @@
+"""Runs one bundle in Python. It is a program of its own, started as
+
+    python -I -S -B harness.py
+
+and stands beside a copy of `define.py`, which is all of uwf_git that a bundle sees. With `UWF_CHANNEL` in its
+environment it does what `live.py` says; without that it is given an order, {mode: descriptor, source}, as JSON on
+standard input, and prints the bundle's {descriptor, run}, or {error: {message, line, column}}. What keeps a bundle from
+the machine is the sandbox around this process, not this file: here the bundle is told where it breaks the contract.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import math
+import os
+import socket
+import sys
+import traceback
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+LONGEST = 8 << 20  # characters of what is yielded or returned, as JSON
+_DEEPEST = 256  # levels of a value
+CHANNEL = "UWF_CHANNEL"
+_LIBRARY = "uwf_git.workflow"
+_CODE = {"exec": "runs code made of text", "compile": "makes code of text"}
+_MAKERS = """
+    annotationlib ast collections/__init__ dataclasses gettext importlib/_bootstrap importlib/_bootstrap_external
+    inspect logging/config multiprocessing/managers multiprocessing/sharedctypes typing unittest/mock
+"""
+_STANDARD = Path(os.__file__).parent
+_MAY = frozenset(
+    (
+        "<frozen importlib._bootstrap>",
+        "<frozen importlib._bootstrap_external>",
+        *(str(_STANDARD / f"{each}.py") for each in _MAKERS.split()),
+    )
+)
+"""Files of the standard library that make code for what they offer, such as data classes; nobody else makes any."""
+
+
+class Refused(ImportError):
+    """A bundle takes in code that it may not. Modules of the standard library try whether others are there, and take
+    no other error for a no."""
+
+
+class _Standard:
+    """Refuses every module that isn't of the standard library."""
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        if name.partition(".")[0] in sys.stdlib_module_names:
+            return None
+        raise Refused(
+            f"it imports {name}: a bundle is one file, and imports the standard library and {_LIBRARY} only"
+        )
+
+
+def _define() -> None:
+    """Makes `from uwf_git.workflow import define` lead to the file beside this one, or in its package."""
+    here = Path(__file__).parent
+    found = [
+        path for path in (here / "define.py", here.parents[1] / "workflow" / "define.py") if path.is_file()
+    ]
+    spec = importlib.util.spec_from_file_location("uwf_git.workflow", found[0])
+    assert spec is not None and spec.loader is not None
+    library = importlib.util.module_from_spec(spec)
+    package = ModuleType("uwf_git")
+    package.__path__ = []
+    package.workflow = library  # type: ignore[attr-defined]
+    sys.modules |= {"uwf_git": package, "uwf_git.workflow": library}
+    spec.loader.exec_module(library)
+
+
+def load(name: str, source: str) -> ModuleType:
+    """The bundle's module, evaluated. From now on this process imports nothing but the standard library, and the
+    bundle makes no code of text."""
+    _define()
+    sys.meta_path.insert(0, _Standard())
+    module = ModuleType("bundle")
+    module.__file__ = name
+    sys.modules["bundle"] = module  # what looks a class's module up finds it there
+    code = compile(source, name, "exec", dont_inherit=True)
+
+    own = [code]
+
+    def watch(event: str, given: tuple[object, ...]) -> None:
+        if event not in _CODE or sys._getframe(1).f_code.co_filename in _MAY:
+            return
+        if own and given[0] is own[0]:
+            own.clear()
+            return
+        raise Refused(f"it {_CODE[event]}, which a bundle may not")
+
+    sys.addaudithook(watch)
+    exec(code, module.__dict__)
+    return module
+
+
+def exported(module: ModuleType) -> tuple[Any, Any]:
+    """The bundle's `descriptor` and `run`: its own, or those of its `workflow`."""
+    workflow = getattr(module, "workflow", None)
+    if workflow is None:
+        return getattr(module, "descriptor", None), getattr(module, "run", None)
+    return getattr(workflow, "descriptor", None), getattr(workflow, "run", None)
+
+
+def plain(value: Any, path: str, around: tuple[int, ...] = ()) -> Any:
+    """JSON of a value, as strict as people expect. Raises TypeError for what JSON can't say, with its place."""
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise TypeError(f"{path} is {value}, which JSON can't say")
+        return value
+    if id(value) in around:
+        raise TypeError(f"{path} holds itself, which JSON can't say")
+    within = (*around, id(value))
+    if len(within) > _DEEPEST:
+        raise TypeError(f"{path} is nested deeper than {_DEEPEST} levels")
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str):
+                raise TypeError(f"{path} has the key {key!r}, and JSON's are texts")
+        return {key: plain(item, f"{path}.{key}", within) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item, f"{path}[{at}]", within) for at, item in enumerate(value)]
+    raise TypeError(f"{path} is of type {type(value).__name__}, which JSON can't say")
+
+
+def told(error: BaseException, name: str) -> dict[str, Any]:
+    """What was raised, and in which line of the bundle."""
+    line = None
+    column = 0
+    if isinstance(error, SyntaxError) and error.filename == name:
+        line, column = error.lineno, error.offset or 0
+        message = f"SyntaxError: {error.msg}"
+    else:
+        for frame in traceback.extract_tb(error.__traceback__):
+            if frame.filename == name:
+                line = frame.lineno
+        message = str(error) if isinstance(error, Refused) else f"{type(error).__name__}: {error}"
+    return {"message": message, "line": line, "column": column}
+
+
+class _Agents:
+    """The agents of this machine: `agents.codex(role)`, `agents["claude-code"](role)`, and `agents.default(role)` for
+    whoever plays the role there."""
+
+    def __init__(self, call: Callable[..., Awaitable[Any]]) -> None:
+        self._call = call
+
+    def __getitem__(self, name: str | None) -> Callable[..., Awaitable[str]]:
+        async def agent(
+            role: str | None = None,
+            *,
+            prompt: str | None = None,
+            system_prompt: str | None = None,
+            schema: Mapping[str, Any] | None = None,
+        ) -> str:
+            given = {"role": role, "prompt": prompt, "systemPrompt": system_prompt, "schema": schema}
+            answer: str = await self._call("agent", agent=name, **given)
+            return answer
+
+        return agent
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[str]]:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self[None if name == "default" else name]
+
+
+class Options:
+    """What a bundle is given beside its input: `thread_id`, `max_rounds`, None where there is no limit, `agents`, and
+    two functions."""
+
+    def __init__(self, given: Mapping[str, Any], call: Callable[..., Awaitable[Any]]) -> None:
+        self.thread_id: str = given["threadId"]
+        self.max_rounds: int | None = given["maxRounds"]
+        self.agents = _Agents(call)
+        self._call = call
+        self._result: Any = None
+
+    async def extract(
+        self,
+        schema: Mapping[str, Any],
+        prompt: str | None = None,
+        text: str | None = None,
+        *,
+        role: str | None = None,
+    ) -> Any:
+        """Data that obeys the schema, out of what an agent said, or out of any text; without one, what a model reads in
+        the thread. `prompt` says what to look for."""
+        return await self._call("extract", schema=schema, prompt=prompt, text=text, role=role)
+
+    def finish(self, result: Any) -> None:
+        """Says what the run comes to once it has ended: a generator of Python can't return it."""
+        self._result = result
+
+
+class _Run:
+    """One run, and what is said about it."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._name = "bundle"
+        self._steps: AsyncIterator[Any]
+        self._options: Options
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._calls = 0
+
+    async def serve(self) -> None:
+        reader, self._writer = await asyncio.open_connection(sock=self._channel, limit=1 << 30)
+        while line := await reader.readline():
+            message = json.loads(line)
+            if message["type"] == "answer":
+                self._answered(message)
+                continue
+            task = asyncio.create_task(
+                self._begin(message) if message["type"] == "start" else self._advance()
+            )
+            self._tasks.add(task)
+            task.add_done_callback(self._done)
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        self._writer.write(json.dumps(message).encode("ascii") + b"\n")
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._send({"type": "error", **told(error, self._name)})
+            self._writer.close()
+
+    async def _begin(self, message: Mapping[str, Any]) -> None:
+        self._name = message["name"]
+        _, run = exported(load(self._name, message["source"]))
+        if not callable(run):
+            raise TypeError("it has no function run")
+        self._options = Options(message["options"], self._call)
+        steps = run(message["input"], self._options)
+        if not hasattr(steps, "__anext__"):
+            if hasattr(steps, "close"):
+                steps.close()
+            raise TypeError("its run is no async generator: it must yield")
+        self._steps = steps
+        await self._advance()
+
+    async def _advance(self) -> None:
+        try:
+            value, kind = plain(await anext(self._steps), "the yield"), "yield"
+        except StopAsyncIteration:
+            value, kind = plain(self._options._result, "the result"), "return"
+        size = len(json.dumps(value))
+        if size > LONGEST:
+            what = "the result" if kind == "return" else "the yield"
+            raise ValueError(f"{what} has {size} characters, the most is {LONGEST}")
+        self._send({"type": kind, "value": value})
+
+    async def _call(self, what: str, **given: Any) -> Any:
+        self._calls += 1
+        answer = self._waiting[self._calls] = asyncio.get_running_loop().create_future()
+        self._send({"type": "call", "id": self._calls, "what": what, **plain(given, what)})
+        return await answer
+
+    def _answered(self, message: Mapping[str, Any]) -> None:
+        waiting = self._waiting.pop(message["id"], None)
+        if waiting is None or waiting.done():
+            return
+        if message.get("error"):
+            waiting.set_exception(RuntimeError(message["error"]))
+        else:
+            waiting.set_result(message.get("value"))
+
+
+def describe() -> None:
+    """Prints the descriptor of the bundle in the order on standard input."""
+    answers = os.fdopen(os.dup(1), "w", encoding="ascii")
+    order = json.load(sys.stdin)
+    sys.stdout = sys.stderr
+    os.dup2(2, 1)
+    try:
+        descriptor, run = exported(load("bundle", order["source"]))
+        said = {
+            "descriptor": plain(descriptor, "descriptor"),
+            "run": "function" if callable(run) else type(run).__name__,
+        }
+    except BaseException as error:
+        said = {"error": told(error, "bundle")}
+    json.dump(said, answers)
+    answers.flush()
+    os._exit(0)  # whatever the bundle has left behind
+
+
+def main(_: Sequence[str] = ()) -> None:
+    channel = os.environ.pop(CHANNEL, None)
+    if channel is None:
+        describe()
+    else:
+        asyncio.run(_Run(socket.socket(fileno=int(channel))).serve())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,316 @@
+"""The contract of a bundle in JavaScript, checked in its syntax tree: one module that exports `descriptor` and `run`,
+imports nothing but Node's built-in modules, and takes in no code besides.
+
+What a syntax tree can't show, such as a name that is put together at run time, is refused when the bundle runs: the
+harness's linker knows no other module, and its Node makes no code of text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from uwf_git.base.text import nearest, one_line
+from uwf_git.ext.code.syntax import Breaches, Part, Places, places_in
+from uwf_git.format.document import Mark
+from uwf_git.format.schema import ValuePath
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+_NAMES = """
+    assert assert/strict async_hooks buffer child_process console constants crypto dgram diagnostics_channel dns
+    dns/promises domain events fs fs/promises http http2 https net os path path/posix path/win32 perf_hooks process
+    punycode querystring readline readline/promises stream stream/consumers stream/promises stream/web string_decoder
+    sys timers timers/promises tls trace_events tty url util util/types wasi zlib
+"""
+BUILTIN = frozenset(_NAMES.split())
+"""Node's built-in modules that a bundle may import, with or without `node:` before the name."""
+WITH_PREFIX = frozenset(("sqlite", "test", "test/reporters"))
+"""Those that are only there with `node:` before the name."""
+REFUSED = {
+    "module": "loads other files",
+    "vm": "makes code of text",
+    "worker_threads": "runs other files",
+    "cluster": "runs other files",
+    "inspector": "makes code of text",
+    "inspector/promises": "makes code of text",
+    "repl": "makes code of text",
+    "v8": "changes what Node allows",
+}
+"""Built-in modules by which code could come in that isn't in the file, and how."""
+
+_OF_PROCESS = {
+    "binding": "reaches Node's internals",
+    "_linkedBinding": "reaches Node's internals",
+    "dlopen": "loads other files",
+    "getBuiltinModule": "imports at run time",
+}
+_GLOBALS = ("globalThis", "global", "self", "window")
+_FUNCTIONS = (
+    "arrow_function",
+    "function_declaration",
+    "function_expression",
+    "generator_function",
+    "generator_function_declaration",
+)
+_DECLARATIONS = ("lexical_declaration", "variable_declaration", "using_declaration")
+_SHORT = "shorthand_property_identifier"
+_SCOPES = ("program", "statement_block", "switch_case", "class_static_block")
+_BUNDLE_IT = "bundle it into the file: esbuild --bundle --format=esm --platform=node"
+
+_QUERY = """
+[(import_statement source: (string) @module) (export_statement source: (string) @module)]
+(call_expression function: (import) @dynamic)
+((call_expression function: (identifier) @required) (#eq? @required "require"))
+((identifier) @eval (#eq? @eval "eval"))
+([(call_expression function: (identifier) @made) (new_expression constructor: (identifier) @made)]
+  (#eq? @made "Function"))
+(member_expression object: (identifier) @object property: (property_identifier) @property)
+(ERROR) @error
+"""
+
+
+class Module:
+    """A JavaScript module's syntax tree."""
+
+    def __init__(self, source: bytes) -> None:
+        from tree_sitter import Parser
+
+        self._root = Parser(_language()).parse(source).root_node
+        self._lines = source.split(b"\n")
+        self._declared = dict(self._declarations())
+
+    def check(self, breaches: Breaches) -> None:
+        """Reports each breach of the contract."""
+        if self._root.has_error:
+            place = next(iter(self._captured().get("error", ())), None) or _missing(self._root)
+            breaches.add(self.mark(place or self._root), "no-javascript", "can't be read as JavaScript")
+            return  # what follows from a slip would be told as breaches
+        found = self._captured()
+        for node in found.get("module", ()):
+            self._check_import(node, breaches)
+        for node in found.get("dynamic", ()):
+            breaches.add(self.mark(node), "dynamic-import", "import() is not allowed", _BUNDLE_IT)
+        for node in found.get("required", ()):
+            if not _is_own(node):
+                breaches.add(self.mark(node), "foreign-import", "a module has no require()", _BUNDLE_IT)
+        for key in ("eval", "made"):
+            for node in found.get(key, ()):
+                if not _is_own(node):
+                    name = "eval" if key == "eval" else "Function()"
+                    breaches.add(
+                        self.mark(node), "code-of-text", f"{name} makes code of text, which is not run"
+                    )
+        for node in found.get("object", ()):
+            self._check_member(node, breaches)
+        self._check_exports(breaches)
+
+    def mark(self, node: Node) -> Mark:
+        """Where something stands, in characters."""
+        row, column = node.start_point
+        return Mark(row + 1, len(self._lines[row][:column].decode("utf-8", "replace")) + 1)
+
+    def places(self) -> tuple[Places, Places]:
+        """Where the values and the keys of the descriptor stand, as far as it is written out."""
+        value = self._exported().get("descriptor", (self._root, None))[1]
+        return places_in(value, self._resolved, self.mark, _parts)
+
+    def _captured(self) -> dict[str, list[Node]]:
+        from tree_sitter import QueryCursor
+
+        return QueryCursor(_query()).captures(self._root)
+
+    def _check_import(self, node: Node, breaches: Breaches) -> None:
+        name = _string(node)
+        plain = name.removeprefix("node:")
+        shown = one_line(name, 60)
+        if plain in REFUSED:
+            message = f'"{shown}" is not allowed: it {REFUSED[plain]}'
+            breaches.add(self.mark(node), "foreign-import", message)
+        elif plain not in BUILTIN and not (plain in WITH_PREFIX and name.startswith("node:")):
+            hint = nearest(plain, BUILTIN) if name.startswith("node:") else _BUNDLE_IT
+            message = f'imports "{shown}", which is no built-in module of Node'
+            breaches.add(self.mark(node), "foreign-import", message, hint)
+
+    def _check_member(self, node: Node, breaches: Breaches) -> None:
+        member = node.parent
+        field = member.child_by_field_name("property") if member is not None else None
+        name, prop = _text(node), _text(field)
+        if name == "process" and prop in _OF_PROCESS and not _is_own(node):
+            message = f"process.{prop} is not allowed: it {_OF_PROCESS[prop]}"
+            breaches.add(self.mark(node), "foreign-import", message)
+        elif name in _GLOBALS and prop in ("eval", "Function") and not _is_own(node):
+            message = f"{name}.{prop} makes code of text, which is not run"
+            breaches.add(self.mark(node), "code-of-text", message)
+
+    # Exports
+
+    def _check_exports(self, breaches: Breaches) -> None:
+        exported = self._exported()
+        if "default" in exported:
+            hint = "export const descriptor = …; export async function* run(input, options) { … }"
+            breaches.add(self.mark(exported["default"][0]), "default-export", "has a default export", hint)
+        for name, example in (
+            ("descriptor", "export const descriptor = { description, roles }"),
+            ("run", "export async function* run(input, options) { … }"),
+        ):
+            if name not in exported:
+                breaches.add(Mark(1, 1), "missing-export", f'exports no "{name}"', example)
+        place, value = exported.get("run", (self._root, None))
+        value = self._resolved(value)
+        if value is None:
+            return
+        if value.type in _FUNCTIONS:
+            is_async = any(child.type == "async" for child in value.children)
+            is_generator = value.type.startswith("generator")
+            if is_async != is_generator:
+                breaches.add(
+                    self.mark(place), "no-generator", "run is no async generator", "write async function* run"
+                )
+        elif value.type in ("object", "array", "string", "number", "class", "class_declaration"):
+            breaches.add(self.mark(place), "no-generator", "run is no function", "write async function* run")
+
+    def _exported(self) -> dict[str, tuple[Node, Node | None]]:
+        """Each exported name, where, and what it is, as far as that stands there."""
+        found: dict[str, tuple[Node, Node | None]] = {}
+        for statement in self._root.named_children:
+            if statement.type != "export_statement":
+                continue
+            if any(child.type == "default" for child in statement.children):
+                found["default"] = (statement, None)
+            declaration = statement.child_by_field_name("declaration")
+            if declaration is not None:
+                found.update({name: (node, node) for name, node in _declared(declaration)})
+            for clause in statement.named_children:
+                for each in clause.named_children if clause.type == "export_clause" else ():
+                    name = each.child_by_field_name("name")
+                    alias = each.child_by_field_name("alias") or name
+                    if name is not None and alias is not None:
+                        local = _text(name)
+                        found[_string(alias) if alias.type == "string" else _text(alias)] = (
+                            each,
+                            self._declared.get(local),
+                        )
+        return found
+
+    def _declarations(self) -> Iterator[tuple[str, Node]]:
+        for statement in self._root.named_children:
+            inner = statement.child_by_field_name("declaration")
+            yield from _declared(inner if inner is not None else statement)
+
+    def _resolved(self, node: Node | None) -> Node | None:
+        """What a name at the top of the module stands for, and what a declaration says."""
+        for _ in range(8):
+            if node is None:
+                return None
+            if node.type == "variable_declarator":
+                node = node.child_by_field_name("value")
+            elif node.type in ("identifier", _SHORT):
+                node = self._declared.get(_text(node))
+            elif node.type == "parenthesized_expression" and node.named_child_count == 1:
+                node = node.named_children[0]
+            else:
+                return node
+        return None
+
+
+@cache
+def _language() -> Any:
+    import tree_sitter_javascript
+    from tree_sitter import Language
+
+    return Language(tree_sitter_javascript.language())
+
+
+@cache
+def _query() -> Any:
+    from tree_sitter import Query
+
+    return Query(_language(), _QUERY)
+
+
+def _declared(statement: Node) -> Iterator[tuple[str, Node]]:
+    """The names that a statement declares, each with its declarator, function or class."""
+    if statement.type in _DECLARATIONS:
+        for each in statement.named_children:
+            name = each.child_by_field_name("name")
+            if name is not None and name.type == "identifier":
+                yield _text(name), each
+    elif statement.type in (*_FUNCTIONS, "class_declaration"):
+        name = statement.child_by_field_name("name")
+        if name is not None:
+            yield _text(name), statement
+
+
+def _is_own(node: Node) -> bool:
+    """Whether a name is one that the module declares itself, where it stands."""
+    name, scope = _text(node), node.parent
+    if scope is not None and scope.type in ("variable_declarator", "formal_parameters"):
+        return True
+    while scope is not None:
+        if scope.type in (*_FUNCTIONS, "method_definition"):
+            for field in ("parameters", "parameter"):
+                given = scope.child_by_field_name(field)
+                if given is not None and name in _identifiers(given):
+                    return True
+        if scope.type in _SCOPES and any(
+            name == known for each in scope.named_children for known, _ in _declared(each)
+        ):
+            return True
+        scope = scope.parent
+    return False
+
+
+def _identifiers(node: Node) -> Iterator[str]:
+    pending = [node]
+    while pending:
+        each = pending.pop()
+        if each.type in ("identifier", "shorthand_property_identifier_pattern"):
+            yield _text(each)
+        pending += each.named_children
+
+
+def _missing(node: Node) -> Node | None:
+    """What the parser had to add to a tree to go on."""
+    pending: list[Node] = [node]
+    while pending:
+        each = pending.pop()
+        if each.is_missing:
+            return each
+        pending += [child for child in reversed(each.children) if child.has_error]
+    return None
+
+
+def _parts(node: Node, path: ValuePath) -> Iterator[Part[Node]]:
+    """The parts of an object or an array that is written out."""
+    if node.type == "object":
+        for pair in node.named_children:
+            name = _key(pair)
+            if name is not None:
+                yield name, pair, pair.child_by_field_name("value") or pair
+    elif node.type == "array":
+        items = [item for item in node.named_children if item.type != "comment"]
+        yield from ((number, None, item) for number, item in enumerate(items))
+
+
+def _key(pair: Node) -> str | None:
+    key = pair if pair.type == _SHORT else pair.child_by_field_name("key") if pair.type == "pair" else None
+    if key is None or key.type not in ("property_identifier", "string", _SHORT):
+        return None
+    return _string(key) if key.type == "string" else _text(key)
+
+
+def _string(node: Node) -> str:
+    """The text of a string as it is written: without its quotes, its escapes as they are."""
+    return _text(node)[1:-1]
+
+
+def _text(node: Node | None) -> str:
+    return (node.text or b"").decode("utf-8", "replace") if node is not None else ""
+
+
+def modules() -> Iterable[str]:
+    """Every built-in module that a bundle may import, as the linker is told."""
+    return sorted((*BUILTIN, *(f"node:{name}" for name in (*BUILTIN, *WITH_PREFIX))))

@@ -1,0 +1,346 @@
+"""A bundle that runs: its process, and what is said to it and by it.
+
+The process is a harness for the bundle's language, `harness.mjs` or `harness.py`. Both sides talk in lines of JSON over
+one socket, whose descriptor the harness finds in the environment as `UWF_CHANNEL`; what the bundle prints goes its own
+ways. Every line is an object with a `type`. To the harness:
+
+    {type: start, name, source, modules, input: {prompt, steps}, options: {threadId, maxRounds, …}}
+                                  the first line. `source` is the bundle's file, `name` what it is called, `modules`
+                                  what it may import. A step is {role, content, meta, timestamp}; `maxRounds` is null
+                                  where there is no limit. The harness calls run(input, options) and asks the
+                                  generator for what comes next.
+    {type: next}                  after a yield: asks the generator for what comes next
+    {type: answer, id, value}     to a call; with `error`, a text, in place of `value` where it failed. A call that has
+                                  no answer when its step is over gets an error with the next `next`.
+
+and from it:
+
+    {type: yield, value}          what the generator has yielded; it waits for `next` then
+    {type: return, value}         what it has returned, the last line
+    {type: error, message, line}  what it has thrown, and the line of the file, 0 where that isn't known; also the
+                                  last line
+    {type: call, id, what, …}     asks the engine for something, as calls.py says, and goes on meanwhile; ids are
+                                  integers, and none is used twice
+
+A harness is never believed: each line is of a bounded length and checked, there may be so many calls a step, and the
+code's own time is limited, which doesn't run while a call has no answer yet. When the socket closes the harness exits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git.base import log
+from uwf_git.base.errors import AgentFailed, OutOfRounds
+from uwf_git.base.lifetime import deferred
+from uwf_git.base.text import last_line, one_line
+from uwf_git.sandbox.child import GRACE, KEEP, Tail, start
+from uwf_git.sandbox.descendants import Descendants
+
+if TYPE_CHECKING:
+    from uwf_git.ext.code.calls import Calls
+    from uwf_git.ext.code.confinement import Confined
+
+CHANNEL = "UWF_CHANNEL"
+LONGEST = 16 << 20  # bytes of a line from the harness
+MOST_CALLS = 1000  # in one step
+MOST_ASKED = 64 << 20  # bytes of all calls of one step: they are kept while it runs
+_PIECE = 1 << 16
+_PIECES = 1000  # of what a process that has exited left to be read
+_POLL = 0.05
+_PATIENCE = 1.0  # seconds between the end of what a process says and its own
+_CHANNEL, _EXIT, _ANSWERS = "channel", "exit", "answers"
+_STREAMS = (_CHANNEL, "stdout", "stderr")
+_SHOWN = 300  # characters of what a bundle has thrown
+_TAKEN = 20  # repositories that a note names
+
+Show = Callable[..., None]
+"""Is handed what the bundle prints, in pieces, and of which `stream`."""
+
+
+class Said(NamedTuple):
+    """What a bundle has come to: a value that it has yielded, or returned where it `ended`."""
+
+    value: Any
+    ended: bool
+
+
+class Live:
+    """A harness that runs, told to `begin`. Its bundle's own code may take `timeout` seconds for each step. It is
+    started at once, and must be closed. Raises AgentFailed where it can't be started."""
+
+    def __init__(self, confined: Confined, begin: Mapping[str, Any], timeout: float) -> None:
+        self._confined = confined
+        self._timeout = timeout
+        self._open: set[int] = set()  # calls without an answer
+        self._tails = {"stdout": Tail(KEEP), "stderr": Tail(KEEP)}
+        self._to_send = bytearray(_line(begin))
+        self._heard = bytearray()
+        self._searched = 0
+        self._is_closed = False
+        self._process: subprocess.Popen[bytes] | None = None
+        self._descendants = Descendants(confined.env)
+        self._stack = contextlib.ExitStack()
+        self._stack.callback(confined.close)
+        self._selector = self._stack.enter_context(selectors.DefaultSelector())
+        self._channel, theirs = socket.socketpair()
+        self._stack.enter_context(self._channel)
+        try:
+            with theirs, deferred():
+                self._start(theirs.fileno())
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self, channel: int) -> None:
+        confined = self._confined
+        self._descendants.env[CHANNEL] = str(channel)
+        process = self._process = start(
+            confined.argv,
+            self._descendants,
+            stdin=subprocess.DEVNULL,
+            cwd=confined.folder,
+            pass_fds=(channel, *confined.descriptors),
+        )
+        for stream, name in ((process.stdout, "stdout"), (process.stderr, "stderr")):
+            assert stream is not None
+            self._stack.enter_context(stream)
+            os.set_blocking(stream.fileno(), False)
+            self._selector.register(stream, selectors.EVENT_READ, name)
+        self._channel.setblocking(False)
+        self._selector.register(self._channel, selectors.EVENT_READ, _CHANNEL)
+        if hasattr(os, "pidfd_open"):
+            descriptor = os.pidfd_open(process.pid)
+            self._stack.callback(os.close, descriptor)
+            self._selector.register(descriptor, selectors.EVENT_READ, _EXIT)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What somebody should know of how it runs, and once it is closed, of what it left behind."""
+        note, taken = self._confined.note, self._confined.taken
+        left = f"no bundle may leave a git repository behind: {'; '.join(taken[:_TAKEN])}" if taken else ""
+        return tuple(each for each in (note, left) if each)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether it may be kept between two steps. One that writes folders of the user's is not: what it left behind
+        there is looked for when all of it has ended."""
+        return not self._confined.writes
+
+    @property
+    def printed(self) -> tuple[str, str]:
+        """The ends of what the bundle has printed, on standard output and standard error."""
+        out, err = (tail.end().decode("utf-8", "replace") for tail in self._tails.values())
+        return out, err
+
+    def go_on(self) -> None:
+        """Says that the generator is to be asked for what comes next, after a yield."""
+        for number in sorted(self._open):
+            self._tell(number, {"error": "the step that asked for it is over"})
+        self._to_send += _line({"type": "next"})
+
+    def hear(self, calls: Calls | None, show: Show) -> Said:
+        """What the bundle comes to next; its calls are answered meanwhile. Raises AgentFailed where it throws, ends,
+        breaks the protocol or takes too long, OutOfRounds where it calls and there are no `calls`, and what they
+        raise."""
+        made: set[int] = set()
+        asked = 0
+        with self._listening(calls):
+            left = self._timeout
+            while True:
+                line, left = self._next_line(calls, show, left)
+                message = _parsed(line)
+                kind = message.get("type")
+                log.debug(
+                    "J2E7ZCAH",
+                    "the bundle says {kind}",
+                    kind=kind,
+                    call=message.get("what"),
+                    number=message.get("id"),
+                    size=len(line),
+                    seconds_left=round(left, 2),
+                )
+                if kind in ("yield", "return"):
+                    return Said(message.get("value"), kind == "return")
+                if kind == "error":
+                    raise _thrown(message)
+                number = message.get("id")
+                if kind != "call" or not isinstance(number, int) or number in made | self._open:
+                    raise _tampered()
+                if calls is None:
+                    raise OutOfRounds("the bundle would go on")
+                made.add(number)
+                if len(made) > MOST_CALLS:
+                    raise AgentFailed(
+                        f"the bundle made over {MOST_CALLS} calls in one step", "does it ever yield?"
+                    )
+                asked += len(line)
+                if asked > MOST_ASKED:
+                    raise AgentFailed(
+                        f"the calls of the bundle in one step have over {MOST_ASKED >> 20} MiB",
+                        "put large texts into files",
+                    )
+                self._call(calls, number, message)
+
+    def _call(self, calls: Calls, number: int, message: Mapping[str, Any]) -> None:
+        self._open.add(number)
+        try:
+            calls.put(number, message)
+        except AgentFailed as error:
+            said = f"{error.message} — {error.hint}" if error.hint else error.message
+            self._tell(number, {"error": said})
+
+    def _next_line(self, calls: Calls | None, show: Show, left: float) -> tuple[bytes, float]:
+        """What the harness says next, and how many seconds are left to the bundle's own code then."""
+        while (line := self._line()) is None:
+            began = time.monotonic()
+            is_own = calls is None or not calls.pending
+            is_over = self._turn(left if is_own else None, show)
+            if is_own:
+                left -= time.monotonic() - began
+            for answered, answer in calls.answered() if calls is not None else ():
+                self._tell(answered, answer)
+            if is_over and b"\n" not in self._heard:
+                raise self._gone()
+            if left <= 0:
+                raise AgentFailed(
+                    f"the bundle's own code took over {self._timeout:g} s",
+                    "does it end? else raise bundles.<name>.timeout in config.yaml",
+                )
+        return line, left
+
+    @contextlib.contextmanager
+    def _listening(self, calls: Calls | None) -> Iterator[None]:
+        if calls is None:
+            yield
+            return
+        self._selector.register(calls, selectors.EVENT_READ, _ANSWERS)
+        try:
+            yield
+        finally:
+            self._selector.unregister(calls)
+
+    def _tell(self, number: int, answer: Mapping[str, Any]) -> None:
+        self._open.discard(number)
+        self._to_send += _line({"type": "answer", "id": number, **answer})
+
+    def close(self) -> None:
+        """Ends the process with all that it has started. It may be closed more than once."""
+        process, self._process = self._process, None
+        with self._stack:
+            if process is not None:
+                self._descendants.end(process, GRACE)
+
+    def _line(self) -> bytes | None:
+        end = self._heard.find(b"\n", self._searched)
+        if end < 0:
+            self._searched = len(self._heard)
+            return None
+        line = bytes(self._heard[:end])
+        del self._heard[: end + 1]
+        self._searched = 0
+        return line
+
+    def _turn(self, wait: float | None, show: Show) -> bool:
+        """Sends and reads what can be; returns whether the process has exited, with all that it said read."""
+        process = self._process
+        assert process is not None
+        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._to_send else 0)
+        if self._is_closed:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_PATIENCE)
+            if process.poll() is None:
+                raise _tampered()
+        else:
+            self._selector.modify(self._channel, wanted, _CHANNEL)
+        if not hasattr(os, "pidfd_open"):
+            wait = _POLL
+        for key, events in self._selector.select(wait):
+            if key.data == _CHANNEL and events & selectors.EVENT_WRITE:
+                with contextlib.suppress(OSError):
+                    del self._to_send[: self._channel.send(self._to_send)]
+            if key.data in _STREAMS and events & selectors.EVENT_READ:
+                self._read(key, show)
+        if process.poll() is None:
+            return False
+        for key in [key for key in self._selector.get_map().values() if key.data in _STREAMS]:
+            for _ in range(_PIECES):  # what it left behind may write for ever
+                if not self._read(key, show):
+                    break
+        return True
+
+    def _read(self, key: selectors.SelectorKey, show: Show) -> bool:
+        """Reads a piece of what has come; returns whether there was any."""
+        try:
+            data = os.read(key.fd, _PIECE)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        if not data:
+            self._selector.unregister(key.fileobj)
+            self._is_closed |= key.data == _CHANNEL
+        elif key.data != _CHANNEL:
+            self._tails[key.data].add(data)
+            show(data, stream=key.data)
+        else:
+            self._heard += data
+            if len(self._heard) > LONGEST:
+                raise AgentFailed(
+                    f"the bundle said more than {LONGEST >> 20} MiB at once",
+                    "large files are no part of a step",
+                )
+        return bool(data)
+
+    def _gone(self) -> AgentFailed:
+        """Why the process has exited before it said anything."""
+        assert self._process is not None
+        status = self._process.wait()
+        errors = self.printed[1]
+        number = -status if status < 0 else status - 128
+        if "out of memory" in errors or "Array buffer allocation failed" in errors:
+            return AgentFailed("the bundle ran out of memory", "does it keep what it has read?")
+        if 0 < number < 65:
+            hint = "somebody ended it, or the machine ran out of memory: step again"
+            return AgentFailed(
+                f"the bundle's process was ended by signal {number}", last_line(errors) or hint
+            )
+        said = last_line(errors)
+        return AgentFailed(
+            f"the bundle's process exited with {status} before it yielded" + (f": {said}" if said else "")
+        )
+
+
+def _parsed(line: bytes) -> Mapping[str, Any]:
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError):
+        raise _tampered() from None
+    if not isinstance(message, dict):
+        raise _tampered()
+    return message
+
+
+def _tampered() -> AgentFailed:
+    return AgentFailed(
+        "the bundle's process said what its harness doesn't say",
+        "does its code write to descriptors that are not its own?",
+    )
+
+
+def _thrown(message: Mapping[str, Any]) -> AgentFailed:
+    line = message.get("line")
+    where = f" in line {line}" if isinstance(line, int) and line > 0 else ""
+    return AgentFailed(f"the bundle failed{where}: {one_line(str(message.get('message')), _SHOWN)}")
+
+
+def _line(message: Mapping[str, Any]) -> bytes:
+    return json.dumps(message).encode("ascii") + b"\n"

@@ -1,0 +1,62 @@
+"""What a syntax tree shows of a bundle, in either language: breaches of the contract, as the findings that `validate`
+prints, and where the parts of its descriptor stand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from uwf_git.base.text import one_line
+from uwf_git.format.document import Mark
+from uwf_git.format.findings import Finding
+from uwf_git.format.schema import ValuePath
+
+_MOST = 200  # breaches that are kept: nobody reads more
+_MOST_LEVELS = 24  # of a descriptor whose places are looked for
+
+Places = dict[ValuePath, Mark]
+Tree = TypeVar("Tree")
+Part = tuple[str | int, Tree | None, Tree | None]
+"""A part of a value in a syntax tree: its key or position, what the key is written as, if it is, and its value."""
+
+
+class Breaches:
+    """A list of breaches that grows."""
+
+    def __init__(self) -> None:
+        self._found: dict[Finding, None] = {}
+
+    def add(self, mark: Mark, code: str, message: str, hint: str = "") -> None:
+        """Adds a breach. `code` is stable."""
+        if len(self._found) < _MOST:
+            self._found[Finding(mark.line, mark.column, "error", code, one_line(message, 400), hint)] = None
+
+    def sorted(self) -> list[Finding]:
+        """All of them, in the order of the text."""
+        return sorted(self._found)
+
+
+def places_in(
+    top: Tree | None,
+    resolved: Callable[[Tree | None], Tree | None],
+    mark: Callable[[Tree], Mark],
+    parts: Callable[[Tree, ValuePath], Iterable[Part[Tree]]],
+) -> tuple[Places, Places]:
+    """Where the values and the keys of a descriptor stand, as far as it is written out. `resolved` is what a name
+    stands for, `parts` what is in a value that has a path."""
+    marks: Places = {}
+    keys: Places = {}
+    pending: list[tuple[ValuePath, Tree | None]] = [((), top)]
+    while pending:
+        path, tree = pending.pop()
+        value = resolved(tree)
+        if value is None:
+            continue
+        marks[path] = mark(value)
+        if len(path) == _MOST_LEVELS:
+            continue
+        for step, key, part in parts(value, path):
+            if key is not None:
+                keys[(*path, step)] = mark(key)
+            pending.append(((*path, step), part))
+    return marks, keys

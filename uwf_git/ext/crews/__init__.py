@@ -1,0 +1,26 @@
+"""Crews: packages of personas, menus and workflows; read, compiled, kept, chosen from."""
+
+from uwf_git.ext import Command, Extension
+
+EXTENSION = Extension(
+    "crews",
+    commands=(
+        Command(
+            "crew",
+            "uwf_git.ext.crews.commands.tree:crew",
+            "Personas with menus, and the workflows they start.",
+            "Workflows and crews",
+        ),
+        Command(
+            "chat",
+            "uwf_git.ext.crews.commands.session:chat",
+            "Talk with a model, or with a persona of a crew.",
+            "Run",
+        ),
+        Command(
+            "publish crew",
+            "uwf_cli.commands.review:crew",
+            "Push a crew's newest version to a branch, for review.",
+        ),
+    ),
+)

@@ -1,0 +1,457 @@
+"""A package in the .bmad format, v1.1, read into a draft: every file checked, every slip told with its place.
+
+The menus are made plain here: whatever names a workflow becomes its id, whatever names a file gets its mount.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from uwf_git.base.errors import Invalid
+from uwf_git.base.text import nearest, one_line
+from uwf_git.ext.crews.draft import CrewDraft, GraphDraft, InvalidPackage, PackageFinding
+from uwf_git.ext.crews.graph import ID, VERSION, Files, Graphs, report_twins
+from uwf_git.ext.crews.package import CLASSIC, MANIFESTS, PACKAGE, PROJECT, Package, mounted
+from uwf_git.format import forms
+from uwf_git.format.forms import Part, object_of, read_frontmatter
+from uwf_git.format.ids import name_problem
+from uwf_git.format.personas import Does, Handler, Member, MenuItem, Persona
+from uwf_git.format.schema import ValuePath
+from uwf_git.format.types import BMAD
+
+_GRAPH = "workflow.graph.json"
+
+_MANIFEST = object_of(
+    {
+        "schemaVersion": VERSION,
+        "name": forms.text,
+        "version": forms.matching(
+            r"\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?", "a SemVer version", "such as 1.0.0"
+        ),
+        "entry": object_of(
+            {"workflow": forms.text, "graph": forms.text, "agents": forms.text}, {"assetsDir": forms.text}
+        ),
+    },
+    {
+        "description": forms.text,
+        "author": forms.text,
+        "createdAt": forms.text,
+        "workflows": forms.list_of(
+            object_of(
+                {"id": ID, "workflow": forms.text, "graph": forms.text},
+                {"displayName": forms.text, "description": forms.text, "tags": forms.texts},
+            )
+        ),
+        "runtime": object_of({}, {"minRuntimeVersion": forms.text, "requiresNetwork": forms.flag}),
+        "integrity": object_of({}, {"sha256": forms.matching(r"[0-9a-fA-F]{64}", "a SHA-256 in hex")}),
+    },
+)
+_AGENT = object_of(
+    {
+        "id": ID,
+        "metadata": object_of(
+            {"name": forms.text, "title": forms.text, "icon": forms.text},
+            {"module": forms.text, "description": forms.text, "sourceId": forms.text},
+            may_be_blank=("title", "icon"),
+        ),
+        "persona": object_of(
+            {
+                "role": forms.text,
+                "identity": forms.text,
+                "communication_style": forms.text,
+                "principles": lambda part, path, value: (
+                    forms.texts(part, path, value)
+                    if isinstance(value, list)
+                    else _lines(forms.text(part, path, value))
+                ),
+            },
+            {},
+        ),
+    },
+    {
+        "critical_actions": forms.texts,
+        "prompts": forms.list_of(
+            object_of({"id": forms.text, "content": forms.text}, {"description": forms.text})
+        ),
+        "menu": forms.list_of(
+            object_of(
+                {"description": forms.text},
+                {
+                    **dict.fromkeys(("trigger", "cmd", "workflow", "exec", "action", "data"), forms.text),
+                    "validate-workflow": forms.text,
+                    "ide-only": forms.flag,
+                    "web-only": forms.flag,
+                    "triggers": forms.list_of(
+                        object_of(
+                            {"type": forms.text, "match": forms.text},
+                            dict.fromkeys(("workflow", "exec", "action", "data"), forms.text),
+                            is_open=True,
+                        )
+                    ),
+                },
+                is_open=True,
+            )
+        ),
+        "systemPrompt": forms.text,
+        "userPromptTemplate": forms.text,
+        "discussion": forms.flag,
+        "webskip": forms.flag,
+        "conversational_knowledge": forms.list_of(forms.mapping),
+        "tools": object_of(
+            {},
+            {
+                "fs": object_of(
+                    {}, {"enabled": forms.flag, "maxReadBytes": forms.count, "maxWriteBytes": forms.count}
+                ),
+                "mcp": object_of({}, {"enabled": forms.flag, "allowedServers": forms.texts}),
+            },
+        ),
+    },
+)
+_NOT_USED = ("userPromptTemplate", "discussion", "webskip", "conversational_knowledge")
+"""What an agent may say that nothing here goes by."""
+_AGENTS = object_of({"schemaVersion": VERSION, "agents": forms.list_of(_AGENT, at_least=1)}, {})
+
+
+def read_bmad(package: Package) -> CrewDraft:
+    """The crew of a package that has a bmad.json. Raises InvalidPackage with all that is wrong with it; `warnings` of
+    the draft is what may be a slip."""
+    return _Reader(package).crew()
+
+
+class _Reader:
+    """Reads one package."""
+
+    def __init__(self, package: Package) -> None:
+        self._package = package
+        self._files = Files(package)
+        self._graphs = Graphs(self._files, ())
+        self._workflows: dict[str, GraphDraft | None] = {}
+        self._ids: dict[str, str] = {}
+
+    def crew(self) -> CrewDraft:
+        part = self._files.part(MANIFESTS[BMAD])
+        data = _MANIFEST(part, (), part.document.data) if part else None
+        if part is None or data is None or "schemaVersion" not in data:
+            # Of another version every other field would be wrong too.
+            raise InvalidPackage(self._package.name, self._unsupported())
+        entry = data.get("entry", {})
+        agents, agents_part = self._agents(part, entry)
+        self._graphs = Graphs(self._files, {agent["id"] for _, agent in agents if "id" in agent})
+        self._declared(part, data)
+        self._tell_unused(part, data, agents_part, agents)
+        members = tuple(self._member(agents_part, path, agent) for path, agent in agents if agents_part)
+        findings = self._files.findings()
+        if any(each.severity == "error" for each in findings):
+            raise InvalidPackage(self._package.name, findings)
+        name = self._name(data["name"])
+        workflows = tuple(graph for graph in self._workflows.values() if graph)
+        return CrewDraft(
+            name, data["version"], data.get("description", ""), BMAD, members, workflows, tuple(findings)
+        )
+
+    def _unsupported(self) -> list[PackageFinding]:
+        """Why nothing more of it is read: the manifest's own findings, those about its version alone where it has
+        another one."""
+        found = self._files.findings()
+        return [each for each in found if each.code == "unsupported-version"] or found
+
+    def _name(self, said: str) -> str:
+        """What the crew is called here: as its package calls it, with a dash for what no name may hold."""
+        if not name_problem(said):
+            return said
+        made = (
+            re.sub(r"[-.]{2,}", "-", re.sub(r"[^\w.-]+", "-", said)).strip("-.")[:80].casefold().strip("-.")
+        )
+        return made.removesuffix(".lock") if not name_problem(made.removesuffix(".lock")) else "crew"
+
+    def _agents(
+        self, manifest: Part, entry: Mapping[str, Any]
+    ) -> tuple[list[tuple[ValuePath, dict[str, Any]]], Part | None]:
+        """The agents with their places, and the file they are in."""
+        if "agents" not in entry:
+            return [], None
+        path = self._files.named(manifest, ("entry", "agents"), entry["agents"])
+        part = self._files.part(path) if path else None
+        data = _AGENTS(part, (), part.document.data) if part else None
+        if part is None or not data:
+            return [], None
+        agents: list[tuple[ValuePath, dict[str, Any]]] = data.get("agents", [])
+        report_twins(part, [((*path, "id"), agent.get("id", "")) for path, agent in agents], "agent")
+        return agents, part
+
+    def _tell_unused(
+        self,
+        manifest: Part,
+        data: Mapping[str, Any],
+        agents_part: Part | None,
+        agents: list[tuple[ValuePath, dict[str, Any]]],
+    ) -> None:
+        """Warns of what is allowed, but means nothing here: each field once."""
+        if data.get("integrity", {}).get("sha256"):
+            message = "integrity.sha256 is not checked: what is taken in has a hash of its own"
+            manifest.findings.warning(("integrity", "sha256"), "not-used", message)
+        for key in _NOT_USED:
+            place = next((path for path, agent in agents if agent.get(key)), None)
+            if agents_part and place is not None:
+                message = f"{forms.where((*place, key))} does nothing here"
+                agents_part.findings.warning((*place, key), "not-used", message)
+
+    def _declared(self, manifest: Part, data: Mapping[str, Any]) -> None:
+        """Reads the workflows that the manifest names, the main one first."""
+        listed: list[tuple[ValuePath, dict[str, Any]]] = data.get("workflows", [])
+        report_twins(manifest, [((*path, "id"), each.get("id", "")) for path, each in listed], "workflow")
+        entry = data.get("entry", {})
+        main = (
+            self._files.named(manifest, ("entry", "workflow"), entry["workflow"])
+            if "workflow" in entry
+            else None
+        )
+        graph = self._files.named(manifest, ("entry", "graph"), entry["graph"]) if "graph" in entry else None
+        found: list[tuple[str, str, str, dict[str, Any]]] = []
+        for path, each in listed:
+            document = (
+                self._files.named(manifest, (*path, "workflow"), each["workflow"])
+                if "workflow" in each
+                else None
+            )
+            its_graph = (
+                self._files.named(manifest, (*path, "graph"), each["graph"]) if "graph" in each else None
+            )
+            if document and its_graph and "id" in each:
+                found.append((each["id"], document, its_graph, each))
+        for _, document, its_graph, _ in found:
+            if document == main and graph and its_graph != graph:
+                message = f"entry.graph is not the graph of that workflow, {one_line(its_graph, 80)}"
+                manifest.findings.error(
+                    ("entry", "graph"), "differs", message, "name one graph in both places"
+                )
+        taken = {name for name, *_ in found}
+        if main and graph and main not in (document for _, document, *_ in found):
+            said = {"displayName": data.get("name", ""), "description": data.get("description", "")}
+            found.insert(0, (_id_of(main, "main", taken), main, graph, said))
+        for name, document, its_graph, said in sorted(found, key=lambda each: each[1] != main):
+            self._ids.setdefault(document, name)
+            self._workflows[name] = self._graphs.read(name, document, its_graph, said)
+
+    def _workflow_of(self, document: str) -> str | None:
+        """The id of the workflow that begins with that document. One that the manifest doesn't name has its graph
+        beside it; without a graph it is none."""
+        if document not in self._ids:
+            graph = posixpath.join(posixpath.dirname(document), _GRAPH)
+            if graph not in self._package.files:
+                return None
+            name = self._ids[document] = _id_of(
+                document, posixpath.splitext(document)[0], set(self._workflows)
+            )
+            self._workflows[name] = self._graphs.read(name, document, graph, {})
+        return self._ids[document]
+
+    def _member(self, part: Part, path: ValuePath, agent: Mapping[str, Any]) -> Member:
+        told, character = agent.get("metadata", {}), agent.get("persona", {})
+        listed = agent.get("prompts", [])
+        report_twins(part, [((*place, "id"), each.get("id", "")) for place, each in listed], "prompt")
+        prompts = {each["id"]: each["content"] for _, each in listed if "id" in each and "content" in each}
+        persona = Persona(
+            agent.get("id", ""),
+            told.get("name", ""),
+            told.get("title", ""),
+            told.get("icon", ""),
+            told.get("description", ""),
+            character.get("role", ""),
+            character.get("identity", ""),
+            character.get("communication_style", ""),
+            tuple(character.get("principles", ())),
+            agent.get("critical_actions", ()),
+            agent.get("systemPrompt", ""),
+            _tools(agent["tools"]) if "tools" in agent else None,
+        )
+        menu = tuple(self._item(part, place, item, prompts) for place, item in agent.get("menu", []))
+        return Member(persona, menu, prompts)
+
+    def _item(
+        self,
+        part: Part,
+        path: ValuePath,
+        item: Mapping[str, Any],
+        prompts: Mapping[str, str],
+    ) -> MenuItem:
+        aliases: list[str] = []
+        handlers: list[Handler] = []
+        for place, trigger in item.get("triggers", []):
+            kind, match = trigger.get("type", ""), trigger.get("match", "")
+            if kind == "alias":
+                aliases.append(match)
+            elif kind == "handler":
+                handlers.append(Handler(match, self._does(part, place, trigger, prompts)))
+            elif kind:
+                message = (
+                    f'{forms.where(place)}: a trigger is "alias" or "handler", so this one counts for nothing'
+                )
+                part.findings.warning((*place, "type"), "unknown-trigger", message)
+        does = self._does(part, path, item, prompts)
+        validate = ""
+        if said := item.get("validate-workflow", ""):
+            validate = self._workflow(part, (*path, "validate-workflow"), said, "ValidationFailed") or ""
+        names_something = [
+            key for key in ("workflow", "exec", "action", "validate-workflow") if item.get(key)
+        ]
+        if not names_something and not handlers:
+            part.findings.warning(
+                path, "does-nothing", f"{forms.where(path)} has no workflow, exec or action"
+            )
+        only = [key for key in ("ide-only", "web-only") if item.get(key)]
+        if len(only) == 2:
+            message = f"{forms.where(path)} is both ide-only and web-only, so it is shown nowhere"
+            part.findings.warning(path, "bad-surface", message, "keep one of them")
+        surface = "none" if len(only) == 2 else only[0].removesuffix("-only") if only else ""
+        return MenuItem(
+            item.get("description", ""),
+            item.get("trigger", ""),
+            item.get("cmd", ""),
+            tuple(aliases),
+            tuple(handlers),
+            does,
+            validate,
+            surface,
+        )
+
+    def _does(
+        self,
+        part: Part,
+        path: ValuePath,
+        item: Mapping[str, Any],
+        prompts: Mapping[str, str],
+    ) -> Does:
+        """What an item or a handler does. Where it names several things, a workflow comes before exec, and that before
+        an action."""
+        several = [key for key in ("workflow", "exec", "action") if item.get(key)]
+        if len(several) > 1:
+            message = f"{forms.where(path)} has {' and '.join(several)}: {several[0]} counts"
+            part.findings.warning((*path, several[1]), "two-actions", message)
+        data = self._data(part, (*path, "data"), item["data"]) if item.get("data") else ""
+        if "workflow" in several:
+            name = self._workflow(part, (*path, "workflow"), item["workflow"], "UnknownWorkflow")
+            return Does(workflow=name or "", data=data)
+        if "exec" in several:
+            return self._exec(part, (*path, "exec"), item["exec"])._replace(data=data)
+        action = item.get("action", "")
+        if action.startswith("#") and action[1:] not in prompts:
+            part.findings.error(
+                (*path, "action"),
+                "UnknownPromptId",
+                f'{forms.where(path)}: there is no prompt "{one_line(action[1:], 60)}"',
+                part.findings.nearest(action[1:], prompts),
+            )
+        return Does(action=action, data=data)
+
+    def _workflow(self, part: Part, path: ValuePath, said: str, code: str) -> str | None:
+        """The id of a workflow that a menu names by its id or the path of its document."""
+        said = said.strip()
+        if said in self._workflows:
+            return said
+        if self._is_classic(part, path, said):
+            return None
+        name = None
+        if said.endswith(".md"):
+            document = self._mounted(part, path, said, PACKAGE, code)
+            if document is None:
+                return None
+            if (inside := document.removeprefix(f"{PACKAGE}/")) in self._package.files:
+                name = self._workflow_of(inside)
+        if name is None:
+            message = f'{forms.where(path)}: the package has no workflow "{one_line(said, 80)}"'
+            part.findings.error(path, code, message, nearest(said, self._workflows))
+        return name
+
+    def _exec(self, part: Part, path: ValuePath, said: str) -> Does:
+        if self._is_classic(part, path, said):
+            return Does()
+        named = self._mounted(part, path, said, PACKAGE, "bad-path")
+        if named is None:
+            return Does()
+        inside = named.removeprefix(f"{PACKAGE}/")
+        if inside == named:
+            return Does(exec=named)
+        if inside not in self._package.files:
+            message = f"{forms.where(path)}: the package has no file {one_line(said, 80)}"
+            part.findings.error(
+                path, "missing-file", message, part.findings.nearest(inside, self._package.files)
+            )
+            return Does()
+        if posixpath.basename(inside) == "workflow.md" or self._is_workflow(inside):
+            name = self._workflow_of(inside)
+            if name is None:
+                message = (
+                    f"{forms.where(path)}: {one_line(said, 80)} is a workflow, but has no {_GRAPH} beside it"
+                )
+                part.findings.error(
+                    path, "UnknownWorkflow", message, "a workflow is its document and its graph"
+                )
+            return Does(workflow=name or "")
+        return Does(exec=named)
+
+    def _is_workflow(self, path: str) -> bool:
+        """Whether a document is a workflow's by its frontmatter."""
+        if path in self._ids:
+            return True
+        try:
+            document, _ = read_frontmatter(self._package.files[path], path)
+        except Invalid:
+            return False
+        return all(key in document.data for key in ("schemaVersion", "workflowType", "currentNodeId"))
+
+    def _is_classic(self, part: Part, path: ValuePath, said: str) -> bool:
+        if not said.strip().casefold().endswith(CLASSIC):
+            return False
+        message = (
+            f"{forms.where(path)}: {one_line(said, 80)} is of the classic form, which is not carried out"
+        )
+        hint = "convert it to workflow.md with a graph and steps"
+        part.findings.error(path, "NotSupportedClassicWorkflow", message, hint)
+        return True
+
+    def _data(self, part: Part, path: ValuePath, said: str) -> str:
+        """The file that is read before: one of the package where it has it, else the project's."""
+        named = self._mounted(part, path, said, PACKAGE, "bad-path")
+        if named is None or named.removeprefix(f"{PACKAGE}/") in self._package.files:
+            return named or ""
+        if said.strip().startswith((PACKAGE, "{package-root}")):
+            message = f"{forms.where(path)}: the package has no file {one_line(said, 80)}"
+            hint = part.findings.nearest(named.removeprefix(f"{PACKAGE}/"), self._package.files)
+            part.findings.error(path, "DataLoadFailed", message, hint)
+            return ""
+        return mounted(said, PROJECT)
+
+    def _mounted(self, part: Part, path: ValuePath, said: str, where: str, code: str) -> str | None:
+        try:
+            return mounted(said, where)
+        except Invalid as error:
+            part.findings.error(path, code, f"{forms.where(path)}: {error.message}", error.hint)
+            return None
+
+
+def _tools(said: Mapping[str, Any]) -> dict[str, Any]:
+    """What a persona may use. In this format the files are there unless switched off, and MCP servers unless not
+    switched on."""
+    files, mcp = said.get("fs", {}), said.get("mcp", {})
+    made: dict[str, Any] = {} if files.get("enabled", True) else {"files": False}
+    made |= {key: files[key] for key in ("maxReadBytes", "maxWriteBytes") if key in files}
+    if not mcp.get("enabled", False):
+        return {**made, "mcp": False}
+    return {**made, "servers": list(mcp["allowedServers"])} if "allowedServers" in mcp else made
+
+
+def _lines(text: str | None) -> tuple[str, ...] | None:
+    return None if text is None else tuple(line.strip() for line in text.splitlines() if line.strip())
+
+
+def _id_of(document: str, otherwise: str, taken: set[str]) -> str:
+    """An id for a workflow that has none: the name of its folder."""
+    folder = posixpath.basename(posixpath.dirname(document))
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", folder or otherwise).strip("-.") or "main"
+    numbered = (f"{name}-{number}" for number in range(2, len(taken) + 3))
+    return name if name not in taken else next(each for each in numbered if each not in taken)

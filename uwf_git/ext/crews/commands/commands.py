@@ -1,0 +1,470 @@
+"""`uwf crew import`, `list`, `show`, `history`, `rollback`, `rm`, `export`, `propose` and `accept`: which crews there
+are, in which versions, and how they get in and out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from uwf_cli import terminal
+from uwf_cli.command import command
+from uwf_cli.completers import complete_crew, complete_remote
+from uwf_cli.exchange import adopt_news
+from uwf_cli.failures import Failures
+from uwf_cli.invocation import Invocation
+from uwf_cli.output import iso
+
+from uwf_git.base.errors import Invalid, Usage, UwfError
+from uwf_git.base.text import counted
+from uwf_git.format.types import BMAD, OWN
+
+if TYPE_CHECKING:
+    from uwf_git.ext.crews.registry import Crews, Definition
+    from uwf_git.format.ids import Hash
+    from uwf_git.format.personas import Crew
+    from uwf_git.store.versions import Version
+
+FORMS = {BMAD: "a .bmad package", OWN: "a crew.yaml"}
+"""What a crew came as, in words."""
+
+
+@command(
+    "uwf crew import trip.bmad",
+    "uwf crew import ./trip            a folder, with a bmad.json or a crew.yaml",
+    "uwf crew import trip.bmad --dry-run",
+)
+@click.argument("package", type=click.Path(path_type=Path))
+@click.option("--dry-run", is_flag=True, help="Say what it would be, and store nothing.")
+def import_(invocation: Invocation, package: Path, dry_run: bool) -> None:
+    """Take in a crew: its personas, their menus and its workflows.
+
+    PACKAGE is a .bmad file or folder of version 1.1, or a crew.yaml with its workflows beside it. Everything
+    that is wrong with it is told at once, and then nothing is taken in. Unchanged content makes no new version.
+    """
+    from uwf_git.ext.crews.registry import Crews
+
+    definition = _read(invocation, package)
+    crew, node = definition.compiled.crew, definition.compiled.hash
+    if dry_run:
+        before = _current(invocation, crew.name)
+        if invocation.location.git_dir.exists():
+            Crews(invocation.instance.store).let_in(definition)
+        changed = before is None or not Crews(invocation.instance.store).holds(_oid(before), definition)
+        kept = before if not changed else None
+        value = {**crew_value(crew, node, kept.commit if kept else None), "changed": changed, "dryRun": True}
+    else:
+        instance = invocation.instance_for_writing()
+        before = _current(invocation, crew.name)
+        version = Crews(instance.store).put(definition)
+        changed = before is None or before.commit != version.commit
+        value = {**crew_value(crew, node, version.commit), "changed": changed}
+    invocation.emit({**value, **_warnings(definition)}, _imported_text)
+
+
+@command("uwf crew list")
+def list_(invocation: Invocation) -> None:
+    """List the crews."""
+    from uwf_git.ext.crews.registry import Crews
+
+    adopt_news(invocation)
+    found = registered(Crews(invocation.instance.store))
+
+    def text(value: Any) -> str:
+        rows = [
+            (
+                terminal.style(each["name"], "bold"),
+                each.get("version", ""),
+                each["hash"] or terminal.status("corrupt"),
+                ", ".join(each.get("personas", ())),
+                each.get("description") or each.get("problem") or "",
+            )
+            for each in value
+        ]
+        titles = ("name", "version", "hash", "personas", "")
+        return terminal.table(rows, titles) if rows else "no crews; uwf crew import PACKAGE"
+
+    invocation.emit(found, text)
+    failures = Failures(invocation)
+    failures.missing()
+    failures.damaged(any("problem" in each for each in found))
+    failures.end()
+
+
+def registered(crews: Crews) -> list[dict[str, Any]]:
+    """The crews by name: the JSON of `uwf crew list`."""
+    found: list[dict[str, Any]] = []
+    for name in crews.names():
+        try:
+            version = crews.current(name)
+            crew = crews.crew(version.hash)
+            found.append(
+                {
+                    **_version(crew, version.hash, version.commit),
+                    "description": crew.description,
+                    "personas": [each.persona.id for each in crew.members],
+                    "workflows": [f"{name}/{each.id}" for each in crew.workflows],
+                    "updated": iso(version.time),
+                }
+            )
+        except UwfError as error:  # one damaged version must not hide the others
+            found.append({"name": name, "hash": None, "commit": None, "problem": error.message})
+    return found
+
+
+@command(
+    "uwf crew show trip",
+    "uwf crew show trip~1      the version before",
+)
+@click.argument("crew", metavar="CREW[~N]", shell_complete=complete_crew)
+def show(invocation: Invocation, crew: str) -> None:
+    """Show a crew: its personas, what each of them offers, and its workflows."""
+    _, version, found = _find(invocation, crew)
+    value = {**crew_value(found, version.hash, version.commit), "updated": iso(version.time)}
+    invocation.emit(value, _shown_text)
+
+
+@command("uwf crew history trip")
+@click.argument("crew", metavar="CREW", shell_complete=complete_crew)
+def history(invocation: Invocation, crew: str) -> None:
+    """List the versions of a crew, newest first: who imported each, and what was gone back to."""
+    from uwf_cli.commands.workflow import history_note
+
+    from uwf_git.ext.crews.registry import Crews
+
+    value = past(Crews(invocation.instance.store), crew)
+
+    def text(value: Any) -> str:
+        rows = [
+            (
+                *(each["hash"], each["version"], each["time"]),
+                *(each["commit"][:10], each["author"]),
+                history_note(each),
+            )
+            for each in value
+        ]
+        return terminal.table(rows, ("hash", "version", "imported", "commit", "by", ""))
+
+    invocation.emit(value, text)
+
+
+def past(crews: Crews, name: str) -> list[dict[str, Any]]:
+    """The versions of a crew, newest first: the JSON of `uwf crew history`. Raises NotFound."""
+    from uwf_cli.commands.workflow import history_values
+
+    entries = crews.history(name)
+    return [
+        {
+            **_version(crews.crew(entry.version.hash), entry.version.hash, entry.version.commit),
+            **registered,
+        }
+        for entry, registered in zip(entries, history_values(entries), strict=True)
+    ]
+
+
+@command(
+    "uwf crew rollback trip            the version before; again: one further",
+    "uwf crew rollback trip 4KNM2PXR3B1QW",
+)
+@click.argument("crew", metavar="CREW", shell_complete=complete_crew)
+@click.argument("to", metavar="[HASH]", required=False)
+def rollback(invocation: Invocation, crew: str, to: str | None) -> None:
+    """Make an older version of a crew the newest again: the one before, or the one with that hash.
+
+    Each rollback goes one version further back. It is a new commit, so nothing is lost, and threads keep
+    the version they have.
+    """
+    from uwf_cli.commands.workflow import past_hash
+
+    from uwf_git.ext.crews.registry import Crews
+
+    crews = Crews(invocation.instance.store)
+    before = crews.current(crew)
+    version = crews.rollback(crew, past_hash(crews, crew, to) if to else None)
+    found = _version(crews.crew(version.hash), version.hash, version.commit)
+
+    def text(value: Any) -> str:
+        more = ("back from", value["from"])
+        if not value["changed"]:
+            more = ("unchanged", "it was the newest already")
+        return terminal.fields([*_rows(value), more])
+
+    invocation.emit({**found, "from": before.hash, "changed": version.commit != before.commit}, text)
+
+
+@command("uwf crew rm trip", "uwf crew rm trip --yes       also while it is in use")
+@click.argument("crew", metavar="CREW", shell_complete=complete_crew)
+@click.option("--yes", is_flag=True, help="Also while an agent or a thread uses it.")
+def rm(invocation: Invocation, crew: str, yes: bool) -> None:
+    """Forget a crew's name. Threads of its workflows keep the version they have.
+
+    While an agent of config.yaml or an active thread uses one of its workflows, nothing is done without --yes.
+    """
+    from uwf_cli.commands.workflow import use_of
+
+    from uwf_git.ext.crews.registry import Crews
+
+    instance = invocation.instance
+    crews = Crews(instance.store)
+    version = crews.current(crew)
+    value = _version(crews.crew(version.hash), version.hash, version.commit)
+    ours = {crew} - {*instance.registry.names()}
+    use = use_of(instance, lambda name: name in ours or name.startswith(f"{crew}/"))
+    if use.users and not yes:
+        raise Usage(f"crew {crew!r} is in use: {'; '.join(use.users)}", f"uwf crew rm {crew} --yes")
+    crews.remove(crew)
+    value |= {"removed": True, **use.told(invocation, f"crew {crew!r}")}
+    invocation.emit(value, lambda shown: f"forgot {shown['name']}, which was {shown['hash']}")
+
+
+@command(
+    "uwf crew export trip                  as it came, or a ZIP of its files",
+    "uwf crew export trip -o old.bmad --force",
+    "uwf crew export trip --folder ./trip  its files",
+)
+@click.argument("crew", metavar="CREW[~N]", shell_complete=complete_crew)
+@click.option(
+    "-o",
+    "--output",
+    "file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Where to; CREW.bmad or CREW.zip without it.",
+)
+@click.option(
+    "--folder", metavar="DIR", type=click.Path(path_type=Path), help="The files instead, in a new folder."
+)
+@click.option("--force", is_flag=True, help="Write over a file that is there.")
+def export(invocation: Invocation, crew: str, file: Path | None, folder: Path | None, force: bool) -> None:
+    """Write a crew's package out again: the same bytes as it came as.
+
+    What came as a folder becomes a ZIP that is the same on every machine.
+    """
+    from uwf_cli.commands.review import write_whole
+
+    from uwf_git.ext.crews.package import SUFFIX, to_archive
+
+    if folder is not None and (file is not None or force):
+        raise Usage(
+            "files go into a new folder, a ZIP into a file", "uwf crew export CREW --folder DIR, or -o FILE"
+        )
+    crews, version, found = _find(invocation, crew)
+    package = crews.package(_oid(version))
+    told = _version(found, version.hash, version.commit)
+    if folder is not None:
+        _write_folder(folder, dict(package.files))
+        value = {**told, "folder": str(folder), "files": len(package.files)}
+        invocation.emit(value, lambda shown: f"{shown['folder']}: {counted(shown['files'], 'file')}")
+        return
+    data = package.archive if package.archive is not None else to_archive(package.files)
+    path = file or Path(version.name + (SUFFIX if found.format == BMAD else ".zip"))
+    write_whole(path, data, force)
+    value = {**told, "file": str(path), "bytes": len(data), "original": package.archive is not None}
+    invocation.emit(value, lambda shown: f"{shown['file']}: {shown['bytes']:,} bytes")
+
+
+def _write_folder(folder: Path, files: dict[str, bytes]) -> None:
+    """Writes a folder that is whole or not there. Raises Invalid."""
+    from uwf_git.git.durable import make_folder
+
+    def fill(made: Path) -> None:
+        for path, data in files.items():
+            target = made / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(data)
+
+    try:
+        if folder.is_symlink() or (folder.exists() and (not folder.is_dir() or any(folder.iterdir()))):
+            raise Invalid(f"{folder} is there already", "name a folder that is new or empty")
+        make_folder(folder.absolute(), fill)
+    except OSError as error:
+        raise Invalid(f"can't write {folder}: {error.strerror}", "name another folder") from None
+
+
+@command(
+    "uwf crew propose ./trip --branch shorter-menu",
+    "uwf crew propose ./trip --branch shorter-menu --remote origin",
+)
+@click.argument("package", type=click.Path(path_type=Path))
+@click.option("--branch", metavar="BRANCH", required=True, help="The proposal's name.")
+@click.option(
+    "--remote", metavar="NAME", shell_complete=complete_remote, help="Also push it there, for review."
+)
+def propose(invocation: Invocation, package: Path, branch: str, remote: str | None) -> None:
+    """Propose a version of a crew without taking it in.
+
+    Without --remote nothing leaves this machine. Proposing again under the same name adds a version.
+    """
+    from uwf_cli.commands.review import publish_proposed
+
+    from uwf_git.ext.crews.registry import Crews
+    from uwf_git.sync.proposals import propose as make
+
+    definition = _read(invocation, package)
+    instance = invocation.instance_for_writing()
+    chosen = instance.remotes.get(remote) if remote else None
+    proposal = make(instance, Crews(instance.store), definition, branch)
+    version = _version(definition.compiled.crew, proposal.hash, proposal.commit)
+    value = {**proposal.to_json(), **version, **_warnings(definition)}
+    value |= publish_proposed(invocation, chosen, proposal)
+
+    def text(value: Any) -> str:
+        from uwf_cli.commands.review import published_text
+
+        made = value["branch"] if value["changed"] else f"{value['branch']}: nothing new"
+        told = terminal.fields([*_rows(value), ("proposal", made)])
+        return told + "\n" + published_text(value["published"]) if "published" in value else told
+
+    invocation.emit(value, text)
+
+
+@command(
+    "uwf crew accept shorter-menu",
+    "uwf crew accept shorter-menu --remote origin",
+)
+@click.argument("branch")
+@click.option("--remote", metavar="NAME", shell_complete=complete_remote, help="Take what is on that remote.")
+def accept(invocation: Invocation, branch: str, remote: str | None) -> None:
+    """Take in a proposed version of a crew: the one made here, or with --remote a branch of a remote."""
+    from uwf_cli.exchange import git_for
+
+    from uwf_git.ext.crews.registry import Crews
+    from uwf_git.sync.proposals import accept as take
+
+    instance = invocation.instance
+    chosen = instance.remotes.get(remote) if remote else None
+    accepted = take(instance, git_for(instance), branch, chosen, "crew")
+    version = accepted.version
+    told = _version(Crews(instance.store).crew(version.hash), version.hash, version.commit)
+    value = {**accepted.to_json(), **told}
+    invocation.emit(value, lambda shown: terminal.fields([*_rows(shown), ("accepted", shown["case"])]))
+
+
+# What an argument means
+
+
+def _read(invocation: Invocation, package: Path) -> Definition:
+    """A package, compiled and rehearsed; its warnings are told. Raises NotFound, InvalidPackage."""
+    from uwf_git.ext.crews.compile import compile_crew, foresee
+    from uwf_git.ext.crews.package import read_package
+    from uwf_git.ext.crews.registry import Definition
+
+    read = read_package(package)
+    compiled = compile_crew(read)
+    compiled = compiled._replace(warnings=foresee(read, compiled))
+    for each in compiled.warnings:
+        place = f"{package}: {each.path}" + (f":{each.line}:{each.column}" if each.line else "")
+        hint = f" — {each.hint}" if each.hint else ""
+        invocation.note(f"{place}: warning: {each.message}{hint}")
+    return Definition(read, compiled)
+
+
+def _current(invocation: Invocation, name: str) -> Version | None:
+    """The newest version of a crew; None where there is none of that name."""
+    from uwf_git.ext.crews.registry import Crews
+
+    if not invocation.location.git_dir.exists():
+        return None
+    crews = Crews(invocation.instance.store)
+    return crews.current(name) if name in crews.names() else None
+
+
+def _find(invocation: Invocation, text: str) -> tuple[Crews, Version, Crew]:
+    """The crew that an argument names, and with ~2 after it the version two before the newest. Raises NotFound."""
+    from uwf_git.ext.crews.registry import Crews
+
+    crews = Crews(invocation.instance.store)
+    version = crews.named(text)
+    return crews, version, crews.crew(version.hash)
+
+
+def _oid(version: Version) -> Any:
+    from uwf_git.git.repository import Oid
+
+    return Oid(hex=version.commit)
+
+
+# What is said of a crew
+
+
+def _version(crew: Crew, node: Hash, commit: str | None) -> dict[str, Any]:
+    return {"name": crew.name, "version": crew.version, "hash": node, "commit": commit}
+
+
+def crew_value(crew: Crew, node: Hash, commit: str | None) -> dict[str, Any]:
+    """All that there is of a crew; a persona's place in the list is its place in the package."""
+    payload = crew.payload()
+    for each in payload["workflows"]:
+        each["address"] = f"{crew.name}/{each['id']}"
+    return {**_version(crew, node, commit), **payload}
+
+
+def _warnings(definition: Definition) -> dict[str, Any]:
+    found = [each._asdict() for each in definition.compiled.warnings]
+    return {"warnings": found} if found else {}
+
+
+def _rows(value: Any) -> list[tuple[str, str]]:
+    """A version as rows for `terminal.fields`."""
+    return [
+        ("crew", terminal.style(value["name"], "bold")),
+        *([("version", value["version"])] if value["version"] else []),
+        ("hash", value["hash"]),
+        *([("commit", value["commit"])] if value["commit"] else []),
+    ]
+
+
+def _imported_text(value: Any) -> str:
+    rows = _rows(value)
+    if not value["changed"]:
+        rows.append(("unchanged", "it is here already"))
+    elif value.get("dryRun"):
+        rows.append(("dry run", "nothing was stored"))
+    rows.append(("personas", ", ".join(_persona(each) for each in value["personas"])))
+    rows += [
+        ("workflow" if not place else "", each["address"]) for place, each in enumerate(value["workflows"])
+    ]
+    return terminal.fields(rows)
+
+
+def _persona(member: Any) -> str:
+    persona = member["persona"]
+    return f"{persona.get('icon', '')} {persona['name']} ({member['id']})".strip()
+
+
+def _shown_text(value: Any) -> str:
+    rows = [
+        *_rows(value),
+        ("from", FORMS.get(value["format"], value["format"])),
+        ("updated", value["updated"]),
+    ]
+    parts = [terminal.fields(rows).rstrip("\n")]
+    if value["description"].strip():
+        parts.append(value["description"].strip())
+    for member in value["personas"]:
+        title = member["persona"].get("title", "")
+        head = terminal.style(_persona(member), "bold") + (f", {title}" if title else "")
+        menu = [
+            (str(number), item.get("trigger") or item.get("cmd", ""), item["description"], does(item))
+            for number, item in enumerate(member.get("menu", ()), 1)
+        ]
+        parts.append(head + ("\n" + terminal.table(menu).rstrip("\n") if menu else ""))
+    workflows = [(each["address"], each["workflow"], each.get("title", "")) for each in value["workflows"]]
+    if workflows:
+        parts.append(terminal.table(workflows, ("workflow", "hash", "")))
+    return "\n\n".join(parts)
+
+
+def does(item: Any) -> str:
+    """What an item of a menu does, in a few words."""
+    parts = [
+        f"{verb} {item[key]}"
+        for key, verb in (
+            ("workflow", "starts"),
+            ("exec", "carries out"),
+            ("action", "action"),
+            ("data", "with"),
+        )
+        if item.get(key)
+    ]
+    return ", ".join(parts)

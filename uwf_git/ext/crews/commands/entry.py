@@ -1,0 +1,367 @@
+"""`uwf crew menu`, `route` and `do`: what a persona offers, what an input means to it, and that carried out."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from uwf_cli import resolve, terminal
+from uwf_cli.command import command
+from uwf_cli.commands.running import AGENT, CWD, MAX_STEPS, QUIET, REMOTE, folder, run_one, stepper
+from uwf_cli.commands.thread import (
+    MAX_COST,
+    MAX_TIME,
+    MAX_TOKENS,
+    PROMPT_FILE,
+    begin,
+    read_prompt,
+    require_agent,
+)
+from uwf_cli.completers import complete_persona
+from uwf_cli.invocation import Invocation
+from uwf_cli.output import as_json
+
+from uwf_git.base.errors import NotFound, Usage, UwfError
+from uwf_git.base.text import nearest, one_line
+from uwf_git.ext.crews.menu import CHAT, CLARIFY, EXACT, RESUME, SHOW_MENU, Routed, shown
+
+if TYPE_CHECKING:
+    from uwf_git.ext.crews.entry import Entry, Run, Turn
+    from uwf_git.format.ids import ThreadId
+
+_WORD = re.compile(r"[\d_.:/*+a-zA-Z\u00c0-\u024f-]+")
+"""A word of a script that has spaces between words."""
+
+_WHO = click.argument("who", metavar="CREW[/PERSONA]", shell_complete=complete_persona)
+
+
+@command(
+    "uwf crew menu trip",
+    "uwf crew menu trip/tom",
+)
+@_WHO
+def menu(invocation: Invocation, who: str) -> None:
+    """Show what a persona offers; without PERSONA, the crew's first."""
+    invocation.emit(menu_value(_entry(invocation, who, None)), menu_text)
+
+
+@command(
+    'uwf crew route trip "plan the trip"',
+    "uwf crew route trip/tom 3",
+)
+@_WHO
+@click.argument("text")
+def route(invocation: Invocation, who: str, text: str) -> None:
+    """Say what an input would mean to a persona, as JSON; nothing is done.
+
+    The same menu and the same text always give the same answer. A problem says why it couldn't be carried out here.
+    """
+    entry = _entry(invocation, who, None)
+    routed = entry.route(_given(text))
+    value = routed.value()
+    try:
+        done = entry.resolve(routed)
+        value |= _meant(entry, done)
+    except UwfError as error:
+        value["problem"] = {"code": error.code, "message": error.message, "hint": error.hint}
+    invocation.emit_document(as_json(value), value)
+
+
+@command(
+    'uwf crew do trip "plan trip" -p "Three days in Rome"',
+    "uwf crew do trip/tom 2",
+    'uwf crew do trip "plan trip" --no-run',
+    'uwf crew do trip "What do you think of Rome?" --agent claude-code',
+    "uwf crew do trip Ciao --talk",
+)
+@_WHO
+@click.argument("text")
+@click.option("-p", "--prompt", metavar="TEXT", help="What to say besides: the task; - reads standard input.")
+@PROMPT_FILE
+@click.option("--talk", is_flag=True, help="Say TEXT to the persona, whatever the menu has.")
+@click.option("--no-run", is_flag=True, help="Start the run, and do none of its steps.")
+@MAX_TOKENS
+@MAX_COST
+@MAX_TIME
+@MAX_STEPS
+@AGENT
+@CWD
+@REMOTE
+@QUIET
+def do(
+    invocation: Invocation,
+    who: str,
+    text: str,
+    prompt: str | None,
+    prompt_file: str | None,
+    talk: bool,
+    no_run: bool,
+    max_steps: int,
+    agent: str | None,
+    cwd: Path | None,
+    remote: str | None,
+    quiet: bool,
+    **limits: str | None,
+) -> None:
+    """Put an input to a persona, and carry out what it means.
+
+    A workflow is started and run as by uwf run; without -p its task is what the menu says. What is one turn of the
+    persona becomes a conversation, which uwf chat --resume goes on with. A single word that the menu doesn't have is
+    refused without --talk: it may be a mistyped item.
+    """
+    budget = resolve.limits({**limits, "max_steps": None})
+    where = folder(cwd)
+    if agent is not None:
+        require_agent(invocation, agent)
+    given = prompt is not None or prompt_file is not None
+    task = read_prompt(prompt, prompt_file) if given else ""
+    entry = _entry(invocation, who, where)
+    routed = _said(text) if talk else entry.route(_given(text)).to_act_on
+    if not talk:
+        _refuse_unknown_word(entry, routed)
+    done = entry.resolve(routed, task)
+    from uwf_git.ext.crews.entry import Run, Turn
+
+    if isinstance(done, Run):
+        thread = _start(invocation, entry, routed, done, where, budget, not no_run)
+    elif isinstance(done, Turn):
+        _talk(invocation, entry, routed, done, agent, where)
+        return
+    elif routed.kind == RESUME:
+        thread = _resume(invocation, entry, routed)
+    else:
+        _answer(invocation, entry, routed)
+        return
+    if not no_run:
+        step, found = stepper(invocation, thread, remote)
+        run_one(invocation, step, found, max_steps, agent, where, quiet, remote)
+
+
+def _said(text: str) -> Routed:
+    """A text that is said to the persona. Raises Usage for an empty one."""
+    if not (said := _given(text).strip()):
+        raise Usage("--talk says nothing to the persona: the text is empty", "say something")
+    return Routed(CHAT, EXACT, "--talk", said)
+
+
+def _refuse_unknown_word(entry: Entry, routed: Routed) -> None:
+    """Raises NotFound for a lone word that would be said to the persona, with the nearest name in its menu."""
+    said = routed.said
+    if routed.kind != CHAT or not _WORD.fullmatch(said):
+        return
+    names = [
+        name
+        for choice in shown(entry.member, entry.crew.workflows)
+        for item in (entry.member.menu[choice.place],)
+        for name in (item.trigger, item.cmd, *item.aliases)
+        if name
+    ]
+    meant = nearest(said, names) or f"see: uwf crew menu {entry.crew.name}/{entry.member.persona.id}"
+    raise NotFound(
+        f"persona {entry.member.persona.id!r} of crew {entry.crew.name!r} has no item {one_line(said, 80)!r}",
+        f"{meant}; to say it to {entry.member.persona.name}: --talk",
+    )
+
+
+def menu_value(entry: Entry) -> dict[str, Any]:
+    """A persona's menu as JSON: what a terminal shows of it, each item with its number."""
+    persona = entry.member.persona
+    items = []
+    for choice in shown(entry.member, entry.crew.workflows):
+        item = entry.member.menu[choice.place]
+        called = {"trigger": item.trigger, "cmd": item.cmd, "aliases": list(item.aliases)}
+        handlers = [{"match": each.match, **_filled(each.does._asdict())} for each in item.handlers]
+        items.append(
+            {**choice.value(), "description": item.description, **_filled({**called, "handlers": handlers})}
+        )
+    return {
+        "crew": entry.crew.name,
+        "hash": entry.version.hash,
+        "persona": {"id": persona.id, **_filled({"name": persona.name, "title": persona.title})},
+        "icon": persona.icon,
+        "personas": [each.persona.id for each in entry.crew.members],
+        "menu": items,
+    }
+
+
+def menu_text(value: Any) -> str:
+    """The same for people."""
+    persona = value["persona"]
+    head = terminal.style(f"{value['icon']} {persona['name']}".strip(), "bold")
+    lines = [head + (f", {persona['title']}" if "title" in persona else "")]
+    rows = [
+        (
+            str(each["number"]),
+            terminal.style(each.get("trigger") or each.get("cmd", ""), "bold"),
+            each["description"] or each["label"],
+        )
+        for each in value["menu"]
+    ]
+    lines.append(terminal.table(rows).rstrip("\n") if rows else "has no menu; say something")
+    others = [each for each in value["personas"] if each != persona["id"]]
+    if others:
+        also = ", ".join(f"{value['crew']}/{each}" for each in others)
+        lines.append(terminal.style(f"also: {also}", "dim"))
+    return "\n".join(lines)
+
+
+def candidates_text(value: Any) -> str:
+    """What a ClarifyChoice asks about, for people who are there to choose: with the numbers by which they do."""
+    return terminal.table([(str(n), each["label"]) for n, each in enumerate(value["candidates"], 1)])
+
+
+def _unclear_text(value: Any) -> str:
+    """The same for who has to ask again: with the numbers that items have in the menu."""
+    rows = [("" if "handler" in each else str(each["number"]), each["label"]) for each in value["candidates"]]
+    return terminal.table(rows)
+
+
+def _entry(invocation: Invocation, who: str, where: Path | None) -> Entry:
+    from uwf_git.ext.crews.entry import Entry
+
+    return Entry(invocation.instance, who, where or Path.cwd())
+
+
+def _given(text: str) -> str:
+    return resolve.read_stdin("input") if text == resolve.STDIN else text
+
+
+def _filled(value: dict[str, Any]) -> dict[str, Any]:
+    return {key: each for key, each in value.items() if each}
+
+
+def _meant(entry: Entry, done: Any) -> dict[str, Any]:
+    """What would be begun, besides what a Routed says."""
+    from uwf_git.ext.crews.entry import Run, Turn
+
+    if isinstance(done, Run):
+        data = {key: done.data[key] for key in ("path", "format", "size")} if done.data else None
+        return {
+            "workflow": f"{entry.crew.name}/{done.workflow.id}",
+            "persona": done.persona,
+            "prompt": done.prompt,
+            "data": data,
+        }
+    if isinstance(done, Turn):
+        return {
+            "persona": done.persona,
+            "message": "\n\n".join(filter(None, (done.before, done.message))),
+            "readsOnly": done.reads_only,
+        }
+    return {}
+
+
+def _routed(routed: Routed) -> dict[str, Any]:
+    value = routed.value()
+    return {key: value[key] for key in ("kind", "confidence", "reason", "matchedMenuItemIndex")}
+
+
+def _start(
+    invocation: Invocation,
+    entry: Entry,
+    routed: Routed,
+    run: Run,
+    where: Path | None,
+    budget: dict[str, float],
+    to_run: bool,
+) -> ThreadId:
+    """Begins a thread, and says which."""
+    address = f"{entry.crew.name}/{run.workflow.id}"
+    begun = begin(
+        invocation,
+        address,
+        run.prompt,
+        where,
+        budget,
+        to_run=to_run,
+        persona=run.persona,
+        data=run.data,
+    )
+    invocation.emit(
+        {**_routed(routed), "persona": run.persona, "workflow": begun.workflow, "thread": begun.thread},
+        lambda value: terminal.fields(
+            [
+                ("thread", terminal.style(value["thread"], "bold")),
+                ("workflow", f"{begun.name}  {value['workflow']}"),
+                *([] if to_run else [("next", f"uwf thread run {value['thread']}")]),
+            ]
+        ),
+        compact=to_run,
+    )
+    return begun.thread
+
+
+def _talk(
+    invocation: Invocation, entry: Entry, routed: Routed, turn: Turn, agent: str | None, where: Path | None
+) -> None:
+    """Has the persona told something in a new conversation, and prints its reply."""
+    from uwf_git.engine.inbox import say
+    from uwf_git.engine.step import step
+    from uwf_git.ext.crews.commands.talker import talker
+    from uwf_git.ext.crews.opening import begin_conversation_with
+
+    instance = invocation.instance
+    speaks = agent if agent is not None else talker(instance, entry)
+    persona = entry.member.persona
+    thread = begin_conversation_with(instance, entry.crews, entry.version, entry.crew, persona)
+    if where is not None:
+        instance.folders.remember(thread, where)
+    if turn.before:
+        say(instance, thread, turn.before)
+    say(instance, thread, turn.message, chosen=not turn.reads_only)
+    invocation.going_on = f"uwf chat --resume {thread} goes on"
+    outcome = step(instance, thread, speaks, where)
+    made = outcome.position.history.steps[-1]
+    told = {
+        "thread": thread,
+        "head": outcome.head,
+        "agent": made.agent,
+        "text": instance.threads.answer(made),
+    }
+    invocation.emit(
+        {**_routed(routed), "persona": turn.persona, "workflow": outcome.workflow, **told},
+        lambda value: value["text"].rstrip(),
+    )
+    invocation.note(f"uwf chat --resume {thread} goes on")
+    invocation.afterwards()
+
+
+def _resume(invocation: Invocation, entry: Entry, routed: Routed) -> ThreadId:
+    """The newest run of the crew that hasn't ended, no longer paused. Raises NotFound."""
+    from uwf_git.engine.pause import is_paused, resume
+    from uwf_git.store.history import Head
+
+    instance = invocation.instance
+    addresses = {f"{entry.crew.name}/{each.id}" for each in entry.crew.workflows}
+    for head in instance.threads.all():
+        if isinstance(head, Head) and head.row.name in addresses:
+            lifted = is_paused(instance, head.thread) and resume(instance, head.thread)
+            value = {"workflow": head.row.workflow, "thread": head.thread, "resumed": lifted}
+            invocation.emit(
+                {**_routed(routed), **value},
+                lambda value: terminal.fields([("thread", terminal.style(value["thread"], "bold"))]),
+                compact=True,
+            )
+            return head.thread
+    raise NotFound(
+        f"crew {entry.crew.name!r} has no run that could go on", f"see: uwf crew menu {entry.crew.name}"
+    )
+
+
+def _answer(invocation: Invocation, entry: Entry, routed: Routed) -> None:
+    """Answers what begins nothing. Raises Usage where it isn't clear what is meant."""
+    value = routed.value()
+    if routed.kind == SHOW_MENU:
+        value |= {"menu": menu_value(entry)}
+        invocation.emit(value, lambda value: menu_text(value["menu"]))
+        return
+    if routed.kind == CLARIFY:
+        invocation.emit(value, _unclear_text)
+        raise Usage(
+            f"{routed.said!r} is not clear: {routed.reason}", "say more of it, or the number of an item"
+        )
+    invocation.emit(
+        value, lambda _: f"{entry.member.persona.name} has nothing to leave: nobody is in session"
+    )

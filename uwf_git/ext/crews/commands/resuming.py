@@ -1,0 +1,111 @@
+"""Where a session goes on: in a conversation, and in the run that was started from it, or in a run of a crew."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from uwf_cli.exchange import find_thread
+
+from uwf_git.base.errors import Invalid, NotFound, UwfError
+from uwf_git.engine.conversation import TALK, in_conversation
+
+if TYPE_CHECKING:
+    from uwf_cli.invocation import Invocation
+
+    from uwf_git.format.ids import ThreadId
+    from uwf_git.git.repository import Oid
+    from uwf_git.store.history import Head
+    from uwf_git.store.opened import Instance
+
+NEWEST = "@"
+
+
+class Left(NamedTuple):
+    """Where a session was left: with whom, as CREW/PERSONA or "" for nobody in particular, in which conversation, None
+    for none that could go on, and with which run, active or completed."""
+
+    who: str
+    conversation: ThreadId | None
+    run: ThreadId | None
+
+
+def left_at(invocation: Invocation, text: str, who: str) -> Left:
+    """Where a text says that a session was left: at a conversation or at a run of a crew, however that began. The
+    newest conversation, NEWEST, may have to be with a crew or a persona. Of a run that was killed only the conversation
+    goes on that it was started from. Raises NotFound, Usage, and Invalid for what can't be gone on with."""
+    instance = invocation.instance
+    if text == NEWEST:
+        return _talk(instance, _newest(instance, who))
+    thread = find_thread(invocation, text)
+    head = instance.threads.head(thread)
+    if in_conversation(instance, head):
+        return _talk(instance, instance.threads.active_head(thread))
+    return _run(instance, head)
+
+
+def _newest(instance: Instance, who: str) -> Head:
+    from uwf_git.store.history import Head
+
+    crew, _, persona = who.partition("/")
+    for head in instance.threads.all():
+        if not isinstance(head, Head) or not in_conversation(instance, head):
+            continue
+        if crew and head.row.name != f"{crew}/{TALK}":
+            continue
+        if not persona or instance.threads.history(head).start.persona == persona:
+            return head
+    whom = f" with {who}" if who else ""
+    raise NotFound(
+        f"there is no conversation{whom} yet", f"begin one with: uwf chat{f' {who}' if who else ''}"
+    )
+
+
+def _talk(instance: Instance, head: Head) -> Left:
+    history = instance.threads.history(head)
+    crew = history.workflow.crew
+    if crew is None:
+        return Left("", head.thread, None)
+    return Left(
+        f"{crew.name}/{history.start.persona}", head.thread, begun_from(instance, crew.name, head.commit)
+    )
+
+
+def _run(instance: Instance, head: Head) -> Left:
+    threads, thread = instance.threads, head.thread
+    history = threads.history(head)
+    crew = history.workflow.crew
+    if crew is None:
+        hint = f"uwf thread run {thread}"
+        if head.archive is not None:
+            hint = threads.way_on(head)
+        elif head.row.asks:
+            hint = f"uwf thread answer {thread} -m TEXT"
+        raise Invalid(f"thread {thread} is no conversation, and no run of a crew", hint)
+    origin = threads.origin(thread)
+    conversation = threads.ending_with(origin) if origin is not None else None
+    if conversation is not None and threads.has_ended(conversation):
+        conversation = None
+    if head.archive is None or head.archive.status == "completed":
+        run: ThreadId | None = thread
+    elif conversation is not None:
+        run = None
+    else:
+        raise Invalid(f"run {thread} is {head.archive.status}", threads.way_on(head))
+    return Left(f"{crew.name}/{history.start.persona}", conversation, run)
+
+
+def begun_from(instance: Instance, crew: str, conversation: Oid) -> ThreadId | None:
+    """The newest run of a crew that was started from a conversation at this commit, and wasn't killed."""
+    from uwf_git.store.history import Head
+
+    for head in instance.threads.all(archived=True):
+        if not isinstance(head, Head) or not (head.row.name or "").startswith(f"{crew}/"):
+            continue
+        if head.row.name == f"{crew}/{TALK}" or (head.archive and head.archive.status == "killed"):
+            continue
+        try:
+            if instance.threads.origin(head.thread) == conversation:
+                return head.thread
+        except (UwfError, NotFound):
+            continue
+    return None

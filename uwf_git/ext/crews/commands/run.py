@@ -1,0 +1,209 @@
+"""The run of a session: started from a conversation, stepped until it asks or ends, answered, paused, stopped."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from uwf_cli import terminal
+from uwf_cli.commands.running import outcome_line, outcome_value
+
+from uwf_git.base.errors import Invalid, Paused, Usage
+from uwf_git.ext.crews.commands.shown import Shown, question_lines
+
+if TYPE_CHECKING:
+    from uwf_cli.invocation import Invocation
+
+    from uwf_git.format.ids import Hash, ThreadId
+    from uwf_git.store.opened import Instance
+
+MOST = 500
+"""Steps of a run between two inputs."""
+_WAYS_ON = "/resume goes on with it, /leave leaves it, /stop ends it"
+
+
+class Run:
+    """A run that is active. `agent` plays all its roles, None for whom the configuration names; `talker` plays those
+    that the configuration has nobody for."""
+
+    def __init__(
+        self,
+        invocation: Invocation,
+        shown: Shown,
+        thread: ThreadId,
+        agent: str | None,
+        talker: str | None,
+        cwd: Path | None,
+    ) -> None:
+        self._invocation = invocation
+        self._instance: Instance = invocation.instance
+        self._shown = shown
+        self._agent = agent
+        self._talker = talker
+        self._cwd = cwd
+        self._asked: Hash | None = None
+        self.thread = thread
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has, here or elsewhere."""
+        return self._instance.threads.has_ended(self.thread)
+
+    @property
+    def was_completed(self) -> bool:
+        """Whether it came to its own end."""
+        archive = self._instance.threads.head(self.thread).archive
+        return archive is not None and archive.status == "completed"
+
+    @property
+    def name(self) -> str:
+        """The name of its workflow, without that of the crew."""
+        return (self._instance.threads.head(self.thread).row.name or "").rpartition("/")[2]
+
+    @property
+    def takes_answers(self) -> bool:
+        """Whether it asks, or asks again once it is no longer paused."""
+        return self._instance.threads.head(self.thread).row.asks
+
+    def options(self) -> tuple[str, ...]:
+        """What it offers as answers."""
+        from uwf_git.engine.status import outlook
+
+        head = self._instance.threads.head(self.thread)
+        return outlook(self._instance, head).options if head.archive is None and head.row.asks else ()
+
+    def tell(self, status: str = "") -> None:
+        """Says where the run is."""
+        from uwf_git.engine.status import status_of
+
+        status = status or status_of(self._instance, self._instance.threads.head(self.thread))
+        row = self._instance.threads.head(self.thread).row
+        value = {"thread": self.thread, "workflow": row.name, "status": status}
+        self._shown.event("run", value, _run_line)
+
+    def go(self) -> None:
+        """Steps it until it asks, waits or ends."""
+        from uwf_git.engine.step import step
+
+        for _ in range(MOST):
+            with self._shown.working(self.thread, fields=True):
+                outcome = step(self._instance, self.thread, self._player(), self._cwd)
+            value, shown = outcome_value(self._invocation, outcome)
+            shown = {**shown, "question": "", "options": ()}
+            self._shown.event("step", value, outcome_line, **shown)
+            self._invocation.afterwards()
+            if outcome.done:
+                self.tell(outcome.status)
+                return
+            if outcome.status != "idle":
+                self.ask()
+                return
+        raise Usage(f"run {self.thread} has made {MOST} steps without a question", _WAYS_ON)
+
+    def ask(self) -> None:
+        """Says what it asks, or what it waits for. Raises Waiting for what no answer helps against."""
+        from uwf_git.engine.budget import raise_if_used_up
+        from uwf_git.engine.pause import raise_if_paused
+        from uwf_git.engine.status import outlook, raise_if_stuck
+
+        head = self._instance.threads.active_head(self.thread)
+        asked = outlook(self._instance, head)
+        if head.row.asks:
+            self._asked = head.node
+            value = {
+                "thread": self.thread,
+                "step": head.node,
+                "role": asked.asks,
+                "question": asked.question,
+                "options": list(asked.options),
+                "reason": asked.reason,
+            }
+            self._shown.event(
+                "question", value, lambda value: question_lines(value["question"], value["options"])
+            )
+            return
+        raise_if_paused(self._instance, self.thread)
+        raise_if_stuck(asked, self.thread)
+        raise_if_used_up(self._instance, head)
+
+    def answer(self, text: str) -> None:
+        """Gives an answer to what was asked last, and goes on. It is bound to the step that asked: where
+        another asks by now, that question is put in its place. Raises Usage where nothing is asked."""
+        from uwf_git.engine.inbox import answer
+        from uwf_git.engine.pause import is_paused
+        from uwf_git.engine.status import chosen, outlook
+
+        head = self._instance.threads.active_head(self.thread)
+        if is_paused(self._instance, self.thread):
+            raise Paused(f"run {self.thread} is paused", "/resume goes on with it, /leave leaves it")
+        if not head.row.asks:
+            does = "has failed" if self._instance.attempts.failed(head) else "asks nothing"
+            raise Usage(f"run {self.thread} {does}", _WAYS_ON)
+        if head.node != (self._asked or head.node):
+            self.ask()
+            raise Invalid(f"run {self.thread} asks something else by now", "answer that")
+        if options := outlook(self._instance, head).options:
+            with suppress(Usage):  # who talks need not choose
+                text = chosen(self.thread, options, text)
+        outcome = answer(self._instance, self.thread, text, head.node, other=True)
+        step = outcome.position.history.steps[-1]
+        value = {
+            "thread": self.thread,
+            "step": step.hash,
+            "number": len(outcome.position.history.steps),
+            "role": step.role,
+            "agent": step.agent,
+            "text": step.output["answer"],
+        }
+        self._asked = None
+        self._shown.event("message", value)
+        self._invocation.afterwards()
+        self.go()
+
+    def pause(self) -> None:
+        """Keeps everybody from stepping it."""
+        from uwf_git.engine.pause import pause
+
+        pause(self._instance, self.thread)
+        self.tell("paused")
+
+    def resume(self) -> None:
+        """Goes on with it, no longer paused; what it asks is asked again."""
+        from uwf_git.engine.pause import resume
+
+        resume(self._instance, self.thread)
+        if self._instance.threads.active_head(self.thread).row.asks:
+            self.ask()
+        else:
+            self.go()
+
+    def stop(self) -> None:
+        """Ends it for good."""
+        from uwf_git.engine.step import kill
+
+        kill(self._instance, self.thread, "stopped in a chat")
+        self.tell("killed")
+        self._invocation.afterwards()
+
+    def _player(self) -> str | None:
+        """The agent for the next step; None for the one that the configuration names."""
+        from uwf_git.config.resolve import resolve_agent
+        from uwf_git.engine.status import outlook
+
+        if self._agent is not None or self._talker is None:
+            return self._agent
+        at = self._instance.threads.position(self._instance.threads.active_head(self.thread))
+        role = outlook(self._instance, *at).next
+        if role is None or role.startswith("$"):
+            return None
+        name, persona = at.history.workflow.name, at.history.speaks(role)
+        agent = resolve_agent(self._instance.config, name, role, persona=persona)
+        return self._talker if agent.stands_in else None
+
+
+def _run_line(value: Any) -> str:
+    line = f"{value['workflow']} {value['thread']}: {terminal.status(value['status'])}"
+    if value["status"] == "left":
+        return terminal.style(f"{line}; /resume goes back to it", "dim")
+    return terminal.style(line, "dim") if value["status"] == "started" else line

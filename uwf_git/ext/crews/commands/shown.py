@@ -1,0 +1,199 @@
+"""What happens in a session, as it is shown: for people on a terminal, or a line of JSON for each thing that happens.
+
+The words of a model are passed on as they come. Until the first of them there is a line that says who is at work.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from uwf_cli import terminal
+from uwf_cli.failures import describe, tell
+
+from uwf_git.base.text import numbered, one_line
+
+if TYPE_CHECKING:
+    from uwf_cli.invocation import Invocation
+
+    from uwf_git.format.ids import ThreadId
+    from uwf_git.format.kinds import TurnRecord
+
+_SHOWN = 200  # characters of a tool's arguments, and of why it failed
+
+
+class Shown:
+    """Tells events; a listener of what is said in the steps that are made here. `status` is the exit status of the last
+    thing that went wrong since `begin`, 0 where nothing did."""
+
+    def __init__(self, invocation: Invocation) -> None:
+        self._invocation = invocation
+        self._text = invocation.format == "text"
+        self._live: ExitStack | None = None
+        self._within = False  # a line of text that has no end yet
+        self._words = False  # something was said since `begin`
+        self._fields: Fields | None = None
+        self._thread: ThreadId | None = None
+        self.status = 0
+
+    def event(
+        self, kind: str, value: Mapping[str, Any], text: Callable[[Any], str] | None = None, **shown: Any
+    ) -> None:
+        """Tells one. `text` makes of it, and of what is `shown` besides, the lines for people, who are spared it
+        without."""
+        if self._text and text is None:
+            return
+        self.rest()
+        value = {"type": kind, **value}
+        self._invocation.emit(value, text, {**value, **shown}, compact=True)
+
+    def error(self, error: Exception) -> None:
+        """Tells what went wrong; the session goes on."""
+        failure = describe(error)
+        self.status = failure.status
+        self.rest()
+        if self._text:
+            tell(self._invocation, failure)
+        else:
+            told = {"code": failure.code, "message": failure.message, "hint": failure.hint}
+            self.event("error", {"error": told})
+
+    def begin(self) -> None:
+        """Another input is taken up."""
+        self.status, self._words = 0, False
+
+    # While a step is made
+
+    @contextmanager
+    def working(self, thread: ThreadId, fields: bool = False) -> Iterator[None]:
+        """Shows who makes a step of a thread, and passes on what is said in it. An answer that begins with a block of
+        `fields` is shown without it."""
+        instance = self._invocation.instance
+        self._fields = Fields() if fields and self._text else None
+        instance.listener, before = self, instance.listener
+        self._thread = thread
+        try:
+            if self._text and terminal.colours():
+                self._live = ExitStack()
+                self._live.enter_context(_live_line(self._invocation, thread))
+            yield
+        finally:
+            instance.listener = before
+            self.rest()
+
+    @property
+    def heard(self) -> bool:
+        """Whether words of a model were passed on since `begin`."""
+        return self._words
+
+    def said(self, text: str) -> None:
+        """The next words of a model."""
+        if self._text:
+            text = terminal.escape(text if self._fields is None else self._fields.feed(text))
+            if not text:
+                return
+            self._end_live()
+            sys.stdout.write(text)
+            sys.stdout.flush()
+            self._within = not text.endswith("\n")
+        else:
+            self._invocation.emit({"type": "delta", "thread": self._thread, "text": text}, compact=True)
+        self._words = True
+
+    def dropped(self) -> None:
+        """What was said since the last turn doesn't count."""
+        if self._fields is not None:
+            self._fields = Fields()
+        value = {"thread": self._thread}
+        self.event("dropped", value, lambda _: terminal.style("… broken off; it is asked again", "dim"))
+
+    def called(self, turn: TurnRecord) -> None:
+        """A tool was called."""
+        value = {
+            "thread": self._thread,
+            "tool": turn.tool,
+            "arguments": turn.arguments,
+            "failed": turn.failed,
+            "result": turn.result,
+        }
+        self.event("tool", value, _tool_line)
+        if self._fields is not None:
+            self._fields = Fields()
+
+    def rest(self) -> None:
+        """Ends the line that is being drawn or written."""
+        self._end_live()
+        if self._within:
+            sys.stdout.write("\n")
+            sys.stdout.flush()
+            self._within = False
+
+    def _end_live(self) -> None:
+        live, self._live = self._live, None
+        if live is not None:
+            live.close()
+
+
+class Fields:
+    """Takes the block of fields that an answer begins with off a text that comes in pieces."""
+
+    def __init__(self) -> None:
+        self._held = ""
+        self._over = False
+
+    def feed(self, text: str) -> str:
+        """What of the text is below the block."""
+        if self._over:
+            return text
+        self._held += text
+        top = self._held.lstrip()
+        if not top.startswith("---"[: len(top)]):
+            self._over = True
+            return self._held
+        first, *lines = top.split("\n")
+        for place, line in enumerate(lines[:-1]):
+            if line.rstrip() == "---":
+                rest = "\n".join(lines[place + 1 :]).lstrip("\n")
+                self._over = bool(rest)
+                return rest
+        if first.rstrip() != "---" and lines:
+            self._over = True
+            return self._held
+        return ""
+
+
+def _live_line(invocation: Invocation, thread: ThreadId) -> Any:
+    from uwf_cli.watching.lines import Lines, step_line
+
+    from uwf_git.engine.progress import Watch
+
+    watch = Watch(invocation.instance)
+
+    def compose() -> list[str]:
+        step = watch.step(thread)
+        return [step_line(step)] if step else []
+
+    return Lines(compose)
+
+
+def _tool_line(value: Any) -> str:
+    given = value["arguments"]
+    if isinstance(given, dict) and len(given) == 1:
+        given = next(iter(given.values()))
+    shown = one_line(given if isinstance(given, str) else json.dumps(given, ensure_ascii=False), _SHOWN)
+    sign = terminal.style("✗", "red") if value["failed"] else terminal.style("→", "dim")
+    line = f"{sign} {value['tool']} {shown}".rstrip()
+    error = value["result"].get("error") if value["failed"] and isinstance(value["result"], dict) else None
+    if isinstance(error, dict) and error.get("message"):
+        line += f": {one_line(str(error['message']), _SHOWN)}"
+    room = terminal.width()
+    return line if room is None else terminal.cut(line, room - 1)
+
+
+def question_lines(question: str, options: Sequence[str]) -> str:
+    """A question with its options, for people."""
+    lines = [line for each in question.splitlines() if (line := each.strip())]
+    return "\n".join([*lines, *(f"  {option}" for option in numbered(options))])

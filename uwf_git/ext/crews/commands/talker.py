@@ -1,0 +1,40 @@
+"""Which agent talks in a conversation where nobody names one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from uwf_git.base.errors import Invalid
+from uwf_git.engine.conversation import ASSISTANT, CHAT, PERSONA, TALK
+
+if TYPE_CHECKING:
+    from uwf_git.ext.crews.entry import Entry
+    from uwf_git.store.opened import Instance
+
+BUILTIN = "uwf-builtin"
+
+
+def talker(instance: Instance, entry: Entry | None = None) -> str | None:
+    """The agent that talks where nobody names one; None for the one of the configuration. Raises Invalid where there is
+    none."""
+    from uwf_git.config.resolve import overriding, resolve_model
+    from uwf_git.format.kinds import REHEARSE
+
+    config = instance.config
+    role, name, persona = ASSISTANT, CHAT, ""
+    if entry is not None:
+        role, name, persona = PERSONA, f"{entry.crew.name}/{TALK}", entry.member.persona.id
+    if overriding(config, name, role, persona)[0] is not None:
+        return None
+    if resolve_model(config, "agent") is not None:
+        return BUILTIN
+    if config.models:
+        from uwf_git.engine.kit.chat import asked_model
+
+        asked_model("uwf chat", config, None)
+    if config.default_agent in (None, REHEARSE, REHEARSE.removeprefix("uwf-")):
+        raise Invalid(
+            "there is no model to talk with",
+            "set one up with: uwf setup; or name an agent: uwf chat --agent NAME",
+        )
+    return None

@@ -1,0 +1,197 @@
+"""What is typed in a session: on a terminal with a history and completion, else a line at a time."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from uwf_cli import terminal
+
+from uwf_git.base.attention import drawing
+from uwf_git.base.errors import Usage
+from uwf_git.base.text import one_line
+
+if TYPE_CHECKING:
+    from prompt_toolkit.completion import Completion
+    from prompt_toolkit.data_structures import Size
+    from prompt_toolkit.document import Document
+
+_PLACE = 30  # characters of the name of a run before the prompt's sign
+MOST = 1000  # entries of the history that are kept
+_LONGEST = 1 << 20  # characters of a line, its end included
+
+Offers = Callable[[], Iterable[tuple[str, str]]]
+"""What could be typed now, and what it does."""
+
+
+class Typed(Protocol):
+    """Where inputs come from."""
+
+    def read(self) -> str | None:
+        """The next one; None at the end. Raises KeyboardInterrupt, and Usage for one that is too long, of which nothing
+        is left to be read."""
+
+    def queued(self) -> AbstractContextManager[None]:
+        """For the block, in which nothing is read, what is typed is kept for the next reads and not shown."""
+
+
+class Lines:
+    """Inputs from standard input, a line each."""
+
+    def read(self) -> str | None:
+        """The next line."""
+        line = self._piece()
+        if len(line) <= _LONGEST:
+            return line.rstrip("\r\n") if line else None
+        while line and not line.endswith("\n"):
+            line = self._piece()
+        raise Usage(
+            f"a line of over {_LONGEST} characters is left out",
+            "say it in shorter messages, or name a file that holds it",
+        )
+
+    def queued(self) -> AbstractContextManager[None]:
+        """Nothing is done: what comes is in the pipe."""
+        return nullcontext()
+
+    def _piece(self) -> str:
+        return sys.stdin.readline(_LONGEST + 1) if sys.stdin is not None else ""
+
+
+def typed(history: Path, clean: Callable[[str], str], offers: Offers, place: Callable[[], str]) -> Typed:
+    """Where inputs come from here. `history` is the file of earlier ones, which hold what `clean` leaves of them;
+    `offers` is asked for what completes a text, and `place` for the name of the run that takes it."""
+    if sys.stdin is None or not (terminal.is_terminal(sys.stdin) and terminal.is_terminal(sys.stdout)):
+        return Lines()
+    if os.environ.get("TERM", "dumb") == "dumb":
+        return Lines()
+    return _Prompt(history, clean, offers, place)
+
+
+class _Prompt:
+    """A line editor. Enter sends, Alt-Enter begins another line, a pasted text stays whole."""
+
+    def __init__(
+        self, path: Path, clean: Callable[[str], str], offers: Offers, place: Callable[[], str]
+    ) -> None:
+        from prompt_toolkit import PromptSession
+        from prompt_toolkit.completion import Completer, Completion
+        from prompt_toolkit.history import History
+        from prompt_toolkit.key_binding import KeyBindings
+        from prompt_toolkit.output.vt100 import Vt100_Output
+
+        class Kept(History):
+            def load_history_strings(self) -> Iterable[str]:
+                return reversed(_load(path))
+
+            def store_string(self, string: str) -> None:
+                _store(path, clean(string))
+
+        class Offering(Completer):
+            def get_completions(self, document: Document, event: Any) -> Iterator[Completion]:
+                begun = document.text
+                for text, does in offers() if "\n" not in begun and begun.strip() else ():
+                    if text.casefold().startswith(begun.casefold()):
+                        yield Completion(text, -len(begun), display_meta=terminal.escape(does))
+
+        keys = KeyBindings()
+
+        @keys.add("enter")
+        def send(event: Any) -> None:
+            event.current_buffer.validate_and_handle()
+
+        @keys.add("escape", "enter")
+        def begin_line(event: Any) -> None:
+            event.current_buffer.insert_text("\n")
+
+        # It isn't asked where the cursor is: what is typed ahead would mix with the answer.
+        output = Vt100_Output(sys.stdout, _size, term=os.environ.get("TERM"), enable_cpr=False)
+        self._session: PromptSession[str] = PromptSession(
+            lambda: f"{terminal.escape(one_line(place(), _PLACE))}> ",
+            history=Kept(),
+            completer=Offering(),
+            multiline=True,
+            key_bindings=keys,
+            output=output,
+            reserve_space_for_menu=4,
+            prompt_continuation=lambda width, number, wrapped: " " * width,
+        )
+
+    def read(self) -> str | None:
+        """The next input."""
+        try:
+            return self._session.prompt()
+        except EOFError:
+            return None
+
+    @contextmanager
+    def queued(self) -> Iterator[None]:
+        """The terminal shows nothing of what is typed, and Ctrl-C drops nothing of it, but while somebody is asked."""
+        import termios
+
+        place = sys.stdin.fileno()
+        before = termios.tcgetattr(place)
+        inputs, outputs, control, local, *rest = before
+        inputs &= ~termios.ICRNL
+        local = local & ~(termios.ECHO | termios.ICANON) | termios.NOFLSH
+        quiet = [inputs, outputs, control, local, *rest]
+
+        def use(mode: list[Any]) -> None:
+            with suppress(termios.error):  # it is gone
+                termios.tcsetattr(place, termios.TCSANOW, mode)
+
+        @contextmanager
+        def as_before() -> Iterator[None]:
+            use(before)
+            try:
+                yield
+            finally:
+                use(quiet)
+
+        use(quiet)
+        try:
+            with drawing(as_before):
+                yield
+        finally:
+            use(before)
+
+
+def _size() -> Size:
+    from shutil import get_terminal_size
+
+    from prompt_toolkit.data_structures import Size
+
+    found = get_terminal_size()
+    return Size(rows=found.lines, columns=found.columns)
+
+
+def _load(path: Path) -> list[str]:
+    """The inputs of a history, oldest first."""
+    import json
+
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()[-MOST:]
+    except OSError:
+        return []
+    found = []
+    for line in lines:
+        try:
+            text = json.loads(line)
+        except ValueError:  # half of it was written
+            continue
+        if isinstance(text, str):
+            found.append(text)
+    return found
+
+
+def _store(path: Path, text: str) -> None:
+    import json
+
+    with suppress(OSError):  # a history is a convenience
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        with open(descriptor, "a", encoding="utf-8", errors="replace") as file:
+            file.write(json.dumps(text) + "\n")

@@ -1,0 +1,454 @@
+"""A crew's package made into nodes: a Crew node, and a Workflow node for each of its workflows. A pure function: the
+same files give the same hashes anywhere.
+
+A graph of a package that was made elsewhere becomes a workflow so:
+
+- Each node is a role of that name. Its text is the node's document. It answers with a `summary`, and maybe `artifacts`
+  (paths) and `variables` (an open object, asked for those that the document says it sets, else for all that
+  expressions use); where several edges without expressions leave the node, `next` is one of their labels.
+- The edges of a role are tried in this order: to $END where its answer sets the variable `workflowStatus` to
+  "complete", under the condition COMPLETE; those with expressions, which decide alone; those that `next` names; the
+  default, which has no expression. The last of those without one has no condition. After an `end` node comes $END. An
+  edge keeps its `label` and `text`, which is told to whoever decides, also with `next`.
+- An expression is evaluated over what the run has reached, folded out of `{start, steps}`: `$variables`, those that a
+  run begins with and the answers' `variables` merged over them in their order; `$currentNodeId`, the node that was done
+  last, whose edges these are; `$stepsCompleted`, the nodes that were done, and `$artifacts`, each once and by their
+  first time; and `$decisionLog`, as `{from, to, label}` the ways that were taken before where there were several: of
+  several labels that lead to a node the one that `next` named, else the first. Questions to a human, and what the human
+  said, are none of it: they have no `summary`.
+
+A workflow of a crew of one's own is what its YAML compiles to, and who speaks for its roles.
+
+In a version's tree the definition of such a workflow is a file that says which workflow of which crew it is, and the
+package's files are what it includes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from itertools import chain, count
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git.base.errors import Invalid
+from uwf_git.base.text import nearest, one_line
+from uwf_git.engine.conversation import REPLY, REPLY_SCHEMA, TALK, conversation_payload
+from uwf_git.ext.crews.draft import (
+    CrewDraft,
+    EdgeDraft,
+    GraphDraft,
+    NodeDraft,
+    PackageFinding,
+    YamlDraft,
+    named_edge,
+)
+from uwf_git.ext.crews.package import Package
+from uwf_git.format import cbor
+from uwf_git.format.builtin import META
+from uwf_git.format.document import Document
+from uwf_git.format.ids import Hash
+from uwf_git.format.kinds import COMPLETE, parse_workflow
+from uwf_git.format.node import hash_of
+from uwf_git.format.personas import Crew, Offered
+from uwf_git.format.types import CREW, CREW_DEFINITION, END, OWN, START, workflow_type
+from uwf_git.store import layout
+from uwf_git.workflow.compile import MAX_STEPS, Compiled, likely, told_of
+from uwf_git.workflow.compile import foresee as warned
+from uwf_git.workflow.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SECONDS, MOST_REHEARSED = 1.0, 60
+STATUS = "workflowStatus"
+"""The variable by which a run says that it is complete."""
+
+_SAID_OF_EDGES = {
+    "condition-never-true": "has a condition that was never true",
+    "condition-never-false": "has a condition that was never false",
+    "edge-never-taken": "was never taken",
+}
+_DONE = "steps[$exists(output.summary)]"
+_FOLDED = {
+    "currentNodeId": "steps[-1].role",
+    "stepsCompleted": f"[$distinct({_DONE}.role)]",
+    "artifacts": "[$distinct(steps.output.artifacts)]",
+}
+_STATE = frozenset((*_FOLDED, "variables", "decisionLog"))
+_DECISIONS = (
+    "($labels := {labels}; $done := {done}; [[0..$count($done) - 2].($at := $; $from := $done[$at].role;"
+    " $to := $done[$at + 1].role; $next := $done[$at].output.next; $ways := $lookup($labels, $from);"
+    ' $named := $ways ? $lookup($ways, $to); $named ? {{"from": $from, "to": $to,'
+    ' "label": $next in $named ? $next : $named[0]}})])'
+)
+_COMPARED = frozenset({"==", "===", "!=", "!==", "<", "<=", ">", ">=", "in"})
+
+
+class CompiledCrew(NamedTuple):
+    """A compiled crew: its value, the payload and the hash of its Crew node, and its workflows by their ids, in the
+    package's order. `schemas` are the payloads of all schema nodes that those refer to."""
+
+    crew: Crew
+    payload: dict[str, Any]
+    hash: Hash
+    workflows: Mapping[str, Compiled]
+    schemas: Mapping[Hash, Any]
+    warnings: tuple[PackageFinding, ...] = ()
+
+
+def compile_crew(package: Package) -> CompiledCrew:
+    """The nodes of a package; nothing is stored. Raises InvalidPackage with every finding."""
+    draft, written = _read(package)
+    workflows = {each.id: _compiled(draft, each, written.get(each.id), package) for each in draft.workflows}
+    offered = (
+        Offered(each.id, workflows[each.id].hash, each.title, each.description, each.entry, each.tags)
+        for each in draft.workflows
+    )
+    crew = Crew(draft.name, draft.version, draft.description, draft.format, draft.members, tuple(offered))
+    payload = cbor.normalise(crew.payload())
+    schemas = {name: schema for each in workflows.values() for name, schema in each.schemas.items()}
+    return CompiledCrew(crew, payload, hash_of(CREW, payload), workflows, schemas, draft.warnings)
+
+
+def compile_version(text: bytes, files: Mapping[str, bytes]) -> Compiled:
+    """The workflow that a version's definition names, compiled from the package's files. Raises Invalid, and
+    InvalidPackage with every finding."""
+    name, workflow = _named(text)
+    if text != layout.crew_definition(name, workflow):
+        raise Invalid(f"{CREW_DEFINITION} is not written as it is by uwf", "restore it")
+    package = Package(name, files, None)
+    draft, written = _read(package)
+    if workflow == TALK and draft.name == name:
+        return _talk(draft, package, text)
+    found = next((each for each in draft.workflows if each.id == workflow), None)
+    if draft.name != name or found is None:
+        raise Invalid(
+            f"{CREW_DEFINITION} names {one_line(f'{name}/{workflow}', 80)}, which its package doesn't have",
+            nearest(f"{name}/{workflow}", [f"{draft.name}/{each.id}" for each in draft.workflows]),
+        )
+    return _compiled(draft, found, written.get(workflow), package)
+
+
+def _talk(draft: CrewDraft, package: Package, text: bytes) -> Compiled:
+    """The conversations with a crew's personas, which no package holds as a workflow."""
+    payload = conversation_payload(draft.name, draft.format, draft.members)
+    return _node(payload, {REPLY: REPLY_SCHEMA}, text, package)
+
+
+def foresee(package: Package, crew: CompiledCrew, seconds: float = SECONDS) -> tuple[PackageFinding, ...]:
+    """The warnings about a package, and what a rehearsal of its workflows finds besides, of at most so many seconds
+    each. Those with very many roles would not come far in that time, and are left alone."""
+    small = {name for name, each in crew.workflows.items() if len(each.workflow.roles) <= MOST_REHEARSED}
+    draft, written = _read(package) if small else (None, {})
+    found = list(crew.warnings)
+    for workflow in draft.workflows if draft is not None else ():
+        if workflow.id not in small:
+            continue
+        if isinstance(workflow, GraphDraft):
+            found += _rehearsed(workflow, crew.workflows[workflow.id], seconds)
+            continue
+        yaml = written[workflow.id]
+        found += (
+            PackageFinding(workflow.entry, *each[:2], each.code, each.message, each.hint, each.severity)
+            for each in warned(yaml, seconds)
+            if each not in yaml.warnings
+        )
+    return tuple(found)
+
+
+def _rehearsed(graph: GraphDraft, compiled: Compiled, seconds: float) -> Iterator[PackageFinding]:
+    """What a rehearsal finds wrong with a graph, at the line of the edge that it is about."""
+    from uwf_git.workflow.rehearsal import rehearse
+
+    workflow = compiled.workflow
+    lines = {(edge.source, edge.target, edge.label): edge.line for edge in reversed(graph.edges)}
+    for problem in likely(rehearse(workflow, compiled.schemas, MAX_STEPS, seconds)):
+        if problem.code == "dead-end":
+            continue  # whoever reads the package warns of nodes without a default
+        edges = workflow.graph.get(problem.source or "", ())
+        if problem.position is not None:
+            about = [(problem.source, edges[problem.position])]
+        else:
+            about = [
+                (source, edge)
+                for source, leaving in workflow.graph.items()
+                for edge in leaving
+                if (edge.condition == problem.condition if problem.condition else source == problem.source)
+                and not workflow.stops(edge)
+            ]
+        places = (lines.get((source or "", edge.role, edge.label), 0) for source, edge in about)
+        message, hint = told_of(problem, workflow)
+        # Nobody has written the expression that a condition became, nor its name.
+        named = next((named_edge(source or "", edge.role, edge.label) for source, edge in about), "")
+        if named and problem.code in _SAID_OF_EDGES:
+            message = f"rehearsed: {named} {_SAID_OF_EDGES[problem.code]}"
+        yield PackageFinding(graph.graph, next(places, 1), 1, problem.code, message, hint, "warning")
+
+
+def _named(text: bytes) -> tuple[str, str]:
+    try:
+        said = json.loads(text)
+        if not all(isinstance(said[key], str) for key in ("crew", "workflow")):
+            raise TypeError
+    except (ValueError, LookupError, TypeError, RecursionError):
+        raise Invalid(f"{CREW_DEFINITION} doesn't say a crew and a workflow") from None
+    return said["crew"], said["workflow"]
+
+
+def _read(package: Package) -> tuple[CrewDraft, Mapping[str, Compiled]]:
+    """What a package says, and what those of its workflows compile to that are YAML."""
+    if package.form() == OWN:
+        from uwf_git.ext.crews.own import read_own
+
+        return read_own(package)
+    from uwf_git.ext.crews.bmad import read_bmad
+
+    return read_bmad(package), {}
+
+
+def _compiled(
+    draft: CrewDraft, workflow: GraphDraft | YamlDraft, written: Compiled | None, package: Package
+) -> Compiled:
+    """A workflow of a crew. `written` is what its YAML compiles to."""
+    origin = {"name": draft.name, "workflow": workflow.id, "format": draft.format}
+    schemas: dict[Hash, Any] = {}
+    if isinstance(workflow, GraphDraft):
+        payload = _Graph(workflow, package, schemas).payload()
+        besides = {"entry": workflow.entry, "graph": workflow.graph, "variables": dict(workflow.variables)}
+    else:
+        assert written is not None
+        roles = {
+            name: {**role, "persona": workflow.personas[name]} if name in workflow.personas else role
+            for name, role in written.payload["roles"].items()
+        }
+        payload = {**written.payload, "roles": roles}
+        schemas.update(written.schemas)
+        besides = {"entry": workflow.entry}
+    payload["name"] = f"{draft.name}/{workflow.id}"
+    payload["crew"] = origin | {key: value for key, value in besides.items() if value}
+    payload["personas"] = {member.persona.id: member.persona.payload() for member in draft.members}
+    return _node(payload, schemas, layout.crew_definition(draft.name, workflow.id), package)
+
+
+def _node(payload: Any, schemas: Mapping[Hash, Any], text: bytes, package: Package) -> Compiled:
+    """A Workflow node of a crew's, whose definition is `text` with the package's files."""
+    payload = cbor.normalise(payload)
+    data = json.loads(text)
+    source = Source(CREW_DEFINITION, text, data, Document(CREW_DEFINITION, data, {}, {}, {}), package.files)
+    return Compiled(
+        payload, hash_of(workflow_type(payload), payload), schemas, parse_workflow(payload), source
+    )
+
+
+class _Graph:
+    """A graph on its way to a Workflow node. What it needs of schemas goes to `schemas`."""
+
+    def __init__(self, graph: GraphDraft, package: Package, schemas: dict[Hash, Any]) -> None:
+        self._graph = graph
+        self._package = package
+        self._schemas = schemas
+        self._leaving: dict[str, list[EdgeDraft]] = {name: [] for name in graph.nodes}
+        for edge in graph.edges:
+            self._leaving[edge.source].append(edge)
+        self._conditions: dict[str, tuple[str, str]] = {
+            COMPLETE: (f"{STATUS} is complete", f'steps[-1].output.variables.{STATUS} = "complete"')
+        }
+        self._answers: dict[tuple[tuple[tuple[str, str], ...], tuple[str, ...]], Hash] = {}
+        self._variables = _variables(edge.expression for edge in graph.edges)
+
+    def payload(self) -> dict[str, Any]:
+        """The Workflow node's payload, without what it has of its crew. Raises InvalidPackage for expressions that
+        can't be translated."""
+        graph: dict[str, Any] = {START: [{"role": self._graph.first, "condition": None}]}
+        for name, node in self._graph.nodes.items():
+            graph[name] = self._edges(node)
+        return {
+            "description": self._graph.description or self._graph.title,
+            "roles": {name: self._role(node) for name, node in self._graph.nodes.items()},
+            "conditions": {
+                name: {"description": description, "expression": expression}
+                for name, (description, expression) in self._conditions.items()
+            },
+            "graph": graph,
+        }
+
+    def _role(self, node: NodeDraft) -> dict[str, Any]:
+        made_of = {"title": node.title, "inputs": list(node.inputs), "outputs": list(node.outputs)}
+        return {
+            "description": node.description or node.title,
+            "systemPrompt": node.text,
+            "outputSchema": self._answer(
+                tuple((edge.label, edge.text) for edge in self._choices(node)),
+                tuple(dict.fromkeys(node.sets)),
+            ),
+            **({"persona": node.agent} if node.agent else {}),
+            "node": {
+                "type": node.type,
+                "file": node.file,
+                **{key: each for key, each in made_of.items() if each},
+            },
+        }
+
+    def _choices(self, node: NodeDraft) -> list[EdgeDraft]:
+        """The edges of a node that have no expression, the default last."""
+        if node.type == "end":
+            return []
+        without = [edge for edge in self._leaving[node.id] if edge.expression is None]
+        return sorted(without, key=lambda edge: edge.is_default)
+
+    def _answer(self, choices: tuple[tuple[str, str], ...], sets: tuple[str, ...]) -> Hash:
+        """The schema of an answer that chooses between edges by their labels, which have their texts besides, and sets
+        those variables."""
+        choices = choices if len(choices) > 1 else ()
+        if (choices, sets) not in self._answers:
+            schema = cbor.normalise(self._schema(choices, sets))
+            name = self._answers[choices, sets] = hash_of(META, schema)
+            self._schemas[name] = schema
+        return self._answers[choices, sets]
+
+    def _schema(self, choices: tuple[tuple[str, str], ...], sets: tuple[str, ...]) -> dict[str, Any]:
+        properties: dict[str, Any] = {
+            "summary": {"type": "string", "description": "What was done, in short."}
+        }
+        if choices:
+            told = "; ".join(f"{label}: {text}" if text else label for label, text in choices)
+            labels = list(dict.fromkeys(label for label, _ in choices))
+            properties["next"] = {"description": f"The way on. {told}", "enum": labels}
+        properties["artifacts"] = {
+            "type": "array",
+            "items": {"type": "string"},
+            "description": "The files that were written, by their paths in the project.",
+        }
+        properties["variables"] = {
+            "type": "object",
+            "description": "What was found out or decided and matters later, by name. It replaces what had that name."
+            + (f" Here: {', '.join(sets)}." if sets else ""),
+            # Any step may say that the run is complete.
+            "properties": {name: self._variables.get(name, {}) for name in (*sets, STATUS)}
+            if sets
+            else self._variables,
+        }
+        return {
+            "type": "object",
+            "properties": properties,
+            "required": ["summary", *(["next"] if choices else [])],
+            "additionalProperties": False,
+        }
+
+    def _edges(self, node: NodeDraft) -> list[dict[str, Any]]:
+        if node.type == "end":
+            return [{"role": END, "condition": None}]
+        choices = self._choices(node)
+        edges: list[dict[str, Any]] = [{"role": END, "condition": COMPLETE}]
+        for edge in self._leaving[node.id]:
+            if edge.expression is not None:
+                edges.append(_edge(edge, self._condition(edge, self._expression(edge))))
+        for edge in choices[:-1]:
+            edges.append(_edge(edge, self._condition(edge, f"steps[-1].output.next = {_quoted(edge.label)}")))
+        # What is left needs no condition: a default is taken anyway, and an answer names one of the labels.
+        return [*edges, *(_edge(edge, None) for edge in choices[-1:])]
+
+    def _condition(self, edge: EdgeDraft, expression: str) -> str:
+        """The name of a condition: the edge's label, and where another one has that, its node besides."""
+        told = edge.text or ("" if edge.expression is None else _quoted(edge.expression))
+        meant = (told, expression)
+        label = one_line(edge.label) or edge.target
+        whole = f"{edge.source}: {label} → {edge.target}"
+        numbered = (f"{whole} ({number})" for number in count(2))
+        names = chain((label, f"{edge.source}: {label}", whole), numbered)
+        return next(name for name in names if self._conditions.setdefault(name, meant) == meant)
+
+    def _expression(self, edge: EdgeDraft) -> str:
+        from uwf_git.ext.crews.jsonlogic import translated
+
+        found = translated(edge.expression)
+        begun = _quoted(dict(self._graph.variables))
+        folded = {"variables": f"$merge([{begun}, steps.output.variables])", **_FOLDED}
+        if "$decisionLog" in found:
+            folded["decisionLog"] = self._decisions()
+        set_before = "".join(f"${name} := {value}; " for name, value in folded.items() if f"${name}" in found)
+        return f"({set_before}{found})" if set_before else found
+
+    def _decisions(self) -> str:
+        """The decisions that were taken, for which the labels of nodes with several ways on are needed, in the order
+        in which their edges are tried. It is the same fold as `crews.state.reached`."""
+        labels: dict[str, dict[str, list[str]]] = {}
+        for name, node in self._graph.nodes.items():
+            expressed = (edge for edge in self._leaving[name] if edge.expression is not None)
+            leaving = [*expressed, *self._choices(node)]
+            for edge in leaving if len(leaving) > 1 else ():
+                labels.setdefault(name, {}).setdefault(edge.target, []).append(edge.label)
+        return _DECISIONS.format(labels=_quoted(labels), done=_DONE)
+
+
+def _edge(edge: EdgeDraft, condition: str | None) -> dict[str, Any]:
+    said = {"label": edge.label, "text": edge.text}
+    return {"role": edge.target, "condition": condition, **{key: text for key, text in said.items() if text}}
+
+
+def _quoted(value: Any) -> str:
+    """A JSON value as JSONata writes it."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _variables(expressions: Iterable[Any]) -> dict[str, Any]:
+    """The variables that decide about ways on, with values that matter there. They may have any other."""
+    found: dict[str, list[Any]] = {STATUS: ["active", "complete"]}
+    for expression in expressions:
+        for name, values in _compared(expression):
+            if name not in _STATE:
+                found.setdefault(name, []).extend(values)
+    return {
+        name: {"examples": list({_quoted(value): value for value in values}.values())[:12]}
+        for name, values in sorted(found.items())
+    }
+
+
+def _compared(expression: Any) -> Iterator[tuple[str, list[Any]]]:
+    """Each variable of an expression in JSONLogic, with what it is compared with and values next to that."""
+    if isinstance(expression, list):
+        for each in expression:
+            yield from _compared(each)
+    if not isinstance(expression, dict):
+        return
+    for operator, given in expression.items():
+        arguments = given if isinstance(given, list) else [given]
+        if operator == "var":
+            if arguments and isinstance(arguments[0], str):
+                yield from _named_by(arguments[0], [True, False])
+            continue
+        if operator in _COMPARED:
+            names = [name for each in arguments if (name := _variable(each)) is not None]
+            others = [each for each in arguments if not isinstance(each, dict)]
+            for name in names:
+                yield from _named_by(name, [value for each in others for value in _around(each)])
+            arguments = [each for each in arguments if _variable(each) is None]
+        yield from _compared(arguments)
+
+
+def _variable(expression: Any) -> str | None:
+    if not isinstance(expression, dict) or set(expression) != {"var"}:
+        return None
+    name = expression["var"]
+    first = name[0] if isinstance(name, list) and name else name
+    return first if isinstance(first, str) else None
+
+
+def _named_by(path: str, values: list[Any]) -> Iterator[tuple[str, list[Any]]]:
+    """The variable that a path leads to; of one inside of it, values that hold those."""
+    first, *inner = path.removeprefix("variables.").split(".")
+    for name in reversed(inner):
+        values = [{name: value} for value in values]
+    if first and first != "variables":
+        yield first, values
+
+
+def _around(value: Any) -> list[Any]:
+    """A value and others for which a comparison with it comes out differently."""
+    if isinstance(value, bool) or value is None:
+        return [True, False]
+    if isinstance(value, int | float):
+        return [value, value - 1, value + 1]
+    if isinstance(value, list):
+        return [*value, ""]
+    return [value, ""]

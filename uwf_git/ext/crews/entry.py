@@ -1,0 +1,350 @@
+"""What becomes of a choice from a persona's menu. Everything that it names is looked up in the crew and in the project,
+and read, before anything begins; so either all of it is there, or nothing starts.
+
+A workflow of the crew begins in a thread of its own; anything else that isn't answered at once, such as a script, a
+prompt, or what nothing of the menu is called, is one turn of the persona.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git.base.errors import (
+    DataLoadFailed,
+    Invalid,
+    NotFound,
+    NotSupportedClassicWorkflow,
+    UnknownPromptId,
+    UnknownWorkflow,
+    UwfError,
+    ValidationFailed,
+)
+from uwf_git.base.text import nearest, one_line
+from uwf_git.ext.crews.menu import RUN_PROMPT, RUN_SCRIPT, START, TURNS, Choice, Routed, candidates, route
+from uwf_git.ext.crews.package import CLASSIC, PACKAGE, PROJECT, mounted
+from uwf_git.ext.crews.prompt import data_in, data_message, data_problem
+from uwf_git.ext.crews.registry import Crews, offered_by
+from uwf_git.format.personas import Crew, Member, Offered, Persona
+
+if TYPE_CHECKING:
+    from uwf_git.git.repository import Oid
+    from uwf_git.store.history import History
+    from uwf_git.store.opened import Instance
+    from uwf_git.store.versions import Version
+
+PREVIEW = 64 << 10
+"""Bytes of a file that are given along where no limit is stricter."""
+LARGEST = 16 << 20
+"""Bytes of a file that is read at all."""
+
+_FORMATS = {".json": "json", ".yaml": "yaml", ".yml": "yaml", ".csv": "csv", ".tsv": "csv", ".xml": "xml"}
+_CODE = re.compile(r"^\[[^\[\]\s]+\]\s*")
+_MEND = "mend it, or name another file"
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+class Run(NamedTuple):
+    """A workflow of the crew begins, with that task; `persona` is the id of who speaks for it where it names nobody.
+    `data` is the file that is brought along, as a StartNode has it: its `path`, `format`, `text` and `size`."""
+
+    workflow: Offered
+    persona: str
+    prompt: str
+    data: Mapping[str, Any] | None = None
+
+
+class Turn(NamedTuple):
+    """A persona is told something and answers. With `reads_only` nothing may be changed by it; else the message says
+    what an item of the menu does, and nothing else. `before` is what the user says besides, first."""
+
+    persona: str
+    message: str
+    reads_only: bool = False
+    before: str = ""
+
+
+class Entry:
+    """A persona of a crew, to whom inputs are put. `project` is the folder that is worked in."""
+
+    def __init__(self, instance: Instance, address: str, project: Path, thread: Oid | None = None) -> None:
+        """`address` is CREW or CREW/PERSONA; without a persona it is the crew's first. The crew is the newest version,
+        or the one behind the `thread` of that commit. Raises NotFound with the nearest name, and what
+        `Crews.behind` raises."""
+        self._instance = instance
+        self._project = project
+        name, _, persona = address.partition("/")
+        self.crews = Crews(instance.store)
+        self.version: Version = (
+            self.crews.current(name) if thread is None else self.crews.behind(name, thread)
+        )
+        self.crew: Crew = self.crews.crew(self.version.hash)
+        members = {each.persona.id: each for each in self.crew.members}
+        who = find_persona(name, (each.persona for each in self.crew.members), persona) if persona else None
+        self.member: Member = members[who.id] if who else self.crew.members[0]
+
+    @property
+    def outdated(self) -> str:
+        """What is told where the crew isn't as it is registered now; else ""."""
+        name = self.crew.name
+        if name not in self.crews.names():
+            return f"crew {name!r} isn't registered here"
+        is_newest = self.crews.current(name).commit == self.version.commit
+        return "" if is_newest else f"crew {name!r} has another version by now"
+
+    def route(self, text: str, offered: tuple[Choice, ...] = ()) -> Routed:
+        """What an input means; `offered` are the candidates of the ClarifyChoice that it answers."""
+        return route(self.member, self.crew.workflows, text, offered=offered)
+
+    def resolve(self, routed: Routed, task: str = "") -> Run | Turn | None:
+        """What is to be done, ready to be done; None for what is no run and no turn. `task` is what the user says
+        besides. Raises NotSupportedClassicWorkflow, UnknownWorkflow, UnknownPromptId, DataLoadFailed and
+        ValidationFailed."""
+        choice = routed.choice
+        if routed.kind == START:
+            assert choice is not None
+            return self._run(choice, task)
+        if routed.kind not in TURNS:
+            return None
+        said = routed.said if choice is None else self._told(choice)
+        if choice is not None and choice.validate:
+            self._check_whole(choice.validate)
+        data = self._data(choice) if choice is not None else None
+        persona, task = self.member.persona.id, task.strip()
+        if choice is None:
+            return Turn(persona, "\n\n".join(filter(None, (said, task))), reads_only=True)
+        message = "\n\n".join(filter(None, (said, data_message(data) if data else "")))
+        return Turn(persona, message, before=task)
+
+    def says(self, message: str) -> bool:
+        """Whether a message is what an item of the menu tells the persona."""
+        return any(
+            self._is_said(choice, message.strip()) for choice in candidates(self.member, self.crew.workflows)
+        )
+
+    def _is_said(self, choice: Choice, message: str) -> bool:
+        if choice.kind not in TURNS:
+            return False
+        try:
+            said = self._instance.redactor.text(self._told(choice))[0].strip()
+            if not choice.does.data:
+                return message == said
+            path = mounted(choice.does.data)
+        except UwfError:  # what it names isn't there, so it can't have been chosen
+            return False
+        before = f"{said}\n\n"
+        data = data_in(message.removeprefix(before)) if message.startswith(before) else None
+        return data is not None and data["path"] == path and data_problem(data, self._package.get) is None
+
+    def _run(self, choice: Choice, task: str) -> Run:
+        does = choice.does
+        offered = offered_by(self.crew, does.workflow or does.exec or choice.validate)
+        if choice.validate:
+            self._check_whole(choice.validate)
+        prompt = task.strip() or self._said(choice)
+        return Run(offered, self.member.persona.id, prompt, self._data(choice))
+
+    def _told(self, choice: Choice) -> str:
+        """What the persona is told for a choice."""
+        does = choice.does
+        if choice.kind == RUN_PROMPT:
+            name, prompts = does.action.removeprefix("#"), self.member.prompts
+            if name not in prompts:
+                persona = self.member.persona.id
+                raise UnknownPromptId(
+                    f"persona {persona!r} of crew {self.crew.name!r} has no prompt {one_line(name, 80)!r}",
+                    nearest(name, prompts),
+                )
+            return prompts[name].strip()
+        if choice.kind == RUN_SCRIPT:
+            if does.exec.casefold().endswith(CLASSIC):
+                raise NotSupportedClassicWorkflow(one_line(does.exec, 80))
+            path, data = self._read(does.exec)
+            return f"Carry out {path}:\n\n{_text(path, data).strip()}"
+        return does.action.strip() or self._said(choice)
+
+    def _said(self, choice: Choice) -> str:
+        """What an item of the menu says that it does, without the code that it may begin with."""
+        description = self.member.menu[choice.place].description.strip()
+        return _CODE.sub("", description, count=1) or description or choice.label
+
+    def _check_whole(self, said: str) -> None:
+        """Raises ValidationFailed, naming what a workflow lacks."""
+        try:
+            found = offered_by(self.crew, said)
+        except (UnknownWorkflow, NotSupportedClassicWorkflow) as error:
+            raise ValidationFailed(error.message, error.hint) from None
+        workflow = self.crews.workflows(self.crew)[found.workflow]
+        origin = workflow.crew
+        nodes = [role.node.file for role in workflow.roles.values() if role.node is not None]
+        needed = [found.entry, origin.graph if origin is not None else "", *nodes]
+        missing = [path for path in dict.fromkeys(needed) if path and path not in self._package]
+        if missing:
+            raise ValidationFailed(
+                f"workflow {self.crew.name}/{found.id} lacks {', '.join(one_line(each) for each in missing[:5])}",
+                f"import the crew again: uwf crew import {self.crew.name}.bmad",
+            )
+
+    # Files
+
+    @cached_property
+    def _package(self) -> Mapping[str, bytes]:
+        from uwf_git.git.repository import Oid
+
+        return self.crews.package(Oid(hex=self.version.commit)).files
+
+    @cached_property
+    def _most(self) -> int:
+        """Bytes of a file that may be given along. Raises DataLoadFailed where none may be read."""
+        from uwf_git.config.policy import parse_policy, tighten
+
+        persona, _ = parse_policy(self.member.persona.tools, of_persona=True)
+        policy = tighten(self._instance.config.tools, None, persona)
+        if not policy.permits("read_file"):
+            raise DataLoadFailed(
+                f"persona {self.member.persona.id!r} may read no files",
+                "its tools, or tools in config.yaml, forbid read_file",
+            )
+        return PREVIEW if policy.max_read is None else min(PREVIEW, policy.max_read)
+
+    def _data(self, choice: Choice) -> Mapping[str, Any] | None:
+        if not choice.does.data:
+            return None
+        most = self._most
+        path, data = self._read(choice.does.data)
+        kind = _FORMATS.get(Path(path).suffix.casefold(), "text")
+        text = _text(path, data)
+        _check_form(path, kind, text)
+        # Of a secret that the limit cuts a part would stay that nobody would know any more.
+        clean = self._instance.redactor.text(text)[0].encode()
+        shown = clean[:most].decode("utf-8", "ignore")
+        return {"path": path, "format": kind, "text": shown, "size": len(text.encode())}
+
+    def _read(self, said: str) -> tuple[str, bytes]:
+        """A file's path, with the folder that it is in named, and all of it. Raises DataLoadFailed."""
+        try:
+            path = mounted(said)
+        except Invalid as error:
+            raise DataLoadFailed(error.message, error.hint) from None
+        mount, _, rest = path.partition("/")
+        if mount == PACKAGE:
+            if rest not in self._package:
+                raise DataLoadFailed(f"there is no file {path}", nearest(rest, self._package))
+            return path, self._package[rest]
+        if mount != PROJECT:
+            raise DataLoadFailed(
+                f"{path} is of a run, and none has begun", f"name a file of {PROJECT} or {PACKAGE}"
+            )
+        return path, self._of_project(path, rest)
+
+    def _of_project(self, shown: str, rest: str) -> bytes:
+        try:
+            base = self._project.resolve(strict=True)
+            real = (base / rest).resolve(strict=True)
+            own = (self._instance.location.root, self._instance.location.git_dir)
+            if not real.is_relative_to(base):
+                raise DataLoadFailed(
+                    f"{shown} is a link that leads out of {PROJECT}", "put a copy of the file there"
+                )
+            if any(real.is_relative_to(each.resolve()) for each in own):
+                raise DataLoadFailed(f"{shown} is uwf's own", "name another file")
+            with open(os.open(real, _READ), "rb") as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    raise DataLoadFailed(f"{shown} is no regular file", "name a file")
+                data = file.read(LARGEST + 1)
+        except FileNotFoundError:
+            raise DataLoadFailed(f"there is no file {shown}", f"{PROJECT} is {self._project}") from None
+        except (OSError, ValueError, RuntimeError) as error:  # a NUL in the path, links in a circle
+            reason = getattr(error, "strerror", None) or str(error)
+            raise DataLoadFailed(f"{shown} can't be read: {one_line(reason, 80)}", "check it") from None
+        if len(data) > LARGEST:
+            raise DataLoadFailed(f"{shown} is larger than {LARGEST >> 20} MiB", "name a smaller file")
+        return data
+
+
+def is_of_menu(instance: Instance, history: History, message: str, project: Path) -> bool:
+    """Whether a message of a conversation with a persona is what an item of its menu says, in the version of the crew
+    that the conversation has."""
+    crew, persona = history.workflow.crew, history.start.persona
+    if crew is None:
+        return False
+    try:
+        at = instance.threads.head(history.thread).commit
+        return Entry(instance, f"{crew.name}/{persona}", project, at).says(message)
+    except UwfError:  # nothing more is allowed for what can't be looked up
+        return False
+
+
+def find_persona(crew: str, personas: Iterable[Persona], said: str) -> Persona:
+    """The persona that has that id or, in any case, that id or name. Raises NotFound with the nearest."""
+    known = list(personas)
+    exact = [each for each in known if each.id == said]
+    folded = said.casefold()
+    found = exact or [each for each in known if folded in (each.id.casefold(), each.name.casefold())]
+    if len(found) != 1:
+        hint = nearest(said, [each.id for each in known]) or f"see: uwf crew show {crew}"
+        raise NotFound(f"crew {crew!r} has no persona {one_line(said, 80)!r}", hint)
+    return found[0]
+
+
+def _text(path: str, data: bytes) -> str:
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise DataLoadFailed(f"{path} is not UTF-8", "convert it: iconv -t utf-8") from None
+    if "\0" in text:
+        raise DataLoadFailed(f"{path} is no text", "name a text file")
+    return text
+
+
+def _check_form(path: str, kind: str, text: str) -> None:
+    """Raises DataLoadFailed for a text that isn't of the form that its name says, with the place."""
+    try:
+        if kind == "json":
+            import json
+
+            json.loads(text)
+        elif kind == "yaml":
+            from uwf_git.format.document import MAX_BYTES
+            from uwf_git.format.yaml12 import load
+
+            # What is larger takes long to read, and only its beginning is given along.
+            if len(text) <= MAX_BYTES:
+                load(text, path)
+        elif kind == "csv":
+            _check_table(text)
+        elif kind == "xml":
+            _check_xml(text)
+    except Invalid as error:
+        raise DataLoadFailed(error.message, error.hint or _MEND) from None
+    except (ValueError, RecursionError) as error:
+        raise DataLoadFailed(f"{path} is no {kind}: {one_line(str(error), 120)}", _MEND) from None
+
+
+def _check_table(text: str) -> None:
+    import csv
+
+    try:
+        for _ in csv.reader(text.splitlines(keepends=True), strict=True):
+            pass
+    except csv.Error as error:
+        raise ValueError(str(error)) from None
+
+
+def _check_xml(text: str) -> None:
+    from xml.parsers.expat import ExpatError, ParserCreate
+
+    def refuse(*_: object) -> None:
+        raise ValueError("it declares entities")
+
+    parser = ParserCreate()
+    parser.EntityDeclHandler = refuse
+    try:
+        parser.Parse(text.encode(), True)
+    except ExpatError as error:
+        raise ValueError(str(error)) from None

@@ -1,0 +1,267 @@
+"""What an input means to a persona's menu. Rules alone decide, so the same menu and the same text always give the same
+answer:
+
+    1  nothing but white space, or a lone `*`: the menu is shown
+    2  a candidate is each item that the surface shows, and each handler of such an item
+    3  a number is the place of an item among those that are shown; after a ClarifyChoice, of a candidate that it named
+    4  a text that equals a trigger, cmd, alias or handler, or a code such as [CP] in a description, is that candidate
+    5  a text of two characters and more that is contained in one of these or in a description is the best of those
+       candidates: whole words before parts of words, names before descriptions, a handler before its item's description
+    6  any other text is said to the persona
+
+Texts are compared without regard to case, runs of white space and one `*` before them. Where a rule finds several
+candidates that are equally good, nothing is guessed: ClarifyChoice names them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+from unicodedata import normalize
+
+from uwf_git.base.text import counted, one_line
+from uwf_git.ext.crews.package import PACKAGE
+from uwf_git.format.personas import Does, Member, MenuItem, Offered
+
+SHOW_MENU, START, RUN_SCRIPT, RUN_PROMPT = "ShowMenu", "StartWorkflow", "RunScript", "RunPrompt"
+INSTRUCT, DISMISS, RESUME, CLARIFY, CHAT = "Instruct", "DismissAgent", "ResumeRun", "ClarifyChoice", "Chat"
+TURNS = frozenset({RUN_SCRIPT, RUN_PROMPT, INSTRUCT, CHAT})
+"""What is one turn of the persona."""
+
+EXACT, HIGH, MEDIUM, LOW = "exact", "high", "medium", "low"
+TERMINAL = "terminal"
+
+_BUILT_IN = {"menu.show": SHOW_MENU, "agent.dismiss": DISMISS, "run.resume": RESUME}
+_SHOWN_AS = {TERMINAL: "ide"}
+_CODE = re.compile(r"\[([^\[\]\s]+)\]")
+_LEAST = 2  # characters of a text that is looked for in others
+_MOST_DIGITS = 9
+
+# Where a text was found, best first: whole words of a name or of a description, then parts of words likewise.
+_FOUND = (
+    (HIGH, "words of a trigger, cmd, alias or handler"),
+    (MEDIUM, "words of a description"),
+    (MEDIUM, "a part of a trigger, cmd, alias or handler"),
+    (LOW, "a part of a description"),
+)
+
+
+class Choice(NamedTuple):
+    """What can be chosen from a menu. `number` is the place of its item among those that are shown, from 1; `place`
+    among all items, from 0; `handler` the place of the item's handler that it is, None for the item itself. `label` is
+    what people know it by, and `kind` what becomes of it."""
+
+    number: int
+    place: int
+    handler: int | None
+    label: str
+    does: Does
+    validate: str
+    kind: str
+
+    def value(self) -> dict[str, Any]:
+        """It as JSON, without what is empty."""
+        named = {"number": self.number, "menuItemIndex": self.place, "label": self.label, "kind": self.kind}
+        if self.handler is not None:
+            named["handler"] = self.handler
+        does = {key: text for key, text in self.does._asdict().items() if text}
+        return {**named, **does, **({"validate": self.validate} if self.validate else {})}
+
+
+class Routed(NamedTuple):
+    """What an input means. `kind` says what is to be done and `reason` why; `choice` is what was chosen, None where
+    that is nothing of the menu; `candidates` are what a ClarifyChoice asks about; `said` is the text, trimmed."""
+
+    kind: str
+    confidence: str
+    reason: str
+    said: str
+    choice: Choice | None = None
+    candidates: tuple[Choice, ...] = ()
+
+    @property
+    def matched_menu_item_index(self) -> int | None:
+        """The place of the item that was chosen among all of the menu, from 0."""
+        return None if self.choice is None else self.choice.place
+
+    @property
+    def to_act_on(self) -> Routed:
+        """It, where it is sure enough to be acted on: for a few letters within a description nothing is begun, and
+        whether that was meant is asked."""
+        if self.choice is None or self.confidence != LOW or self.kind == SHOW_MENU:
+            return self
+        return self._replace(kind=CLARIFY, choice=None, candidates=(self.choice,))
+
+    def value(self) -> dict[str, Any]:
+        """It as JSON."""
+        return {
+            "kind": self.kind,
+            "confidence": self.confidence,
+            "reason": self.reason,
+            "matchedMenuItemIndex": self.matched_menu_item_index,
+            "choice": None if self.choice is None else self.choice.value(),
+            "candidates": [each.value() for each in self.candidates],
+        }
+
+
+def route(
+    member: Member,
+    workflows: Iterable[Offered],
+    text: str,
+    surface: str = TERMINAL,
+    offered: Sequence[Choice] = (),
+) -> Routed:
+    """What a text means to a persona that isn't in the middle of a run. `workflows` are the crew's; `offered` are the
+    candidates of the ClarifyChoice that the text answers, where it does."""
+    said = text.strip()
+    wanted = _plain(said)
+    if not wanted:
+        return Routed(SHOW_MENU, EXACT, "nothing was said", said)
+    menu = _Menu(member.menu, workflows, surface)
+    if wanted.isdecimal() and (offered or menu.items):
+        return menu.by_number(wanted, said, offered)
+    found = menu.equal(wanted)
+    if found:
+        return menu.one_of(found, EXACT, "equal to a trigger, cmd, alias, handler or code", said)
+    if len(wanted) >= _LEAST:
+        found, tier = menu.containing(wanted)
+        if found:
+            return menu.one_of(found, *_FOUND[tier], said)
+    return Routed(CHAT, LOW, "nothing of the menu is called so", said)
+
+
+def shown(member: Member, workflows: Iterable[Offered], surface: str = TERMINAL) -> list[Choice]:
+    """The items of a persona's menu that a surface shows, in their order."""
+    return _Menu(member.menu, workflows, surface).items
+
+
+def candidates(member: Member, workflows: Iterable[Offered]) -> list[Choice]:
+    """All that can be chosen from a persona's menu at a terminal, its handlers too."""
+    return list(_Menu(member.menu, workflows, TERMINAL).candidates())
+
+
+def document_of(workflows: Iterable[Offered], path: str) -> Offered | None:
+    """The workflow that begins with the document of that path, in the package or as @pkg has it."""
+    inside = path.removeprefix(f"{PACKAGE}/")
+    return next((each for each in workflows if each.entry and each.entry == inside), None)
+
+
+class _Menu:
+    """The candidates of a menu, on one surface. `items` and, of each, `handlers` are in the order of the menu."""
+
+    def __init__(self, menu: Sequence[MenuItem], workflows: Iterable[Offered], surface: str) -> None:
+        self._menu = menu
+        self._workflows = tuple(workflows)
+        self.items: list[Choice] = []
+        self.handlers: dict[int, list[Choice]] = {}
+        for place, item in enumerate(menu):
+            if item.surface not in ("", _SHOWN_AS.get(surface, surface)):
+                continue
+            label = one_line(item.description or item.trigger or item.cmd)
+            number, kind = len(self.items) + 1, self._kind(item.does, item.validate)
+            own = Choice(number, place, None, label, item.does, item.validate, kind)
+            self.items.append(own)
+            self.handlers[place] = [
+                own._replace(
+                    handler=which,
+                    label=one_line(each.match),
+                    does=each.does,
+                    kind=self._kind(each.does, item.validate),
+                )
+                for which, each in enumerate(item.handlers)
+            ]
+
+    def _kind(self, does: Does, validate: str) -> str:
+        if does.workflow:
+            return START
+        if does.exec:
+            is_document = does.exec.rpartition("/")[2] == "workflow.md"
+            return START if is_document or document_of(self._workflows, does.exec) else RUN_SCRIPT
+        if does.action.startswith("#"):
+            return RUN_PROMPT
+        if does.action:
+            return _BUILT_IN.get(does.action, INSTRUCT)
+        return START if validate else INSTRUCT
+
+    def by_number(self, digits: str, said: str, offered: Sequence[Choice]) -> Routed:
+        among = offered or self.items
+        number = int(digits) if len(digits.lstrip("0")) <= _MOST_DIGITS else 0
+        if 1 <= number <= len(among):
+            return self.one_of([among[number - 1]], EXACT, f"number {number} of {len(among)}", said)
+        what = "what was offered" if offered else "the menu"
+        numbers = "the number 1" if len(among) == 1 else f"numbers from 1 to {len(among)}"
+        reason = f"{what} has {numbers}, not {one_line(said, 20)}"
+        return Routed(CLARIFY, LOW, reason, said, None, tuple(among))
+
+    def equal(self, wanted: str) -> list[Choice]:
+        """The candidates that are called so."""
+        return [
+            choice
+            for choice in self.candidates()
+            if wanted in (*map(_plain, self._names(choice)), *self._codes(choice))
+        ]
+
+    def containing(self, wanted: str) -> tuple[list[Choice], int]:
+        """The candidates that hold a text where that counts most, and the place of that in _FOUND."""
+        words = re.compile(rf"(?<!\w){re.escape(wanted)}(?!\w)")
+
+        def look(texts: Iterable[str], within_words: int) -> int | None:
+            places = [
+                within_words + (0 if words.search(plain) else 2)
+                for text in texts
+                if wanted in (plain := _plain(text))
+            ]
+            return min(places, default=None)
+
+        found: dict[int, list[Choice]] = {}
+        for item in self.items:
+            tiers = {each: look(self._names(each), 0) for each in self.handlers[item.place]}
+            by_handler = any(tier is not None for tier in tiers.values())
+            places = [
+                look(self._names(item), 0),
+                None if by_handler else look((self._menu[item.place].description,), 1),
+            ]
+            tiers = {item: min((place for place in places if place is not None), default=None), **tiers}
+            for choice, tier in tiers.items():
+                if tier is not None:
+                    found.setdefault(tier, []).append(choice)
+        best = min(found, default=0)
+        return found.get(best, []), best
+
+    def one_of(self, found: Sequence[Choice], confidence: str, reason: str, said: str) -> Routed:
+        """What is to be done with candidates that are equally good. An item that does nothing by itself stands for its
+        handlers."""
+        leading = [choice for each in found for choice in self._led_to(each)]
+        choices = list(dict.fromkeys(leading))
+        first = choices[0]
+        if all((each.place, each.does) == (first.place, first.does) for each in choices):
+            return Routed(first.kind, confidence, reason, said, first)
+        reason = f"{counted(len(choices), 'candidate')} fit alike: {reason}"
+        return Routed(CLARIFY, confidence, reason, said, None, tuple(choices))
+
+    def _led_to(self, choice: Choice) -> Sequence[Choice]:
+        does_something = choice.handler is not None or any(choice.does) or choice.validate
+        return (choice,) if does_something else self.handlers[choice.place] or (choice,)
+
+    def candidates(self) -> Iterator[Choice]:
+        for item in self.items:
+            yield item
+            yield from self.handlers[item.place]
+
+    def _names(self, choice: Choice) -> Iterator[str]:
+        item = self._menu[choice.place]
+        if choice.handler is not None:
+            yield item.handlers[choice.handler].match
+        else:
+            yield from filter(None, (item.trigger, item.cmd, *item.aliases))
+
+    def _codes(self, choice: Choice) -> Iterator[str]:
+        if choice.handler is None:
+            yield from map(_plain, _CODE.findall(self._menu[choice.place].description))
+
+
+def _plain(text: str) -> str:
+    """A text as it is compared."""
+    folded = text if text.isascii() else normalize("NFC", text)
+    return " ".join(folded.casefold().split()).removeprefix("*").strip()

@@ -1,0 +1,337 @@
+"""The folders of a step of a crew's workflow, under the names that its agents know them by.
+
+    @project   the folder that the step works in; what it makes belongs below @project/artifacts
+    @pkg       the files of the crew's package, to be read
+    @state     the run: workflow.md, fresh for each step, in which an agent may say how far it has come
+
+`@pkg` is written once a version into the private folder, whole or not at all, and compared with the tree's blobs each
+time it is used, so that whatever happened to it there heals. `@state` is a folder of the thread.
+
+    packages/<tree>/      the files of a package, by the id of the tree that holds them
+    states/<ULID>/        a thread's, while a step is made, and after one that failed
+    states/<ULID>.begun   its document as that step found it
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import shutil
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from uwf_git.base.errors import Invalid, StoreDamaged
+from uwf_git.ext.crews.package import PACKAGE, PLACEHOLDERS, PROJECT, STATE
+from uwf_git.git.durable import ASIDE
+from uwf_git.git.objects import BLOB, id_of
+from uwf_git.git.repository import Oid, Repository, StoreUnwritable
+
+if TYPE_CHECKING:
+    from uwf_git.ext.crews.state import Changes, Reached
+    from uwf_git.format.kinds import Role
+    from uwf_git.store.history import Head, History
+
+DOCUMENT = "workflow.md"
+"""The file in @state that may be written."""
+MOST_FILES = 10_000
+LARGEST = 1_000_000  # bytes of the document
+
+_FILE_MODES = ("100644", "100755", "100664")
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_FRONTMATTER = re.compile(r"\A\ufeff?---[ \t]*\r?\n.*?^---[ \t]*$", re.DOTALL | re.MULTILINE)
+
+
+class Places(NamedTuple):
+    """Where the folders are on this machine. Nothing need be there yet."""
+
+    project: Path
+    package: Path
+    state: Path
+
+    @property
+    def named(self) -> dict[str, Path]:
+        """The folders by their names."""
+        return {PROJECT: self.project, PACKAGE: self.package, STATE: self.state}
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The variables by which commands find them: UWF_PROJECT, UWF_PKG and UWF_STATE."""
+        return {variable(name): str(path) for name, path in self.named.items()}
+
+
+def places(repository: Repository, head: Head, project: Path) -> Places:
+    """Where the folders of a thread's next step are, without making them. Raises StoreDamaged where the thread has lost
+    its package."""
+    private = repository.private
+    package = _packages(repository) / str(_tree(repository, head))
+    return Places(project, package, private / "states" / head.thread)
+
+
+class Mounts:
+    """The folders of one step, made when they are asked for. As a context manager it removes those of the step alone,
+    but not of a step that failed: one that `carries_on` from that finds what was written. Without `has_document` there
+    is none in @state, as in a conversation, which is no run that comes to anything."""
+
+    def __init__(
+        self,
+        repository: Repository,
+        head: Head,
+        history: History,
+        role: Role,
+        project: Path,
+        has_document: bool = True,
+        carries_on: bool = False,
+    ) -> None:
+        self._repository = repository
+        self._tree = _tree(repository, head)
+        self._history = history
+        self._role = role
+        self._told: str | None = None
+        self._before: Reached | None = None
+        self.places = places(repository, head, project)
+        self.has_document = has_document
+        self._carries_on = carries_on
+        self._begun = self.places.state.with_suffix(".begun")
+
+    def __enter__(self) -> Mounts:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.close()
+
+    def prepare(self) -> Places:
+        """Makes sure that all folders are there: the package whole, the state as the step found it. Once it is there it
+        stays as the agent leaves it. Raises StoreUnwritable, StoreDamaged."""
+        materialise(self._repository, self._tree)
+        if self._told is None:
+            told = self._render() if self.has_document else ""
+            if not (self._carries_on and self._is_left(told)):
+                self._write(told)
+            self._told = told
+        return self.places
+
+    def _is_left(self, told: str) -> bool:
+        """Whether a step that failed has left its folder, and the run is where it was."""
+        try:
+            state = self.places.state.lstat()
+            return stat.S_ISDIR(state.st_mode) and self._begun.read_bytes() == told.encode()
+        except OSError:
+            return False
+
+    def _render(self) -> str:
+        from uwf_git.ext.crews.state import reached, render
+
+        self._before = reached(self._history, self._role.name)
+        return render(self._history, self._before, self._body())
+
+    def check(self, text: str) -> Changes:
+        """What a text says as the document in @state. Raises Invalid, with all that is wrong in one line."""
+        from uwf_git.ext.crews.state import read_back
+
+        assert self._before is not None
+        return read_back(text, self._before, self._history.workflow)
+
+    def written(self) -> Changes | None:
+        """What the agent has changed in the document, None where that is nothing. Raises Invalid for what is wrong
+        with it."""
+        if not self._told:
+            return None
+        text = self._read()
+        return None if text is None or text == self._told else self.check(text)
+
+    def close(self) -> None:
+        """Removes what was made for this step alone."""
+        if self._told is not None:
+            _remove(self.places.state)
+            _remove(self._begun)
+
+    def _body(self) -> str:
+        """The text of the document that the workflow begins with, without its own fields."""
+        crew = self._history.workflow.crew
+        if crew is None or not crew.entry.endswith(".md"):
+            return ""
+        oid = self._repository.file(self._tree, crew.entry)
+        text = "" if oid is None else self._repository.blob(oid).decode("utf-8", "replace")
+        return _FRONTMATTER.sub("", text, count=1)
+
+    def _write(self, text: str) -> None:
+        folder = self.places.state
+        try:
+            _remove(folder)
+            folder.mkdir(parents=True, mode=0o700)
+            self._begun.write_bytes(text.encode())
+            if text:
+                (folder / DOCUMENT).write_text(text, encoding="utf-8", newline="\n")
+        except OSError as error:
+            raise _unwritable(folder, error) from None
+
+    def _read(self) -> str | None:
+        """The document as it is now, None where it is gone."""
+        name = f"{STATE}/{DOCUMENT}"
+        try:
+            with open(os.open(self.places.state / DOCUMENT, _READ), "rb") as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    raise Invalid(f"{name} is no regular file", "write a file there")
+                data = file.read(LARGEST + 1)
+        except FileNotFoundError:
+            return None
+        except OSError:
+            raise Invalid(f"{name} can't be read", "write a regular file there") from None
+        if len(data) > LARGEST:
+            raise Invalid(f"{name} holds more than {LARGEST} bytes", "keep it short")
+        try:
+            return data.decode("utf-8")
+        except UnicodeDecodeError:
+            raise Invalid(f"{name} is no UTF-8 text", "write it anew") from None
+
+
+def variable(name: str) -> str:
+    """The variable by which commands find a folder of that name."""
+    return f"UWF_{name.removeprefix('@').upper()}"
+
+
+def named(path: str) -> str:
+    """A path of a package with the names of the folders in the place of what stands for them."""
+    first, slash, rest = path.partition("/")
+    return PLACEHOLDERS.get(first, first) + slash + rest
+
+
+def materialise(repository: Repository, tree: Oid) -> Path:
+    """The folder with the files of a package's tree, made or mended where need be. It may be read by others at this
+    moment, so it is made aside and takes the old one's place. Raises StoreUnwritable, StoreDamaged."""
+    folder = _packages(repository) / str(tree)
+    expected = dict(_files(repository, tree))
+    try:
+        for _ in range(3):
+            if _is_whole(folder, expected):
+                return folder
+            _make(repository, folder, expected)
+    except OSError as error:
+        raise _unwritable(folder, error) from None
+    if not _is_whole(folder, expected):
+        raise StoreUnwritable(f"somebody keeps changing {folder}", "see who does, and repeat")
+    return folder
+
+
+def forget_packages(repository: Repository) -> None:
+    """Removes the folders of all packages. They are made anew when they are asked for, but no step may run."""
+    _remove(_packages(repository))
+
+
+def forget_states(repository: Repository, wanted: Callable[[str], bool]) -> None:
+    """Removes what steps have left of the threads that `wanted` is False for."""
+    folder = repository.private / "states"
+    for each in folder.iterdir() if folder.is_dir() else ():
+        if not wanted(each.stem):
+            _remove(each)
+
+
+def _packages(repository: Repository) -> Path:
+    return repository.private / "packages"
+
+
+def _tree(repository: Repository, head: Head) -> Oid:
+    tree = repository.file(repository.root(head.commit), "workflow/include")
+    if tree is None:
+        raise StoreDamaged(f"thread {head.thread} has lost the package of its crew", "see: uwf doctor")
+    return tree
+
+
+def _files(repository: Repository, tree: Oid) -> Iterator[tuple[str, Oid]]:
+    """The files of a package with their paths. A tree that was made by hand may hold anything, so whatever is no plain
+    file under a plain name is refused."""
+    from uwf_git.store.versions import walk_tree
+
+    for number, (path, entry) in enumerate(walk_tree(repository, tree)):
+        if entry.mode not in _FILE_MODES or not all(map(_is_plain, path.split("/"))):
+            raise StoreDamaged(
+                f"the package in tree {tree} holds what no package may: {path!r}", "uwf verify"
+            )
+        if number >= MOST_FILES:
+            raise StoreDamaged(f"the package in tree {tree} holds over {MOST_FILES} files", "uwf verify")
+        yield path, entry.oid
+
+
+def _is_plain(name: str) -> bool:
+    return name not in ("", ".", "..") and "\0" not in name and name.casefold() not in (".git", "git~1")
+
+
+def _is_whole(folder: Path, expected: Mapping[str, Oid]) -> bool:
+    """Whether a folder holds exactly these files: no links, and nothing that stands elsewhere too."""
+    found = 0
+    pending: list[tuple[Path, str]] = [(folder, "")]
+    folders = {"", *(path[: at.start() + 1] for path in expected for at in re.finditer("/", path))}
+    while pending:
+        here, prefix = pending.pop()
+        if prefix not in folders:
+            return False
+        try:
+            if not stat.S_ISDIR(here.lstat().st_mode):
+                return False
+            with os.scandir(here) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        pending.append((here / entry.name, f"{prefix}{entry.name}/"))
+                        continue
+                    oid = expected.get(prefix + entry.name)
+                    if oid is None or not _holds(here / entry.name, oid):
+                        return False
+                    found += 1
+        except OSError:
+            return False
+    return found == len(expected)
+
+
+def _holds(path: Path, oid: Oid) -> bool:
+    with open(os.open(path, _READ), "rb") as file:
+        status = os.fstat(file.fileno())
+        plain = stat.S_ISREG(status.st_mode) and status.st_nlink == 1
+        return plain and id_of(BLOB, file.read()) == oid
+
+
+def _make(repository: Repository, folder: Path, files: Mapping[str, Oid]) -> None:
+    """Makes a package's folder beside its place and puts it there; what was in its place is removed."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    aside, old = (folder.with_name(f"{folder.name}.{os.urandom(4).hex()}{ASIDE}") for _ in range(2))
+    aside.mkdir(mode=0o700)
+    try:
+        for path, oid in files.items():
+            target = aside / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(repository.blob(oid))
+            target.chmod(0o444)
+        for within, _, _ in os.walk(aside, topdown=False):
+            if Path(within) != aside:  # to rename a folder one has to be able to write it
+                Path(within).chmod(0o555)
+        with contextlib.suppress(FileNotFoundError):
+            folder.rename(old)
+        try:
+            aside.rename(folder)
+        except OSError as error:  # somebody else was faster
+            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
+                raise
+    finally:
+        _remove(aside)
+        _remove(old)
+
+
+def _remove(path: Path) -> None:
+    """Removes whatever is there, as far as the system permits; a link itself, not what it leads to."""
+    with contextlib.suppress(OSError):
+        if not stat.S_ISDIR(path.lstat().st_mode):
+            path.unlink()
+            return
+        for within, _, _ in os.walk(path):
+            Path(within).chmod(0o700)
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _unwritable(folder: Path, error: OSError) -> StoreUnwritable:
+    return StoreUnwritable(
+        f"can't write {folder}: {error.strerror or error}", "check permissions and free space"
+    )

@@ -1,0 +1,59 @@
+"""How a conversation begins: with nobody in particular, or with a persona of a crew."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from uwf_git.base.errors import NotFound
+from uwf_git.engine.conversation import DEFINED, DEFINITION, REPLY, REPLY_SCHEMA, conversation_payload
+from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.git.repository import Oid
+from uwf_git.store.versions import put_definition
+
+if TYPE_CHECKING:
+    from uwf_git.ext.crews.registry import Crews
+    from uwf_git.format.personas import Crew, Persona
+    from uwf_git.store.opened import Instance
+    from uwf_git.store.versions import Version
+
+
+def begin_conversation(instance: Instance, origin: Oid | None = None) -> ThreadId:
+    """A new conversation in which nothing was said yet. `origin` is the head of the run that it comes after. Makes
+    `refs/uwf/threads/<new ULID>`."""
+    version, workflow = _plain(instance)
+    return instance.threads.start(version, workflow, "A conversation.", origin=origin)
+
+
+def begin_conversation_with(
+    instance: Instance,
+    crews: Crews,
+    version: Version,
+    crew: Crew,
+    persona: Persona,
+    origin: Oid | None = None,
+) -> ThreadId:
+    """The same with a persona of a version of a crew."""
+    from uwf_git.format.cbor import normalise
+
+    payload = normalise(conversation_payload(crew.name, crew.format, crew.members))
+    with instance.store.registering():
+        workflow = put_definition(instance.store, payload, {REPLY: REPLY_SCHEMA})
+    commit = crews.workflow_version(Oid(hex=version.commit), workflow)
+    task = f"A conversation with {persona.name}."
+    return instance.threads.start(commit, workflow, task, persona=persona.id, origin=origin)
+
+
+def _plain(instance: Instance) -> tuple[Oid, Hash]:
+    """A version of the workflow of conversations without a crew, and its node. Writes it where it isn't there yet;
+    touches no ref."""
+    with suppress(NotFound):  # compiling takes longer than all else before what was said is kept
+        return instance.registry.commit_for(DEFINED), DEFINED
+    from uwf_git.workflow.compile import compile_source
+    from uwf_git.workflow.source import parse_source
+
+    def include(path: str) -> bytes:
+        raise NotFound(f"{path} is not there")
+
+    compiled = compile_source(parse_source(DEFINITION.encode(), "workflow.yaml", include))
+    return instance.registry.write(compiled, []), compiled.hash

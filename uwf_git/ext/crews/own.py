@@ -1,0 +1,496 @@
+"""A crew of one's own: `crew.yaml` with personas, their menus, and the workflows that they start, which are YAML files
+beside it.
+
+Reading never stops at a mistake: all of them are told at once, those of the workflows' files too, each with its line.
+`!include PATH` stands for a file of the package, as it does in a workflow.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, NamedTuple
+
+from uwf_git.base.errors import Invalid, NotFound
+from uwf_git.base.text import nearest, one_line
+from uwf_git.ext.crews.draft import CrewDraft, InvalidPackage, PackageFinding, YamlDraft
+from uwf_git.ext.crews.package import CLASSIC, MANIFESTS, PACKAGE, Package, mounted
+from uwf_git.format.document import InvalidYaml
+from uwf_git.format.fields import Fields, own_items
+from uwf_git.format.findings import Finding, Findings
+from uwf_git.format.ids import name_problem
+from uwf_git.format.personas import Does, Handler, Member, MenuItem, Persona
+from uwf_git.format.schema import ValuePath
+from uwf_git.format.types import OWN
+from uwf_git.workflow.compile import Compiled, InvalidWorkflow, compile_source
+from uwf_git.workflow.source import Source, parse_source
+
+FILE = MANIFESTS[OWN]
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]*")
+_VERSION = "1.0.0"
+_TOP = ("crew", "version", "description", "personas", "workflows")
+_TEXTS = ("title", "icon", "description", "role", "identity", "style", "systemPrompt")
+_PERSONA = ("name", *_TEXTS, "principles", "actions", "tools", "prompts", "menu")
+_DOES = ("workflow", "exec", "action", "data")
+_HANDLER = ("match", *_DOES)
+_ITEM = ("description", "trigger", "cmd", "aliases", "handlers", *_DOES, "validate", "surface")
+_SURFACES = ("ide", "web", "none")
+_WORKFLOW = ("file", "title", "description", "tags", "personas")
+_FLAGS, _COUNTS, _NAMES = ("files", "mcp"), ("maxReadBytes", "maxWriteBytes"), ("allow", "deny", "servers")
+_HABITS: Mapping[str, Mapping[str, Collection[str]]] = {
+    "crew": {
+        "crew": ("name", "id"),
+        "personas": ("agents", "members", "people", "roles"),
+        "workflows": ("flows", "runs"),
+        "description": ("desc", "about"),
+    },
+    "persona": {
+        "style": ("communication_style", "communicationStyle", "tone", "voice"),
+        "actions": ("critical_actions", "criticalActions"),
+        "systemPrompt": ("prompt", "system", "system_prompt", "instructions"),
+        "menu": ("items", "commands"),
+        "description": ("desc", "about"),
+    },
+    "item": {
+        "workflow": ("run", "start", "flow"),
+        "action": ("do", "prompt", "say"),
+        "validate": ("validate-workflow", "validateWorkflow"),
+        "handlers": ("triggers",),
+        "aliases": ("alias", "names"),
+        "description": ("desc", "title", "label", "text"),
+        "surface": ("ide-only", "web-only"),
+    },
+    "workflow": {
+        "file": ("path", "yaml", "workflow", "source"),
+        "personas": ("agents", "roles", "cast"),
+        "description": ("desc", "about"),
+    },
+}
+
+
+class _Flow(NamedTuple):
+    """A workflow as crew.yaml names it, with what its file compiles to; None where it doesn't."""
+
+    draft: YamlDraft
+    compiled: Compiled | None
+
+
+def read_own(package: Package) -> tuple[CrewDraft, dict[str, Compiled]]:
+    """What a package with a crew.yaml says, and what the files of its workflows compile to, by their ids. Raises
+    InvalidPackage with every finding."""
+    try:
+        source = parse_source(package.files[FILE], FILE, _including(package.files, FILE))
+    except InvalidYaml as error:
+        finding = PackageFinding(
+            FILE, error.mark.line, error.mark.column, "not-yaml", error.problem, error.hint
+        )
+        raise InvalidPackage(package.name, [finding]) from None
+    except Invalid as error:
+        raise InvalidPackage(package.name, [_whole(FILE, error)]) from None
+    reader = _Reader(package, source)
+    draft, flows = reader.crew()
+    found = reader.findings()
+    if any(each.severity == "error" for each in found):
+        raise InvalidPackage(package.name, found)
+    return draft._replace(warnings=tuple(found)), flows
+
+
+def _including(files: Mapping[str, bytes], file: str) -> Callable[[str], bytes]:
+    """What gives the files of a package by their paths from another's folder."""
+    folder = posixpath.dirname(file)
+
+    def include(path: str) -> bytes:
+        whole = posixpath.join(folder, path)
+        if whole not in files:
+            raise NotFound(f"no file {one_line(whole)} in the package", nearest(whole, files))
+        return files[whole]
+
+    return include
+
+
+def _whole(path: str, error: Invalid | NotFound) -> PackageFinding:
+    return PackageFinding(path, 0, 0, "unreadable", error.message, error.hint)
+
+
+def _placed(path: str, found: Finding) -> PackageFinding:
+    return PackageFinding(
+        path, found.line, found.column, found.code, found.message, found.hint, found.severity
+    )
+
+
+class _Reader(Fields):
+    """Reads one crew.yaml."""
+
+    def __init__(self, package: Package, source: Source) -> None:
+        super().__init__(Findings(source.marks))
+        self._package = package
+        self._data = source.data
+        self._of_files: list[PackageFinding] = []
+        self._broken: set[str] = set()
+        # The files of workflows by their ids, also of those that can't be read.
+        self._known: dict[str, str] = {}
+        self._members: tuple[str, ...] = ()
+
+    def findings(self) -> list[PackageFinding]:
+        """All findings, by file and line; those of crew.yaml first."""
+        return [*(_placed(FILE, each) for each in self._findings.sorted()), *self._of_files]
+
+    def meant(self, kind: str, key: str, given: Collection[str]) -> str | None:
+        for meant, others in _HABITS.get(kind, {}).items():
+            if meant not in given and key.casefold() in (other.casefold() for other in others):
+                return meant
+        return None
+
+    def hint(self, kind: str, key: str, meant: str | None, known: Collection[str]) -> str:
+        if kind == "persona" and key in ("metadata", "persona"):
+            return "its fields stand beside the name here"
+        if kind == "persona" and key in ("model", "agent"):
+            return "which agent and model does it is in config.yaml: uwf config set agentOverrides.…"
+        return ""
+
+    def crew(self) -> tuple[CrewDraft, dict[str, Compiled]]:
+        top = self.mapping(self._data, (), "a crew", _TOP, "crew")
+        if top is None:
+            return CrewDraft("", "", "", OWN, (), ()), {}
+        name = self.text(top, (), "crew", "the crew") or ""
+        if name and (problem := name_problem(name)):
+            self._findings.error(("crew",), "bad-name", f'crew name "{one_line(name, 60)}" {problem}')
+        flows = self._section(top, "workflows", "the workflows")
+        people = self._section(top, "personas", "the personas")
+        if not people and "personas" not in self._broken:
+            self._findings.key_error(
+                ("personas",), "missing-key", "the crew has no personas", "add personas:"
+            )
+        self._members = tuple(people)
+        for id_, value in flows.items():
+            file = value.get("file") if isinstance(value, dict) else None
+            self._known[id_] = file if isinstance(file, str) else ""
+        made = {id_: self._workflow(id_, value, ("workflows", id_)) for id_, value in flows.items()}
+        members = [self._member(id_, value, ("personas", id_)) for id_, value in people.items()]
+        draft = CrewDraft(
+            name,
+            self._version(top),
+            self._maybe(top, (), "description", "the crew"),
+            OWN,
+            tuple(each for each in members if each is not None),
+            tuple(each.draft for each in made.values() if each is not None),
+        )
+        compiled = {
+            id_: each.compiled for id_, each in made.items() if each is not None and each.compiled is not None
+        }
+        return draft, compiled
+
+    def _version(self, top: Mapping[str, Any]) -> str:
+        # 1.0 is a number to YAML, and what it is called all the same.
+        value = top.get("version")
+        if value is None:
+            return _VERSION
+        if isinstance(value, dict | list | bool):
+            self.wrong_type(("version",), "the crew: version", "text", value)
+            return _VERSION
+        return one_line(self._findings.raw(("version",)) or str(value), 60)
+
+    def _section(self, top: Mapping[str, Any], key: str, what: str) -> dict[str, Any]:
+        """The mapping from ids under a key that may be left out."""
+        value = top.get(key)
+        if value is None:
+            return {}
+        if not isinstance(value, dict):
+            self._broken.add(key)
+            hint = f"the id is the key: {key}: {{ID: {{…}}}}"
+            self.wrong_type((key,), what, "a mapping", value, hint if isinstance(value, list) else "")
+            return {}
+        for id_, _ in own_items(value):
+            if not _ID.fullmatch(id_):
+                self._findings.key_error(
+                    (key, id_),
+                    "bad-name",
+                    f'{key}: "{one_line(id_, 60)}" is no id',
+                    "an id has letters, digits, . _ : - and begins with a letter or digit",
+                )
+        return dict(own_items(value))
+
+    def _maybe(self, data: dict[str, Any], path: ValuePath, key: str, what: str) -> str:
+        """The text under a key that may be left out, or empty."""
+        return self.text(data, path, key, what, may_be_empty=True) or "" if data.get(key) is not None else ""
+
+    def _list(self, data: dict[str, Any], path: ValuePath, key: str, what: str) -> tuple[str, ...]:
+        """Texts under a key that may be left out; a single one stands for a list of it."""
+        value = data.get(key)
+        if value is None:
+            return ()
+        if isinstance(value, str):
+            return (value,) if value.strip() else ()
+        return tuple(each for each in self.texts(data, path, key, what) if isinstance(each, str))
+
+    # Workflows
+
+    def _workflow(self, id_: str, value: Any, path: ValuePath) -> _Flow | None:
+        what = f'workflow "{one_line(id_, 60)}"'
+        hint = f"write {one_line(id_, 40)}: {{file: {one_line(value, 40)}}}" if isinstance(value, str) else ""
+        data = self.mapping(value, path, what, _WORKFLOW, "workflow", hint=hint)
+        if data is None:
+            return None
+        file = self.text(data, path, "file", what, "name its YAML, which is beside crew.yaml")
+        found = None if file is None else self._path(file, (*path, "file"), what)
+        compiled, roles = self._read(found, (*path, "file"), what)
+        cast = self._cast(data, path, what, roles)
+        said = "" if compiled is None else compiled.workflow.description
+        draft = YamlDraft(
+            id_,
+            self._maybe(data, path, "title", what),
+            self._maybe(data, path, "description", what) or said,
+            self._list(data, path, "tags", what),
+            found or "",
+            cast,
+        )
+        return _Flow(draft, compiled)
+
+    def _path(self, written: str, path: ValuePath, what: str) -> str | None:
+        """The path in the package of a file that must be there."""
+        try:
+            whole = mounted(written)
+        except Invalid as error:
+            self._findings.error(path, "bad-path", f"{what}: {error.message}", error.hint)
+            return None
+        inside = whole.removeprefix(f"{PACKAGE}/")
+        if inside == whole:
+            self._findings.error(path, "bad-path", f"{what}: {one_line(whole, 80)} is not in the package")
+        elif inside in self._package.files:
+            return inside
+        else:
+            hint = self._findings.nearest(inside, self._package.files)
+            self._findings.error(
+                path, "missing-file", f"{what}: there is no file {one_line(inside, 80)}", hint
+            )
+        return None
+
+    def _read(
+        self, file: str | None, path: ValuePath, what: str
+    ) -> tuple[Compiled | None, Collection[str] | None]:
+        """What a workflow's file compiles to, and the names of its roles; None each where it isn't known."""
+        if file is None:
+            return None, None
+        try:
+            source = parse_source(self._package.files[file], file, _including(self._package.files, file))
+        except InvalidYaml as error:
+            self._of_files.append(
+                PackageFinding(
+                    file, error.mark.line, error.mark.column, "not-yaml", error.problem, error.hint
+                )
+            )
+            return None, None
+        except Invalid as error:
+            self._of_files.append(_whole(file, error))
+            return None, None
+        try:
+            compiled = compile_source(source)
+        except InvalidWorkflow as error:
+            self._of_files += [_placed(file, each) for each in error.findings]
+            roles = source.data.get("roles") if isinstance(source.data, dict) else None
+            return None, roles if isinstance(roles, dict) else None
+        self._of_files += [_placed(file, each) for each in compiled.warnings]
+        return compiled, compiled.workflow.roles
+
+    def _cast(
+        self, data: dict[str, Any], path: ValuePath, what: str, roles: Collection[str] | None
+    ) -> dict[str, str]:
+        """Who speaks for the roles of a workflow."""
+        value = data.get("personas")
+        if value is None:
+            return {}
+        path = (*path, "personas")
+        if not isinstance(value, dict):
+            self.wrong_type(path, f"{what}: personas", "a mapping from roles to personas", value)
+            return {}
+        cast = {}
+        for role, who in own_items(value):
+            if roles is not None and role not in roles:
+                self._findings.key_error(
+                    (*path, role),
+                    "unknown-role",
+                    f'{what} has no role "{one_line(role, 60)}"',
+                    self._findings.nearest(role, roles),
+                )
+            if not isinstance(who, str):
+                self.wrong_type((*path, role), f"{what}: personas: {role}", "the id of a persona", who)
+            elif self._is_member(who, (*path, role), f"{what}: {role}"):
+                cast[role] = who
+        return cast
+
+    def _is_member(self, id_: str, path: ValuePath, what: str) -> bool:
+        if id_ in self._members or "personas" in self._broken:
+            return True
+        message = f'{what}: there is no persona "{one_line(id_, 60)}"'
+        self._findings.error(path, "UnknownPersona", message, self._findings.nearest(id_, self._members))
+        return False
+
+    # Personas
+
+    def _member(self, id_: str, value: Any, path: ValuePath) -> Member | None:
+        what = f'persona "{one_line(id_, 60)}"'
+        data = self.mapping(value, path, what, _PERSONA, "persona")
+        if data is None:
+            return None
+        name = self.text(data, path, "name", what, "say what people call it") or id_
+        texts = {key: self._maybe(data, path, key, what) for key in _TEXTS}
+        system_prompt = texts.pop("systemPrompt")
+        persona = Persona(
+            id_,
+            name,
+            **texts,
+            principles=self._list(data, path, "principles", what),
+            actions=self._list(data, path, "actions", what),
+            system_prompt=system_prompt,
+            tools=self._tools(data.get("tools"), (*path, "tools"), f"{what}: tools"),
+        )
+        if not system_prompt and not any((persona.role, persona.identity, persona.style, persona.principles)):
+            hint = "give it a role, an identity, a style or principles; or a systemPrompt"
+            self._findings.warning(path, "empty-persona", f"{what} doesn't say who speaks", hint)
+        prompts = self._prompts(data.get("prompts"), (*path, "prompts"), f"{what}: prompts")
+        return Member(persona, self._menu(data.get("menu"), (*path, "menu"), what, prompts), prompts)
+
+    def _prompts(self, value: Any, path: ValuePath, what: str) -> dict[str, str]:
+        if value is None:
+            return {}
+        if not isinstance(value, dict):
+            self.wrong_type(path, what, "a mapping from ids to texts", value)
+            return {}
+        return {id_: self.text(value, path, id_, what) or "" for id_, _ in own_items(value)}
+
+    def _tools(self, value: Any, path: ValuePath, what: str) -> dict[str, Any] | None:
+        if value is None:
+            return None
+        data = self.mapping(value, path, what, (*_NAMES, *_FLAGS, *_COUNTS), "tools")
+        found: dict[str, Any] = {}
+        for key, item in own_items(data or {}):
+            if key in _NAMES:
+                found[key] = list(self._list(data or {}, path, key, what))
+            elif key in _FLAGS and not isinstance(item, bool):
+                self.wrong_type((*path, key), f"{what}: {key}", "true or false", item)
+            elif key in _COUNTS and (type(item) is not int or item < 0):
+                self._findings.error((*path, key), "wrong-type", f"{what}: {key} must be a number of bytes")
+            elif key in _FLAGS or key in _COUNTS:
+                found[key] = item
+        return found or None
+
+    def _menu(self, value: Any, path: ValuePath, what: str, prompts: Collection[str]) -> tuple[MenuItem, ...]:
+        if value is None:
+            return ()
+        if not isinstance(value, list):
+            hint = "write - {trigger: …, description: …, workflow: …}"
+            self.wrong_type(path, f"{what}: menu", "a list of items", value, hint)
+            return ()
+        made = [
+            self._item(each, (*path, n), f"{what}: item {n + 1}", prompts) for n, each in enumerate(value)
+        ]
+        seen: dict[str, int] = {}
+        for number, item in enumerate(made):
+            for word in () if item is None else dict.fromkeys((item.trigger, item.cmd, *item.aliases)):
+                first = seen.setdefault(word.casefold(), number) if word else number
+                if first != number:
+                    message = (
+                        f'{what}: items {first + 1} and {number + 1} are both called "{one_line(word, 60)}"'
+                    )
+                    hint = "whoever types it is asked which of them is meant"
+                    self._findings.warning((*path, number), "same-trigger", message, hint)
+        return tuple(item for item in made if item is not None)
+
+    def _item(self, value: Any, path: ValuePath, what: str, prompts: Collection[str]) -> MenuItem | None:
+        data = self.mapping(value, path, what, _ITEM, "item")
+        if data is None:
+            return None
+        does = self._does(data, path, what, prompts)
+        handlers = self._handlers(data, path, what, prompts)
+        if not any((does.workflow, does.exec, does.action, handlers)) and not any(
+            key in data for key in _DOES[:3]
+        ):
+            hint = "give it workflow:, exec: or action:"
+            self._findings.error(path, "does-nothing", f"{what} does nothing", hint)
+        validate = self._maybe(data, path, "validate", what)
+        if validate:
+            self._workflow_id(validate, (*path, "validate"), what)
+        surface = self._maybe(data, path, "surface", what)
+        if surface and surface not in _SURFACES:
+            message = f'{what}: surface "{one_line(surface, 40)}" is none of {", ".join(_SURFACES)}'
+            self._findings.error(
+                (*path, "surface"), "bad-surface", message, "leave it out to show it everywhere"
+            )
+            surface = ""
+        return MenuItem(
+            self.text(data, path, "description", what, "say in a few words what it does") or "",
+            self._maybe(data, path, "trigger", what),
+            self._maybe(data, path, "cmd", what),
+            self._list(data, path, "aliases", what),
+            handlers,
+            does,
+            validate,
+            surface,
+        )
+
+    def _handlers(
+        self, data: dict[str, Any], path: ValuePath, what: str, prompts: Collection[str]
+    ) -> tuple[Handler, ...]:
+        value = data.get("handlers")
+        if value is None:
+            return ()
+        path = (*path, "handlers")
+        if not isinstance(value, list):
+            self.wrong_type(path, f"{what}: handlers", "a list of {match, workflow, exec or action}", value)
+            return ()
+        found = []
+        for number, each in enumerate(value):
+            place, name = (*path, number), f"{what}: handler {number + 1}"
+            handler = self.mapping(each, place, name, _HANDLER, "item")
+            if handler is not None:
+                match = self.text(handler, place, "match", name) or ""
+                found.append(Handler(match, self._does(handler, place, name, prompts)))
+        return tuple(found)
+
+    def _does(self, data: dict[str, Any], path: ValuePath, what: str, prompts: Collection[str]) -> Does:
+        given = {key: self._maybe(data, path, key, what) for key in _DOES}
+        does = Does(**given)
+        several = [key for key in _DOES[:3] if given[key]]
+        if len(several) > 1:
+            message = f"{what} has {' and '.join(several)}"
+            self._findings.error((*path, several[1]), "two-actions", message, "an item does one thing")
+        if does.workflow:
+            self._workflow_id(does.workflow, (*path, "workflow"), what)
+        if does.action.startswith("#") and does.action[1:] not in prompts:
+            message = f'{what}: the persona has no prompt "{one_line(does.action[1:], 60)}"'
+            hint = self._findings.nearest(does.action[1:], prompts) or "add it below its prompts:"
+            self._findings.error((*path, "action"), "UnknownPromptId", message, hint)
+        script = self._script(does.exec, (*path, "exec"), what) if does.exec else ""
+        data_file = self._data_file(does.data, (*path, "data"), what) if does.data else ""
+        return does._replace(exec=script, data=data_file)
+
+    def _workflow_id(self, id_: str, path: ValuePath, what: str) -> None:
+        if id_ in self._known or "workflows" in self._broken:
+            return
+        named = next((known for known, file in self._known.items() if file == id_), None)
+        hint = f"write its id, {named}" if named else self._findings.nearest(id_, self._known)
+        message = f'{what}: there is no workflow "{one_line(id_, 60)}"'
+        self._findings.error(path, "UnknownWorkflow", message, hint or "add it below workflows:")
+
+    def _script(self, written: str, path: ValuePath, what: str) -> str:
+        """The path of a script, with its mount."""
+        if not written.lower().endswith(CLASSIC):
+            found = self._path(written, path, what)
+            return f"{PACKAGE}/{found}" if found else ""
+        message = f"{what}: {one_line(written, 80)} is no Markdown, and no other script can be carried out"
+        hint = "a workflow is named by workflow:, with its id"
+        self._findings.error(path, "NotSupportedClassicWorkflow", message, hint)
+        return ""
+
+    def _data_file(self, written: str, path: ValuePath, what: str) -> str:
+        """The path of a file of data, with its mount. One of the package must be there; the user's may come later."""
+        try:
+            whole = mounted(written)
+        except Invalid as error:
+            self._findings.error(path, "bad-path", f"{what}: {error.message}", error.hint)
+            return ""
+        if whole.startswith(f"{PACKAGE}/"):
+            self._path(written, path, what)
+        return whole

@@ -1,0 +1,92 @@
+"""The page of a crew: who is in it, what each of them offers, and the graph of each workflow.
+
+It follows from the nodes alone. All its texts are somebody else's, and are escaped for where they are put.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from uwf_git.base.markdown import code, inline, paragraphs, table
+from uwf_git.format.ids import Hash
+from uwf_git.format.kinds import Workflow
+from uwf_git.format.personas import Crew, Does, Member, MenuItem, Offered
+
+_SURFACES = {"ide": "where there is an editor or a terminal", "web": "on the web", "none": "nowhere"}
+
+
+def readme(crew: Crew, workflows: Mapping[Hash, Workflow]) -> str:
+    """The page of a crew; `workflows` are its own, by the hashes of their nodes. One that is missing is listed without
+    its graph."""
+    parts = [f"# {inline(crew.name)}"]
+    if crew.description.strip():
+        parts.append(paragraphs(crew.description))
+    if crew.version:
+        parts.append(f"Version {inline(crew.version)}")
+    rows = [
+        (_name(each), code(each.persona.id), inline(each.persona.title), _about(each))
+        for each in crew.members
+    ]
+    parts.append("## Personas\n\n" + table(("persona", "id", "title", "role"), rows))
+    parts += [f"### {_name(each)}\n\n{_menu(each)}" for each in crew.members if each.menu]
+    if crew.workflows:
+        parts.append("## Workflows")
+        parts += [_workflow(crew.name, each, workflows.get(each.workflow)) for each in crew.workflows]
+    return "\n\n".join(parts) + "\n"
+
+
+def _name(member: Member) -> str:
+    return inline(f"{member.persona.icon} {member.persona.name}".strip())
+
+
+def _about(member: Member) -> str:
+    persona = member.persona
+    return inline(persona.role or persona.description or persona.identity)
+
+
+def _menu(member: Member) -> str:
+    rows = [
+        (str(number), _called(item), inline(item.description), "; ".join(_doings(item)))
+        for number, item in enumerate(member.menu, 1)
+    ]
+    return table(("", "trigger", "what", "does"), rows)
+
+
+def _called(item: MenuItem) -> str:
+    return ", ".join(code(each) for each in dict.fromkeys((item.trigger, item.cmd, *item.aliases)) if each)
+
+
+def _doings(item: MenuItem) -> Iterable[str]:
+    yield from _doing(item.does)
+    if item.validate:
+        yield f"checks {code(item.validate)} before"
+    for handler in item.handlers:
+        for said in _doing(handler.does):
+            yield f"{code(handler.match)}: {said}"
+    if item.surface:
+        yield f"shown {_SURFACES.get(item.surface, inline(item.surface))}"
+
+
+def _doing(does: Does) -> Iterable[str]:
+    if does.workflow:
+        yield f"starts {code(does.workflow)}"
+    if does.exec:
+        yield f"carries out {code(does.exec)}"
+    if does.action:
+        yield f"action {code(does.action)}"
+    if does.data:
+        yield f"with {code(does.data)}"
+
+
+def _workflow(crew: str, offered: Offered, workflow: Workflow | None) -> str:
+    from uwf_git.workflow.diagram import mermaid
+
+    title = f" · {inline(offered.title)}" if offered.title else ""
+    parts = [f"### {code(f'{crew}/{offered.id}')}{title}"]
+    if offered.description.strip():
+        parts.append(paragraphs(offered.description))
+    if offered.tags:
+        parts.append(", ".join(map(code, offered.tags)))
+    if workflow is not None:
+        parts.append(f"```mermaid\n{mermaid(workflow)}```")
+    return "\n\n".join(parts)

@@ -1,0 +1,256 @@
+"""What the role of a crew's workflow is told beside what every role is: rules, what it may use, who it is, where the
+run is, what its node is, and what came along.
+
+Each part is a text of its own, a pure function of the history; `kit.prompt` puts them in order. A part begins with its
+heading. What stands in capitals, RUN_DIRECTIVE and USER_INPUT, is a form that packages know: a name, lines of
+`- field: value`, and for USER_INPUT the words below.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from uwf_git.base.text import fenced, one_line, printable
+from uwf_git.ext.crews.package import PACKAGE, PLACEHOLDERS, PROJECT, path_problem
+from uwf_git.ext.crews.state import STATE, Way, reached, ways
+from uwf_git.format.kinds import PackageNode, Role, StepContext, asks_human
+from uwf_git.format.types import BMAD, END, USER
+
+if TYPE_CHECKING:
+    from uwf_git.store.history import History
+
+STARTS, CONTINUES, RESUMES = "start", "continue", "resume"
+"""What a run is asked to do: to begin, to go on, or to go on where it was broken off or had ended."""
+ARTIFACTS = "@project/artifacts/"
+"""Where products belong."""
+FORMATS = ("json", "yaml", "csv", "xml", "text")
+"""What a file that a menu brings along may be."""
+REDACTED = re.compile(r"\[redacted:[A-Za-z_][A-Za-z0-9_-]*\]")
+"""What stands in place of a secret."""
+_DATA = re.compile(
+    r"(.+) \((\w+), (?:the beginning of )?(\d{1,15}) bytes(?:; the rest is there to be read)?\)"
+)
+_RULES = f"""\
+- You speak as the persona below, and do one node of a workflow: yours. Whoever comes next does the rest, so end with
+  your answer once it is done.
+- Autopilot: go on without asking whether you may. Ask a human only for what is really missing and can't be found, by
+  the block of fields for that, and nothing else in your answer.
+- Files have names that begin with @project (the folder of the project), @pkg (the package, to be read) or @state (this
+  run). What you make belongs below {ARTIFACTS}, unless your node says otherwise.
+- How far the run is follows from its answers, and {STATE} tells it. Where a text has you write there, that
+  counts as a part of your answer; what your answer itself says goes before it."""
+
+
+def intent(history: History, resumes: bool = False) -> str:
+    """What the run is asked to do now. `resumes` says that an attempt at this step was broken off or failed."""
+    if resumes or (answered(history) is None and history.steps and history.steps[-1].role == USER):
+        return RESUMES
+    return CONTINUES if history.steps else STARTS
+
+
+def answered(history: History) -> StepContext | None:
+    """The answer of a human that a node gets now: the last step, where one had asked. None where there is none."""
+    if len(history.steps) < 2 or history.steps[-1].role != USER:
+        return None
+    asked = next((step for step in reversed(history.steps) if step.role != USER), None)
+    return history.steps[-1] if asked is not None and asks_human(asked.output) else None
+
+
+def rules(deliverable: str) -> str:
+    """The rules that hold in each node. `deliverable` is the form of its answer."""
+    return f"# Base rules\n\n{_RULES}\n\n## Deliverable format\n\n{deliverable}"
+
+
+def folders(named: Mapping[str, Path]) -> str:
+    """Where the folders are, for whoever gets at them by the machine's own paths; "" for everybody else."""
+    lines = [f"- {name} is `{path}`" for name, path in named.items()]
+    return "# Folders\n\nOn this machine:\n\n" + "\n".join(lines) if lines else ""
+
+
+def policy(history: History, role: Role) -> str:
+    """What the workflow and the persona let it use at most; "" where they say nothing of that."""
+    lines = [*_limits("This workflow", role.tools)]
+    persona = history.speaker(role.name)
+    if persona is not None:
+        lines += _limits(persona.name, persona.tools)
+    if not lines:
+        return ""
+    said = "\n".join(f"- {line}" for line in lines)
+    return f"# Tool policy\n\nOf the tools that you have:\n\n{said}"
+
+
+def _limits(who: str, tools: Mapping[str, Any] | None) -> Iterable[str]:
+    given = tools or {}
+    for key, said in (
+        ("allow", "uses only"),
+        ("deny", "doesn't use"),
+        ("servers", "uses only the MCP servers"),
+    ):
+        if key in given:
+            yield f"{who} {said} {', '.join(map(str, given[key])) or 'none'}."
+    for key, said in (
+        ("files", "reads and writes no files"),
+        ("mcp", "uses no MCP servers"),
+        ("runCommand", "runs no commands"),
+        ("network", "uses no network"),
+    ):
+        if given.get(key) is False:
+            yield f"{who} {said}."
+    for key, said in (("maxReadBytes", "reads"), ("maxWriteBytes", "writes")):
+        if key in given:
+            yield f"{who} {said} at most {given[key]} bytes of a file."
+
+
+def speaks(history: History, role: Role) -> str:
+    """Who it is; "" where nobody in particular speaks."""
+    persona = history.speaker(role.name)
+    if persona is None:
+        return ""
+    if persona.system_prompt.strip():
+        return f"# Persona: {persona.name}\n\n{in_words(persona.system_prompt.strip())}"
+    title = ", ".join(filter(None, (persona.name, persona.title)))
+    parts = [f"You are {title}." + (f" {persona.description}" if persona.description.strip() else "")]
+    told = (("Role", persona.role), ("Identity", persona.identity), ("How you speak", persona.style))
+    parts += [f"{name}: {text.strip()}" for name, text in told if text.strip()]
+    for name, texts in (("Your principles", persona.principles), ("You always", persona.actions)):
+        if texts:
+            parts.append(f"{name}:\n\n" + "\n".join(f"- {each.strip()}" for each in texts))
+    return in_words(f"# Persona: {persona.name}\n\n" + "\n\n".join(parts))
+
+
+def directive(history: History, role: Role, resumes: bool = False) -> str:
+    """RUN_DIRECTIVE: which run it is, where it stands, and what is to be done with it."""
+    crew = history.workflow.crew
+    assert crew is not None
+    fields = {
+        "runType": "bmad-micro" if crew.format == BMAD else "crew",
+        "intent": intent(history, resumes),
+        "workflow": crew.workflow,
+        "state": STATE,
+        "graph": f"@pkg/{crew.graph}" if crew.graph else "",
+        "artifactsRoot": ARTIFACTS,
+        "currentNodeId": role.name,
+        "effectiveAgentId": history.speaks(role.name),
+        "autopilot": "true",
+    }
+    return _form("RUN_DIRECTIVE", fields)
+
+
+def brief(history: History, role: Role) -> str:
+    """The node: its document, what it reads and makes, and where it can lead."""
+    node = role.node or PackageNode("step", "")
+    parts = [f"# Your node: {role.name}" + (f", {node.title}" if node.title else "")]
+    lines = [f"- Document: @pkg/{node.file}"] if node.file else []
+    lines += [f"- Reads: {', '.join(map(_below_project, node.inputs))}"] if node.inputs else []
+    lines += [f"- Makes: {', '.join(map(_below_project, node.outputs))}"] if node.outputs else []
+    if leads := [_told(way) for way in ways(history.workflow, role.name)]:
+        lines.append("- Allowed next:\n" + "\n".join(f"  - {each}" for each in leads))
+    elif history.workflow.graph.get(role.name):
+        lines.append("- Allowed next: none. This node ends the run.")
+    parts.append("\n".join(lines))
+    parts += [
+        f"## {name}\n\n{in_words(text.strip())}"
+        for name, text in (
+            ("What it is for", role.description),
+            ("Its text", role.system_prompt),
+            ("Goal", role.goal),
+            ("Capabilities", "\n".join(f"- {each}" for each in role.capabilities)),
+            ("Procedure", role.procedure),
+            ("Output", role.output),
+        )
+        if text.strip()
+    ]
+    return "\n\n".join(filter(None, parts))
+
+
+def _told(way: Way) -> str:
+    target = "the end of the run" if way.target == END else f"`{way.target}`"
+    how = f" on `{way.label}`" if way.label else ""
+    said = f": {in_words(way.when)}" if way.when else ""
+    return f"{target}{how}{said}" + (" (what the run has reached decides that)" if way.tested else "")
+
+
+def brought(history: History) -> str:
+    """The file that the menu brought along; "" where it brought none."""
+    data = history.start.data
+    return f"# Data given with this run\n\n{data_message(data)}" if data is not None else ""
+
+
+def data_message(data: Mapping[str, Any]) -> str:
+    """What an agent is told of a file that is brought along."""
+    whole, text = data["size"], data["text"]
+    cut = len(text.encode("utf-8", "replace")) < whole
+    size = f"the beginning of {whole} bytes; the rest is there to be read" if cut else f"{whole} bytes"
+    form = data["format"] if data["format"] in FORMATS else "text"
+    return f"{printable(data['path'])} ({form}, {size}):\n\n{fenced(text, form)}"
+
+
+def data_in(message: str) -> dict[str, Any] | None:
+    """The data that `data_message` tells of in a text; None where the text is anything else."""
+    head, _, block = message.partition(":\n\n")
+    found = _DATA.fullmatch(head)
+    text = "\n".join(block.split("\n")[1:-1])
+    if found is None or block != fenced(text, found[2]):
+        return None
+    return {"path": found[1], "format": found[2], "text": text, "size": int(found[3])}
+
+
+def data_problem(data: Mapping[str, Any], file: Callable[[str], bytes | None]) -> str | None:
+    """Why the `data` of a StartNode is no file's that a menu could bring along, or None. `file` gives what is at a path
+    in the package, None where nothing is."""
+    path, text, size = data["path"], data["text"], data["size"]
+    mount, _, rest = path.partition("/")
+    if mount not in (PROJECT, PACKAGE) or not rest or path_problem(rest) is not None:
+        return f"{one_line(path, 80)!r} is no path of a file below {PROJECT} or {PACKAGE}"
+    if data["format"] not in FORMATS:
+        return f"{one_line(data['format'], 40)!r} is none of the formats {', '.join(FORMATS)}"
+    kept = REDACTED.split(text)
+    if sum(len(each.encode("utf-8", "replace")) for each in kept) > size:
+        return f"{path} is said to have {size} bytes, and its beginning has more"
+    if mount == PROJECT:
+        return None
+    found = file(rest)
+    if found is None:
+        return f"there is no {path} in the package"
+    whole = found.decode("utf-8-sig", "replace")
+    # Which secrets were taken out isn't known, so what is left must be there in its order.
+    at = 0
+    for number, each in enumerate(kept):
+        at = whole.find(each, at) if number else (0 if whole.startswith(each) else -1)
+        if at < 0:
+            return f"the text is not that of {path} in the package"
+        at += len(each)
+    return None if len(whole.encode()) == size else f"{path} has not {size} bytes in the package"
+
+
+def so_far(history: History, role: Role) -> str:
+    """What the run has reached before this node; "" at its beginning."""
+    from uwf_git.format.yaml12 import dump
+
+    now = reached(history, role.name).as_json()
+    told = {key: now[key] for key in ("stepsCompleted", "variables", "artifacts") if now[key]}
+    return f"# What the run has reached\n\n{fenced(dump(told).rstrip(), 'yaml')}" if told else ""
+
+
+def user_input(node: str, text: str) -> str:
+    """USER_INPUT: what a human said, bound to the node that had asked for it, "" where none had."""
+    return f"{_form('USER_INPUT', {'forNodeId': node})}\n{text.strip()}"
+
+
+def _form(name: str, fields: Mapping[str, str]) -> str:
+    return "\n".join([name, *(f"- {key}: {value}" for key, value in fields.items() if value)])
+
+
+def _below_project(path: str) -> str:
+    path = in_words(path)
+    return path if path.startswith("@") else f"@project/{path}"
+
+
+def in_words(text: str) -> str:
+    """A text with the names of the folders in place of what stands for them in packages."""
+    for word, name in PLACEHOLDERS.items():
+        text = text.replace(word, name)
+    return text

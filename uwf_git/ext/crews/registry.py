@@ -1,0 +1,237 @@
+"""Registered crews: `refs/uwf/crews/<name>` points at the newest version's commit, which holds the package byte for
+byte, its nodes, and a page to read.
+
+    README.md                 the crew's page
+    package/…                 the files of the package
+    package.bmad              the ZIP that they came in, where they did
+    crew/nodes/<hash>.json    the Crew node, its Workflow nodes, their schemas, and the built-in types
+
+A thread begins on a version of one of its workflows, as every thread does. That is a commit without a ref, whose
+`workflow/include/` is the folder `package/` of the crew's version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from uwf_git.base.errors import Invalid, NotFound, NotSupportedClassicWorkflow, StoreDamaged, UnknownWorkflow
+from uwf_git.base.text import harmless, nearest, one_line
+from uwf_git.ext.crews.menu import document_of
+from uwf_git.ext.crews.package import CLASSIC
+from uwf_git.format.ids import Hash
+from uwf_git.format.kinds import Workflow, parse_workflow
+from uwf_git.format.personas import Crew, Offered, parse_crew
+from uwf_git.format.types import CREW, CREW_DEFINITION, OF_THREADS, is_kind
+from uwf_git.git.objects import Stamp, id_of
+from uwf_git.git.repository import BLOB, Oid
+from uwf_git.store import layout
+from uwf_git.store.versions import Version, Versions, put_definition, version_files, walk_tree
+
+if TYPE_CHECKING:
+    from uwf_git.ext.crews.compile import CompiledCrew
+    from uwf_git.ext.crews.package import Package
+
+NODES = "crew/"
+
+
+class Definition(NamedTuple):
+    """A crew as it is registered: its package, and what that compiles to."""
+
+    package: Package
+    compiled: CompiledCrew
+
+
+class Found(NamedTuple):
+    """A workflow of a crew that an address, `<crew>/<id>`, led to, and the version of the crew that has it."""
+
+    version: Version
+    crew: Crew
+    offered: Offered
+
+
+class Crews(Versions[Definition]):
+    """The crews of one store."""
+
+    kind = "crew"
+    kept = "a package"
+    prefix = layout.CREWS
+
+    def name_of(self, definition: Definition) -> str:
+        return definition.compiled.crew.name
+
+    def node_of(self, definition: Definition) -> Hash:
+        return definition.compiled.hash
+
+    def message(self, name: str, node: Hash) -> str:
+        return layout.crew_message(name, self.crew(node).version, node)
+
+    def write(
+        self, definition: Definition, parents: Sequence[Oid], stamp: Stamp | None = None, words: str = ""
+    ) -> Oid:
+        # A package has hundreds of files: one pack is synced in the time that a few of these would take.
+        with self._store.registering(), self._repository.in_bulk():
+            return super().write(definition, parents, stamp, words)
+
+    def holds(self, commit: Oid, definition: Definition) -> bool:
+        if self._version(commit).hash != definition.compiled.hash:
+            return False
+        known = self.package(commit)
+        return (known.files, known.archive) == (dict(definition.package.files), definition.package.archive)
+
+    def are_same(self, one: Version, other: Version) -> bool:
+        # A node says nothing of the documents and the data that a menu only names.
+        return one.hash == other.hash and self._folder(one) == self._folder(other)
+
+    def _folder(self, version: Version) -> Oid | None:
+        root = self._repository.root(Oid(hex=version.commit))
+        return self._repository.file(root, layout.PACKAGE.rstrip("/"))
+
+    def sources(self, definition: Definition) -> Iterator[tuple[str, str, bytes]]:
+        from uwf_git.ext.crews.package import hidden_files
+
+        package = definition.package
+        for path, data in package.files.items():
+            yield path, path, data
+        if package.archive is not None:
+            for path, data in hidden_files(package.archive):
+                yield path, path, data
+
+    def _tree(self, definition: Definition) -> Oid:
+        from uwf_git.ext.crews.page import readme
+
+        package, compiled = definition
+        nodes: dict[Hash, None] = dict.fromkeys(OF_THREADS)
+        with self._store.registering():
+            for each in compiled.workflows.values():
+                put_definition(self._store, each.payload, each.schemas)
+                nodes |= dict.fromkeys((*each.schemas, each.hash))
+            self._store.put(CREW, compiled.payload, timestamp=0)
+        workflows = {each.hash: each.workflow for each in compiled.workflows.values()}
+        files: dict[str, bytes | Oid] = {
+            ".gitattributes": layout.GITATTRIBUTES,
+            "README.md": harmless(readme(compiled.crew, workflows)).encode("utf-8"),
+        }
+        for path, data in package.files.items():
+            files[layout.PACKAGE + path] = self._known(data)
+        if package.archive is not None:
+            files[layout.ARCHIVED_PACKAGE] = self._known(package.archive)
+        for node in (*nodes, compiled.hash):
+            files[NODES + layout.node_file(node)] = self._store.blob_of(node)
+        return self._repository.write_folder(files)
+
+    def _known(self, data: bytes) -> bytes | Oid:
+        """A file's content, by its id where it is in the repository: a pack would hold it once more."""
+        oid = id_of(BLOB, data)
+        return oid if self._repository.has(oid) else data
+
+    # Reading
+
+    def crew(self, node: Hash) -> Crew:
+        """The value of a Crew node. Raises NotFound, Invalid."""
+        content = self._store.get(node)
+        if not is_kind(content.type, "crew"):
+            raise Invalid(f"node {node} is no crew", "see: uwf crew list")
+        return parse_crew(content.payload)
+
+    def workflows(self, crew: Crew) -> dict[Hash, Workflow]:
+        """The workflows of a crew, by the hashes of their nodes. Raises NotFound, Invalid."""
+        nodes = dict.fromkeys(each.workflow for each in crew.workflows)
+        return {node: parse_workflow(self._store.get(node).payload) for node in nodes}
+
+    def package(self, commit: Oid) -> Package:
+        """The package of a version, as it was read when that was registered. Raises StoreDamaged."""
+        from uwf_git.ext.crews.package import Package
+
+        top = {entry.name: entry for entry in self._repository.tree(self._repository.root(commit))}
+        archive = top.get(layout.ARCHIVED_PACKAGE)
+        files = {
+            path: self._repository.blob(entry.oid)
+            for path, entry in walk_tree(self._repository, top[layout.PACKAGE.rstrip("/")].oid)
+        }
+        data = self._repository.blob(archive.oid) if archive is not None else None
+        return Package(self._version(commit).name, files, data)
+
+    def find(self, address: str) -> Found:
+        """The workflow that `<crew>/<id>` names in the crew's newest version, with ~2 after it in the one two before
+        that. Raises NotFound and UnknownWorkflow with the nearest name, NotSupportedClassicWorkflow."""
+        name, _, said = address.partition("/")
+        id_, tilde, back = said.rpartition("~")
+        is_past = bool(tilde) and back.isdecimal()
+        version = self.named(f"{name}~{back}" if is_past else name)
+        crew = self.crew(version.hash)
+        return Found(version, crew, offered_by(crew, id_ if is_past else said))
+
+    def addresses(self) -> Iterable[str]:
+        """Every `<crew>/<id>` of the newest versions, crews by name and workflows in their order."""
+        for name in self.names():
+            for each in self.crew(self.current(name).hash).workflows:
+                yield f"{name}/{each.id}"
+
+    # What threads stand on
+
+    def behind(self, name: str, thread: Oid) -> Version:
+        """The version of a crew that a thread has the package of, by the thread's commit: the newest, else another that
+        is here, else one without a ref that is made of the package, as where the crew was removed or never was. Raises
+        InvalidPackage, and StoreDamaged where the thread has no package."""
+        from uwf_git.ext.crews.compile import compile_crew
+        from uwf_git.ext.crews.package import from_files
+
+        package = self._repository.file(self._repository.root(thread), layout.INCLUDED.rstrip("/"))
+        if package is None:
+            raise StoreDamaged(f"commit {thread} has lost the package of its crew", "see: uwf doctor")
+        newest = self._repository.ref(self.prefix + name)
+        if newest is not None and self._folder(version := self._version(newest)) == package:
+            return version
+        files = walk_tree(self._repository, package)
+        read = from_files(name, {path: self._repository.blob(entry.oid) for path, entry in files})
+        definition = Definition(read, compile_crew(read))
+        for row in self._store.index.commits_of(definition.compiled.hash):
+            made = Oid(raw=row.oid)
+            if row.kind == self.kind and self._repository.has(made):
+                version = self._version(made)
+                if self._folder(version) == package:
+                    return version
+        return self._version(self.write(definition, []))
+
+    def workflow_version(self, commit: Oid, workflow: Hash) -> Oid:
+        """The version commit of a workflow of a crew's version: what its threads begin on. The one that was made before
+        is used, else one is made, without a ref."""
+        package = self._repository.file(self._repository.root(commit), layout.PACKAGE.rstrip("/"))
+        if package is None:
+            raise NotFound(f"commit {commit} holds no {layout.PACKAGE}", "it is no version of a crew")
+        include = layout.INCLUDED.rstrip("/")
+        for row in self._store.index.commits_of(workflow):
+            made = Oid(raw=row.oid)
+            if (
+                row.kind == "workflow"
+                and self._repository.has(made)
+                and self._repository.file(self._repository.root(made), include) == package
+            ):
+                return made
+        content = self._store.get(workflow)
+        value = parse_workflow(content.payload)
+        assert value.crew is not None
+        names = dict.fromkeys(role.schema for role in value.roles.values())
+        schemas = {name: self._store.get(name).payload for name in names}
+        files = version_files(self._store, value, workflow, schemas)
+        files[CREW_DEFINITION] = layout.crew_definition(value.crew.name, value.crew.workflow)
+        tree = self._repository.graft(self._repository.write_folder(files), include.split("/"), package)
+        message = layout.workflow_message(value.name, workflow)
+        made = self._repository.write_commit(tree, [], self._repository.user, message)
+        self._store.take_in(made)
+        return made
+
+
+def offered_by(crew: Crew, said: str) -> Offered:
+    """The workflow of a crew that has that id, or begins with the document of that path. Raises UnknownWorkflow with
+    the nearest id, NotSupportedClassicWorkflow."""
+    found = next((each for each in crew.workflows if each.id == said), None)
+    found = found or document_of(crew.workflows, said)
+    if found is not None:
+        return found
+    shown = one_line(said, 80)
+    if said.casefold().endswith(CLASSIC):
+        raise NotSupportedClassicWorkflow(shown)
+    hint = nearest(said, [each.id for each in crew.workflows]) or f"see: uwf crew show {crew.name}"
+    raise UnknownWorkflow(f"crew {crew.name!r} has no workflow {shown!r}", hint)

@@ -1,0 +1,87 @@
+"""The scores of a run by judge and by tag, and its flaky cases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from uwf_git.ext.evaluation.comparison import LOSS, WIN, Scored, by_case, compare_cases, overall
+from uwf_git.ext.evaluation.records import COMPLETED, MISSED, PASSED, Result
+
+Parts = Mapping[str, Sequence[Scored]]
+"""Scores by the name of a judge or a tag."""
+
+
+class Passes(NamedTuple):
+    """How many of a case's repeats passed, of those that could be judged."""
+
+    passed: int
+    runs: int
+
+
+class Share(NamedTuple):
+    """The average of a part on each side, over the `cases` that both have, each counting once: None for a side that has
+    none. `wins` and `losses` are those of the second."""
+
+    name: str
+    cases: int
+    a: float | None
+    b: float | None
+    wins: int
+    losses: int
+
+
+def by_judge(results: Iterable[Result]) -> dict[str, list[Scored]]:
+    """The scores that each judge gave. A trial that did not come to its end was judged by none."""
+    parts: dict[str, list[Scored]] = {}
+    for result in results:
+        if result.trial.status == COMPLETED and not result.errors:
+            for score in result.scores:
+                parts.setdefault(score.judge.name, []).append(Scored(result.name, score.score))
+    return parts
+
+
+def by_tag(scored: Iterable[Scored], tags: Mapping[str, Sequence[str]]) -> dict[str, list[Scored]]:
+    """The scores of the cases with each tag; `tags` are those of each case. A case counts for each of its tags."""
+    parts: dict[str, list[Scored]] = {}
+    for each in scored:
+        for tag in tags.get(each.case, ()):
+            parts.setdefault(tag, []).append(each)
+    return parts
+
+
+def shares(a: Parts, b: Parts) -> list[Share]:
+    """The parts of two sides, by name. A part that only one side has is compared with nothing."""
+    return [_share(name, a.get(name, ()), b.get(name, ())) for name in sorted({*a, *b})]
+
+
+def _share(name: str, a: Sequence[Scored], b: Sequence[Scored]) -> Share:
+    one, other = by_case(a), by_case(b)
+    if not one or not other:
+        means = [(found.score if found else None) for found in map(overall, (one.values(), other.values()))]
+        return Share(name, len(one) + len(other), means[0], means[1], 0, 0)
+    both = compare_cases(one, other)
+    if not both:
+        return Share(name, 0, None, None, 0, 0)
+    outcomes = [each.outcome for each in both]
+    return Share(
+        name,
+        len(both),
+        sum(each.a.score for each in both) / len(both),
+        sum(each.b.score for each in both) / len(both),
+        outcomes.count(WIN),
+        outcomes.count(LOSS),
+    )
+
+
+def flaky(results: Iterable[Result]) -> dict[str, Passes]:
+    """The cases of which some repeats passed and others failed."""
+    states: dict[str, list[str]] = {}
+    for result in results:
+        if result.state in (PASSED, MISSED):
+            states.setdefault(result.name, []).append(result.state)
+    return {
+        name: Passes(found.count(PASSED), len(found))
+        for name, found in sorted(states.items())
+        if len(set(found)) > 1
+    }

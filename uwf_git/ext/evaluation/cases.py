@@ -1,0 +1,288 @@
+"""Where cases come from: threads, single steps of theirs, and files of prompts.
+
+    suite: bugs                      a name; else that of the file
+    workflow: solve-issue            for cases that name none
+    judges: [tests, exact:approved]  for cases that have none; likewise limits and tags
+    cases:
+      - name: csv
+        prompt: The CSV export does not quote commas.
+        fixture: repositories/csv    a folder beside the file, or files: {PATH: TEXT}
+        expected: {approved: true}
+
+A file of JSON lines has a case a line.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from uwf_git.base.errors import Invalid, Usage, UwfError
+from uwf_git.base.text import nearest, one_line
+from uwf_git.ext.evaluation.fixtures import of_texts, take_in
+from uwf_git.ext.evaluation.judges import parse_mapping
+from uwf_git.ext.evaluation.records import UNKNOWN, Case, Judge, identified
+from uwf_git.ext.evaluation.suite import Suite
+from uwf_git.format import yaml12
+from uwf_git.format.amounts import parse_budget
+from uwf_git.format.document import Document, read_bytes
+from uwf_git.format.ids import Hash, name_problem
+from uwf_git.format.kinds import parse_start, title_of
+from uwf_git.format.node import parse_json
+from uwf_git.format.schema import ValuePath
+from uwf_git.format.types import END, USER
+from uwf_git.git.repository import Oid
+from uwf_git.store import layout
+from uwf_git.store.history import Head, ancestry
+from uwf_git.store.index import CommitRow
+from uwf_git.store.opened import Instance
+
+LINES = (".jsonl", ".ndjson")
+_TOP = ("suite", "workflow", "judges", "limits", "tags", "cases")
+_FIELDS = ("name", "prompt", "fixture", "files", "workflow", "expected", "judges", "limits", "tags")
+_LONGEST_NAME = 40
+_OF_ITS_LINE = re.compile(r": line 1 column (\d+) \(char \d+\)")
+
+
+class Drafted(NamedTuple):
+    """A case that is about to be added, and the commits that it stands on."""
+
+    case: Case
+    commits: tuple[Oid, ...]
+
+
+class File(NamedTuple):
+    """What a file of cases says: the suite that it names, "" for none, and its cases with their workflows' names."""
+
+    suite: str
+    cases: tuple[tuple[Case, str], ...]
+
+
+# Of threads
+
+
+def of_thread(instance: Instance, head: Head) -> Drafted:
+    """The case that a thread is: its task, and where it has come to."""
+    row = head.row
+    start = row.start or row.node
+    prompt = parse_start(instance.store.get(start).payload).prompt
+    step = row.node if row.kind == "step" else None
+    return Drafted(Case(UNKNOWN, named_after(prompt), start=start, step=step), (head.commit,))
+
+
+def of_step(instance: Instance, row: CommitRow) -> Drafted:
+    """The case that a role's step is. Raises Invalid for what is no role's."""
+    if row.kind != "step" or row.role in (None, USER, END) or row.start is None:
+        what = "a human's" if row.role == USER else "no role's"
+        raise Invalid(f"step {row.node} is {what}, so it can't be done again", "name a step of a role")
+    prompt = parse_start(instance.store.get(row.start).payload).prompt
+    name = f"{named_after(prompt)}-{layout.slug(row.role or '')}-{row.number}"
+    case = Case(UNKNOWN, name, start=row.start, step=row.node, role=row.role)
+    return Drafted(case, (Oid(raw=row.oid),))
+
+
+def steps_of(instance: Instance, head: Head) -> list[CommitRow]:
+    """What the steps of a thread record, oldest first."""
+    rows = []
+    for row in ancestry(instance.store, head.commit):
+        if row.kind != "step":
+            break
+        rows.append(row)
+    return rows[::-1]
+
+
+def named_after(prompt: str) -> str:
+    """A name for a case of that task: its first line's first words."""
+    name = ""
+    for word in re.findall(r"\w+", title_of(prompt).lower()):
+        if len(name) + len(word) > _LONGEST_NAME:
+            break
+        name = f"{name}-{word}" if name else word
+    return name if name and name_problem(name) is None else "case"
+
+
+# Into a suite
+
+
+def fitted(suite: Suite | None, drafted: Sequence[Drafted], is_named: bool) -> list[Drafted]:
+    """Cases as they come into a suite: one of a name that is taken takes the other's place where it was given that
+    name, or is of the same thread and step; else it is numbered. Cases that are there already are left out."""
+    taken = {suite.named[case.hash]: case for case in suite.cases} if suite else {}
+    found: list[Drafted] = []
+    for each in drafted:
+        case = each.case
+        number, name = 1, case.name
+        while (other := taken.get(name)) is not None and not is_named and not _is_of_the_same(case, other):
+            number += 1
+            name = f"{case.name}-{number}"
+        case = identified(case._replace(name=name))
+        if other is not None and other._replace(replaces=()) == identified(case)._replace(
+            hash=other.hash, replaces=()
+        ):
+            continue
+        replaced = (other.hash,) if other is not None else ()
+        if not replaced and suite is not None and case.hash in suite.every:  # it was taken out
+            replaced = (case.hash,)
+        case = identified(case._replace(replaces=replaced))
+        taken[name] = case
+        found.append(each._replace(case=case))
+    return found
+
+
+def _is_of_the_same(one: Case, other: Case) -> bool:
+    return one.start is not None and (one.start, one.step, one.role) == (other.start, other.step, other.role)
+
+
+# Of files
+
+
+def read_file(instance: Instance, path: Path) -> File:
+    """The cases in a file, whose fixtures are stored. Raises NotFound, Invalid with the line at fault."""
+    if path.suffix.lower() in LINES:
+        found = list(_lines(path))
+        if not found:
+            raise Invalid(f"{path} has no cases", '{"name": …, "prompt": …}, a case a line')
+        top: dict[str, Any] = {}
+    else:
+        document = yaml12.read(path)
+        data = document.data
+        top = data if isinstance(data, dict) else {"cases": data}
+        _known(top, _TOP, partial(_line_of, document, ()))
+        listed = top.get("cases")
+        if not isinstance(listed, list) or not listed:
+            raise Invalid(f"{path} has no list of cases", "cases: [{name: …, prompt: …}]")
+        prefix = ("cases",) if isinstance(data, dict) else ()
+        found = []
+        for place, each in enumerate(listed):
+            mark = document.mark((*prefix, place))
+            if isinstance(each, dict):
+                _known(each, _FIELDS, partial(_line_of, document, (*prefix, place)))
+            found.append((each, f"{path}:{mark.line}"))
+    suite = top.get("suite", "")
+    if not isinstance(suite, str):
+        raise Invalid(f"{path}: suite is no name", "suite: bugs")
+    cases = tuple(_case(instance, path.parent, top, value, where) for value, where in found)
+    names = [case.name for case, _ in cases]
+    for name in names:
+        if names.count(name) > 1:
+            raise Invalid(
+                f"{path} has two cases called {one_line(name, 60)!r}", "give each a name of its own"
+            )
+    return File(suite, cases)
+
+
+def _line_of(document: Document, path: ValuePath, key: str) -> str:
+    """The place of a key of the mapping at a path."""
+    return f"{document.name}:{document.key_mark((*path, key)).line}"
+
+
+def _lines(path: Path) -> Iterator[tuple[Any, str]]:
+    """The values of a file of JSON lines, each with its place."""
+    # Only \n ends a line: a text may hold what else is taken for an end of one, such as U+2028.
+    for number, line in enumerate(read_bytes(path).removeprefix(codecs.BOM_UTF8).split(b"\n"), 1):
+        if not line.strip():
+            continue
+        where = f"{path}:{number}"
+        try:
+            yield parse_json(line.decode("utf-8")), where
+        except UnicodeDecodeError as error:
+            raise Invalid(f"{where}: byte {error.start + 1} is not UTF-8", "save the file as UTF-8") from None
+        except UwfError as error:
+            message = _OF_ITS_LINE.sub(r" at column \1", error.message)
+            raise Invalid(f"{where}: {message}", error.hint) from None
+
+
+def _case(
+    instance: Instance, folder: Path, top: Mapping[str, Any], value: Any, where: str
+) -> tuple[Case, str]:
+    if not isinstance(value, dict):
+        raise Invalid(f"{where}: a case is a mapping", "{name: …, prompt: …}")
+    _known(value, _FIELDS, lambda key: where)
+    prompt = value.get("prompt")
+    if not isinstance(prompt, str) or not prompt.strip():
+        raise Invalid(f"{where}: the case has no prompt", "prompt: the task, as text")
+    name = value.get("name", named_after(prompt))
+    if not isinstance(name, str) or (problem := name_problem(name)):
+        raise Invalid(
+            f"{where}: the name {one_line(str(name), 60)!r} {problem or 'is no text'}", "name: csv-export"
+        )
+    workflow = value.get("workflow", top.get("workflow", ""))
+    tags = value.get("tags", top.get("tags", []))
+    if (
+        not isinstance(workflow, str)
+        or not isinstance(tags, list)
+        or not all(isinstance(t, str) for t in tags)
+    ):
+        raise Invalid(f"{where}: workflow is a name, and tags are a list of texts", "tags: [slow]")
+    limits, problems = parse_budget(value.get("limits", top.get("limits")))
+    for _, message, hint in problems:
+        raise Invalid(f"{where}: {message}", hint)
+    try:
+        judges = tuple(_judges(value.get("judges", top.get("judges", [])), folder))
+        fixture = _fixture(instance, folder, value, where)
+    except UwfError as error:
+        raise Invalid(f"{where}: {error.message}", error.hint) from None
+    case = Case(
+        UNKNOWN,
+        name,
+        prompt,
+        fixture=fixture,
+        expected=value.get("expected"),
+        judges=judges,
+        limits=limits,
+        tags=tuple(tags),
+    )
+    return case, workflow
+
+
+def _known(value: Mapping[str, Any], known: Sequence[str], where: Callable[[str], str]) -> None:
+    """Raises Invalid for a key that isn't known; `where` is the place of a key."""
+    for key in value:
+        if key not in known and not str(key).startswith("x-"):
+            hint = nearest(str(key), known) or "known: " + ", ".join(known)
+            raise Invalid(f"{where(key)}: there is no {one_line(str(key), 40)!r} here", hint)
+
+
+def _judges(value: Any, folder: Path) -> Iterator[Judge]:
+    if not isinstance(value, list):
+        raise Usage("judges are a list", "judges: [tests, exact]")
+    for each in value:
+        yield parse_mapping(each, folder)
+
+
+def _fixture(instance: Instance, folder: Path, value: Mapping[str, Any], where: str) -> str | None:
+    given, files = value.get("fixture"), value.get("files")
+    if given is not None and files is not None:
+        raise Usage("fixture and files exclude each other", "give one of them")
+    if isinstance(given, str) and given.strip():
+        path = folder / Path(given).expanduser()
+        if not path.resolve().is_relative_to(folder.resolve()):  # whoever wrote the file may be somebody else
+            instance.warn(f"{where}: took in {one_line(str(path))}, which isn't below the file's folder")
+        return take_in(instance, path)
+    if isinstance(files, dict) and files and all(isinstance(text, str) for text in files.values()):
+        return of_texts(instance, files)
+    if given is None and files is None:
+        return None
+    raise Usage("fixture is a folder, and files are texts by their paths", "files: {src/app.py: …}")
+
+
+def with_workflows(
+    file: File, versions: Callable[[str], tuple[Hash, Oid]], given: tuple[Hash, Oid] | None = None
+) -> list[Drafted]:
+    """The cases of a file with their workflows, as `versions` finds them by name; `given` is for those that name
+    none."""
+    found: dict[str, tuple[Hash, Oid] | None] = {"": given}
+    drafted = []
+    for case, name in file.cases:
+        if name not in found:
+            found[name] = versions(name)
+        version = found[name]
+        if version is None:
+            drafted.append(Drafted(case, ()))
+        else:
+            drafted.append(Drafted(case._replace(workflow=version[0]), (version[1],)))
+    return drafted

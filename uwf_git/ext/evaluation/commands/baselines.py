@@ -1,0 +1,265 @@
+"""`uwf eval baseline`: what is accepted as good of a suite, in versions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+import click
+from uwf_cli import terminal
+from uwf_cli.command import command
+from uwf_cli.completers import complete_remote
+from uwf_cli.exchange import git_for
+from uwf_cli.failures import Failures
+from uwf_cli.invocation import Invocation
+
+from uwf_git.base.text import counted, iso
+from uwf_git.ext.evaluation import sides
+from uwf_git.ext.evaluation.commands.compared import score_text
+from uwf_git.ext.evaluation.commands.sides import find_side, names_of, narrowing
+from uwf_git.ext.evaluation.suite import Suites
+from uwf_git.store.versions import Baseline, Baselines
+
+if TYPE_CHECKING:
+    from uwf_git.store.versions import PastVersion, Version
+
+PARTIAL = click.option(
+    "--partial", is_flag=True, help="Leave cases out that have no score, instead of refusing the run."
+)
+"""The option that allows a baseline of a part of a suite."""
+
+_UNLESS_CHANGED = {True: None, False: ("unchanged", "it was that already")}
+
+
+@command(
+    "uwf eval baseline set issues                   the newest run",
+    "uwf eval baseline set issues solve-issue~1     the newest of that version",
+    "uwf eval baseline set issues 4KNM2PXR3B1QW     a run",
+)
+@click.argument("suite")
+@click.argument("run", required=False)
+@narrowing
+@PARTIAL
+def set_(
+    invocation: Invocation,
+    suite: str,
+    run: str | None,
+    workflow: str | None,
+    agent: str | None,
+    partial: bool,
+) -> None:
+    """Accept the scores of a run as what others are held against.
+
+    The run is the newest one, or what "uwf eval compare" would take: a version of a workflow, an agent, a label or a
+    hash. Every case of the suite must have a score, unless a part will do.
+    """
+    baselines = Baselines(invocation.instance.store)
+    before = baselines.names()
+    old = baselines.current(suite).commit if suite in before else None
+    version = baselines.put(_made(invocation, suite, run, workflow, agent, partial))
+    value = {**version_value(baselines, version), "changed": version.commit != old}
+    invocation.emit(value, lambda shown: _text(shown, _UNLESS_CHANGED[shown["changed"]]))
+
+
+def _made(
+    invocation: Invocation,
+    name: str,
+    text: str | None,
+    workflow: str | None,
+    agent: str | None,
+    is_partial: bool,
+) -> Baseline:
+    """The baseline that a run makes. Raises NotFound, Usage."""
+    suite = Suites(invocation.instance.store).read(name)
+    if text is not None:
+        side = find_side(invocation, suite, text, workflow, agent)
+    elif workflow or agent:
+        side = find_side(invocation, suite, workflow or agent or "", None, agent)
+    else:
+        side = sides.side_of(suite, sides.newest(suite), names_of(invocation.instance, suite))
+    return sides.baseline_of(suite, side, is_partial)
+
+
+@command("uwf eval baseline show issues", "uwf eval baseline show issues~1")
+@click.argument("suite", metavar="SUITE[~N]")
+def show(invocation: Invocation, suite: str) -> None:
+    """Show a suite's baseline, with ~1 the one before: the score of each case."""
+    baselines = Baselines(invocation.instance.store)
+    invocation.emit(version_value(baselines, baselines.named(suite)), _text)
+
+
+@command("uwf eval baseline list")
+def list_(invocation: Invocation) -> None:
+    """List the baselines, with what each was measured with."""
+    baselines = Baselines(invocation.instance.store)
+    found = [brief(baselines, baselines.current(name)) for name in baselines.names()]
+
+    def text(value: Any) -> str:
+        rows = [(each["suite"], f"{each['score']:.2f}", each["time"], each["said"]) for each in value]
+        header = ("suite", "score", "set", "of")
+        return terminal.table(rows, header) if rows else "no baseline; uwf eval baseline set SUITE"
+
+    invocation.emit(found, text)
+    Failures(invocation).missing()
+
+
+@command("uwf eval baseline history issues")
+@click.argument("suite")
+def history(invocation: Invocation, suite: str) -> None:
+    """List a suite's baselines, newest first: who set each, and what was accepted."""
+    from uwf_cli.commands.workflow import history_note
+
+    baselines = Baselines(invocation.instance.store)
+
+    def text(value: Any) -> str:
+        rows = [
+            (
+                *(f"{each['score']:.2f}", each["time"], each["commit"][:10]),
+                *(each["author"], each["said"], history_note(each)),
+            )
+            for each in value
+        ]
+        return terminal.table(rows, ("score", "set", "commit", "by", "of", ""))
+
+    invocation.emit(past(baselines, suite), text)
+
+
+def past(baselines: Baselines, suite: str) -> list[dict[str, Any]]:
+    """The baselines of a suite, newest first: the JSON of `uwf eval baseline history`. Raises NotFound."""
+    from uwf_cli.commands.workflow import history_values
+
+    entries: list[PastVersion] = baselines.history(suite)
+    return [
+        {**brief(baselines, entry.version), **registered}
+        for entry, registered in zip(entries, history_values(entries), strict=True)
+    ]
+
+
+@command(
+    "uwf eval baseline propose issues --branch new-plan --remote origin",
+    "uwf eval baseline propose issues solve-issue --branch new-plan",
+)
+@click.argument("suite")
+@click.argument("run", required=False)
+@narrowing
+@PARTIAL
+@click.option("--branch", metavar="BRANCH", required=True, help="The proposal's name.")
+@click.option(
+    "--remote", metavar="NAME", shell_complete=complete_remote, help="Also push it there, for review."
+)
+def propose(
+    invocation: Invocation,
+    suite: str,
+    run: str | None,
+    workflow: str | None,
+    agent: str | None,
+    partial: bool,
+    branch: str,
+    remote: str | None,
+) -> None:
+    """Propose a baseline without setting it. On its branch, a change of a score is a line.
+
+    Without --remote nothing leaves this machine. Proposing again under the same name adds a version.
+    """
+    from uwf_cli.commands.review import publish_proposed
+
+    from uwf_git.sync.proposals import propose as make
+
+    instance = invocation.instance
+    chosen = instance.remotes.get(remote) if remote else None
+    baselines = Baselines(instance.store)
+    made = _made(invocation, suite, run, workflow, agent, partial)
+    proposal = make(instance, baselines, made, branch)
+    value = {
+        **proposal.to_json(),
+        **_scores(made),
+        **publish_proposed(invocation, chosen, proposal),
+    }
+
+    def text(shown: Any) -> str:
+        from uwf_cli.commands.review import published_text
+
+        told = shown["branch"] if shown["changed"] else f"{shown['branch']}: nothing new"
+        whole = _text(shown, ("proposal", told))
+        return whole + "\n" + published_text(shown["published"]) if "published" in shown else whole
+
+    invocation.emit(value, text)
+
+
+@command(
+    "uwf eval baseline accept new-plan",
+    "uwf eval baseline accept new-plan --remote origin",
+)
+@click.argument("branch")
+@click.option("--remote", metavar="NAME", shell_complete=complete_remote, help="Take what is on that remote.")
+def accept(invocation: Invocation, branch: str, remote: str | None) -> None:
+    """Set a baseline that was proposed: the one made here, or with --remote a branch of a remote."""
+    from uwf_git.sync.proposals import accept as take
+
+    instance = invocation.instance
+    chosen = instance.remotes.get(remote) if remote else None
+    accepted = take(instance, git_for(instance), branch, chosen, Baselines.kind)
+    value = {**accepted.to_json(), **version_value(Baselines(instance.store), accepted.version)}
+    invocation.emit(value, lambda shown: _text(shown, ("accepted", shown["case"])))
+
+
+@command("uwf eval baseline rm issues")
+@click.argument("suite")
+def rm(invocation: Invocation, suite: str) -> None:
+    """Forget a suite's baseline. Its runs stay."""
+    baselines = Baselines(invocation.instance.store)
+    value = {**brief(baselines, baselines.current(suite)), "removed": True}
+    baselines.remove(suite)
+    invocation.emit(value, lambda shown: f"forgot the baseline of {shown['suite']}: {shown['said']}")
+
+
+def version_value(baselines: Baselines, version: Version) -> dict[str, Any]:
+    """A version of a baseline as it is printed, with its scores."""
+    return {**brief(baselines, version), **_scores(baselines.baseline(version.hash))}
+
+
+def brief(baselines: Baselines, version: Version) -> dict[str, Any]:
+    """The same without the cases."""
+    told = _scores(baselines.baseline(version.hash))
+    del told["cases"]
+    return {**told, "hash": version.hash, "commit": version.commit, "time": iso(version.time)}
+
+
+def _scores(baseline: Baseline) -> dict[str, Any]:
+    payload = baseline.payload
+    cases = [_case(each) for each in payload["cases"]]
+    return {
+        "suite": baseline.suite,
+        "said": payload["said"],
+        "run": payload["run"],
+        "workflow": payload.get("workflow"),
+        "agent": payload.get("agent"),
+        "score": round(fmean(case["score"] for case in cases), 6),
+        "cases": cases,
+    }
+
+
+def _case(case: Mapping[str, Any]) -> dict[str, Any]:
+    scores = [run["score"] for run in case["runs"]]
+    return {
+        "case": case["name"],
+        "hash": case["case"],
+        "runs": len(scores),
+        "score": round(fmean(scores), 6),
+        "least": min(scores),
+        "most": max(scores),
+    }
+
+
+def _text(value: Mapping[str, Any], more: tuple[str, str] | None = None) -> str:
+    rows = [
+        ("suite", terminal.style(value["suite"], "bold")),
+        ("baseline", f"{value['score']:.2f} over {counted(len(value['cases']), 'case')}"),
+        ("of", value["said"]),
+        ("run", value["run"]),
+        ("commit", value["commit"]),
+        *([more] if more else []),
+    ]
+    cases = [(each["case"], score_text(each)) for each in value["cases"]]
+    return terminal.fields(rows) + "\n" + terminal.table(cases, ("case", "score"))

@@ -1,0 +1,347 @@
+"""`uwf eval check`: a suite against what was accepted as good, for CI and for `git bisect run`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+from uwf_cli import terminal
+from uwf_cli.command import Command, Number, command
+from uwf_cli.commands.review import write_whole
+from uwf_cli.completers import complete_suite
+from uwf_cli.invocation import Invocation
+from uwf_cli.resolve import find_version
+
+from uwf_git.base.errors import Invalid, NotFound, Undecided, Worse
+from uwf_git.base.text import counted
+from uwf_git.ext.evaluation.commands.compared import judged_otherwise, percent
+from uwf_git.ext.evaluation.commands.comparing import compared_text, compared_value
+from uwf_git.ext.evaluation.commands.running import carried_out, how_to_go_on, running
+from uwf_git.ext.evaluation.commands.sides import BASELINE, find_side, names_of
+from uwf_git.ext.evaluation.comparison import LOSS, SAME
+from uwf_git.ext.evaluation.records import ERROR
+from uwf_git.ext.evaluation.sides import side_of
+from uwf_git.ext.evaluation.suite import Suites
+
+if TYPE_CHECKING:
+    from uwf_git.ext.evaluation.comparison import Drop
+    from uwf_git.ext.evaluation.junit import Checked
+    from uwf_git.ext.evaluation.records import Result
+    from uwf_git.ext.evaluation.sides import Side
+
+PASSED, WORSE, UNDECIDED = "passed", "worse", "undecided"
+
+SHOWN = 5
+"""Cases that an error names."""
+
+
+class _ForBisect(Command):
+    """A command whose exit status `git bisect run` reads: 0 is good, 1 is bad, 125 can't be told, and from 128 on it
+    stops. So an error of the call never counts against a commit."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        if parent is not None and not parent.resilient_parsing:
+            parent.ensure_object(Invocation).exit_status = _for_bisect
+        return super().make_context(info_name, args, parent, **extra)
+
+
+def _for_bisect(code: str, status: int) -> int:
+    return status if code in (Worse.code, Undecided.code) or status >= 128 else 128 + status
+
+
+class _Judges(NamedTuple):
+    """Whether those of now judged what it is held against too: None where nobody knows more than their names. `said`
+    is what is to be said of that, "" where they did."""
+
+    same: bool | None
+    said: str = ""
+
+
+def _judges(base: Side, now: Side, against: str) -> _Judges:
+    called = f"the {BASELINE}" if against == BASELINE else against
+    if said := judged_otherwise(base, now, (called, "this run")):
+        return _Judges(False, said)
+    if base.judged is None and base.scored:
+        said = (
+            f"run {base.run} of {called} isn't here, so that nobody knows more of its judges than their names"
+        )
+        return _Judges(None, said)
+    return _Judges(True)
+
+
+def verdict_of(fallen: Drop) -> str:
+    """What becomes of a check."""
+    if fallen.is_worse:
+        return WORSE
+    return PASSED if fallen.is_decided else UNDECIDED
+
+
+def check_value(
+    compared: Mapping[str, Any], fallen: Drop, gone: Iterable[str], judges: _Judges, must_be_same: bool
+) -> dict[str, Any]:
+    """The form that is printed; `gone` are the cases of the baseline that count no longer."""
+    return {
+        "suite": compared["suite"],
+        "verdict": UNDECIDED if must_be_same and judges.said else verdict_of(fallen),
+        "sameJudges": judges.same,
+        "drop": {
+            "least": round(fallen.least, 6) + 0.0,
+            "most": round(fallen.most, 6) + 0.0,
+            "allowed": fallen.allowed,
+            "chance": round(fallen.chance, 6) + 0.0,
+            "allowedEach": fallen.allowed_each,
+        },
+        "worseCases": [
+            {
+                "case": each.case,
+                "drop": round(-each.difference, 6),
+                "before": round(each.a.score, 6),
+                "now": round(each.b.score, 6),
+                "chance": None if (chance := fallen.lower[each.case]) is None else round(chance, 6),
+            }
+            for each in fallen.lost
+            if each.case in fallen.lower
+        ],
+        "unsureCases": list(fallen.unsure),
+        "missing": list(fallen.missing),
+        "gone": sorted(gone),
+        **compared,
+    }
+
+
+def check_text(value: Mapping[str, Any]) -> str:
+    """The comparison, and what follows from it."""
+    colour = {PASSED: "green", WORSE: "red"}.get(value["verdict"], "yellow")
+    drop = value["drop"]
+    said = f"{_lower(drop)} is allowed" if value["cases"] else "nothing was compared"
+    if drop["least"] - drop["chance"] <= drop["allowed"] + SAME < drop["least"]:
+        said += f", but chance alone may make {drop['chance']:.2f} of it"
+    more = [_worse_case(each) for each in value["worseCases"]]
+    more += [f"{case} may be worse, or unlucky" for case in value["unsureCases"]]
+    lines = "".join(f"  {each}\n" for each in more)
+    return f"{compared_text(value)}\n{terminal.style(value['verdict'], colour)}  {said}\n{lines}"
+
+
+def _worse_case(each: Mapping[str, Any]) -> str:
+    """A case that is worse, and how sure that is."""
+    sure = "" if each["chance"] is None else f", which chance does in {percent(each['chance'])} of checks"
+    return f"{each['case']} is worse: {each['before']:.2f} before, {each['now']:.2f} now{sure}"
+
+
+def _lower(drop: Mapping[str, float]) -> str:
+    """By how much the score is lower, and how much may be: with as many digits as tell these apart."""
+    least, most, allowed = (drop[key] for key in ("least", "most", "allowed"))
+    digits = 2
+    while digits < 9 and f"{least:.{digits}f}" == f"{allowed:.{digits}f}" and abs(least - allowed) > SAME:
+        digits += 1
+    if least != most:
+        lower = f"lower by {least:.{digits}f} to {most:.{digits}f}"
+    else:
+        by = f"by {abs(least):.{digits}f}"
+        lower = f"lower {by}" if least > 0 else f"higher {by}" if least < 0 else "as high"
+    return f"{lower}, and {allowed:.{digits}f}"
+
+
+def raise_unless_passed(
+    value: Mapping[str, Any], fallen: Drop, base: Side, now: Side, results: Sequence[Result], unlike: str
+) -> None:
+    """Raises Worse, or Undecided, as the verdict is; its arguments are those of `checked`."""
+    suite, drop = value["suite"], value["drop"]
+    if value["verdict"] == WORSE:
+        why = [f"its score is {_lower(drop)} is allowed"] if fallen.is_too_much else []
+        why += [_worse_case(each) for each in value["worseCases"][:SHOWN]]
+        more = len(value["worseCases"]) - SHOWN
+        why += [counted(more, "more case")] if more > 0 else []
+        raise Worse(
+            f"suite {suite} is worse: {'; '.join(why)}",
+            f"case by case: uwf eval compare {base.run} {now.run} --suite {suite}",
+        )
+    open_ = f"whether suite {suite} is worse can't be told"
+    if unlike and value["cases"]:
+        set_ = f"accept what is judged like this: uwf eval baseline set {suite}"
+        hint = set_ if value["sameJudges"] is False else f"uwf pull brings it, or {set_}"
+        raise Undecided(f"{open_}: {unlike}", hint)
+    if value["verdict"] == PASSED:
+        return
+    if fallen.is_perhaps_chance or fallen.unsure:
+        lower = f"its score is {_lower(drop)} is allowed"
+        if not fallen.is_perhaps_chance:
+            lower = f"{fallen.unsure[0]} is lower by more than {fallen.allowed_each:g}"
+        often = 2 * max(each["b"]["runs"] for each in value["cases"])
+        raise Undecided(
+            f"{open_}: {lower}, but that may be chance",
+            f"try each case more often: --repeat {often}; or allow more: --max-drop, --max-case-drop",
+        )
+    if not fallen.missing:
+        raise Undecided(
+            f"{open_}: no case has a score now and in {base.said}",
+            f"accept what there is now: uwf eval baseline set {suite}",
+        )
+    many, case = counted(len(fallen.missing), "case"), fallen.missing[0]
+    have = "has" if len(fallen.missing) == 1 else "have"
+    reason = f", {now.unknown[case]}" if case in now.unknown else ""
+    broken = next((each for each in results if each.name == case and each.state == ERROR), None)
+    raise Undecided(
+        f"{open_}: {many} {have} no score, such as {case}{reason}",
+        how_to_go_on(broken) if broken else f"run it to its end: uwf eval run {suite}",
+    )
+
+
+def checked(
+    value: Mapping[str, Any], fallen: Drop, now: Side, results: Sequence[Result], unlike: str
+) -> list[Checked]:
+    """The cases as a server of CI shows them: those fail that make the check fail, and those are in error that leave it
+    undecided. `results` have what judges said; `unlike` is why nothing can be told of what was compared, or ""."""
+    from uwf_git.ext.evaluation.junit import ERROR as UNSURE
+    from uwf_git.ext.evaluation.junit import FAILED, SKIPPED, Checked
+
+    reasons: dict[str, list[str]] = {}
+    for result in results:
+        why = [f"{score.judge.name}: {score.reason}" for score in result.scores if score.reason]
+        reasons.setdefault(result.name, []).extend(why)
+    lower = {each["case"]: each for each in value["worseCases"]}
+    found = []
+    for each in value["cases"]:
+        one, other = each["a"], each["b"]
+        said = f"{one['score']:.2f} before, {other['score']:.2f} now"
+        case, is_lower = each["case"], each["outcome"] == LOSS
+        if case in lower:
+            said = _worse_case(lower[case])
+        seconds = other["seconds"] * other["runs"]
+        whole = "\n".join([said, *reasons.get(case, ())])
+        if unlike:
+            wrong = UNSURE
+        elif case in lower or (is_lower and fallen.is_too_much):
+            wrong = FAILED
+        elif case in fallen.unsure or (is_lower and not fallen.is_worse and fallen.is_perhaps_chance):
+            wrong = UNSURE
+        else:
+            wrong = ""
+        found.append(Checked(case, seconds, wrong, (unlike or said) if wrong else "", whole))
+    apart = dict.fromkeys(value["gone"], "it counts no longer")
+    apart |= dict.fromkeys(value["onlyB"], "it is not in the baseline")
+    found += [Checked(case, 0.0, SKIPPED, said, said) for case, said in apart.items()]
+    unsure = UNSURE if value["verdict"] == UNDECIDED else SKIPPED
+    for case in sorted({*value["missing"], *now.unknown}):
+        said = f"no score: {now.unknown.get(case, 'it was not run')}"
+        found.append(Checked(case, 0.0, unsure, said, said))
+    return sorted(found, key=lambda each: each.name)
+
+
+@command(
+    "uwf eval check issues --workflow solve-issue.yaml",
+    "uwf eval check issues --max-drop 0.05 --repeat 5 --junit eval.xml",
+    "git bisect run uwf eval check issues --workflow solve-issue.yaml",
+    cls=_ForBisect,
+)
+@click.argument("suite", shell_complete=complete_suite)
+@click.option(
+    "--max-drop",
+    type=Number(0, 1),
+    default=0.0,
+    show_default=True,
+    metavar="X",
+    help="Allow the average score to be lower by X.",
+)
+@click.option(
+    "--max-case-drop",
+    type=Number(0, 1),
+    metavar="X",
+    help="Allow each case to be lower by X; else only a significantly lower one fails.",
+)
+@click.option(
+    "--against",
+    default=BASELINE,
+    show_default=True,
+    metavar="RUN",
+    help="What it is held against: anything that uwf eval compare takes.",
+)
+@click.option(
+    "--same-judges",
+    is_flag=True,
+    help="Nobody can tell (125) where other judges judged that: no mere warning.",
+)
+@click.option("--junit", type=click.Path(path_type=Path), metavar="FILE", help="Write JUnit XML too.")
+@running
+def check(
+    invocation: Invocation,
+    suite: str,
+    max_drop: float,
+    max_case_drop: float | None,
+    against: str,
+    same_judges: bool,
+    junit: Path | None,
+    **options: Any,
+) -> None:
+    """Run a suite, and fail if its score is lower than that of its baseline.
+
+    Known results are not run again. The exit status is 0 if nothing is worse, 1 if the average or a single case is
+    lower by more than chance explains, 125 if that can't be told (chance may explain it, cases have no score, the
+    workflow is invalid), and 128 and more for every other error: so git bisect run finds the version that broke it.
+    """
+    from uwf_git.ext.evaluation.comparison import by_case, compare, drop
+
+    instance = invocation.instance
+    suites = Suites(instance.store)
+    if junit is not None and (junit.is_dir() or not os.access(junit.parent, os.W_OK)):
+        raise Invalid(f"can't write {junit}", "name another file")  # before anybody is paid
+    before = suites.read(suite)
+    find_side(invocation, before, against)  # nothing is run where there is nothing to hold it against
+    _require_workflow(invocation, options["workflow"])
+    done = carried_out(invocation, suite, (), (), **options)
+    read = suites.read(suite)
+    now = side_of(read, done.run, names_of(instance, read), done.results, done.untried)
+    base = find_side(invocation, before, against, like=now)
+    # Of a case that was changed and has no score, what is known is how its like was before.
+    gone = by_case(base.gone)
+    changed = [each for each in base.gone if each.case in now.unknown]
+    found = compare(base.scored, now.scored)
+    compared = compared_value(read, base, now, found)
+    fallen = drop((*base.scored, *changed), now.scored, max_drop, max_case_drop, found.difference)
+    judges = _judges(base, now, against)
+    value = check_value(compared, fallen, gone.keys() - now.unknown.keys(), judges, same_judges)
+    unlike = judges.said if same_judges else ""
+    if judges.said and not unlike:
+        invocation.warn(f"the scores may not mean the same: {judges.said}")
+    _warn_of_apart(invocation, value, now)
+    if junit is not None:
+        from uwf_git.ext.evaluation.junit import junit as written
+
+        about = [("baseline", base.said), ("run", now.said), ("verdict", value["verdict"])]
+        about += [
+            (name, said) for name, said in (("stopped", done.run.stopped), ("judges", judges.said)) if said
+        ]
+        text = written(suite, checked(value, fallen, now, done.results, unlike), about)
+        write_whole(junit, text.encode("utf-8", "replace"), force=True)
+    invocation.emit(value, check_text)
+    raise_unless_passed(value, fallen, base, now, done.results, unlike)
+
+
+def _warn_of_apart(invocation: Invocation, value: Mapping[str, Any], now: Side) -> None:
+    """Warns of cases that are left out of the verdict. Where it is open since cases have no score, that is the
+    error."""
+    missing = value["missing"] if value["verdict"] != UNDECIDED else []
+    apart = {
+        "of the baseline, changed or taken out since": value["gone"],
+        "of the baseline, without a score now": missing,
+        "new since the baseline": value["onlyB"],
+        "without a score, new since the baseline": sorted(now.unknown.keys() - {*value["missing"]}),
+    }
+    for said, cases in apart.items():
+        if cases:
+            why = f", {now.unknown[cases[0]]}" if cases[0] in now.unknown else ""
+            invocation.warn(f"not compared: {counted(len(cases), 'case')} {said}, such as {cases[0]}{why}")
+
+
+def _require_workflow(invocation: Invocation, text: str | None) -> None:
+    """Raises Undecided for a workflow that isn't there, or is none: that is no fault of what is judged."""
+    try:
+        if text is not None:
+            find_version(invocation, text)
+    except (Invalid, NotFound) as error:
+        raise Undecided(f"{text} can't be judged: {error.message}", error.hint) from None

@@ -1,0 +1,359 @@
+"""`uwf eval run`: cases tried and judged."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from uwf_cli import resolve, terminal
+from uwf_cli.command import command
+from uwf_cli.commands.running import AGENT, AT_ONCE, QUIET, warn_of_untold
+from uwf_cli.commands.thread import require_agent
+from uwf_cli.completers import complete_suite, complete_workflow
+from uwf_cli.failures import Failures
+from uwf_cli.invocation import Invocation
+
+from uwf_git.base.errors import AgentFailed, NotFound, Usage, Waiting
+from uwf_git.base.text import counted, nearest
+from uwf_git.ext.evaluation.commands.shown import called, result_line, result_value, run_value, summary
+from uwf_git.ext.evaluation.commands.suites import JUDGES, parse_judges
+from uwf_git.format.ids import Hash, ThreadId
+
+if TYPE_CHECKING:
+    from uwf_git.ext.evaluation.records import Case, Result
+    from uwf_git.ext.evaluation.run import Done, Shown
+    from uwf_git.ext.evaluation.suite import Suite
+    from uwf_git.ext.evaluation.trials import Version
+
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def running(function: _F) -> _F:
+    """Adds the options by which cases are tried and judged: those of `carried_out`."""
+    options = (
+        click.option(
+            "--workflow",
+            metavar="W",
+            help="NAME, NAME@VERSION, NAME~2, a hash or a file; else the newest of each case's own.",
+            shell_complete=complete_workflow,
+        ),
+        AGENT,
+        click.option(
+            "--repeat",
+            type=click.IntRange(1, 1000),
+            default=1,
+            show_default=True,
+            metavar="K",
+            help="Each case so often.",
+        ),
+        click.option(
+            "--fleet", "by_fleet", is_flag=True, help="Step whole threads by a fleet of this machine."
+        ),
+        click.option("-j", "--jobs", type=AT_ONCE, default=1, metavar="N", help="So many at once."),
+        JUDGES,
+        click.option(
+            "--label",
+            default="",
+            metavar="TEXT",
+            help="Tells apart what looks the same, as after a change of a script.",
+        ),
+        click.option("--max-cost", metavar="USD", help="Begins no further trial after so many US dollars."),
+        click.option("--max-tokens", metavar="N", help="Likewise, after so many tokens."),
+        click.option("--max-time", metavar="TIME", help="Likewise, after so long: 90s, 30m, 2h."),
+        click.option("--case-cost", metavar="USD", help="Each trial ends after so many US dollars."),
+        click.option("--case-tokens", metavar="N", help="Likewise, after so many tokens."),
+        click.option("--case-time", metavar="TIME", help="Likewise, after so much of its agents' time."),
+        click.option(
+            "--max-steps",
+            type=click.IntRange(min=1),
+            default=50,
+            show_default=True,
+            metavar="N",
+            help="Likewise, after N steps.",
+        ),
+        click.option(
+            "--retries",
+            type=click.IntRange(0, 100),
+            default=2,
+            show_default=True,
+            metavar="N",
+            help="A step that failed is tried again so often.",
+        ),
+        QUIET,
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+@command(
+    "uwf eval run bugs",
+    "uwf eval run bugs csv --workflow solve-issue@7KQ2M4 --agent claude-code",
+    "uwf eval run bugs --repeat 5 -j 4 --max-cost 10",
+    'uwf eval run bugs --judge "command:make test"    what is known is judged anew',
+)
+@click.argument("suite", shell_complete=complete_suite)
+@click.argument("cases", metavar="[CASE]...", nargs=-1)
+@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only cases with it; may be repeated.")
+@running
+def run(
+    invocation: Invocation, suite: str, cases: tuple[str, ...], tags: tuple[str, ...], **options: Any
+) -> None:
+    """Try cases, have them judged, and record what came of it.
+
+    What was tried before with the same workflow, agents and files is not tried again, and what was judged by the same
+    judge is not judged again. --judge asks others than those of the cases.
+    """
+    from uwf_git.ext.evaluation.suite import Suites
+    from uwf_git.ext.evaluation.trials import threads_of
+
+    done = carried_out(invocation, suite, cases, tags, **options)
+    instance, failures = invocation.instance, Failures(invocation)
+    threads = threads_of(instance, done.results)
+    value = {
+        "suite": suite,
+        "commit": str(Suites(instance.store).tip(suite)),
+        "fresh": done.fresh,
+        **run_value(done.run, done.results, done.lost),
+        "results": [result_value(result, threads.get(result.trial.hash)) for result in done.results],
+        "problems": [
+            {"case": name, "message": error.message, "hint": error.hint} for name, error in done.problems
+        ],
+    }
+    invocation.emit(value, lambda shown: summary(shown))
+    for name, error in done.problems:
+        error.message = f"{name}: {error.message}"
+        failures.add(error)
+    failures.end()
+    _raise_if_short(done, suite)
+
+
+def carried_out(
+    invocation: Invocation,
+    suite: str,
+    cases: tuple[str, ...],
+    tags: tuple[str, ...],
+    workflow: str | None,
+    agent: str | None,
+    repeat: int,
+    by_fleet: bool,
+    jobs: int,
+    judges: tuple[str, ...],
+    label: str,
+    max_steps: int,
+    retries: int,
+    quiet: bool,
+    **limits: str | None,
+) -> Done:
+    """Tries cases of a suite, all of them where none are named, as the options of `running` say. Prints a line for each
+    result, for people. Raises NotFound, Usage."""
+    from uwf_git.ext.evaluation.run import run_suite
+    from uwf_git.ext.evaluation.stepping import Limits
+    from uwf_git.ext.evaluation.suite import Suites
+    from uwf_git.ext.evaluation.trials import Asked
+
+    instance = invocation.instance
+    read = Suites(instance.store).read(suite)
+    chosen = _chosen(read, cases, tags)
+    if agent is not None:
+        require_agent(invocation, agent)
+    versions = _Versions(invocation, workflow)
+    whole = {key: limits[key] for key in ("max_cost", "max_tokens", "max_time")}
+    each = {f"max_{key[5:]}": text for key, text in limits.items() if key.startswith("case_")}
+    asked = Asked(
+        agent,
+        label.strip(),
+        parse_judges(judges, commands=True),
+        Limits(max_steps, resolve.limits({**each, "max_steps": None}), retries),
+        Path.cwd(),
+    )
+    budget = resolve.limits({**whole, "max_steps": None})
+    _warn(
+        invocation, versions, chosen, agent, bool(budget.get("maxCost") or asked.limits.budget.get("maxCost"))
+    )
+    invocation.going_on = f"nothing is lost, uwf eval run {shlex.quote(suite)} goes on with the same options"
+
+    def waits(processes: Sequence[int]) -> None:
+        who = " and ".join(map(str, processes)) or "another"
+        invocation.warn(f"suite {suite} is being run by process {who}: waiting for its end")
+
+    return run_suite(
+        instance,
+        suite,
+        chosen,
+        versions,
+        asked,
+        workflow=versions.given,
+        repeats=repeat,
+        jobs=jobs,
+        limits=budget,
+        stepped=_by_fleet(invocation, agent, retries, budget, jobs) if by_fleet else None,
+        waits=waits,
+        show=_teller(invocation, quiet, [read.named[case.hash] for case in chosen], repeat),
+    )
+
+
+def _chosen(suite: Suite, names: tuple[str, ...], tags: tuple[str, ...]) -> list[Case]:
+    if not suite.cases:
+        raise NotFound(f"suite {suite.name!r} has no cases", f"uwf eval add ID --to {suite.name}")
+    found = (
+        list({case.hash: case for case in map(suite.case, names)}.values()) if names else list(suite.cases)
+    )
+    for tag in tags:
+        found = [case for case in found if tag in case.tags]
+    if not found:
+        known = sorted({tag for case in suite.cases for tag in case.tags})
+        raise NotFound(
+            f"no case of {suite.name!r} has the tag {tags[-1]!r}",
+            nearest(tags[-1], known) or f"see: uwf eval show {suite.name}",
+        )
+    return found
+
+
+class _Versions:
+    """Which version of a workflow a case is tried with: the one that was asked for, else the newest of its own, else
+    its own."""
+
+    def __init__(self, invocation: Invocation, text: str | None) -> None:
+        self._invocation = invocation
+        self._instance = invocation.instance
+        self._known: dict[Hash, Version] = {}
+        self._given = self._version(resolve.find_version(invocation, text)) if text is not None else None
+
+    @property
+    def given(self) -> Hash | None:
+        """The one that was asked for."""
+        return self._given.hash if self._given else None
+
+    def __call__(self, case: Case) -> Version:
+        if self._given is not None:
+            return self._given
+        from uwf_git.format.kinds import parse_start
+
+        own = case.workflow
+        if case.start is not None:
+            own = parse_start(self._instance.store.get(case.start).payload).workflow
+        if own is None:
+            raise Usage(f"case {case.name!r} names no workflow", "give one: --workflow NAME")
+        if own not in self._known:
+            name = self._instance.registry.workflow(own).name
+            found = resolve.stored_workflow(self._instance, name) or resolve.stored_workflow(
+                self._instance, own
+            )
+            assert found is not None
+            self._known[own] = self._version(found)
+        return self._known[own]
+
+    def _version(self, found: resolve.Found) -> Version:
+        from uwf_git.ext.evaluation.trials import Version
+
+        if found.workflow.code is not None and found.compiled is not None:
+            from uwf_git.ext.code.trust import trust
+
+            trust(self._instance, found.workflow)  # a file that is named by its path is trusted by that
+        commit = resolve.version_of(self._instance, found)
+        return Version(found.hash, commit, found.workflow, found.speaker)
+
+
+def _warn(
+    invocation: Invocation,
+    versions: Callable[[Case], Version],
+    cases: list[Case],
+    agent: str | None,
+    limited: bool,
+) -> None:
+    """Warns where there is a limit in money and nobody can tell what an agent will cost."""
+    if not limited:
+        return
+    from uwf_git.engine.performer import untold
+
+    found = {version.hash: version for version in map(versions, cases)}
+    whys = [
+        why
+        for version in found.values()
+        for why in untold(
+            invocation.instance, version.workflow, version.workflow.roles, version.speaker, agent
+        )
+    ]
+    warn_of_untold(invocation, list(dict.fromkeys(whys)))
+
+
+def _teller(
+    invocation: Invocation, quiet: bool, names: Sequence[str], repeats: int
+) -> Callable[[Shown], None]:
+    """Prints a line for each result as it comes, for people."""
+    size = max(terminal.columns(called(terminal.escape(name), repeats)) for name in names)
+
+    def tell(shown: Shown) -> None:
+        if invocation.format != "text" or shown.result is None or (quiet and shown.is_known):
+            return
+        value: Any = terminal.escape_value(result_value(shown.result))
+        invocation.write(result_line(value, size, shown.is_known))
+
+    return tell
+
+
+def _by_fleet(
+    invocation: Invocation, agent: str | None, retries: int, limits: Mapping[str, float], at_once: int
+) -> Callable[[list[ThreadId]], None]:
+    """What steps threads by a fleet of this machine, whose budget is that of the run. Raises what says that there can't
+    be one."""
+    import asyncio
+
+    from uwf_git.ext.fleet import client
+    from uwf_git.ext.fleet.admission import Admission, Allowance
+    from uwf_git.ext.fleet.asked import HEARTBEAT
+    from uwf_git.ext.fleet.commands.places import begins
+    from uwf_git.ext.fleet.hand import Orders
+    from uwf_git.ext.fleet.run import Fleet, up
+    from uwf_git.ext.fleet.worker import Duty
+
+    client.require()
+
+    def tell(value: Mapping[str, Any]) -> None:
+        if "warning" in value:
+            invocation.warn(value["warning"])
+
+    def stepped(threads: list[ThreadId]) -> None:
+        instance = invocation.instance
+        wanted = begins(invocation, threads, HEARTBEAT, retries + 1, agent, bool(limits))
+        stops = instance.config.stops_unpriced
+        admission = Admission(wanted, Allowance(None, dict(limits))._replace(stops_unpriced=stops))
+        with up(instance, None) as (at, server):
+            fleet = Fleet(instance, server, Duty(at, at_once, Orders(agent)), 1, tell)
+            asyncio.run(fleet.run(admission))
+        instance.store.sync()
+
+    return stepped
+
+
+def _raise_if_short(done: Done, suite: str) -> None:
+    """Raises where not all cases have a score: the run was stopped, or an agent or a judge failed."""
+    from uwf_git.ext.evaluation.records import ERROR
+    from uwf_git.ext.evaluation.sides import why_unknown
+
+    if done.run.stopped:
+        missing = counted(done.missing, "trial")
+        raise Waiting(
+            f"suite {suite} stopped with what it has, {missing} missing: {done.run.stopped}",
+            "run it again with more; what is there isn't done again",
+        )
+    broken = [result for result in done.results if result.state == ERROR]
+    if broken:
+        first = next((result for result in broken if not result.errors), broken[0])
+        have = "has" if len(broken) == 1 else "have"
+        raise AgentFailed(
+            f"{counted(len(broken), 'trial')} of {suite} {have} no score, such as {first.name}: {why_unknown(first)}",
+            how_to_go_on(first),
+        )
+
+
+def how_to_go_on(broken: Result) -> str:
+    """What to do about a result that is an error."""
+    if broken.errors:
+        return "mend that and run it again: what was tried is only judged again"
+    return "where its agent can't do better, mend that; then run it again: it goes on where it was"

@@ -1,0 +1,205 @@
+"""Cases, results and runs as they are printed: their JSON, and lines and tables for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from uwf_cli import terminal
+from uwf_cli.output import dollars
+
+from uwf_git.base.text import counted, one_line
+from uwf_git.ext.evaluation.commands.compared import flaky_text, flaky_value
+from uwf_git.ext.evaluation.records import ERROR, MISSED, PASSED, Told
+
+if TYPE_CHECKING:
+    from uwf_git.ext.evaluation.records import Case, Judge, Result, SuiteRun
+
+_LONGEST_NAME = 200
+_COLOUR = {PASSED: "green", MISSED: "red", ERROR: "yellow"}
+
+
+def judge_value(judge: Judge) -> dict[str, Any]:
+    """A judge as JSON has it."""
+    return judge.payload()
+
+
+def case_value(name: str, case: Case) -> dict[str, Any]:
+    """A case as JSON has it."""
+    return {
+        "case": name,
+        "hash": case.hash,
+        "kind": "step" if case.role else "thread" if case.start else "prompt",
+        "prompt": case.prompt,
+        "workflow": case.workflow,
+        "start": case.start,
+        "step": case.step,
+        "role": case.role,
+        "fixture": case.fixture,
+        "expected": case.expected,
+        "judges": [judge_value(judge) for judge in case.judges],
+        "limits": dict(case.limits),
+        "tags": list(case.tags),
+    }
+
+
+def told_value(told: Told) -> dict[str, Any]:
+    """What agents used, as JSON has it."""
+    return {
+        "cost": told.cost,
+        "unpriced": told.unpriced,
+        "seconds": round(told.seconds, 3),
+        "usage": told.usage._asdict() if told.usage else None,
+    }
+
+
+def result_value(result: Result, thread: str | None = None) -> dict[str, Any]:
+    """A result as JSON has it. `thread` is the one of its trial, where that is here."""
+    trial = result.trial
+    return {
+        "case": result.name,
+        "repeat": trial.key.repeat,
+        "state": result.state,
+        "score": None if result.score is None else round(result.score, 6),
+        "status": trial.status,
+        "error": trial.error or None,
+        "trial": trial.hash,
+        "thread": thread,
+        "workflow": trial.key.workflow,
+        "last": trial.last,
+        "work": trial.work,
+        "steps": trial.steps,
+        "attempts": trial.attempts,
+        **told_value(trial.told),
+        "notes": list(trial.notes),
+        "scores": [
+            {
+                "judge": score.judge.name,
+                "kind": score.judge.kind,
+                "score": score.score,
+                "passed": score.passed,
+                "reason": score.reason or None,
+                "step": score.step,
+                **told_value(score.told),
+            }
+            for score in result.scores
+        ],
+        "errors": list(result.errors),
+    }
+
+
+def run_value(run: SuiteRun, results: Sequence[Result], lost: Told | None = None) -> dict[str, Any]:
+    """A run as JSON has it, but for its results. `lost` is what judges spent that came to no score, where it is
+    known."""
+    whole, judging = Told(), lost or Told()
+    # Cases that are the same are one trial, and were paid once.
+    for trial in {result.trial.hash: result.trial for result in results}.values():
+        whole = whole.plus(trial.told)
+    for score in {score.hash: score for result in results for score in result.scores}.values():
+        judging = judging.plus(score.told)
+    states = [result.state for result in results]
+    scores = [result.score for result in results if result.score is not None]
+    return {
+        "run": run.hash,
+        "workflow": run.workflow,
+        "agent": run.agent,
+        "label": run.label or None,
+        "cases": run.cases,
+        "repeat": run.repeat,
+        "passed": states.count(PASSED),
+        "failed": states.count(MISSED),
+        "errors": states.count(ERROR),
+        "missing": run.cases * run.repeat - len(results),
+        "score": round(fmean(scores), 6) if scores else None,
+        "thresholds": sorted({score.judge.threshold for result in results for score in result.scores}),
+        **told_value(whole),
+        "judging": told_value(judging),
+        "stopped": run.stopped or None,
+    }
+
+
+def parts_value(results: Sequence[Result], tags: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """The scores of a run by judge and by tag, and its flaky cases; `tags` are those of each case."""
+    from uwf_git.ext.evaluation.breakdown import by_judge, by_tag, flaky
+    from uwf_git.ext.evaluation.comparison import Scored, by_case, overall
+
+    scored = [Scored(each.name, each.score) for each in results if each.score is not None]
+    value: dict[str, Any] = {}
+    for key, parts in (("byJudge", by_judge(results)), ("byTag", by_tag(scored, tags))):
+        value[key] = []
+        for name, runs in sorted(parts.items()):
+            cases = by_case(runs)
+            average = overall(cases.values())
+            assert average is not None
+            value[key].append({"name": name, "cases": len(cases), "score": round(average.score, 6)})
+    return value | {"flaky": flaky_value(flaky(results))}
+
+
+# For people
+
+
+def called(name: str, repeat: int) -> str:
+    """What a trial is called, in a line: its case, and which repeat it is where it isn't the first."""
+    name = one_line(name, _LONGEST_NAME)
+    return f"{name} ({repeat})" if repeat > 1 else name
+
+
+def result_line(value: Mapping[str, Any], size: int = 0, is_known: bool = False) -> str:
+    """A result in a line: its state, what the case is called, its score, what it took, and why it isn't passed. The
+    value must have been escaped."""
+    name = called(value["case"], value["repeat"])
+    took = [f"{value['seconds']:.1f} s"] if value["seconds"] else []
+    took += [dollars(value["cost"], value["unpriced"])] if value["cost"] or value["unpriced"] else []
+    said = ", ".join(took) + (" (known)" if is_known else "")
+    why = why_of(value)
+    parts = [
+        terminal.style(value["state"].ljust(6), _COLOUR[value["state"]]),
+        name + " " * (size - terminal.columns(name)),
+        "–".ljust(4) if value["score"] is None else f"{value['score']:.2f}",
+        terminal.style(said.strip(), "dim"),
+        one_line(why, 160) if why else "",
+    ]
+    return "  ".join(part for part in parts if part)
+
+
+def why_of(value: Mapping[str, Any]) -> str:
+    """Why a result isn't passed; "" where it is."""
+    if value["status"] != "completed":
+        return f"{value['status']}: {value['error']}" if value["error"] else str(value["status"])
+    missed = [f"{each['judge']}: {each['reason'] or 'no'}" for each in value["scores"] if not each["passed"]]
+    return "; ".join([*value["errors"], *missed])
+
+
+def summary(value: Mapping[str, Any]) -> str:
+    """A run in a line: how many trials passed and what that means, the score, what it took."""
+    parts = [f"{counted(value['passed'], 'trial')} passed ({_passing(value['thresholds'])})"]
+    parts += [f"{value['failed']} failed"] if value["failed"] else []
+    parts += [f"{value['errors']} in error, without a score"] if value["errors"] else []
+    parts += [f"{value['missing']} missing"] if value["missing"] else []
+    score = "–" if value["score"] is None else f"{value['score']:.2f}"
+    took = f"{value['seconds']:.1f} s of agents' time"
+    for paid, who in ((value, "cost"), (value["judging"], "judges' cost")):
+        if paid["cost"] or paid["unpriced"]:
+            took += f", {who} {dollars(paid['cost'], paid['unpriced'])}"
+    return f"{', '.join(parts)}; score {score}; {took}"
+
+
+def parts_of_run(value: Mapping[str, Any]) -> str:
+    """The scores of a run by judge and by tag, and its flaky cases, for people."""
+    text = ""
+    for key, called_ in (("byJudge", "judge"), ("byTag", "tag")):
+        rows = [(each["name"], str(each["cases"]), f"{each['score']:.2f}") for each in value[key]]
+        text += (
+            "\n" + terminal.table(rows, (f"{called_} of {value['run']}", "cases", "score")) if rows else ""
+        )
+    flaky = flaky_text(value["flaky"])
+    return text + ("\n" + terminal.fields([("flaky", flaky)]) if flaky else "")
+
+
+def _passing(thresholds: Sequence[float]) -> str:
+    """What it takes to pass."""
+    if not thresholds:
+        return "no judge: each came to its end"
+    least = f"{thresholds[0]:g}" if len(thresholds) == 1 else "its threshold"
+    return f"each judge gave {least} or more"

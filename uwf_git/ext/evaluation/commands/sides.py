@@ -1,0 +1,179 @@
+"""What is compared, by the words of a command: a run, a version of a workflow, an agent, or the baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from uwf_git.base.errors import NotFound, Usage
+from uwf_git.base.text import nearest
+from uwf_git.ext.evaluation import sides
+
+if TYPE_CHECKING:
+    from uwf_cli.invocation import Invocation
+
+    from uwf_git.ext.evaluation.sides import Side
+    from uwf_git.ext.evaluation.suite import Suite
+    from uwf_git.format.ids import Hash
+    from uwf_git.store.opened import Instance
+
+BASELINE = "baseline"
+"""The word for what was accepted as good; with ~1 after it the baseline before."""
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def narrowing(function: _F) -> _F:
+    """Adds the options that choose among the runs that a word fits: they are given as `workflow` and `agent`."""
+    options = (
+        click.option("--workflow", metavar="WORKFLOW", help="Only of runs of this version of a workflow."),
+        click.option("--agent", metavar="AGENT", help="Only of runs of this agent, or with this label."),
+    )
+    for option in options:
+        function = option(function)
+    return function
+
+
+def find_side(
+    invocation: Invocation,
+    suite: Suite,
+    text: str,
+    workflow: str | None = None,
+    agent: str | None = None,
+    like: Side | None = None,
+) -> Side:
+    """The side that a word means: the baseline, a run by its hash, the newest run of a version of a workflow or of an
+    agent, of runs that came to their end before others. `workflow` and `agent` are those that it must have besides; a
+    run that was judged as the one that it is to be `like` goes before others, then one of the same version and agent.
+    Raises NotFound, Usage."""
+    found = _fitting(invocation, suite, text, workflow, agent)
+    return found[0].side if like is None else _likest(found, like)
+
+
+def find_sides(
+    invocation: Invocation,
+    suite: Suite,
+    texts: tuple[str, str],
+    workflow: str | None = None,
+    agent: str | None = None,
+) -> tuple[Side, Side]:
+    """The two sides that words mean: of those that fit, the newest second one for which there is a first that the same
+    judges have judged; where there are no such two, the newest that have a case in common, else the newest. Raises
+    NotFound, Usage."""
+    others = _fitting(invocation, suite, texts[1], workflow, agent)
+    ones = _fitting(invocation, suite, texts[0], workflow, agent)
+    found: tuple[Side, Side] | None = None
+    for other in others:
+        one = _likest(ones, other.side)
+        if one.meets(other.side):
+            if one.is_judged_as(other.side):
+                return one, other.side
+            found = found or (one, other.side)
+    return found or (_likest(ones, others[0].side), others[0].side)
+
+
+class _Fitting:
+    """A side that a word may mean, which is read when it is looked at."""
+
+    def __init__(self, agent: str | None, workflow: Hash | None, read: Callable[[], Side]) -> None:
+        self.agent = agent
+        self.workflow = workflow
+        self._read = read
+
+    @cached_property
+    def side(self) -> Side:
+        """The side."""
+        return self._read()
+
+
+def _likest(found: Sequence[_Fitting], like: Side) -> Side:
+    """The side that has most in common with another: its judges, then its version and agent."""
+    near = sorted(found, key=lambda each: (each.agent != like.agent) + (each.workflow != like.workflow))
+    return sides.likest((each.side for each in near), like)
+
+
+def _fitting(
+    invocation: Invocation, suite: Suite, text: str, workflow: str | None, agent: str | None
+) -> list[_Fitting]:
+    """The sides that a word may mean, at least one: those that go before others first. Raises NotFound, Usage."""
+    store = invocation.instance.store
+    if text.partition("~")[0] == BASELINE:
+        from uwf_git.store.versions import Baselines
+
+        baselines = Baselines(store)
+        version = baselines.named(suite.name + text.removeprefix(BASELINE))
+        side = sides.side_of_baseline(suite, baselines.baseline(version.hash))
+        return [_Fitting(side.agent, side.workflow, lambda: side)]
+    if (one := sides.by_hash(suite, text)) is not None:
+        found = [one]
+    elif (version_ := _version(invocation, text)) is not None:
+        found = sides.matching(suite, version_, agent)
+    else:
+        found = sides.matching(suite, _version(invocation, workflow) if workflow else None, text)
+    if not found:
+        raise _no_run(suite, text, version_ is not None, workflow, agent)
+    names = names_of(invocation.instance, suite)
+    return [
+        _Fitting(run.agent, sides.workflow_of(suite, run), partial(sides.side_of, suite, run, names))
+        for run in found
+    ]
+
+
+def _version(invocation: Invocation, text: str) -> Hash | None:
+    """The Workflow node that a text means; None where it means none."""
+    from uwf_cli.resolve import find_version
+
+    try:
+        return find_version(invocation, text).hash
+    except NotFound:
+        return None
+
+
+def _no_run(suite: Suite, text: str, is_workflow: bool, workflow: str | None, agent: str | None) -> NotFound:
+    chosen = {"--workflow": text if is_workflow else workflow, "--agent": agent if is_workflow else text}
+    options = "".join(f" {option} {value}" for option, value in chosen.items() if value)
+    again = f"uwf eval run {suite.name}{options}"
+    if is_workflow:
+        return NotFound(f"suite {suite.name!r} was not run with{options}", again)
+    known = [*sides.agents_of(suite.runs), *([BASELINE] if text != BASELINE else [])]
+    hint = nearest(text, known) or f"see: uwf eval show {suite.name}"
+    return NotFound(f"suite {suite.name!r} has no run of {text!r}", hint)
+
+
+def names_of(instance: Instance, suite: Suite) -> dict[Hash, str]:
+    """What the workflows are called that a suite was run with."""
+    versions = {trial.key.workflow for trial in suite.trials.values()}
+    return {version: str(instance.store.get(version).payload["name"]) for version in versions}
+
+
+def find_suite(invocation: Invocation, name: str | None, words: Sequence[str]) -> Suite:
+    """The suite of that name; without one the only one there is, or the only one in which all of some words mean
+    something. Raises NotFound, Usage."""
+    from uwf_git.ext.evaluation.suite import Suites
+
+    suites = Suites(invocation.instance.store)
+    if name is not None:
+        return suites.read(name)
+    names = suites.names()
+    if len(names) == 1:
+        return suites.read(names[0])
+    if not names:
+        raise NotFound("there is no suite", "uwf eval add THREAD --to SUITE")
+    found = [suite for suite in map(suites.read, names) if _has(invocation, suite, words)]
+    said = " and ".join(words)
+    if not found:
+        raise NotFound(f"no suite has runs of {said}", f"name one: --suite SUITE, of {', '.join(names)}")
+    if len(found) > 1:
+        which = ", ".join(suite.name for suite in found)
+        raise Usage(f"{said} may be of several suites: {which}", "name one: --suite SUITE")
+    return found[0]
+
+
+def _has(invocation: Invocation, suite: Suite, words: Sequence[str]) -> bool:
+    try:
+        return all(find_side(invocation, suite, word) for word in words)
+    except NotFound:
+        return False

@@ -1,0 +1,356 @@
+"""Suites and their cases: `uwf eval add`, `import`, `remove`, `list`, `show`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from uwf_cli import resolve, terminal
+from uwf_cli.command import command
+from uwf_cli.completers import complete_suite, complete_thread, complete_workflow
+from uwf_cli.failures import Failures
+from uwf_cli.invocation import Invocation
+from uwf_cli.output import ago
+
+from uwf_git.base.errors import NotFound, Usage
+from uwf_git.base.text import counted, one_line
+from uwf_git.ext.evaluation.commands.shown import case_value, parts_of_run, parts_value, run_value, summary
+from uwf_git.format.ids import name_problem
+
+if TYPE_CHECKING:
+    from uwf_git.ext.evaluation.cases import Drafted
+    from uwf_git.ext.evaluation.records import Case, Judge
+    from uwf_git.ext.evaluation.suite import Suite, Suites
+    from uwf_git.store.history import Head
+    from uwf_git.store.index import CommitRow
+    from uwf_git.store.opened import Instance
+
+TO = click.option(
+    "--to", "suite", metavar="SUITE", help="The suite; it is made if need be.", shell_complete=complete_suite
+)
+JUDGES = click.option(
+    "--judge",
+    "judges",
+    multiple=True,
+    metavar="JUDGE",
+    help="Who says how good it is: a name of judges in config.yaml, exact[:FIELD,…], jsonata:EXPRESSION, schema:FILE,"
+    " workflow:NAME, command:LINE. May be repeated.",
+)
+
+
+@command(
+    "uwf eval add 01JK7M --to bugs",
+    "uwf eval add @ --to bugs --name csv --fixture repositories/csv --judge tests",
+    "uwf eval add 01JK7M@3 --to reviews --judge exact:approved    its third step",
+    "uwf eval add 01JK7M 01JK9Q --role reviewer --to reviews      all steps of a role",
+)
+@click.argument("threads", metavar="ID[@STEP]...", nargs=-1, required=True, shell_complete=complete_thread)
+@TO
+@click.option("--name", metavar="NAME", help="What the case is called; in place of the one of that name.")
+@click.option("--role", metavar="ROLE", help="Each step of that role becomes a case.")
+@click.option(
+    "--fixture",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="The files that the agents find in their folder.",
+)
+@JUDGES
+@click.option(
+    "--expected", metavar="JSON", help="What judges hold the output against, if not the recorded one."
+)
+@click.option("--tag", "tags", multiple=True, metavar="TAG", help="To select cases by; may be repeated.")
+def add(
+    invocation: Invocation,
+    threads: tuple[str, ...],
+    suite: str | None,
+    name: str | None,
+    role: str | None,
+    fixture: Path | None,
+    judges: tuple[str, ...],
+    expected: str | None,
+    tags: tuple[str, ...],
+) -> None:
+    """Make cases of threads: of a whole one, or of a step, which its role then does again on the history before it.
+
+    Nothing is copied: the thread's commit becomes a parent of the suite's.
+    """
+    from uwf_git.ext.evaluation.cases import fitted
+    from uwf_git.ext.evaluation.fixtures import take_in
+    from uwf_git.ext.evaluation.suite import MOST_COMMITS, Added
+
+    if suite is None:
+        raise Usage("which suite?", "uwf eval add ID --to SUITE")
+    instance = invocation.instance
+    found = [each for text in threads for each in _drafted(instance, text, role)]
+    if name is not None and len(found) != 1:
+        raise Usage(f"--name is for one case, and these are {len(found)}", "leave it out")
+    if name is not None and (problem := name_problem(name)):
+        raise Usage(f"the name {name!r} {problem}", "as in csv-export")
+    value = resolve.json_value(expected) if expected is not None else None
+    given = parse_judges(judges, commands=False) or ()
+    with instance.store.together():
+        files = take_in(instance, fixture.expanduser()) if fixture is not None else None
+        drafted = [
+            each._replace(
+                case=each.case._replace(
+                    name=name or each.case.name,
+                    fixture=files,
+                    judges=given,
+                    expected=value,
+                    tags=tuple(tags),
+                )
+            )
+            for each in found
+        ]
+        suites, before = _suites(instance, suite)
+        fits = fitted(before, drafted, name is not None)
+        for start in range(0, len(fits), MOST_COMMITS):
+            some = fits[start : start + MOST_COMMITS]
+            commits = [commit for each in some for commit in each.commits]
+            suites.add(
+                suite, Added([each.case for each in some], files=[files] if files else [], commits=commits)
+            )
+    _emit_added(invocation, suite, suites, [each.case for each in fits], len(drafted) - len(fits))
+
+
+def _drafted(instance: Instance, text: str, role: str | None) -> list[Drafted]:
+    """The cases that an argument of `add` names."""
+    from uwf_git.ext.evaluation.cases import of_step, of_thread, steps_of
+
+    thread, step = split_step(text)
+    head = instance.threads.head(instance.threads.find(thread))
+    if step is None and role is None:
+        return [of_thread(instance, head)]
+    rows = steps_of(instance, head)
+    if role is not None:
+        if step is not None:
+            raise Usage(f"{text} names a step, and --role many", "give one of them")
+        chosen = [row for row in rows if row.role == role]
+        if not chosen:
+            raise NotFound(f"thread {head.thread} has no step of {role!r}", f"uwf thread steps {head.thread}")
+        return [of_step(instance, row) for row in chosen]
+    assert step is not None
+    return [of_step(instance, _row(head, rows, step))]
+
+
+def split_step(text: str) -> tuple[str, str | None]:
+    """A thread and one of its steps, as in 01JK7M@3, @@3 or @2@8FWK; None for the whole thread. Raises Usage."""
+    thread, at, step = text.rpartition("@")
+    if not at or not thread:
+        return text, None
+    if not step:
+        raise Usage(f"{text!r} names no step after the @", "as in 01JK7M@3")
+    return thread, step
+
+
+def _row(head: Head, rows: Sequence[CommitRow], text: str) -> CommitRow:
+    found = [row for row in rows if text.isdecimal() and row.number == int(text)]
+    if not found and len(text) >= 4:
+        found = [row for row in rows if row.node.startswith(text.upper())]
+    if len(found) != 1:
+        raise NotFound(f"thread {head.thread} has no step {text}", f"see: uwf thread steps {head.thread}")
+    return found[0]
+
+
+def parse_judges(texts: Sequence[str], commands: bool) -> tuple[Judge, ...] | None:
+    """The judges that options name; None where there are none. `commands` may be among them where whoever gives them
+    runs them. Raises Usage."""
+    from uwf_git.ext.evaluation.judges import parse_text
+
+    return tuple(parse_text(text, commands) for text in texts) or None
+
+
+def _suites(instance: Instance, name: str) -> tuple[Suites, Suite | None]:
+    from uwf_git.ext.evaluation.suite import Suites
+
+    suites = Suites(instance.store)
+    return suites, suites.read(name) if name in suites.names() else None
+
+
+def _emit_added(invocation: Invocation, name: str, suites: Suites, cases: Sequence[Case], same: int) -> None:
+    commit = str(suites.tip(name)) if name in suites.names() else None
+    replaced = sum(bool(case.replaces) for case in cases)
+    value = {
+        "suite": name,
+        "commit": commit,
+        "added": [case_value(case.name, case) for case in cases],
+        "unchanged": same,
+    }
+
+    def text(shown: Any) -> str:
+        names = ", ".join(each["case"] for each in shown["added"][:20])
+        more = f", … ({len(cases)})" if len(cases) > 20 else ""
+        return terminal.fields(
+            [
+                ("suite", terminal.style(shown["suite"], "bold")),
+                ("added", f"{names}{more}" if cases else ""),
+                ("replaced", str(replaced) if replaced else ""),
+                ("unchanged", str(same) if same else ""),
+                ("next", f"uwf eval run {shown['suite']}"),
+            ]
+        )
+
+    invocation.emit(value, text)
+
+
+@command(
+    "uwf eval import bugs.yaml",
+    "uwf eval import prompts.jsonl --to prompts --workflow solve-issue",
+)
+@click.argument("file", type=click.Path(path_type=Path))
+@TO
+@click.option("--workflow", metavar="W", help="For cases that name none.", shell_complete=complete_workflow)
+def import_(invocation: Invocation, file: Path, suite: str | None, workflow: str | None) -> None:
+    """Take in cases from a file: prompts, and the files that the agents find in their folder.
+
+    It is YAML with a list of cases, or has a JSON object a line. A case takes the place of the one of its name.
+    """
+    from uwf_git.ext.evaluation.cases import fitted, read_file, with_workflows
+    from uwf_git.ext.evaluation.suite import Added
+
+    instance = invocation.instance_for_writing()
+    with instance.store.together():
+        read = read_file(instance, file)
+        name = suite or read.suite or file.name.split(".", 1)[0]
+
+        def version(text: str) -> tuple[Any, Any]:
+            found = resolve.find_workflow(invocation, text)
+            return found.hash, resolve.version_of(instance, found)
+
+        drafted = with_workflows(read, version, version(workflow) if workflow else None)
+        suites, before = _suites(instance, name)
+        fits = fitted(before, drafted, True)
+        files = {each.case.fixture for each in fits if each.case.fixture}
+        commits = [commit for each in fits for commit in each.commits]
+        if fits:
+            suites.add(name, Added([each.case for each in fits], files=sorted(files), commits=commits))
+    _emit_added(invocation, name, suites, [each.case for each in fits], len(drafted) - len(fits))
+
+
+@command(
+    "uwf eval remove bugs csv",
+    "uwf eval remove bugs --yes        the whole suite",
+)
+@click.argument("suite", shell_complete=complete_suite)
+@click.argument("cases", metavar="[CASE]...", nargs=-1)
+@click.option("--yes", is_flag=True, help="Forget the suite.")
+def remove(invocation: Invocation, suite: str, cases: tuple[str, ...], yes: bool) -> None:
+    """Take cases out of a suite, or forget a suite. Threads stay, and so do the results of other cases."""
+    from uwf_git.ext.evaluation.suite import Added, Suites, lock_of
+
+    instance = invocation.instance
+    suites = Suites(instance.store)
+    read = suites.read(suite)
+    if cases:
+        found = [read.case(text) for text in cases]
+        suites.add(suite, Added(removed=[case.hash for case in found]))
+        names = [read.named[case.hash] for case in found]
+    elif not yes:
+        count = counted(len(read.cases), "case")
+        raise Usage(f"suite {suite!r} with {count} and their results would be forgotten", "repeat with --yes")
+    else:
+        with instance.locks.turn(lock_of(suite)):  # what is being run would make it anew, without its cases
+            suites.remove(suite)
+        names = []
+    value = {"suite": suite, "removed": names, "forgotten": not cases}
+    said = ", ".join(names) or "the suite"
+    invocation.emit(
+        value, lambda _: f"removed {terminal.escape(said)} {'from' if cases else ''} {suite}".strip()
+    )
+
+
+@command("uwf eval list")
+def list_(invocation: Invocation) -> None:
+    """List the suites, with what their last runs came to."""
+    from uwf_git.ext.evaluation.suite import Suites
+
+    suites = Suites(invocation.instance.store)
+    rows = []
+    for name in suites.names():
+        suite = suites.read(name)
+        last = suite.runs[-1] if suite.runs else None
+        rows.append(
+            {
+                "suite": name,
+                "commit": str(suite.commit),
+                "cases": len(suite.cases),
+                "trials": len(suite.trials),
+                "runs": len(suite.runs),
+                "last": run_value(last, suite.results(last)) | {"time": last.time // 1000} if last else None,
+            }
+        )
+
+    def text(shown: Any) -> str:
+        lines = [
+            (
+                each["suite"],
+                counted(each["cases"], "case"),
+                counted(each["runs"], "run"),
+                f"{summary(each['last'])}  {ago(each['last']['time'])}" if each["last"] else "never run",
+            )
+            for each in shown
+        ]
+        return (
+            terminal.table(lines, free=3) if lines else "no suites; make one with: uwf eval add ID --to SUITE"
+        )
+
+    invocation.emit(rows, text)
+    Failures(invocation).missing()
+
+
+@command(
+    "uwf eval show bugs",
+    "uwf eval show bugs csv",
+)
+@click.argument("suite", shell_complete=complete_suite)
+@click.argument("case", required=False)
+def show(invocation: Invocation, suite: str, case: str | None) -> None:
+    """Show the cases of a suite, and what its runs came to."""
+    from uwf_git.ext.evaluation.commands.sides import names_of
+    from uwf_git.ext.evaluation.sides import judges_of, said_of
+    from uwf_git.ext.evaluation.suite import Suites
+
+    read = Suites(invocation.instance.store).read(suite)
+    cases = [read.case(case)] if case is not None else list(read.cases)
+    values = [case_value(read.named[each.hash], each) for each in cases]
+    if case is not None:
+        invocation.emit(values[0])
+        return
+    names = names_of(invocation.instance, read)
+    tags = {read.named[each.hash]: each.tags for each in read.cases}
+    runs = []
+    for each in read.runs:
+        results = read.results(each)
+        more = {
+            "said": said_of(each, read, names),
+            "judges": sorted(judges_of(results)),
+            "time": each.time // 1000,
+            **parts_value(results, tags),
+        }
+        runs.append(run_value(each, results) | more)
+    value = {"suite": suite, "commit": str(read.commit), "cases": values, "runs": runs}
+    invocation.emit(value, _suite_text)
+
+
+def _suite_text(value: Mapping[str, Any]) -> str:
+    rows = [
+        (
+            each["case"],
+            each["kind"] if each["role"] is None else f"{each['role']}'s step",
+            ", ".join(judge["name"] for judge in each["judges"]) or "no judge",
+            one_line(each["prompt"] or "", 100),
+        )
+        for each in value["cases"]
+    ]
+    none = f"no cases; uwf eval add ID --to {value['suite']}\n"
+    cases = terminal.table(rows, ("case", "of", "judged by", "task"), free=3) if rows else none
+    runs = [
+        (ago(run["time"]), run["run"], run["said"], ", ".join(run["judges"]) or "nobody", summary(run))
+        for run in value["runs"][-10:]
+    ]
+    if not runs:
+        return cases
+    newest = parts_of_run(value["runs"][-1])
+    return f"{cases}\n{terminal.table(runs, ('', 'run', 'of', 'judged by', ''))}{newest}"

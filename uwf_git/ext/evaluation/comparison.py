@@ -1,0 +1,309 @@
+"""Two sides of a suite compared: case by case first, then the averages, with how much of that may be chance. Pure:
+scores in, numbers out, and the same for the same.
+
+A side's score of a case is the mean of its repeats. Only cases that both sides have count for sums. How far the
+difference of the averages may be off is found by drawing again: cases with replacement, and of each its repeats, so
+that one lucky case or one lucky run doesn't look like progress.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import fmean
+from typing import NamedTuple
+
+from uwf_git.ext.evaluation.significance import Scores, significantly_lower
+
+WIN, LOSS, TIE = "win", "loss", "tie"
+
+SAME = 1e-9
+"""Scores that are nearer to one another are the same: sums of floats are not exact."""
+
+SHARE = 0.95
+"""Of the draws that an interval holds."""
+
+_SEED = 20
+_DRAWS = 4000
+_FEWEST_DRAWS = 500
+_WORK = 1_500_000  # scores that are drawn, about, at most
+
+
+class Scored(NamedTuple):
+    """One run of a case, judged: `score` from 0 to 1, `seconds` of agents' time, `cost` in US dollars, None where
+    nothing is known of it, and `unpriced` the tokens that it doesn't cover."""
+
+    case: str
+    score: float
+    seconds: float = 0.0
+    cost: float | None = None
+    unpriced: int = 0
+
+
+class Average(NamedTuple):
+    """What runs come to: their mean `score`, the `least` and the `most`, and what one of them takes on average. `cost`
+    is that of those whose cost is known; `unpriced` are all tokens that have no price."""
+
+    runs: int
+    score: float
+    least: float
+    most: float
+    seconds: float
+    cost: float | None
+    unpriced: int
+
+
+class Compared(NamedTuple):
+    """A case on both sides. `outcome` is that of `b`: a win where it has the higher score."""
+
+    case: str
+    outcome: str
+    a: Average
+    b: Average
+
+    @property
+    def difference(self) -> float:
+        """How much higher the score of `b` is."""
+        return self.b.score - self.a.score
+
+
+class Interval(NamedTuple):
+    """A mean, and between which values SHARE of all draws have it."""
+
+    mean: float
+    low: float
+    high: float
+
+
+class Comparison(NamedTuple):
+    """`cases` are those of both sides: losses first, the worst before others, then wins, then ties. `a` and `b` are the
+    averages over these, each case counting once; None where there is none. `chance` is how probable it is that wins and
+    losses part at least so unevenly where neither side is better."""
+
+    cases: tuple[Compared, ...]
+    only_a: tuple[str, ...]
+    only_b: tuple[str, ...]
+    a: Average | None
+    b: Average | None
+    difference: Interval | None
+    chance: float
+
+    def count(self, outcome: str) -> int:
+        """How many cases came out so."""
+        return sum(each.outcome == outcome for each in self.cases)
+
+
+def compare(a: Iterable[Scored], b: Iterable[Scored]) -> Comparison:
+    """Compares the runs of two sides."""
+    one, other = by_case(a), by_case(b)
+    cases = compare_cases(one, other)
+    both = [each.case for each in cases]
+    wins, losses = (sum(each.outcome == outcome for each in cases) for outcome in (WIN, LOSS))
+    cases.sort(key=lambda each: (_ORDER[each.outcome], -abs(each.difference), each.case))
+    return Comparison(
+        tuple(cases),
+        tuple(sorted(one.keys() - other.keys())),
+        tuple(sorted(other.keys() - one.keys())),
+        overall(one[case] for case in both),
+        overall(other[case] for case in both),
+        interval([(_scores(one[case]), _scores(other[case])) for case in both]),
+        chance(wins, losses),
+    )
+
+
+def compare_cases(a: Mapping[str, Sequence[Scored]], b: Mapping[str, Sequence[Scored]]) -> list[Compared]:
+    """The cases that two sides have in common, by name."""
+    return [_compared(case, a[case], b[case]) for case in sorted(a.keys() & b.keys())]
+
+
+_ORDER = {LOSS: 0, WIN: 1, TIE: 2}
+
+
+def by_case(runs: Iterable[Scored]) -> dict[str, list[Scored]]:
+    """The runs of each case."""
+    found: dict[str, list[Scored]] = {}
+    for run in runs:
+        found.setdefault(run.case, []).append(run)
+    return found
+
+
+def average(runs: Sequence[Scored]) -> Average:
+    """What the runs of one case come to; there is at least one."""
+    scores = _scores(runs)
+    costs = [run.cost for run in runs if run.cost is not None]
+    return Average(
+        len(runs),
+        fmean(scores),
+        min(scores),
+        max(scores),
+        fmean(run.seconds for run in runs),
+        fmean(costs) if costs else None,
+        sum(run.unpriced for run in runs),
+    )
+
+
+def overall(cases: Iterable[Sequence[Scored]]) -> Average | None:
+    """What cases come to, each of which counts once, however often it was repeated; `least` and `most` are means of
+    cases. None where there is none."""
+    each = [average(runs) for runs in cases]
+    if not each:
+        return None
+    costs = [one.cost for one in each if one.cost is not None]
+    return Average(
+        sum(one.runs for one in each),
+        fmean(one.score for one in each),
+        min(one.score for one in each),
+        max(one.score for one in each),
+        fmean(one.seconds for one in each),
+        fmean(costs) if costs else None,
+        sum(one.unpriced for one in each),
+    )
+
+
+def _compared(case: str, a: Sequence[Scored], b: Sequence[Scored]) -> Compared:
+    one, other = average(a), average(b)
+    found = Compared(case, TIE, one, other)
+    if abs(found.difference) <= SAME:
+        return found
+    return found._replace(outcome=WIN if found.difference > 0 else LOSS)
+
+
+def _scores(runs: Iterable[Scored]) -> tuple[float, ...]:
+    """In their order, so that draws don't depend on that of the runs."""
+    return tuple(sorted(run.score for run in runs))
+
+
+# How much of it may be chance
+
+_Draw = Callable[[], float]
+
+
+def interval(cases: Sequence[tuple[Scores, Scores]]) -> Interval | None:
+    """How much higher the second scores of each case are on average; None where there is no case. The draws are the
+    same for the same scores, on every machine."""
+    if not cases:
+        return None
+    mean = fmean(fmean(b) - fmean(a) for a, b in cases)
+    repeats = sum(len(a) + len(b) for a, b in cases)
+    draws = max(_FEWEST_DRAWS, min(_DRAWS, _WORK // repeats))
+    # Only its method `random` gives the same numbers in every version of Python.
+    draw = random.Random(_SEED).random
+    size = len(cases)
+    means = sorted(
+        math.fsum(_difference(cases[int(draw() * size)], draw) for _ in range(size)) / size
+        for _ in range(draws)
+    )
+    outside = int(draws * (1 - SHARE) / 2)
+    return Interval(mean, min(mean, means[outside]), max(mean, means[-1 - outside]))
+
+
+def _difference(case: tuple[Scores, Scores], draw: _Draw) -> float:
+    a, b = case
+    return _drawn(b, draw) - _drawn(a, draw)
+
+
+def _drawn(scores: Scores, draw: _Draw) -> float:
+    size = len(scores)
+    if size == 1:
+        return scores[0]
+    return math.fsum(scores[int(draw() * size)] for _ in range(size)) / size
+
+
+def chance(wins: int, losses: int) -> float:
+    """The two-sided sign test: how probable it is that of so many cases that differ the rarer outcome is at most so
+    rare, where both are as likely. 1.0 where none differs."""
+    differing = wins + losses
+    rarer = sum(math.comb(differing, count) for count in range(min(wins, losses) + 1))
+    return min(1.0, 2 * rarer / (1 << differing))
+
+
+class Drop(NamedTuple):
+    """How far the average fell since a baseline: by `least` to `most`, which differ if cases of the baseline have no
+    score now, the `missing`; negative if it rose. `allowed` is the limit, `lost` the cases that are worse, `known` the
+    number of those with a score before and now.
+
+    `chance` is the part of the drop that chance may have made: as far as the interval of the difference reaches above
+    its mean, or 0 if no case has repeats that differ, since nothing then shows any chance.
+
+    `lower` are the cases that fell by too much: significantly, each with the probability of that by chance, or by more
+    than `allowed_each` while their repeats don't differ, with None. `unsure` are those that fell by more than
+    `allowed_each`, perhaps by chance."""
+
+    least: float
+    most: float
+    allowed: float
+    lost: tuple[Compared, ...]
+    missing: tuple[str, ...]
+    known: int
+    chance: float = 0.0
+    allowed_each: float | None = None
+    lower: Mapping[str, float | None] = {}
+    unsure: tuple[str, ...] = ()
+
+    @property
+    def is_too_much(self) -> bool:
+        """Whether the average fell by more than it may, whatever the missing cases are, and however chance played."""
+        return self.least - self.chance > self.allowed + SAME
+
+    @property
+    def is_perhaps_chance(self) -> bool:
+        """Whether the average fell by more than it may, whatever the missing cases are, but perhaps by chance."""
+        return self.least > self.allowed + SAME and not self.is_too_much
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether the average, or a single case, fell by too much."""
+        return self.is_too_much or bool(self.lower)
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether anything was compared, and neither the missing cases nor chance make a difference to the verdict."""
+        return self.is_worse or (self.known > 0 and self.most <= self.allowed + SAME and not self.unsure)
+
+
+def drop(
+    a: Iterable[Scored],
+    b: Iterable[Scored],
+    allowed: float,
+    allowed_each: float | None = None,
+    between: Interval | None = None,
+) -> Drop:
+    """How the runs `b` fell since the baseline `a`: on average by at most `allowed`, and each case by at most
+    `allowed_each`. `between` is the interval of the cases of both, if it was made already."""
+    before, after = by_case(a), by_case(b)
+    known = compare_cases(before, after)
+    scores = {each.case: (_scores(before[each.case]), _scores(after[each.case])) for each in known}
+    missing = sorted(before.keys() - after.keys())
+    fallen = math.fsum(-each.difference for each in known)
+    # At the best they have all, at the worst nothing.
+    least = fallen + math.fsum(average(before[case]).score - 1 for case in missing)
+    most = fallen + math.fsum(average(before[case]).score for case in missing)
+    size = max(len(before), 1)
+    chance = 0.0
+    if any(map(_differ, known)):
+        between = between or interval([*scores.values()])
+        assert between is not None
+        chance = (between.high - between.mean) * len(known) / size
+    lower: dict[str, float | None] = {**significantly_lower(scores, allowed_each or 0.0)}
+    beyond = (
+        [] if allowed_each is None else [each for each in known if -each.difference > allowed_each + SAME]
+    )
+    lower |= {each.case: None for each in beyond if each.case not in lower and not _differ(each)}
+    return Drop(
+        least / size,
+        most / size,
+        allowed,
+        tuple(each for each in known if each.outcome == LOSS),
+        tuple(missing),
+        len(known),
+        chance,
+        allowed_each,
+        dict(sorted(lower.items())),
+        tuple(each.case for each in beyond if each.case not in lower),
+    )
+
+
+def _differ(case: Compared) -> bool:
+    """Whether a case came out differently when it was repeated."""
+    return any(side.most - side.least > SAME for side in (case.a, case.b))

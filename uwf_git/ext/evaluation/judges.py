@@ -1,0 +1,247 @@
+"""Judges: who says how good it is what came of a case. An expression, the expected output, a schema, a command, or a
+workflow.
+
+A case names judges by what they are, or by a name that the configuration of whoever runs the case has a judge for. A
+command is only ever one of the configuration or the command line: nothing that comes out of a store is run.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git.base.errors import Usage, UwfError
+from uwf_git.base.text import nearest, one_line
+from uwf_git.config.settings import JudgeSetting, expanded, parse_command
+from uwf_git.ext.evaluation.records import COMMAND, EXACT, HALF, JSONATA, KINDS, SCHEMA, USE, WORKFLOW, Judge
+from uwf_git.format.kinds import parse_workflow
+
+if TYPE_CHECKING:
+    from uwf_git.config.settings import AgentConfig
+    from uwf_git.format.kinds import Workflow
+    from uwf_git.store.opened import Instance
+
+SECONDS = 600.0
+"""For a command that no configuration gives another time."""
+
+_NAMED = re.compile(r"([\w][\w.-]*)=(.+)", re.DOTALL)
+_FORMS = (
+    "a name of judges in config.yaml, exact, exact:FIELD,…, jsonata:EXPRESSION, schema:FILE, workflow:NAME"
+)
+
+
+class Called(NamedTuple):
+    """A judge as a run asks it: what stands for another is resolved. `timeout` is that of a command, in seconds."""
+
+    judge: Judge
+    timeout: float = SECONDS
+
+
+# As people write them
+
+
+def parse_text(text: str, commands: bool = True, folder: Path = Path()) -> Judge:
+    """A judge as an option or a file gives it: NAME, or KIND:VALUE, with `NAME=` before that to call it so. `commands`
+    may be given where whoever wrote that runs them; paths are from `folder`. Raises Usage."""
+    name = ""
+    if found := _NAMED.fullmatch(text.strip()):
+        name, text = found[1], found[2]
+    kind, colon, value = text.strip().partition(":")
+    value = value.strip()
+    if not colon and kind == EXACT:
+        return Judge(name or EXACT, EXACT, ())
+    if not colon and kind and kind not in KINDS:
+        return Judge(name or kind, USE, kind)
+    if not value or kind not in KINDS or kind == USE:
+        raise Usage(f"{one_line(text, 80)!r} is no judge", f"it is {_FORMS}, or command:…")
+    if kind == COMMAND and not commands:
+        raise Usage(
+            f"{one_line(text, 80)!r}: a file names no command to run",
+            "set it with: uwf config set judges.NAME.command …; then name NAME",
+        )
+    return _checked(Judge(name or kind, kind, _value_of(kind, value, folder)))
+
+
+def _value_of(kind: str, value: str, folder: Path) -> Any:
+    if kind == EXACT:
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    if kind == COMMAND:
+        command, args = parse_command(value)
+        return (command, *args)
+    if kind == SCHEMA:
+        from uwf_git.format import yaml12
+
+        return yaml12.read(folder / value).data
+    return value
+
+
+def parse_mapping(value: Any, folder: Path) -> Judge:
+    """A judge as a file of cases in that folder gives it: a text as `parse_text` has it, or a mapping. Raises Usage."""
+    if isinstance(value, str):
+        return parse_text(value, commands=False, folder=folder)
+    known = (*(kind for kind in KINDS if kind != COMMAND), "name", "output", "threshold")
+    if not isinstance(value, dict):
+        raise Usage("a judge is a text or a mapping", f"the text is {_FORMS}")
+    if COMMAND in value:
+        return parse_text(f"{COMMAND}:…", commands=False)
+    for key in value:
+        if key not in known:
+            raise Usage(
+                f"a judge has no {one_line(str(key), 40)!r}", nearest(str(key), known) or ", ".join(known)
+            )
+    kinds = [kind for kind in KINDS if kind in value]
+    if len(kinds) != 1:
+        raise Usage("a judge needs one of " + ", ".join(known[:-3]), "as in {jsonata: output.approved}")
+    kind, given = kinds[0], value[kinds[0]]
+    if kind == EXACT:
+        given = () if given is True else tuple(given) if _is_texts(given) else None
+    elif kind != SCHEMA and not (isinstance(given, str) and given.strip()):
+        given = None
+    name, output, threshold = value.get("name", kind), value.get("output", ""), value.get("threshold", HALF)
+    is_share = isinstance(threshold, int | float) and not isinstance(threshold, bool) and 0 <= threshold <= 1
+    if given is None or not isinstance(name, str) or not isinstance(output, str) or not is_share:
+        raise Usage(
+            f"judge {one_line(str(name), 40)!r} is not well formed",
+            "as in {name: good, jsonata: output.points / 10, threshold: 0.8}",
+        )
+    if kind == USE and "name" not in value:
+        name = given
+    return _checked(Judge(name, kind, given, output, threshold))
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+
+
+def _checked(judge: Judge) -> Judge:
+    """Raises Usage for an expression or a schema that can't be one."""
+    from uwf_git.workflow.expression import check_expression
+
+    expressions = [judge.value] if judge.kind == JSONATA else []
+    for expression in (*expressions, *([judge.output] if judge.output else [])):
+        if problem := check_expression(expression):
+            raise Usage(
+                f"judge {judge.name!r}: expression {one_line(expression, 80)!r}: {problem}",
+                "as in jsonata:output.approved",
+            )
+    if judge.kind == SCHEMA:
+        from uwf_git.format.schema import check_schema
+
+        if problems := check_schema(judge.value):
+            raise Usage(f"judge {judge.name!r} is no JSON Schema: {problems[0]}", "correct it")
+    return judge
+
+
+# As a run asks them
+
+
+def called(instance: Instance, judge: Judge, cwd: Path) -> Called:
+    """A judge with what its name stands for, and of a workflow the version and the agents of now. A command's path is
+    one from `cwd`, or in the configuration from its folder. Raises Usage for a name that stands for nothing, NotFound
+    for a workflow that isn't there, Invalid for one that holds a secret, since it is stored with what it says."""
+    found = _resolved(instance, judge, cwd)
+    instance.redactor.refuse(found.judge.payload(), f"judge {found.judge.name!r}", "that")
+    return found
+
+
+def _resolved(instance: Instance, judge: Judge, cwd: Path) -> Called:
+    timeout = SECONDS
+    if judge.kind == USE:
+        setting = instance.config.judges.get(judge.value)
+        if setting is None:
+            raise Usage(
+                f"judge {judge.value!r} is not configured here",
+                nearest(judge.value, instance.config.judges)
+                or f"uwf config set judges.{judge.value}.command …, or give others with --judge",
+            )
+        judge, timeout, cwd = _configured(judge, setting), setting.timeout, instance.location.root
+    if judge.kind == COMMAND:
+        program = expanded(judge.value[0])
+        if "/" in program:
+            program = str(cwd / program)
+        return Called(judge._replace(value=(program, *judge.value[1:])), timeout)
+    if judge.kind == WORKFLOW:
+        version = instance.registry.current(judge.value)
+        workflow = parse_workflow(instance.store.get(version.hash).payload)
+        agents = agents_of(instance, workflow, None)
+        return Called(judge._replace(version=version.hash, agents=agents), timeout)
+    return Called(judge, timeout)
+
+
+def _configured(judge: Judge, setting: JudgeSetting) -> Judge:
+    value = tuple(setting.value) if setting.kind in (COMMAND, EXACT) else setting.value
+    return Judge(judge.name, setting.kind, value, setting.output, setting.threshold)
+
+
+# Who plays the roles: a part of what is tried
+
+
+def agents_of(
+    instance: Instance,
+    workflow: Workflow,
+    override: str | None,
+    only: str | None = None,
+    persona: str = "",
+    around: tuple[str, ...] = (),
+) -> dict[str, str]:
+    """The agents of a workflow's roles, or of one, each as its command line and what that asks: the model of one that
+    asks a model of the configuration, and of a workflow that does the role the version and its own agents. `around` are
+    the workflows that this one does a role of. Raises Usage, Invalid where nobody plays a role."""
+    from uwf_git.config.resolve import resolve_agent
+
+    roles = workflow.roles if only is None else [only]
+    found = {}
+    for role in roles:
+        speaks = workflow.speaks(role, persona) if role in workflow.roles else ""
+        config = resolve_agent(instance.config, workflow.name, role, override, speaks)
+        said = " ".join(
+            (shlex.join([config.command, *config.args]), *_asked(instance, config, (*around, workflow.name)))
+        )
+        found[role] = instance.redactor.text(said)[0]
+    return found
+
+
+def _asked(instance: Instance, config: AgentConfig, around: tuple[str, ...]) -> list[str]:
+    from uwf_git.config.resolve import resolve_model
+    from uwf_git.format.kinds import SUBWORKFLOW
+
+    try:
+        if config.command == SUBWORKFLOW and config.args:
+            return _inner(instance, config.args[-1], around)
+        if config.command in ("uwf-llm", "uwf-builtin"):
+            alias = _option(config.args, "--model")
+            known = instance.config.models
+            model = known.get(alias) if alias else resolve_model(instance.config, "agent")
+            return [f"({model.name})"] if model is not None else []
+    except UwfError:  # its step will say why
+        return []
+    return []
+
+
+def _inner(instance: Instance, name: str, around: tuple[str, ...]) -> list[str]:
+    """The version of a workflow that does a role, and its agents. Raises UwfError where there is none, or nobody plays
+    a role of it."""
+    persona = ""
+    if "/" in name:
+        from uwf_git.ext.crews.registry import Crews
+
+        found = Crews(instance.store).find(name)
+        version, persona = found.offered.workflow, found.crew.members[0].persona.id
+    else:
+        version = instance.registry.current(name).hash
+    workflow = parse_workflow(instance.store.get(version).payload)
+    if workflow.name in around:  # its step says that this can't be
+        return [f"({version})"]
+    agents = agents_of(instance, workflow, None, persona=persona, around=around)
+    return [f"({version})", *(f"({role}: {said})" for role, said in agents.items())]
+
+
+def _option(args: tuple[str, ...], name: str) -> str:
+    for place, word in enumerate(args):
+        if word == name and place + 1 < len(args):
+            return args[place + 1]
+        if word.startswith(f"{name}="):
+            return word.removeprefix(f"{name}=")
+    return ""

@@ -1,0 +1,429 @@
+"""The frozen values that the nodes of a suite parse into, and back into payloads: cases, trials, scores and runs.
+
+A trial is what an agent came to in one case, a score what one judge says of one trial, a run which trials and scores
+somebody saw together. They are apart, since a judge may change without an agent having to work again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from uwf_git.base.errors import Invalid
+from uwf_git.format import cbor
+from uwf_git.format.ids import Hash
+from uwf_git.format.kinds import Usage
+from uwf_git.format.node import hash_of
+from uwf_git.format.suites import CASE, SCORE, SUITE_RUN, TRIAL
+
+USE, JSONATA, EXACT, SCHEMA, COMMAND, WORKFLOW = "use", "jsonata", "exact", "schema", "command", "workflow"
+KINDS = (USE, JSONATA, EXACT, SCHEMA, COMMAND, WORKFLOW)
+"""The kinds of judges: USE stands for one in the configuration of whoever runs the case, and is never that of a score;
+COMMAND is never that of a case."""
+
+HALF = 0.5
+
+COMPLETED, FAILED, WAITING = "completed", "failed", "waiting"
+STUCK, LIMITED, INAPPLICABLE = "stuck", "limited", "inapplicable"
+FINAL = frozenset((COMPLETED, STUCK, INAPPLICABLE))
+"""What a trial ends as that would end so again. One of any other status is gone on with by the next run."""
+
+PASSED, MISSED, ERROR = "passed", "failed", "error"
+
+
+class Judge(NamedTuple):
+    """Who says how good the outcome of a case is. `value` depends on the kind: of USE the name of a judge in the
+    configuration, of JSONATA an expression, of EXACT the fields that are as expected (none: all of the output), of
+    SCHEMA a JSON Schema, of COMMAND a program and its arguments, of WORKFLOW the name of a workflow, whose last output
+    is read by the expression `output`, "" for its fields `score`, `passed` and `reason`. A score of at least
+    `threshold` passes. Of a workflow that has judged, `version` is its Workflow node, and `agents` are the command
+    lines of its roles' agents."""
+
+    name: str
+    kind: str
+    value: Any
+    output: str = ""
+    threshold: float = HALF
+    version: Hash | None = None
+    agents: Mapping[str, str] = {}
+
+    def payload(self) -> dict[str, Any]:
+        """The part of a node's payload."""
+        value = list(self.value) if isinstance(self.value, tuple) else self.value
+        found: dict[str, Any] = {"name": self.name, self.kind: value}
+        if self.output:
+            found["output"] = self.output
+        if self.threshold != HALF:
+            found["threshold"] = self.threshold
+        if self.version is not None:
+            found |= {"version": self.version, "agents": dict(self.agents)}
+        return found
+
+    def nameless(self) -> dict[str, Any]:
+        """The same without what it is called, which is no part of what it says."""
+        return {**self.payload(), "name": ""}
+
+
+class Case(NamedTuple):
+    """A case of a suite. Either it is of a thread: then `start` is its StartNode, `step` the last StepNode it had come
+    to, None where it had none; with a `role`, `step` is the one that this role does again. Or it is a `prompt`, and
+    `workflow` is what it was written for, None where nothing was said of that. `fixture` is the id of the git tree that
+    the agents find in their folder; `expected` what judges hold the output against, None for nothing; `limits` are
+    those of one trial, as in a budget; `replaces` are cases that count no longer."""
+
+    hash: Hash
+    name: str
+    prompt: str | None = None
+    workflow: Hash | None = None
+    start: Hash | None = None
+    step: Hash | None = None
+    role: str | None = None
+    fixture: str | None = None
+    expected: Any = None
+    judges: tuple[Judge, ...] = ()
+    limits: Mapping[str, float] = {}
+    tags: tuple[str, ...] = ()
+    replaces: tuple[Hash, ...] = ()
+
+    def payload(self) -> dict[str, Any]:
+        """The node's payload."""
+        found: dict[str, Any] = {"name": self.name}
+        for key in ("prompt", "workflow", "start", "step", "role", "fixture", "expected"):
+            if (value := getattr(self, key)) is not None:
+                found[key] = value
+        if self.judges:
+            found["judges"] = [judge.payload() for judge in self.judges]
+        if self.limits:
+            found["limits"] = dict(self.limits)
+        for key, texts in (("tags", self.tags), ("replaces", self.replaces)):
+            if texts:
+                found[key] = list(texts)
+        return found
+
+
+class TrialKey(NamedTuple):
+    """What is tried: what has the same key comes to the same, as far as anybody can tell. `head` is the StartNode, or
+    for a `role` that is done again what it goes on from; `agents` are the command lines of the roles' agents, `label`
+    tells apart what looks the same, `repeat` counts from 1."""
+
+    workflow: Hash
+    head: Hash
+    role: str | None
+    fixture: str | None
+    agents: Mapping[str, str]
+    label: str
+    repeat: int
+
+    @property
+    def hash(self) -> Hash:
+        """13 characters that stand for the key."""
+        return hash_of(TRIAL, {**self._asdict(), "agents": dict(self.agents)})
+
+
+class Told(NamedTuple):
+    """What agents used: tokens, None where nobody counted any; US dollars, None where nothing is known of them, and how
+    many tokens these don't cover; seconds of their time."""
+
+    usage: Usage | None = None
+    cost: float | None = None
+    unpriced: int = 0
+    seconds: float = 0.0
+
+    def use(self, steps: int) -> dict[str, float]:
+        """What that and so many steps are of a budget, by the names of its limits."""
+        tokens = self.usage.input + self.usage.output if self.usage else 0
+        return {
+            "maxSteps": steps,
+            "maxTokens": tokens,
+            "maxCost": self.cost or 0,
+            "maxWallTime": self.seconds,
+        }
+
+    def payload(self) -> dict[str, Any]:
+        """The part of a node's payload."""
+        found: dict[str, Any] = {
+            "usage": self.usage._asdict() if self.usage else None,
+            "unpriced": self.unpriced,
+            "durationMs": round(self.seconds * 1000),
+        }
+        if self.cost is not None:
+            found["cost"] = self.cost
+        return found
+
+    def plus(self, other: Told) -> Told:
+        """Both together."""
+        usage = [each for each in (self.usage, other.usage) if each is not None]
+        costs = [each for each in (self.cost, other.cost) if each is not None]
+        return Told(
+            Usage(*map(sum, zip(*usage, strict=True))) if usage else None,
+            sum(costs) if costs else None,
+            self.unpriced + other.unpriced,
+            self.seconds + other.seconds,
+        )
+
+
+class Trial(NamedTuple):
+    """What an agent came to in a case. `last` is the last StepNode of its thread, None where it made no step; `work`
+    the id of the git tree that the fixture's folder was in the end, None where there was none or it isn't kept;
+    `attempts` counts those that failed. `time` is when it was recorded, in Unix milliseconds."""
+
+    hash: Hash
+    key: TrialKey
+    status: str
+    last: Hash | None = None
+    error: str = ""
+    work: str | None = None
+    steps: int = 0
+    attempts: int = 0
+    told: Told = Told()
+    notes: tuple[str, ...] = ()
+    time: int = 0
+
+    def payload(self) -> dict[str, Any]:
+        """The node's payload."""
+        key = self.key
+        found: dict[str, Any] = {
+            "workflow": key.workflow,
+            "head": key.head,
+            "agents": dict(key.agents),
+            "repeat": key.repeat,
+            "status": self.status,
+            "last": self.last,
+            "steps": self.steps,
+            "attempts": self.attempts,
+            **self.told.payload(),
+        }
+        more = {"role": key.role, "fixture": key.fixture, "label": key.label, "error": self.error}
+        found |= {name: value for name, value in {**more, "work": self.work}.items() if value}
+        if self.notes:
+            found["notes"] = list(self.notes)
+        return found
+
+
+class ScoreKey(NamedTuple):
+    """Which judge says something of which trial, held against what."""
+
+    trial: Hash
+    judge: Judge
+    expected: Any
+
+    @property
+    def hash(self) -> Hash:
+        """13 characters that stand for the key."""
+        return hash_of(SCORE, cbor.normalise([self.trial, self.judge.nameless(), self.expected]))
+
+
+class Score(NamedTuple):
+    """What a judge says of a trial: `score` from 0 to 1, whether that passes, and why. `step` is the last StepNode of
+    the thread in which a workflow judged, None for another judge; `told` what that took."""
+
+    hash: Hash
+    key: ScoreKey
+    score: float
+    passed: bool
+    reason: str = ""
+    step: Hash | None = None
+    told: Told = Told()
+    time: int = 0
+
+    @property
+    def judge(self) -> Judge:
+        """Who says it."""
+        return self.key.judge
+
+    def payload(self) -> dict[str, Any]:
+        """The node's payload."""
+        found: dict[str, Any] = {
+            "trial": self.key.trial,
+            "judge": self.judge.payload(),
+            "score": self.score,
+            "passed": self.passed,
+            **self.told.payload(),
+        }
+        more = {"expected": self.key.expected, "step": self.step, "reason": self.reason or None}
+        return found | {name: value for name, value in more.items() if value is not None}
+
+
+class RunResult(NamedTuple):
+    """A trial of a case as a run had it: the scores that its judges gave, and why some gave none."""
+
+    case: Hash
+    trial: Hash
+    scores: tuple[Hash, ...] = ()
+    errors: tuple[str, ...] = ()
+
+
+class SuiteRun(NamedTuple):
+    """Which trials and scores somebody saw together. It is the same node whenever that comes to the same, so a run of
+    which nothing was new leaves no trace. `workflow` and `agent` are those that were asked for, None where each case
+    had its own or the configured ones; `cases` is how many there were to run, `stopped` why not all of them were."""
+
+    hash: Hash
+    workflow: Hash | None
+    agent: str | None
+    label: str
+    cases: int
+    repeat: int
+    results: tuple[RunResult, ...]
+    stopped: str = ""
+    time: int = 0
+
+    def payload(self) -> dict[str, Any]:
+        """The node's payload."""
+        found: dict[str, Any] = {
+            "cases": self.cases,
+            "repeat": self.repeat,
+            "results": [
+                {"case": each.case, "trial": each.trial, "scores": list(each.scores)}
+                | ({"errors": list(each.errors)} if each.errors else {})
+                for each in self.results
+            ],
+        }
+        more = {"workflow": self.workflow, "agent": self.agent, "label": self.label, "stopped": self.stopped}
+        return found | {name: value for name, value in more.items() if value}
+
+
+class Result(NamedTuple):
+    """A trial of a case with what was said of it, whole. `name` is what the case is called in its suite."""
+
+    name: str
+    case: Case
+    trial: Trial
+    scores: tuple[Score, ...] = ()
+    errors: tuple[str, ...] = ()
+
+    @property
+    def state(self) -> str:
+        """PASSED, MISSED, or ERROR where an agent failed or a judge couldn't judge, so that nobody knows."""
+        if self.trial.status == FAILED or self.errors:
+            return ERROR
+        if self.trial.status != COMPLETED:
+            return MISSED
+        return PASSED if all(score.passed for score in self.scores) else MISSED
+
+    @property
+    def score(self) -> float | None:
+        """From 0 to 1: the mean of the judges', 1 where there are none; 0 for what did not come to its end. None for an
+        ERROR, which says nothing of how good it is."""
+        if self.state == ERROR:
+            return None
+        if self.trial.status != COMPLETED:
+            return 0.0
+        found = [score.score for score in self.scores]
+        return sum(found) / len(found) if found else 1.0
+
+
+_TYPES: Mapping[type, Hash] = {Case: CASE, Trial: TRIAL, Score: SCORE, SuiteRun: SUITE_RUN}
+_Record = TypeVar("_Record", Case, Trial, Score, SuiteRun)
+
+UNKNOWN = Hash("")
+"""The hash of a value that is about to be `identified`."""
+
+
+def identified(record: _Record) -> _Record:
+    """A value with the hash that its node has, whatever it had before."""
+    payload = cbor.normalise(record.payload())
+    return record._replace(hash=hash_of(_TYPES[type(record)], payload))
+
+
+# Reading payloads, which obey their schemas
+
+
+def parse_judge(payload: Mapping[str, Any]) -> Judge:
+    """The value of a judge in a payload. Raises Invalid where it is of no kind, or of several."""
+    kinds = [kind for kind in KINDS if kind in payload]
+    if len(kinds) != 1:
+        raise Invalid(f"judge {payload['name']!r} is of {len(kinds)} kinds", f"one of {', '.join(KINDS)}")
+    value = payload[kinds[0]]
+    return Judge(
+        payload["name"],
+        kinds[0],
+        tuple(value) if kinds[0] in (EXACT, COMMAND) else value,
+        payload.get("output", ""),
+        payload.get("threshold", HALF),
+        payload.get("version"),
+        payload.get("agents", {}),
+    )
+
+
+def parse_case(node: Hash, payload: Mapping[str, Any]) -> Case:
+    """The value of a Case node. Raises Invalid for one that is neither of a thread nor a prompt."""
+    case = Case(node, **{**payload, **_tuples(payload, "tags", "replaces")})
+    if (case.prompt is None) is (case.start is None) or (case.role is not None and case.step is None):
+        raise Invalid(f"case {node} is neither of a thread nor a prompt", "see: uwf verify")
+    return case._replace(judges=tuple(parse_judge(each) for each in payload.get("judges", ())))
+
+
+def parse_trial(node: Hash, payload: Mapping[str, Any], time: int = 0) -> Trial:
+    """The value of a Trial node."""
+    key = TrialKey(
+        payload["workflow"],
+        payload["head"],
+        payload.get("role"),
+        payload.get("fixture"),
+        payload["agents"],
+        payload.get("label", ""),
+        payload["repeat"],
+    )
+    return Trial(
+        node,
+        key,
+        payload["status"],
+        payload["last"],
+        payload.get("error", ""),
+        payload.get("work"),
+        payload["steps"],
+        payload["attempts"],
+        parse_told(payload),
+        tuple(payload.get("notes", ())),
+        time,
+    )
+
+
+def parse_score(node: Hash, payload: Mapping[str, Any], time: int = 0) -> Score:
+    """The value of a Score node. Raises Invalid."""
+    key = ScoreKey(payload["trial"], parse_judge(payload["judge"]), payload.get("expected"))
+    return Score(
+        node,
+        key,
+        payload["score"],
+        payload["passed"],
+        payload.get("reason", ""),
+        payload.get("step"),
+        parse_told(payload),
+        time,
+    )
+
+
+def parse_run(node: Hash, payload: Mapping[str, Any], time: int = 0) -> SuiteRun:
+    """The value of a SuiteRun node."""
+    results: Sequence[Mapping[str, Any]] = payload["results"]
+    return SuiteRun(
+        node,
+        payload.get("workflow"),
+        payload.get("agent"),
+        payload.get("label", ""),
+        payload["cases"],
+        payload["repeat"],
+        tuple(
+            RunResult(each["case"], each["trial"], tuple(each["scores"]), tuple(each.get("errors", ())))
+            for each in results
+        ),
+        payload.get("stopped", ""),
+        time,
+    )
+
+
+def parse_told(payload: Mapping[str, Any]) -> Told:
+    """The value of what was used in a payload."""
+    usage = payload["usage"]
+    return Told(
+        Usage(**usage) if usage else None,
+        payload.get("cost"),
+        payload["unpriced"],
+        payload["durationMs"] / 1000,
+    )
+
+
+def _tuples(payload: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: tuple(payload.get(key, ())) for key in keys}

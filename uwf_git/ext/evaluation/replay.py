@@ -1,0 +1,142 @@
+"""One role's step done again, on the real history before it.
+
+By the same version of the workflow that is a fork: the very commits. By another version the history is put under a
+StartNode that names it: outputs and turns are the same nodes, each step's detail says in `source` which step it was,
+and each step must be the one that this version calls for. Where it isn't, the step can't be tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from uwf_git.base.errors import Invalid
+from uwf_git.engine.status import decide_at
+from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.kinds import Start, StepContext, Workflow, parse_step
+from uwf_git.format.types import (
+    ANSWER,
+    BUNDLE,
+    END,
+    IMPORTED_DETAIL,
+    QUESTION,
+    REMARK,
+    STEPNODE,
+    USER,
+    is_kind,
+    start_node,
+)
+from uwf_git.git.objects import Stamp
+from uwf_git.git.repository import Oid, Person
+from uwf_git.store import layout
+from uwf_git.store.history import Head, History, ancestry
+from uwf_git.store.index import CommitRow
+from uwf_git.store.nodes import Among
+from uwf_git.store.opened import Instance
+
+_NOBODY = Person("uwf", "uwf@localhost")
+_NO_THREAD = ThreadId("0" * 26)
+
+
+class Inapplicable(Invalid):
+    """A version of a workflow would not have come to the step."""
+
+
+def start_of(start: Start, workflow: Hash, definition: Workflow, speaker: str = "") -> tuple[Hash, Any]:
+    """The type and payload of the StartNode by which a thread's task is given to a workflow. `speaker` is who speaks in
+    a crew's workflow that doesn't have the persona of the thread. Raises Inapplicable."""
+    persona = start.persona if start.persona in definition.personas else speaker
+    if definition.crew is not None and not persona:
+        raise Inapplicable(f"nobody speaks in {definition.name}", "")
+    rounds = start.max_rounds if definition.code is not None else None
+    data = start.data if definition.crew is not None else None
+    return start_node(workflow, start.prompt, start.budget, rounds, persona if definition.crew else "", data)
+
+
+def ground(instance: Instance, head: Hash, role: str, workflow: Hash, version: Oid) -> Oid:
+    """The commit that a role's step is tried on: that of the history which leads to a StepNode or StartNode, under a
+    version of a workflow. Touches no ref. Raises Inapplicable where this version doesn't call for the role there."""
+    threads = instance.threads
+    there = threads.commit_of(head)
+    history = threads.history_at(_NO_THREAD, head)
+    if workflow == history.workflow_hash:
+        commit = there
+    else:
+        with instance.store.together():
+            commit, history = _transplanted(instance, there, history, workflow, version)
+    _expect(history, role, "the step")
+    return commit
+
+
+def _expect(history: History, role: str, what: str) -> None:
+    following = decide_at(history).next
+    may_go_on = role == USER and history.workflow.resume is not None
+    if following not in (role, BUNDLE) and not may_go_on:
+        name = history.workflow.name
+        called = {None: "nobody", END: "its end", USER: "a human"}.get(following, following)
+        raise Inapplicable(f"this version of {name} calls for {called} where {what} was {role}'s", "")
+
+
+def _transplanted(
+    instance: Instance, there: Oid, history: History, workflow: Hash, version: Oid
+) -> tuple[Oid, History]:
+    store, threads = instance.store, instance.threads
+    definition = instance.registry.workflow(workflow)
+    rows = [row for row in ancestry(store, there) if row.kind in ("start", "step")][::-1]
+    when = store.get(history.start_hash).timestamp
+    start = store.put(*start_of(history.start, workflow, definition), timestamp=when)
+    stamp = Stamp(_NOBODY, rows[0].time)
+    commit = threads.begin(version, start, stamp)
+    head = Head(_NO_THREAD, commit, store.take_in(commit), None)
+    at = threads.history_at(_NO_THREAD, start)
+    known: set[Hash] = set()
+    nodes = threads.workflow_nodes(store.repository.root(commit))
+    for row, step in zip(rows[1:], history.steps, strict=True):
+        if step.remark is None:
+            _expect(at, step.role, f"step {row.number}")
+        node = _as_step(instance, at, row, step)
+        files = store.files(node, Among(nodes, known, {start}))
+        known |= {found for path in files if (found := layout.node_in_path(path)) is not None}
+        context = threads.context(node, definition)
+        after = at.after(context)
+        detail = store.detail(context.detail)
+        merge = Oid(raw=row.merged) if row.merged else None
+        extraction = detail.extraction if detail else ""
+        head = threads.extend(
+            head, node, files, Stamp(_NOBODY, row.time), merge, extraction, decide_at(after).next
+        )
+        at = after
+    return head.commit, at
+
+
+def _as_step(instance: Instance, at: History, row: CommitRow, step: StepContext) -> Hash:
+    """A StepNode with another's output, as the next of a history."""
+    store = instance.store
+    made = parse_step(store.get(step.hash).payload)
+    role = at.workflow.roles.get(made.role)
+    output = store.get(made.output).type
+    allowed = (ANSWER, REMARK) if made.role == USER else (role.schema if role else None, QUESTION)
+    if output not in allowed:
+        raise Inapplicable(f"step {row.number}, {made.role}'s, is no output of that role any more", "")
+    payload: Mapping[str, Any] = {
+        "start": at.start_hash,
+        "prev": at.prev,
+        "role": made.role,
+        "output": made.output,
+        "detail": _detail(instance, made.detail, step.hash),
+        "agent": made.agent,
+    }
+    return store.put(STEPNODE, dict(payload), timestamp=store.get(step.hash).timestamp)
+
+
+def _detail(instance: Instance, detail: Hash, step: Hash) -> Hash:
+    """A step's detail without what was so only in its own thread: the instruction, and what its prompt was built
+    from."""
+    store = instance.store
+    content = store.get(detail)
+    if not is_kind(content.type, "detail"):
+        return detail
+    found = store.detail(detail)
+    assert found is not None
+    plain = found._replace(instruction=None, context=None, budget=None, source=step, nodes=())
+    return store.put(IMPORTED_DETAIL, plain.payload(), timestamp=content.timestamp)

@@ -1,0 +1,320 @@
+"""A run of a suite: what is known already is taken as it is, the rest is tried and judged, and all of it is recorded as
+it comes, so that a run which was broken off goes on where it was.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from uwf_git.base.errors import StoreDamaged, Untrusted, Usage, UwfError
+from uwf_git.base.text import one_line
+from uwf_git.engine import budget
+from uwf_git.ext.evaluation.records import (
+    COMPLETED,
+    FINAL,
+    UNKNOWN,
+    Case,
+    Result,
+    RunResult,
+    Score,
+    ScoreKey,
+    SuiteRun,
+    Told,
+    Trial,
+    identified,
+)
+from uwf_git.ext.evaluation.sides import untried_text
+from uwf_git.ext.evaluation.suite import MOST_COMMITS, Added, Suite, Suites, lock_of
+from uwf_git.ext.evaluation.trials import (
+    Asked,
+    Conducted,
+    Planned,
+    Version,
+    best,
+    fits,
+    plan,
+    put_away_all,
+    start_thread,
+    tidy,
+)
+from uwf_git.ext.evaluation.workers import Task, in_turn, side_by_side
+from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.git.repository import Oid, StoreUnwritable
+from uwf_git.store.opened import Instance
+
+_BATCH_SECONDS = 2.0
+_BATCH = MOST_COMMITS // 8
+# What is wrong for all cases alike.
+_FATAL = (Usage, Untrusted, StoreUnwritable, StoreDamaged)
+
+
+class Done(NamedTuple):
+    """A run that is over: its node, the results in the order of the cases, how many of these were made just now, what
+    kept others from being made, and what it all took just now; `lost` is what judges of that spent who came to no
+    score. `untried` are the cases of which trials are missing, by
+    what they are called, each with why."""
+
+    run: SuiteRun
+    results: tuple[Result, ...]
+    fresh: int
+    problems: tuple[tuple[str, UwfError], ...]
+    told: Told
+    lost: Told
+    untried: Mapping[str, str] = {}
+
+    @property
+    def missing(self) -> int:
+        """How many trials there are none of."""
+        return self.run.cases * self.run.repeat - len(self.results)
+
+
+class Shown(NamedTuple):
+    """Something that came of a run, told as it comes: a result, or what kept it from being made; which of how many
+    trials it is, and whether it was known."""
+
+    name: str
+    result: Result | None
+    error: UwfError | None
+    number: int
+    of: int
+    is_known: bool
+
+
+def run_suite(
+    instance: Instance,
+    name: str,
+    cases: Sequence[Case],
+    version_of: Callable[[Case], Version],
+    asked: Asked,
+    *,
+    workflow: Hash | None = None,
+    repeats: int = 1,
+    jobs: int = 1,
+    limits: Mapping[str, float] | None = None,
+    show: Callable[[Shown], None] = lambda shown: None,
+    waits: Callable[[Sequence[int]], None] = lambda processes: None,
+    stepped: Callable[[list[ThreadId]], None] | None = None,
+) -> Done:
+    """Tries cases of a suite with the versions of workflows that `version_of` tells, and records what comes of it.
+    `workflow` is the one that was asked for, if one was; `limits` are those of the whole run, by the names of a
+    budget's. `stepped` steps threads to their ends by other means, before what they came to is judged here. Where
+    the suite is being run, by the processes that `waits` is told, what they come to is waited for, and is known then.
+    Moves `refs/uwf/evals/<name>` and the refs of the threads. Raises NotFound, Usage, Untrusted; what was recorded by
+    then stays."""
+    with instance.locks.turn(lock_of(name), waits):
+        run = _Run(instance, name, asked, limits or {}, show)
+        return run.run(cases, version_of, workflow, repeats, jobs, stepped)
+
+
+class _Run:
+    def __init__(
+        self,
+        instance: Instance,
+        name: str,
+        asked: Asked,
+        limits: Mapping[str, float],
+        show: Callable[[Shown], None],
+    ) -> None:
+        self._instance = instance
+        self._suites = Suites(instance.store)
+        self._name = name
+        self._asked = asked
+        self._limits = limits
+        self._show = show
+        self._began = time.monotonic()
+        self._recorded = self._began
+        self._waiting: list[Conducted] = []
+        self._spent, self._lost = Told(), Told()
+        self._counted: set[Hash] = set()  # the trials and scores in that: several cases may share one
+        self._steps = 0
+        self._stopped = ""
+
+    def run(
+        self,
+        cases: Sequence[Case],
+        version_of: Callable[[Case], Version],
+        workflow: Hash | None,
+        repeats: int,
+        jobs: int,
+        stepped: Callable[[list[ThreadId]], None] | None,
+    ) -> Done:
+        # Nobody is asked where what is recorded in the end would be refused.
+        for said, option in ((self._asked.agent, "--agent"), (self._asked.label, "--label")):
+            self._instance.redactor.refuse(said or "", option, "that")
+        tidy(self._instance)
+        suite = self._suites.read(self._name)
+        planned = [
+            each
+            for case in cases
+            for each in plan(
+                self._instance, suite.named[case.hash], case, version_of(case), self._asked, repeats
+            )
+        ]
+        known = _Known(suite)
+        recorded = suite.trials.keys() | suite.scores.keys()
+        self._counted |= recorded
+        found: dict[int, Result] = {}
+        tasks: list[tuple[int, Task]] = []
+        for number, each in enumerate(planned):
+            task = known.task(each)
+            if (result := known.result(task)) is not None:
+                found[number] = result
+                self._show(Shown(each.name, result, None, len(found), len(planned), True))
+            else:
+                tasks.append((number, task))
+        if stepped is not None and (threads := self._begun([task for _, task in tasks])):
+            stepped(threads)
+        places = {id(task): number for number, task in tasks}
+        problems: list[tuple[str, UwfError]] = []
+        fresh = 0
+        given = self._allowed(task for _, task in tasks)
+        at_once = min(jobs, len(tasks))
+        done = (
+            side_by_side(self._instance, given, self._asked, at_once)
+            if at_once > 1
+            else in_turn(self._instance, given)
+        )
+        try:
+            for task, came in done:
+                name, result, error = task.planned.name, None, None
+                if isinstance(came, UwfError):
+                    if isinstance(came, _FATAL):
+                        raise came
+                    error = came
+                    problems.append((name, came))
+                else:
+                    fresh += bool(came.errors) or not recorded >= _hashes(came)
+                    result = Result(name, task.planned.case, came.trial, came.scores, came.errors)
+                    found[places[id(task)]] = result
+                    self._take(task, came)
+                self._show(Shown(name, result, error, len(found) + len(problems), len(planned), False))
+        finally:
+            self._record()
+        results = tuple(found[number] for number in sorted(found))
+        run = SuiteRun(
+            UNKNOWN,
+            workflow,
+            self._asked.agent,
+            self._asked.label,
+            len(cases),
+            repeats,
+            tuple(
+                RunResult(each.case.hash, each.trial.hash, tuple(s.hash for s in each.scores), each.errors)
+                for each in results
+            ),
+            self._stopped,
+        )
+        run = identified(run)
+        if results:
+            self._suites.add(self._name, Added(runs=[run]))
+        missing = Counter(each.name for number, each in enumerate(planned) if number not in found)
+        why = {name: one_line(error.message) for name, error in reversed(problems)}
+        untried = {
+            name: self._instance.redactor.text(
+                untried_text(count, repeats, why.get(name) or self._stopped or "the run was broken off")
+            )[0]
+            for name, count in missing.items()
+        }
+        return Done(run, results, fresh, tuple(problems), self._spent, self._lost, untried)
+
+    def _begun(self, tasks: Sequence[Task]) -> list[ThreadId]:
+        """The threads of those trials that go to the end of their workflow without limits of their own, begun."""
+        begun: list[ThreadId] = []
+        for task in tasks:
+            if task.known is not None or task.planned.start is None or task.planned.limits.budget:
+                continue
+            try:
+                thread, recorded = start_thread(self._instance, task.planned)
+            except _FATAL:
+                raise
+            except UwfError:
+                continue  # it is that case's, and told when its turn comes
+            if recorded is None:
+                begun.append(thread)
+        return begun
+
+    def _allowed(self, tasks: Iterator[Task]) -> Iterator[Task]:
+        """The tasks, as long as the limits of the run allow another."""
+        for task in tasks:
+            self._stopped = self._over()
+            if self._stopped:
+                return
+            yield task
+
+    def _over(self) -> str:
+        used = {**self._spent.use(self._steps), "maxWallTime": time.monotonic() - self._began}
+        reached = budget.used_up(budget.limits([("run", self._limits)], {}), used)
+        if reached is None:
+            return ""
+        return f"{reached.key} is used up, {budget.share(reached.key, used[reached.key], reached.value)}"
+
+    def _take(self, task: Task, came: Conducted) -> None:
+        """Counts what came of a task, and records it with more."""
+        if task.known is None and came.trial.hash not in self._counted:
+            self._spent = self._spent.plus(came.trial.told)
+            self._steps += came.trial.steps
+        for score in came.scores:
+            if score.key.hash not in task.scores and score.hash not in self._counted:
+                self._spent = self._spent.plus(score.told)
+        self._spent, self._lost = self._spent.plus(came.lost), self._lost.plus(came.lost)
+        self._counted |= _hashes(came)
+        if came.is_new:
+            self._waiting.append(came)
+        late = time.monotonic() - self._recorded > _BATCH_SECONDS
+        if self._waiting and (late or len(self._waiting) >= _BATCH):
+            self._record()
+
+    def _record(self) -> None:
+        """Adds to the suite what came since the last time."""
+        self._recorded = time.monotonic()
+        waiting, self._waiting = self._waiting, []
+        if not waiting:
+            return
+        commits: list[Oid] = [commit for each in waiting for commit in each.commits]
+        added = Added(
+            trials=[each.trial for each in waiting],
+            scores=[score for each in waiting for score in each.scores],
+            files=[tree for each in waiting for tree in each.files],
+            commits=commits,
+        )
+        self._suites.add(self._name, added)
+        put_away_all(self._instance, waiting)
+
+
+def _hashes(came: Conducted) -> set[Hash]:
+    return {came.trial.hash, *(score.hash for score in came.scores)}
+
+
+class _Known:
+    """What a suite knows of trials and scores, by their keys."""
+
+    def __init__(self, suite: Suite) -> None:
+        self._trials: dict[Hash, list[Trial]] = {}
+        for trial in suite.trials.values():
+            self._trials.setdefault(trial.key.hash, []).append(trial)
+        self._scores = {score.key.hash: score for score in suite.scores.values()}
+
+    def task(self, planned: Planned) -> Task:
+        """What is to be done, with what is known of it."""
+        tried = self._trials.get(planned.key.hash)
+        trial = best(tried) if tried else None
+        if trial is None or trial.status not in FINAL:
+            return Task(planned, None, self._scores)
+        counts = trial.status != COMPLETED or fits(trial, planned.limits)
+        return Task(planned, trial if counts else None, self._scores)
+
+    def result(self, task: Task) -> Result | None:
+        """The result of what needs nothing to be done."""
+        planned, trial = task.planned, task.known
+        if trial is None:
+            return None
+        scores: list[Score] = []
+        for judge in planned.judges if trial.status == COMPLETED else ():
+            score = self._scores.get(ScoreKey(trial.hash, judge.judge, planned.expected).hash)
+            if score is None:
+                return None
+            scores.append(score)
+        return Result(planned.name, planned.case, trial, tuple(scores))

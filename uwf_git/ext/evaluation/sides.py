@@ -1,0 +1,283 @@
+"""What is compared: a run of a suite, or its baseline. Which run a version of a workflow or an agent means, and its
+results as scores, by what the cases are called that count now."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from uwf_git.base.errors import NotFound, Usage
+from uwf_git.base.text import counted
+from uwf_git.ext.evaluation.breakdown import Parts, Passes, by_judge, flaky
+from uwf_git.ext.evaluation.comparison import Scored, by_case
+from uwf_git.ext.evaluation.records import COMPLETED, ERROR, Result, SuiteRun
+from uwf_git.ext.evaluation.suite import Suite
+from uwf_git.format import cbor
+from uwf_git.format.ids import Hash
+from uwf_git.format.node import hash_of
+from uwf_git.format.suites import SCORE
+from uwf_git.store.versions import Baseline
+
+SHORTEST = 4
+"""Characters of a hash that may stand for it."""
+
+
+_ALIKE = 3
+
+
+class Side(NamedTuple):
+    """The results of one run, or those of a baseline. `said` is what people call it, `judges` are the names of those
+    that gave scores. Of a case in `unknown` nobody can say how good it is, for that reason, and nothing of it is in
+    `scored`, though other repeats may have a score: who is to say that they stand for it? `gone` are the results of
+    cases that count no longer, by what these were called. `judged` has the judges of each case that was judged: their
+    names by hashes of what they are; None of a baseline whose run isn't here, so that nobody knows what they are.
+    `by_judge` has the scores that each judge gave, `flaky` the cases of which some repeats passed and others failed;
+    both are None of such a baseline too."""
+
+    said: str
+    run: Hash
+    workflow: Hash | None
+    agent: str | None
+    scored: tuple[Scored, ...]
+    unknown: Mapping[str, str] = {}
+    judges: frozenset[str] = frozenset()
+    gone: tuple[Scored, ...] = ()
+    judged: Mapping[str, Mapping[Hash, str]] | None = None
+    by_judge: Parts | None = None
+    flaky: Mapping[str, Passes] | None = None
+
+    def is_judged_as(self, other: Side) -> bool:
+        """Whether the same judges judged the cases that both have."""
+        return not any(self.judges_apart(other))
+
+    def meets(self, other: Side) -> bool:
+        """Whether there is a case of which both have scores."""
+        return not {each.case for each in self.scored}.isdisjoint(each.case for each in other.scored)
+
+    def judges_apart(self, other: Side) -> tuple[set[str], set[str]]:
+        """The names of the judges that judged only this, and only the other, of the cases that both have: two of one
+        name where they aren't the same. Where nobody knows what they are, their names say it."""
+        if self.judged is None or other.judged is None:
+            mine, theirs = self._judges_of(other), other._judges_of(self)
+            return mine - theirs, theirs - mine
+        both = [(self.judged[case], other.judged[case]) for case in self.judged.keys() & other.judged.keys()]
+        return (
+            {a[judge] for a, b in both for judge in a.keys() - b.keys()},
+            {b[judge] for a, b in both for judge in b.keys() - a.keys()},
+        )
+
+    def _judges_of(self, other: Side) -> set[str]:
+        if self.judged is None:
+            return set(self.judges)
+        cases = self.judged.keys() & {each.case for each in other.scored}
+        return {name for case in cases for name in self.judged[case].values()}
+
+
+def side_of(
+    suite: Suite,
+    run: SuiteRun,
+    names: Mapping[Hash, str] = {},
+    results: Sequence[Result] | None = None,
+    untried: Mapping[str, str] = {},
+) -> Side:
+    """The side that a run is; `names` are those of workflows. Where they are known, `results` are its own, and
+    `untried` says why which cases weren't tried as often as they should have been."""
+    counting = {case.hash for case in suite.cases}
+    every = results if results is not None else suite.results(run)
+    results = [each for each in every if each.case.hash in counting]
+    failed = {each.name: why_unknown(each) for each in reversed(results) if each.state == ERROR}
+    unknown = {**_untried(run, results), **untried, **failed}
+    return Side(
+        said_of(run, suite, names),
+        run.hash,
+        workflow_of(suite, run),
+        run.agent,
+        tuple(_scored(each for each in results if each.name not in unknown)),
+        unknown,
+        judges_of(results),
+        tuple(_scored(each for each in every if each.case.hash not in counting)),
+        _judged(results),
+        by_judge(each for each in results if each.name not in unknown),
+        flaky(results),
+    )
+
+
+def _untried(run: SuiteRun, results: Iterable[Result]) -> dict[str, str]:
+    """The cases of which repeats are missing, with why."""
+    counts = Counter(result.name for result in results)
+    why = run.stopped or "the run was broken off"
+    return {
+        name: untried_text(run.repeat - count, run.repeat, why)
+        for name, count in counts.items()
+        if count < run.repeat
+    }
+
+
+def untried_text(missing: int, repeats: int, why: str) -> str:
+    """Why nobody can say how good a case is that wasn't tried so often as it should have been."""
+    if repeats == 1:
+        return f"it was not tried: {why}"
+    return f"{missing} of {counted(repeats, 'repeat')} {'is' if missing == 1 else 'are'} missing: {why}"
+
+
+def _judged(results: Iterable[Result]) -> dict[str, dict[Hash, str]]:
+    found: dict[str, dict[Hash, str]] = {}
+    for result in results:
+        if result.trial.status == COMPLETED and not result.errors:
+            judges = [score.judge for score in result.scores]
+            found.setdefault(result.name, {}).update(
+                (hash_of(SCORE, cbor.normalise(judge.nameless())), judge.name) for judge in judges
+            )
+    return found
+
+
+def judges_of(results: Iterable[Result]) -> frozenset[str]:
+    """The names of the judges that gave scores."""
+    return frozenset(score.judge.name for result in results for score in result.scores)
+
+
+def why_unknown(result: Result) -> str:
+    """Why nobody can say how good a result is."""
+    return result.errors[0] if result.errors else result.trial.error or "it failed"
+
+
+def side_of_baseline(suite: Suite, baseline: Baseline) -> Side:
+    """The side that a baseline is. What its judges are is known where the run is here that it was measured in."""
+    counting, payload = {case.hash for case in suite.cases}, baseline.payload
+    scored: list[Scored] = []
+    gone: list[Scored] = []
+    for case in payload["cases"]:
+        name = suite.named.get(case["case"], case["name"])
+        (scored if case["case"] in counting else gone).extend(
+            Scored(name, run["score"], run["durationMs"] / 1000, run.get("cost"), run["unpriced"])
+            for run in case["runs"]
+        )
+    workflow = payload.get("workflow")
+    judges = frozenset(payload.get("judges", ()))
+    run = next((each for each in suite.runs if each.hash == payload["run"]), None)
+    known = {each.case for each in scored}
+    results: list[Result] | None = None
+    if run is not None:
+        results = [each for each in suite.results(run) if each.name in known and each.case.hash in counting]
+    return Side(
+        payload["said"],
+        payload["run"],
+        workflow,
+        payload.get("agent"),
+        tuple(scored),
+        judges=judges,
+        gone=tuple(gone),
+        judged=None if results is None else _judged(results),
+        by_judge=None if results is None else by_judge(results),
+        flaky=None if results is None else flaky(results),
+    )
+
+
+def baseline_of(suite: Suite, side: Side, is_partial: bool = False) -> Baseline:
+    """The baseline that a run makes. Raises Usage where a case has no score, unless it `is_partial`: then such cases
+    are left out of it, and one must be left."""
+    known = by_case(side.scored)
+    lacking = sorted({suite.named[case.hash] for case in suite.cases} - known.keys())
+    if not suite.cases:
+        raise Usage(f"suite {suite.name} has no cases", f"uwf eval add ID --to {suite.name}")
+    if lacking and not (is_partial and known):
+        name = lacking[0]
+        many = f"{len(lacking)} of {counted(len(suite.cases), 'case')}"
+        why = side.unknown.get(name, "it was not run")
+        raise Usage(
+            f"run {side.run} can't be a baseline: it has no score of {many}, such as {name}: {why}",
+            f"uwf eval run {suite.name}" + ("; if a part will do: --partial" if known else ""),
+        )
+    hashes = {suite.named[case.hash]: case.hash for case in suite.cases}
+    cases = [
+        {"case": hashes[name], "name": name, "runs": [_payload(run) for run in runs]}
+        for name, runs in sorted(known.items())
+    ]
+    chosen = {"workflow": side.workflow, "agent": side.agent, "judges": sorted(side.judges)}
+    payload = {
+        "suite": suite.name,
+        "said": side.said,
+        "run": side.run,
+        "cases": cases,
+        **{key: value for key, value in chosen.items() if value},
+    }
+    return Baseline(cbor.normalise(payload))
+
+
+def _payload(run: Scored) -> dict[str, Any]:
+    paid = {} if run.cost is None else {"cost": run.cost}
+    return {"score": run.score, "durationMs": round(run.seconds * 1000), "unpriced": run.unpriced, **paid}
+
+
+def workflow_of(suite: Suite, run: SuiteRun) -> Hash | None:
+    """The version of a workflow that all trials of a run are of; None where they are of several."""
+    found = {suite.trials[each.trial].key.workflow for each in run.results if each.trial in suite.trials}
+    return run.workflow or (found.pop() if len(found) == 1 else None)
+
+
+def said_of(run: SuiteRun, suite: Suite, names: Mapping[Hash, str] = {}) -> str:
+    """What people call a run: the version of its workflow, its agent, its label, as far as these were chosen."""
+    version = workflow_of(suite, run)
+    name = names.get(version, "") if version else "several workflows"
+    parts = [" ".join(filter(None, (name, version)))]
+    return ", ".join((*parts, *filter(None, (run.agent, run.label))))
+
+
+def matching(suite: Suite, workflow: Hash | None = None, agent: str | None = None) -> list[SuiteRun]:
+    """The runs of a version of a workflow, and of an agent, which may also be a label; what isn't given doesn't matter.
+    Newest first, those that came to their end before others."""
+    found = [
+        run
+        for run in suite.runs
+        if run.results
+        and (workflow is None or workflow_of(suite, run) == workflow)
+        and (agent is None or agent in (run.agent, run.label))
+    ]
+    return sorted(found, key=lambda run: (not run.stopped, run.time, run.hash), reverse=True)
+
+
+def likest(found: Iterable[Side], like: Side) -> Side:
+    """Of sides, at least one, the first that the same judges have judged as the one that it is held against; where none
+    was, the first that has a case in common with that, else the first with a score. They are read as far as needed."""
+    chosen, most = None, -1
+    for each in found:
+        meets = each.meets(like)
+        rank = 2 + each.is_judged_as(like) if meets else int(bool(each.scored))
+        if rank > most:
+            chosen, most = each, rank
+        if rank == _ALIKE:
+            break
+    assert chosen is not None
+    return chosen
+
+
+def newest(suite: Suite) -> SuiteRun:
+    """The newest run that has results. Raises NotFound."""
+    runs = [run for run in suite.runs if run.results]
+    if not runs:
+        raise NotFound(f"suite {suite.name!r} was not run yet", f"uwf eval run {suite.name}")
+    return max(runs, key=lambda run: (run.time, run.hash))
+
+
+def by_hash(suite: Suite, text: str) -> SuiteRun | None:
+    """The run whose hash begins so. Raises Usage where there are several."""
+    wanted = text.upper()
+    if len(wanted) < SHORTEST or not wanted.isalnum():
+        return None
+    found = [run for run in suite.runs if run.hash.startswith(wanted)]
+    if len(found) > 1:
+        raise Usage(f"{text} is {counted(len(found), 'run')} of {suite.name}", "give more characters")
+    return found[0] if found else None
+
+
+def agents_of(runs: Iterable[SuiteRun]) -> list[str]:
+    """The agents and labels that runs have."""
+    return sorted({name for run in runs for name in (run.agent, run.label) if name})
+
+
+def _scored(results: Iterable[Result]) -> Iterator[Scored]:
+    for result in results:
+        if (score := result.score) is not None:
+            told = result.trial.told
+            yield Scored(result.name, score, told.seconds, told.cost, told.unpriced)

@@ -1,0 +1,184 @@
+"""The threads of an evaluation: ordinary ones, whose ids follow from what they are for, so that one which was broken
+off is gone on with. Nobody answers in them: one that asks a human has come to its end.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Container, Iterator, Mapping
+from itertools import count
+from pathlib import Path
+from typing import NamedTuple
+
+from uwf_git.base import log
+from uwf_git.base.errors import AgentFailed, HeadMoved, Invalid, NotFound, NoTransition, Waiting
+from uwf_git.base.text import counted
+from uwf_git.engine import budget
+from uwf_git.engine.accounts import account
+from uwf_git.engine.spending import Spent, minus, money, tokens_of
+from uwf_git.engine.step import step_untold
+from uwf_git.ext.evaluation.fixtures import is_folder
+from uwf_git.ext.evaluation.records import COMPLETED, FAILED, LIMITED, STUCK, WAITING, Told
+from uwf_git.format.ids import Hash, ThreadId, derived_id
+from uwf_git.format.kinds import Usage
+from uwf_git.git.repository import Oid
+from uwf_git.store import layout
+from uwf_git.store.history import Head, ancestry
+from uwf_git.store.opened import Instance
+
+MOST_STEPS = 50
+RETRIES = 2
+TRIAL, JUDGE = "trial", "judge"
+_NOBODY = ThreadId("0" * 26)
+_LONG_AGO = 1_577_836_800_000  # 2020
+_LONGEST_WAIT = 120.0  # seconds that a provider may ask for
+
+
+class Limits(NamedTuple):
+    """How far a thread may go: `most` steps; what it may use, by the names of a budget's limits; how often a step that
+    failed is tried again."""
+
+    most: int = MOST_STEPS
+    budget: Mapping[str, float] = {}
+    retries: int = RETRIES
+
+
+class Ended(NamedTuple):
+    """Where a thread has come to: one of the ends of a trial, and why in a line, "" for one that is completed. `work`
+    says whether anything was done just now."""
+
+    status: str
+    error: str = ""
+    work: bool = False
+
+
+def threads_for(
+    instance: Instance, what: str, key: Hash, removed: Container[str] | None = None
+) -> Iterator[ThreadId]:
+    """The ids of the threads that are there, or may be, for a key, a TRIAL's or a JUDGE's: the first, then those that
+    come after one with which nobody can go on. They follow from the key alone, and have a time long ago, so that none
+    is taken for the newest thread. Those that were removed are left out; `removed` are these, where the caller has
+    them."""
+    if removed is None:
+        removed = removed_here(instance)
+    for number in count():
+        found = derived_id(_LONG_AGO, f"uwf {what} {key}" + (f" {number}" if number else ""))
+        if found not in removed:
+            yield found
+
+
+def removed_here(instance: Instance) -> frozenset[str]:
+    """The ids of the threads that were removed here."""
+    names = instance.store.repository.ref_names(layout.REMOVED)
+    return frozenset(name.removeprefix(layout.REMOVED) for name in names)
+
+
+def begin(instance: Instance, thread: ThreadId, commit: Oid) -> None:
+    """Makes a thread on a commit where it isn't there: `refs/uwf/threads/<ULID>`."""
+    if not instance.threads.exists(thread):
+        instance.store.repository.create_ref(layout.THREADS + thread, commit)
+        instance.store.take_in(commit)
+        instance.store.moved(layout.THREADS + thread, commit, commit)
+
+
+def head_at(instance: Instance, commit: Oid) -> Head:
+    """The head that a commit is, of no thread in particular."""
+    return Head(_NOBODY, commit, instance.store.take_in(commit), None)
+
+
+def run_out(
+    instance: Instance,
+    thread: ThreadId,
+    base: Head,
+    folder: Path,
+    limits: Limits,
+    agent: str | None = None,
+    steps: int | None = None,
+) -> Ended:
+    """Steps a thread until it ends, asks, fails or reaches a limit; with `steps`, until it has made so many. What comes
+    up to `base` doesn't count. Raises Busy where somebody else steps it, Untrusted and Usage where it can't be stepped
+    here at all."""
+    tries = 0
+    worked = False
+    with instance.keeping():
+        while True:
+            head = instance.threads.head(thread)
+            made = head.row.number - base.row.number
+            if steps is not None and made >= steps:
+                return Ended(COMPLETED, "", worked)
+            if head.archive is not None:
+                if head.archive.status == COMPLETED:
+                    last = _before_last(instance, head)
+                    # It may have come to its end within wider limits than those of now.
+                    if made and (why := _over(instance, last, base, limits, made - 1)):
+                        return Ended(LIMITED, why, worked)
+                    return Ended(COMPLETED, "", worked)
+                return Ended(FAILED, head.archive.reason or _killed(thread), worked)
+            if why := _over(instance, head, base, limits, made):
+                return Ended(LIMITED, why, worked)
+            if not is_folder(folder):
+                return Ended(FAILED, "the folder that it worked in is gone: an agent removed it", worked)
+            try:
+                step_untold(instance, thread, agent, folder)
+            except Waiting as waiting:
+                standing = budget.Budgets(instance).standing(head)
+                is_over = standing is not None and standing.reached is not None
+                return Ended(LIMITED if is_over else WAITING, waiting.message, worked)
+            except NoTransition as stuck:
+                return Ended(STUCK, stuck.message, worked)
+            except HeadMoved:
+                continue
+            except AgentFailed as failed:
+                worked, tries = True, tries + 1
+                log.info("7D1Q5XPE", "failed, try {tries}: {error}", tries=tries, error=failed.message)
+                if tries > limits.retries:
+                    return Ended(FAILED, failed.message, worked)
+                _pause(failed, tries)
+            except (Invalid, NotFound) as wrong:
+                return Ended(FAILED, wrong.message, worked)
+            else:
+                worked, tries = True, 0
+
+
+def _before_last(instance: Instance, head: Head) -> Head:
+    """Where a thread was before its last step; where it is, without steps."""
+    rows = list(ancestry(instance.store, head.commit))
+    last = next((place for place, row in enumerate(rows) if row.kind == "step"), None)
+    return head if last is None else head_at(instance, Oid(raw=rows[last + 1].oid))
+
+
+def _killed(thread: ThreadId) -> str:
+    return f"thread {thread} was killed; to have it tried anew: uwf thread rm {thread}"
+
+
+def _pause(failed: AgentFailed, tries: int) -> None:
+    """Waits where somebody was asked too often: as long as they want, else the longer the more often it failed."""
+    if (throttled := failed.throttled) is not None:
+        time.sleep(min(_LONGEST_WAIT, throttled.after if throttled.after is not None else 2.0**tries))
+
+
+def _over(instance: Instance, head: Head, base: Head, limits: Limits, made: int) -> str:
+    """The limit that a thread has reached, in words; "" for none."""
+    if made >= limits.most:
+        return f"it has made {counted(made, 'step')}, and no more are allowed"
+    if not limits.budget:
+        return ""
+    used = budget.use(spent_since(instance, head, base), budget.prices(instance))
+    reached = budget.used_up(budget.limits([("case", limits.budget)], {}), used)
+    if reached is None:
+        return ""
+    return f"{reached.key} is used up, {budget.share(reached.key, used[reached.key], reached.value)}"
+
+
+def spent_since(instance: Instance, head: Head, base: Head) -> Spent:
+    """What a thread has spent after an earlier head, its failed attempts included."""
+    whole = account(instance, head).spent
+    return minus(whole, account(instance, base).spent) if base.row.number else whole
+
+
+def told_of(instance: Instance, spent: Spent) -> Told:
+    """What was spent as a trial and a score keep it: the money at the prices of now."""
+    tokens = tokens_of(spent)
+    priced = money(spent, budget.prices(instance))
+    usage = Usage(tokens.input, tokens.output, tokens.cached) if tokens is not None else None
+    return Told(usage, priced.cost, priced.unpriced, spent.seconds)

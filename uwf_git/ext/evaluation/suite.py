@@ -1,0 +1,260 @@
+"""Suites: `refs/uwf/evals/<name>` points at commits whose trees only grow, so that those of two machines have a union.
+
+A commit adds nodes: cases, what takes cases out again, trials, scores, runs. The last commits of the threads that
+these are of are its parents, after the commit before. So nothing is copied, and what a case stands on stays when its
+thread is removed. A case that is changed is another one, which replaces it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from uwf_git.base.errors import HeadMoved, Invalid, NotFound, Usage
+from uwf_git.base.text import counted, nearest
+from uwf_git.ext.evaluation.records import (
+    Case,
+    Result,
+    Score,
+    SuiteRun,
+    Trial,
+    parse_case,
+    parse_run,
+    parse_score,
+    parse_trial,
+)
+from uwf_git.format.builtin import META
+from uwf_git.format.ids import Hash, name_problem
+from uwf_git.format.suites import CASE, CASE_REMOVAL, OF_SUITES, SCORE, SUITE, SUITE_RUN, TRIAL
+from uwf_git.format.types import is_kind
+from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Entry, Oid
+from uwf_git.store import layout
+from uwf_git.store.pages import case_page, suite_page
+from uwf_git.store.taking_in import Store
+
+_TRIES = 10
+
+MOST_COMMITS = 400
+"""That what is added at once may stand on: a commit has a parent for each."""
+
+
+def lock_of(name: str) -> str:
+    """What a run of a suite holds."""
+    return f"suite-{name}"
+
+
+class Suite(NamedTuple):
+    """A suite as it is at a commit. `cases` are those that count, by name; `named` says what each case that was ever in
+    it is called. The others are by their hashes; `runs` are oldest first."""
+
+    name: str
+    commit: Oid
+    cases: tuple[Case, ...]
+    named: Mapping[Hash, str]
+    every: Mapping[Hash, Case]
+    trials: Mapping[Hash, Trial]
+    scores: Mapping[Hash, Score]
+    runs: tuple[SuiteRun, ...]
+
+    def results(self, run: SuiteRun) -> list[Result]:
+        """What a run saw, in its order: by case, then by repeat. What isn't in the suite, as in one that somebody has
+        changed by hand, is left out."""
+        return [
+            Result(
+                self.named[each.case],
+                self.every[each.case],
+                self.trials[each.trial],
+                tuple(self.scores[score] for score in each.scores if score in self.scores),
+                each.errors,
+            )
+            for each in run.results
+            if each.case in self.every and each.trial in self.trials
+        ]
+
+    def case(self, text: str) -> Case:
+        """The case that a text is the name of, or that its hash begins with. Raises NotFound, Usage."""
+        found = [case for case in self.cases if self.named[case.hash] == text]
+        if not found and len(text) >= 4:
+            found = [case for case in self.cases if case.hash.startswith(text.upper())]
+        if not found:
+            hint = nearest(text, self.named.values()) or f"see: uwf eval show {self.name}"
+            raise NotFound(f"suite {self.name!r} has no case {text!r}", hint)
+        if len(found) > 1:
+            raise Usage(f"{text} is {counted(len(found), 'case')} of {self.name}", "give more characters")
+        return found[0]
+
+
+class Added(NamedTuple):
+    """What is added to a suite at once: cases, hashes of cases to be taken out, trials, scores, runs; the ids of git
+    trees with files; and the commits that these stand on."""
+
+    cases: Sequence[Case] = ()
+    removed: Sequence[Hash] = ()
+    trials: Sequence[Trial] = ()
+    scores: Sequence[Score] = ()
+    runs: Sequence[SuiteRun] = ()
+    files: Sequence[str] = ()
+    commits: Sequence[Oid] = ()
+
+
+class Suites:
+    """The suites of one store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._repository = store.repository
+
+    def names(self) -> list[str]:
+        """The names of all suites, sorted."""
+        names = self._repository.ref_names(layout.EVALS)
+        return sorted(name.removeprefix(layout.EVALS) for name in names)
+
+    def tip(self, name: str) -> Oid:
+        """The newest commit of a suite. Raises NotFound with the nearest name."""
+        oid = None if name_problem(name) else self._repository.ref(layout.EVALS + name)
+        if oid is None:
+            raise NotFound(f"no suite {name!r}", nearest(name, self.names()) or "see: uwf eval list")
+        return oid
+
+    def read(self, name: str, commit: Oid | None = None) -> Suite:
+        """A suite at a commit, else at its newest. Raises NotFound, StoreDamaged."""
+        tip = commit or self.tip(name)
+        self._store.take_in(tip)
+        every: dict[Hash, Case] = {}
+        gone: set[Hash] = set()
+        trials: dict[Hash, Trial] = {}
+        scores: dict[Hash, Score] = {}
+        runs: list[SuiteRun] = []
+        for node in self._nodes(self._repository.commit(tip).tree):
+            type_, payload, time = self._store.get(node)
+            if is_kind(type_, "case"):
+                every[node] = parse_case(node, payload)
+                gone.update(every[node].replaces)
+            elif is_kind(type_, "removal"):
+                gone.add(payload["case"])
+            elif is_kind(type_, "trial"):
+                trials[node] = parse_trial(node, payload, time)
+            elif is_kind(type_, "score"):
+                scores[node] = parse_score(node, payload, time)
+            elif is_kind(type_, "run"):
+                runs.append(parse_run(node, payload, time))
+        cases = sorted(
+            (case for case in every.values() if case.hash not in gone), key=lambda case: case[1::-1]
+        )
+        runs.sort(key=lambda run: (run.time, run.hash))
+        return Suite(name, tip, tuple(cases), _named(cases, every), every, trials, scores, tuple(runs))
+
+    def _nodes(self, root: Oid) -> Iterator[Hash]:
+        """The nodes in a suite's tree, but for the Suite node and the types."""
+        folders = {entry.name: entry.oid for entry in self._repository.tree(root) if entry.is_tree}
+        for case in self._repository.tree(folders["cases"]) if "cases" in folders else ():
+            yield Hash(case.name[-13:])
+        tops = [folders["removed"]] if "removed" in folders else []
+        if "results" in folders:
+            tops += [shard.oid for shard in self._repository.tree(folders["results"])]
+        for top in tops:
+            for nodes in self._repository.tree(top):
+                for file in self._repository.tree(nodes.oid):
+                    node = layout.node_in_path(f"nodes/{file.name}")
+                    if node is not None:
+                        yield node
+
+    def add(self, name: str, added: Added) -> Oid:
+        """Adds to a suite, which cases make where there is none, and returns its newest commit; what is there already
+        is left out, and where nothing is left, nothing is written. Moves `refs/uwf/evals/<name>`. Raises Invalid for
+        what can't be called so, NotFound for results of a suite that is gone, HeadMoved where others keep adding
+        meanwhile."""
+        if problem := name_problem(name):
+            raise Invalid(f"the name {name!r} of a suite {problem}", "choose another: --to NAME")
+        for _ in range(_TRIES):
+            old = self._repository.ref(layout.EVALS + name)
+            if old is None and not added.cases:
+                raise NotFound(f"suite {name!r} is gone, so nothing is added to it", "see: uwf eval list")
+            with self._store.together():
+                new = self._grown(name, old, added)
+                if new == old:
+                    return new
+                try:
+                    self._repository.put_ref(layout.EVALS + name, old, new)
+                except HeadMoved:
+                    continue
+                self._store.take_in(new)
+                self._store.moved(layout.EVALS + name, new, new)
+            return new
+        raise HeadMoved(f"suite {name!r} moves too often to be added to", "repeat")
+
+    def remove(self, name: str) -> None:
+        """Deletes the ref of a suite. Raises NotFound, HeadMoved."""
+        self._repository.delete_ref(layout.EVALS + name, self.tip(name))
+
+    def _grown(self, name: str, old: Oid | None, added: Added) -> Oid:
+        """The commit after `old` that has what is added; `old` itself where there is nothing new."""
+        repository = self._repository
+        node = self._store.put(SUITE, {"name": name}, timestamp=0)
+        if old is None:
+            tree = repository.grown(None, self._first(name, node))
+            present: set[Hash] = set()
+        else:
+            tree = repository.commit(old).tree
+            present = set(self._nodes(tree))
+        files: dict[str, Entry] = {}
+        counts = dict.fromkeys(("case", "removed case", "result", "run"), 0)
+        for what, folder, found in self._put(added):
+            if found not in present:
+                present.add(found)
+                counts[what] += 1
+                files[f"{folder}/{layout.node_file(found)}"] = self._entry(self._store.blob_of(found))
+        for case in added.cases:
+            folder = layout.case_folder(case.name, case.hash)
+            if f"{folder}/{layout.node_file(case.hash)}" in files:
+                files[f"{folder}/README.md"] = self._entry(repository.write_blob(case_page(case.payload())))
+        if old is not None and not files:
+            return old
+        for oid in added.files:
+            files[layout.FIXTURES + oid] = Entry(TREE_MODE, "", Oid(hex=oid))
+        tree = repository.grown(tree, files)
+        text = layout.suite_message(name, node, counts)
+        before = [old] if old else []
+        return repository.write_commit(tree, [*before, *dict.fromkeys(added.commits)], repository.user, text)
+
+    def _first(self, name: str, node: Hash) -> dict[str, Entry]:
+        """What every tree of a suite has."""
+        blobs = {
+            ".gitattributes": self._repository.write_blob(layout.GITATTRIBUTES),
+            "README.md": self._repository.write_blob(suite_page(name)),
+        }
+        for each in (META, *OF_SUITES, node):
+            blobs[f"suite/{layout.node_file(each)}"] = self._store.blob_of(each)
+        return {path: self._entry(oid) for path, oid in blobs.items()}
+
+    def _put(self, added: Added) -> Iterator[tuple[str, str, Hash]]:
+        """Stores the nodes: what each is called in a message, its folder, its hash. Cases are the same wherever they
+        were made, so their nodes have no time."""
+        put = self._store.put
+        for case in added.cases:
+            put(CASE, case.payload(), timestamp=0)
+            yield "case", layout.case_folder(case.name, case.hash), case.hash
+        for removed in added.removed:
+            yield "removed case", "removed", put(CASE_REMOVAL, {"case": removed}, timestamp=0)
+        results: Iterable[tuple[str, Hash, dict[str, object]]] = (
+            *(("result", TRIAL, trial.payload()) for trial in added.trials),
+            *(("result", SCORE, score.payload()) for score in added.scores),
+            *(("run", SUITE_RUN, run.payload()) for run in added.runs),
+        )
+        for what, type_hash, payload in results:
+            found = put(type_hash, payload)
+            yield what, layout.result_folder(found), found
+
+    def _entry(self, blob: Oid) -> Entry:
+        return Entry(BLOB_MODE, "", blob)
+
+
+def _named(cases: Sequence[Case], every: Mapping[Hash, Case]) -> dict[Hash, str]:
+    """What cases are called: by their names; of several that count and have one name, which two machines may have
+    given, with the beginning of their hashes behind it."""
+    names = [case.name for case in cases]
+    counting = {case.hash for case in cases}
+    return {
+        node: f"{case.name}-{node[:4]}" if node in counting and names.count(case.name) > 1 else case.name
+        for node, case in every.items()
+    }

@@ -1,0 +1,413 @@
+"""A trial: a case given to the agents, in a thread and a folder of its own, and what became of it.
+
+What is tried is known by its key before anything is done, and so is the thread's id. A trial that was broken off finds
+its thread and its folder again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import takewhile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from uwf_git.base import log
+from uwf_git.base.errors import Busy, NotFound, StoreDamaged, UwfError
+from uwf_git.base.text import one_line
+from uwf_git.engine.budget import limits as budget_limits
+from uwf_git.engine.status import KILLED
+from uwf_git.ext.evaluation.fixtures import discard, is_folder, lay_out, left_in, put_away
+from uwf_git.ext.evaluation.judges import Called, agents_of, called
+from uwf_git.ext.evaluation.judging import JUDGED, NoScore, Outcome, scored, why
+from uwf_git.ext.evaluation.records import (
+    COMPLETED,
+    FINAL,
+    INAPPLICABLE,
+    UNKNOWN,
+    Case,
+    Judge,
+    Result,
+    Score,
+    ScoreKey,
+    Told,
+    Trial,
+    TrialKey,
+    identified,
+)
+from uwf_git.ext.evaluation.replay import Inapplicable, ground, start_of
+from uwf_git.ext.evaluation.stepping import (
+    TRIAL,
+    Ended,
+    Limits,
+    begin,
+    head_at,
+    removed_here,
+    run_out,
+    spent_since,
+    threads_for,
+    told_of,
+)
+from uwf_git.ext.evaluation.suite import Suite, Suites
+from uwf_git.format import cbor
+from uwf_git.format.ids import Hash, ThreadId, is_hash, is_thread_id
+from uwf_git.format.kinds import Start, Workflow, parse_start, parse_step
+from uwf_git.format.node import hash_of
+from uwf_git.format.types import USER
+from uwf_git.git.repository import Oid
+from uwf_git.store.history import ancestry
+from uwf_git.store.opened import Instance
+
+_NO_THREAD = ThreadId("0" * 26)
+_LONGEST_ERROR = 300
+_HALF_MADE = 3600.0  # seconds after which nobody is still at making a folder
+
+
+class Version(NamedTuple):
+    """A version of a workflow that cases are tried with: its Workflow node, its commit, and who speaks in it first
+    where it is of a crew."""
+
+    hash: Hash
+    commit: Oid
+    workflow: Workflow
+    speaker: str = ""
+
+
+class Asked(NamedTuple):
+    """What somebody wants tried: with which agent, None for those of the configuration; `label` tells it from what
+    looks the same; judges in place of the cases' own, None for those; and how far each thread may go. Paths are from
+    `cwd`."""
+
+    agent: str | None = None
+    label: str = ""
+    judges: tuple[Judge, ...] | None = None
+    limits: Limits = Limits()
+    cwd: Path = Path()
+
+
+class Planned(NamedTuple):
+    """A case that is to be tried. `start` is the type and payload of the StartNode of a whole thread, None where a
+    role's step is done again."""
+
+    name: str
+    case: Case
+    version: Version
+    key: TrialKey
+    start: tuple[Hash, Any] | None
+    judges: tuple[Called, ...]
+    expected: Any
+    limits: Limits
+    agent: str | None
+
+
+class Conducted(NamedTuple):
+    """What came of a case: its trial, the scores that judges gave, why some gave none. `commits` are what these stand
+    on, `files` the git trees that they name; `is_new` whether any of it is. The folder of `thread` is needed until all
+    of it is recorded. `lost` is what judges that gave none spent just now."""
+
+    trial: Trial
+    scores: tuple[Score, ...]
+    errors: tuple[str, ...] = ()
+    commits: tuple[Oid, ...] = ()
+    files: tuple[str, ...] = ()
+    is_new: bool = True
+    thread: ThreadId | None = None
+    lost: Told = Told()
+
+
+def plan(
+    instance: Instance, name: str, case: Case, version: Version, asked: Asked, repeats: int
+) -> list[Planned]:
+    """A case as it is to be tried, once for each repeat. Writes nothing. Raises Usage where nobody plays a role, or a
+    judge is not configured."""
+    store = instance.store
+    start, step = None, None
+    if case.start is not None:
+        start = parse_start(store.get(case.start).payload)
+    if case.step is not None:
+        step = parse_step(store.get(case.step).payload)
+    made: tuple[Hash, Any] | None = None
+    if case.role is not None:
+        assert step is not None
+        head = step.prev or step.start
+    else:
+        task = start or Start(version.hash, case.prompt or "")
+        made = start_of(task, version.hash, version.workflow, version.speaker)
+        head = hash_of(made[0], cbor.normalise(made[1]))
+    persona = start.persona if start else version.speaker
+    agents = agents_of(instance, version.workflow, asked.agent, case.role, persona)
+    wanted = case.judges if asked.judges is None else asked.judges
+    judges = tuple(called(instance, judge, asked.cwd) for judge in wanted)
+    expected = case.expected
+    if expected is None and step is not None and step.role != USER:
+        expected = store.get(step.output).payload
+    # The tightest counts: a case may come from anybody.
+    sources = (("run", asked.limits.budget), ("case", case.limits))
+    held = {key: limit.value for key, limit in budget_limits(sources, {}).items()}
+    limits = asked.limits._replace(budget=held)
+    key = TrialKey(version.hash, head, case.role, case.fixture, agents, asked.label, 1)
+    return [
+        Planned(
+            name,
+            case,
+            version,
+            key._replace(repeat=number),
+            made,
+            judges,
+            expected,
+            limits,
+            asked.agent,
+        )
+        for number in range(1, repeats + 1)
+    ]
+
+
+def folders_of(instance: Instance) -> Path:
+    """Where the folders of trials are on this machine."""
+    return instance.location.root / "evaluation"
+
+
+def tidy(instance: Instance) -> None:
+    """Removes the folders of trials that are recorded, or whose threads were removed, those that commands judged in,
+    and what was half made or half removed when somebody was killed."""
+    threads, folder = instance.threads, folders_of(instance)
+    recorded: Mapping[Hash, Hash] | None = None
+    for each in folder.iterdir() if folder.is_dir() else ():
+        name, dot, _ = each.name.partition(".")
+        if is_hash(judged := name.removeprefix(JUDGED)):
+            with suppress(Busy), instance.locks.turn(_lock(Hash(judged))):
+                discard(each)
+        if not is_thread_id(name):
+            continue
+        thread = ThreadId(name)
+        if dot:
+            if time.time() - each.lstat().st_mtime > _HALF_MADE:
+                discard(each)
+        elif instance.locks.is_held(thread):
+            continue
+        elif not threads.exists(thread):
+            put_away(each)
+        elif threads.has_ended(thread):
+            if recorded is None:
+                recorded = _ends(instance)
+            if key := recorded.get(threads.head(thread).node):
+                _put_away(instance, key, thread)
+
+
+def _put_away(instance: Instance, key: Hash, thread: ThreadId) -> None:
+    """Removes the folder of a trial that is recorded, or of a workflow that judged one, unless another run looks at it
+    just now."""
+    with suppress(Busy), instance.locks.turn(_lock(key)):
+        put_away(folders_of(instance) / thread)
+
+
+def put_away_all(instance: Instance, recorded: Iterable[Conducted]) -> None:
+    """Removes the folders of trials that are recorded, but for those that are gone on with."""
+    for each in recorded:
+        if each.thread is not None and each.trial.status in FINAL:
+            _put_away(instance, each.trial.key.hash, each.thread)
+
+
+def _lock(key: Hash) -> str:
+    """What whoever tries or judges something holds: the same may be a case of several suites."""
+    return f"trial-{key}"
+
+
+def _suites(instance: Instance) -> Iterator[Suite]:
+    suites = Suites(instance.store)
+    for name in suites.names():
+        with suppress(StoreDamaged, NotFound):
+            yield suites.read(name)
+
+
+def _ends(instance: Instance) -> dict[Hash, Hash]:
+    """The keys of what was tried by the last nodes of threads: of trials that are recorded, and of those that were
+    judged by workflows."""
+    found: dict[Hash, Hash] = {}
+    for suite in _suites(instance):
+        for trial in suite.trials.values():
+            if trial.last is not None:
+                found[trial.last] = trial.key.hash
+        for score in suite.scores.values():
+            if score.step is not None and score.key.trial in suite.trials:
+                found[score.step] = suite.trials[score.key.trial].key.hash
+    return found
+
+
+def _recorded(instance: Instance, key: TrialKey, last: Hash) -> Trial | None:
+    """What any suite says of a trial whose thread is at that node."""
+    wanted = key.hash
+    found = [
+        trial
+        for suite in _suites(instance)
+        for trial in suite.trials.values()
+        if trial.last == last and trial.key.hash == wanted
+    ]
+    return best(found) if found else None
+
+
+def threads_of(instance: Instance, results: Iterable[Result]) -> dict[Hash, ThreadId]:
+    """The threads of trials by these, of those that are here."""
+    threads = instance.threads
+    here, removed = threads.ids(), removed_here(instance)
+    found: dict[Hash, ThreadId] = {}
+    for result in results:
+        key = result.trial.key.hash
+        some = [*takewhile(here.__contains__, threads_for(instance, TRIAL, key, removed))]
+        if len(some) > 1:
+            some = [each for each in some if threads.head(each).node == result.trial.last] or some[-1:]
+        if some:
+            found[result.trial.hash] = some[0]
+    return found
+
+
+def start_thread(instance: Instance, planned: Planned) -> tuple[ThreadId, Trial | None]:
+    """The thread of a trial, with the folder that its agents work in, made where they aren't there. Of a thread with
+    steps whose folder is gone nobody knows what its agents left there, but for a suite that has it: then that is what
+    comes of it, or is gone on with. Else it is another thread. Makes `refs/uwf/threads/<ULID>`. Raises Inapplicable."""
+    fixture = planned.case.fixture
+    for thread in threads_for(instance, TRIAL, planned.key.hash):
+        _begin(instance, planned, thread)
+        folder, work = folders_of(instance) / thread, None
+        if fixture is not None and not is_folder(folder):
+            head = instance.threads.head(thread)
+            if head.row.number > head_at(instance, _base(instance, planned, thread)).row.number:
+                trial = _recorded(instance, planned.key, head.node)
+                if trial is not None and trial.status in FINAL:
+                    return thread, trial
+                if trial is None or trial.work is None:
+                    log.info("6TW2Y9QA", "the folder is gone, so the case is tried anew", thread=thread)
+                    continue
+                work = trial.work
+        if not is_folder(folder):
+            lay_out(instance.store.repository, folder, fixture, work)
+        instance.folders.remember(thread, folder)
+        return thread, None
+    raise AssertionError("there is always another id")
+
+
+def _begin(instance: Instance, planned: Planned, thread: ThreadId) -> None:
+    if instance.threads.exists(thread):
+        return
+    with instance.store.together():
+        if planned.start is not None:
+            commit = instance.threads.begin(planned.version.commit, instance.store.put(*planned.start))
+        else:
+            key = planned.key
+            assert key.role is not None
+            commit = ground(instance, key.head, key.role, key.workflow, planned.version.commit)
+        begin(instance, thread, commit)
+
+
+def conduct(
+    instance: Instance, planned: Planned, known: Trial | None, scores: Mapping[Hash, Score]
+) -> Conducted:
+    """Tries a case, unless a trial is `known` that counts, and has it judged, unless the score is among those by the
+    hashes of their keys. Waits for whoever tries or judges the same. Moves refs of the trial's thread, and of those in
+    which workflows judge. Raises Busy where somebody else steps it, Usage and Untrusted where it can't be tried
+    here."""
+    with log.about(case=planned.name), instance.locks.turn(_lock(planned.key.hash), _waits):
+        thread = None
+        if known is None:
+            trial, commits, thread = _tried(instance, planned)
+        else:
+            trial, commits = known, ()
+        found, errors, lost = list[Score](), list[str](), Told()
+        is_new = known is None
+        if trial.status == COMPLETED and planned.judges:
+            outcome = None
+            for judge in planned.judges:
+                key = ScoreKey(trial.hash, judge.judge, planned.expected)
+                if (score := scores.get(key.hash)) is None:
+                    is_new = True
+                    outcome = outcome or _outcome(instance, planned, trial)
+                    try:
+                        score = scored(instance, judge, outcome, folders_of(instance), planned.limits)
+                    except UwfError as error:
+                        errors.append(why(instance, judge.judge, error))
+                        lost = lost.plus(error.told) if isinstance(error, NoScore) else lost
+                        continue
+                    if score.step is not None:
+                        commits = (*commits, instance.threads.commit_of(score.step))
+                found.append(score)
+        files = tuple(filter(None, (trial.work,))) if known is None else ()
+        return Conducted(trial, tuple(found), tuple(errors), commits, files, is_new, thread, lost)
+
+
+def _waits(processes: Sequence[int]) -> None:
+    log.info("M4C0V8ZE", "waits for the processes {processes}, which try the same", processes=processes)
+
+
+def _outcome(instance: Instance, planned: Planned, trial: Trial) -> Outcome:
+    assert trial.last is not None
+    return Outcome(trial, instance.threads.history_at(_NO_THREAD, trial.last), planned.expected)
+
+
+def _tried(instance: Instance, planned: Planned) -> tuple[Trial, tuple[Oid, ...], ThreadId | None]:
+    try:
+        thread, recorded = start_thread(instance, planned)
+    except Inapplicable as error:
+        trial = Trial(UNKNOWN, planned.key, INAPPLICABLE, error=one_line(error.message, _LONGEST_ERROR))
+        return identified(trial), (planned.version.commit,), None
+    if recorded is not None:
+        return recorded, (instance.threads.head(thread).commit,), None
+    folder = folders_of(instance) / thread
+    base = head_at(instance, _base(instance, planned, thread))
+    once = 1 if planned.start is None else None
+    ended = run_out(instance, thread, base, folder, planned.limits, planned.agent, once)
+    head = instance.threads.head(thread)
+    if once is not None and ended.status == COMPLETED and head.archive is None:
+        head = instance.threads.archive(head, KILLED, "a step that was done again ends here")
+    return _trial(instance, planned, ended, thread, base.row.number), (head.commit,), thread
+
+
+def _base(instance: Instance, planned: Planned, thread: ThreadId) -> Oid:
+    """Where a trial's thread begins with what is tried: its start, or for a role's step the commit before that."""
+    rows = list(ancestry(instance.store, instance.threads.head(thread).commit))
+    start = next(place for place, row in enumerate(rows) if row.kind == "start")
+    if planned.start is not None:
+        return Oid(raw=rows[start].oid)
+    number = 0
+    head = planned.key.head
+    for row in instance.store.index.commits_of(head):
+        if row.kind == "step":
+            number = row.number
+            break
+    return Oid(raw=rows[start - number].oid)
+
+
+def _trial(instance: Instance, planned: Planned, ended: Ended, thread: ThreadId, before: int) -> Trial:
+    head = instance.threads.head(thread)
+    base = head_at(instance, _base(instance, planned, thread))
+    spent = spent_since(instance, head, base)
+    left = None
+    if planned.case.fixture is not None and head.row.number > before:
+        left = left_in(instance, folders_of(instance) / thread, planned.case.fixture)
+    trial = Trial(
+        UNKNOWN,
+        planned.key,
+        ended.status,
+        head.node if head.row.number > before else None,
+        instance.redactor.text(one_line(ended.error, _LONGEST_ERROR))[0],
+        left.tree if left else None,
+        head.row.number - before,
+        spent.attempts,
+        told_of(instance, spent),
+        left.notes if left else (),
+    )
+    return identified(trial)
+
+
+def best(trials: Sequence[Trial]) -> Trial:
+    """Of several trials of one key the one that counts: the first that has come to an end, else the last."""
+    ended = [trial for trial in trials if trial.status in FINAL]
+    if ended:
+        return min(ended, key=lambda trial: (trial.time, trial.hash))
+    return max(trials, key=lambda trial: (trial.time, trial.hash))
+
+
+def fits(trial: Trial, limits: Limits) -> bool:
+    """Whether a trial certainly would have come to its end within these limits too: it used less than they allow."""
+    used = trial.told.use(trial.steps - 1)  # the last step was begun before it counted
+    return trial.steps <= limits.most and all(used[key] < most for key, most in limits.budget.items())

@@ -1,0 +1,306 @@
+"""Trials at the same time, each in a process of its own: a step has the main thread and the current folder to itself.
+The processes are kept from one trial to the next, and end when nobody gives them any more.
+
+A task and what came of it are lines of JSON. Nodes that are new come back as what they say, and are stored by whoever
+records them with the commits that keep the rest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import queue
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from uwf_git.base import errors
+from uwf_git.base.errors import AgentFailed, UwfError
+from uwf_git.base.lifetime import deferred, heed_signals
+from uwf_git.ext.evaluation.records import (
+    Score,
+    Trial,
+    identified,
+    parse_case,
+    parse_judge,
+    parse_score,
+    parse_told,
+    parse_trial,
+)
+from uwf_git.ext.evaluation.stepping import Limits
+from uwf_git.ext.evaluation.trials import Asked, Conducted, Planned, Version, conduct, plan
+from uwf_git.format.ids import Hash
+from uwf_git.git.repository import Oid, StoreUnwritable
+from uwf_git.sandbox.child import spawn
+from uwf_git.store.opened import Instance
+
+_PATIENCE = 20.0  # seconds that a process has to end its agent and to keep what that said
+_PIECE = 1 << 16
+_OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+
+
+class Task(NamedTuple):
+    """A trial that is to be made, or judged: with what is known of it."""
+
+    planned: Planned
+    known: Trial | None
+    scores: Mapping[Hash, Score]
+
+
+def in_turn(instance: Instance, tasks: Iterator[Task]) -> Iterator[tuple[Task, Conducted | UwfError]]:
+    """What comes of each task, one after another in this process."""
+    for task in tasks:
+        yield task, _done(instance, task)
+
+
+def _done(instance: Instance, task: Task) -> Conducted | UwfError:
+    try:
+        return conduct(instance, task.planned, task.known, task.scores)
+    except UwfError as error:
+        return error
+    except OSError as error:
+        message = errors.failure_of(error).message
+        if error.errno in _OF_THE_DISK:
+            return StoreUnwritable(message, "check free space")
+        return UwfError(message, "see what its agents did to its folder")
+
+
+def side_by_side(
+    instance: Instance, tasks: Iterator[Task], asked: Asked, at_once: int
+) -> Iterator[tuple[Task, Conducted | UwfError]]:
+    """What comes of the tasks, at most so many at once, each as soon as it is over. When the caller stops, or is
+    interrupted, what still runs keeps what its agents said."""
+    crew = _Crew(instance, asked, at_once)
+    try:
+        while True:
+            while crew.has_room and (task := next(tasks, None)) is not None:
+                crew.give(task)
+            if not crew.is_busy:
+                return
+            yield from crew.wait()
+    finally:
+        crew.close()
+
+
+class _Worker:
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.process = process
+        self.task: Task | None = None
+        self.rest = b""
+
+    @property
+    def out(self) -> IO[bytes]:
+        assert self.process.stdout is not None
+        return self.process.stdout
+
+
+class _Crew:
+    """The processes."""
+
+    def __init__(self, instance: Instance, asked: Asked, at_once: int) -> None:
+        self._instance = instance
+        self._asked = asked
+        self._at_once = at_once
+        self._workers: list[_Worker] = []
+        self._selector = selectors.DefaultSelector()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another task can be begun."""
+        return len(self._workers) < self._at_once or any(worker.task is None for worker in self._workers)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether any task is not over."""
+        return any(worker.task is not None for worker in self._workers)
+
+    def give(self, task: Task) -> None:
+        """Has a process begin with a task."""
+        worker = next((worker for worker in self._workers if worker.task is None), None) or self._start()
+        worker.task = task
+        assert worker.process.stdin is not None
+        with contextlib.suppress(OSError):  # its end is noticed by what it prints
+            worker.process.stdin.write(_line(_written(task, self._asked)))
+            worker.process.stdin.flush()
+
+    def wait(self) -> Iterator[tuple[Task, Conducted | UwfError]]:
+        """Waits until something is over; yields what."""
+        for key, _ in self._selector.select():
+            worker: _Worker = key.data
+            data = os.read(worker.out.fileno(), _PIECE)
+            *lines, worker.rest = (worker.rest + data).split(b"\n")
+            for line in lines:
+                if (task := worker.task) is not None:
+                    worker.task = None
+                    yield task, _read(json.loads(line), task)
+            if not data:
+                self._selector.unregister(worker.out)
+                self._workers.remove(worker)
+                status = worker.process.wait()
+                if worker.task is not None:
+                    failed = AgentFailed(f"the process of a trial ended with {status}", "run it again")
+                    yield worker.task, failed
+
+    def _start(self) -> _Worker:
+        place = self._instance.location.environment()
+        argv = [sys.executable, "-P", "-m", "uwf_git.ext.evaluation.workers"]
+        with deferred():
+            process = spawn(argv, stderr=subprocess.DEVNULL, cwd=None, env={**os.environ, **place})
+            worker = _Worker(process)
+            self._workers.append(worker)
+        self._selector.register(worker.out, selectors.EVENT_READ, worker)
+        return worker
+
+    def close(self) -> None:
+        """Ends the processes, by the end of their input: those with nothing to do at once, the others when they have
+        kept what was said."""
+        for worker in self._workers:
+            assert worker.process.stdin is not None
+            with contextlib.suppress(OSError):
+                worker.process.stdin.close()
+        deadline = time.monotonic() + _PATIENCE
+        for worker in self._workers:
+            try:
+                worker.process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                worker.process.kill()
+                worker.process.wait()
+            worker.out.close()
+        self._workers.clear()
+        self._selector.close()
+
+
+# What is said
+
+
+def _line(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode("ascii") + b"\n"
+
+
+def _written(task: Task, asked: Asked) -> dict[str, Any]:
+    planned = task.planned
+    judges = None if asked.judges is None else [judge.payload() for judge in asked.judges]
+    scores = [
+        score.hash for score in task.scores.values() if task.known and score.key.trial == task.known.hash
+    ]
+    return {
+        "name": planned.name,
+        "case": planned.case.hash,
+        "workflow": planned.version.hash,
+        "version": str(planned.version.commit),
+        "speaker": planned.version.speaker,
+        "agent": asked.agent,
+        "label": asked.label,
+        "judges": judges,
+        "limits": asked.limits._asdict(),
+        "cwd": str(asked.cwd),
+        "repeat": planned.key.repeat,
+        "known": task.known.hash if task.known else None,
+        "scores": scores,
+    }
+
+
+def _task(instance: Instance, said: Mapping[str, Any]) -> Task:
+    store = instance.store
+    store.sync()
+
+    def trial(node: Hash) -> Trial:
+        return parse_trial(node, store.get(node).payload)
+
+    judges = said["judges"]
+    asked = Asked(
+        said["agent"],
+        said["label"],
+        None if judges is None else tuple(map(parse_judge, judges)),
+        Limits(**said["limits"]),
+        Path(said["cwd"]),
+    )
+    version = Version(
+        said["workflow"],
+        Oid(hex=said["version"]),
+        instance.registry.workflow(said["workflow"]),
+        said["speaker"],
+    )
+    case = parse_case(said["case"], store.get(said["case"]).payload)
+    planned = plan(instance, said["name"], case, version, asked, said["repeat"])[-1]
+    scores = [parse_score(node, store.get(node).payload) for node in said["scores"]]
+    known = trial(said["known"]) if said["known"] else None
+    return Task(planned, known, {score.key.hash: score for score in scores})
+
+
+def _told(done: Conducted | UwfError) -> dict[str, Any]:
+    if isinstance(done, UwfError):
+        return {"error": [type(done).__name__, done.message, done.hint]}
+    return {
+        "trial": done.trial.payload(),
+        "scores": [score.payload() for score in done.scores],
+        "errors": done.errors,
+        "commits": list(map(str, done.commits)),
+        "files": done.files,
+        "isNew": done.is_new,
+        "thread": done.thread,
+        "lost": done.lost.payload(),
+    }
+
+
+def _read(said: Mapping[str, Any], task: Task) -> Conducted | UwfError:
+    if "error" in said:
+        name, message, hint = said["error"]
+        kind = StoreUnwritable if name == StoreUnwritable.__name__ else getattr(errors, name, UwfError)
+        return kind(message, hint) if issubclass(kind, UwfError) else UwfError(message, hint)
+    trial = task.known or identified(parse_trial(Hash(""), said["trial"]))
+    return Conducted(
+        trial,
+        tuple(identified(parse_score(Hash(""), payload)) for payload in said["scores"]),
+        tuple(said["errors"]),
+        tuple(Oid(hex=commit) for commit in said["commits"]),
+        tuple(said["files"]),
+        said["isNew"],
+        said["thread"],
+        parse_told(said["lost"]),
+    )
+
+
+# The other side
+
+
+def _listen(tasks: queue.Queue[bytes | None], busy: threading.Event) -> None:
+    """Takes lines from standard input. Its end is that of whoever gave tasks: what is being done is broken off, as by
+    Ctrl-C."""
+    for line in sys.stdin.buffer:
+        tasks.put(line)
+    tasks.put(None)
+    if busy.is_set():
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def main(_argv: Sequence[str] = ()) -> None:
+    """Does tasks until there are no more."""
+    heed_signals()
+    instance = Instance.open()
+    tasks: queue.Queue[bytes | None] = queue.Queue()
+    busy = threading.Event()
+    out = os.dup(1)
+    os.dup2(2, 1)  # what an agent in this process prints is no result
+    threading.Thread(target=_listen, args=(tasks, busy), daemon=True).start()
+    with contextlib.suppress(KeyboardInterrupt):
+        while (line := tasks.get()) is not None:
+            busy.set()
+            try:
+                done: Conducted | UwfError = _done(instance, _task(instance, json.loads(line)))
+            except UwfError as error:
+                done = error
+            busy.clear()
+            os.write(out, _line(_told(done)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,15 @@
+"""Many threads, many workers: Temporal hands out the steps, git says what is true."""
+
+from uwf_git.ext import Command, Extension
+
+EXTENSION = Extension(
+    "fleet",
+    commands=(
+        Command(
+            "fleet",
+            "uwf_git.ext.fleet.commands.tree:fleet",
+            "Many threads at once, on one machine or many.",
+            "Many at once",
+        ),
+    ),
+)

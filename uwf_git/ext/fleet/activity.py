@@ -1,0 +1,169 @@
+"""The one activity there is: a step of a thread, on the machine of the worker that has got it.
+
+It may be asked twice for the same step, by a server that has lost sight of a worker, and of two workers at once. So it
+looks where the thread is first, and the step counts when its ref has moved by compare-and-swap.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Mapping
+from datetime import timedelta
+from typing import Any
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from uwf_git.base.errors import Invalid, RemoteFailed, Throttled
+from uwf_git.ext.fleet import asked
+from uwf_git.ext.fleet.client import Queue
+from uwf_git.ext.fleet.exchange import Exchange
+from uwf_git.ext.fleet.exits import DONE, UNKEPT, UNWANTED, Fault, fault_of, parse_fault, way_on
+from uwf_git.ext.fleet.hands import Hands
+from uwf_git.ext.fleet.limits import Gate, Rest, queue_of
+
+_SIGNS = 4  # of life within the time after which a step is given to another
+_AT_MOST = 2.0  # seconds between two of them: by one it is heard that a step is to be broken off
+_LONG = 1.0  # seconds that a step has waited for its turn, after which it may be wanted no more
+_UNWANTED = Fault(UNWANTED, 5, "its thread was held, or taken out of the queue")
+_UNSHARED = (UNKEPT, RemoteFailed.code)  # what others would do without, and where nothing was made
+
+
+class Steps:
+    """Makes steps by the hands of a worker, as the gate of their queue lets them in, and exchanges them with a remote
+    where there is one."""
+
+    def __init__(
+        self, hands: Hands, gates: Mapping[str, Gate], rest: Rest, exchange: Exchange | None = None
+    ) -> None:
+        self._hands = hands
+        self._rest = rest
+        self._gates = gates
+        self._exchange = exchange
+        self.ending = False
+        """Whether the worker is about to end: a step that is cancelled then is for another one."""
+        self.idle = asyncio.Event()
+        """Whether none is being made."""
+        self.idle.set()
+        self._many = 0
+
+    @activity.defn(name=asked.STEP)
+    async def step(self, thread: Any, head: Any, counts: Any = False) -> dict[str, Any]:
+        """Where a thread stands after the step that comes after `head`, made here, or by somebody else before; with
+        `counts` also what it has used. Raises ApplicationError with the fault, and where the thread stands if that is
+        known."""
+        try:
+            asked.parse_step(thread, head)
+        except Invalid as error:
+            raise _failure(fault_of(error)) from None
+        if self.ending:  # it came while the worker was told to end
+            raise _ended()
+        request = {"do": "step", "thread": thread, "head": head, "counts": counts}
+        async with _alive(), self._counted():
+            try:
+                if (resting := await self._rest.refuse()) is not None:
+                    raise _failure(resting)
+                answer = await self._made(request)
+                self._rest.note(parse_fault(answer["fault"]) if "fault" in answer else None)
+                return _stand(answer)
+            except asyncio.CancelledError:
+                if self.ending:
+                    raise _ended() from None
+                raise
+
+    @contextlib.asynccontextmanager
+    async def _counted(self) -> AsyncIterator[None]:
+        self._many += 1
+        self.idle.clear()
+        try:
+            yield
+        finally:
+            self._many -= 1
+            if not self._many:
+                self.idle.set()
+
+    async def _made(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What has come of a step, where there is a remote between a fetch and a push; it counts when that has landed.
+        Who loses the race for it has done it all the same: the thread has moved on. Where it hasn't, here, that is no
+        step, and is said."""
+        gate, came = self._gates[activity.info().task_queue], time.monotonic()
+        async with gate.turn():
+            if (kept := await self._kept_from(request["thread"], came)) is not None:
+                return {"fault": kept.as_json()}
+            answer = await self._by_hand(request, gate)
+        if self._exchange is None or answer.get("fault", {}).get("code") in _UNSHARED:
+            return answer
+        fault = await self._exchange.share(request["thread"])
+        if fault is not None and way_on(fault) == DONE:
+            found = await self._hands.do({**request, "do": "look"})
+            has_moved = "fault" in found or found["stand"]["head"] != request["head"]
+            return found if has_moved else {**found, "fault": fault.as_json()}
+        return answer if fault is None or "fault" in answer else {"fault": fault.as_json()}
+
+    async def _kept_from(self, thread: str, came: float) -> Fault | None:
+        """What keeps a thread from being stepped here by a step that came then, as the remote has it at this moment."""
+        if not await _is_wanted(time.monotonic() - came):
+            return _UNWANTED
+        return None if self._exchange is None else await self._exchange.gather(thread)
+
+    async def _by_hand(self, request: Mapping[str, Any], gate: Gate) -> Mapping[str, Any]:
+        """What a hand answers. The provider that it asked is left alone where it wants to be."""
+        try:
+            answer = await self._hands.do(request)
+        except asyncio.CancelledError:
+            if self._exchange is not None:
+                await self._exchange.part(request["thread"])  # what its agent said so far
+            raise
+        if "fault" in answer:
+            fault = parse_fault(answer["fault"])
+            if fault.by is not None:
+                self._gates.get(queue_of(fault.by), gate).back_off(Throttled(fault.by, fault.after))
+        return answer
+
+
+async def _is_wanted(waited: float) -> bool:
+    """Whether a step is still to be made that has waited for so many seconds here, and before that in the queue."""
+    info = activity.info()
+    queued = (info.started_time - info.current_attempt_scheduled_time).total_seconds()
+    if queued + waited < _LONG:
+        return True
+    assert info.workflow_id is not None
+    return await Queue(activity.client()).wants(info.workflow_id, info.workflow_run_id)
+
+
+def _stand(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Where a thread stands by an answer. Raises ApplicationError for a fault."""
+    if "fault" in answer:
+        raise _failure(parse_fault(answer["fault"]), answer.get("stand"))
+    return dict(answer["stand"])
+
+
+def _ended() -> ApplicationError:
+    """What Temporal is told of a step that is for another worker."""
+    return ApplicationError("the worker was ended", type="ended")
+
+
+def _failure(fault: Fault, stand: Mapping[str, Any] | None = None) -> ApplicationError:
+    """What Temporal is told; when it is tried again is for the workflow to say."""
+    details = [fault.as_json(), *([dict(stand)] if stand else [])]
+    return ApplicationError(fault.message, *details, type=fault.code, non_retryable=True)
+
+
+@contextlib.asynccontextmanager
+async def _alive() -> AsyncIterator[None]:
+    """Gives signs of life as often as the server wants them."""
+    within = activity.info().heartbeat_timeout or timedelta(seconds=asked.HEARTBEAT)
+    between = min(within.total_seconds() / _SIGNS, _AT_MOST)
+
+    async def signs() -> None:
+        while True:
+            activity.heartbeat()
+            await asyncio.sleep(between)
+
+    task = asyncio.ensure_future(signs())
+    try:
+        yield
+    finally:
+        task.cancel()

@@ -1,0 +1,165 @@
+"""How many threads a fleet has open at a time, and how much it may use of steps, tokens, money and agents' time.
+
+Who feeds a queue begins threads as others come to rest, and holds all of them once a budget is used up: steps in
+progress come to their end. Where steps are limited each is allowed by itself, so that no more of them are begun.
+Threads that wait for somebody aren't counted as open, so that they keep no others from going on. What the queue says
+goes in, what is to be done comes out.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+from uwf_git.engine.accounts import account
+from uwf_git.engine.budget import COST, OPTIONS, Limit, limits, prices, share, use, used_up
+from uwf_git.engine.spending import money
+from uwf_git.ext.fleet.asked import STEPS, USED_UP, Begin
+from uwf_git.format.amounts import LIMITS
+from uwf_git.format.ids import ThreadId
+from uwf_git.store.opened import Instance
+
+UNPRICED = "unpriced"
+"""Beside the keys of LIMITS in what was used: the tokens that the money doesn't cover."""
+
+
+class Allowance(NamedTuple):
+    """What a fleet may: so many threads `open` at a time, None for all of them; and limits by the keys of LIMITS for
+    all of them together. `stops_unpriced`: where money is limited, tokens whose price nobody knows end it too."""
+
+    open: int | None = None
+    limits: Mapping[str, float] = {}
+    stops_unpriced: bool = False
+
+
+def used_by(instance: Instance, thread: ThreadId) -> dict[str, float]:
+    """What a thread has used altogether, with its failed attempts, by the keys of LIMITS and UNPRICED."""
+    priced = prices(instance)
+    spent = account(instance, instance.threads.head(thread)).spent
+    return {**use(spent, priced), UNPRICED: money(spent, priced).unpriced}
+
+
+class Used(NamedTuple):
+    """What a fleet has used by the keys of LIMITS and UNPRICED, and the limit that is reached, if one is."""
+
+    used: Mapping[str, float]
+    held: Mapping[str, Limit]
+    reached: Limit | None = None
+
+    def told(self) -> str:
+        """What of each limit is used, in words; "" without limits."""
+        unpriced = int(self.used.get(UNPRICED, 0))
+        return ", ".join(
+            share(key, self.used[key], limit.value, unpriced if key == COST else 0)
+            for key, limit in self.held.items()
+        )
+
+    def reason(self) -> str:
+        """Why nothing is begun any more; "" where it is."""
+        if self.reached is None:
+            return ""
+        key, unpriced = self.reached.key, int(self.used.get(UNPRICED, 0))
+        if key == COST and self.used[key] < self.reached.value:
+            return f"its budget can't be held to: {unpriced:,} tokens have no known price"
+        return f"its budget is used up, {share(key, self.used[key], self.reached.value)}"
+
+    def hint(self) -> str:
+        """What allows more."""
+        assert self.reached is not None
+        return f"repeat it with what else they may use: {OPTIONS[self.reached.key]} {self.reached.value:.6g}"
+
+
+class Admission:
+    """The threads that are still to be begun, in their order, and what those that were have used."""
+
+    def __init__(self, begins: Iterable[Begin], allowance: Allowance) -> None:
+        self.allowance = allowance
+        self._left = deque(begins)
+        self._used: dict[str, Mapping[str, float]] = {}
+        self._may: dict[str, int] = {}  # steps in all, by the threads that are open
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether what becomes of threads decides on others."""
+        return bool(self.allowance.limits) or bool(self._left)
+
+    @property
+    def left(self) -> int:
+        """How many threads are still to be begun."""
+        return len(self._left)
+
+    def kept(self) -> list[Begin]:
+        """Those of them which a budget keeps from steps that somebody else has put them into the queue for."""
+        return [each._replace(held=USED_UP) for each in self._left] if self.allowance.limits else []
+
+    def prefer(self, threads: Collection[str]) -> None:
+        """Some of them are begun before the others: their steps are in progress, and so are the first that count."""
+        self._left = deque(sorted(self._left, key=lambda each: each.thread not in threads))
+
+    def next(self, busy: int) -> list[Begin]:
+        """The threads to begin now, where so many are open that don't wait for anybody. None once a budget is used
+        up."""
+        if self.used().reached is not None:
+            return []
+        most = self.allowance.open
+        count = len(self._left) if most is None else max(0, min(most - busy, len(self._left)))
+        free = self._free()
+        if free is None:
+            return [self._left.popleft() for _ in range(count)]
+        begun = [self._left.popleft() for _ in range(min(count, free))]
+        self._may.update((each.thread, self._made(each.thread) + 1) for each in begun)
+        return [self.again(each) for each in begun]
+
+    def allow(self, wanting: Iterable[str], resting: Iterable[str], closed: Iterable[str]) -> dict[str, int]:
+        """How many steps threads may make in all, where that changes: one more for each that wants to go on, as far as
+        some are left. One that rests without having made its step, or has left the queue, leaves it to the others."""
+        if (free := self._free()) is None:
+            return {}
+        for thread in closed:
+            self._may.pop(thread, None)
+        changed = {
+            thread: self._made(thread) for thread in resting if self._may.get(thread, 0) > self._made(thread)
+        }
+        self._may |= changed
+        free = self._free() or 0
+        for thread in wanting:
+            if free > 0 and self._may.get(thread, 0) <= self._made(thread):
+                changed[thread] = self._may[thread] = self._made(thread) + 1
+                free -= 1
+        return changed
+
+    def again(self, begin: Begin) -> Begin:
+        """How a thread is begun that has made steps already, such as one that the queue has lost."""
+        may = self._may.get(begin.thread)
+        return begin if may is None else begin._replace(most=may, made=self._made(begin.thread))
+
+    def is_about(self, thread: str) -> bool:
+        """Whether a thread may make a step that it hasn't made."""
+        return self._may.get(thread, 0) > self._made(thread)
+
+    def _made(self, thread: str) -> int:
+        return int(self._used.get(thread, {}).get(STEPS, 0))
+
+    def _free(self) -> int | None:
+        """How many steps may be begun besides those that are allowed already; None for any number."""
+        most = self.allowance.limits.get(STEPS)
+        if most is None:
+            return None
+        made = sum(map(self._made, self._used))
+        allowed = sum(max(0, may - self._made(thread)) for thread, may in self._may.items())
+        return max(0, int(most) - made - allowed)
+
+    def note(self, thread: str, used: Mapping[str, float]) -> None:
+        """A thread has used so much since it was begun, altogether."""
+        self._used[thread] = used
+
+    def used(self) -> Used:
+        """What all threads have used."""
+        keys = (*LIMITS, UNPRICED)
+        total = {key: sum(each.get(key, 0) for each in self._used.values()) for key in keys}
+        held = limits([("fleet", self.allowance.limits)], {})
+        reached = used_up(held, total)
+        if reached is None and self.allowance.stops_unpriced and total[UNPRICED]:
+            reached = held.get(COST)
+        return Used(total, held, reached)

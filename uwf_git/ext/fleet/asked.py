@@ -1,0 +1,138 @@
+"""What the workflow of a thread, the activity that makes a step of it, and the process that does the work say to each
+other, as JSON. Whatever says what is run, such as an agent's command, is not among it: that is each machine's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from uwf_git.base.errors import Invalid
+from uwf_git.format.ids import ThreadId, is_hash, is_thread_id
+
+QUEUE = "uwf"
+"""The task queue of the workflows, and of steps that ask no provider; with the name of one behind it, of those that ask
+that."""
+WORKFLOW, STEP = "uwf-thread", "uwf-step"
+LOOK, HOLD, LET, ALLOW, TAKE = "look", "hold", "let", "allow", "take"
+"""The signals of a workflow: look at the thread again; make no more steps, for one of the reasons below; make steps
+again, however many; make so many in all, as a budget allows them; belong to the budget that a `Begin` says."""
+PAUSED, USED_UP = "paused", "the budget of its fleet is used up"
+"""Why a thread is to have no more steps: somebody has said so, which counts more, or a budget. Also in the memo `HELD`
+of its workflow, from the moment that it hears of it."""
+HELD = "held"
+STEPS = "maxSteps"
+"""Among what a thread has used: how many steps it has made."""
+MADE_ALL = "it has made the steps that it may"
+"""Why a thread is held that waits to be allowed more."""
+
+HEARTBEAT = 30.0
+TRIES = 3
+_LONGEST = 1e9  # seconds that a time may be said to last
+
+
+class Begin(NamedTuple):
+    """How a thread is taken into the fleet: the head that was seen last, and the queue of the step that comes next.
+    `heartbeat` are the seconds without a sign of life after which a step is given to another worker; `tries` is how
+    often one that fails is tried; `held` is one of PAUSED and USED_UP where it begins without a step. `used` is what
+    the thread has used before, where what it uses counts, see `admission`; `most` is how many steps it may have made
+    since, None for any number, and `made` how many it has."""
+
+    thread: str
+    head: str
+    queue: str = QUEUE
+    heartbeat: float = HEARTBEAT
+    tries: int = TRIES
+    held: str = ""
+    used: Mapping[str, float] | None = None
+    most: int | None = None
+    made: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        """As it travels."""
+        return self._asdict()
+
+
+class Stand(NamedTuple):
+    """Where a thread stands: its head, its status, and if it goes on who is next and in which queue. `problem` says why
+    the graph knows no way on, `why` what it waits for, but for the words of a question: what threads say stays in
+    git. `used` is what it has used altogether, where that counts."""
+
+    thread: str
+    head: str
+    status: str
+    done: bool
+    next: str | None = None
+    queue: str = QUEUE
+    problem: str | None = None
+    why: str = ""
+    used: Mapping[str, float] | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """As it travels."""
+        return self._asdict()
+
+
+def parse_begin(value: object) -> Begin:
+    """What `as_json` gave, also a later version's. Raises Invalid for what anybody else may have put into a queue."""
+    begin = Begin(**_fields(value, Begin))
+    heartbeat, tries = begin.heartbeat, begin.tries
+    if not isinstance(begin.queue, str) or not isinstance(begin.held, str) or not _is_used(begin.used):
+        raise _invalid()
+    if type(begin.made) is not int or type(begin.most) not in (int, type(None)):
+        raise _invalid()
+    if type(heartbeat) not in (int, float) or not 0 < heartbeat <= _LONGEST or type(tries) is not int:
+        raise _invalid()
+    return begin
+
+
+def parse_stand(value: object) -> Stand:
+    """What `as_json` gave, also a later version's. Raises Invalid for what else a queue may say."""
+    stand = Stand(**_fields(value, Stand))
+    texts = (stand.status, stand.queue, stand.why, stand.next or "", stand.problem or "")
+    if not all(isinstance(each, str) for each in texts) or type(stand.done) is not bool:
+        raise _invalid()
+    if not _is_used(stand.used):
+        raise _invalid()
+    return stand
+
+
+def parse_step(thread: object, head: object) -> tuple[ThreadId, str]:
+    """The thread of a step, and the head that it comes after. Raises Invalid for what else a queue may say: both get
+    into the names of refs."""
+    if not isinstance(thread, str) or not is_thread_id(thread) or not is_hash(head):
+        raise _invalid()
+    return ThreadId(thread), str(head)
+
+
+def _fields(value: object, kind: type[Begin] | type[Stand]) -> dict[str, Any]:
+    """Those of a value that a type has, with the thread and the head seen to. Raises Invalid."""
+    if not isinstance(value, Mapping) or set(kind._fields) - kind._field_defaults.keys() - value.keys():
+        raise _invalid()
+    parse_step(value["thread"], value["head"])
+    return {name: value[name] for name in kind._fields if name in value}
+
+
+def _is_used(value: object) -> bool:
+    return value is None or (
+        isinstance(value, Mapping) and all(type(each) in (int, float) for each in value.values())
+    )
+
+
+def _invalid() -> Invalid:
+    return Invalid("the queue names no step of a thread", "put threads into it with: uwf fleet start ID")
+
+
+def activity_id(thread: str, head: str) -> str:
+    """The name of the step that comes after a head: of two workers that make it, one lands."""
+    return f"{thread}@{head}"
+
+
+def held_after(held: str, signal: str, why: object = PAUSED) -> str:
+    """Return why a thread gets no more steps after a HOLD or LET signal, given the reason before it; "" if it gets
+    them. Other signals leave the reason as it is."""
+    if signal == LET:
+        return ""
+    if signal == HOLD and held != PAUSED:
+        return USED_UP if why == USED_UP else PAUSED
+    return held

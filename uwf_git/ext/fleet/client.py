@@ -1,0 +1,610 @@
+"""The queue as it is seen from outside: threads are put into it, looked at, held, and taken out."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import os
+import re
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from datetime import timedelta
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from uwf_git.base.errors import RemoteFailed, UwfError
+from uwf_git.base.extras import install_hint
+from uwf_git.ext.fleet import asked
+from uwf_git.ext.fleet.asked import Begin
+from uwf_git.ext.fleet.exits import Fault, fault_of, parse_fault
+from uwf_git.ext.fleet.hands import Tell
+from uwf_git.ext.fleet.place import Place, is_broken_off, unreachable
+
+if TYPE_CHECKING:
+    from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescription
+    from temporalio.service import RPCError
+
+_AT_ONCE = 32  # calls that are under way
+_WAIT = timedelta(seconds=20)
+_INSISTS = 10.0  # seconds for which a call that fails for the moment is made again
+_LETS_GO = 30.0  # seconds for a step that is broken off
+_LOOKS = 5.0  # seconds between two looks whether a server is there
+_UNHEARD = 100  # events of a thread that no worker has seen yet, of which the newest signals are looked for
+_TICK = 0.2  # seconds between two looks whether a step is broken off
+_DECIDES = timedelta(seconds=2)  # for a worker to say what is next, after which another one is asked
+_OPEN = f"WorkflowType = '{asked.WORKFLOW}' AND ExecutionStatus = 'Running'"
+_ALL = f"WorkflowType = '{asked.WORKFLOW}'"
+
+QUEUED, RUNNING, HELD = "queued", "running", "held"
+STATES = (
+    RUNNING,
+    QUEUED,
+    "delayed",
+    "failed",
+    "waiting",
+    "blocked",
+    "paused",
+    HELD,
+    "gave up",
+    "cancelled",
+    "completed",
+    "killed",
+)
+
+_T = TypeVar("_T")
+
+
+def require() -> None:
+    """Raises UwfError where the package temporalio isn't installed, with what installs it."""
+    from importlib.util import find_spec
+
+    if find_spec("temporalio") is None:
+        raise UwfError("uwf fleet needs the package temporalio", install_hint("fleet"))
+
+
+class Row(NamedTuple):
+    """A thread in the queue. `state` is one of STATES: "delayed" is said of a step that is tried later, "failed" of one
+    that is tried again, "waiting", "blocked", "paused" and "held" of a thread that goes on when somebody lets it, and
+    the rest of one that the queue has no more. `why` says what it waits for, or what its last step failed at;
+    `worker` who is at it, or had the step that failed, for the how manieth time, and `since` when, in Unix seconds;
+    `used` what it has used since it was begun, where that counts; `queue` is the task queue of its step."""
+
+    thread: str
+    state: str
+    why: str = ""
+    head: str = ""
+    worker: str = ""
+    tries: int = 0
+    since: float | None = None
+    used: Mapping[str, float] | None = None
+    queue: str = ""
+
+    @property
+    def open(self) -> bool:
+        """Whether the queue still has it."""
+        return self.state not in ("gave up", "cancelled", "completed", "killed")
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether somebody has paused it for its fleet."""
+        return self.state == "held" and not self.why
+
+    @property
+    def resting(self) -> bool:
+        """Whether nothing is going to happen by itself."""
+        return not self.open or self.state in ("waiting", "blocked", "paused", "held")
+
+
+@cache
+def _silence() -> None:
+    """Nothing but results and errors is told: what fails is told once, in a line, and Temporal's page has the rest."""
+    from temporalio.runtime import Runtime, TelemetryConfig
+
+    if os.environ.get("UWF_DEBUG") == "1":
+        return
+    logging.getLogger("temporalio").setLevel(logging.CRITICAL)
+    with contextlib.suppress(RuntimeError):  # there is one already
+        Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=None)), error_if_already_set=True)
+
+
+async def connect(place: Place) -> Client:
+    """A connection to a server. How a server that isn't our own is spoken to, with TLS or an API key, is read from
+    Temporal's environment variables and its configuration file. Raises RemoteFailed."""
+    from temporalio.client import Client
+    from temporalio.envconfig import ClientConfig
+    from temporalio.service import RetryConfig, RPCError
+
+    _silence()
+    given: dict[str, Any] = {}
+    try:
+        if not place.own:
+            given = dict(ClientConfig.load_client_connect_config())
+        given |= {"target_host": place.address, "namespace": place.namespace}
+        given["retry_config"] = RetryConfig(max_elapsed_time_millis=int(_INSISTS * 1000))
+        # Of Python 3.11 wait_for forgets that it was cancelled where there is an answer at that moment.
+        async with asyncio.timeout(_WAIT.total_seconds()):
+            return await Client.connect(**given)
+    except (RPCError, RuntimeError, ValueError, OSError) as error:
+        raise _unanswered(place.address, error) from None
+
+
+async def identity(place: Place) -> str:
+    """The id that a server has given to a namespace; one made of its address and name if the server doesn't tell.
+    Raises RemoteFailed."""
+    from hashlib import sha256
+
+    from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
+    from temporalio.service import RPCError
+
+    client = await connect(place)
+    wanted = DescribeNamespaceRequest(namespace=place.namespace)
+    try:
+        described = await client.workflow_service.describe_namespace(wanted, retry=False, timeout=_WAIT)
+    except RPCError:
+        return sha256(f"{place.address} {place.namespace}".encode()).hexdigest()[:32]
+    given: str = described.namespace_info.id
+    return "".join(character for character in given if character.isalnum() or character == "-")
+
+
+async def watch(client: Client, tell: Tell) -> None:
+    """Look every now and then whether a server is there, and has the namespace of the fleet: Temporal's own workers ask
+    again and again without a word. That one of them is gone is told once, and once that it is there again, as
+    `uwf_git.ext.fleet.exchange` tells of a remote. A server that is back without the namespace doesn't answer yet."""
+    server = f"the Temporal server at {_address(client)}"
+    told: dict[str, Fault] = {}
+    while True:
+        await asyncio.sleep(_LOOKS)
+        found = await _trouble(client)
+        if found is None:
+            for of in told:
+                again = {"again": "is there again"} if of != server else {}
+                tell({"of": of, "trouble": None, **again})
+            told.clear()
+            continue
+        is_gone, fault = found
+        of = server if is_gone else f"namespace {client.namespace} of {server}"
+        if of not in told:
+            told[of] = fault
+            meanwhile = {} if is_gone else {"meanwhile": "no step can be made"}
+            tell({"of": of, "trouble": fault.as_json(), **meanwhile})
+
+
+async def _trouble(client: Client) -> tuple[bool, Fault] | None:
+    """Why nothing can be asked of a namespace, and whether that is because of its server; None if it can."""
+    from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
+    from temporalio.service import RPCError, RPCStatusCode
+
+    wanted = DescribeNamespaceRequest(namespace=client.namespace)
+    try:
+        await client.workflow_service.describe_namespace(wanted, retry=False, timeout=_WAIT)
+    except RPCError as error:
+        if error.status in (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNIMPLEMENTED):
+            return None  # it answers, and tells others about its namespaces
+        if error.status == RPCStatusCode.NOT_FOUND:
+            return False, fault_of(_no_namespace(client))
+        return True, fault_of(_failed(client, error))
+    return None
+
+
+def _no_namespace(client: Client) -> RemoteFailed:
+    """What a server says that has lost the namespace of a fleet, and the queue with it."""
+    name, address = client.namespace, _address(client)
+    make = f"temporal operator namespace create --namespace {name} --address {address}"
+    return RemoteFailed(
+        f"the Temporal server at {address} has no namespace {name}",
+        f"make it: {make}; the queue is made again by: uwf fleet sync --all",
+    )
+
+
+def _address(client: Client) -> str:
+    return client.service_client.config.target_host
+
+
+def _unanswered(address: str, error: Exception, hint: str = "") -> RemoteFailed:
+    reason, usual = unreachable(error, _WAIT.total_seconds())
+    return RemoteFailed(f"no Temporal server answers at {address}: {reason}", hint or usual)
+
+
+def _failed(client: Client, error: RPCError) -> RemoteFailed:
+    """What a server refuses, or that it doesn't answer any more."""
+    if _is_gone(error):
+        return _unanswered(_address(client), error, "see that it is up")
+    said = (error.message or error.status.name).partition("\n")[0]
+    return RemoteFailed(
+        f"the Temporal server at {_address(client)} refuses: {said}",
+        "see that it is up and the namespace is right",
+    )
+
+
+def _is_gone(error: RPCError) -> bool:
+    """Whether a call failed because its server is gone."""
+    from temporalio.service import RPCStatusCode
+
+    gone = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
+    return error.status in gone or is_broken_off(error)
+
+
+def not_taken(place: Place, error: Exception) -> RemoteFailed:
+    """Why a server doesn't take a worker."""
+    said = re.search(r'message: "((?:[^"\\]|\\.)*)"', str(error))
+    why = said[1] if said else str(error).partition("\n")[0]
+    return RemoteFailed(
+        f"the Temporal server at {place.address} refuses: {why}",
+        "see that it is up and the namespace is right",
+    )
+
+
+class Queue:
+    """The threads that a server has in a namespace."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self._over: set[str] = set()  # runs that were begun anew, and may be listed for a while
+
+    async def start(
+        self, begins: Iterable[Begin], over: Collection[str] = (asked.USED_UP,)
+    ) -> dict[str, Row | None]:
+        """Puts threads into the queue; of each that is there already what is known of it. One that rests since it is
+        held for a reason which is `over` is begun anew, and what it uses counts from now on; so is one that was taken
+        out, once its step is broken off. Where what it uses counts it is taken over. Raises RemoteFailed."""
+        from temporalio.exceptions import WorkflowAlreadyStartedError
+
+        deadline = time.monotonic() + _LETS_GO
+
+        async def put(begin: Begin) -> Row | None:
+            try:
+                await self._begin(begin)
+                return None
+            except WorkflowAlreadyStartedError:
+                described = await self.client.get_workflow_handle(begin.thread).describe(rpc_timeout=_WAIT)
+            if not described.raw_description.workflow_extended_info.cancel_requested:
+                return await self._take(begin, described, over)
+            await self._lets_go(begin.thread, deadline)
+            await self._begin_anew(begin, described)
+            return None
+
+        return await self._each({begin.thread: begin for begin in begins}, put)
+
+    async def take(self, begins: Iterable[Begin]) -> dict[str, Row | None]:
+        """Has those of the threads that are in the queue belong to a budget; what is known of them, None for one that
+        isn't there. Raises RemoteFailed."""
+
+        async def take(begin: Begin) -> Row | None:
+            described = await self._open(begin.thread)
+            if described is None or described.raw_description.workflow_extended_info.cancel_requested:
+                return None
+            return await self._take(begin, described, ()) or Row(begin.thread, "held", begin.held)
+
+        return await self._each({begin.thread: begin for begin in begins}, take)
+
+    async def _open(self, thread: str) -> WorkflowExecutionDescription | None:
+        """What is known of a thread that is in the queue; None of one that isn't, or isn't any more."""
+        from temporalio.client import WorkflowExecutionStatus
+        from temporalio.service import RPCError, RPCStatusCode
+
+        try:
+            described = await self.client.get_workflow_handle(thread).describe(rpc_timeout=_WAIT)
+        except RPCError as error:
+            if error.status != RPCStatusCode.NOT_FOUND:
+                raise
+            return None
+        return described if described.status == WorkflowExecutionStatus.RUNNING else None
+
+    async def _take(
+        self, begin: Begin, described: WorkflowExecutionDescription, over: Collection[str]
+    ) -> Row | None:
+        """Begin a thread of the queue anew if no worker has its step and it is held for a reason that is `over`, or is
+        to belong to a budget. Tell it its budget if a worker has its step. Return its row unless it was begun anew."""
+        memo = await described.memo()
+        state = memo.get("state")
+        held = await self._held(described, str(memo.get(asked.HELD) or ""))
+        is_made = _is_made(described)
+        if (held or memo.get("why")) in over and not is_made:
+            await self._begin_anew(begin, described)
+            return None
+        if begin.used is not None:
+            if held != asked.PAUSED and state in (None, "held") and not is_made:
+                await self._begin_anew(begin, described)
+                return None
+            handle = self.client.get_workflow_handle(begin.thread)
+            await _unless_gone(handle.signal(asked.TAKE, begin.as_json(), rpc_timeout=_WAIT))
+        return await self._row(described)
+
+    async def _begin_anew(self, begin: Begin, described: WorkflowExecutionDescription) -> None:
+        self._over.add(described.run_id)
+        await self._begin(begin, anew=True)
+
+    async def _begin(self, begin: Begin, anew: bool = False) -> None:
+        from temporalio.common import WorkflowIDConflictPolicy as Policy
+
+        await self.client.start_workflow(
+            asked.WORKFLOW,
+            begin.as_json(),
+            id=begin.thread,
+            task_queue=asked.QUEUE,
+            id_conflict_policy=Policy.TERMINATE_EXISTING if anew else Policy.FAIL,
+            memo={asked.HELD: begin.held} if begin.held else None,
+            task_timeout=_DECIDES,
+            rpc_timeout=_WAIT,
+        )
+
+    async def signal(self, threads: Collection[str], name: str, *said: str) -> dict[str, bool]:
+        """Tells threads something: to look, hold or let; of each whether the queue has it."""
+
+        async def tell(thread: str) -> bool:
+            handle = self.client.get_workflow_handle(thread)
+            return await _unless_gone(handle.signal(name, args=said, rpc_timeout=_WAIT))
+
+        return await self._each({thread: thread for thread in threads}, tell)
+
+    async def wants(self, thread: str, run: str | None) -> bool:
+        """Whether a run of a thread is to have its next step: it wasn't held, nor taken out of the queue. One of which
+        the server says nothing is."""
+        from temporalio.client import WorkflowExecutionStatus
+        from temporalio.service import RPCError, RPCStatusCode
+
+        try:
+            described = await self.client.get_workflow_handle(thread, run_id=run).describe(rpc_timeout=_WAIT)
+        except RPCError as error:
+            return error.status != RPCStatusCode.NOT_FOUND
+        memo, raw = await described.memo(), described.raw_description
+        cancelled = raw.workflow_extended_info.cancel_requested
+        return (
+            described.status == WorkflowExecutionStatus.RUNNING and not cancelled and not memo.get(asked.HELD)
+        )
+
+    async def allow(self, most: Mapping[str, int | None]) -> None:
+        """Lets threads make so many steps in all, None for any number."""
+
+        async def tell(item: tuple[str, int | None]) -> bool:
+            thread, number = item
+            handle = self.client.get_workflow_handle(thread)
+            return await _unless_gone(handle.signal(asked.ALLOW, number, rpc_timeout=_WAIT))
+
+        await self._each({thread: (thread, number) for thread, number in most.items()}, tell)
+
+    async def cancel(self, threads: Collection[str]) -> dict[str, bool]:
+        """Takes threads out of the queue. A step in progress is broken off, and what its agent said is kept. Of each
+        thread whether the queue had it."""
+
+        async def drop(thread: str) -> bool:
+            if await self._open(thread) is None:  # to cancel what has ended is no error
+                return False
+            return await _unless_gone(self.client.get_workflow_handle(thread).cancel(rpc_timeout=_WAIT))
+
+        return await self._each({thread: thread for thread in threads}, drop)
+
+    async def let_go(
+        self, threads: Collection[str], has_ended: Callable[[], bool] | None = None
+    ) -> list[str]:
+        """Wait until the steps of threads that were taken out are broken off. Return the threads whose steps take
+        longer than half a minute. A fleet ends with its last thread, and its server with it: a server that is gone
+        once the fleet `has_ended` makes no step any more. Raise RemoteFailed if it is gone otherwise."""
+        from temporalio.service import RPCError
+
+        deadline = time.monotonic() + _LETS_GO
+
+        async def wait(thread: str) -> bool:
+            while True:
+                try:
+                    return await self._lets_go(thread, deadline)
+                except RPCError as error:
+                    if has_ended is None or not _is_gone(error):
+                        raise
+                    if has_ended():
+                        return True
+                    if time.monotonic() >= deadline:
+                        raise
+                await asyncio.sleep(_TICK)
+
+        return [
+            thread
+            for thread, ended in (await self._each({thread: thread for thread in threads}, wait)).items()
+            if not ended
+        ]
+
+    async def _lets_go(self, thread: str, deadline: float) -> bool:
+        """Whether no step of a thread that was taken out is made any more, once that is so or it is too late."""
+        handle = self.client.get_workflow_handle(thread)
+        while True:
+            described = await handle.describe(rpc_timeout=_WAIT)
+            # Who has begun it anew since has waited too.
+            wanted = not described.raw_description.workflow_extended_info.cancel_requested
+            if wanted or not _is_made(described):
+                return True
+            if time.monotonic() >= deadline:
+                return False
+            await asyncio.sleep(_TICK)
+
+    async def glance(self) -> list[Row]:
+        """The threads that are in the queue, QUEUED also where somebody is at them. One call for a thousand, and what
+        was put in a moment ago may be missing."""
+        with _told(self.client):
+            found = []
+            async for each in self.client.list_workflows(_OPEN, rpc_timeout=_WAIT):
+                if each.run_id in self._over:
+                    continue
+                memo = await each.memo()
+                state, why = memo.get("state") or QUEUED, memo.get("why") or ""
+                found.append(Row(each.id, str(state), str(why), used=memo.get("used")))
+            return found
+
+    async def row(self, thread: str) -> Row | None:
+        """What the queue knows of a thread, also of one that it has no more; None where it never had it."""
+        from temporalio.service import RPCError, RPCStatusCode
+
+        with _told(self.client):
+            try:
+                return await self._row(
+                    await self.client.get_workflow_handle(thread).describe(rpc_timeout=_WAIT)
+                )
+            except RPCError as error:
+                if error.status == RPCStatusCode.NOT_FOUND:
+                    return None
+                raise
+
+    async def fault(self, thread: str) -> Fault | None:
+        """Why the queue gave a thread up."""
+        from temporalio.client import WorkflowFailureError
+        from temporalio.exceptions import ApplicationError
+
+        with _told(self.client):
+            try:
+                await self.client.get_workflow_handle(thread).result(follow_runs=False)
+            except WorkflowFailureError as error:
+                cause = error.cause
+                if isinstance(cause, ApplicationError) and cause.details:
+                    return parse_fault(cause.details[0])
+        return None
+
+    async def rows(self, ended: bool = False) -> list[Row]:
+        """What the queue has, oldest first; with `ended` also what it knows of threads that it has no more. A call for
+        each thread of which a step may be going on."""
+        with _told(self.client):
+            listed = [
+                each async for each in self.client.list_workflows(_ALL if ended else _OPEN, rpc_timeout=_WAIT)
+            ]
+        newest: dict[str, WorkflowExecution] = {}
+        for each in sorted(listed, key=lambda each: each.start_time):
+            newest[each.id] = each
+        found = await self._each(newest, self._row)
+        names = {row.queue for row in found.values() if row.state == QUEUED and row.queue}
+        served = await self._each({name: name for name in names}, self._is_served)
+        return [
+            row._replace(why=f"no worker serves the queue {row.queue}")
+            if served.get(row.queue) is False
+            else row
+            for row in found.values()
+        ]
+
+    async def _row(self, listed: WorkflowExecution) -> Row:
+        from temporalio.client import WorkflowExecutionStatus
+
+        memo = await listed.memo()
+        state, why, used = str(memo.get("state") or ""), str(memo.get("why") or ""), memo.get("used")
+        tries = said if type(said := memo.get("tries")) is int else 0
+        worker = str(memo.get("worker") or "")
+        status = listed.status
+        if status == WorkflowExecutionStatus.COMPLETED:
+            result = await self.client.get_workflow_handle(listed.id, run_id=listed.run_id).result()
+            said = result if isinstance(result, Mapping) else {}
+            ended = "killed" if said.get("status") == "killed" else "completed"
+            return Row(listed.id, ended, head=str(said.get("head", "")), used=used)
+        if status in (WorkflowExecutionStatus.CANCELED, WorkflowExecutionStatus.TERMINATED):
+            return Row(listed.id, "cancelled", used=used)
+        if status != WorkflowExecutionStatus.RUNNING or state not in ("", HELD):
+            return Row(listed.id, state or "gave up", why, worker=worker, tries=tries, used=used)
+        row = await self._at_work(listed.id)
+        if row.state == HELD:
+            return row._replace(used=used)
+        tries = max(row.tries, 1) + tries - 1 if tries else row.tries
+        return row._replace(why=row.why or why, worker=row.worker or worker, tries=tries, used=used)
+
+    async def _at_work(self, thread: str) -> Row:
+        """A thread of which a step is made, waits for a worker, or is held, by what becomes of this step alone."""
+        described = await self.client.get_workflow_handle(thread).describe(rpc_timeout=_WAIT)
+        pending = described.raw_description.pending_activities
+        started = any(step.state == 2 for step in pending)  # PENDING_ACTIVITY_STATE_STARTED
+        if not started:
+            memo = await described.memo()
+            if held := await self._held(described, str(memo.get(asked.HELD) or "")):
+                return Row(thread, HELD, "" if held == asked.PAUSED else held)
+            if memo.get("state") == HELD and memo.get("why") == asked.MADE_ALL:
+                return Row(thread, HELD, asked.MADE_ALL)
+        if not pending:
+            return Row(thread, QUEUED)
+        step = pending[0]
+        return Row(
+            thread,
+            RUNNING if started else QUEUED,
+            step.last_failure.message if step.HasField("last_failure") else "",
+            step.activity_id.partition("@")[2],
+            step.last_worker_identity if started else "",
+            step.attempt,
+            step.last_started_time.ToDatetime().timestamp() if started else None,
+            queue=step.activity_options.task_queue.name,
+        )
+
+    async def _held(self, described: WorkflowExecutionDescription, held: str) -> str:
+        """Return why a thread gets no more steps: `held`, as its workflow has it, and what it was told since, which no
+        worker may be there to hear."""
+        from temporalio.api.common.v1 import WorkflowExecution as Execution
+        from temporalio.api.enums.v1 import EventType
+        from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverseRequest
+
+        if not described.raw_description.HasField("pending_workflow_task"):
+            return held
+        request = GetWorkflowExecutionHistoryReverseRequest(
+            namespace=self.client.namespace,
+            execution=Execution(workflow_id=described.id, run_id=described.run_id),
+            maximum_page_size=_UNHEARD,
+        )
+        answer = await self.client.workflow_service.get_workflow_execution_history_reverse(
+            request, timeout=_WAIT
+        )
+        unheard = itertools.takewhile(
+            lambda event: event.event_type != EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED,
+            answer.history.events,
+        )
+        for event in reversed(list(unheard)):
+            if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
+                signal = event.workflow_execution_signaled_event_attributes
+                said = await self.client.data_converter.decode(signal.input.payloads)
+                held = asked.held_after(held, signal.signal_name, *said[:1])
+        return held
+
+    async def _is_served(self, queue: str) -> bool:
+        """Whether anybody has asked for steps of a queue in the last minutes."""
+        from temporalio.api.enums.v1 import TaskQueueType
+        from temporalio.api.taskqueue.v1 import TaskQueue
+        from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+
+        wanted = DescribeTaskQueueRequest(
+            namespace=self.client.namespace,
+            task_queue=TaskQueue(name=queue),
+            task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY,
+        )
+        return bool((await self.client.workflow_service.describe_task_queue(wanted, timeout=_WAIT)).pollers)
+
+    async def _each(self, given: Mapping[str, Any], do: Callable[[Any], Awaitable[_T]]) -> dict[str, _T]:
+        """Does something to each, some at once."""
+        places = asyncio.Semaphore(_AT_ONCE)
+
+        async def one(value: Any) -> _T:
+            async with places:
+                return await do(value)
+
+        with _told(self.client):
+            done = await asyncio.gather(*(one(value) for value in given.values()))
+        return dict(zip(given, done, strict=True))
+
+
+def _is_made(described: WorkflowExecutionDescription) -> bool:
+    """Whether a worker has the step of a thread."""
+    scheduled = 1  # PENDING_ACTIVITY_STATE_SCHEDULED
+    return any(step.state != scheduled for step in described.raw_description.pending_activities)
+
+
+async def _unless_gone(call: Awaitable[object]) -> bool:
+    from temporalio.service import RPCError, RPCStatusCode
+
+    try:
+        await call
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            return False
+        raise
+    return True
+
+
+@contextlib.contextmanager
+def _told(client: Client) -> Any:
+    """What a server refuses is told as a remote's failure, and that it is gone."""
+    from temporalio.service import RPCError
+
+    try:
+        yield
+    except RPCError as error:
+        raise _failed(client, error) from None

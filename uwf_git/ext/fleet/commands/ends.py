@@ -1,0 +1,101 @@
+"""What has become of the threads of a fleet, and why, where nobody has said so yet."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from uwf_cli.failures import tell
+
+from uwf_git.base.errors import Failure, Waiting
+from uwf_git.base.text import counted
+
+if TYPE_CHECKING:
+    from uwf_cli.invocation import Invocation
+
+    from uwf_git.ext.fleet.admission import Used
+    from uwf_git.ext.fleet.client import Row
+    from uwf_git.ext.fleet.exits import Fault
+    from uwf_git.ext.fleet.place import Place
+
+
+def tell_ends(
+    invocation: Invocation,
+    give_up: Callable[[str, Failure], None],
+    rows: list[Row],
+    faults: Mapping[str, Fault | None],
+    at: Place | None,
+    used: Used,
+    left: int,
+) -> int:
+    """Says how many threads have come to their ends, and why others haven't: one after the other where they were given
+    up, by `give_up`, else a line for all that rest for the same reason. The exit status, of which that of waiting
+    counts least. `at` is the server of which others make use too, `used` what was used of a budget, `left` how many
+    threads weren't begun for that."""
+    gave_up = [row for row in rows if row.state == "gave up"]
+    cancelled = [row for row in rows if row.state == "cancelled"]
+    waits = [row for row in rows if row.open]
+    failed = len(gave_up) + len(cancelled)
+    parts = [
+        f"{len(rows) - failed - len(waits)} done",
+        f"{len(waits)} waiting",
+        f"{failed} failed",
+    ]
+    summary = ", ".join(part for part in parts if not part.startswith("0 "))
+    invocation.note(f"{counted(len(rows), 'thread')}: {summary}")
+    worst = 1 if cancelled else 0
+    for row in gave_up:
+        fault = faults.get(row.thread)
+        status = fault.status if fault else 1
+        worst = max(worst, status)
+        code, hint = (fault.code, fault.hint) if fault else ("failure", "")
+        message = (fault.message if fault else row.why) or "the queue gave it up"
+        give_up(row.thread, Failure(code, status, message, hint or f"see: uwf thread show {row.thread}"))
+    if cancelled:
+        goes_on = f"uwf fleet run {_which(cancelled)}{_options(at)} goes on"
+        tell(invocation, Failure("failure", 1, f"{_such(cancelled)}: taken out of the queue", goes_on))
+    groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in waits:
+        if used.reached is None or row.state != "held" or row.is_paused:
+            groups[row.state, row.why].append(row)
+    for found in groups.values():
+        tell(invocation, _rest(found, at))
+    is_short = used.reached is not None and (left or any(row.state == "held" for row in waits))
+    if is_short:
+        tell(invocation, Failure("waiting", 5, f"the fleet waits: {used.reason()}", used.hint()))
+    return worst or (Waiting.exit_status if waits or is_short else 0)
+
+
+def _rest(rows: list[Row], at: Place | None) -> Failure:
+    """What threads wait for, all of them for the same."""
+    first, which = rows[0], _which(rows)
+    why, hint = f"it is {first.state}", "see: uwf inbox"
+    if first.is_paused:
+        command = "resume" if at else "run"  # of a server of its own the queue is gone
+        why, hint = "held by uwf fleet pause", f"uwf fleet {command} {which}{_options(at)} lets it go on"
+    elif first.state == "held":
+        why, hint = first.why, f"uwf fleet run {which}{_options(at)} goes on, with a budget of its own"
+    elif first.state == "paused":
+        why, hint = "paused", f"uwf thread resume {first.thread} lets it go on"
+    elif first.why:
+        why = "waits for an answer" if first.why == "an answer" else first.why
+    return Failure("paused" if first.state == "paused" else "waiting", 5, f"{_such(rows)}: {why}", hint)
+
+
+def _such(rows: list[Row]) -> str:
+    first = rows[0].thread
+    return f"thread {first}" if len(rows) == 1 else f"{counted(len(rows), 'thread')}, such as {first}"
+
+
+def _which(rows: list[Row]) -> str:
+    return rows[0].thread if len(rows) == 1 else "--all"
+
+
+def _options(at: Place | None) -> str:
+    """The options that name a server."""
+    from uwf_git.ext.fleet.place import NAMESPACE
+
+    if at is None:
+        return ""
+    return f" --address {at.address}" + ("" if at.namespace == NAMESPACE else f" --namespace {at.namespace}")

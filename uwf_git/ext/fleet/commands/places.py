@@ -1,0 +1,318 @@
+"""Which fleet a command is about, and what several of them are given."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from functools import update_wrapper
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from uwf_cli.command import Number
+from uwf_cli.selection import chosen_threads
+
+from uwf_git.base.errors import NotFound, Usage, UwfError
+from uwf_git.base.text import counted
+
+if TYPE_CHECKING:
+    from uwf_cli.failures import Failures
+    from uwf_cli.invocation import Invocation
+    from uwf_cli.selection import Chosen
+
+    from uwf_git.ext.fleet.admission import Allowance
+    from uwf_git.ext.fleet.asked import Begin
+    from uwf_git.ext.fleet.hand import Orders
+    from uwf_git.ext.fleet.place import Place
+    from uwf_git.format.ids import ThreadId
+
+_PORT = 7233
+_LONGEST = 86400  # seconds that a worker may be silent
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+ADDRESS = click.option("--address", metavar="HOST:PORT", help="A Temporal server that is there.")
+NAMESPACE = click.option(
+    "--namespace", metavar="N", help="The namespace of the fleet there; default if left out."
+)
+HEARTBEAT = click.option(
+    "--heartbeat",
+    type=Number(1, _LONGEST),
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="A worker without a sign of life for so long has lost its step.",
+)
+TRIES = click.option(
+    "--tries",
+    type=click.IntRange(min=1),
+    default=3,
+    show_default=True,
+    metavar="N",
+    help="Give a thread up whose step has failed so often.",
+)
+
+
+WORKSPACE = click.option(
+    "--workspace",
+    metavar="KIND:PLACE",
+    help="What each thread works in: worktree:PROJECT[@REVISION] or folder:DIR.",
+)
+WORKSPACE_REMOTE = click.option(
+    "--workspace-remote",
+    metavar="R",
+    default="",
+    help="The remote of PROJECT by which machines exchange the branches of threads.",
+)
+
+
+_BUDGET = {
+    "maxSteps": click.option("--max-steps", metavar="N", help="All of them together make so many steps."),
+    "maxTokens": click.option("--max-tokens", metavar="N", help="All of them together use so many tokens."),
+    "maxCost": click.option("--max-cost", metavar="USD", help="All of them together cost so much."),
+    "maxWallTime": click.option(
+        "--max-time", metavar="TIME", help="Their agents work for so long, added up: 30m, 20h."
+    ),
+}
+
+
+def allowance(function: _F) -> _F:
+    """Gives a command the options that bound a fleet, as a parameter `bounds`."""
+
+    def packed(*args: Any, **given: Any) -> Any:
+        names = dict(zip(_BUDGET, ("max_steps", "max_tokens", "max_cost", "max_time"), strict=True))
+        texts = {key: given.pop(name) for key, name in names.items()}
+        return function(*args, bounds=_bounds(given.pop("open_"), texts), **given)
+
+    wrapped: Any = update_wrapper(packed, function)
+    for option in reversed(_BUDGET.values()):
+        wrapped = option(wrapped)
+    most = click.option(
+        "--open",
+        "open_",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="So many threads at a time; others begin as these end or wait.",
+    )
+    return most(wrapped)  # type: ignore[no-any-return]
+
+
+def _bounds(most: int | None, texts: Mapping[str, str | None]) -> Allowance:
+    from uwf_git.engine.budget import parse_option
+    from uwf_git.ext.fleet.admission import Allowance
+
+    return Allowance(most, {key: parse_option(key, text) for key, text in texts.items() if text is not None})
+
+
+def orders(
+    invocation: Invocation,
+    agent: str | None,
+    cwd: Path | None,
+    remote: str | None,
+    workspace: str | None,
+    workspace_remote: str,
+) -> Orders:
+    """What workers have their hands do. The remote is asked once: it would be asked again and again from then on.
+    Workspaces of threads that have ended since are given up. Raises Usage, NotFound for a remote that isn't there and a
+    workspace that there can't be, RemoteFailed."""
+    from uwf_git.ext.fleet.hand import Orders
+    from uwf_git.ext.fleet.workspace import Workspaces, parse_wanted
+
+    if remote is not None:
+        _ask(invocation, remote)
+    if workspace is None:
+        if workspace_remote:
+            raise Usage("--workspace-remote needs a workspace", "give one: --workspace worktree:PROJECT")
+        return Orders(agent, str(cwd) if cwd else None, remote)
+    if cwd is not None:
+        raise Usage("--cwd and --workspace exclude each other", "give one of them")
+    wanted = parse_wanted(workspace, workspace_remote)
+    Workspaces(invocation.instance, wanted).tidy()
+    return Orders(agent, None, remote, wanted.text(), workspace_remote)
+
+
+def _ask(invocation: Invocation, remote: str) -> None:
+    """Has a remote list what it has, as a pull does. Raises what keeps it from that."""
+    from uwf_cli.exchange import git_for
+
+    from uwf_git.sync.tracking import list_refs
+
+    instance = invocation.instance
+    list_refs(git_for(instance), instance.store.repository, instance.remotes.get(remote))
+
+
+def mark_remote(invocation: Invocation, remote: str | None, at: Place) -> str:
+    """Mark a remote as that of a fleet, and warn of other fleets that take its threads. Returns the id of the mark, ""
+    for none. Raises RemoteFailed."""
+    if remote is None:
+        return ""
+    import asyncio
+    from shlex import quote
+
+    from uwf_cli.exchange import git_for
+    from uwf_cli.output import ago
+
+    from uwf_git.ext.fleet.client import identity
+    from uwf_git.ext.fleet.marks import mark, own_identity
+
+    instance = invocation.instance
+    there, repository = instance.remotes.get(remote), instance.store.repository
+    known = own_identity(repository) if at.own else asyncio.run(identity(at))
+    marks = mark(repository, git_for(instance), there, at, known)
+    if marks.more:
+        invocation.warn(
+            f"{there.name} has marks of fleets that were not read, so another one may step its threads: "
+            f"git --git-dir {quote(str(repository.path))} ls-remote {there.name} 'refs/uwf/fleets/*'"
+        )
+    for each in marks.counting:
+        where = "a server of its own" if each.place.own else each.place.address
+        if each.place.own:
+            join = "give both machines one server by --address"
+        else:
+            join = f"join it: --address {quote(each.place.address)} --namespace {quote(each.place.namespace)}"
+        over = f"git --git-dir {quote(str(repository.path))} push {there.name} --delete {each.ref}"
+        invocation.warn(
+            f"another fleet steps threads of {there.name}, and makes the same steps again: namespace "
+            f"{each.place.namespace} at {where}, begun on {each.machine} {ago(each.time)} — {join}; "
+            f"if it is over: {over}"
+        )
+    return known
+
+
+def unmark_remote(invocation: Invocation, remote: str | None, known: str) -> None:
+    """Delete the mark of a fleet that is over. One that stays counts for a day, and is nothing that fails."""
+    if remote is None or not known:
+        return
+    from uwf_cli.exchange import git_for
+
+    from uwf_git.ext.fleet.marks import unmark
+
+    instance = invocation.instance
+    with suppress(UwfError):
+        unmark(git_for(instance), instance.remotes.get(remote), known)
+
+
+def place(function: _F) -> _F:
+    """Gives a command the options that name a server."""
+    wrapped: Any = ADDRESS(NAMESPACE(function))
+    return wrapped  # type: ignore[no-any-return]
+
+
+def pace(function: _F) -> _F:
+    """Gives a command the options that threads are put into the queue with."""
+    wrapped: Any = HEARTBEAT(TRIES(function))
+    return wrapped  # type: ignore[no-any-return]
+
+
+def named(address: str | None, namespace: str | None) -> Place | None:
+    """The server that was named; None where none was."""
+    from uwf_git.ext.fleet.place import NAMESPACE, Place
+
+    if address is None:
+        return None
+    host = address if ":" in address else f"{address}:{_PORT}"
+    return Place(host, namespace or os.environ.get("TEMPORAL_NAMESPACE") or NAMESPACE)
+
+
+def found(invocation: Invocation, address: str | None, namespace: str | None) -> Place:
+    """The server that was named, else that of the fleet which is up for this store, else the one that Temporal's own
+    variables name. Raises NotFound."""
+    from uwf_git.ext.fleet.place import find
+
+    place = named(address, namespace) or find(invocation.instance.store.repository.private)
+    place = place or named(os.environ.get("TEMPORAL_ADDRESS"), namespace)
+    if place is None:
+        raise NotFound(
+            "no fleet is up for this store", "uwf fleet run --all starts one; or name a server with --address"
+        )
+    return place if namespace is None else place._replace(namespace=namespace)
+
+
+def look_again(invocation: Invocation, threads: Collection[str]) -> None:
+    """Tells the fleet that is up for this store, if one is, that threads which it may have waiting can go on."""
+    from uwf_git.ext.fleet.place import find
+
+    place = find(invocation.instance.store.repository.private)
+    if place is None or not threads:
+        return
+    import asyncio
+
+    from uwf_git.ext.fleet.client import require
+    from uwf_git.ext.fleet.news import look
+
+    try:
+        require()
+        asyncio.run(look(place, threads))
+    except UwfError as error:
+        invocation.warn(f"the fleet wasn't told: {error.message} — uwf fleet sync")
+
+
+def to_step(invocation: Invocation, chosen: Chosen, failures: Failures) -> list[ThreadId]:
+    """The threads that were chosen to be stepped, in the order in which they begin: those named, or that filters select
+    of the idle ones, oldest first. Of a divergence they leave the side alone that isn't the remote's, which somebody
+    has to look at first."""
+    from uwf_git.store.history import parted_from
+
+    found = chosen_threads(invocation, chosen, failures, chosen.filters.statuses or ("idle",), to_step=True)
+    if chosen.ids:
+        return found
+    store = invocation.instance.store
+    kept = [thread for thread in found if parted_from(store, thread) is not None]
+    if kept:
+        are, it = ("are", "them") if len(kept) > 1 else ("is", "it")
+        invocation.note(
+            f"{counted(len(kept), 'thread')} {are} the other side of a divergence and left alone; its id steps {it}: "
+            + " ".join(kept[:3])
+            + (" …" if len(kept) > 3 else "")
+        )
+    return [thread for thread in reversed(found) if thread not in kept]
+
+
+def share(
+    invocation: Invocation, remote: str, threads: Collection[ThreadId], failures: Failures
+) -> list[ThreadId]:
+    """Brings threads up to date with a remote and pushes them, so that workers elsewhere find them; those that got
+    there. What keeps one of them from that is told. Raises RemoteFailed where the remote itself fails."""
+    from uwf_cli.exchange import git_for
+
+    from uwf_git.sync.pull import gather
+    from uwf_git.sync.step import problem_with, share_all
+
+    if not threads:
+        return []
+    instance = invocation.instance
+    git, origin = git_for(instance), instance.remotes.get(remote)
+    pulled = gather(instance, git, origin, threads)
+    problems = {thread: problem_with(instance, origin, thread, pulled) for thread in threads}
+    sound = [thread for thread, problem in problems.items() if problem is None]
+    problems |= share_all(instance, git, origin, sound, stepped=False)
+    for problem in {id(each): each for each in problems.values() if each is not None}.values():
+        failures.add(problem)
+    return [thread for thread in threads if problems[thread] is None]
+
+
+def begins(
+    invocation: Invocation,
+    threads: list[ThreadId],
+    heartbeat: float,
+    tries: int,
+    agent: str | None = None,
+    counts: bool = False,
+) -> list[Begin]:
+    """Threads as they are put into the queue. `agent` goes before the configuration; with `counts` it is known how much
+    they use from now on."""
+    from uwf_git.engine.status import outlook
+    from uwf_git.ext.fleet.admission import used_by
+    from uwf_git.ext.fleet.asked import QUEUE, Begin
+    from uwf_git.ext.fleet.limits import next_queue
+
+    instance = invocation.instance
+
+    def begin(thread: ThreadId) -> Begin:
+        head, queue = instance.threads.head(thread), QUEUE
+        with suppress(UwfError):  # the step will say why it can't be read
+            queue = next_queue(instance, head, outlook(instance, head).next, agent)
+        used = used_by(instance, thread) if counts else None
+        return Begin(thread, head.node, queue, heartbeat, tries, used=used)
+
+    return list(map(begin, threads))

@@ -1,0 +1,329 @@
+"""What a fleet has to do: `uwf fleet` start, status, pause, resume, cancel and sync."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import nullcontext, suppress
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from uwf_cli import terminal
+from uwf_cli.command import command
+from uwf_cli.completers import complete_remote, complete_thread
+from uwf_cli.exchange import adopt_news, find_thread, git_for
+from uwf_cli.failures import Failures
+from uwf_cli.invocation import Invocation
+from uwf_cli.output import ago, iso
+from uwf_cli.selection import Chosen, Filters, short_ids, threads
+
+from uwf_git.base.errors import NotFound, Usage
+from uwf_git.base.text import counted
+from uwf_git.ext.fleet.client import QUEUED, RUNNING, STATES
+from uwf_git.ext.fleet.commands.places import begins, found, mark_remote, pace, place, share, to_step
+from uwf_git.format.amounts import LIMITS
+from uwf_git.format.ids import is_thread_id
+
+if TYPE_CHECKING:
+    from uwf_git.ext.fleet.client import Queue, Row
+    from uwf_git.ext.fleet.place import Place
+
+_T = TypeVar("_T")
+_PAUSE = 1.0  # seconds between two looks at the queue
+_USED = dict(zip((*LIMITS, "unpriced"), ("steps", "tokens", "cost", "seconds", "unpriced"), strict=True))
+"""What of a budget is used, as JSON names it."""
+
+
+@command(
+    "uwf fleet start --all",
+    "uwf fleet start --all --remote origin --address temporal.example:7233",
+)
+@threads
+@pace
+@click.option(
+    "--remote",
+    metavar="R",
+    help="Push them there first, for workers elsewhere.",
+    shell_complete=complete_remote,
+)
+@place
+def start(
+    invocation: Invocation,
+    chosen: Chosen,
+    heartbeat: float,
+    tries: int,
+    remote: str | None,
+    address: str | None,
+    namespace: str | None,
+) -> None:
+    """Put threads into the queue of a fleet, whose workers step them to their ends.
+
+    Filters select idle threads, and with --status failed those.
+    """
+    failures = Failures(invocation)
+    wanted = to_step(invocation, chosen, failures)
+    shared = wanted if remote is None else share(invocation, remote, wanted, failures)
+    begun = begins(invocation, shared, heartbeat, tries)
+    at = found(invocation, address, namespace)
+    mark_remote(invocation, remote, at)
+    started = _ask(at, lambda queue: queue.start(begun))
+    values = [{"thread": thread, "started": row is None} for thread, row in started.items()]
+    _emit(invocation, chosen.ids, values, _started_text)
+    if not wanted and not chosen.ids:
+        invocation.note("no such threads are idle; uwf thread list shows what they are")
+    held = sum(row is not None and row.is_paused for row in started.values())
+    if held:
+        invocation.warn(
+            f"{counted(held, 'thread')} held by uwf fleet pause — uwf fleet resume lets them go on"
+        )
+    failures.end()
+
+
+def _started_text(value: Any) -> str:
+    return f"{value['thread']} is in the queue" + ("" if value["started"] else " already")
+
+
+@command(
+    "uwf fleet status",
+    "uwf fleet status --all",
+    "uwf fleet status --watch",
+)
+@click.option("--all", "ended", is_flag=True, help="Also threads that the queue has no more.")
+@click.option("--watch", is_flag=True, help="Again and again, until Ctrl-C; as JSON a line for each change.")
+@place
+def status(
+    invocation: Invocation, ended: bool, watch: bool, address: str | None, namespace: str | None
+) -> None:
+    """List the threads in the queue of a fleet, oldest first: their state, what they wait for, who is at them."""
+    at, short = found(invocation, address, namespace), short_ids(invocation.instance)
+    if watch:
+        _watch(invocation, at, ended, short)
+        return
+    rows = _with_pauses(invocation, _ask(at, lambda queue: queue.rows(ended)))
+    invocation.emit(list(map(_value, rows)), lambda listed: "\n".join(_table(listed, short)))
+
+
+def _watch(invocation: Invocation, at: Place, ended: bool, short: Callable[[str], str]) -> None:
+    """Shows the queue until Ctrl-C, which is no error here."""
+    from uwf_cli.watching.lines import Lines
+
+    drawn = invocation.format == "text" and terminal.colours()
+    shown: list[str] = []
+    before: list[Row] = []
+
+    async def look(queue: Queue) -> None:
+        nonlocal shown, before
+        while True:
+            rows = _with_pauses(invocation, await queue.rows(ended))
+            values = list(map(_value, rows))
+            if drawn:
+                shown = _table(terminal.escape_value(values), short)
+            elif rows != before or not before:
+                before = rows
+                invocation.emit(values, lambda listed: "\n".join(_table(listed, short)), compact=True)
+            await asyncio.sleep(_PAUSE)
+
+    with suppress(KeyboardInterrupt), Lines(lambda: shown) if drawn else nullcontext():
+        _ask(at, look)
+
+
+def _with_pauses(invocation: Invocation, rows: list[Row]) -> list[Row]:
+    """Rows of the queue; those that wait for a worker and were paused here since are paused."""
+    from uwf_git.engine.pause import paused_threads
+
+    paused = paused_threads(invocation.instance)
+    return [
+        row._replace(state="paused") if row.state == QUEUED and row.thread in paused else row for row in rows
+    ]
+
+
+def _value(row: Row) -> dict[str, Any]:
+    """A thread in the queue as JSON."""
+    used = None if row.used is None else {name: row.used.get(key, 0) for key, name in _USED.items()}
+    return {**row._asdict(), "since": None if row.since is None else iso(row.since), "used": used}
+
+
+def _table(values: Any, short: Callable[[str], str]) -> list[str]:
+    """The threads in the queue for people, a line each, and how many there are of each state."""
+    if not values:
+        return ["the queue is empty"]
+    rows = [
+        (short(each["thread"]), each["state"], _since(each["since"]), each["worker"], _why(each))
+        for each in values
+    ]
+    counts = Counter(each["state"] for each in values)
+    told = ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state])
+    return [*terminal.table(rows).splitlines(), f"{counted(len(values), 'thread')}: {told}"]
+
+
+def _why(value: Any) -> str:
+    """What a thread waits for, or what the last try of its step failed at and how manieth the one is that is made."""
+    again = value["tries"] > 1 and value["state"] in (QUEUED, RUNNING)
+    return ": ".join(filter(None, [f"try {value['tries']}" if again else "", value["why"]]))
+
+
+def _since(text: str | None) -> str:
+    return ago(datetime.fromisoformat(text).timestamp()) if text else ""
+
+
+def _of_queue(function: Any) -> Any:
+    """Gives a command ids of threads in the queue, or all of them."""
+    ids = click.argument("ids", metavar="[ID]...", nargs=-1, shell_complete=complete_thread)
+    return ids(click.option("--all", "every", is_flag=True, help="All that the queue has.")(place(function)))
+
+
+@command("uwf fleet pause --all", "uwf fleet pause 01JK7M")
+@_of_queue
+def pause(
+    invocation: Invocation, ids: tuple[str, ...], every: bool, address: str | None, namespace: str | None
+) -> None:
+    """Begin no more steps of threads, for this fleet alone; uwf thread pause keeps everybody from it.
+
+    Steps in progress come to their end.
+    """
+    _signal(invocation, ids, every, found(invocation, address, namespace), "hold", "paused")
+
+
+@command("uwf fleet resume --all", "uwf fleet resume 01JK7M")
+@_of_queue
+def resume(
+    invocation: Invocation, ids: tuple[str, ...], every: bool, address: str | None, namespace: str | None
+) -> None:
+    """Make steps again of threads that were paused for this fleet."""
+    _signal(invocation, ids, every, found(invocation, address, namespace), "let", "resumed")
+
+
+@command("uwf fleet cancel --all", "uwf fleet cancel 01JK7M")
+@_of_queue
+def cancel(
+    invocation: Invocation, ids: tuple[str, ...], every: bool, address: str | None, namespace: str | None
+) -> None:
+    """Take threads out of the queue. They stay as they are, and can be put in again.
+
+    A step in progress is broken off, which is waited for, and what its agent said is kept.
+    """
+    _signal(invocation, ids, every, found(invocation, address, namespace), "", "cancelled")
+
+
+def _signal(
+    invocation: Invocation, ids: tuple[str, ...], every: bool, at: Place, name: str, done: str
+) -> None:
+    """Tells the queue something of threads, and prints of each whether it had that."""
+    from uwf_git.ext.fleet.place import find
+
+    if every == bool(ids):
+        raise Usage("which threads?", "give ids, or --all for all that the queue has")
+    named = [_id(invocation, each) for each in ids]
+    private = invocation.instance.store.repository.private
+
+    async def tell(queue: Queue) -> tuple[dict[str, bool], list[str]]:
+        chosen = named or [row.thread for row in await queue.glance()]
+        if name:
+            return await queue.signal(chosen, name), []
+        told = await queue.cancel(chosen)
+        had = [thread for thread, was_there in told.items() if was_there]
+        return told, await queue.let_go(had, (lambda: find(private) is None) if at.own else None)
+
+    told, still = _ask(at, tell)
+    failures = Failures(invocation)
+    for thread, had in told.items():
+        if not had and ids:
+            failures.add(
+                NotFound(f"thread {thread} is not in the queue", f"uwf fleet start {thread} puts it in")
+            )
+    values = [{"thread": thread, done: True} for thread, had in told.items() if had]
+    _emit(invocation, ids, values, lambda value: f"{done} {value['thread']}")
+    if still:
+        invocation.warn(
+            f"{counted(len(still), 'step')} still being broken off, such as of thread {still[0]}"
+            " — uwf fleet status --all shows when none is"
+        )
+    failures.end()
+
+
+def _id(invocation: Invocation, text: str) -> str:
+    """The thread that is meant; one of another machine by its whole id."""
+    return text.upper() if is_thread_id(text.upper()) else find_thread(invocation, text)
+
+
+@command(
+    "uwf fleet sync               tells the fleet of answers that came by a pull",
+    "uwf fleet sync --all         and puts in all that is idle",
+    "uwf fleet sync --remote origin",
+)
+@threads
+@pace
+@click.option("--remote", metavar="R", help="Pull from there first.", shell_complete=complete_remote)
+@place
+def sync(
+    invocation: Invocation,
+    chosen: Chosen,
+    heartbeat: float,
+    tries: int,
+    remote: str | None,
+    address: str | None,
+    namespace: str | None,
+) -> None:
+    """Bring the queue of a fleet up to date with the refs here.
+
+    Threads that were answered, resumed or ended since go on, or leave it. Threads that are chosen, and idle, are put in
+    where they are missing: of a server that has lost all, the queue is made again so.
+    """
+    from uwf_git.ext.fleet import asked
+    from uwf_git.ext.fleet.news import outdated
+
+    failures = Failures(invocation)
+    instance, wanted = invocation.instance, []
+    if remote is not None:
+        from uwf_git.sync.pull import pull, raise_if_refused
+
+        raise_if_refused(pull(instance, git_for(instance), instance.remotes.get(remote)))
+    if chosen.ids or chosen.filters != Filters():
+        wanted = to_step(invocation, chosen, failures)
+    else:
+        adopt_news(invocation)
+    begun = begins(invocation, wanted, heartbeat, tries)
+
+    async def bring(queue: Queue) -> dict[str, list[str]]:
+        states = {row.thread: row.state for row in await queue.glance()}
+        blocked = [thread for thread, state in states.items() if state == "blocked"]
+        told = [*outdated(instance, states), *blocked]
+        await queue.signal(told, asked.LOOK)
+        started = await queue.start(each for each in begun if each.thread not in states)
+        return {"told": told, "started": [thread for thread, row in started.items() if row is None]}
+
+    value = _ask(found(invocation, address, namespace), bring)
+    invocation.emit(value, _synced_text)
+    failures.end()
+
+
+def _synced_text(value: Any) -> str:
+    told, started = len(value["told"]), len(value["started"])
+    return f"{counted(told, 'thread')} told of news, {counted(started, 'thread')} put in"
+
+
+def _ask(at: Place, do: Callable[[Queue], Awaitable[_T]]) -> _T:
+    """What comes of asking a server."""
+    from uwf_git.ext.fleet.client import Queue, connect, require
+
+    require()
+
+    async def ask() -> _T:
+        return await do(Queue(await connect(at)))
+
+    return asyncio.run(ask())
+
+
+def _emit(
+    invocation: Invocation, ids: Sequence[str], values: list[dict[str, Any]], text: Callable[[Any], str]
+) -> None:
+    """Prints one object where one id was given, and a list of them otherwise."""
+    if len(ids) == 1 and values:
+        invocation.emit(values[0], text)
+    elif invocation.format != "text":
+        invocation.emit(values)
+    else:
+        for value in values:
+            invocation.emit(value, text)

@@ -1,0 +1,351 @@
+"""Workers: `uwf fleet run` and `uwf fleet worker`."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections import Counter
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from uwf_cli import streams, terminal
+from uwf_cli.command import command
+from uwf_cli.commands.running import AGENT, AT_ONCE, CWD, QUIET, REMOTE, folder, outcome_line
+from uwf_cli.failures import Failures, tell
+from uwf_cli.invocation import Invocation
+from uwf_cli.selection import Chosen, Filters, short_ids, threads
+
+from uwf_git.base.errors import Busy, Failure, OutputFailed, Throttled, Usage, Waiting
+from uwf_git.ext.fleet.commands.places import (
+    WORKSPACE,
+    WORKSPACE_REMOTE,
+    allowance,
+    begins,
+    mark_remote,
+    named,
+    orders,
+    pace,
+    place,
+    share,
+    to_step,
+    unmark_remote,
+)
+
+if TYPE_CHECKING:
+    from uwf_git.ext.fleet.admission import Allowance
+    from uwf_git.ext.fleet.exits import Fault
+    from uwf_git.ext.fleet.place import Place
+
+_T = TypeVar("_T")
+
+JOBS = click.option(
+    "-j",
+    "--jobs",
+    type=AT_ONCE,
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="So many steps at once by each worker.",
+)
+
+
+@command(
+    "uwf fleet run --workers 4",
+    "uwf fleet run --workflow triage --workers 2 -j 4",
+    "uwf fleet run --all --address temporal.example:7233 --namespace triage",
+)
+@threads
+@click.option(
+    "--workers",
+    type=click.IntRange(0, 100),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="So many workers; with --address also none, to leave the work to others.",
+)
+@JOBS
+@pace
+@AGENT
+@CWD
+@REMOTE
+@WORKSPACE
+@WORKSPACE_REMOTE
+@allowance
+@place
+@click.option("--stay", is_flag=True, help="Also wait for the threads that wait for somebody.")
+@QUIET
+def run(
+    invocation: Invocation,
+    chosen: Chosen,
+    workers: int,
+    jobs: int,
+    heartbeat: float,
+    tries: int,
+    agent: str | None,
+    cwd: Path | None,
+    remote: str | None,
+    workspace: str | None,
+    workspace_remote: str,
+    address: str | None,
+    namespace: str | None,
+    stay: bool,
+    quiet: bool,
+    bounds: Allowance,
+) -> None:
+    """Step threads to their ends by workers of this machine, and go on past what fails: those that are named or that
+    filters select, else all that are idle. Prints one line a step.
+
+    It starts a Temporal server of its own on this machine, unless one is named, and ends when each thread has ended,
+    waits for somebody, or was given up. Filters select idle threads, and with --status failed those.
+    """
+    from uwf_git.ext.fleet import client
+    from uwf_git.ext.fleet.admission import Admission
+    from uwf_git.ext.fleet.commands.ends import tell_ends
+    from uwf_git.ext.fleet.commands.table import Table
+    from uwf_git.ext.fleet.place import find, kept
+    from uwf_git.ext.fleet.run import Fleet, up
+    from uwf_git.ext.fleet.worker import Duty
+
+    client.require()
+    if not workers and address is None:
+        raise Usage(
+            "a fleet without workers makes no step", "give --workers, or the --address that others work for"
+        )
+    if namespace is not None and address is None:
+        raise Usage(
+            "a fleet with a server of its own has no namespaces", "give the --address of the one that has"
+        )
+    given = orders(invocation, agent, folder(cwd), remote, workspace, workspace_remote)
+    failures = Failures(invocation)
+    if not chosen.ids and chosen.filters == Filters():
+        chosen = Chosen((), Filters(ended=True))  # as --all says
+    found = to_step(invocation, chosen, failures)
+    if not found:
+        if not chosen.ids:
+            private = invocation.instance.store.repository.private
+            shows = "uwf fleet status" if find(private) else "uwf thread list"
+            with kept(private, alone=address is None):
+                invocation.note(f"no such threads are idle; {shows} shows what they are")
+        failures.end()
+        return
+    invocation.going_on = "nothing is lost, the same command goes on"
+    instance = invocation.instance
+    if remote is not None and address is not None:
+        found = share(invocation, remote, found, failures)
+    if not found:
+        failures.end()
+        return
+    wanted = begins(invocation, found, heartbeat, tries, agent, counts=bool(bounds.limits))
+    admission = Admission(wanted, bounds._replace(stops_unpriced=instance.config.stops_unpriced))
+    told = Told(invocation)
+    table = Table(instance, admission, len(wanted), told)
+    with up(instance, named(address, namespace)) as (at, server), table.drawn(invocation, quiet):
+        known = mark_remote(invocation, remote, at)
+        fleet = Fleet(instance, server, Duty(at, jobs, given), workers, table, table.seen)
+        rows = _heard(fleet.run(admission, stay), fleet.abandon)
+        if at.own:
+            unmark_remote(invocation, remote, known)
+        faults = asyncio.run(_faults(at, [row.thread for row in rows.values() if row.state == "gave up"]))
+    ended = [rows[begin.thread] for begin in wanted if begin.thread in rows]
+    failures.note(
+        tell_ends(
+            invocation,
+            told.give_up,
+            ended,
+            faults,
+            named(address, namespace),
+            admission.used(),
+            admission.left,
+        )
+    )
+    failures.end()
+
+
+def _heard(running: Coroutine[Any, Any, _T], abandon: Callable[[], None]) -> _T:
+    """What a run comes to. A signal ends it where it waits, and does what it does after that: what it raises in the
+    midst of something else of the loop could be lost. That is so also where the run waits for somebody to read what it
+    prints. Who signals again wants it to wait for nothing any more, and it is abandoned."""
+    came: list[int] = []
+    before = {
+        number: handler
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        if callable(handler := signal.getsignal(number))
+    }
+
+    async def run() -> _T:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+
+        # None of the loop's own, which are called by the loop: a write may hold that up.
+        def hear(number: int, _frame: object) -> None:
+            if not came:
+                streams.end_unheard(128 + number)
+            end = abandon if came else task.cancel
+            came.append(number)
+            with suppress(RuntimeError):  # it has ended
+                loop.call_soon_threadsafe(end)
+
+        for number in before:
+            signal.signal(number, hear)
+        return await running
+
+    try:
+        return asyncio.run(run())
+    except asyncio.CancelledError:
+        if not came:
+            raise
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if came:
+            before[signal.Signals(came[0])](came[0], None)
+    raise AssertionError("a signal ends the command")
+
+
+async def _faults(at: Place, threads: Collection[str]) -> Mapping[str, Fault | None]:
+    from uwf_git.ext.fleet.client import Queue, connect
+
+    if not threads:
+        return {}
+    queue = Queue(await connect(at))
+    return {thread: await queue.fault(thread) for thread in threads}
+
+
+_BUSY = 3
+"""Times that a thread is busy, one after the other, after which that is told: somebody may only be answering."""
+
+
+class Told:
+    """Prints what happens, a line a step; errors of steps go to standard error, with their thread."""
+
+    def __init__(self, invocation: Invocation) -> None:
+        self._invocation = invocation
+        self._short = short_ids(invocation.instance)
+        self._troubles: set[str] = set()
+        self._failed: set[str] = set()
+        self._busy: Counter[str] = Counter()
+
+    def __call__(self, value: Mapping[str, Any]) -> None:
+        """Prints one of the things that a worker says. What can't be printed, on a full disk or where nobody reads, is
+        missing there, and the work goes on; the end of the command says so."""
+        with suppress(OSError, OutputFailed):
+            self._tell(value)
+
+    def _tell(self, value: Mapping[str, Any]) -> None:
+        from uwf_git.ext.fleet.exits import UNWRITABLE
+
+        invocation = self._invocation
+        if "step" in value:
+            step = value["step"]
+            label, shown = self._label(step["thread"]), {**step, **value["told"]}
+            del self._busy[step["thread"]]
+            invocation.emit(step, lambda found: f"{label}  {outcome_line(found)}", shown, compact=True)
+        elif "fault" in value:
+            fault, thread = value["fault"], value["thread"]
+            if fault["code"] == Busy.code:
+                self._busy[thread] += 1
+            if (
+                fault["code"] not in ("head_moved", UNWRITABLE)
+                and fault["status"] != Waiting.exit_status
+                and (fault["code"] != Busy.code or self._busy[thread] == _BUSY)
+            ):
+                throttled = None if fault["by"] is None else Throttled(fault["by"], fault["after"])
+                self._fail(
+                    thread,
+                    Failure(
+                        fault["code"], fault["status"], fault["message"], fault["hint"], throttled=throttled
+                    ),
+                )
+        elif "trouble" in value:
+            self._tell_trouble(value)
+        elif "warning" in value:
+            invocation.warn(value["warning"])
+        elif "restarted" in value:
+            invocation.note(f"the {value['restarted']} has ended, and is started again")
+
+    def _fail(self, thread: str, failure: Failure) -> None:
+        self._failed.add(thread)
+        tell(self._invocation, failure, thread=thread, label=f"{self._label(thread)}  ")
+
+    def give_up(self, thread: str, failure: Failure) -> None:
+        """Prints why a thread was given up, unless a failure of it was told."""
+        if thread not in self._failed:
+            self._fail(thread, failure)
+
+    def _tell_trouble(self, value: Mapping[str, Any]) -> None:
+        """What a remote, a server or the store fails at, once, however many workers say so, and that it is over: who
+        was told of the one is told of the other, in whatever format."""
+        of, fault = value["of"], value["trouble"]
+        before = of in self._troubles
+        if fault is None:
+            self._troubles.discard(of)
+            if before:
+                self._invocation.warn(f"{of} {value.get('again', 'answers again')}")
+        elif not before:
+            self._troubles.add(of)
+            meanwhile = value.get("meanwhile", "it is asked again and again")
+            hint = f"{meanwhile}; {fault['hint']}" if fault["hint"] else meanwhile
+            tell(self._invocation, Failure(fault["code"], fault["status"], fault["message"], hint))
+
+    def _label(self, thread: str) -> str:
+        return terminal.style(self._short(thread), "cyan")
+
+
+@command(
+    "uwf fleet worker --address temporal.example:7233 --remote origin",
+    "uwf fleet worker --address temporal.example:7233 -j 8 --remote origin",
+)
+@JOBS
+@AGENT
+@CWD
+@REMOTE
+@WORKSPACE
+@WORKSPACE_REMOTE
+@place
+def worker(
+    invocation: Invocation,
+    jobs: int,
+    agent: str | None,
+    cwd: Path | None,
+    remote: str | None,
+    workspace: str | None,
+    workspace_remote: str,
+    address: str | None,
+    namespace: str | None,
+) -> None:
+    """Make steps for a fleet, until Ctrl-C. Prints one line a step.
+
+    Which threads, is said by uwf fleet start, on any machine. What is in progress at the end is broken off; another
+    worker goes on with it.
+    """
+    from uwf_git.ext.fleet import client
+    from uwf_git.ext.fleet.commands.places import found
+    from uwf_git.ext.fleet.place import announce, kept
+    from uwf_git.ext.fleet.worker import Duty, work
+
+    client.require()
+    given, told = (
+        orders(invocation, agent, folder(cwd), remote, workspace, workspace_remote),
+        Told(invocation),
+    )
+    instance = invocation.instance
+    at = found(invocation, address, namespace)
+    duty = Duty(at, jobs, given)
+    mark_remote(invocation, remote, at)
+
+    async def until_ended() -> None:
+        over, loop = asyncio.Event(), asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) != signal.SIG_IGN:
+                loop.add_signal_handler(number, over.set)
+        await work(instance.location, duty, told, over, alone=True)
+
+    if at.own:
+        asyncio.run(until_ended())
+        return
+    with kept(instance.store.repository.private, alone=False) as private:
+        announce(private, at)
+        asyncio.run(until_ended())

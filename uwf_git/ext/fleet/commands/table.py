@@ -1,0 +1,113 @@
+"""The live lines of a fleet, at the bottom of a terminal: how many threads are where, how fast it goes, what was used
+of a budget, which provider rests, and what is going on in each step that is made on this machine."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+from uwf_cli import terminal
+from uwf_cli.watching.lines import Lines, lasted, step_line
+
+from uwf_git.base.text import counted
+from uwf_git.engine.progress import Watch
+from uwf_git.ext.fleet.admission import Admission
+from uwf_git.ext.fleet.hands import Tell
+from uwf_git.ext.fleet.limits import Gate
+
+if TYPE_CHECKING:
+    from uwf_cli.invocation import Invocation
+
+    from uwf_git.store.opened import Instance
+
+_RECENT = 10.0  # seconds whose steps say how fast it goes
+_RESTS = ("waiting", "blocked", "paused")
+
+
+class Table:
+    """What is told of a fleet, and shown of it meanwhile. Of a step that ended elsewhere nobody tells; where the
+    threads are is then known from the queue."""
+
+    def __init__(self, instance: Instance, admission: Admission, threads: int, told: Tell) -> None:
+        self._instance = instance
+        self._admission = admission
+        self._threads = threads
+        self._told = told
+        self._states: dict[str, str] = {}
+        self._steps = 0
+        self._trouble = ""
+        self._recent: deque[float] = deque()
+        self._watch = Watch(instance)
+        private = instance.store.repository.private
+        self._gates = {name: Gate(private, name) for name in instance.config.providers}
+        self._lines = Lines(self.compose)
+
+    def __call__(self, value: Mapping[str, Any]) -> None:
+        """Tells one of the things that a worker says, above the lines."""
+        if "step" in value:
+            step = value["step"]
+            self._states[step["thread"]] = "done" if step["done"] else step["status"]
+            self._steps += step["role"] is not None
+            self._recent.append(time.monotonic())
+        elif "trouble" in value:
+            fault = value["trouble"]
+            self._trouble = f"{fault['message']}; it is asked again" if fault else ""
+        elif "fault" in value:
+            self._states[value["thread"]] = "failed"
+        with self._lines.hidden():
+            self._told(value)
+
+    def drawn(self, invocation: Invocation, quiet: bool) -> AbstractContextManager[object]:
+        """Draws the lines for a block, where they can be drawn and somebody wants them."""
+        draws = not quiet and invocation.format == "text" and terminal.colours()
+        return self._lines if draws else nullcontext()
+
+    def seen(self, states: Mapping[str, str]) -> None:
+        """Where the threads are by the queue, at this moment."""
+        self._states.update(states)
+
+    def compose(self) -> Sequence[str]:
+        """The lines as they are now."""
+        running = sorted(self._instance.locks.held())
+        steps = [(thread, self._watch.step(thread)) for thread in running]
+        return [
+            self._summary(len(running)),
+            *self._resting(),
+            *(f"{thread[-6:]}  {step_line(step)}" for thread, step in steps if step is not None),
+        ]
+
+    def _summary(self, running: int) -> str:
+        states = list(self._states.values())
+        counts = {
+            "waiting": sum(state in _RESTS for state in states),
+            "held": states.count("held"),
+            "failed": states.count("failed") + states.count("gave up"),
+            "delayed": states.count("delayed"),
+            "at work": running,
+            "not begun": self._admission.left,
+        }
+        now = time.monotonic()
+        while self._recent and now - self._recent[0] > _RECENT:
+            self._recent.popleft()
+        speed = f", {len(self._recent) / _RECENT:.1f}/s" if self._recent else ""
+        parts = [
+            f"{sum(state in ('done', 'completed', 'killed') for state in states)} of {self._threads} threads done",
+            *(f"{count} {name}" for name, count in counts.items() if count),
+            f"{counted(self._steps, 'step')}{speed}",
+            self._admission.used().told(),
+        ]
+        return terminal.style(" · ".join(filter(None, parts)), "bold")
+
+    def _resting(self) -> list[str]:
+        """The remote that fails, and the providers that are left alone at the moment."""
+        now = time.time()
+        waits = [(name, gate.open_at() - now) for name, gate in self._gates.items()]
+        remote = [terminal.escape(self._trouble)] if self._trouble else []
+        return remote + [
+            f"{terminal.escape(name)} was asked too often, and is left alone for {lasted(wait + 1)}"
+            for name, wait in waits
+            if wait > 0
+        ]

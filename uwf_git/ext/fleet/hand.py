@@ -1,0 +1,379 @@
+"""The process that makes the steps of a worker, one at a time, in its main thread: limits of time and memory and the
+current folder belong to a whole process. It keeps the store open, since the start of a `uwf` takes longer than a step.
+
+It is started as `python -P -m uwf_git.ext.fleet.hand ORDERS`, reads a request a line and prints an answer a line.
+SIGINT breaks off the step in progress, whose agent's words are kept; when its input ends, whoever asked is gone: it
+breaks off and ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git.base import lifetime, log
+from uwf_git.base.errors import (
+    Busy,
+    HeadMoved,
+    Invalid,
+    NotFound,
+    RemoteFailed,
+    UwfError,
+    Waiting,
+    failure_of,
+)
+from uwf_git.ext.fleet.admission import used_by
+from uwf_git.ext.fleet.asked import Stand, parse_step
+from uwf_git.ext.fleet.exits import UNKEPT, Fault
+from uwf_git.ext.fleet.limits import impatient, next_queue
+from uwf_git.ext.fleet.workspace import Workspaces, parse_wanted
+from uwf_git.format.ids import ThreadId, parse_thread_id
+from uwf_git.sandbox.programs import avoid
+from uwf_git.store.history import Head
+from uwf_git.store.location import locate
+from uwf_git.store.opened import Instance, begin_log, redactor_at, wanted_log
+
+if TYPE_CHECKING:
+    from uwf_git.config.secrets import Redactor
+
+LARGEST = 120 << 20  # bytes of memory with which it is replaced by another after a step
+_BROKEN_OFF = Fault("interrupted", 130, "the step was broken off")
+
+
+class Orders(NamedTuple):
+    """What a worker has its hands do: the agent that goes before the configuration, as `--agent` of `uwf thread step`
+    does; the folder where agents work; the remote that threads are exchanged with; the workspace that each thread has
+    instead of a folder, and the remote of its project."""
+
+    agent: str | None = None
+    cwd: str | None = None
+    remote: str | None = None
+    workspace: str | None = None
+    workspace_remote: str = ""
+
+    def argument(self) -> str:
+        """As a hand is started with it."""
+        return json.dumps(self._asdict())
+
+
+class Unkept(RemoteFailed):
+    """A step was made, and its workspace isn't kept."""
+
+    code = UNKEPT
+
+
+class Hand:
+    """The store, opened again where the configuration has changed, and what is done with it."""
+
+    def __init__(self, orders: Orders, tell: Callable[[Mapping[str, Any]], None]) -> None:
+        self._orders = orders
+        if orders.cwd:
+            avoid(Path(orders.cwd))  # no program is taken from where its agents work
+        self._tell = tell
+        self._location = locate(None, os.environ, Path.cwd())
+        self._seen: object = None
+        self._spaces: Workspaces | None = None
+        self._opened: Instance | None = None
+
+    @property
+    def instance(self) -> Instance:
+        """The store and the configuration as it is now."""
+        root = self._location.root
+        seen = [signature(root / name) for name in ("config.yaml", ".env")]
+        if self._opened is None or seen != self._seen:
+            opened = Instance(self._location)
+            opened.warn = lambda text: self._tell({"warning": text})
+            try:
+                opened.config = impatient(opened.config)
+            except Invalid as error:  # the worker began with one that is valid: somebody is at it
+                raise Busy(error.message, error.hint) from None
+            if self._orders.workspace is not None:
+                wanted = parse_wanted(self._orders.workspace, self._orders.workspace_remote)
+                self._spaces = Workspaces(opened, wanted)
+            self._seen, self._opened = seen, opened
+        return self._opened
+
+    def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """What has come of a request. To `step` a thread: `stand`, where it stands, or `fault`, and both where both are
+        known; to `look` at it, the same without a step. To `gather` or to `share` threads: `problems`, of each the
+        fault, or null."""
+        do = request["do"]
+        try:
+            try:
+                if do in ("gather", "share"):
+                    return {
+                        "problems": self._exchange(do, [parse_thread_id(each) for each in request["threads"]])
+                    }
+                thread, head = parse_step(request["thread"], request["head"])
+            except Exception as error:
+                fault = self._fault(error)
+                if (travels := fault.without_words()) != fault:
+                    self._tell({"warning": fault.message})
+                return {"fault": travels.as_json()}
+            try:
+                stand = self._step(thread, head) if do == "step" else self._stand(thread)
+                return {"stand": self._counted(stand, request).as_json()}
+            except Exception as error:  # of a plug-in's code anything may come
+                return self._failed(thread, request, error)
+        except KeyboardInterrupt:
+            return {"fault": _BROKEN_OFF.as_json()}
+
+    def _exchange(self, do: str, threads: list[ThreadId]) -> dict[str, Any]:
+        """Fetches threads, or pushes them; of each what went wrong with it."""
+        from uwf_git.git.program import PATIENCE, Git
+        from uwf_git.store import layout
+        from uwf_git.sync import tracking
+        from uwf_git.sync.pull import gather
+        from uwf_git.sync.step import problem_with, share_all
+
+        instance = self.instance
+        assert self._orders.remote is not None
+        remote, repository = instance.remotes.get(self._orders.remote), instance.store.repository
+        git = Git(repository.path, bounds=repository.config.bounds, patience=PATIENCE)
+        if do == "share":
+            problems = share_all(instance, git, remote, threads)
+            gone = tracking.marked(instance, remote, [layout.THREADS + thread for thread in threads])
+            problems |= {
+                thread: _gone(problems[thread]) for thread in threads if layout.THREADS + thread in gone
+            }
+        else:
+            pulled = gather(instance, git, remote, threads)
+            problems = {thread: _gone(problem_with(instance, remote, thread, pulled)) for thread in threads}
+        return {
+            thread: None if problem is None else self._told(self._fault(problem), thread).as_json()
+            for thread, problem in problems.items()
+        }
+
+    def _told(self, fault: Fault, thread: ThreadId, role: str | None = None) -> Fault:
+        """What travels of a fault; the rest of it is told here."""
+        travels = fault.without_words(thread, role)
+        if travels != fault:
+            self._tell({"thread": thread, "fault": fault.as_json()})
+        return travels
+
+    def _counted(self, stand: Stand, request: Mapping[str, Any]) -> Stand:
+        """Where a thread stands, with what it has used, where that counts."""
+        return (
+            stand._replace(used=used_by(self.instance, ThreadId(stand.thread)))
+            if request.get("counts")
+            else stand
+        )
+
+    def _failed(self, thread: ThreadId, request: Mapping[str, Any], error: Exception) -> dict[str, Any]:
+        """The answer where a step wasn't made; the words of a question, which are for people, are no part of it."""
+        stand: dict[str, Any] | None = None
+        if not isinstance(error, Unkept):
+            with contextlib.suppress(Exception):
+                stand = self._counted(self._stand(thread), request).as_json()
+        if type(error) is Waiting and stand is not None and stand["status"] == "waiting":
+            return {"stand": stand}
+        fault = self._fault(error)
+        self._tell({"thread": thread, "fault": fault.as_json()})
+        travels = fault.without_words(thread, stand["next"] if stand else None)
+        return {"fault": travels.as_json(), "stand": stand}
+
+    def _fault(self, error: Exception) -> Fault:
+        """An error without the secrets that it may repeat, also where it is why the store can't be opened."""
+        found, clean = failure_of(error), self._redactor().text
+        throttled = found.throttled or (None, None)
+        return Fault(found.code, found.status, clean(found.message)[0], clean(found.hint)[0], *throttled)
+
+    def _redactor(self) -> Redactor:
+        """Of the store as it could be opened last, else of what can be read of it."""
+        if self._opened is not None:
+            with contextlib.suppress(Exception):
+                return self._opened.redactor
+        return redactor_at(self._location)
+
+    def _step(self, thread: ThreadId, head: str) -> Stand:
+        from uwf_git.engine.step import step
+
+        instance = self.instance
+        found = instance.threads.head(thread)
+        if found.archive is not None or found.node != head:
+            log.info("3VZQ8T5N", "has moved on from {head}", head=head, thread=thread, now=found.node)
+            if found.archive is not None:
+                with instance.locks.hold(thread):  # who ended it may have been killed in the midst of that
+                    instance.threads.archive(found, found.archive.status)
+            self._keep(found)
+            return self._stand(thread)
+        cwd = Path(self._orders.cwd) if self._orders.cwd else None
+        if self._spaces is not None:
+            cwd = self._spaces.prepare(found)
+        outcome = step(instance, thread, self._orders.agent, cwd)
+        self._tell({"step": outcome.as_json(), "told": outcome.told()})
+        self._keep(outcome.position.head)
+        why = outcome.standing.reason if outcome.standing else ""
+        following = outcome.outlook
+        return Stand(
+            thread,
+            outcome.head,
+            outcome.status,
+            outcome.done,
+            following.next,
+            next_queue(instance, outcome.position.head, following.next, self._orders.agent),
+            problem=_problem(following.problem, thread),
+            why=why or ("an answer" if outcome.status == "waiting" else ""),
+        )
+
+    def _keep(self, head: Head) -> None:
+        """Keeps what a step has left in the thread's workspace, which is given up at the thread's end."""
+        if self._spaces is not None:
+            try:
+                self._spaces.keep(head)
+            except RemoteFailed as error:
+                raise Unkept(error.message, error.hint) from None
+            if head.archive is not None:
+                self._spaces.leave(head.thread)
+
+    def _stand(self, thread: ThreadId) -> Stand:
+        """Where a thread stands."""
+        return standing(self.instance, thread, self._orders.agent)
+
+
+def standing(instance: Instance, thread: ThreadId, agent: str | None = None) -> Stand:
+    """Where a thread stands, whoever has brought it there. `agent` goes before the configuration. Raises what reading
+    it raises."""
+    from uwf_git.engine.status import budget_reached, outlook, status_of
+
+    head = instance.threads.head(thread)
+    status = status_of(instance, head)
+    if head.archive is not None:
+        return Stand(thread, head.node, status, done=True)
+    following = outlook(instance, head)
+    why = ""
+    if status == "waiting":
+        why = "an answer" if head.row.asks else budget_reached(instance, head)
+    queue = next_queue(instance, head, following.next, agent)
+    problem = _problem(following.problem, thread)
+    return Stand(thread, head.node, status, False, following.next, queue, problem, why)
+
+
+def _problem(found: str | None, thread: ThreadId) -> str | None:
+    """Why a thread can't go on as the queue is told it: without what its last answer says."""
+    return None if found is None else f"no role can go next; see: uwf thread show {thread}"
+
+
+def _gone(problem: UwfError | None) -> UwfError | None:
+    """A problem with a thread that was exchanged. One that was deleted there is nobody's to be stepped."""
+    return NotFound(problem.message, problem.hint) if isinstance(problem, HeadMoved) else problem
+
+
+def _unforeseen(error: Exception) -> Fault:
+    """What nobody has thought of, without its words, among which a secret may be."""
+    kind, frames = type(error).__name__, traceback.extract_tb(error.__traceback__)
+    raised = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames[:-13:-1]]
+    log.error("K7QW2M9C", "an answer fails with {kind}", kind=kind, raised=raised)
+    return Fault("internal", 1, f"internal error: {kind}", "UWF_LOG=error shows where")
+
+
+def signature(path: Path) -> tuple[int, ...] | None:
+    """What tells a file from the same one after a change."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+class _Ended(KeyboardInterrupt):
+    """SIGTERM: what is being done is broken off, and nothing else is begun."""
+
+
+class _Desk:
+    """Requests as they come, and answers; signals break off what is being done, and nothing else."""
+
+    def __init__(self, source: IO[bytes], sink: IO[bytes]) -> None:
+        self._source, self._sink = source, sink
+        self._requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._over = self._busy = False
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._heard)
+
+    def write(self, value: Mapping[str, Any]) -> None:
+        """Prints a line. That nobody reads any more is noticed by the input's end."""
+        with contextlib.suppress(OSError):
+            self._sink.write(json.dumps(value).encode() + b"\n")
+            self._sink.flush()
+
+    def serve(self, answer: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> None:
+        """Answers until the input ends, SIGTERM comes, or this process has grown large."""
+        threading.Thread(target=self._read, daemon=True).start()
+        while not self._over and (line := self._next()):
+            value: Mapping[str, Any] = {"fault": _BROKEN_OFF.as_json()}
+            try:
+                self._busy = True
+                value = answer(json.loads(line))
+            except KeyboardInterrupt:
+                pass
+            except Exception as error:
+                value = {"fault": _unforeseen(error).as_json()}
+            finally:
+                self._busy = False
+            self._over = self._over or memory() > LARGEST
+            self.write({"answer": value, "last": self._over})
+
+    def _next(self) -> bytes:
+        try:
+            return self._requests.get()
+        except KeyboardInterrupt:
+            return b""
+
+    def _read(self) -> None:
+        for line in self._source:
+            self._requests.put(line)
+        self._requests.put(b"")
+        if self._busy:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def _heard(self, number: int, _frame: object) -> None:
+        if number == signal.SIGTERM:
+            self._over = True
+            raise _Ended
+        if self._busy:
+            raise KeyboardInterrupt
+
+
+def memory() -> int:
+    """The bytes of memory that this process has in use; 0 where the kernel doesn't tell."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def main() -> None:
+    """A hand, until nobody asks it any more."""
+    lifetime.begin()
+    lifetime.heed_signals()
+    # Agents in this process may print; whoever asked reads answers alone.
+    sink = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    status = 0
+    try:
+        desk = _Desk(sys.stdin.buffer, sink)
+        hand = Hand(Orders(**json.loads(sys.argv[1])), desk.write)
+        if level := wanted_log(os.environ):
+            begin_log(locate(None, os.environ, Path.cwd()), level)
+        desk.serve(hand.answer)
+    except KeyboardInterrupt:
+        pass
+    except Exception as error:
+        failure = failure_of(error)
+        print(failure.message, file=sys.stderr)
+        status = failure.status
+    lifetime.end(status)  # an interpreter that is taken down while another thread reads is aborted
+
+
+if __name__ == "__main__":
+    main()

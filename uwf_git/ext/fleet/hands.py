@@ -1,0 +1,169 @@
+"""The hands of a worker: processes kept warm, of which each makes one step at a time.
+
+A hand that ends without a word is replaced, and its step is lost: its agent's words are kept where the store is, and
+the next try takes them over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from uwf_git.base import log
+from uwf_git.ext.fleet.exits import lost
+from uwf_git.sandbox.child import Pipes, lines, spawn
+
+if TYPE_CHECKING:
+    import subprocess
+
+    from uwf_git.ext.fleet.hand import Orders
+    from uwf_git.store.location import Location
+
+PATIENCE = 20.0  # seconds that a hand has to end its agent and to keep what that said
+_GRACE = 5.0
+
+Tell = Callable[[Mapping[str, Any]], None]
+
+
+class _Hand:
+    """A process, and the lines that it prints."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.process = process
+        self._pipes = Pipes(process, keep=4096)
+
+    async def connect(self) -> None:
+        await self._pipes.connect()
+        self._lines: AsyncIterator[bytes] = lines(self._pipes.read)
+
+    async def ask(self, request: Mapping[str, Any], tell: Tell) -> tuple[Mapping[str, Any] | None, bool]:
+        """The answer to a request, None where it ended without one; and whether it takes another. What it says
+        meanwhile is told."""
+        self._pipes.write(json.dumps(request).encode() + b"\n")
+        async for line in self._lines:
+            value = json.loads(line)
+            if "answer" in value:
+                return value["answer"], not value["last"]
+            tell(value)
+        return None, False
+
+    async def last_words(self) -> tuple[str, str]:
+        """How it has ended, and the last line that it said."""
+        status = await self._pipes.exit_status(_GRACE, 0.5)
+        said = self._pipes.stderr.strip().rpartition("\n")[2]
+        if status is None:
+            how = "closed its output"
+        else:
+            how = f"was ended by signal {-status}" if status < 0 else f"exited with {status}"
+        return how, said
+
+    async def close(self) -> None:
+        """Lets it end; kills it where it doesn't."""
+        self._pipes.close_input()
+        if await self._pipes.exit_status(PATIENCE, 0.0) is None:
+            self.kill()
+            self.process.wait()
+        await self._pipes.close()
+
+    def kill(self) -> None:
+        """Kills it and the git that it runs, which is of its group. Its agents have groups of their own, and guards."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+
+
+class Hands:
+    """So many processes at most, started when there is something to do."""
+
+    def __init__(self, location: Location, orders: Orders, most: int, tell: Tell) -> None:
+        self._env = {**os.environ, **location.environment()}
+        self._argument = orders.argument()
+        self._tell = tell
+        self._free: list[_Hand] = []
+        self._all: set[_Hand] = set()
+        self._places = asyncio.Semaphore(most)
+        self._over = False
+
+    @property
+    def processes(self) -> list[int]:
+        """The numbers of those that are there."""
+        return [each.process.pid for each in self._all]
+
+    def allow(self, more: int) -> None:
+        """Lets there be more of them."""
+        for _ in range(more):
+            self._places.release()
+
+    async def do(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What comes of a request, with a fault where a hand was lost. Where this is cancelled, the step is broken off
+        first, and what its agent said is kept."""
+        async with self._places:
+            if self._over:
+                return {"fault": lost("the worker was ended").as_json()}
+            hand = self._free.pop() if self._free else await self._start()
+            asking = asyncio.ensure_future(hand.ask(request, self._tell))
+            try:
+                answer, takes_another = await asyncio.shield(asking)
+            except asyncio.CancelledError:
+                await self._break_off(hand, asking)
+                raise
+            if answer is not None and takes_another:
+                self._free.append(hand)
+                return answer
+            return await self._replaced(hand, request, answer)
+
+    async def close(self) -> None:
+        """Ends them all; no other is started."""
+        self._over = True
+        await asyncio.gather(*(each.close() for each in self._all))
+        self._all.clear()
+        self._free.clear()
+
+    def kill(self) -> None:
+        """Ends them all in the midst of what they do; what is asked of them then is answered with a fault."""
+        for hand in self._all:
+            hand.kill()
+
+    async def _start(self) -> _Hand:
+        argv = [sys.executable, "-P", "-m", "uwf_git.ext.fleet.hand", self._argument]
+        hand = _Hand(spawn(argv, cwd=None, env=self._env))
+        self._all.add(hand)
+        await hand.connect()
+        return hand
+
+    async def _replaced(
+        self, hand: _Hand, request: Mapping[str, Any], answer: Mapping[str, Any] | None
+    ) -> Mapping[str, Any]:
+        """Takes leave of a hand, another of which is started when it is needed. What it said last is told here alone:
+        it may be an agent's."""
+        if answer is None:
+            how, said = await hand.last_words()
+            words = f"{how}: {said}" if said else how
+            log.warning("D8Z6RRN4", "a process that made a step is gone: {words}", words=words)
+            if "thread" in request:
+                fault = lost(f"the process that made the step {words}")
+                self._tell({"thread": request["thread"], "fault": fault.as_json()})
+            answer = {"fault": lost(f"the process that made the step {how}").as_json()}
+        self._all.discard(hand)
+        await hand.close()
+        return answer
+
+    async def _break_off(self, hand: _Hand, asking: asyncio.Future[Any]) -> None:
+        """Has a hand break off what it does, and kills one that doesn't."""
+        with contextlib.suppress(ProcessLookupError):
+            hand.process.send_signal(signal.SIGINT)
+        takes_another = False
+        with contextlib.suppress(asyncio.TimeoutError, asyncio.CancelledError):
+            answer, takes_another = await asyncio.wait_for(asking, PATIENCE)
+            takes_another = takes_another and answer is not None
+        if takes_another:
+            self._free.append(hand)
+            return
+        self._all.discard(hand)
+        hand.kill()
+        await hand.close()

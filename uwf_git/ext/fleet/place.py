@@ -1,0 +1,141 @@
+"""Where the fleet of this store is, if one is up: a file of the private folder, `fleet/place.json`, which counts for as
+long as somebody holds a lock on it. So `uwf thread answer` knows whom to tell. And why nobody answers at such a place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from uwf_git.base import log
+from uwf_git.base.errors import Busy, failure_of
+from uwf_git.git.durable import make_folders, share
+from uwf_git.git.repository import StoreUnwritable
+from uwf_git.store.private import read_private, write_private
+
+NAMESPACE = "default"
+_FILE, _LOCK = "place.json", "place.lock"
+_PROBED = 0.2  # seconds
+
+_ADDRESS = "uwf fleet run starts one; else see that --address is right"
+_TLS = "see that TEMPORAL_TLS, TEMPORAL_TLS_… and TEMPORAL_API_KEY are what it asks for"
+_BROKEN_OFF = r"^(?:transport error|operation was canceled|h2 protocol error)"
+_REASONS = (
+    (r"invalid compression flag.*?\b(4\d\d [A-Za-z ]+)", r"a proxy in front of it refuses: \1", _TLS),
+    (r"invalid compression flag", "it answers as a web server, not as a Temporal server", _TLS),
+    (_BROKEN_OFF, "it has broken the connection off", _ADDRESS),
+    (r'Os \{[^}]*message: "([^"]+)"', r"\1", _ADDRESS),
+    (r'failed to lookup address[^"]*?: ([^"]+)"', r"\1", _ADDRESS),
+    (r"invalid target URL: (.+)", r"\1", "an address is HOST:PORT"),
+    (r"InvalidCertificate\(UnknownIssuer", "its TLS certificate is by nobody who is known here", _TLS),
+    (r"InvalidCertificate\(NotValidForName", "its TLS certificate is for another name", _TLS),
+    (r"InvalidCertificate\(", "its TLS certificate is not accepted", _TLS),
+    (r"InvalidMessage\(|InvalidContentType", "it doesn't speak TLS, which is asked for", _TLS),
+    (
+        r'message: "(?:transport error|operation was canceled|h2 protocol error)',
+        "it breaks the connection off, as one does that speaks TLS alone, or is no Temporal server",
+        _TLS,
+    ),
+    (r"^tcp connect error$", "it can't be reached", _ADDRESS),
+    (r"^Timeout expired$", "it says nothing", _ADDRESS),
+    (r"grpc-status header missing", "who answers there is no Temporal server", _ADDRESS),
+    (r'Status \{ code: \w+, message: "([^"]+)"', r"\1", _TLS),
+)
+"""What Temporal's library says where it doesn't get a connection, what that is in plain words, and what to do."""
+
+
+class Place(NamedTuple):
+    """A server, as `host:port`, and the namespace of the fleet there. `own` is the one that a fleet of this machine has
+    started: it speaks plainly. How others are spoken to is for Temporal's variables, such as TEMPORAL_API_KEY."""
+
+    address: str
+    namespace: str = NAMESPACE
+    own: bool = False
+
+
+def folder_of(private: Path) -> Path:
+    """The folder of the fleet in a store's private folder."""
+    return private / "fleet"
+
+
+def find(private: Path) -> Place | None:
+    """The fleet that is up here."""
+    folder = folder_of(private)
+    try:
+        descriptor = os.open(folder / _LOCK, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            return Place(**json.loads(read_private(folder / _FILE)))
+    finally:
+        os.close(descriptor)
+    return None
+
+
+@contextlib.contextmanager
+def kept(private: Path, alone: bool) -> Iterator[Path]:
+    """This process is of a fleet for the block; yields the fleet's folder. Raises Busy where one is up already and
+    this is to be `alone`, or that is."""
+    folder = folder_of(private)
+    try:
+        make_folders(folder)
+        descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+        share(folder / _LOCK)
+    except OSError as error:
+        raise StoreUnwritable(f"can't write {folder}: {error}", "check the folder") from None
+    try:
+        _take(descriptor, fcntl.LOCK_EX if alone else fcntl.LOCK_SH, private)
+        yield folder
+    finally:
+        os.close(descriptor)
+
+
+def _take(descriptor: int, how: int, private: Path) -> None:
+    deadline = time.monotonic() + _PROBED
+    while True:
+        try:
+            return fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+        except OSError:  # who looks for a fleet has it for an instant
+            if time.monotonic() >= deadline:
+                break
+            time.sleep(0.005)
+    found = find(private)
+    where = f" at {found.address}" if found else ""
+    hint = "uwf fleet start --all adds threads to it, uwf fleet status shows it"
+    raise Busy(f"a fleet is up for this store{where}", hint)
+
+
+def announce(folder: Path, place: Place) -> None:
+    """Says where the fleet is, as long as its folder is `kept`."""
+    write_private(folder / _FILE, json.dumps(place._asdict()).encode())
+
+
+def is_broken_off(error: Exception) -> bool:
+    """Whether a call ended because the server was gone in the midst of it, which has no status of its own."""
+    return re.search(_BROKEN_OFF, str(error)) is not None
+
+
+def unreachable(error: Exception, seconds: float) -> tuple[str, str]:
+    """Why there is no connection to a server within so many seconds in plain words, and what to do: what Temporal's
+    library says is the debug text of the libraries that it is made of."""
+    log.info("5K8ZVQ3R", "there is no connection: {error}", error=str(error))
+    if isinstance(error, TimeoutError):
+        return f"it says nothing within {seconds:.0f} s", _ADDRESS
+    if isinstance(error, OSError):
+        return failure_of(error).message, _TLS  # a file that Temporal's variables name
+    said = str(error).strip().partition("\n")[0].removeprefix("Failed client connect: ")
+    for pattern, reason, hint in _REASONS:
+        if found := re.search(pattern, said):
+            return found.expand(reason), hint
+    is_plain = said and not re.search(r"::|[{}`]", said)
+    return said if is_plain else "the connection fails", _ADDRESS

@@ -1,0 +1,331 @@
+"""A fleet of one machine: workers as children, with a server of its own unless there is one, until nothing is left to
+do. Workers and the server are started again when they end, whoever has ended them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from uwf_git.base import log
+from uwf_git.base.errors import RemoteFailed, UwfError
+from uwf_git.ext.fleet import asked, place
+from uwf_git.ext.fleet.admission import Admission, Allowance
+from uwf_git.ext.fleet.asked import Begin
+from uwf_git.ext.fleet.client import RUNNING, Queue, Row, connect
+from uwf_git.ext.fleet.exits import LATER, parse_fault, way_on
+from uwf_git.ext.fleet.hands import Hands, Tell
+from uwf_git.ext.fleet.news import outdated
+from uwf_git.ext.fleet.place import Place
+from uwf_git.ext.fleet.server import Server
+from uwf_git.ext.fleet.worker import Duty
+from uwf_git.format.ids import ThreadId, is_thread_id
+from uwf_git.sandbox.child import Pipes, lines, spawn
+
+if TYPE_CHECKING:
+    import subprocess
+
+    from uwf_git.store.history import Head
+    from uwf_git.store.opened import Instance
+
+_T = TypeVar("_T")
+
+_TICK = 0.2  # seconds between two looks at the children
+_QUIET = 0.5  # seconds without a word of any worker, after which the queue is asked whether all is done
+_ASKED = 5.0  # seconds after which it is asked in any case
+_SHARE = 5  # of the time, where what becomes of threads decides on others, and it is asked all the time
+_NEWS = 2.0  # seconds between two looks for answers that nobody has told the queue of
+_FAR = 30.0  # seconds between two looks for those that came to the remote
+_PATIENCE = 30.0  # seconds for a worker to break off its steps
+_AGAIN = 1.0  # seconds before a worker that ended at once is started again
+_DEATHS = 5  # of a worker that ends before it has begun to work, one after the other
+
+
+class _Worker:
+    """A child that works, or has ended."""
+
+    def __init__(self, env: Mapping[str, str], duty: Duty, tell: Tell) -> None:
+        argv = [sys.executable, "-P", "-m", "uwf_git.ext.fleet.worker", duty.argument()]
+        self.process: subprocess.Popen[bytes] = spawn(argv, cwd=None, env=env)
+        self.begun = time.monotonic()
+        self.works = False
+        self.error: UwfError | None = None
+        self._tell = tell
+        self._pipes = Pipes(self.process, keep=4096)
+
+    async def listen(self) -> None:
+        """Passes on what it says, until it ends."""
+        await self._pipes.connect()
+        async for line in lines(self._pipes.read):
+            value = json.loads(line)
+            if "error" in value:
+                self.error = RemoteFailed(value["error"]["message"], value["error"]["hint"])
+                continue
+            self.works = self.works or "worker" in value
+            self._tell(value)
+
+    async def close(self) -> None:
+        """Lets it break off what it does, and end."""
+        self._pipes.close_input()
+        if await self._pipes.exit_status(_PATIENCE, 0.0) is None:
+            self.kill()
+            self.process.wait()
+        await self._pipes.close()
+
+    def kill(self) -> None:
+        """Ends it in the midst of what it does."""
+        self.process.kill()
+
+
+class Fleet:
+    """Workers for a place, and the threads that are to be stepped there. `tell` is told of each step and failure as
+    it happens, as the hands say it; `seen` now and then the states of all threads, by their ids."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        server: Server | None,
+        duty: Duty,
+        workers: int,
+        tell: Tell,
+        seen: Callable[[Mapping[str, str]], None] = lambda states: None,
+    ) -> None:
+        self._instance = instance
+        self._server = server
+        self._duty = duty
+        self._many = workers
+        self._tell = tell
+        self._seen = seen
+        self._heard = time.monotonic()
+        self._fetched = self._heard
+        self._env = {**os.environ, **instance.location.environment()}
+        self._workers: dict[_Worker, asyncio.Task[None]] = {}
+        self._deaths = 0
+        self._carrier = Hands(instance.location, duty.orders, 1, tell) if duty.orders.remote else None
+        self._admission = Admission((), Allowance())
+        self._begun: dict[str, Begin] = {}
+        self._taken: set[str] = set()  # those that were in the queue, and belong to the budget of this fleet
+        self._before: dict[str, Mapping[str, float] | None] = {}  # what it counted when it was taken over
+        self._resting: dict[str, str] = {}  # by thread: what it rests for
+
+    async def run(self, admission: Admission, stays: bool = False) -> dict[str, Row]:
+        """Has threads stepped until each has ended, waits, or was given up; with `stays`, until none waits. Those that
+        were begun, and what has become of each. Raises RemoteFailed, and UwfError where no worker can be started."""
+        self._admission = admission
+        queue = Queue(await self._persist(lambda: connect(self._duty.place)))
+        if self._server is None:
+            there = await queue.take(admission.kept())
+            self._taken = {thread for thread, row in there.items() if row}
+            self._remember(there)
+            admission.prefer([thread for thread, row in there.items() if row and row.state == RUNNING])
+        try:
+            for _ in range(self._many):
+                self._begin_worker()
+            await self._admit(queue, 0)
+            return await self._watch(queue, stays)
+        finally:
+            await self._end_workers()
+
+    def abandon(self) -> None:
+        """Has a run that is to end wait for nobody: its workers are killed. Their hands notice, break off what they do
+        and keep it, and end by themselves."""
+        for worker in self._workers:
+            worker.kill()
+        if self._carrier is not None:
+            self._carrier.kill()
+
+    async def _admit(self, queue: Queue, busy: int) -> bool:
+        """Begins the threads that may be begun while so many are busy; whether there were any."""
+        begun = self._admission.next(busy)
+        self._begun.update((begin.thread, begin) for begin in begun)
+        # Those that were taken over count since then.
+        taken: dict[str, int | None] = {
+            begin.thread: begin.most for begin in begun if begin.thread in self._taken
+        }
+        await self._persist(lambda: queue.allow(taken))
+        others = [begin for begin in begun if begin.thread not in taken]
+        # Of a server that others use, what a fleet before this one has held goes on by the budget of this one.
+        over = () if self._server is not None else (asked.USED_UP, asked.MADE_ALL)
+        self._remember(await self._persist(lambda: queue.start(others, over)))
+        return bool(begun)
+
+    def _remember(self, rows: Mapping[str, Row | None]) -> None:
+        """What threads had used by the count of a fleet before this one, which counts for that alone."""
+        self._before.update({thread: row.used if row else None for thread, row in rows.items()})
+
+    async def _persist(self, ask: Callable[[], Awaitable[_T]]) -> _T:
+        """What a server says; one of our own may be on its way up again."""
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                return await ask()
+            except RemoteFailed:
+                if self._server is None or time.monotonic() >= deadline:
+                    raise
+            await asyncio.sleep(_TICK)
+            await self._mend()
+
+    async def _watch(self, queue: Queue, stays: bool) -> dict[str, Row]:
+        done: dict[str, Row] = {}
+        asked_at = news_at = time.monotonic()
+        took = 0.0
+        while True:
+            await asyncio.sleep(_TICK)
+            await self._mend()
+            now = time.monotonic()
+            if now - news_at >= _NEWS:
+                news_at = now
+                with contextlib.suppress(UwfError):  # it is on its way up again
+                    await self._pass_on_news(queue)
+            often = max(_TICK, _SHARE * took) if self._admission.is_bound else _ASKED
+            if now - asked_at < often and (now - self._heard < _QUIET or now - asked_at < _QUIET):
+                continue
+            asked_at = now
+            try:
+                open_, done = await self._look(queue, done)
+                took = time.monotonic() - now
+                self._seen({row.thread: row.state for row in (*done.values(), *open_.values())})
+                more = await self._bound(queue, {**done, **open_})
+            except UwfError as error:
+                log.warning("Z9M5P6KC", "the queue can't be asked: {error}", error=error.message)
+                if self._server is None:
+                    raise
+                continue
+            if not more and all(row.resting and not (stays and row.open) for row in open_.values()):
+                return {**done, **open_}
+
+    async def _bound(self, queue: Queue, rows: Mapping[str, Row]) -> bool:
+        """Holds all threads where the budget is used up, else allows steps, and begins other threads in place of those
+        that rest; whether there is more to come."""
+        admission = self._admission
+        for row in rows.values():
+            if row.used not in (None, self._before.get(row.thread)) and row.thread in self._before:
+                admission.note(row.thread, row.used)
+        if admission.used().reached is not None:
+            going = [
+                row.thread
+                for row in rows.values()
+                if row.open and (row.state != "held" or row.why == asked.MADE_ALL)
+            ]
+            await queue.signal(set(going) & self._begun.keys(), asked.HOLD, asked.USED_UP)
+            return False
+        ours = [row for row in rows.values() if row.thread in self._begun]
+        wanting = [row.thread for row in ours if row.state == "held" and row.why == asked.MADE_ALL]
+        resting = [row.thread for row in ours if row.resting and row.thread not in wanting]
+        allowed = admission.allow(wanting, resting, [row.thread for row in ours if not row.open])
+        await queue.allow(allowed)
+        busy = len(wanting) + sum(not row.resting for row in ours)
+        more = await self._admit(queue, busy)
+        return more or any(map(admission.is_about, wanting))
+
+    async def _look(self, queue: Queue, done: Mapping[str, Row]) -> tuple[dict[str, Row], dict[str, Row]]:
+        """What the queue has, and of the threads that were begun those it has no more. A thread that it has lost is put
+        in anew."""
+        wanted = self._begun
+        open_ = {row.thread: row for row in await queue.glance() if self._is_ours(row.thread)}
+        known = dict(done)
+        for thread in wanted.keys() - open_.keys() - known.keys():
+            row = await queue.row(thread)
+            if row is not None and row.state in ("completed", "killed"):
+                row = await self._seen_to(row)
+            if row is None:
+                await queue.start([self._admission.again(wanted[thread])])
+                row = Row(thread, "queued")
+            (open_ if row.open else known)[thread] = row
+        self._resting = {row.thread: row.state for row in open_.values() if row.resting}
+        return open_, known
+
+    def _is_ours(self, thread: str) -> bool:
+        """Whether a thread of the queue is one that was begun here, or another of this store: a queue may say anything
+        of threads that there aren't."""
+        if thread in self._begun:
+            return True
+        return is_thread_id(thread) and self._instance.threads.exists(ThreadId(thread))
+
+    async def _seen_to(self, row: Row) -> Row | None:
+        """What the refs say of a thread that has ended by the queue, which anybody may have told so; None where it
+        goes on."""
+        head = self._ended(row.thread)
+        if head is None and self._carrier is not None:
+            answer = await self._carrier.do({"do": "gather", "threads": [row.thread]})
+            said = answer.get("fault") or answer["problems"].get(row.thread)
+            if said is not None:
+                fault = parse_fault(said)
+                return row._replace(
+                    state="delayed" if way_on(fault) == LATER else "gave up", why=fault.message
+                )
+            head = self._ended(row.thread)
+        if head is not None and head.archive is not None:
+            return row._replace(state=head.archive.status, head=head.node)
+        self._tell({"warning": f"the queue says that thread {row.thread} has ended, which it hasn't"})
+        return None
+
+    def _ended(self, thread: str) -> Head | None:
+        with contextlib.suppress(UwfError):
+            head = self._instance.threads.head(ThreadId(thread))
+            return head if head.archive is not None else None
+        return None
+
+    async def _pass_on_news(self, queue: Queue) -> None:
+        """Tells the queue of waiting threads which somebody has answered or resumed, as the refs say."""
+        if self._carrier is not None and self._resting and time.monotonic() - self._fetched >= _FAR:
+            self._fetched = time.monotonic()
+            await self._carrier.do({"do": "gather", "threads": list(self._resting)})
+        if told := outdated(self._instance, self._resting):
+            await queue.signal(told, asked.LOOK)
+            self._resting = {thread: state for thread, state in self._resting.items() if thread not in told}
+
+    def _begin_worker(self) -> None:
+        worker = _Worker(self._env, self._duty, self._hear)
+        self._workers[worker] = asyncio.ensure_future(worker.listen())
+
+    def _hear(self, value: Mapping[str, Any]) -> None:
+        self._heard = time.monotonic()
+        self._tell(value)
+
+    async def _mend(self) -> None:
+        """Starts again what has ended. Raises UwfError where that makes no sense."""
+        if self._server is not None and self._server.mend():
+            self._tell({"restarted": "server"})
+        for worker in list(self._workers):
+            if worker.process.poll() is None:
+                continue
+            if not worker.works and time.monotonic() - worker.begun < _AGAIN:
+                continue
+            log.warning("W0Q4ZT7J", "a worker has ended with {status}", status=worker.process.returncode)
+            listening = self._workers.pop(worker)
+            await worker.close()
+            await listening
+            self._deaths = 0 if worker.works else self._deaths + 1
+            if self._deaths >= _DEATHS:
+                raise worker.error or UwfError(
+                    "the workers of the fleet end as soon as they begin", "see: uwf doctor"
+                )
+            self._begin_worker()
+            self._tell({"restarted": "worker"})
+
+    async def _end_workers(self) -> None:
+        await asyncio.gather(*(worker.close() for worker in self._workers))
+        await asyncio.gather(*self._workers.values(), return_exceptions=True)
+        if self._carrier is not None:
+            await self._carrier.close()
+
+
+@contextlib.contextmanager
+def up(instance: Instance, given: Place | None) -> Iterator[tuple[Place, Server | None]]:
+    """The place of a fleet, from the block's beginning to its end: the one that is given, else a server of its own.
+    Raises Busy where another fleet is up for this store, and UwfError where no server can be started."""
+    private = instance.store.repository.private
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(place.kept(private, alone=given is None))
+        server = None if given is not None else stack.enter_context(Server(folder))
+        at = given if server is None else Place(server.address, own=True)
+        assert at is not None
+        place.announce(folder, at)
+        yield at, server

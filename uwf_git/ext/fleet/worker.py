@@ -1,0 +1,220 @@
+"""A worker: it asks a server for steps, and has its hands make them.
+
+Those of `uwf fleet run` are started as `python -P -m uwf_git.ext.fleet.worker DUTY` and print a line of JSON for all
+that happens; when their input ends, the fleet is gone, and they end too. `uwf fleet worker` is one in its own process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git import __version__
+from uwf_git.base import lifetime, log
+from uwf_git.base.errors import Invalid, failure_of
+from uwf_git.config.read import load_config
+from uwf_git.config.settings import FILE, Rates
+from uwf_git.ext.fleet import asked
+from uwf_git.ext.fleet.client import connect, not_taken, watch
+from uwf_git.ext.fleet.exchange import Exchange
+from uwf_git.ext.fleet.hand import Orders, signature
+from uwf_git.ext.fleet.hands import Hands, Tell
+from uwf_git.ext.fleet.limits import Gate, Rest, provider_at, queues
+from uwf_git.ext.fleet.place import Place
+from uwf_git.git.repository import PRIVATE
+from uwf_git.store.location import Location, locate
+from uwf_git.store.opened import begin_log, wanted_log
+
+if TYPE_CHECKING:
+    from temporalio.client import Client
+    from temporalio.worker import Worker
+
+    from uwf_git.ext.fleet.activity import Steps
+
+_CACHED = 500  # workflows that a worker remembers; of others it reads the events once more
+_LOOKS = 2.0  # seconds between two looks whether the configuration has changed
+_POLLS = 2  # calls that wait for steps, and for workflows to go on with
+_PARTING = 2.0  # seconds for the server to take that steps were broken off
+_SAYS = timedelta(seconds=1)  # between two signs of life of a step that get to the server
+_STICKS = timedelta(seconds=1)  # after which a workflow goes on elsewhere, whose worker is gone
+
+
+class Duty(NamedTuple):
+    """What a worker does: for the fleet of which place, how many steps at once, with what orders for its hands."""
+
+    place: Place
+    jobs: int = 1
+    orders: Orders = Orders()
+
+    def argument(self) -> str:
+        """As a worker is started with it."""
+        return json.dumps({"place": self.place._asdict(), "jobs": self.jobs, "orders": self.orders._asdict()})
+
+
+def parse_duty(text: str) -> Duty:
+    """What `argument` gave."""
+    value = json.loads(text)
+    return Duty(Place(**value["place"]), value["jobs"], Orders(**value["orders"]))
+
+
+async def work(location: Location, duty: Duty, tell: Tell, over: asyncio.Event, alone: bool = False) -> None:
+    """Makes steps until it is over. What is in progress then is broken off: what its agent said is kept, and another
+    worker goes on with it. Where it is `alone`, of no `uwf fleet run` that looks after the server, it tells whether
+    that is there. Raises RemoteFailed where the server doesn't take this worker."""
+    client = await connect(duty.place)
+    serving = _Serving(client, location, duty, tell)
+    serving.begin()
+    ending = asyncio.ensure_future(over.wait())
+    watching = asyncio.ensure_future(watch(client, tell) if alone else over.wait())
+    tell({"worker": os.getpid()})
+    try:
+        while not await serving.ended_or(ending):
+            # A hand that has read a changed configuration sends steps to queues that nobody else may serve.
+            serving.begin()
+    finally:
+        ending.cancel()
+        watching.cancel()
+        ended = await serving.end()
+    for error in ended:
+        if isinstance(error, Exception):
+            raise not_taken(duty.place, error) from None
+
+
+class _Serving:
+    """The queues that a worker serves, each by a worker of Temporal's: one for each provider that its configuration
+    has, so that steps which ask one don't wait for the slots of another."""
+
+    def __init__(self, client: Client, location: Location, duty: Duty, tell: Tell) -> None:
+        from uwf_git.ext.fleet.activity import Steps
+
+        self._client = client
+        self._location = location
+        self._duty = duty
+        self._hands = Hands(location, duty.orders, 0, tell)
+        self._gates: dict[str, Gate] = {}
+        self._carrier = Hands(location, duty.orders, 1, tell)
+        remote = duty.orders.remote
+        self._exchange = Exchange(self._carrier, remote, tell) if remote else None
+        self._steps = Steps(self._hands, self._gates, Rest(tell), self._exchange)
+        self._running: dict[Worker, asyncio.Future[None]] = {}
+        self._seen: object = ()
+
+    def begin(self) -> None:
+        """Serves the queues that the configuration has and aren't served yet. Raises Invalid where nothing is served
+        and it can't be read."""
+        seen = signature(self._location.root / FILE)
+        if seen == self._seen:
+            return
+        self._seen = seen
+        try:
+            wanted = queues(load_config(self._location.root))
+        except Invalid:
+            if self._running:  # each step says so
+                return
+            raise
+        for queue, limits in wanted.items():
+            if queue not in self._gates:
+                self._gates[queue] = Gate(self._location.git_dir / PRIVATE, provider_at(queue), limits)
+                self._hands.allow(self._duty.jobs)
+                worker = _worker(self._client, self._duty, self._steps, queue, limits, self._exchange)
+                self._running[worker] = asyncio.ensure_future(worker.run())
+
+    async def ended_or(self, ending: asyncio.Future[Any]) -> bool:
+        """Whether it is over, or one of them has ended, after a while."""
+        waiting = [*self._running.values(), ending]
+        done, _ = await asyncio.wait(waiting, timeout=_LOOKS, return_when=asyncio.FIRST_COMPLETED)
+        return bool(done)
+
+    async def end(self) -> list[BaseException | None]:
+        """Breaks off what is in progress; how each has ended. A server that is gone isn't waited for: then nobody hears
+        that they have."""
+        self._steps.ending = True
+        if self._exchange is not None:
+            self._exchange.end()
+        shutting = [asyncio.ensure_future(each.shutdown()) for each in self._running]
+        await self._steps.idle.wait()
+        await asyncio.wait(self._running.values(), timeout=_PARTING)
+        for each in shutting:
+            each.cancel()
+        await asyncio.gather(self._hands.close(), self._carrier.close())
+        return [running.exception() for running in self._running.values() if running.done()]
+
+
+def _worker(
+    client: Client, duty: Duty, steps: Steps, queue: str, limits: Rates, exchange: Exchange | None
+) -> Worker:
+    """Serves a queue: steps, and in the one that all have the workflows."""
+    from temporalio.worker import PollerBehaviorSimpleMaximum, UnsandboxedWorkflowRunner, Worker
+
+    from uwf_git.ext.fleet.slots import tuner
+    from uwf_git.ext.fleet.workflow import ThreadInFleet
+
+    at_once = min(duty.jobs, limits.concurrent_steps or duty.jobs)
+    return Worker(
+        client,
+        task_queue=queue,
+        workflows=[ThreadInFleet] if queue == asked.QUEUE else [],
+        activities=[steps.step],
+        workflow_runner=UnsandboxedWorkflowRunner(),
+        build_id=f"uwf-{__version__}",
+        max_cached_workflows=_CACHED,
+        tuner=tuner(at_once, exchange),
+        max_task_queue_activities_per_second=limits.steps_per_second,
+        workflow_task_poller_behavior=PollerBehaviorSimpleMaximum(_POLLS),
+        activity_task_poller_behavior=PollerBehaviorSimpleMaximum(min(_POLLS, at_once)),
+        max_heartbeat_throttle_interval=_SAYS,
+        default_heartbeat_throttle_interval=_SAYS,
+        sticky_queue_schedule_to_start_timeout=_STICKS,
+    )
+
+
+def main() -> None:
+    """A worker of `uwf fleet run`, until that is gone."""
+    sink = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    status = 0
+
+    def tell(value: Mapping[str, Any]) -> None:
+        with contextlib.suppress(OSError):
+            sink.write(json.dumps(value).encode() + b"\n")
+            sink.flush()
+
+    try:
+        location = locate(None, os.environ, Path.cwd())
+        if level := wanted_log(os.environ):
+            begin_log(location, level)
+        asyncio.run(_until_gone(location, parse_duty(sys.argv[1]), tell))
+    except Exception as error:
+        failure = failure_of(error)
+        tell({"error": {"code": failure.code, "message": failure.message, "hint": failure.hint}})
+        status = failure.status
+    lifetime.end(status)  # the threads of Temporal's library outlive no interpreter that is taken down
+
+
+async def _until_gone(location: Location, duty: Duty, tell: Tell) -> None:
+    over, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, over.set)
+
+    def listen() -> None:
+        while os.read(0, 4096):
+            pass
+        with contextlib.suppress(RuntimeError):  # it has ended by itself
+            loop.call_soon_threadsafe(over.set)
+
+    threading.Thread(target=listen, daemon=True).start()
+    log.debug("0GYX8K6P", "begins to work for the fleet at {address}", address=duty.place.address)
+    await work(location, duty, tell, over)
+
+
+if __name__ == "__main__":
+    main()

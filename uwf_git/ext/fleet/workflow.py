@@ -1,0 +1,253 @@
+"""The workflow of a thread, as Temporal plays it: a step after the other, until the thread ends or can't go on.
+
+It decides nothing about the thread, which is for the engine, and knows nothing that isn't in git: it may be lost at any
+time, and be made again from the refs. Temporal plays it again from its events, so that nothing here may ask for the
+time, the network or the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError, ApplicationError
+from temporalio.exceptions import TimeoutError as TimedOut
+
+from uwf_git.base.errors import HeadMoved, Invalid
+from uwf_git.ext.fleet import asked
+from uwf_git.ext.fleet.asked import STEPS, Begin, Stand
+from uwf_git.ext.fleet.exits import (
+    AGAIN,
+    DONE,
+    LATER,
+    UNWANTED,
+    WAIT,
+    Fault,
+    lost,
+    parse_fault,
+    pause_before,
+    way_on,
+)
+
+_LONGEST = timedelta(days=30)  # of a step: its agent has a time limit of its own, its worker the heartbeat
+_DEATHS = 10  # workers that may die over a step before that counts as its failure
+_RETRY = RetryPolicy(
+    initial_interval=timedelta(milliseconds=200),
+    maximum_interval=timedelta(seconds=5),
+    maximum_attempts=_DEATHS,
+)
+
+_UNMOVED = Fault(HeadMoved.code, HeadMoved.exit_status, "a step was answered, and the thread is where it was")
+
+
+# What a stranger has put into the queue fails at once: a workflow that can't be played is played again and again.
+@workflow.defn(
+    name=asked.WORKFLOW, sandboxed=False, failure_exception_types=[Invalid, TypeError, ValueError, KeyError]
+)
+class ThreadInFleet:
+    """One thread on its way. Its id is the thread's; it ends as the thread does, and fails where a step can't be
+    made."""
+
+    @workflow.init  # before signals come
+    def __init__(self, value: Any = None) -> None:
+        at = asked.parse_begin(value)
+        if workflow.info().workflow_id != at.thread:
+            raise Invalid("the queue has a thread by another name", "put it in with: uwf fleet start ID")
+        self._begin = at
+        self._looks = 0
+        self._says: dict[str, Any] = {
+            key: workflow.memo_value(key, None) for key in ("state", "why", "tries", "worker")
+        }
+        self._worker = ""  # who had the last step that failed
+        self._held = at.held
+        self._before = at.used  # where what it uses counts
+        self._used: dict[str, float] = {}
+        self._made, self._most = at.made, at.most
+
+    @workflow.signal(name=asked.LOOK)
+    def look(self) -> None:
+        """Something may have changed: who waits looks at the thread again."""
+        self._looks += 1
+
+    @workflow.signal(name=asked.HOLD)
+    def hold(self, why: Any = asked.PAUSED) -> None:
+        """No step is begun from now on, also not the one that waits for a worker."""
+        if self._held != asked.PAUSED:
+            self._hold(asked.held_after(self._held, asked.HOLD, why))
+
+    @workflow.signal(name=asked.LET)
+    def let(self) -> None:
+        """Steps are made again, however many."""
+        self._hold("")
+        self._most = None
+
+    @workflow.signal(name=asked.ALLOW)
+    def allow(self, most: int | None) -> None:
+        """So many steps may have been made since the thread was begun, None for any number; its budget holds it no
+        more."""
+        self._most = None if most is None else int(most)
+        if self._held == asked.USED_UP:
+            self._hold("")
+
+    @workflow.signal(name=asked.TAKE)
+    def take(self, value: Any) -> None:
+        """It belongs to a budget from now on, also while a step is made, as if it were begun so; a pause stays."""
+        at = asked.parse_begin(value)
+        self._before, self._made, self._most = at.used, at.made, at.most
+        self._used = {}
+        workflow.upsert_memo({"used": None})
+        if self._held != asked.PAUSED:
+            self._hold(at.held)
+
+    def _hold(self, why: str) -> None:
+        self._held = why
+        workflow.upsert_memo({asked.HELD: why or None})
+
+    def _may(self) -> bool:
+        return self._most is None or self._made < self._most
+
+    @workflow.run
+    async def run(self, value: Any = None) -> dict[str, Any]:
+        """Makes steps to the thread's end; what that is. Fails with the fault that kept it from going on."""
+        at = self._begin
+        failures = delays = 0
+        trouble = ""
+        while True:
+            if self._held:
+                await self._stay(self._held)
+                continue
+            if not self._may():
+                self._say("held", asked.MADE_ALL)
+                await workflow.wait_condition(lambda: bool(self._held) or self._may())
+                continue
+            if workflow.info().is_continue_as_new_suggested():
+                again = at._replace(held=self._held, used=self._before, most=self._most, made=self._made)
+                workflow.continue_as_new(again.as_json())
+            self._say("", trouble, failures + delays + 1 if trouble else 0)
+            looks = self._looks
+            stand, fault = await self._step(at)
+            moved = stand is not None and stand.head != at.head
+            if moved and stand is not None:
+                failures = delays = 0
+                trouble = ""
+                at = at._replace(head=stand.head)
+            if stand is not None:
+                at = at._replace(queue=stand.queue)
+                self._count(stand, moved)
+                if stand.done:
+                    return {"thread": at.thread, "head": at.head, "status": stand.status}
+            if workflow.cancellation_reason() is not None:  # a step that ended first has taken its place
+                raise asyncio.CancelledError
+            if fault is None:
+                assert stand is not None
+                if stand.problem is not None:
+                    self._fail(Fault("no_transition", 1, stand.problem))
+                if stand.status in ("waiting", "paused"):
+                    await self._wait(stand.status, stand.why, looks)
+                    continue
+                if moved:
+                    continue
+                fault = _UNMOVED  # asked again at once, it might go on so for ever, and nobody would see it
+            if fault.code == UNWANTED:
+                continue
+            way = way_on(fault)
+            if moved and way in (DONE, WAIT):
+                continue
+            if way == WAIT:
+                # A human plays the role, or nobody trusts the code: nothing in the refs will say when that is over.
+                await self._wait("paused" if fault.code == "paused" else "blocked", fault.message, looks)
+            elif way in (DONE, LATER):
+                delays += 1
+                await self._rest(
+                    "delayed", fault, failures + delays, pause_before(LATER, delays, fault.after), looks
+                )
+            elif way == AGAIN and failures + 1 < at.tries:
+                failures += 1
+                await self._rest(
+                    "failed", fault, failures + delays, pause_before(AGAIN, failures, fault.after), looks
+                )
+            else:
+                self._fail(fault)
+            trouble = fault.message if way != WAIT else ""
+
+    async def _step(self, at: Begin) -> tuple[Stand | None, Fault | None]:
+        """Where the thread stands after a step, as far as is known, and why there was none."""
+        try:
+            value = await workflow.execute_activity(
+                asked.STEP,
+                args=[at.thread, at.head, self._before is not None],
+                activity_id=asked.activity_id(at.thread, at.head),
+                task_queue=at.queue,
+                start_to_close_timeout=_LONGEST,
+                heartbeat_timeout=timedelta(seconds=at.heartbeat),
+                retry_policy=_RETRY,
+                cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+            )
+        except ActivityError as error:
+            cause, self._worker = error.cause, error.identity
+            if isinstance(cause, ApplicationError) and cause.details:
+                stand = asked.parse_stand(cause.details[1]) if len(cause.details) > 1 else None
+                return stand, parse_fault(cause.details[0])
+            if isinstance(cause, ApplicationError):
+                return None, Fault("internal", 1, cause.message)
+            if isinstance(cause, TimedOut):
+                return None, lost(f"{_DEATHS} workers ended without a word while they made the step")
+            raise  # it was cancelled
+        return asked.parse_stand(value), None
+
+    async def _stay(self, held: str) -> None:
+        """Sleeps until it isn't held any more, or for another reason."""
+        self._say("held", "" if held == asked.PAUSED else held)
+        await workflow.wait_condition(lambda: self._held != held)
+
+    async def _wait(self, state: str, why: str, looks: int) -> None:
+        """Sleeps until somebody says that it is worth another look."""
+        self._say(state, why)
+        await workflow.wait_condition(lambda: self._looks != looks)
+
+    async def _rest(self, state: str, fault: Fault, tries: int, seconds: float, looks: int) -> None:
+        """Sleeps for so long, or until somebody says that it is worth another look."""
+        self._say(state, fault.message, tries)
+        try:
+            await workflow.wait_condition(
+                lambda: self._looks != looks or bool(self._held),
+                timeout=timedelta(seconds=seconds),
+                timeout_summary=fault.code,
+            )
+        except TimeoutError:
+            return
+
+    def _say(self, state: str, why: str = "", tries: int = 0) -> None:
+        """What `uwf fleet status` shows of a thread beside the step that is being made: its `state` where none is, and
+        of one that has failed so many times, or is tried for that time, `why` and the last `worker`."""
+        worker = self._worker if tries else ""
+        says = {
+            "state": state or None,
+            "why": why[:500] or None,
+            "tries": tries or None,
+            "worker": worker or None,
+        }
+        if says != self._says:
+            self._says = says
+            workflow.upsert_memo(says)
+
+    def _count(self, stand: Stand, moved: bool) -> None:
+        """What the thread has used since it was begun, where that counts. A step that was begun before it did is one
+        step, and the next one says what else it has used."""
+        if self._before is None:
+            return
+        if stand.used is None:
+            used = {**self._used, STEPS: self._made + moved}
+        else:
+            used = {key: value - self._before.get(key, 0) for key, value in stand.used.items()}
+        if used != self._used:
+            self._used = used
+            self._made = int(used.get(STEPS, 0))
+            workflow.upsert_memo({"used": used})
+
+    def _fail(self, fault: Fault) -> None:
+        self._say("gave up", fault.message)
+        raise ApplicationError(fault.message, fault.as_json(), type=fault.code, non_retryable=True)

@@ -1,0 +1,123 @@
+"""Nodes written back in the form of the earlier programs: a storage root with the folder of nodes, the registered
+workflows, and where the threads are. Types are those of today, so that what an earlier program reads of it are the
+nodes, and bundles stand beside them as the first engine had them; `uwf import` reads all of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from uwf_git.base.errors import Invalid, NotFound
+from uwf_git.base.text import one_line
+from uwf_git.ext.importers.json_cas import NodeWriter
+from uwf_git.format import yaml12
+from uwf_git.format.builtin import BUILTIN
+from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.node import Node
+from uwf_git.format.types import CODE
+from uwf_git.store.history import Head
+from uwf_git.store.opened import Instance
+
+
+class Exported(NamedTuple):
+    """How much a folder has got: workflows and threads that it names, nodes `written` and those that it had."""
+
+    workflows: int
+    threads: int
+    written: int
+    there: int
+
+
+def export(
+    instance: Instance, folder: Path, threads: Iterable[ThreadId] | None, tell: Callable[[int], None]
+) -> Exported:
+    """Writes some threads, or with None all of them, every workflow and every other node, into a storage root. A file
+    that is there with other content is not touched. `tell` hears how many nodes are done. Raises Invalid."""
+    every = instance.threads.all(archived=True) if threads is None else map(instance.threads.head, threads)
+    heads = [head for head in every if isinstance(head, Head)]
+    names = instance.registry.names() if threads is None else []
+    versions = {name: instance.registry.current(name) for name in names}
+    past = [each.version.hash for name in names for each in instance.registry.history(name)]
+    try:
+        writer = NodeWriter(folder / "cas")
+        if threads is None:
+            instance.store.sync()
+            nodes: Iterable[Hash] = [*BUILTIN, *(node for node, _ in instance.store.index.blobs())]
+            roots: list[Hash] = []
+        else:
+            nodes, roots = (), [head.node for head in heads]
+        done = 0
+        seen: set[Hash] = set()
+
+        def put(node: Hash, content: Node) -> None:
+            writer.put(node, content)
+            if content.type == CODE:
+                _write_bundle(instance, folder, node)
+
+        for node in nodes:
+            if node not in seen:
+                seen.add(node)
+                put(node, instance.store.get(node))
+                tell(done := done + 1)
+        for root in [*roots, *past]:
+            for node, content in instance.store.walk(root, frozenset(seen)):
+                if node in seen:  # the walk begins with its root in any case
+                    continue
+                seen.add(node)
+                put(node, content)
+                tell(done := done + 1)
+        writer.close()
+        active = {head.thread: head.node for head in heads if head.archive is None}
+        registered = yaml12.dump({name: each.hash for name, each in versions.items()})
+        ended = "".join(sorted(_line(head) for head in heads if head.archive))
+        for name, text in (
+            ("registry.yaml", registered),
+            ("threads.yaml", yaml12.dump(dict(sorted(active.items())))),
+            ("history.jsonl", ended),
+        ):
+            _write(folder / name, text.encode("utf-8"))
+    except OSError as error:
+        raise Invalid(
+            f"can't write to {one_line(str(folder))}: {error.strerror}", "name another folder"
+        ) from None
+    return Exported(len(versions), len(heads), writer.written, writer.kept)
+
+
+def _write_bundle(instance: Instance, folder: Path, node: Hash) -> None:
+    """Writes the file of a bundle, which its node only names. Raises OSError, StoreDamaged."""
+    from uwf_git.ext.code.files import name_in_root
+
+    workflow = instance.registry.workflow(node)
+    try:
+        instance.registry.commit_for(node)
+    except NotFound:  # a node that was put by hand, without a file
+        return
+    path = folder / "bundles" / name_in_root(workflow)
+    path.parent.mkdir(exist_ok=True)
+    _write(path, instance.registry.code_of(node))
+
+
+def _line(head: Head) -> str:
+    assert head.archive is not None
+    value = {
+        "thread": head.thread,
+        "workflow": head.row.workflow,
+        "head": head.node,
+        "completedAt": head.archive.time * 1000,
+        "reason": head.archive.status if head.archive.status == "completed" else "cancelled",
+    }
+    return json.dumps(value) + "\n"
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Writes a file that isn't there, or has that content already. Raises Invalid."""
+    try:
+        with path.open("xb") as file:
+            file.write(data)
+    except FileExistsError:
+        if path.is_symlink() or path.read_bytes() != data:
+            raise Invalid(
+                f"{one_line(str(path))} is there already", "name a folder that is new or empty"
+            ) from None

@@ -1,0 +1,182 @@
+"""Where what is taken goes: a store that is written in bulk, whose refs move once what they lead to is stored; what is
+noted meanwhile, and what came of it all. Tried only, nothing is kept: neither objects nor refs nor what the index
+learns."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from uwf_git.base.errors import HeadMoved, Invalid, NotFound
+from uwf_git.ext.importers.folder import Untaken
+from uwf_git.ext.importers.json_cas import OldNodes
+from uwf_git.ext.importers.originals import Originals
+from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.node import Node
+from uwf_git.git.bulk import FULL, Bulk
+from uwf_git.git.objects import Person, Stamp
+from uwf_git.git.program import Git
+from uwf_git.git.repository import Oid
+from uwf_git.store import layout
+from uwf_git.store.index import Overlay
+from uwf_git.store.opened import Instance
+from uwf_git.store.taking_in import Store
+from uwf_git.store.threads import Threads
+from uwf_git.store.versions import Registry
+
+IMPORTER = Person("uwf", "uwf@localhost")
+NEW, GROWN, HERE = "new", "grown", "here"
+
+
+def stamp(when: int) -> Stamp:
+    """That of what was made at a time in Unix milliseconds: nobody's own, so that it is the same whoever imports it."""
+    return Stamp(IMPORTER, when // 1000)
+
+
+class Intake:
+    """An import in progress. `refs` are made, and `moves` are done (from, to), when what was made so far is stored.
+    `extras` are the fields that only the original nodes have; `warnings` are of threads that came along."""
+
+    def __init__(self, instance: Instance, nodes: OldNodes, dry: bool) -> None:
+        self.instance = instance
+        self.nodes = nodes
+        self.dry = dry
+        self.repository = instance.store.repository
+        instance.store.sync()
+        self._resources = ExitStack()
+        self._batch = ExitStack()
+        if dry:
+            overlay = Overlay(instance.store.index)
+            self._resources.callback(overlay.close)
+            self.store = Store(self.repository, overlay)
+        else:
+            self.store = instance.store
+        _forget_loose(self.store, nodes)
+        self.threads = Threads(self.store)
+        self.registry = Registry(self.store)
+        self.originals = Originals(self.store, nodes, self._secret_in)
+        self.refs: dict[str, Oid] = {}
+        self.moves: list[tuple[str, Oid, Oid]] = []
+        self.extras: set[str] = set()
+        self.untaken: list[Untaken] = []
+        self.warnings: list[tuple[ThreadId, str]] = []
+        self._bulk: Bulk
+
+    def __enter__(self) -> Intake:
+        self._bulk = self._resources.enter_context(self.repository.in_bulk(keep=not self.dry))
+        self._resources.push(self._batch)
+        self._batch.enter_context(self.store.registering())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._resources:
+            if error is not None:
+                raise error
+            self._flush()
+
+    def refuse(self, kind: str, name: str, reason: str) -> None:
+        """Notes what can't be taken."""
+        self.untaken.append(Untaken(kind, name, reason))
+
+    def old(self, node: Hash, what: str) -> Node:
+        """A node of the source. Raises Invalid; `what` it is begins the message."""
+        try:
+            return self.nodes.get(node)
+        except NotFound:
+            raise Invalid(f"{what} {node}, which is not there") from None
+
+    def _secret_in(self, node: Node) -> str | None:
+        _, count = self.instance.redactor.value(node.payload)
+        return "it holds a secret, and can't be changed" if count else None
+
+    def rest(self) -> None:
+        """Stores what was made so far, where that is much."""
+        if len(self._bulk) >= FULL and not self.dry:
+            self._flush()
+            self._batch.enter_context(self.store.registering())
+
+    def _flush(self) -> None:
+        """Stores what was made so far, then moves the refs to it."""
+        if not self.dry:
+            self._bulk.store()
+        self._batch.close()
+        if self.dry:
+            return
+        made = self.repository.create_refs(self.refs)
+        for name in sorted(self.refs.keys() - made):
+            self.refuse("ref", name, "it was made by somebody else meanwhile")
+        for name, old, new in self.moves:
+            try:
+                self.repository.move_ref(name, old, new)
+            except HeadMoved as error:
+                self.refuse("ref", name, error.message)
+        for name in made:
+            if name.startswith(layout.ARCHIVE):
+                self.threads.drop(layout.THREADS + name.removeprefix(layout.ARCHIVE))
+        self.refs, self.moves = {}, []
+        self.store.sync()
+
+
+def _forget_loose(store: Store, nodes: OldNodes) -> None:
+    """Has the index forget those of a source's nodes that no ref leads to: an import that was broken off before it made
+    its refs leaves them, git deletes them some day, and this one is to hold them."""
+    rows = ((node, store.index.node(node)) for node in nodes)
+    known = {row[1]: node for node, row in rows if row is not None}
+    if not known:
+        return
+    command = "rev-list", "--objects", "--no-object-names", "--all"
+    # Of a damaged store it says as much as can be reached.
+    for line in Git(store.repository.path).run(*command, check=False).out.splitlines():
+        known.pop(bytes.fromhex(line.decode("ascii")), None)
+    store.index.forget(known.values(), ())
+
+
+class TakenWorkflow(NamedTuple):
+    """A workflow that came along: its name, the hash of its newest version here and of the Workflow node that this was
+    made from, and how many versions there are. `state` is new, grown or here."""
+
+    name: str
+    hash: str
+    source: str
+    versions: int
+    state: str
+
+
+class TakenThread(NamedTuple):
+    """A thread that came along: `steps` of the source's, `added` of them now. `status` is completed, killed or active;
+    `state` is new, grown or here."""
+
+    thread: ThreadId
+    workflow: str
+    steps: int
+    added: int
+    status: str
+    state: str
+
+
+class Imported(NamedTuple):
+    """`nodes` were read, `taken` of them are new here as they were; `kept` names the fields that only the original
+    nodes have; `warnings` are of threads that came along."""
+
+    workflows: tuple[TakenWorkflow, ...]
+    threads: tuple[TakenThread, ...]
+    nodes: int
+    taken: int
+    kept: tuple[str, ...]
+    warnings: tuple[tuple[ThreadId, str], ...]
+    untaken: tuple[Untaken, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "workflows": [each._asdict() for each in self.workflows],
+            "threads": [each._asdict() for each in self.threads],
+            "nodes": self.nodes,
+            "taken": self.taken,
+            "kept": list(self.kept),
+            "warnings": [{"thread": thread, "message": text} for thread, text in self.warnings],
+            "untaken": [each._asdict() for each in self.untaken],
+        }

@@ -1,0 +1,130 @@
+"""The nodes of a source, taken into the store as they are: each with its type and all that it refers to, or not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from uwf_git.base.errors import UwfError
+from uwf_git.ext.importers.json_cas import OldNodes
+from uwf_git.format.builtin import BUILTIN, META
+from uwf_git.format.ids import Hash
+from uwf_git.format.node import Node
+from uwf_git.store.nodes import NodeStore
+
+_BEGUN = "it refers to itself"
+_TYPES_OF_TYPES = 3  # a node's, the schema's, and that of what describes schemas
+
+
+class Originals:
+    """Takes nodes of a source into a store. `refuse` says why a sound one must not be there."""
+
+    def __init__(self, store: NodeStore, nodes: OldNodes, refuse: Callable[[Node], str | None]) -> None:
+        self._store = store
+        self._nodes = nodes
+        self._refuse = refuse
+        self._done: dict[Hash, str | None] = {}
+        self._reached: dict[Hash, tuple[Hash, ...]] = {}
+        self._taken: set[Hash] = set()
+        self._held: set[Hash] = set()
+        self.referred: set[Hash] = set()
+        self._depth = 0
+
+    @property
+    def problems(self) -> dict[Hash, str]:
+        """The nodes that can't be taken though each is sound in itself, and why."""
+        return {node: why for node, why in self._done.items() if why is not None and node in self._nodes}
+
+    @property
+    def taken(self) -> int:
+        """How many nodes are in the store that weren't."""
+        return len(self._taken)
+
+    def hold(self, nodes: Iterable[Hash]) -> None:
+        """Says that nodes are in what a ref will lead to, with all that they reach."""
+        self._held |= self._taken.intersection(nodes)
+
+    def is_loose(self, node: Hash) -> bool:
+        """Whether a node needs something that holds it: it was taken, or may be, and nothing does."""
+        if node in self._taken:
+            return node not in self._held
+        return not self._is_here(node)
+
+    def reached(self, node: Hash) -> tuple[Hash, ...] | None:
+        """The type of a node that was taken here, and what it refers to. None for any other node."""
+        return self._reached.pop(node, None)
+
+    def take(self, root: Hash) -> str | None:
+        """Takes a node in with all that it reaches. Returns why it can't be taken, None where it is."""
+        pending: list[tuple[Hash, tuple[Hash, ...] | None]] = [(root, None)]
+        while pending:
+            node, found = pending.pop()
+            if found is None:
+                if not self._is_known(node):
+                    self._done[node] = _BEGUN
+                    self._done[node] = self._look_at(node, pending)
+            else:
+                self._done[node] = self._keep(node, found)
+        return self._done.get(root)
+
+    def _is_here(self, node: Hash) -> bool:
+        return node in self._done or node in BUILTIN or self._store.index.node(node) is not None
+
+    def _is_known(self, node: Hash) -> bool:
+        if not self._is_here(node):
+            return False
+        if node not in self._done:
+            self._done[node] = self._difference(node)
+        return True
+
+    def _difference(self, node: Hash) -> str | None:
+        """Why a node that is in the store isn't the one of the source, if it isn't."""
+        if node not in self._nodes:
+            return None
+        try:
+            content = self._nodes.get(node)
+            if node in BUILTIN:
+                same = (content.type, content.payload) == (META, BUILTIN[node])
+                return None if same else "another content has that hash here"
+            self._store.keep(node, content)
+        except UwfError as error:
+            return error.message
+        return None
+
+    def _look_at(self, node: Hash, pending: list[tuple[Hash, tuple[Hash, ...] | None]]) -> str | None:
+        """Has a node taken after its type, which says where its references are, and after these."""
+        try:
+            content = self._nodes.get(node)
+            if problem := self._refuse(content):
+                return problem
+            found: tuple[Hash, ...] = ()
+            if content.type != node:
+                if problem := self._take_type(content.type):
+                    return f"its type {content.type}: {problem}"
+                found = (content.type, *self._store.references(content))
+        except UwfError as error:
+            return error.message
+        pending.append((node, found))
+        pending += [(each, None) for each in found[1:] if not self._is_known(each)]
+        return _BEGUN
+
+    def _take_type(self, node: Hash) -> str | None:
+        if self._depth > _TYPES_OF_TYPES:
+            return "it has a type of a type of a type"
+        self._depth += 1
+        try:
+            return self.take(node)
+        finally:
+            self._depth -= 1
+
+    def _keep(self, node: Hash, found: tuple[Hash, ...]) -> str | None:
+        for each in found:
+            if (problem := self._done.get(each)) is not None:
+                return f"it refers to {each}: {problem}"
+        try:
+            self._store.keep(node, self._nodes.get(node), found[1:])
+        except UwfError as error:
+            return error.message
+        self.referred.update(found)
+        self._reached[node] = found
+        self._taken.add(node)
+        return None

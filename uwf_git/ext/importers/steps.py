@@ -1,0 +1,179 @@
+"""What a step of an earlier program says: its StepNode, by the fields that all of its versions have, and what can be
+made out of its detail, whose form was each agent's own."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from uwf_git.base.errors import Invalid, UwfError
+from uwf_git.format.ids import Hash, is_hash
+from uwf_git.format.kinds import Step, TurnRecord, Usage
+from uwf_git.format.node import Node, parse_json
+
+_STEP = frozenset(Step._fields)
+_START = frozenset({"workflow", "prompt", "budget", "maxRounds"})
+_TEXTS = ("answer", "text", "output", "content", "raw")
+
+
+class OldStep(NamedTuple):
+    """A StepNode. `prompt` is the instruction that it was given, "" where it doesn't say; `duration` is in
+    milliseconds; `extras` are the fields that a StepNode of today hasn't."""
+
+    step: Step
+    prompt: str
+    usage: Usage | None
+    duration: int
+    extras: tuple[str, ...]
+
+
+class OldStart(NamedTuple):
+    """A StartNode. `rounds` is how many steps a bundle may take."""
+
+    workflow: Hash
+    prompt: str
+    budget: Mapping[str, float] | None
+    rounds: int | None
+    extras: tuple[str, ...]
+
+
+class Said(NamedTuple):
+    """What a detail tells of how an output came about; what it doesn't tell is empty. `cost` is in US dollars."""
+
+    answer: str = ""
+    turns: tuple[TurnRecord, ...] = ()
+    session: str | None = None
+    model: str | None = None
+    usage: Usage | None = None
+    duration: int = 0
+    cost: float | None = None
+
+
+def read_start(payload: Any) -> OldStart | None:
+    """The StartNode in a payload; None where it is none."""
+    if not isinstance(payload, dict) or not {"workflow", "prompt"} <= payload.keys() or "role" in payload:
+        return None
+    if not isinstance(payload["prompt"], str) or not _is_ref(payload["workflow"]):
+        return None
+    budget = payload.get("budget")
+    return OldStart(
+        payload["workflow"],
+        payload["prompt"],
+        budget if isinstance(budget, dict) else None,
+        _count(payload.get("maxRounds")) or None,
+        tuple(sorted(payload.keys() - _START)),
+    )
+
+
+def read_step(payload: Any) -> OldStep:
+    """The StepNode in a payload. Raises Invalid where it is none."""
+    if not isinstance(payload, dict) or not payload.keys() >= _STEP:
+        raise Invalid("is neither a StepNode nor a StartNode")
+    for name in ("start", "output", "detail"):
+        if not _is_ref(payload[name]):
+            raise Invalid(f"is no StepNode: its {name} is no hash")
+    if payload["prev"] is not None and not _is_ref(payload["prev"]):
+        raise Invalid("is no StepNode: its prev is neither a hash nor null")
+    if not isinstance(payload["role"], str) or not isinstance(payload["agent"], str):
+        raise Invalid("is no StepNode: its role and agent are no text")
+    prompt = payload.get("edgePrompt")
+    begun, done = _count(payload.get("startedAtMs")), _count(payload.get("completedAtMs"))
+    usage = payload.get("usage")
+    duration = max(done - begun, 0) if begun else _count(_of(usage, "duration"), 1000)
+    return OldStep(
+        Step(*(payload[name] for name in Step._fields)),
+        prompt if isinstance(prompt, str) else "",
+        _usage(usage),
+        duration,
+        tuple(sorted(payload.keys() - _STEP)),
+    )
+
+
+def read_detail(detail: Node, get: Callable[[Hash], Node]) -> Said:
+    """What a detail tells. `get` reads a node, and what it can't read is left out."""
+    payload = detail.payload
+    if isinstance(payload, str):
+        return Said(payload)
+    if not isinstance(payload, dict):
+        return Said()
+    turns = tuple(_turns(payload.get("turns"), get))
+    answer = next((payload[key] for key in _TEXTS if isinstance(payload.get(key), str)), None)
+    if answer is None:
+        spoken = (turn.text for turn in reversed(turns) if turn.role == "assistant" and turn.text.strip())
+        answer = next(spoken, "")
+    cost = payload.get("totalCostUsd")
+    return Said(
+        answer,
+        turns,
+        _text(payload.get("sessionId")),
+        _text(payload.get("model")),
+        _usage(payload.get("usage")),
+        _count(payload.get("durationMs")) or _count(payload.get("duration")),
+        float(cost) if isinstance(cost, int | float) and not isinstance(cost, bool) and cost >= 0 else None,
+    )
+
+
+def _turns(value: Any, get: Callable[[Hash], Node]) -> Iterator[TurnRecord]:
+    calls: list[tuple[str, Any]] = []
+    for each in value if isinstance(value, list) else ():
+        turn = each
+        if _is_ref(each):
+            try:
+                turn = get(each).payload
+            except UwfError:
+                continue
+        if not isinstance(turn, dict):
+            continue
+        role, text = turn.get("role"), turn.get("content")
+        if not isinstance(text, str) or role not in ("assistant", "tool", "user"):
+            continue
+        if role == "tool":
+            name, arguments = calls.pop(0) if calls else (_text(turn.get("name")) or "tool", None)
+            yield TurnRecord("tool", "", name, arguments, text)
+            continue
+        yield from _unanswered(calls)
+        calls = list(_calls(turn.get("toolCalls")))
+        yield TurnRecord(role, text)
+    yield from _unanswered(calls)
+
+
+def _unanswered(calls: list[tuple[str, Any]]) -> Iterator[TurnRecord]:
+    for name, arguments in calls:
+        yield TurnRecord("tool", "", name, arguments)
+
+
+def _calls(value: Any) -> Iterator[tuple[str, Any]]:
+    for call in value if isinstance(value, list) else ():
+        if isinstance(call, dict) and isinstance(name := call.get("name"), str):
+            arguments = call.get("args", call.get("input"))
+            if isinstance(arguments, str):
+                with contextlib.suppress(Invalid):
+                    arguments = parse_json(arguments)
+            yield name, arguments
+
+
+def _usage(value: Any) -> Usage | None:
+    read, written = _of(value, "inputTokens", "input"), _of(value, "outputTokens", "output")
+    if read is None and written is None:
+        return None
+    cached = _count(_of(value, "cacheReadInputTokens", "cached"))
+    return Usage(_count(read), _count(written), cached)
+
+
+def _of(value: Any, *keys: str) -> Any:
+    return next((value[key] for key in keys if key in value), None) if isinstance(value, dict) else None
+
+
+def _count(value: Any, times: int = 1) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 2**52:
+        return 0
+    return round(value * times)
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _is_ref(value: Any) -> bool:
+    return isinstance(value, str) and is_hash(value)

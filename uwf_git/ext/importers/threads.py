@@ -1,0 +1,230 @@
+"""The threads of a source: followed from their heads to their starts, made anew or gone on with, and ended where they
+had ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from uwf_git.base.errors import Invalid, NotFound, UwfError
+from uwf_git.ext.importers.intake import GROWN, HERE, IMPORTER, NEW, Intake, TakenThread, stamp
+from uwf_git.ext.importers.run import Run
+from uwf_git.ext.importers.steps import read_start, read_step
+from uwf_git.ext.importers.storage import COMPLETED, KILLED, OldThread
+from uwf_git.ext.importers.workflows import Version, Workflows
+from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.kinds import parse_step
+from uwf_git.format.types import END, USER, is_kind, start_node
+from uwf_git.git.objects import tag_text
+from uwf_git.git.repository import Oid
+from uwf_git.store import layout
+from uwf_git.store.history import Head
+from uwf_git.workflow.moderator import Ended
+
+_BOTH = "to have both, import into a root of its own (uwf --root DIR import …), and pull from its store"
+
+
+class Turn(NamedTuple):
+    """A step of the source: what it is called there, whose it is, and what adds it to a thread."""
+
+    source: str
+    role: str
+    add: Callable[[Run], None]
+
+
+class Past(NamedTuple):
+    """A thread of the source: the version it runs on, its task and limits, when it began, in Unix milliseconds, and its
+    steps, oldest first. `note` is what is to be said of it."""
+
+    version: Version
+    prompt: str
+    budget: Mapping[str, float] | None
+    rounds: int | None
+    began: int
+    turns: Sequence[Turn]
+    note: str = ""
+
+
+class Threads:
+    """Takes threads in. `taken` are those that came along."""
+
+    def __init__(self, intake: Intake, workflows: Workflows, every: Mapping[ThreadId, OldThread]) -> None:
+        self._intake = intake
+        self._workflows = workflows
+        self._every = every
+        self._done: dict[ThreadId, TakenThread | None] = {}
+
+    @property
+    def taken(self) -> tuple[TakenThread, ...]:
+        """Those that came along, or were here already."""
+        return tuple(each for _, each in sorted(self._done.items()) if each is not None)
+
+    def take(self, old: OldThread, past_of: Callable[[], Past] | None = None) -> None:
+        """Takes a thread, or notes why it can't be taken. `past_of` gives its past, where that is no chain of nodes,
+        and may raise any UwfError. Taking it again changes nothing."""
+        if old.id in self._done:
+            return
+        self._done[old.id] = None
+        try:
+            self._done[old.id] = self._take(old, past_of() if past_of else self._past(old.head))
+        except UwfError as error:
+            self._intake.refuse("thread", old.id, error.message)
+        self._intake.rest()
+
+    def _take(self, old: OldThread, past: Past) -> TakenThread:
+        here = self._here(old.id)
+        if past.note:
+            self._warn(old.id, past.note)
+        run = self._begun(old.id, past) if here is None else self._gone_on(here, past)
+        done = run.done
+        # Where a thread here went on after what the source has, that counts.
+        last = past.turns[-1].source if past.turns else None
+        went_on = here is not None and done == len(past.turns) and self._source_of(here.node) != last
+        for turn in past.turns[done:]:
+            turn.add(run)
+            run.done += 1
+        self._intake.originals.hold(run.filed)
+        added = run.done - done
+        if run.strayed and added:
+            self._warn(old.id, f"{run.strayed}; uwf verify will say so")
+        archived = here.archive if here is not None else None
+        if added and archived is not None:
+            raise Invalid(f"it has ended here, and went on there; {_BOTH}")
+        if here is None:
+            self._intake.refs[layout.THREADS + old.id] = run.head.commit
+        elif added:
+            self._intake.moves.append((layout.THREADS + old.id, here.commit, run.head.commit))
+        status = archived.status if archived is not None else None
+        state = NEW if here is None else GROWN if added else HERE
+        if archived is None and not went_on and (status := self._status(old, run)) is not None:
+            self._end(old, run.head, status)
+            state = GROWN if state == HERE else state
+        name = run.version.compiled.workflow.name
+        return TakenThread(old.id, name, len(past.turns), added, status or "active", state)
+
+    def _warn(self, thread: ThreadId, text: str) -> None:
+        self._intake.warnings.append((thread, text))
+
+    # In the source
+
+    def _past(self, head: Hash) -> Past:
+        """A thread by the node of its head. Raises Invalid for one that can't be followed to its start."""
+        intake = self._intake
+        turns: list[Turn] = []
+        seen: set[Hash] = set()
+        start: Hash | None = None
+        at: Hash | None = head
+        while at is not None:
+            content = intake.old(at, f"step {turns[-1].source} comes after" if turns else "its head is")
+            if not turns and read_start(content.payload) is not None:
+                start = at
+                break
+            if at in seen:
+                raise Invalid(f"its steps go round in a circle at {at}")
+            seen.add(at)
+            try:
+                step = read_step(content.payload)
+            except Invalid as error:
+                raise Invalid(f"node {at} {error.message}") from None
+            if start is not None and step.step.start != start:
+                raise Invalid(f"step {at} has another start than step {turns[-1].source}")
+            turns.append(
+                Turn(at, step.step.role, partial(Run.add, node=at, old=step, when=content.timestamp))
+            )
+            start, at = step.step.start, step.step.prev
+        assert start is not None
+        content = intake.old(start, "its start is")
+        said = read_start(content.payload)
+        if said is None:
+            raise Invalid(f"node {start}, its start, is no StartNode")
+        if not is_kind(content.type, "start"):
+            intake.extras.update(f"StartNode.{name}" for name in said.extras)
+        version = self._workflows.version(said.workflow)
+        return Past(version, said.prompt, said.budget, said.rounds, content.timestamp, turns[::-1])
+
+    def _status(self, old: OldThread, run: Run) -> str | None:
+        """How a thread ended; None while it is active. The oldest program didn't say, so the workflow decides."""
+        if old.ended is None:
+            return None
+        if isinstance(run.decision, Ended):
+            return old.ended or COMPLETED
+        if old.ended == COMPLETED:
+            self._warn(old.id, "it had ended where its workflow goes on, and counts as killed")
+        return KILLED
+
+    # Here
+
+    def _here(self, thread: ThreadId) -> Head | None:
+        if self._intake.repository.ref(layout.REMOVED + thread) is not None:
+            raise Invalid(f"it was removed here; bring it back with: uwf thread restore {thread}")
+        try:
+            return self._intake.instance.threads.head(thread)
+        except NotFound:
+            return None
+
+    def _begun(self, thread: ThreadId, past: Past) -> Run:
+        """A thread without steps, for those of the source."""
+        intake = self._intake
+        prompt, _ = intake.instance.redactor.text(past.prompt)
+        type_, payload = start_node(
+            past.version.compiled.hash, prompt, past.budget, self._rounds(thread, past)
+        )
+        node = intake.store.put(type_, payload, past.began)
+        commit = intake.threads.begin(past.version.commit, node, stamp(past.began))
+        head = Head(thread, commit, intake.store.take_in(commit), None)
+        return Run(intake, past.version, head, 0, self._child)
+
+    def _rounds(self, thread: ThreadId, past: Past) -> int | None:
+        """How many steps a thread may take: what its start says, or more where it has taken more, since other
+        stores don't pull a thread that is beyond its limit."""
+        code = past.version.compiled.workflow.code
+        done = sum(turn.role not in (USER, END) for turn in past.turns)
+        own = code.max_rounds if code is not None else None
+        most = past.rounds or own
+        if code is None or most is None or done <= most:
+            return past.rounds
+        self._warn(
+            thread, f"it took {done} steps where maxRounds is {most}, so that it begins without this limit"
+        )
+        return done if own is not None and done > own else None
+
+    def _gone_on(self, here: Head, past: Past) -> Run:
+        """A thread that is here, and how much of the source's it has. Raises Invalid for another thread."""
+        history = self._intake.instance.threads.history(here)
+        prompt, _ = self._intake.instance.redactor.text(past.prompt)
+        sources = [self._source_of(step.hash) for step in history.steps]
+        known = [source for source in sources if source is not None]
+        there = [turn.source for turn in past.turns]
+        both = min(len(known), len(there))
+        if history.start.prompt != prompt:
+            raise Invalid("another thread with its id is here already")
+        ours_last = bool(sources) and sources[-1] is None
+        if known[:both] != there[:both] or (len(there) > both and ours_last):
+            raise Invalid(f"it went on here and there; {_BOTH}")
+        return Run(self._intake, past.version, here, both, self._child)
+
+    def _source_of(self, node: Hash) -> str | None:
+        """What a step here is called in the source: by its own hash, if it is one of that; None for one of ours."""
+        if node in self._intake.nodes:
+            return node
+        content = self._intake.instance.store.get(node)
+        if not is_kind(content.type, "step"):
+            return None
+        detail = self._intake.instance.store.detail(parse_step(content.payload).detail)
+        return detail.source if detail is not None else None
+
+    def _child(self, step: Hash) -> Oid:
+        """The last commit of the thread that did a step elsewhere, which is taken first. Raises NotFound."""
+        for old in self._every.values():
+            if old.head == step:
+                self.take(old)
+        return self._intake.threads.commit_of(step)
+
+    def _end(self, old: OldThread, head: Head, status: str) -> None:
+        """Archives a thread as it was archived there."""
+        when = old.when // 1000 or head.row.time
+        name, text = layout.tag_name(old.id), f"{status}\n"
+        tag = tag_text(name, head.commit, IMPORTER, when, text, utc=True)
+        self._intake.refs[layout.ARCHIVE + old.id] = self._intake.repository.write_raw_tag(tag)
+        self._intake.refs.pop(layout.THREADS + old.id, None)

@@ -1,0 +1,175 @@
+"""The workflows of a source: registered ones with their versions, and those that only threads use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from uwf_git.base.errors import Invalid, NotFound, UwfError
+from uwf_git.ext.importers import definitions
+from uwf_git.ext.importers.folder import Folder
+from uwf_git.ext.importers.intake import GROWN, HERE, NEW, Intake, TakenWorkflow, stamp
+from uwf_git.format import cbor
+from uwf_git.format.builtin import META
+from uwf_git.format.ids import Hash, name_problem
+from uwf_git.format.kinds import parse_workflow
+from uwf_git.format.types import CODE
+from uwf_git.git.repository import Oid
+from uwf_git.store import layout
+from uwf_git.workflow.compile import Compiled, InvalidWorkflow
+
+
+class Version(NamedTuple):
+    """A Workflow node of the source as a version here."""
+
+    commit: Oid
+    compiled: Compiled
+
+
+class _Link(NamedTuple):
+    """A version in a chain of them. `origin` is the one that was gone back to."""
+
+    commit: Oid
+    compiled: Compiled
+    when: int
+    origin: Oid | None = None
+
+
+class Workflows:
+    """Takes the workflows of one kind in. `made` gives the nodes of a version by what it is called in the source, and
+    its time in Unix milliseconds; it may raise any UwfError. `taken` are those that are registered."""
+
+    def __init__(self, intake: Intake, made: Callable[[str], tuple[Compiled, int]]) -> None:
+        self._intake = intake
+        self._made = made
+        self._versions: dict[str, Version | str] = {}
+        self.taken: list[TakenWorkflow] = []
+
+    def take(self, name: str, current: str, past: Sequence[str]) -> None:
+        """Takes a registered workflow with its versions, oldest first: each once, and at the end a way back where an
+        older one is registered. Raises as `made` does for the one that is registered."""
+        chain: list[_Link] = []
+        for source in past:
+            try:
+                made, when = self._made(source)
+            except UwfError as error:
+                if source == current:
+                    raise
+                self._versions[source] = error.message
+                self._intake.refuse("workflow", f"{name} {source}", error.message)
+                continue
+            known = next((link.commit for link in chain if link.compiled.hash == made.hash), None)
+            if known is None:
+                known = self._write(chain, made, when)
+            self._versions[source] = Version(known, made)
+        version = self._versions[current]
+        assert isinstance(version, Version)
+        if chain[-1].compiled.hash != version.compiled.hash:
+            self._write(chain, version.compiled, chain[-1].when, version.commit)
+        state = self._register(name, chain)
+        self.taken.append(TakenWorkflow(name, version.compiled.hash, current, len(chain), state))
+
+    def _write(self, chain: list[_Link], made: Compiled, when: int, origin: Oid | None = None) -> Oid:
+        parents = [*(link.commit for link in chain[-1:]), *([origin] if origin else [])]
+        commit = self._intake.registry.write(made, parents, stamp(when))
+        chain.append(_Link(commit, made, when, origin))
+        return commit
+
+    def _register(self, name: str, chain: list[_Link]) -> str:
+        """Puts a workflow's ref at the newest version, where that goes on from the one that is here."""
+        ref, tip = layout.WORKFLOWS + name, chain[-1].commit
+        here = self._intake.repository.ref(ref)
+        if here is None:
+            self._intake.refs[ref] = tip
+            return NEW
+        if here == tip:
+            return HERE
+        if here in (link.commit for link in chain):
+            self._intake.moves.append((ref, here, tip))
+            return GROWN
+        past = [each.version.hash for each in reversed(self._intake.instance.registry.history(name))]
+        hashes = [link.compiled.hash for link in chain]
+        if hashes[: len(past)] == past and len(hashes) > len(past):
+            # The same versions in other commits, as another release of uwf makes them.
+            tip = here
+            for link in chain[len(past) :]:
+                tip = self._intake.registry.write(link.compiled, [tip], stamp(link.when))
+            self._intake.moves.append((ref, here, tip))
+            return GROWN
+        if not set(hashes) <= set(past):
+            reason = "another workflow is registered here by that name; threads keep theirs"
+            self._intake.refuse("workflow", name, reason)
+        return HERE
+
+    def version(self, source: str) -> Version:
+        """The version that a thread runs on; one that isn't registered gets a commit of its own. Raises Invalid."""
+        known = self._versions.get(source)
+        if known is None:
+            try:
+                made, when = self._made(source)
+                known = Version(self._intake.registry.write(made, [], stamp(when)), made)
+            except UwfError as error:
+                known = error.message
+            self._versions[source] = known
+        if isinstance(known, str):
+            raise Invalid(f"its workflow {source}: {known}")
+        return known
+
+
+def of_nodes(intake: Intake, bundles: Folder | None) -> Workflows:
+    """Takes those in that are nodes, each called by its hash. `bundles` is where the files of bundles are."""
+
+    def made(node: str) -> tuple[Compiled, int]:
+        content = intake.old(Hash(node), "its workflow is")
+        if content.type == CODE:
+            return _bundle(intake, content.payload, bundles), content.timestamp
+        return definitions.compiled(content.payload, schema, intake.extras.add), content.timestamp
+
+    def schema(node: Hash) -> Any:
+        return intake.old(node, "its schema is").payload
+
+    return Workflows(intake, made)
+
+
+def _bundle(intake: Intake, payload: Any, bundles: Folder | None) -> Compiled:
+    """A bundle by its node and its file. Nothing of it is evaluated. Raises Invalid, NotFound."""
+    from uwf_git.ext.code.contract import breaches_of, kept_bundle
+    from uwf_git.ext.code.files import MAX_BYTES, name_in_root
+
+    if found := intake.store.problems(CODE, payload):
+        raise Invalid(f"its node is no Bundle: {found[0]}")
+    payload = cbor.normalise(payload)
+    workflow = parse_workflow(payload)
+    if problem := name_problem(workflow.name):
+        raise Invalid(f"its name {problem}")
+    name = name_in_root(workflow)
+    if bundles is None or not bundles.has(name):
+        raise NotFound(f"there is no bundles/{name}, which is its code")
+    text = bundles.read(name, MAX_BYTES)
+    schemas = {}
+    for role in workflow.roles.values():
+        schema = intake.old(role.schema, f"the schema of {role.name} is")
+        if schema.type != META:
+            raise Invalid(f"node {role.schema}, the schema of {role.name}, is no schema")
+        schemas[role.schema] = schema.payload
+    kept = kept_bundle(payload, schemas, text)
+    assert workflow.code is not None
+    if breaches := breaches_of(text, workflow.code.language):
+        raise InvalidWorkflow(name, breaches)
+    return kept
+
+
+def take_registered(
+    intake: Intake, workflows: Workflows, registered: Mapping[str, Hash], found: Mapping[str, Sequence[Hash]]
+) -> None:
+    """Takes the workflows that are registered as nodes. `found` are the Workflow nodes of each name, oldest first."""
+    for name, current in sorted(registered.items()):
+        try:
+            own = intake.old(current, "what is registered is").payload
+            if not definitions.is_workflow(own):
+                raise Invalid(f"node {current}, which is registered, is no Workflow")
+            if own["name"] != name:
+                raise Invalid(f"node {current}, which is registered, is called {own['name']!r}")
+            workflows.take(name, current, found[name])
+        except UwfError as error:
+            intake.refuse("workflow", name, error.message)

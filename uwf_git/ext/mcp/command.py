@@ -1,0 +1,80 @@
+"""`uwf mcp`: the engine for programs that speak the Model Context Protocol."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import click
+from uwf_cli import terminal
+from uwf_cli.command import command
+from uwf_cli.invocation import Invocation
+from uwf_cli.output import as_json
+
+from uwf_git.base.errors import NotFound, UwfError
+from uwf_git.base.extras import install_hint
+from uwf_git.store.location import ROOT_VARIABLES
+
+
+@command(
+    "uwf mcp --print-config                     what a client's configuration needs",
+    "uwf mcp --read-only --cwd ~/project        as a client starts it",
+)
+@click.option("--read-only", is_flag=True, help="Offer only what reads.")
+@click.option(
+    "--cwd",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Where agents work and workflow files are looked for; the current folder if left out.",
+)
+@click.option("--print-config", is_flag=True, help="Print what to put into a client's configuration.")
+def mcp(invocation: Invocation, read_only: bool, cwd: Path | None, print_config: bool) -> None:
+    """Serve workflows and threads to an MCP client, over standard input and output.
+
+    A client starts this. It may list, show, read and rehearse, and unless --read-only is given start, step,
+    answer, fork and kill threads. Agents are those of config.yaml; no client can name another.
+    """
+    folder = _enter(cwd)
+    if print_config:
+        value = _configuration(invocation, read_only, folder if cwd else None)
+        invocation.emit_document(as_json(value) + "\n", value)
+        return
+    if find_spec("mcp") is None:
+        raise UwfError("uwf mcp needs the package mcp", install_hint("mcp"))
+    if terminal.is_terminal(sys.stdin):
+        invocation.warn("an MCP client has to start this; its configuration: uwf mcp --print-config")
+    import logging
+
+    from uwf_git.ext.mcp.server import serve
+
+    if os.environ.get("UWF_DEBUG") != "1":
+        logging.getLogger("mcp").setLevel(logging.CRITICAL)
+    serve(invocation.location, folder, read_only)
+
+
+def _enter(cwd: Path | None) -> Path:
+    """Goes to the folder given. Raises NotFound."""
+    if cwd is not None:
+        folder = cwd.expanduser()
+        if not folder.is_dir():
+            raise NotFound(f"no folder {cwd}", "create it first")
+        os.chdir(folder)
+    return Path.cwd()
+
+
+def _configuration(invocation: Invocation, read_only: bool, folder: Path | None) -> dict[str, Any]:
+    """The entry for this server, as most clients want it. Clients start servers in a folder and with an
+    environment of their own, so whatever leads to the store is said in full."""
+    location = invocation.location
+    args = ["mcp", *(["--read-only"] if read_only else [])]
+    if invocation.root_option or any(os.environ.get(name) for name in ROOT_VARIABLES):
+        args += ["--root", str(location.root)]
+    if folder is not None or location.here:
+        args += ["--cwd", str(folder or Path.cwd())]
+    program = shutil.which("uwf")
+    command, before = (program, []) if program else (sys.executable, ["-P", "-m", "uwf_cli.main"])
+    return {"mcpServers": {"uwf": {"command": command, "args": [*before, *args]}}}

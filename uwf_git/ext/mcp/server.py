@@ -1,0 +1,373 @@
+"""`uwf mcp` at work: a Model Context Protocol server on standard input and output.
+
+Each call is a `uwf` process of its own. So a result is what the command prints, a workflow is held to the
+limits that only a process's main thread can set, a call that is cancelled ends like Ctrl-C with its agent,
+and none waits for another. Nothing of them reaches this process's standard output, which belongs to the
+protocol.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote, unquote
+
+import anyio
+from mcp import types
+from mcp.server import Server, ServerRequestContext
+from mcp.server.stdio import stdio_server
+from mcp.shared.exceptions import MCPError
+from uwf_cli.failures import reported
+from uwf_cli.invocation import itself
+
+from uwf_git import __version__
+from uwf_git.base.errors import UwfError
+from uwf_git.ext.mcp.tools import SOURCE_FILE, WAIT, Call, ServedTool, offered
+from uwf_git.sandbox.child import Pipes, lines, spawn, stop
+from uwf_git.store.location import Location
+
+INSTRUCTIONS = """\
+Workflows in which agents take turns, kept in git. Start a run with start_thread, then call step_thread until the
+thread is completed; each step lets the agent of the next role work. A thread that is waiting asks the user something:
+put the question to them and pass the answer on with answer_thread. Ids and hashes may be shortened."""
+
+AT_ONCE = 8
+GRACE = 10.0
+TICK = 2.0
+DRAIN = 1.0
+LARGEST_RESULT = 32 << 20
+LISTED = 50
+MARKDOWN, YAML = "text/markdown", "application/yaml"
+# Of a kind of resource: the tool whose command prints it, in which --format, and what that is.
+_RESOURCES: dict[str, tuple[str, str | None, str]] = {
+    "thread": ("read_thread", None, MARKDOWN),
+    "workflow": ("show_workflow", "yaml", YAML),
+}
+
+
+class Done(NamedTuple):
+    """How a command ended. `code` is negative for a signal."""
+
+    code: int
+    out: bytes
+    err: str
+
+
+class Failed(Exception):
+    """A call that failed: the error as the command reports it."""
+
+    def __init__(self, code: str, message: str, hint: str = "", status: int = 1, **more: Any) -> None:
+        super().__init__(message)
+        self.error = {"code": code, "message": message, "hint": hint, "exitStatus": status, **more}
+
+    @property
+    def text(self) -> str:
+        """The error in one line."""
+        error = self.error
+        hint = f" — {error['hint']}" if error["hint"] else ""
+        return f"{error['message']}{hint} ({error['code']}, exit status {error['exitStatus']})"
+
+
+class Step:
+    """A step in progress, which may go on after the request that asked for it was answered."""
+
+    def __init__(self) -> None:
+        self.scope = anyio.CancelScope()
+        self.done = anyio.Event()
+        self.result: types.CallToolResult | None = None
+
+
+def serve(location: Location, folder: Path, read_only: bool) -> None:
+    """Serves until the client closes standard input. Threads work in `folder` or below."""
+    anyio.run(Serving(location, folder, read_only).run)
+
+
+class Serving:
+    """One server with one client."""
+
+    def __init__(self, location: Location, folder: Path, read_only: bool) -> None:
+        self._folder = folder.resolve()
+        self._tools = offered(read_only)
+        self._environment = {
+            **{name: value for name, value in os.environ.items() if name != "UWF_FORMAT"},
+            **location.environment(),
+        }
+
+    async def run(self) -> None:
+        """Serves standard input and output."""
+        self._room = anyio.CapacityLimiter(AT_ONCE)
+        server: Server[Any] = Server(
+            "uwf",
+            version=__version__,
+            title="uwf",
+            instructions=INSTRUCTIONS,
+            on_list_tools=self._list_tools,
+            on_call_tool=self._call_tool,
+            on_list_resources=self._list_resources,
+            on_list_resource_templates=self._list_templates,
+            on_read_resource=self._read_resource,
+        )
+        # The transport keeps standard output to itself: whoever else prints here prints on stderr.
+        incoming_lines: Any = lines(read_input)
+        async with (
+            stdio_server(stdin=incoming_lines) as (incoming, outgoing),
+            anyio.create_task_group() as self._steps,
+        ):
+            await server.run(incoming, outgoing, server.create_initialization_options())
+            self._steps.cancel_scope.cancel()
+
+    async def _list_tools(
+        self, _context: ServerRequestContext[Any], _params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=[_described(tool) for tool in self._tools.values()])
+
+    async def _call_tool(
+        self, context: ServerRequestContext[Any], params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        tool = self._tools.get(params.name)
+        if tool is None:
+            raise MCPError(types.INVALID_PARAMS, f"no tool {params.name!r}")
+        arguments = params.arguments or {}
+        try:
+            call = tool.parse(arguments, self._folder)
+            if tool.name == "step_thread":
+                return await self._step(context, call, arguments)
+            async with self._room:
+                return await self._result(call)
+        except Failed as error:
+            return _failure(error)
+        except UwfError as error:
+            return _failure(Failed(error.code, error.message, error.hint, error.exit_status))
+
+    async def _step(
+        self, context: ServerRequestContext[Any], call: Call, arguments: Mapping[str, Any]
+    ) -> types.CallToolResult:
+        step = Step()
+        role = await self._role(arguments) if (context.meta or {}).get("progress_token") is not None else ""
+        self._steps.start_soon(self._do, call, step)
+        try:
+            with anyio.move_on_after(arguments.get(WAIT)):
+                async with anyio.create_task_group() as watching:
+                    if role:
+                        watching.start_soon(_report, context, role)
+                    await step.done.wait()
+                    watching.cancel_scope.cancel()
+        except BaseException:  # the client cancels, or goes
+            step.scope.cancel()
+            with anyio.CancelScope(shield=True):
+                await step.done.wait()
+            raise
+        if step.result is not None:
+            return step.result
+        return await self._result(Call(("thread", "show", "--", arguments["thread"])))
+
+    async def _do(self, call: Call, step: Step) -> None:
+        try:
+            with step.scope:
+                step.result = await self._result(call)
+        except Failed as error:
+            step.result = _failure(error)
+        finally:
+            step.done.set()
+
+    async def _role(self, arguments: Mapping[str, Any]) -> str:
+        """Who is next in a thread; "" where that can't be told."""
+        try:
+            shown = await self._value(Call(("thread", "show", "--", arguments["thread"])))
+        except Failed:
+            return ""
+        return str(shown[0].get("next") or "")
+
+    async def _result(self, call: Call) -> types.CallToolResult:
+        value, notes = await self._value(call)
+        if call.wrap:
+            value = {call.wrap: value}
+        texts = [json.dumps(value, ensure_ascii=False, indent=1), *notes]
+        return types.CallToolResult(
+            content=[types.TextContent(type="text", text=text) for text in texts], structured_content=value
+        )
+
+    async def _value(self, call: Call) -> tuple[Any, list[str]]:
+        """What a command prints as JSON, and what it says beside that. Raises Failed."""
+        done = await self._run(call, "json")
+        try:
+            return _printed(done.out.decode("utf-8", "replace")), _notes(done)
+        except ValueError:
+            raise Failed("internal", f"`uwf {call.argv[0]} {call.argv[1]}` printed no JSON") from None
+
+    async def _run(self, call: Call, form: str | None) -> Done:
+        """A command's end, if it came to a result. Raises Failed."""
+        argv = itself(form, *call.argv)
+        with contextlib.ExitStack() as stack:
+            folder = self._folder
+            if call.source is not None:
+                folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="uwf-mcp-")))
+                (folder / SOURCE_FILE).write_text(call.source, encoding="utf-8", errors="replace")
+            stdin = None if call.stdin is None else call.stdin.encode("utf-8", "replace")
+            try:
+                done = await run(argv, stdin, folder, self._environment)
+            except (OSError, ValueError) as error:
+                raise Failed("failure", f"uwf does not start: {error}") from None
+        if (found := reported(done.err)) is not None:
+            raise Failed(status=done.code, **found)
+        if done.code < 0:
+            raise Failed("failure", f"the command was killed by signal {-done.code}", "repeat", done.code)
+        if len(done.out) > LARGEST_RESULT:
+            raise Failed(
+                "failure", f"the result is larger than {LARGEST_RESULT >> 20} MiB", "ask for less of it"
+            )
+        return done
+
+    async def _list_resources(
+        self, _context: ServerRequestContext[Any], _params: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
+        found: list[types.Resource] = []
+        with contextlib.suppress(Failed):  # there is no store yet
+            workflows, _ = await self._value(Call(("workflow", "list")))
+            for each in workflows:
+                uri = f"uwf://workflow/{quote(each['name'], safe='')}"
+                about = each.get("description") or each.get("problem")
+                found.append(types.Resource(uri=uri, name=each["name"], description=about, mime_type=YAML))
+            threads, _ = await self._value(Call(("thread", "list", "--all", f"--limit={LISTED}")))
+            for each in threads:
+                about = f"{each['name']}, {each['status']}, {each['updated']}"
+                uri = f"uwf://thread/{each['thread']}"
+                found.append(
+                    types.Resource(uri=uri, name=each["thread"], description=about, mime_type=MARKDOWN)
+                )
+        return types.ListResourcesResult(resources=found)
+
+    async def _list_templates(
+        self, _context: ServerRequestContext[Any], _params: types.PaginatedRequestParams | None
+    ) -> types.ListResourceTemplatesResult:
+        return types.ListResourceTemplatesResult(
+            resource_templates=[
+                types.ResourceTemplate(
+                    uri_template="uwf://thread/{id}",
+                    name="thread",
+                    description="A thread's transcript: its prompt and its newest steps.",
+                    mime_type=MARKDOWN,
+                ),
+                types.ResourceTemplate(
+                    uri_template="uwf://workflow/{name}",
+                    name="workflow",
+                    description="A registered workflow.",
+                    mime_type=YAML,
+                ),
+            ]
+        )
+
+    async def _read_resource(
+        self, _context: ServerRequestContext[Any], params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        uri = str(params.uri)
+        kind, _, rest = uri.removeprefix("uwf://").partition("/")
+        try:
+            if kind not in _RESOURCES:
+                raise Failed("not_found", f"no resource {uri!r}", "uwf://thread/ID or uwf://workflow/NAME", 3)
+            tool, form, media = _RESOURCES[kind]
+            call = self._tools[tool].parse({kind: unquote(rest)}, self._folder)
+            text = (await self._run(call, form)).out.decode("utf-8", "replace")
+        except Failed as error:
+            raise MCPError(types.INVALID_PARAMS, error.text, {"uri": uri, **error.error}) from None
+        except UwfError as error:
+            raise MCPError(types.INVALID_PARAMS, error.message, {"uri": uri}) from None
+        return types.ReadResourceResult(
+            contents=[types.TextResourceContents(uri=uri, mime_type=media, text=text)]
+        )
+
+
+async def read_input() -> bytes:
+    """What comes on standard input, be that a file, a pipe or a socket. No thread waits for it, as one that did would
+    keep an interrupted process from ending."""
+    with contextlib.suppress(PermissionError):  # a file is always readable, and can't be waited for
+        await anyio.wait_readable(0)
+    return os.read(0, 1 << 16)
+
+
+async def run(argv: list[str], stdin: bytes | None, cwd: Path, env: Mapping[str, str]) -> Done:
+    """Runs a command to its end. Cancelled, it alone is terminated and waited for: it ends its agent itself and keeps
+    what that said, and git's packing may go on. A session of its own keeps the signals of this process's client from
+    it: one that ends is not to be interrupted at that. Raises OSError, ValueError where it can't be started."""
+    process = spawn(argv, stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE, cwd=cwd, env=env)
+    pipes = Pipes(process, LARGEST_RESULT)
+    try:
+        await pipes.connect()
+        pipes.write(stdin or b"")
+        pipes.close_input()
+        out = bytearray()
+        async with anyio.create_task_group() as reading:
+            read = anyio.Event()
+            reading.start_soon(_read, pipes, out, read)
+            await pipes.exit_status(math.inf, 0)
+            with anyio.move_on_after(DRAIN):  # what it left behind may hold the pipes for ever
+                await read.wait()
+                await pipes.exit_status(0, DRAIN)
+            reading.cancel_scope.cancel()
+        return Done(process.wait(), bytes(out), pipes.stderr)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(stop, process, GRACE)
+            await pipes.close()
+
+
+async def _read(pipes: Pipes, into: bytearray, done: anyio.Event) -> None:
+    while data := await pipes.read():
+        if len(into) <= LARGEST_RESULT:
+            into += data
+    done.set()
+
+
+async def _report(context: ServerRequestContext[Any], role: str) -> None:
+    """Tells the client every other second which role's agent works, and for how long."""
+    begun = anyio.current_time()
+    while True:
+        seconds = anyio.current_time() - begun
+        await context.session.report_progress(seconds, message=f"{role} works, {seconds:.0f} s")
+        await anyio.sleep(TICK)
+
+
+def _described(tool: ServedTool) -> types.Tool:
+    hints: dict[str, Any] = {"read_only_hint": not tool.writes, "open_world_hint": tool.open}
+    if tool.writes:
+        hints |= {"destructive_hint": tool.destroys, "idempotent_hint": tool.repeatable}
+    return types.Tool(
+        name=tool.name,
+        title=tool.title,
+        description=tool.description,
+        input_schema=tool.schema,
+        annotations=types.ToolAnnotations(title=tool.title, **hints),
+    )
+
+
+def _printed(text: str) -> Any:
+    """The result in what a command printed. An agent that works in the command's process may have printed
+    before. Raises ValueError."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        begin = max(text.rfind(opening) for opening in ("\n{\n", "\n[\n"))
+        if begin < 0:
+            raise
+        return json.loads(text[begin:])
+
+
+def _notes(done: Done) -> list[str]:
+    """The warnings and notes of a command that succeeded."""
+    said = done.err.splitlines()
+    return [line.removeprefix("uwf: ") for line in said if line.startswith("uwf: ")]
+
+
+def _failure(error: Failed) -> types.CallToolResult:
+    return types.CallToolResult(
+        content=[types.TextContent(type="text", text=error.text)],
+        structured_content={"error": error.error},
+        is_error=True,
+    )

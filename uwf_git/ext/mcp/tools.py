@@ -1,0 +1,452 @@
+"""The tools that `uwf mcp` offers, each as the command it stands for: a table of names, schemas and
+annotations, and from a client's arguments to a command line.
+
+No tool takes an agent. The user's configuration says which command works for a role; a client that could name one could
+run anything.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from uwf_cli.resolve import SUFFIXES
+from uwf_cli.selection import STATUSES
+
+from uwf_git.base.errors import Usage
+from uwf_git.base.text import nearest
+
+LONGEST = 1000
+LARGEST = 4 << 20
+WAIT = "wait"
+
+
+class Call(NamedTuple):
+    """A command line after `uwf`. `stdin` is its input; `wrap` the name that a list gets in the result,
+    which has to be an object; `source` the text of a `workflow.yaml` in the folder it is run in."""
+
+    argv: tuple[str, ...]
+    stdin: str | None = None
+    wrap: str = ""
+    source: str | None = None
+
+
+class ServedTool(NamedTuple):
+    """A tool. `properties` are JSON Schemas by argument, `required` those that must be given; with
+    `either`, exactly one of these. Without `writes` it changes no thread; with `destroys` it may change what is not
+    kept, with `repeatable` it does nothing the second time, with `open` it reaches beyond the store. `call` makes the
+    command from arguments that obey the schema and the server's folder."""
+
+    name: str
+    title: str
+    description: str
+    properties: Mapping[str, Any]
+    call: Callable[[Mapping[str, Any], Path], Call]
+    required: tuple[str, ...] = ()
+    either: tuple[str, ...] = ()
+    writes: bool = False
+    destroys: bool = False
+    repeatable: bool = False
+    open: bool = False
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON Schema of the arguments."""
+        schema: dict[str, Any] = {
+            "type": "object",
+            "properties": dict(self.properties),
+            "additionalProperties": False,
+        }
+        if self.required:
+            schema["required"] = list(self.required)
+        return schema
+
+    def parse(self, arguments: Mapping[str, Any], folder: Path) -> Call:
+        """The command for a client's arguments. Raises Usage naming the argument at fault."""
+        import jsonschema
+
+        if unknown := sorted(set(arguments) - set(self.properties)):
+            hint = nearest(unknown[0], self.properties) or "it takes: " + ", ".join(self.properties)
+            raise Usage(f"{self.name} has no argument {unknown[0]!r}", hint)
+        validator = jsonschema.Draft202012Validator(self.schema)
+        if problem := next(iter(validator.iter_errors(dict(arguments))), None):
+            where = "".join(f"{part}: " for part in problem.absolute_path)
+            raise Usage(f"{self.name}: {where}{problem.message[:300]}", "see the tool's schema")
+        if self.either and len([name for name in self.either if name in arguments]) != 1:
+            raise Usage(f"{self.name} takes either {' or '.join(self.either)}", "give exactly one of them")
+        for name, value in arguments.items():
+            if isinstance(value, str) and "\0" in value:
+                raise Usage(f"{self.name}: {name} holds a NUL", "leave it out")
+        defaults = {name: each["default"] for name, each in self.properties.items() if "default" in each}
+        return self.call({**defaults, **arguments}, folder)
+
+
+def _text(description: str, most: int = LONGEST, **more: Any) -> dict[str, Any]:
+    return {"type": "string", "minLength": 1, "maxLength": most, "description": description, **more}
+
+
+def _number(description: str, least: int, **more: Any) -> dict[str, Any]:
+    return {"type": "integer", "minimum": least, "maximum": 1 << 31, "description": description, **more}
+
+
+_THREAD = _text("A thread's id, or the beginning of one (four characters and more).")
+_WORKFLOW = _text(
+    "A workflow: its registered name, CREW/ID for one of a crew, its hash, or a file of the folder the server works in."
+)
+_SOURCE = _text("A workflow's YAML text, instead of one that is stored somewhere.", LARGEST)
+SOURCE_FILE = "workflow.yaml"
+
+
+def _within(text: str, folder: Path, what: str) -> Path:
+    """A path that a client named, which must lie in the folder. Raises Usage."""
+    path = (folder / text).resolve()
+    if not path.is_relative_to(folder):
+        raise Usage(f"{what} {text!r} is outside of {folder}", "start the server there: uwf mcp --cwd DIR")
+    return path
+
+
+def _workflow(arguments: Mapping[str, Any], folder: Path) -> str:
+    """What names a workflow; if that is a file, one of the folder."""
+    text = str(arguments["workflow"])
+    if "/" in text or Path(text).suffix.lower() in SUFFIXES or (folder / text).is_file():
+        _within(text, folder, "workflow")
+    return text
+
+
+def _options(arguments: Mapping[str, Any], **options: str) -> list[str]:
+    """`--option=value` for each argument that was given; for a flag that is true, `--option`."""
+    found = []
+    for name, option in options.items():
+        value = arguments.get(name)
+        if value is True:
+            found.append(option)
+        elif value is not None and value is not False:
+            found.append(f"{option}={value}")
+    return found
+
+
+def _validate(arguments: Mapping[str, Any], folder: Path) -> Call:
+    if "source" in arguments:
+        return Call(("workflow", "validate", SOURCE_FILE), source=arguments["source"])
+    _within(arguments["file"], folder, "file")
+    return Call(("workflow", "validate", "--", arguments["file"]))
+
+
+def _rehearse(arguments: Mapping[str, Any], folder: Path) -> Call:
+    if "source" in arguments:
+        return Call(("workflow", "rehearse", f"./{SOURCE_FILE}"), source=arguments["source"])
+    return Call(("workflow", "rehearse", "--", _workflow(arguments, folder)))
+
+
+def _list_threads(arguments: Mapping[str, Any], _folder: Path) -> Call:
+    options = {name: f"--{name}" for name in ("all", "status", "workflow", "limit", "offset")}
+    return Call(("thread", "list", *_options(arguments, **options)), wrap="threads")
+
+
+def _thread(
+    command: str, subject: str = "thread", wrap: str = "", **options: str
+) -> Callable[[Mapping[str, Any], Path], Call]:
+    """`uwf thread COMMAND` on the argument `subject`, with the options that arguments stand for."""
+
+    def call(arguments: Mapping[str, Any], _folder: Path) -> Call:
+        return Call(("thread", command, *_options(arguments, **options), "--", arguments[subject]), wrap=wrap)
+
+    return call
+
+
+def _start(arguments: Mapping[str, Any], folder: Path) -> Call:
+    cwd = _within(arguments.get("cwd", "."), folder, "cwd")
+    workflow = _workflow(arguments, folder)
+    options = ("--prompt=-", f"--cwd={cwd}", *_options(arguments, persona="--as"))
+    return Call(("thread", "start", *options, "--", workflow), stdin=arguments["prompt"])
+
+
+def _extract(arguments: Mapping[str, Any], folder: Path) -> Call:
+    options = _options(arguments, prompt="--prompt", thread="--thread")
+    schema = arguments["schema"]
+    text = schema if isinstance(schema, str) else json.dumps(schema)
+    if isinstance(schema, str) and ("/" in schema or Path(schema).suffix or (folder / schema).is_file()):
+        _within(schema, folder, "schema")
+    argv = ("extract", f"--schema={text}", *options)
+    if "file" in arguments:
+        _within(arguments["file"], folder, "file")
+        return Call((*argv, "--", arguments["file"]), wrap="data")
+    return Call((*argv, "--", "-") if "text" in arguments else argv, stdin=arguments.get("text"), wrap="data")
+
+
+def _resume(arguments: Mapping[str, Any], _folder: Path) -> Call:
+    said = ["--message=-"] if "message" in arguments else []
+    return Call(("thread", "resume", *said, "--", arguments["thread"]), stdin=arguments.get("message"))
+
+
+def _answer(arguments: Mapping[str, Any], _folder: Path) -> Call:
+    asked = _options(arguments, step="--for", other="--other")
+    return Call(
+        ("thread", "answer", "--message=-", *asked, "--", arguments["thread"]), stdin=arguments["answer"]
+    )
+
+
+def _say(arguments: Mapping[str, Any], _folder: Path) -> Call:
+    return Call(("thread", "say", "--message=-", "--", arguments["thread"]), stdin=arguments["message"])
+
+
+TOOLS = (
+    ServedTool(
+        "list_workflows",
+        "List workflows",
+        "The registered workflows with what they are for.",
+        {},
+        lambda _arguments, _folder: Call(("workflow", "list"), wrap="workflows"),
+    ),
+    ServedTool(
+        "show_workflow",
+        "Show a workflow",
+        "A workflow's roles with the schemas of their answers, its conditions and its graph.",
+        {"workflow": _WORKFLOW},
+        lambda arguments, folder: Call(("workflow", "show", "--", _workflow(arguments, folder))),
+        ("workflow",),
+    ),
+    ServedTool(
+        "validate_workflow",
+        "Validate a workflow",
+        "Every problem of a workflow's YAML at once, with line, column and a hint. Nothing is stored.",
+        {"file": _text("A file of the folder the server works in."), "source": _SOURCE},
+        _validate,
+        either=("file", "source"),
+    ),
+    ServedTool(
+        "rehearse_workflow",
+        "Rehearse a workflow",
+        "Walks a workflow's graph with made-up answers and reports edges never taken, roles never reached "
+        "and where it gets stuck. No agent works and nothing is stored.",
+        {"workflow": _WORKFLOW, "source": _SOURCE},
+        _rehearse,
+        either=("workflow", "source"),
+    ),
+    ServedTool(
+        "list_threads",
+        "List threads",
+        "Runs of workflows, newest first: idle, running, paused, waiting and failed ones, with `all` also those "
+        "that have ended.",
+        {
+            "all": {"type": "boolean", "description": "Also the completed and killed."},
+            "status": {"enum": list(STATUSES), "description": "Only these."},
+            "workflow": _text("Only of this name or hash."),
+            "limit": _number("At most so many.", 1, default=50),
+            "offset": _number("Leave out the first so many.", 0, default=0),
+        },
+        _list_threads,
+    ),
+    ServedTool(
+        "list_running",
+        "List what runs",
+        "The steps that are being made on this machine: thread, role, agent, since when, the model's turns and "
+        "tokens so far, and the last line that was said or printed.",
+        {},
+        lambda _arguments, _folder: Call(("ps",), wrap="running"),
+    ),
+    ServedTool(
+        "inbox",
+        "List what waits for the user",
+        "Threads that wait for a person, the longest first: the question with its options and who asks it, a "
+        "budget that is used up, or a role that the user plays; since when, and the command that answers.",
+        {},
+        lambda _arguments, _folder: Call(("inbox",), wrap="waiting"),
+    ),
+    ServedTool(
+        "show_thread",
+        "Show a thread",
+        "Where a thread is: its status, whose turn is next, the question it asks, why it failed.",
+        {"thread": _THREAD},
+        _thread("show"),
+        ("thread",),
+    ),
+    ServedTool(
+        "read_thread",
+        "Read a thread",
+        "A thread's prompt and its newest steps, with their outputs and answers word for word. `omitted` "
+        "says how many older ones were left out under the quota; read them with `before`.",
+        {
+            "thread": _THREAD,
+            "quota": _number("About so many characters; the newest step is always there.", 1, default=40_000),
+            "before": _text("Only the steps before this one: its hash, or the beginning of it."),
+        },
+        _thread("read", quota="--quota", before="--before"),
+        ("thread",),
+    ),
+    ServedTool(
+        "thread_steps",
+        "List a thread's steps",
+        "All steps of a thread with their roles, agents and outputs, oldest first, without the answers.",
+        {"thread": _THREAD},
+        _thread("steps", wrap="steps"),
+        ("thread",),
+    ),
+    ServedTool(
+        "thread_attempts",
+        "List failed attempts",
+        "The failed attempts at a thread's steps, with their errors, oldest first.",
+        {"thread": _THREAD},
+        _thread("attempts", wrap="attempts"),
+        ("thread",),
+    ),
+    ServedTool(
+        "thread_turns",
+        "Show an agent's turns",
+        "What the agent said and which tools it called: in the step that is running so far, else in the last "
+        "one, or in the step or failed attempt given.",
+        {"thread": _THREAD, "step": _text("The hash of a step or failed attempt, or the beginning of it.")},
+        _thread("turns", wrap="turns", step="--step"),
+        ("thread",),
+    ),
+    ServedTool(
+        "step_details",
+        "Show a step",
+        "One step or failed attempt in full: its output, the answer, every turn and tool call, the tokens.",
+        {"step": _text("A step's hash, or the beginning of one.")},
+        _thread("step-details", "step"),
+        ("step",),
+    ),
+    ServedTool(
+        "extract",
+        "Extract data",
+        "Reads data that obeys a JSON Schema out of a text, a file or a thread. JSON and fields that stand there are "
+        "taken as they are; else the model that the user has configured for it reads them.",
+        {
+            "schema": {
+                "anyOf": [{"type": "object"}, {"type": "string", "minLength": 1, "maxLength": LONGEST}],
+                "description": "A JSON Schema, or the name of one: a file of the server's folder, or a type.",
+            },
+            "text": _text("The text to read.", LARGEST),
+            "file": _text("A file to read, of the folder the server works in."),
+            "thread": _text("A thread to read; with a text or file, what that belongs to."),
+            "prompt": _text("What to look for.", LARGEST),
+        },
+        _extract,
+        ("schema",),
+        open=True,
+    ),
+    ServedTool(
+        "start_thread",
+        "Start a thread",
+        "Starts a run of a workflow with a task. No agent works yet: that is for step_thread.",
+        {
+            "workflow": _WORKFLOW,
+            "prompt": _text("The task.", LARGEST),
+            "persona": _text(
+                "Of a crew's workflow: who speaks where it names nobody; else the crew's first."
+            ),
+            "cwd": _text("Where agents work: the folder the server works in, or one below it."),
+        },
+        _start,
+        ("workflow", "prompt"),
+        writes=True,
+    ),
+    ServedTool(
+        "step_thread",
+        "Do a thread's next step",
+        "Lets the agent configured for the next role work, which may take minutes, and keeps what it made. "
+        "Afterwards the thread is idle (step it again), waiting (answer_thread), paused, completed or failed. With "
+        "`wait` it returns after so many seconds at the latest, and the step goes on while the server runs: "
+        "the thread is `running` then, and show_thread tells when it no longer is.",
+        {
+            "thread": _THREAD,
+            WAIT: {
+                "type": "number",
+                "minimum": 0,
+                "maximum": 86400,
+                "description": "Seconds to wait for the end of the step; as long as it takes if left out.",
+            },
+        },
+        _thread("step"),
+        ("thread",),
+        writes=True,
+        destroys=True,
+        open=True,
+    ),
+    ServedTool(
+        "answer_thread",
+        "Answer a thread's question",
+        "Answers a thread that is waiting, on behalf of the user; the role that asked goes next. Ask the user "
+        "first: the question was meant for a human.",
+        {
+            "thread": _THREAD,
+            "answer": _text("The answer.", LARGEST),
+            "step": _text("The step that asks: refuses if by now another one does."),
+            "other": {
+                "type": "boolean",
+                "description": "Where the question has options: answer something else than one of them.",
+            },
+        },
+        _answer,
+        ("thread", "answer"),
+        writes=True,
+    ),
+    ServedTool(
+        "say_to_thread",
+        "Say something to a thread",
+        "Says something, on behalf of the user, to a thread that asks nothing: the agent of the next step is told, "
+        "and who is next stays the same. A thread that waits wants answer_thread, one that has ended resume_thread.",
+        {"thread": _THREAD, "message": _text("What to say.", LARGEST)},
+        _say,
+        ("thread", "message"),
+        writes=True,
+    ),
+    ServedTool(
+        "fork_thread",
+        "Fork a thread",
+        "Makes a second thread that shares the first's past, up to its head or an earlier step.",
+        {
+            "origin": _text("A thread's id or a step's hash, or the beginning of one."),
+            "at": _number("After the step of this number; 0 is the start.", 0),
+            "fromRole": _text("Before the last step of this role."),
+        },
+        _thread("fork", "origin", at="--at", fromRole="--from-role"),
+        ("origin",),
+        writes=True,
+    ),
+    ServedTool(
+        "pause_thread",
+        "Pause a thread",
+        "Keeps a thread from being stepped until resume_thread. A step in progress comes to its end first; with "
+        "`now` it is ended, and the next step goes on in its session.",
+        {
+            "thread": _THREAD,
+            "now": {"type": "boolean", "description": "End the step in progress."},
+            "reason": _text("Why, for those who come to step it."),
+        },
+        _thread("pause", now="--now", reason="--message"),
+        ("thread",),
+        writes=True,
+        repeatable=True,
+    ),
+    ServedTool(
+        "resume_thread",
+        "Resume a thread",
+        "Lets a paused thread be stepped again. With `message` it goes on from a thread that has ended: a new one, "
+        "whose id is in the result, shares its past, and the role that its workflow names for that is told the "
+        "message. It does no step itself: that is for step_thread.",
+        {"thread": _THREAD, "message": _text("What a thread that has ended goes on with.", LARGEST)},
+        _resume,
+        ("thread",),
+        writes=True,
+    ),
+    ServedTool(
+        "kill_thread",
+        "Kill a thread",
+        "Ends a thread for good, its running agent first. It can still be read and forked.",
+        {"thread": _THREAD, "reason": _text("Why, for those who read it later.")},
+        _thread("kill", reason="--reason"),
+        ("thread",),
+        writes=True,
+        destroys=True,
+        repeatable=True,
+    ),
+)
+
+
+def offered(read_only: bool) -> dict[str, ServedTool]:
+    """The tools by name; only those that read where asked for."""
+    return {tool.name: tool for tool in TOOLS if not (read_only and tool.writes)}

@@ -1,0 +1,15 @@
+"""Threads as OpenTelemetry traces."""
+
+from uwf_git.ext import Command, Extension
+
+EXTENSION = Extension(
+    "traces",
+    commands=(
+        Command(
+            "trace",
+            "uwf_git.ext.traces.tree:trace",
+            "Threads as traces, for the tools that show those.",
+            "Read",
+        ),
+    ),
+)

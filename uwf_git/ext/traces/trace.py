@@ -1,0 +1,320 @@
+"""A thread as an OpenTelemetry trace: spans of the conventions for generative AI, in the JSON of OTLP.
+
+    invoke_workflow NAME                  the thread
+      invoke_agent ROLE                   a step, or a failed attempt at it (status: error)
+        chat MODEL                        a turn of the model
+        execute_tool NAME                 a call of a tool
+        invoke_workflow NAME              what a sub-workflow did of the step, in the same form
+
+All of it is derived from the thread, ids too: the same thread gives the same trace wherever it is exported.
+When something was is what its commit says, since a node that two threads have in common has the time of the first.
+A detail says how long its run and most of its turns took, but not when a turn began: within a step, turns
+stand one after the other. What was said is in the trace only where it is asked for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+from uwf_git import __version__
+from uwf_git.engine import spending
+from uwf_git.engine.spending import DEEPEST, Tokens
+from uwf_git.format.ids import Hash
+from uwf_git.format.kinds import EXTRACT, Detail, TurnRecord, Workflow, parse_start, parse_step, remark_in
+from uwf_git.format.types import USER, is_kind
+from uwf_git.git.repository import Oid
+from uwf_git.store.history import Head, ancestry
+from uwf_git.store.index import CommitRow
+from uwf_git.store.opened import Instance
+
+SCHEMA_URL = "https://opentelemetry.io/schemas/1.41.0"
+"""The version of the semantic conventions from which the names of spans and attributes are taken."""
+
+_INTERNAL, _CLIENT = 1, 3
+_ERROR = 2
+_MS = 1_000_000  # nanoseconds
+_SAME = 1  # seconds between a node and its commit; a node made longer ago was another thread's first
+
+_PROVIDERS = (
+    ("claude", "anthropic"), ("gpt", "openai"), ("chatgpt", "openai"), ("o1", "openai"), ("o3", "openai"),
+    ("o4", "openai"), ("gemini", "gcp.gen_ai"), ("mistral", "mistral_ai"), ("codestral", "mistral_ai"),
+    ("deepseek", "deepseek"), ("grok", "x_ai"), ("command", "cohere"), ("kimi", "moonshot_ai"),
+)  # fmt: skip
+
+
+class Span(NamedTuple):
+    """A span before it has its place in a trace. Times are in Unix nanoseconds; `key` is unique among the children of
+    a span."""
+
+    key: str
+    name: str
+    kind: int
+    begin: int
+    end: int
+    attributes: Mapping[str, Any]
+    error: str | None = None
+    events: tuple[tuple[int, str, Mapping[str, Any]], ...] = ()
+    children: tuple[Span, ...] = ()
+
+
+def export(instance: Instance, head: Head, content: bool = False) -> dict[str, Any]:
+    """The trace of a thread as an OTLP ExportTraceServiceRequest in JSON. `content` includes prompts, answers,
+    and what tools were given and gave. Raises what reading the thread raises."""
+    root = _Reader(instance, content).thread(head)
+    trace = sha256(f"uwf trace {head.thread}".encode()).hexdigest()[:32]
+    spans: list[dict[str, Any]] = []
+    _flatten(root, trace, "", spans)
+    scope = {"scope": {"name": "uwf", "version": __version__}, "spans": spans, "schemaUrl": SCHEMA_URL}
+    service = {"service.name": "uwf", "service.version": __version__}
+    resource = {"resource": {"attributes": _attributes(service)}, "schemaUrl": SCHEMA_URL}
+    return {"resourceSpans": [{**resource, "scopeSpans": [scope]}]}
+
+
+def _flatten(span: Span, trace: str, parent: str, into: list[dict[str, Any]]) -> None:
+    own = sha256(f"{trace} {parent} {span.key}".encode()).hexdigest()[:16]
+    value: dict[str, Any] = {
+        "traceId": trace,
+        "spanId": own,
+        **({"parentSpanId": parent} if parent else {}),
+        "name": span.name,
+        "kind": span.kind,
+        "startTimeUnixNano": str(span.begin),
+        "endTimeUnixNano": str(span.end),
+        "attributes": _attributes(span.attributes),
+    }
+    if span.events:
+        value["events"] = [
+            {"timeUnixNano": str(when), "name": name, "attributes": _attributes(attributes)}
+            for when, name, attributes in span.events
+        ]
+    value["status"] = {} if span.error is None else {"code": _ERROR, "message": span.error}
+    into.append(value)
+    for child in span.children:
+        _flatten(child, trace, own, into)
+
+
+def _attributes(values: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [_attribute(key, value) for key, value in values.items() if value is not None]
+
+
+@lru_cache(1024, typed=True)
+def _attribute(key: str, value: Any) -> dict[str, Any]:
+    """One for all spans that have it: of thousands most are alike."""
+    return {"key": key, "value": _any(value)}
+
+
+def _any(value: Any) -> dict[str, Any]:
+    if isinstance(value, bool):
+        return {"boolValue": value}
+    if isinstance(value, int):
+        return {"intValue": str(value)}
+    if isinstance(value, float):
+        return {"doubleValue": value}
+    return {"stringValue": value}
+
+
+class _Done(NamedTuple):
+    """What an agent did: `node` is the StepNode or Attempt, `when` in Unix nanoseconds, `merged` the last commit of the
+    sub-workflow that did it."""
+
+    node: Hash
+    role: str
+    agent: str
+    detail: Hash | None
+    when: int
+    merged: bytes | None = None
+
+
+class _Reader:
+    """Makes spans of a store's threads."""
+
+    def __init__(self, instance: Instance, content: bool) -> None:
+        self._instance = instance
+        self._store = instance.store
+        self._content = content
+
+    def thread(self, head: Head) -> Span:
+        """The root span of a thread, with its failed attempts."""
+        workflow = self._workflow(head.node)
+        failed = [
+            self._agent(
+                workflow,
+                _Done(each.hash, each.role, each.agent, each.detail, self._time(each.hash, each.time)),
+                each.error,
+            )._replace(key=f"attempt {each.number}")
+            for each in self._instance.attempts.all(head.thread)
+        ]
+        return self._run(head.node, head.commit, head.thread, failed, 0)
+
+    def _run(self, last: Hash, commit: Oid | None, thread: str, besides: Sequence[Span], depth: int) -> Span:
+        """The span of a workflow's run up to a StepNode or StartNode, which was committed by `commit`; None where that
+        isn't known. `thread` is its id, "" where that isn't known; `besides` are spans that are not of its steps;
+        `depth` counts the sub-workflows around it."""
+        workflow = self._workflow(last)
+        children = list(besides)
+        events: list[tuple[int, str, Mapping[str, Any]]] = []
+        steps = list(self._instance.threads.past(last))
+        start = steps[-1].step.start if steps else last
+        rows = {row.node: row for row in self._rows(commit, start)}
+        for at, step, _ in steps:
+            row = rows.get(at)
+            when = self._time(at, row.time if row else None)
+            if step.role == USER:
+                remarks = remark_in(USER, self._store.get(step.output).payload) is not None
+                events.append((when, "uwf.remark" if remarks else "uwf.answer", {"uwf.step": at}))
+                continue
+            done = _Done(at, step.role, step.agent, step.detail, when, row.merged if row else None)
+            children.append(self._agent(workflow, done, None, depth))
+        node = self._store.get(start)
+        began = self._time(start, rows[start].time if start in rows else None)
+        attributes = {
+            "gen_ai.operation.name": "invoke_workflow",
+            "gen_ai.workflow.name": workflow.name,
+            "gen_ai.conversation.id": thread or None,
+            "uwf.thread": thread or None,
+            "uwf.start": start,
+            "uwf.steps": len(steps),
+        }
+        if self._content:
+            attributes["gen_ai.input.messages"] = _messages("user", parse_start(node.payload).prompt)
+        children.sort(key=lambda span: (span.begin, span.key))
+        begin = min((began, *(span.begin for span in children)))
+        end = max((begin, *(span.end for span in children), *(when for when, _, _ in events)))
+        name = f"invoke_workflow {workflow.name}"
+        return Span(
+            last, name, _INTERNAL, begin, end, attributes, None, tuple(sorted(events)), tuple(children)
+        )
+
+    def _workflow(self, node: Hash) -> Workflow:
+        content = self._store.get(node)
+        start = parse_step(content.payload).start if is_kind(content.type, "step") else node
+        return self._instance.registry.workflow(parse_start(self._store.get(start).payload).workflow)
+
+    def _rows(self, commit: Oid | None, start: Hash) -> Iterator[CommitRow]:
+        """What the commits of a run record, newest first, down to its StartNode."""
+        for row in ancestry(self._store, commit) if commit is not None else ():
+            yield row
+            if row.node == start:
+                return
+
+    def _time(self, node: Hash, committed: int | None) -> int:
+        """When something was, by the Unix second of its commit, in nanoseconds. The node says it finer, unless it was
+        there before."""
+        made = self._store.get(node).timestamp
+        if committed is None or abs(made // 1000 - committed) <= _SAME:
+            return made * _MS
+        return committed * 1000 * _MS
+
+    def _agent(self, workflow: Workflow, done: _Done, error: str | None, depth: int = 0) -> Span:
+        """The span of a step, or of an attempt that failed with `error`."""
+        node, role, agent, detail, end, merged = done
+        attributes: dict[str, Any] = {
+            "gen_ai.operation.name": "invoke_agent",
+            "gen_ai.agent.name": role,
+            "gen_ai.agent.description": workflow.roles[role].description if role in workflow.roles else None,
+            "uwf.agent": agent,
+            "uwf.step" if error is None else "uwf.attempt": node,
+            "error.type": None if error is None else "agent_failed",
+        }
+        begin, children = end, ()  # type: int, tuple[Span, ...]
+        if detail is not None and is_kind(self._store.get(detail).type, "step"):
+            if depth < DEEPEST:
+                child = self._run(detail, Oid(raw=merged) if merged else None, "", (), depth + 1)
+                begin, end, children = min(begin, child.begin), max(end, child.end), (child,)
+        elif detail is not None and (told := self._instance.store.detail(detail)) is not None:
+            begin = end - told.duration_ms * _MS
+            turns = self._instance.store.turns(told)
+            attributes |= _detail(told, turns)
+            if self._content:
+                attributes["gen_ai.output.messages"] = _messages("assistant", told.answer)
+            children = self._turns(told.model, turns, begin, end)
+        attributes.setdefault("gen_ai.provider.name", _provider(None))
+        name = f"invoke_agent {role}"
+        return Span(node, name, _INTERNAL, begin, end, attributes, error, (), children)
+
+    def _turns(
+        self, model: str | None, turns: Sequence[TurnRecord], begin: int, end: int
+    ) -> tuple[Span, ...]:
+        """The spans of the model's turns and of the tools', one after the other. They are shortened where together
+        they took longer than the step, in which several may have run at once."""
+        shown = [(number, turn) for number, turn in enumerate(turns) if _is_shown(turn)]
+        took = sum(turn.duration_ms or 0 for _, turn in shown) * _MS
+        share = min(1.0, (end - begin) / took) if took else 0.0
+        spans: list[Span] = []
+        at = begin
+        for number, turn in shown:
+            until = min(end, at + int((turn.duration_ms or 0) * _MS * share))
+            spans.append(self._turn(str(number), turn, model, at, until))
+            at = until
+        return tuple(spans)
+
+    def _turn(self, key: str, turn: TurnRecord, model: str | None, begin: int, end: int) -> Span:
+        if turn.role == "tool" and (turn.tool != EXTRACT or turn.call is not None):
+            tool = turn.tool or "unknown"
+            attributes = {
+                "gen_ai.operation.name": "execute_tool",
+                "gen_ai.tool.name": tool,
+                "gen_ai.tool.call.id": turn.call,
+                "gen_ai.tool.type": "function",
+                "error.type": "_OTHER" if turn.failed else None,
+            }
+            if self._content:
+                attributes["gen_ai.tool.call.arguments"] = _json(turn.arguments)
+                attributes["gen_ai.tool.call.result"] = _json(turn.result)
+            error = "the tool failed" if turn.failed else None
+            return Span(key, f"execute_tool {tool}", _INTERNAL, begin, end, attributes, error)
+        model = turn.model or (spending.extracting_model(turn) if turn.tool == EXTRACT else model)
+        attributes = {
+            "gen_ai.operation.name": "chat",
+            **_model(model, spending.tokens_in(turn.usage)),
+        }
+        if self._content:
+            attributes["gen_ai.output.messages"] = _messages("assistant", turn.text)
+        return Span(key, f"chat {model}" if model else "chat", _CLIENT, begin, end, attributes)
+
+
+def _is_shown(turn: TurnRecord) -> bool:
+    """Calls of tools, and the turns that a model is known to have made."""
+    return turn.role == "tool" or (turn.role == "assistant" and bool(turn.usage or turn.model))
+
+
+def _detail(detail: Detail, turns: Sequence[TurnRecord]) -> dict[str, Any]:
+    tokens = spending.tokens_of(spending.spent(detail, turns, attempt=False))
+    return {
+        **_model(detail.model, tokens, detail.session),
+        "uwf.extraction": detail.extraction,
+        "uwf.cost.usd": float(detail.cost) if detail.cost else None,
+    }
+
+
+def _model(model: str | None, tokens: Tokens | None, session: str | None = None) -> dict[str, Any]:
+    return {
+        "gen_ai.provider.name": _provider(model),
+        "gen_ai.request.model": model,
+        "gen_ai.response.model": model,
+        "gen_ai.conversation.id": session,
+        "gen_ai.usage.input_tokens": tokens.input if tokens else None,
+        "gen_ai.usage.output_tokens": tokens.output if tokens else None,
+        "gen_ai.usage.cache_read.input_tokens": tokens.cached if tokens else None,
+    }
+
+
+def _provider(model: str | None) -> str:
+    """The provider, by the conventions' name for it, as far as the model's name tells; else "uwf"."""
+    name = (model or "").rpartition("/")[2].lower()
+    return next((provider for begin, provider in _PROVIDERS if name.startswith(begin)), "uwf")
+
+
+def _messages(role: str, text: str) -> str:
+    message = {"role": role, "parts": [{"type": "text", "content": text}]}
+    if role == "assistant":
+        message["finish_reason"] = "stop"
+    return _json([message])
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

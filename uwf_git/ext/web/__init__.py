@@ -1,0 +1,10 @@
+"""Pages of a store: a server for its user alone, and the same pages as files."""
+
+from uwf_git.ext import Command, Extension
+
+EXTENSION = Extension(
+    "web",
+    commands=(
+        Command("web", "uwf_git.ext.web.command:web", "Show threads on pages of this machine.", "Read"),
+    ),
+)

@@ -1,0 +1,548 @@
+"""What pages can change: each action is a `uwf` command, carried out by a process of its own.
+
+So what a page does is what the command does, and it ends whether or not the page, the browser or the server are still
+there. A form names no agent, and no file but a workflow's of the folders that are searched for them: the user's
+configuration alone says which command works for a role. What a form says becomes the value of an option, or standard
+input, and never an option.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shlex
+import subprocess
+import time
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from tempfile import TemporaryFile
+from typing import IO, Any, NamedTuple
+from urllib.parse import parse_qsl
+
+from uwf_cli.failures import reported
+from uwf_cli.invocation import itself
+from uwf_cli.resolve import file_names
+
+from uwf_git.base.errors import Busy, HeadMoved, NotFound, Usage, UwfError, Waiting
+from uwf_git.engine.budget import OPTIONS, Budgets
+from uwf_git.engine.status import FAILED, IDLE, PAUSED, outlook
+from uwf_git.ext.web import addresses
+from uwf_git.ext.web.addresses import Asked, Page
+from uwf_git.format.ids import ThreadId, name_problem
+from uwf_git.format.kinds import parse_workflow
+from uwf_git.sandbox.child import spawn
+from uwf_git.store.history import Head
+from uwf_git.store.location import Location
+from uwf_git.store.opened import Instance
+
+LONGEST = 1000  # characters of what becomes an argument
+PATIENCE = 60.0  # seconds that a page waits for a command
+_BEGIN = 10.0  # and for a step to begin
+_AT_ONCE = 8
+_FIELDS = 32
+_LOOK = 0.02
+_REAP = 1.0
+_PRINTED = 4 << 20  # bytes of what a command prints
+_TOLD = 200  # threads of which is known why nobody worked on them
+
+
+class Order(NamedTuple):
+    """A command line after `uwf`. `text` is what the option whose value is `-` reads."""
+
+    argv: tuple[str, ...]
+    text: str | None = None
+
+    @property
+    def shown(self) -> str:
+        """The same as somebody may type it in a shell, with the text in its place."""
+        words = ["uwf"]
+        for word in self.argv:
+            if self.text is not None and word.startswith("--") and word.endswith("=-"):
+                word = word[:-1] + self.text
+            if word != "--" or self.argv[-1].startswith("-"):
+                words.append(word)
+        return shlex.join(words)
+
+
+class Form(NamedTuple):
+    """What was sent: the fields of a form by name, without what was left empty. A field that comes twice counts once,
+    the last one."""
+
+    fields: Mapping[str, str]
+
+    def text(self, name: str, default: str = "") -> str:
+        """A text of several lines, which browsers end by CR LF."""
+        return self.fields.get(name, default).replace("\r\n", "\n")
+
+    def option(self, name: str) -> str:
+        """What becomes the value of an option. Raises Usage for what none could be."""
+        value = self.fields.get(name, "").strip()
+        if len(value) > LONGEST or "\0" in value:
+            raise Usage(
+                f"{name} is longer than {LONGEST} characters, or holds a NUL", "say it in fewer words"
+            )
+        return value
+
+    def number(self, name: str) -> int | None:
+        """A whole number; None where it was left out. Raises Usage."""
+        value = self.option(name)
+        if not value:
+            return None
+        if not (value.isascii() and value.isdigit() and len(value) < 10):
+            raise Usage(f"{name}: {value!r} is no number", "give a whole number, such as 3")
+        return int(value)
+
+
+class At(NamedTuple):
+    """The thread that an action is for, and where it is now."""
+
+    instance: Instance
+    head: Head
+
+    @property
+    def thread(self) -> ThreadId:
+        """Its id."""
+        return self.head.thread
+
+
+class Action(NamedTuple):
+    """Something that a form asks for, at `/thread/ID/<name>`. `moves` says that it goes on from the head that the page
+    has shown, and is refused at another; `runs` that agents work, which nobody waits for."""
+
+    name: str
+    order: Callable[[At, Form], Order]
+    moves: bool = False
+    runs: bool = False
+
+    @property
+    def path(self) -> str:
+        """Its address, as a route."""
+        return f"/thread/{{thread}}/{self.name}"
+
+
+def parse_form(body: bytes) -> Form:
+    """The fields of a form as browsers send it. Raises Usage for more of them than any has."""
+    try:
+        pairs = parse_qsl(body.decode("ascii", "replace"), errors="replace", max_num_fields=_FIELDS)
+    except ValueError:
+        raise Usage(f"the form has more than {_FIELDS} fields", "send it from the page") from None
+    return Form({name: value for name, value in pairs if value.strip()})
+
+
+def _answer(at: At, form: Form) -> Order:
+    if not at.head.row.asks:
+        raise NotDone(f"thread {at.thread} asks nothing", f"see: uwf thread show {at.thread}", 409)
+    options = outlook(at.instance, at.head).options
+    number = form.number("option")
+    if number is not None and not 0 < number <= len(options):
+        raise Usage(f"thread {at.thread} has no option {number}", "read the question again")
+    text = form.text("answer") or (options[number - 1] if number else "")
+    # A text that is one option's may be the number of another.
+    as_it_is = ["--other"] if options and ("answer" in form.fields or text.strip().isdigit()) else []
+    argv = ("thread", "answer", f"--for={at.head.node}", *as_it_is, "--message=-", "--", at.thread)
+    return Order(argv, text)
+
+
+def _fork(at: At, form: Form) -> Order:
+    number = form.number("at")
+    after = [] if number is None else [f"--at={number}"]
+    return Order(("thread", "fork", *after, "--", at.thread))
+
+
+def _pause(at: At, form: Form) -> Order:
+    now = ["--now"] if "now" in form.fields else []
+    return Order(("thread", "pause", *now, *_said(form, "--message"), "--", at.thread))
+
+
+def _resume(at: At, form: Form) -> Order:
+    text = form.text("message") or None
+    said = [] if text is None else ["--message=-"]
+    return Order(("thread", "resume", *said, "--", at.thread), text)
+
+
+def _kill(at: At, form: Form) -> Order:
+    if "sure" not in form.fields:
+        raise Usage(f"thread {at.thread} would end for good", "check the box that says so")
+    return Order(("thread", "kill", *_said(form, "--reason"), "--", at.thread))
+
+
+def _said(form: Form, option: str) -> list[str]:
+    reason = form.option("reason")
+    return [f"{option}={reason}"] if reason else []
+
+
+def _limits(form: Form, sign: str = "") -> list[str]:
+    """The limits as options. `sign` stands before the numbers that have none."""
+    given = [(option, form.option(key)) for key, option in OPTIONS.items()]
+    return [f"{option}={sign if text[0].isdigit() else ''}{text}" for option, text in given if text]
+
+
+def _budget(at: At, form: Form) -> Order:
+    limits = _limits(form, "+")  # beside "Raise" a number is what is to be added
+    if not limits:
+        raise Usage(f"no limit of thread {at.thread} would be raised", "give at least one, such as +10")
+    return Order(("thread", "budget", *limits, "--", at.thread))
+
+
+def _step(at: At, _form: Form) -> Order:
+    return Order(("thread", "step", "--", at.thread))
+
+
+def _run(at: At, form: Form) -> Order:
+    most = form.number("most")
+    options = [] if most is None else [f"--max-steps={most}"]
+    return Order(("thread", "run", *options, "--", at.thread))
+
+
+ACTIONS = (
+    Action("answer", _answer, moves=True),
+    Action("fork", _fork),
+    Action("pause", _pause),
+    Action("resume", _resume, moves=True),
+    Action("kill", _kill),
+    Action("budget", _budget),
+    Action("step", _step, moves=True, runs=True),
+    Action("run", _run, moves=True, runs=True),
+)
+
+
+def offered(write: bool, run: bool) -> tuple[Action, ...]:
+    """The actions that a server has."""
+    return tuple(action for action in ACTIONS if write and (run or not action.runs))
+
+
+class Possible(NamedTuple):
+    """What can be done to a thread where it is: the `names` of actions, and what their forms show. `head` is sent along
+    with them. `limits` are the names of those that can be raised, with the option's name in words. `commands` are by an
+    action's name what does the same in a shell."""
+
+    thread: ThreadId
+    head: str
+    number: int
+    names: frozenset[str]
+    options: tuple[str, ...]
+    goes_on: bool
+    limits: Mapping[str, str]
+    commands: Mapping[str, str]
+
+
+def possible(instance: Instance, head: Head, status: str) -> Possible:
+    """What can be done to a thread of that `status`. Raises what reading it raises."""
+    following = outlook(instance, head)
+    ended = head.archive is not None
+    names = {"fork"}
+    goes_on = ended and (head.row.asks or _resumable(instance, head))
+    if not ended:
+        names |= {"kill", "pause" if status != PAUSED else "resume"}
+    elif goes_on:
+        names.add("resume")
+    if head.row.asks and not ended:
+        names.add("answer")
+    if status in (IDLE, FAILED) and not head.row.asks:
+        names |= {"step", "run"}
+    standing = None if ended else Budgets(instance).standing(head)
+    limits = {key: _words(key) for key in OPTIONS if standing is not None and key in standing.limits}
+    if limits:
+        names.add("budget")
+    fields = {"answer": "TEXT", "sure": "yes", **({"message": "TEXT"} if goes_on else {})}
+    form = Form(fields | dict.fromkeys(limits, "+N"))
+    at = At(instance, head)
+    commands = {each.name: each.order(at, form).shown for each in ACTIONS if each.name in names}
+    return Possible(
+        head.thread,
+        head.node,
+        head.row.number,
+        frozenset(names),
+        following.options,
+        goes_on,
+        limits,
+        commands,
+    )
+
+
+def _resumable(instance: Instance, head: Head) -> bool:
+    """Whether the workflow of a thread says who goes on after its end."""
+    if head.row.workflow is None:
+        return False
+    return parse_workflow(instance.store.get(head.row.workflow).payload).resume is not None
+
+
+def _words(key: str) -> str:
+    return OPTIONS[key].removeprefix("--max-")
+
+
+# Starting
+
+
+def start_page(instance: Instance, asked: Asked) -> Page:
+    """`/start`: a form with the workflows of the store, and of files. Its query: `workflow`, the one that is chosen."""
+    chosen = asked.one("workflow")
+    known = registered(instance)
+    workflow = shlex.quote(chosen) if chosen else "WORKFLOW"
+    return Page(
+        "start.html",
+        "Start a thread",
+        {
+            "workflows": known,
+            "files": [name for name in workflows(instance) if name not in known],
+            "chosen": chosen,
+            "limits": {key: _words(key) for key in OPTIONS},
+            "command_line": f"uwf thread start {workflow} -p TEXT",
+        },
+    )
+
+
+def start(instance: Instance, form: Form) -> Order:
+    """The command that starts a thread. Raises Usage, NotFound for a workflow that the list doesn't have: by other
+    names a command would find any file."""
+    workflow = form.fields.get("workflow", "")
+    if workflow not in workflows(instance):
+        raise NotFound(f"no workflow {workflow!r} here", "choose one of the list")
+    prompt = form.text("prompt")
+    if not prompt:
+        raise Usage("there is no task", "say what is to be done")
+    persona = form.option("persona")
+    speaker = [f"--as={persona}"] if persona else []
+    return Order(("thread", "start", "--prompt=-", *speaker, *_limits(form), "--", workflow), prompt)
+
+
+def registered(instance: Instance) -> list[str]:
+    """The workflows of the store and of its crews, as a command names them."""
+    from uwf_git.ext.crews.registry import Crews
+
+    return [*instance.registry.names(), *Crews(instance.store).addresses()]
+
+
+def workflows(instance: Instance) -> list[str]:
+    """The workflows that a thread can be started of: the registered ones, then those in `.workflows` of the folder that
+    the server works in, and in the folders of config.yaml."""
+    files = sorted(name for name in file_names(instance.location.root) if not name_problem(name))
+    return list(dict.fromkeys([*registered(instance), *files]))
+
+
+# Carrying out
+
+
+class NotDone(UwfError):
+    """A command failed, or is still at work. `status` is that of HTTP."""
+
+    def __init__(self, message: str, hint: str, status: int) -> None:
+        super().__init__(message, hint)
+        self.status = status
+
+
+_STATUS = {1: 422, 2: 400, 3: 404, 4: 409}  # of HTTP, by exit status
+
+
+class Refused(NamedTuple):
+    """Why a command that was to have agents work ended without an attempt of theirs, when its thread was at `head`."""
+
+    head: str
+    why: NotDone
+
+
+class _Work(NamedTuple):
+    """The work of agents that a command begins: whether it has begun, and what is told why it didn't."""
+
+    is_begun: Callable[[], bool]
+    refused: Callable[[NotDone], None]
+
+
+class Actions:
+    """Carries actions out on the store at a `location`, which `opened` opens. What is sent again while it is under way
+    is done once."""
+
+    def __init__(self, location: Location, opened: Callable[[], AbstractContextManager[Instance]]) -> None:
+        self._opened = opened
+        inherited = {name: value for name, value in os.environ.items() if name != "UWF_FORMAT"}
+        self._environment = {**inherited, **location.environment()}
+        self._under_way: dict[tuple[object, ...], asyncio.Task[str]] = {}
+        self._beginning: set[ThreadId] = set()
+        self._room = asyncio.Semaphore(_AT_ONCE)
+        self._left: set[asyncio.Task[None]] = set()
+        self._refused: dict[ThreadId, Refused] = {}
+        self.told = 0
+        """How often what `refused` says has become another."""
+
+    def refused(self, head: Head) -> NotDone | None:
+        """Why the last command that was to have agents work on a thread didn't; None once the thread has moved."""
+        found = self._refused.get(head.thread)
+        return found.why if found is not None and found.head == head.node else None
+
+    async def do(self, action: Action, thread: str, form: Form) -> str:
+        """Does something to a thread; returns the address of the page to go to. Raises HeadMoved where the thread is no
+        longer where the page has shown it, Busy where an agent is to work while one does, NotDone, and what reading
+        the form raises."""
+
+        async def carried_out() -> str:
+            with self._opened() as instance:
+                at = At(instance, instance.threads.head(instance.threads.find(thread)))
+                if action.moves:
+                    _require_unmoved(at.head, form)
+                order, work = action.order(at, form), None
+                if action.runs:
+                    if at.thread in self._beginning or instance.locks.is_held(at.thread):
+                        raise Busy(
+                            f"an agent is at work on thread {at.thread}", "wait for the end of its step"
+                        )
+                    work = self._work(at)
+            # Of two that begin at once, the lock would tell of both that they have begun.
+            with self._begins(at.thread) if action.runs else nullcontext():
+                printed = await self._run(order, work)
+            return _destination(printed, at.thread)
+
+        return await self._once((action.name, thread, *sorted(form.fields.items())), carried_out)
+
+    def _work(self, at: At) -> _Work:
+        """What tells whether agents work on a thread, and takes down why they didn't."""
+        thread, locks, runs = at.thread, at.instance.locks, at.instance.runs
+        before, tried = runs.began(thread), at.instance.attempts.tip(thread)
+        self._tell(thread, None)
+
+        def is_begun() -> bool:
+            # Whoever holds the lock may still find that no agent can work.
+            return locks.is_held(thread) and runs.began(thread) not in (None, before)
+
+        def refused(why: NotDone) -> None:
+            with suppress(UwfError), self._opened() as instance:
+                if instance.attempts.tip(thread) == tried:  # else the attempt says how it failed
+                    self._tell(thread, Refused(instance.threads.head(thread).node, why))
+
+        return _Work(is_begun, refused)
+
+    def _tell(self, thread: ThreadId, refused: Refused | None) -> None:
+        before = self._refused.pop(thread, None)
+        if refused is not None:
+            self._refused[thread] = refused
+            for oldest in list(self._refused)[:-_TOLD]:
+                del self._refused[oldest]
+        self.told += (before, refused) != (None, None)
+
+    @contextmanager
+    def _begins(self, thread: ThreadId) -> Iterator[None]:
+        self._beginning.add(thread)
+        try:
+            yield
+        finally:
+            self._beginning.discard(thread)
+
+    async def start(self, form: Form) -> str:
+        """Starts a thread; returns the address of its page. Raises NotDone, and what reading the form raises."""
+
+        async def carried_out() -> str:
+            with self._opened() as instance:
+                order = start(instance, form)
+            return _destination(await self._run(order, None), None)
+
+        return await self._once(("start", *sorted(form.fields.items())), carried_out)
+
+    async def _once(self, key: tuple[object, ...], make: Callable[[], Coroutine[Any, Any, str]]) -> str:
+        """What is being made under this key, or is made now. It goes on when nobody waits for it any more."""
+        task = self._under_way.get(key)
+        if task is None:
+            task = self._under_way[key] = asyncio.create_task(make())
+            task.add_done_callback(lambda _done: self._under_way.pop(key))
+        return await asyncio.shield(task)
+
+    async def _run(self, order: Order, work: _Work | None) -> str:
+        """Carries out a command; returns what it prints. One that is to have agents work is left alone once they do,
+        and its failure is taken down. Nobody but itself ends it: it has a session of its own, and what it prints goes
+        to files without a name, as a pipe would break where the server ends. Raises NotDone."""
+        async with self._room:
+            with ExitStack() as files:
+                given, out, err = (files.enter_context(TemporaryFile()) for _ in range(3))
+                given.write((order.text or "").encode("utf-8", "replace"))
+                given.seek(0)
+                try:
+                    child = spawn(
+                        itself("json", *order.argv),
+                        stdin=given,
+                        stdout=out,
+                        stderr=err,
+                        cwd=None,
+                        env=self._environment,
+                    )
+                except (OSError, ValueError) as error:
+                    raise NotDone(f"uwf does not start: {error}", order.shown, 500) from None
+                code = await _ended(child, _BEGIN if work else PATIENCE, work.is_begun if work else None)
+                if code is None:
+                    self._take_leave(child, order, err, work, files.pop_all())
+                    if work is None:
+                        raise NotDone(
+                            f"the command is still at work after {PATIENCE:.0f} seconds: {order.shown}",
+                            "look at the thread: what it does is done all the same",
+                            504,
+                        )
+                    return ""
+                failure = _failure(code, err, order)
+                if failure is not None:
+                    if work is None:
+                        raise failure
+                    work.refused(failure)
+                out.seek(0)
+                return out.read(_PRINTED).decode("utf-8", "replace")
+
+    def _take_leave(
+        self,
+        child: subprocess.Popen[bytes],
+        order: Order,
+        err: IO[bytes],
+        work: _Work | None,
+        files: ExitStack,
+    ) -> None:
+        """Waits for a process to end that nobody asks for any more, which would stay in the table of processes."""
+
+        async def waited() -> None:
+            with files:
+                while (code := child.poll()) is None:
+                    await asyncio.sleep(_REAP)
+                if work is not None and (failure := _failure(code, err, order)) is not None:
+                    work.refused(failure)
+
+        task = asyncio.create_task(waited())
+        self._left.add(task)
+        task.add_done_callback(self._left.discard)
+
+
+def _require_unmoved(head: Head, form: Form) -> None:
+    shown = form.fields.get("head", "")
+    if shown != head.node:
+        raise HeadMoved(
+            f"thread {head.thread} has moved on since the page showed it, and is at {head.node} now",
+            "look at it again before you say it again",
+        )
+
+
+async def _ended(
+    child: subprocess.Popen[bytes], patience: float, is_begun: Callable[[], bool] | None
+) -> int | None:
+    """How a process ended; None where it is at work still, after `patience` seconds or because it has begun."""
+    deadline = time.monotonic() + patience
+    while (code := child.poll()) is None and time.monotonic() < deadline:
+        if is_begun is not None and is_begun():
+            return None
+        await asyncio.sleep(_LOOK)
+    return code
+
+
+def _failure(code: int, err: IO[bytes], order: Order) -> NotDone | None:
+    """What a command says went wrong; None where nothing did. That a run has come to a question is no failure."""
+    if code in (0, Waiting.exit_status):
+        return None
+    err.seek(0, os.SEEK_END)
+    err.seek(max(0, err.tell() - _PRINTED))
+    error = reported(err.read().decode("utf-8", "replace"))
+    if error is None:
+        return NotDone(f"the command ended with status {code}: {order.shown}", "run it in a terminal", 500)
+    hint = f"{error['hint']} — " if error["hint"] else ""
+    return NotDone(error["message"], f"{hint}the same in a terminal: {order.shown}", _STATUS.get(code, 422))
+
+
+def _destination(printed: str, thread: ThreadId | None) -> str:
+    """The page of the thread that a command names in its result, else that of the thread it was done to."""
+    try:
+        value = json.loads(printed)
+        return addresses.thread(str(value["thread"]))
+    except (ValueError, TypeError, KeyError):  # a run prints a line for each step
+        return addresses.thread(thread) if thread else "/"

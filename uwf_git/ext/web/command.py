@@ -1,0 +1,118 @@
+"""`uwf web`: the pages of a store, served or written."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from uwf_cli import terminal
+from uwf_cli.command import command
+from uwf_cli.completers import complete_thread
+from uwf_cli.exchange import Meter, adopt_news, find_thread
+from uwf_cli.invocation import Invocation
+
+from uwf_git.base.errors import Usage, UwfError
+from uwf_git.base.extras import install_hint
+from uwf_git.base.text import counted
+
+if TYPE_CHECKING:
+    from uwf_git.ext.web.server import Served
+
+_NEEDED = ("starlette", "uvicorn", "jinja2")
+
+
+@command(
+    "uwf web                       the threads of this store, in the browser",
+    "uwf web 01JK7M                one of them",
+    "uwf web --write --run         with buttons to answer, fork, step",
+    "uwf web --export pages        as files, to keep or to mail",
+)
+@click.argument("thread", metavar="[ID]", required=False, shell_complete=complete_thread)
+@click.option(
+    "--port", type=click.IntRange(1, 65535), metavar="N", help="That one; else 8470, or a free one."
+)
+@click.option("--no-open", is_flag=True, help="Open no browser.")
+@click.option("--write", is_flag=True, help="Let the pages answer, start, fork, pause, kill. Runs no agents.")
+@click.option("--run", is_flag=True, help="Let the pages run agents. Includes --write.")
+@click.option("--host", metavar="ADDRESS", help="Listen there instead of 127.0.0.1; needs --name.")
+@click.option("--name", "names", multiple=True, metavar="HOST", help="A host that it may be asked for by.")
+@click.option(
+    "--export",
+    "folder",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Write the pages there as files, and serve nothing.",
+)
+def web(
+    invocation: Invocation,
+    thread: str | None,
+    port: int | None,
+    no_open: bool,
+    write: bool,
+    run: bool,
+    host: str | None,
+    names: tuple[str, ...],
+    folder: Path | None,
+) -> None:
+    """Show threads, graphs, steps and what they cost on pages of this machine, until Ctrl-C.
+
+    Only whoever opens the printed address gets in, once; nothing is loaded from elsewhere. Without --write the
+    server can change nothing.
+
+    With --export the pages are written into a folder that is new, empty or of an earlier export: of all threads, or of
+    one with those of its sub-workflows. They hold no script and are read without a server.
+    """
+    if missing := [name for name in _NEEDED if find_spec(name) is None]:
+        raise UwfError(f"uwf web needs the package {missing[0]}", install_hint("web"))
+    if host is not None and not names:
+        raise Usage("--host without a name", "say by which host it may be asked for: --name my-machine")
+    if folder is not None:
+        if port or no_open or write or run or host or names:
+            raise Usage("--export serves nothing", "give it alone, or with an ID")
+        _export(invocation, folder, thread)
+        return
+    from uwf_git.ext.web import addresses
+    from uwf_git.ext.web.server import LOOPBACK, serve
+    from uwf_git.ext.web.site import Site
+
+    _ = invocation.instance  # that there is a store is said here, and not on each page
+    adopt_news(invocation)
+    path = addresses.thread(find_thread(invocation, thread)) if thread else "/"
+    site = Site(invocation.location, write or run, run)
+
+    def tell(served: Served) -> None:
+        value = {"address": served.address, "launch": served.launch}
+        invocation.emit(
+            value,
+            lambda shown: terminal.fields([("open", shown["launch"]), ("end", "Ctrl-C")]),
+            compact=True,
+        )
+
+    serve(site, path, host or LOOPBACK, names, port, tell, not no_open)
+
+
+def _export(invocation: Invocation, folder: Path, thread: str | None) -> None:
+    from uwf_git.ext.web.export import export
+    from uwf_git.ext.web.site import Site
+
+    adopt_news(invocation)
+    found, meter = find_thread(invocation, thread) if thread else None, Meter()
+    try:
+        done = export(
+            Site(invocation.location), folder, found, lambda made, of: meter.step("Writing pages", made, of)
+        )
+    finally:
+        meter.clear()
+    left = {"unjudged": list(done.unjudged)} if done.unjudged else {}
+    invocation.emit(
+        {"folder": str(folder), "files": done.files, "bytes": done.bytes, **left},
+        _exported,
+    )
+
+
+def _exported(value: Any) -> str:
+    said = f"{value['folder']}: {counted(value['files'], 'file')}, {value['bytes']:,} bytes"
+    left = ", ".join(value.get("unjudged", ()))
+    return f"{said}; not judged: {left}" if left else said

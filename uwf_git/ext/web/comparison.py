@@ -1,0 +1,155 @@
+"""`/diff/A/B`: two threads side by side from where they part, as `uwf thread diff` finds that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from uwf_git.engine.accounts import account, spent_on
+from uwf_git.engine.budget import prices
+from uwf_git.engine.spending import Spent, money
+from uwf_git.engine.status import status_of
+from uwf_git.ext.web.addresses import Asked, Page
+from uwf_git.format.ids import Hash
+from uwf_git.format.kinds import StepContext, title_of
+from uwf_git.store.history import Head, History, shared_steps
+from uwf_git.store.opened import Instance
+from uwf_git.store.pages import verdict
+
+SHOWN = 50
+OFFERED = 30
+_FIELDS = 40  # of an output that are shown
+
+
+class Field(NamedTuple):
+    """A field of an output. `mark` says in words how it differs from the other side's; "" where it is the same."""
+
+    name: str
+    value: Any
+    mark: str
+
+
+def page(instance: Instance, asked: Asked) -> Page:
+    """The comparison. The threads are parts of the path or, as the form has it, `a` and `b` of the query; `from` is
+    how many rows after the parting are left out. Raises NotFound, Usage."""
+    names = [asked.parts.get(side) or asked.one(side) for side in ("a", "b")]
+    if not all(names):
+        return _choice(instance, next(filter(None, names), ""))
+    heads = [instance.threads.head(instance.threads.find(name)) for name in names]
+    histories = [instance.threads.history(head) for head in heads]
+    shared = shared_steps(*histories)
+    first = asked.number("from")
+    begin = shared + first
+    rows = _rows(instance, histories, begin)
+    longest = max(len(history.steps) for history in histories)
+    one, other = histories
+    return Page(
+        "comparison.html",
+        f"{title_of(one.start.prompt)} and {title_of(other.start.prompt)}",
+        {
+            "asked": asked,
+            "sides": [_side(instance, head, history) for head, history in zip(heads, histories, strict=True)],
+            "shared": shared,
+            "same_workflow": one.workflow_hash == other.workflow_hash,
+            "same_start": one.start_hash == other.start_hash,
+            "same": heads[0].thread == heads[1].thread,
+            "rows": rows,
+            "first": first,
+            "size": SHOWN,
+            "more": max(0, longest - begin - SHOWN),
+            "others": _others(instance, heads[0]),
+        },
+    )
+
+
+def _choice(instance: Instance, name: str) -> Page:
+    head = instance.threads.head(instance.threads.find(name)) if name else None
+    return Page(
+        "comparison.html",
+        "Compare threads",
+        {"sides": [], "chosen": head, "others": _others(instance, head), "asked": Asked({})},
+    )
+
+
+def _others(instance: Instance, head: Head | None) -> list[dict[str, str]]:
+    """The threads that may be chosen: the newest, those of the same start and of the same workflow first."""
+    found = [each for each in instance.threads.all(archived=True) if isinstance(each, Head)]
+    if head is not None:
+        row, thread = head.row, head.thread
+        found = [each for each in found if each.thread != thread]
+        found.sort(key=lambda each: (each.row.start != row.start, each.row.name != row.name))
+    return [
+        {"thread": each.thread, "said": f"{each.row.title or each.thread} · {each.row.name}"}
+        for each in found[:OFFERED]
+    ]
+
+
+def _side(instance: Instance, head: Head, history: History) -> dict[str, Any]:
+    spent = account(instance, head).spent
+    return {
+        "thread": head.thread,
+        "title": title_of(history.start.prompt),
+        "prompt": history.start.prompt,
+        "workflow": history.workflow.name,
+        "hash": history.workflow_hash,
+        "status": status_of(instance, head),
+        "steps": len(history.steps),
+        "attempts": spent.attempts,
+        "seconds": spent.seconds,
+        **_cost(instance, spent),
+    }
+
+
+def _cost(instance: Instance, spent: Spent) -> dict[str, Any]:
+    paid = money(spent, prices(instance))
+    return {"cost": paid.cost, "unpriced": paid.unpriced}
+
+
+def _rows(instance: Instance, histories: Sequence[History], begin: int) -> list[dict[str, Any]]:
+    """The steps of both sides at the same place, from `begin` on."""
+    parts = [history.steps[begin : begin + SHOWN] for history in histories]
+    spent = spent_on(instance, [step for part in parts for step in part])
+    rows = []
+    for place in range(max(map(len, parts))):
+        steps = [part[place] if place < len(part) else None for part in parts]
+        rows.append(
+            {
+                "number": begin + place + 1,
+                "sides": [
+                    None if step is None else _step(instance, step, other, spent)
+                    for step, other in (steps, steps[::-1])
+                ],
+            }
+        )
+    return rows
+
+
+def _step(
+    instance: Instance, step: StepContext, other: StepContext | None, spent: Mapping[Hash, Spent]
+) -> dict[str, Any]:
+    used = spent[step.hash]
+    fields = _fields(step.output, None if other is None else other.output, other is not None)
+    return {
+        "step": step.hash,
+        "role": step.role,
+        "by": step.by,
+        "verdict": verdict(step.output),
+        "fields": fields[:_FIELDS],
+        "fields_left": len(fields[_FIELDS:]),
+        "same": other is not None and other.output == step.output,
+        "other_role": other is not None and other.role != step.role,
+        "other_agent": other is not None and other.by != step.by,
+        "seconds": used.seconds,
+        **_cost(instance, used),
+    }
+
+
+def _fields(output: Any, other: Any, compared: bool) -> list[Field]:
+    if not isinstance(output, Mapping):
+        return [Field("", output, "differs" if compared and output != other else "")]
+    if not compared or not isinstance(other, Mapping):
+        return [Field(name, each, "") for name, each in output.items()]
+    marks = {
+        name: "" if name in other and other[name] == each else "differs" for name, each in output.items()
+    }
+    return [Field(name, each, marks[name] if name in other else "only here") for name, each in output.items()]

@@ -1,0 +1,239 @@
+"""What is live: whether a page is still what it was, and the stream of what happens on a thread.
+
+A page is known by when the refs last changed, who is at work, and what it was asked for, so that a browser that asks
+again is answered from a few looks at files. Of a thread that somebody works on there is a stream of server-sent events
+(https://html.spec.whatwg.org/multipage/server-sent-events.html): `began`, `said`, `dropped`, `printed`, `turn`, `step`,
+and `rest` once nobody is at work. The id of an event is the place of the last turn, after which a connection that was
+lost goes on. Nothing is looked at for a stream that nobody has open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+from uwf_git.base.errors import NotFound, UwfError
+from uwf_git.base.text import one_line
+from uwf_git.engine.progress import Freshness
+from uwf_git.engine.turns import (
+    Began,
+    Dropped,
+    Event,
+    Made,
+    News,
+    Place,
+    Printed,
+    Rested,
+    Said,
+    Turned,
+    parse_place,
+)
+from uwf_git.ext.web.page.step import brief, outcome, turn
+from uwf_git.ext.web.step import LARGEST_IN_A_LINE, weight
+from uwf_git.format.kinds import parse_attempt, parse_step
+from uwf_git.format.types import role_name
+from uwf_git.git.refs import PRIVATE
+from uwf_git.store.locks import Locks
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+    from uwf_git.format.ids import Hash
+    from uwf_git.store.location import Location
+    from uwf_git.store.opened import Instance
+    from uwf_git.store.private import Order
+
+MOST = 32
+"""How many streams there are at once."""
+
+_TICK = 0.1  # seconds between two looks
+_BEAT = 15.0  # seconds after which a silent stream says that it is there
+_WORDS = 200  # characters of what came of a step
+_PATIENCE = 10.0  # seconds for which a reader may take nothing
+
+
+class Tags:
+    """What the pages of a store are known by at a moment. `known` is what all of them know."""
+
+    def __init__(self, location: Location, known: Mapping[str, Any]) -> None:
+        private = location.git_dir / PRIVATE
+        also = (
+            private / "runs",
+            private / "budgets",
+            private / "trusted",
+            location.root / "config.yaml",
+        )
+        self._refs = Freshness(location.git_dir, also=also)
+        self._locks = Locks(private)
+        self._known = sorted(known.items())
+
+    def of(self, address: str) -> str:
+        """The tag of a page, which is another once anything that may stand on it has changed. Taken before the page
+        is made."""
+        # "Today" and "2 days ago" mean something else tomorrow.
+        told = self._refs.mark(), sorted(self._locks.held()), time.strftime("%F"), self._known, address
+        return f'"{hashlib.sha256(repr(told).encode("utf-8", "replace")).hexdigest()[:32]}"'
+
+
+class Streams:
+    """The streams of a store, which `opened` opens for each."""
+
+    def __init__(self, opened: Callable[[], AbstractContextManager[Instance]]) -> None:
+        self._opened = opened
+        self._open = 0
+
+    async def answer(self, request: Request) -> Response:
+        """The stream of a thread; 204, upon which a browser asks no more, where nobody is at work and nothing came
+        after the place that was named. Its query: `after`, such a place."""
+        if self._open >= MOST:
+            return PlainTextResponse("Too many pages are live. Close some.\n", 503, {"retry-after": "10"})
+        after = parse_place(request.headers.get("last-event-id") or request.query_params.get("after", ""))
+        stack = ExitStack()
+        try:
+            instance = stack.enter_context(self._opened())
+            news = News(instance, instance.threads.find(request.path_params["id"]), after)
+            begun = await _begin(news)
+        except UwfError as error:
+            stack.close()
+            status = 404 if isinstance(error, NotFound) else 500
+            return PlainTextResponse(f"{error.message}\n", status)
+        except BaseException:
+            stack.close()
+            raise
+        if not begun or begun == [Rested()]:
+            stack.close()
+            return Response(status_code=204)
+        return _Stream(self._told(stack), instance, news, begun)
+
+    def _told(self, stack: ExitStack) -> Callable[[], None]:
+        """Counts a stream, until what is returned is called."""
+        self._open += 1
+
+        def end() -> None:
+            self._open -= 1
+            stack.close()
+
+        return end
+
+
+async def _begin(news: News) -> list[Event]:
+    """The first news; nothing but a rest where nobody is at work. A run rests for a moment between two steps."""
+    while not (found := news.news()) and not news.works:
+        await asyncio.sleep(_TICK)
+    return found or [Said(0, "")]
+
+
+class _Stream(Response):
+    """An answer that goes on until nobody is at work, or its reader has gone or takes nothing any more."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, end: Callable[[], None], instance: Instance, news: News, begun: list[Event]) -> None:
+        super().__init__(headers={"cache-control": "no-store"})
+        del self.headers["content-length"]
+        self._end = end
+        self._instance = instance
+        self._news = news
+        self._begun = begun
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Sends it."""
+        gone = asyncio.ensure_future(_gone(receive))
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            for data in self._data():
+                if data:
+                    message = {"type": "http.response.body", "body": data, "more_body": True}
+                    await asyncio.wait_for(send(message), _PATIENCE)
+                else:
+                    await asyncio.wait((gone,), timeout=_TICK)
+                if gone.done():
+                    return
+            await send({"type": "http.response.body", "body": b""})
+        except TimeoutError:
+            return  # the server ends the connection of an answer that isn't whole
+        finally:
+            gone.cancel()
+            self._end()
+
+    def _data(self) -> Iterator[bytes]:
+        """What is sent, piece by piece; b"" for a look without news."""
+        events, spoke = self._begun, time.monotonic()
+        yield b"retry: 1000\n\n"
+        while True:
+            if data := b"".join(self._written(events)):
+                spoke = time.monotonic()
+                yield data
+            elif time.monotonic() - spoke >= _BEAT:
+                spoke = time.monotonic()
+                yield b":\n\n"
+            if any(isinstance(event, Rested) for event in events):
+                return
+            yield b""
+            try:
+                events = self._news.news()
+            except UwfError:  # it was removed, or can't be read: its page says so
+                events = [Rested()]
+
+    def _written(self, events: Iterable[Event]) -> Iterator[bytes]:
+        for event in events:
+            place, kind, value = self._told(event)
+            if kind:
+                named = f"id: {place}\n" if place else ""
+                yield f"{named}event: {kind}\ndata: {json.dumps(value)}\n\n".encode()
+
+    def _told(self, event: Event) -> tuple[Place | None, str, dict[str, Any]]:
+        """An event's id, kind and content."""
+        match event:
+            case Began(made, order, _):
+                return None, "began", _order(made, order)
+            case Said(made, text) if text:
+                return None, "said", {"made": made, "text": text}
+            case Dropped(made):
+                return None, "dropped", {"made": made}
+            case Printed(made, text):
+                return None, "printed", {"made": made, "text": text}
+            case Turned(place, record, thread):
+                return place, "turn", {"id": str(place), "thread": thread, "html": turn(record)}
+            case Made(made, node, number, failed):
+                came, rules = self._came(node, failed)
+                value = {"made": made, "step": number, "node": node, "failed": failed}
+                return Place(made + 1, 0), "step", {**value, "verdict": came, "rules": rules}
+            case Rested():
+                return None, "rest", {}
+        return None, "", {}
+
+    def _came(self, node: Hash, failed: bool) -> tuple[str, bool]:
+        """What came of a step or an attempt in a few words, and whether that is a status or a verdict; "" where it
+        can't be read."""
+        instance = self._instance
+        try:
+            payload = instance.store.get(node).payload
+            if failed:
+                return brief(parse_attempt(payload).error, _WORDS), False
+            output = parse_step(payload).output
+            if weight(instance, output) > LARGEST_IN_A_LINE:
+                return "", False
+            came, rules = outcome(instance.store.get(output).payload)
+            return one_line(came, _WORDS), rules
+        except UwfError:
+            return "", False
+
+
+def _order(made: int, order: Order) -> dict[str, Any]:
+    by = (order.persona or {}).get("name", "") or order.name or order.agent
+    return {"made": made, "step": order.number, "role": role_name(order.role), "by": one_line(by, 60)}
+
+
+async def _gone(receive: Receive) -> None:
+    """Waits until the reader has closed the connection."""
+    while (await receive())["type"] != "http.disconnect":
+        continue

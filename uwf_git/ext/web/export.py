@@ -1,0 +1,264 @@
+"""`uwf web --export DIR`: the pages as files that a browser reads from a disk, without a server and without a script.
+
+Pages are found as a reader finds them: from the lists by what they link to. `link` makes of each address the name of a
+file that every file system takes, so that no name within a store can lead out of the folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import posixpath
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+
+from starlette.routing import compile_path
+
+from uwf_git.base.errors import Invalid
+from uwf_git.engine.lineage import parents
+from uwf_git.ext.web import figures, render, workflow
+from uwf_git.ext.web.addresses import Asked, Page
+from uwf_git.ext.web.page import style
+from uwf_git.ext.web.site import PAGES, Maker, Site, failed
+from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.store.history import Head, History, PastStep
+from uwf_git.store.opened import Instance
+from uwf_git.store.taking_in import Store
+from uwf_git.store.threads import Damaged, Threads
+
+MARKER = "uwf-pages.txt"
+_BEGINS = (
+    "# The pages of a uwf store, written by uwf web --export. These files are replaced by the next one:\n"
+)
+_LISTS = ("/", "/workflows", "/stats")
+_ABSENT = "absent.html"
+_LOADED = ("base.css", "web.css", "icon.svg")
+_PLAIN = re.compile(r"[a-z0-9][a-z0-9-]{0,60}|[0-9A-Z]{13}|[0-9A-Z]{26}")
+_DOUBTFUL = re.compile(r"[0-9a-z]{13}|[0-9a-z]{26}|con|prn|aux|nul|com\d|lpt\d")
+_ROUTES = tuple((compile_path(path)[0], maker) for path, maker in PAGES if path != "/diff")
+
+Query = Sequence[tuple[str, str]]
+
+
+class Exported(NamedTuple):
+    """How many files were written, and their bytes together; the threads whose next role was not judged."""
+
+    files: int
+    bytes: int
+    unjudged: tuple[ThreadId, ...] = ()
+
+
+def export(
+    site: Site, folder: Path, thread: ThreadId | None, tell: Callable[[int, int], None] = lambda *_: None
+) -> Exported:
+    """Writes the pages of a store, or of one thread and those that did its steps, into a folder that is new, empty, or
+    of an earlier export. `tell` is told how many pages of those known so far are done. Raises Invalid for another
+    folder, and where it can't be written."""
+    before = _earlier(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _write(folder, MARKER, (_BEGINS + "".join(f"{name}\n" for name in before)).encode())
+        with site.opened() as instance:
+            instance.threads = _Unmoved(instance.store)
+            written = _Pages(site, instance, folder, thread).write(tell)
+        for name in before:
+            if name not in written:
+                _place(folder, name).unlink(missing_ok=True)
+        _write(folder, MARKER, (_BEGINS + "".join(f"{name}\n" for name in sorted(written))).encode())
+    except OSError as error:
+        raise Invalid(f"can't write {folder}: {error.strerror}", "name another folder") from None
+    return Exported(len(written), sum(written.values()), tuple(instance.judging.threads))
+
+
+def _earlier(folder: Path) -> list[str]:
+    """The files of an earlier export. Raises Invalid for a folder of something else."""
+    try:
+        if not folder.is_symlink() and not folder.exists():
+            return []
+        if folder.is_dir() and not any(folder.iterdir()):
+            return []
+        first, *names = (folder / MARKER).read_text(encoding="utf-8").splitlines()
+        if f"{first}\n" == _BEGINS:
+            return [
+                name for name in names if re.fullmatch(r"[\w.-]+(?:/[\w.-]+)*", name) and ".." not in name
+            ]
+    except (OSError, ValueError):
+        pass
+    raise Invalid(f"{folder} is there already, and no earlier export", "name a folder that is new or empty")
+
+
+def _place(folder: Path, name: str) -> Path:
+    """The file of a name. Raises Invalid where a link stands on the way, which may lead out of the folder."""
+    path = folder
+    for part in name.split("/"):
+        path = path / part
+        if path.is_symlink():
+            raise Invalid(f"{path} is a link, which no export makes", "name a folder that is new or empty")
+    return path
+
+
+def _write(folder: Path, name: str, data: bytes) -> int:
+    path = _place(folder, name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return len(data)
+
+
+class _Unmoved(Threads):
+    """The threads as they are when they are first looked at: all pages show the same, and it is read once."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self._all: dict[bool, list[Head | Damaged]] = {}
+        self._heads: dict[ThreadId, Head] = {}
+        self._past: dict[Hash, PastStep] = {}
+        self._longest: History | None = None
+
+    def head(self, thread: ThreadId) -> Head:
+        if thread not in self._heads:
+            self._heads[thread] = super().head(thread)
+        return self._heads[thread]
+
+    def all(self, archived: bool = False) -> list[Head | Damaged]:
+        if archived not in self._all:
+            self._all[archived] = super().all(archived)
+        return self._all[archived]
+
+    def past(self, node: Hash) -> Iterator[PastStep]:
+        told: Hash | None = None
+        at: Hash | None = node
+        while at is not None and (known := self._past.get(at)) is not None:
+            yield known
+            told, at = at, known.step.prev
+        for step in super().past(told or node) if at is not None else ():
+            if step.hash != told:
+                self._past[step.hash] = step
+                yield step
+
+    def history_at(self, thread: ThreadId, node: Hash) -> History:
+        longest = self._longest
+        if longest is not None and longest.thread == thread:
+            for number in range(len(longest.steps), 0, -1):
+                if longest.steps[number - 1].hash == node:
+                    return longest._replace(head=node, steps=longest.steps[:number])
+        found = super().history_at(thread, node)
+        if longest is None or longest.thread != thread or len(found.steps) > len(longest.steps):
+            self._longest = found
+        return found
+
+
+class _Pages:
+    """The pages of one export. `_names` are the files of the addresses known so far, `_left` those not yet written."""
+
+    def __init__(self, site: Site, instance: Instance, folder: Path, thread: ThreadId | None) -> None:
+        self._site, self._instance, self._folder = site, instance, folder
+        self._chosen = None if thread is None else _with_children(instance, thread)
+        self._base = [("thread", each) for each in sorted(self._chosen or ())]
+        self._known = {**site.known(), "live": False, "write": False, "run": False, "tag": ""}
+        self._shown = {
+            "crews_known": thread is None and workflow.has_crews(instance),
+            "suites_known": thread is None and figures.has_suites(instance),
+        }
+        self._names: dict[str, str] = {}
+        self._left: list[tuple[str, Maker, Asked]] = []
+        self._written: dict[str, int] = {}
+
+    def write(self, tell: Callable[[int, int], None]) -> dict[str, int]:
+        """Writes them all; gives the names of the files with their sizes."""
+        for name in _LOADED:
+            file = style.FILE if name == "base.css" else render.FOLDER / "static" / name
+            self._put(f"static/{name}", file.read_bytes())
+        for address in _LISTS:
+            self._file(address)
+        while self._left:
+            tell(len(self._written), len(self._written) + len(self._left))
+            name, maker, asked = self._left.pop()
+            self._put(name, self._html(name, self._page(maker, asked)))
+        if _ABSENT in self._names.values():
+            said = Page("absent.html", "Not in this export", {})
+            self._put(_ABSENT, self._html(_ABSENT, said))
+        return self._written
+
+    def _put(self, name: str, data: bytes) -> None:
+        self._written[name] = _write(self._folder, name, data)
+
+    def _page(self, maker: Maker, asked: Asked) -> Page:
+        try:
+            return maker(self._instance, asked)
+        except Exception as error:
+            return failed(error, "It can't be shown")
+
+    def _html(self, name: str, page: Page) -> bytes:
+        def link(address: str) -> str:
+            path, _, place = address.partition("#")
+            file = self._file(path)
+            relative = posixpath.relpath(file, posixpath.dirname(name) or ".") if file else ""
+            return relative + (f"#{place}" if place or not file else "")
+
+        page = page._replace(values={**self._shown, **page.values})
+        try:
+            document = render.html(page, link, self._known)
+        except Exception as error:
+            document = render.html(failed(error, "It can't be shown"), link, self._known)
+        return document.encode("utf-8", "replace")
+
+    def _file(self, address: str) -> str:
+        """The file of an address, which is written later; "" for what is no page."""
+        parts = urlsplit(address)
+        path, query = unquote(parts.path), self._query(parts.path, parse_qsl(parts.query))
+        key = f"{parts.path}?{urlencode(query)}"
+        if key in self._names:
+            return self._names[key]
+        if path.startswith("/static/"):
+            return path[1:]
+        for pattern, maker in _ROUTES:
+            if (found := pattern.fullmatch(path)) is None:
+                continue
+            named = found.groupdict()
+            if self._chosen is not None and any(
+                named[part] not in self._chosen for part in ("id", "a", "b") if part in named
+            ):
+                self._names[key] = _ABSENT
+            else:
+                self._names[key] = name = _name(
+                    path, [each for each in query if each not in self._fixed(path)]
+                )
+                self._left.append((name, maker, Asked(named, query)))
+            return self._names[key]
+        return ""
+
+    def _query(self, path: str, query: Query) -> list[tuple[str, str]]:
+        """The query of an address in the one order that it has here, with what the whole export is bound to."""
+        return sorted({*query, *self._fixed(path)})
+
+    def _fixed(self, path: str) -> list[tuple[str, str]]:
+        bound = self._base if path in _LISTS or path.startswith("/workflow/") else []
+        return [*bound, *([("since", figures.EVER)] if path == "/stats" else [])]
+
+
+def _with_children(instance: Instance, thread: ThreadId) -> frozenset[ThreadId]:
+    """A thread with those of the sub-workflows that did its steps, and theirs."""
+    heads = [each for each in instance.threads.all(archived=True) if isinstance(each, Head)]
+    above = parents(instance, heads)
+    found = {thread}
+    while more := {child for child, parent in above.items() if parent in found} - found:
+        found |= more
+    return frozenset(found)
+
+
+def _name(path: str, query: Query) -> str:
+    if path == "/" and not query:
+        return "index.html"
+    parts = [_safe(part) for part in path.strip("/").split("/")] if path != "/" else ["threads"]
+    asked = "".join("." + _safe(f"{name}-{value}") for name, value in query)
+    return "/".join(parts) + asked + ".html"
+
+
+def _safe(text: str) -> str:
+    """A part of a file's name for a text, another one for each, whatever cases the file system tells apart."""
+    if _PLAIN.fullmatch(text) and not _DOUBTFUL.fullmatch(text):
+        return text
+    digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:40] + f"-{digest}"

@@ -1,0 +1,243 @@
+"""A workflow's graph as an SVG drawing: the roles below each other in the order the graph meets them, ways down to the
+right of them, ways back to their left. How often each role and each way was taken stands beside it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from uwf_git.base.text import counted, harmless, shortened
+from uwf_git.ext.web.page.markup import tag, text
+from uwf_git.format.kinds import Workflow
+from uwf_git.format.types import END, START, USER
+from uwf_git.workflow.diagram import edges, order
+
+_WIDTH, _HEIGHT, _GAP = 190, 40, 46  # of a node, and between two
+_LANE = 34  # between two ways beside the nodes
+_LETTER = 6.6  # the width of one in a label
+_LONGEST = 26
+_INSET = 45  # by which the ends are narrower, at each side
+NOW, NEXT = "now", "next"
+
+
+class _Way(NamedTuple):
+    source: int
+    target: int
+    label: str
+
+
+class Transition(NamedTuple):
+    """The ways from one node to another: when they are taken, in words, and how often they were, together."""
+
+    source: str
+    target: str
+    label: str
+    times: int
+
+
+def way_of(steps: Iterable[tuple[str, bool]], done: bool) -> list[str]:
+    """The nodes that a thread came through, oldest first, $START before them and $END behind where it is `done`.
+    `steps` are the role of each, remarks left out, and whether its output asks a human."""
+    taken, asked = [START], False
+    for role, asks in steps:
+        if role == USER and not asked:  # somebody goes on, by the way that leads from the start
+            taken.append(START)
+        elif role not in (END, USER):
+            taken.append(role)
+        asked = asks
+    return [*taken, END] if done else taken
+
+
+def transitions(workflow: Workflow, taken: Sequence[str]) -> list[Transition]:
+    """The graph's ways in the order it meets them. `taken` are the nodes that a thread came through."""
+    passed = Counter(pairwise(taken))
+    labels: dict[tuple[str, str], list[str]] = {}
+    known = {*order(workflow), END}
+    for source, edge, label in edges(workflow):
+        if edge.role in known:
+            labels.setdefault((source, edge.role), []).append(label)
+    return [Transition(*ends, " / ".join(filter(None, each)), passed[ends]) for ends, each in labels.items()]
+
+
+def described(
+    workflow: Workflow,
+    taken: Sequence[str],
+    current: str | None = None,
+    address: Callable[[str], str | None] = lambda role: None,
+    turn: str = NEXT,
+) -> str:
+    """The graph as JSON for the script that draws it: the `name`, the `nodes` and the `ways` between them. `taken`,
+    `current` and `turn` are as for `drawing`, `address` says where a node leads."""
+    counts = Counter(taken)
+    nodes = [
+        {
+            "id": name,
+            "label": {START: "start", END: "end"}.get(name) or harmless(name),
+            "end": name in (START, END),
+            "times": counts[name],
+            "now": name == current,
+            "turn": turn if name == current else "",
+            "href": address(name),
+        }
+        for name in dict.fromkeys([START, *order(workflow), END])
+    ]
+    ways = [{**way._asdict(), "label": harmless(way.label)} for way in transitions(workflow, taken)]
+    return json.dumps({"name": workflow.name, "nodes": nodes, "ways": ways}, ensure_ascii=False)
+
+
+def drawing(workflow: Workflow, taken: Sequence[str], current: str | None = None, turn: str = NEXT) -> str:
+    """The graph. `taken` are the nodes that a thread came through, as `way_of` says; `current` is the one whose turn
+    it is, and `turn` the word for that: NOW while it is at work, NEXT before."""
+    names = [name for name in order(workflow) if name != END] + [END]
+    places = {name: number for number, name in enumerate(names)}
+    ways = transitions(workflow, taken)
+    drawn = [_Way(places[way.source], places[way.target], way.label) for way in ways]
+    passed = {(way.source, way.target): way.times for way in ways}
+    lanes = _lanes([way for way in drawn if way.target != way.source + 1])
+    left = max((_out(lanes, way) for way in drawn if way.target <= way.source), default=0.0)
+    right = max((_out(lanes, way) for way in drawn if way.target > way.source + 1), default=0.0)
+    straight = max(
+        (len(_label(way.label)) * _LETTER for way in drawn if way.target == way.source + 1), default=0
+    )
+    right = max(right, straight - _WIDTH / 2 + 30, 10)
+    left += 10
+    height = len(names) * (_HEIGHT + _GAP) - _GAP + 16
+    counts = Counter(taken)
+    ends = [places[name] for name in names if name in (START, END)]
+    labels: list[tuple[float, float, float]] = []
+    shown = [
+        _way(way, lanes, left, ends, labels, was=bool(passed[names[way.source], names[way.target]]))
+        for way in drawn
+    ]
+    parts = [path for path, _ in shown]
+    turns = {current: turn} if current else {}
+    parts += [_node(name, number, left, counts[name], turns.get(name, "")) for name, number in places.items()]
+    parts += [label for _, label in shown]
+    said = "; ".join(
+        f"{names[way.source]} to {names[way.target]}" + (f" ({way.label})" if way.label else "")
+        for way in drawn
+    )
+    inside = tag("title", text(f"The graph of {workflow.name}")) + tag("desc", text(said)) + _ARROWS
+    size = f"0 0 {left + _WIDTH + right:.0f} {height:.0f}"
+    wide = f"{left + _WIDTH + right:.0f}"
+    return tag(
+        "div",
+        f'<svg class="graph" viewBox="{size}" width="{wide}" height="{height:.0f}" role="img">'
+        + inside
+        + "".join(parts)
+        + "</svg>",
+        "scrolls",
+        tabindex="0",
+    )
+
+
+_ARROWS = "".join(
+    f'<marker id="{name}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+    f'<path class="{name}" d="M0 0L8 4L0 8z"/></marker>'
+    for name in ("tip", "tip-was")
+)
+
+
+def _lanes(ways: Sequence[_Way]) -> Mapping[_Way, int]:
+    """Which lane beside the nodes a way runs in: the shortest next to them, none crossing another of its side's."""
+    lanes: dict[_Way, int] = {}
+    for way in sorted(ways, key=lambda way: abs(way.target - way.source)):
+        back = way.target <= way.source
+        low, high = sorted((way.source, way.target))
+        used = {
+            lane
+            for other, lane in lanes.items()
+            if (other.target <= other.source) == back
+            and low <= max(other.source, other.target)
+            and high >= min(other.source, other.target)
+        }
+        lanes[way] = next(lane for lane in range(len(ways) + 1) if lane not in used)
+    return lanes
+
+
+def _out(lanes: Mapping[_Way, int], way: _Way) -> float:
+    """How far a way and its label reach out from the nodes."""
+    return (lanes[way] + 1) * _LANE + len(_label(way.label)) * _LETTER + 14
+
+
+def _top(place: int) -> float:
+    return 8 + place * (_HEIGHT + _GAP)
+
+
+def _way(
+    way: _Way,
+    lanes: Mapping[_Way, int],
+    left: float,
+    ends: Sequence[int],
+    labels: list[tuple[float, float, float]],
+    was: bool,
+) -> tuple[str, str]:
+    """A way, and its label. `ends` are the places of the narrower nodes; `labels` what the labels before cover."""
+    kind = "way was" if was else "way"
+    tip = "tip-was" if was else "tip"
+    if way.target == way.source + 1:
+        x, begin, end = left + _WIDTH / 2, _top(way.source) + _HEIGHT, _top(way.target)
+        path = f"M{x:.0f} {begin:.0f}V{end - 2:.0f}"
+        at, middle, back = x + 8, (begin + end) / 2 + 4, False
+    else:
+        back = way.target <= way.source
+        sign = -1 if back else 1
+        side = left if back else left + _WIDTH
+        out = side + sign * (lanes[way] + 1) * _LANE
+        begin_x, end_x = (side - sign * (_INSET if place in ends else 0) for place in way[:2])
+        # Ways of one node leave and reach it at different heights.
+        shift = 6 + 5 * (lanes[way] % 3)
+        begin, end = _top(way.source) + _HEIGHT - shift, _top(way.target) + shift
+        if way.target == way.source:
+            begin, end = _top(way.source) + 30, _top(way.source) + 10
+        path = f"M{begin_x:.0f} {begin:.0f}C{out:.0f} {begin:.0f} {out:.0f} {end:.0f}"
+        path += f" {end_x + 2 * sign:.0f} {end:.0f}"
+        at, middle = side + (out - side) * 0.78, (begin + end) / 2 + 4
+    shown = f'<path class="{kind}" d="{path}" marker-end="url(#{tip})"/>'
+    return shown, _labelled(way.label, at, middle, back, labels)
+
+
+def _labelled(
+    label: str, at: float, middle: float, back: bool, labels: list[tuple[float, float, float]]
+) -> str:
+    """A label that begins, or where it stands to the left ends, at a place; moved down where another one is."""
+    short = _label(label)
+    if not short:
+        return ""
+    size = len(short) * _LETTER
+    begin, end = (at - size, at) if back else (at, at + size)
+    while any(begin < right and end > left and abs(middle - y) < 14 for left, right, y in labels):
+        middle += 14
+    labels.append((begin, end, middle))
+    title = tag("title", text(label)) if short != label else ""
+    place = f'x="{at:.0f}" y="{middle:.0f}" text-anchor="{"end" if back else "start"}"'
+    return f'<text class="label" {place}>{text(short)}{title}</text>'
+
+
+def _node(name: str, place: int, left: float, count: int, turn: str) -> str:
+    y = _top(place)
+    ends = name in (START, END)
+    shown = {START: "start", END: "end"}.get(name, name)
+    inset = _INSET if ends else 0
+    classes = "node" + (" was" if count else "") + (" now" if turn else "")
+    box = (
+        f'<rect class="{classes}" x="{left + inset:.0f}" y="{y:.0f}"'
+        f' width="{_WIDTH - 2 * inset}" height="{_HEIGHT}" rx="{20 if ends else 6}"/>'
+    )
+    middle = left + _WIDTH / 2
+    label = shortened(shown, 16 if turn else 22) + (f" · {count}×" if count and not ends else "")
+    label += f" · {turn}" if turn and not ends else ""
+    said = f"{shown}: {counted(count, 'step')}" + (f", {turn}" if turn else "")
+    title = tag("title", text(said if not ends else shown))
+    return tag(
+        "g",
+        title + box + f'<text x="{middle:.0f}" y="{y + 25:.0f}" text-anchor="middle">{text(label)}</text>',
+    )
+
+
+def _label(label: str) -> str:
+    return shortened(label, _LONGEST)

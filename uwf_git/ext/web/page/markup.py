@@ -1,0 +1,218 @@
+"""Text, Markdown and values as HTML. Whoever wrote them can neither run anything in the page nor make it fetch
+anything: all is escaped, HTML within Markdown is text, pictures from elsewhere are links, and a link leads to a web or
+mail address or nowhere.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from uwf_cli.terminal import escape
+
+from uwf_git.base.text import cut
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
+
+LONGEST = 20_000  # characters of one tool's result, or one turn
+_LEADS_OUT = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
+_FIELDS = re.compile(
+    r"\s*---[ \t]*\r?\n(?=[\w$.\"'-]+[ ]*:(?:\s|$))(.*?)\r?\n(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL
+)
+_DEEPEST = 5  # tables within tables; what is deeper is JSON
+_room: ContextVar[list[int] | None] = ContextVar("room", default=None)
+
+
+def text(value: object) -> str:
+    """A text as HTML shows it: control and direction characters are written out."""
+    return html.escape(escape(str(value)))
+
+
+def tag(name: str, inside: str, classes: str = "", **attributes: str) -> str:
+    """An element around HTML."""
+    given = {
+        "class": classes,
+        **{key.rstrip("_").replace("_", "-"): value for key, value in attributes.items()},
+    }
+    shown = "".join(f' {key}="{html.escape(value)}"' for key, value in given.items() if value)
+    return f"<{name}{shown}>{inside}</{name}>"
+
+
+def pre(content: str, language: str = "") -> str:
+    """A text in the type of a machine; what is very long is cut."""
+    return lines(cut(content, LONGEST), language)
+
+
+def lines(content: str, language: str = "") -> str:
+    """A text in the type of a machine, whole."""
+    return tag("pre", tag("code", text(content)), language, tabindex="0")
+
+
+def fold(title: str, inside: str, classes: str = "") -> str:
+    """Something that is shown when its title, which is HTML, is opened."""
+    return tag("details", tag("summary", title) + inside, classes)
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], classes: str = "") -> str:
+    """Rows of HTML cells."""
+    head = tag("thead", tag("tr", "".join(tag("th", cell, scope="col") for cell in header))) if header else ""
+    body = "".join(tag("tr", "".join(tag("td", cell) for cell in row)) for row in rows)
+    return tag("div", tag("table", head + tag("tbody", body), classes), "scrolls", tabindex="0")
+
+
+def value(content: Any, depth: int = 0) -> str:
+    """A JSON value: a table of names and values, a list, or what it is."""
+    if content is None or isinstance(content, bool):
+        shown = {True: "yes", False: "no", None: "none"}[content]
+        return tag("span", shown, f"is-{shown}")
+    if isinstance(content, str):
+        return _paragraphs(content)
+    if isinstance(content, int | float):
+        return text(json.dumps(content))
+    if not content:
+        return tag("span", "none", "is-none")
+    if depth >= _DEEPEST:
+        return pre(json.dumps(content, ensure_ascii=False, indent=2))
+    if isinstance(content, Mapping):
+        rows = "".join(
+            tag("tr", tag("th", text(key), scope="row") + tag("td", value(each, depth + 1)))
+            for key, each in content.items()
+        )
+        inside = tag("table", tag("tbody", rows), "values")
+        return inside if depth else tag("div", inside, "scrolls", tabindex="0")
+    return tag("ul", "".join(tag("li", value(each, depth + 1)) for each in content))
+
+
+def bounded(content: Any, room: int = LONGEST) -> str:
+    """A JSON value as `value` shows it; one that is very long or nested as text that is cut."""
+    try:
+        said = json.dumps(content, ensure_ascii=False, indent=2)
+        return value(content) if len(said) <= room else lines(cut(said, room))
+    except RecursionError:
+        return tag("p", "It is nested too deeply to show here.", "meta")
+
+
+def _paragraphs(content: str) -> str:
+    """A text whose line breaks are line breaks."""
+    return tag("div", text(content.strip("\n")), "as-is") if "\n" in content else text(content)
+
+
+@contextmanager
+def room_for_markdown(characters: int) -> Iterator[None]:
+    """Within the block so many characters of Markdown are rendered, in all; what is written beyond them stands as it
+    is."""
+    token = _room.set([characters])
+    try:
+        yield
+    finally:
+        _room.reset(token)
+
+
+def _has_room(source: str) -> bool:
+    room = _room.get()
+    if room is None:
+        return True
+    room[0] -= len(source)
+    return room[0] >= 0
+
+
+def _cells(source: str) -> int:
+    """How many cells its tables have at most, rows being filled up to the width of the first."""
+    blocks = (block.split("\n") for block in re.split(r"\n\s*\n", source) if "|" in block)
+    return sum(len(lines) * max(line.count("|") for line in lines) for lines in blocks)
+
+
+def markdown(source: str, below: int = 3, breaks: bool = False) -> str:
+    """Markdown rendered; its headings begin below those of that level. With `breaks` each line break is one, as people
+    mean it who write a task or a question. Tables that would have far more cells than the text has characters stay
+    text."""
+    if not _has_room(source):
+        return tag("div", lines(source), "prose")
+    parser = _parser(breaks, _cells(source) <= len(source) + 1000)
+    tokens = parser.parse(escape(source))
+    for token in tokens:
+        if token.type in ("heading_open", "heading_close"):
+            token.tag = f"h{min(6, int(token.tag[1]) + below)}"
+    return tag("div", parser.renderer.render(tokens, parser.options, {}), "prose")
+
+
+def answer(source: str) -> str:
+    """What an agent said, rendered; the block of fields at its beginning as it was written: as Markdown it would be
+    a heading."""
+    found = _FIELDS.match(source)
+    if found is None:
+        return markdown(source)
+    return pre(found[1], "yaml") + (markdown(rest) if (rest := source[found.end() :]).strip() else "")
+
+
+@cache
+def _parser(breaks: bool, tables: bool) -> MarkdownIt:
+    from markdown_it import MarkdownIt
+
+    parser = MarkdownIt("commonmark", {"html": False, "breaks": breaks}).enable("strikethrough")
+    if tables:
+        parser.enable("table")
+    renderer: Any = parser.renderer
+    rules = renderer.rules
+    rules["image"] = _image
+    rules["link_open"] = _link_open
+    rules["link_close"] = _link_close
+    rules["fence"] = rules["code_block"] = _code
+    rules["table_open"] = lambda *_: '<div class="scrolls" tabindex="0"><table>'
+    rules["table_close"] = lambda *_: "</table></div>"
+    return parser
+
+
+def _image(tokens: Sequence[Token], at: int, *_: Any) -> str:
+    token = tokens[at]
+    source = str(token.attrs.get("src", ""))
+    what = token.content or "picture"
+    if source.startswith("data:image/"):  # of these the parser lets only pictures through
+        return f'<img src="{html.escape(source)}" alt="{html.escape(what)}">'
+    return _link(source, f"picture: {html.escape(what)}")
+
+
+def _link_open(tokens: Sequence[Token], at: int, *_: Any) -> str:
+    target = str(tokens[at].attrs.get("href", ""))
+    return (
+        f'<a href="{html.escape(target)}" rel="noreferrer noopener">'
+        if _LEADS_OUT.match(target)
+        else "<span>"
+    )
+
+
+def _link_close(tokens: Sequence[Token], at: int, *_: Any) -> str:
+    opened = at - 1
+    depth = 1
+    while opened > 0:
+        depth += {"link_close": 1, "link_open": -1}.get(tokens[opened].type, 0)
+        if not depth:
+            break
+        opened -= 1
+    target = str(tokens[opened].attrs.get("href", ""))
+    said = "".join(each.content for each in tokens[opened + 1 : at])
+    # An address that differs from its text has to be seen.
+    shown = "" if said.strip() == target.removeprefix("mailto:") else f" {_address(target)}"
+    return ("</a>" if _LEADS_OUT.match(target) else "</span>") + shown
+
+
+def _link(target: str, inside: str) -> str:
+    if not _LEADS_OUT.match(target):
+        return f"<span>{inside}</span> {_address(target)}"
+    return f'<a href="{html.escape(target)}" rel="noreferrer noopener">{inside}</a> {_address(target)}'
+
+
+def _address(target: str) -> str:
+    return tag("span", f"({html.escape(target)})", "address")
+
+
+def _code(tokens: Sequence[Token], at: int, *_: Any) -> str:
+    return f'<pre tabindex="0"><code>{html.escape(tokens[at].content)}</code></pre>\n'

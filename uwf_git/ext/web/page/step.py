@@ -1,0 +1,119 @@
+"""What pages say of one step: who did it, what came of it, what it took, and the turns that it came about in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from uwf_cli.output import dollars, iso
+
+from uwf_git.base.text import cut, one_line
+from uwf_git.engine.spending import Spent, money, tokens_of
+from uwf_git.ext.web.page.markup import answer, fold, pre, tag, text
+from uwf_git.format.kinds import asks_human
+from uwf_git.format.kinds import status_of as status_in
+from uwf_git.store.pages import verdict
+
+if TYPE_CHECKING:
+    from uwf_git.config.settings import Price
+    from uwf_git.format.kinds import Detail, TurnRecord
+
+_GIST = 120
+_PROSE = 20_000  # characters of a turn that are rendered
+
+
+def gist(output: Any) -> str:
+    """What an output comes to; of a question, what is asked."""
+    if asks_human(output) and isinstance(asked := output.get("question"), str) and asked.strip():
+        return brief(asked, _GIST)
+    return verdict(output)
+
+
+def outcome(output: Any) -> tuple[str, bool]:
+    """What came of a step, and whether that is a status or a verdict."""
+    rules = judges(output) and not asks_human(output)
+    return (verdict(output) if rules else gist(output)), rules
+
+
+def brief(content: str, at_most: int) -> str:
+    """The beginning of a text on one line, however long the text is."""
+    return one_line(content[: 4 * at_most], at_most)
+
+
+def judges(output: Any) -> bool:
+    """Whether an output has a status or a verdict, and not merely texts."""
+    told = isinstance(output, Mapping) and any(isinstance(each, bool) for each in output.values())
+    return told or bool(status_in(output))
+
+
+def amounts(spent: Spent | None, prices: Mapping[str, Price]) -> list[str]:
+    """Tokens, money and time, as far as they are known."""
+    if spent is None:
+        return []
+    tokens, paid = tokens_of(spent), money(spent, prices)
+    found = [f"{tokens.total:,} tokens"] if tokens is not None else []
+    found += [dollars(paid.cost, paid.unpriced)] if paid.cost is not None else []
+    found += [lasted(spent.seconds)] if spent.seconds >= 0.05 else []
+    return found
+
+
+def lasted(seconds: float) -> str:
+    """Agents' time as it is read: "0.4 s", "3 min 12 s", "1 h 4 min"."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def exact(seconds: float) -> str:
+    """A moment, of Unix seconds, as it is written out."""
+    return iso(seconds).replace("T", " ").replace("Z", " UTC")
+
+
+def name_of(author: str) -> str:
+    """The name of somebody who is given with an address."""
+    return author.partition(" <")[0]
+
+
+def how_found(detail: Detail) -> Sequence[str]:
+    """Only what somebody might not expect: an output that the agent did not write like this."""
+    if detail.extraction.startswith("model:"):
+        return [f"its output was read out of the answer by {detail.extraction.removeprefix('model:')}"]
+    return (
+        ["its output was written when it was asked to correct itself"]
+        if detail.extraction == "correction"
+        else []
+    )
+
+
+def turn(record: TurnRecord) -> str:
+    """A turn as HTML: what was said, or a tool's name with its arguments and result folded."""
+    kind = f"turn {record.role if record.role.isalpha() else ''}"
+    if record.tool is None:
+        said = record.text.strip()
+        words = answer(cut(said, _PROSE)) if record.role == "assistant" else pre(record.text)
+        return tag("div", tag("strong", text(record.role)) + (words if said else ""), kind)
+    parts = []
+    if record.arguments not in (None, {}):
+        parts.append(tag("p", "arguments", "meta") + pre(plain(record.arguments)))
+    if record.result not in (None, ""):
+        parts.append(tag("p", "result", "meta") + pre(plain(record.result)))
+    if record.text.strip():
+        parts.append(pre(record.text))
+    failed = tag("span", ", failed", "is-no") if record.failed else ""
+    title = tag("strong", text(brief(record.tool, _GIST))) + failed
+    if called := _first_text(record.arguments):
+        title += " " + tag("code", text(called))
+    return tag("div", fold(title, "".join(parts)) if parts else title, kind)
+
+
+def plain(content: Any) -> str:
+    """A JSON value to be read: a text as it is."""
+    return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False, indent=2)
+
+
+def _first_text(arguments: Any) -> str:
+    """Which call it is, by the first text among its arguments."""
+    each = arguments.values() if isinstance(arguments, Mapping) else (arguments,)
+    return brief(next((one for one in each if isinstance(one, str)), ""), 80)

@@ -1,0 +1,289 @@
+"""A thread as one HTML file: its task, its graph, each step with what it answered, what it cost and how it came about,
+failed attempts and sub-workflows included. The same thread gives the same file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from uwf_git.base.text import counted
+from uwf_git.engine.accounts import nested, runs
+from uwf_git.engine.budget import prices
+from uwf_git.engine.spending import Spent, together
+from uwf_git.engine.status import outlook, status_of
+from uwf_git.ext.web.page.document import document
+from uwf_git.ext.web.page.graph import drawing, way_of
+from uwf_git.ext.web.page.markup import answer, fold, markdown, pre, tag, text, value
+from uwf_git.ext.web.page.step import amounts, exact, gist, how_found, judges, name_of, turn
+from uwf_git.format.kinds import REHEARSE, StepContext, asks_human, title_of
+from uwf_git.format.types import BUNDLE, END, USER, is_kind, role_name
+from uwf_git.git.repository import Oid
+from uwf_git.store.history import ancestry
+from uwf_git.store.pages import report_of, verdict
+
+if TYPE_CHECKING:
+    from uwf_git.format.ids import Hash
+    from uwf_git.format.kinds import Detail
+    from uwf_git.store.attempts import FailedAttempt
+    from uwf_git.store.history import Head
+    from uwf_git.store.opened import Instance
+
+_DEEPEST = 8  # sub-workflows within each other that are shown
+
+
+class _Commit(NamedTuple):
+    """Who made the commit of a step, and when."""
+
+    commit: str
+    committer: str
+    time: int
+
+
+def page(instance: Instance, head: Head) -> str:
+    """The page of a thread. Raises what reading the thread raises."""
+    return _Page(instance, head).html()
+
+
+class _Page:
+    def __init__(self, instance: Instance, head: Head) -> None:
+        self._instance = instance
+        self._head = head
+        self._history = instance.threads.history(head)
+        self._prices = prices(instance)
+        self._commits = dict(self._committed())
+        own = runs(instance, head)
+        inner = nested(instance, head)
+        self._all = [run.spent for run in (*own, *inner)]
+        self._spent: dict[str, Spent] = {run.id: run.spent for run in (*inner, *own)}
+        for number in {run.number for run in inner}:
+            # A step that a sub-workflow did cost what that one's steps did.
+            step = self._history.steps[number - 1].hash
+            parts = [run.spent for run in inner if run.number == number]
+            self._spent[step] = together([self._spent[step], *parts])
+        self._attempts: dict[Hash | None, list[FailedAttempt]] = {}
+        for each in instance.attempts.all(head.thread):
+            self._attempts.setdefault(each.prev, []).append(each)
+
+    def _committed(self) -> Iterator[tuple[Hash, _Commit]]:
+        for row in ancestry(self._instance.store, self._head.commit):
+            if row.kind not in ("step", "start"):
+                return
+            commit = self._instance.store.repository.commit(Oid(raw=row.oid))
+            yield row.node, _Commit(row.oid.hex(), commit.committer, commit.time)
+
+    def html(self) -> str:
+        """The whole file."""
+        title = title_of(self._history.start.prompt)
+        parts = (
+            self._header(title),
+            self._task(),
+            self._graph(),
+            self._list(),
+            self._steps(),
+            self._footer(),
+        )
+        return document(title, "".join(parts))
+
+    # Above the steps
+
+    def _header(self, title: str) -> str:
+        head, history = self._head, self._history
+        status = status_of(self._instance, head)
+        start = self._commits[history.start_hash]
+        spent = together(self._all)._replace(attempts=sum(map(len, self._attempts.values())))
+        facts = [
+            ("state", tag("span", text(status), f"badge {status}") + self._ending()),
+            ("workflow", text(history.workflow.name) + " " + tag("code", text(history.workflow_hash), "dim")),
+            ("started", f"{text(exact(start.time))} by {text(name_of(head.row.author or start.committer))}"),
+            ("last change", text(exact(head.updated))),
+            ("steps", self._numbers(spent)),
+            ("spent", " · ".join(map(text, self._amounts(spent)))),
+        ]
+        shown = "".join(tag("dt", name) + tag("dd", inside) for name, inside in facts if inside)
+        return tag("h1", text(title)) + tag("dl", shown, "facts") + self._notices(status)
+
+    def _ending(self) -> str:
+        archive = self._head.archive
+        return f": {text(archive.reason)}" if archive is not None and archive.reason else ""
+
+    def _numbers(self, spent: Spent) -> str:
+        failed = f", and {counted(spent.attempts, 'failed attempt')}" if spent.attempts else ""
+        return f"{len(self._history.steps)}{failed}"
+
+    def _notices(self, status: str) -> str:
+        found = []
+        if made := self._head.row.rehearsed:
+            whole = "All" if made == len(self._history.steps) else "Some"
+            found.append(
+                f"<strong>{whole} of this is made up:</strong> {counted(made, 'step')} by {text(REHEARSE)}, which"
+                " invents valid answers to try a workflow out."
+            )
+        ahead = outlook(self._instance, self._head, self._history)
+        if not self._head.archive and ahead.next == USER and ahead.question:
+            options = "".join(tag("li", text(option)) for option in ahead.options)
+            listed = tag("ul", options) if options else ""
+            found.append(
+                f"<strong>{text(ahead.asks or 'It')} asks:</strong> "
+                + markdown(ahead.question, breaks=True)
+                + listed
+            )
+        elif not self._head.archive and ahead.next not in (None, END):
+            found.append(
+                "Not at its end: "
+                + (
+                    "the bundle decides who is next."
+                    if ahead.next == BUNDLE
+                    else f"{text(ahead.next or '')} is next."
+                )
+            )
+        elif ahead.problem and not self._head.archive:
+            found.append(f"<strong>It can't go on:</strong> {text(ahead.problem)}")
+        return "".join(tag("div", each, "notice") for each in found)
+
+    def _task(self) -> str:
+        return tag("h2", "Task") + tag("div", markdown(self._history.start.prompt, breaks=True), "task")
+
+    def _graph(self) -> str:
+        done = self._head.archive is not None and self._head.archive.status == "completed"
+        steps = (step for step in self._history.steps if step.remark is None)
+        taken = way_of(((step.role, asks_human(step.output)) for step in steps), done)
+        workflow = self._history.workflow
+        said = markdown(workflow.description) if workflow.description.strip() else ""
+        return tag("h2", f"Workflow {text(workflow.name)}") + said + drawing(workflow, taken)
+
+    def _list(self) -> str:
+        items = "".join(
+            tag(
+                "li",
+                tag("span", str(number))
+                + f'<a href="#step-{number}">{text(self._who(step))}</a>'
+                + tag("span", text(gist(step.output)))
+                + tag("span", " · ".join(map(text, self._listed(step))), "meta"),
+            )
+            for number, step in enumerate(self._history.steps, 1)
+        )
+        return tag("h2", "What happened") + (
+            tag("ol", items, "steps") if items else tag("p", "Nothing yet.", "dim")
+        )
+
+    def _listed(self, step: StepContext) -> list[str]:
+        """What a step cost and when it was made."""
+        made = self._commits.get(step.hash)
+        return [*self._amounts(self._spent.get(step.hash)), *([exact(made.time)] if made else [])]
+
+    # Steps
+
+    def _steps(self) -> str:
+        parts = [self._failed(None)]
+        for number, step in enumerate(self._history.steps, 1):
+            parts.append(self._step(number, step, f"step-{number}", 0))
+            parts.append(self._failed(step.hash))
+        return "".join(parts)
+
+    def _step(self, number: int, step: StepContext, anchor: str, depth: int) -> str:
+        store = self._instance.store
+        node = store.get(step.detail)
+        detail = store.detail(step.detail)
+        said = verdict(step.output) if judges(step.output) else ""
+        badges = tag("span", text(said), "badge") if said else ""
+        if step.agent == REHEARSE:
+            badges += tag("span", "made up", "badge made-up")
+        parts = [tag("div", tag("h3", f"{number} {text(self._who(step))}") + badges, "head")]
+        parts.append(tag("p", self._meta(step, detail), "meta"))
+        parts.append(value(step.output))
+        report = report_of(step.output, node)
+        if report:
+            parts.append(markdown(report))
+        if is_kind(node.type, "step") and depth < _DEEPEST:
+            parts.append(self._child(step.detail, depth))
+        if detail is not None:
+            parts.append(self._detail(detail))
+        return tag("article", "".join(parts), id_=anchor)
+
+    def _who(self, step: StepContext) -> str:
+        """The role that did a step; of a person's answer or remark whose it is."""
+        if step.role != USER:
+            return role_name(step.role)
+        made = self._commits.get(step.hash)
+        what = "answer" if step.remark is None else "remark"
+        return f"{what} of {name_of(made.committer) if made else 'a person'}"
+
+    def _meta(self, step: StepContext, detail: Detail | None) -> str:
+        spent = self._spent.get(step.hash)
+        made = self._commits.get(step.hash)
+        parts = [text(step.by)]
+        if detail is not None and detail.model:
+            parts.append(text(detail.model))
+        parts += map(text, self._amounts(spent))
+        if made is not None:
+            parts.append(text(exact(made.time)))
+        parts.append(tag("code", text(step.hash)))
+        return " · ".join(parts)
+
+    def _child(self, last: Hash, depth: int) -> str:
+        """The steps of the sub-workflow that did a step."""
+        threads = self._instance.threads
+        history = threads.history_at(self._head.thread, last)
+        found = next(
+            (
+                head.thread
+                for head in threads.all(archived=True)
+                if not hasattr(head, "problem") and head.node == last
+            ),
+            None,
+        )
+        name = f"by the workflow {text(history.workflow.name)}, {counted(len(history.steps), 'step')}"
+        where = f" · thread {tag('code', text(found))}" if found else ""
+        task = tag("div", markdown(history.start.prompt, breaks=True), "task")
+        steps = "".join(
+            self._step(number, step, "", depth + 1) for number, step in enumerate(history.steps, 1)
+        )
+        return fold(name + where, task + steps)
+
+    def _detail(self, detail: Detail) -> str:
+        parts = []
+        if detail.instruction:
+            parts.append(fold("what it was asked", markdown(detail.instruction)))
+        if turns := self._instance.store.turns(detail):
+            shown = "".join(map(turn, turns))
+            parts.append(fold(f"how it came about: {counted(len(turns), 'turn')}", shown))
+        how = how_found(detail)
+        notes = "".join(tag("li", text(note)) for note in (*how, *detail.notes))
+        if notes:
+            parts.append(tag("ul", notes, "meta"))
+        return "".join(parts)
+
+    def _failed(self, prev: Hash | None) -> str:
+        return "".join(map(self._attempt, self._attempts.get(prev, ())))
+
+    def _attempt(self, attempt: FailedAttempt) -> str:
+        detail = self._instance.store.detail(attempt.detail) if attempt.detail else None
+        parts = []
+        if detail is not None:
+            if detail.answer.strip():
+                parts.append(answer(detail.answer))
+            parts.append(self._detail(detail))
+        for name, printed in (("stdout", attempt.stdout), ("stderr", attempt.stderr)):
+            if printed.strip():
+                parts.append(tag("p", f"The end of {name}:", "meta") + pre(printed))
+        when = tag("p", f"{text(attempt.agent)} · {text(exact(attempt.time))}", "meta")
+        title = f"failed attempt of {text(role_name(attempt.role))}: {text(attempt.error)}"
+        return fold(title, when + "".join(parts), "attempt")
+
+    def _amounts(self, spent: Spent | None) -> list[str]:
+        return amounts(spent, self._prices)
+
+    def _footer(self) -> str:
+        head, history = self._head, self._history
+        made = self._commits[history.head]
+        facts = [
+            ("thread", tag("code", text(head.thread))),
+            ("head", tag("code", text(history.head))),
+            (
+                "commit",
+                f"{tag('code', text(made.commit))}, {text(exact(made.time))}, by {text(made.committer)}",
+            ),
+            ("to check", tag("code", text(f"uwf verify {head.thread}"))),
+        ]
+        return tag("footer", tag("dl", "".join(tag("dt", a) + tag("dd", b) for a, b in facts), "facts"))

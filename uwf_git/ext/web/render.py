@@ -1,0 +1,102 @@
+"""Templates: every value is escaped where it is put in, control and direction characters are written out, and only what
+`page.markup` made is HTML already. The same templates make the pages of the server and the files of an export, which
+differ in `link`: from an address to what leads there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from uwf_cli import terminal
+from uwf_cli.output import ago, as_json, dollars, iso
+from uwf_cli.watching.lines import lasted
+
+from uwf_git.base.text import counted, one_line, shortened
+from uwf_git.ext.web import addresses
+from uwf_git.ext.web.addresses import Page
+from uwf_git.ext.web.page import markup
+from uwf_git.ext.web.page.step import name_of
+from uwf_git.format.types import END, START, role_name
+
+FOLDER = Path(__file__).parent
+Link = Callable[[str], str]
+RENDERED = 200_000
+"""Characters of Markdown on a page: it may be written so as to take long."""
+
+
+def html(page: Page, link: Link, site: Mapping[str, Any]) -> str:
+    """A page as a document. `site` is what all of them know: the `store`, whether one may `write` and `run` from them,
+    whether they are `live`, and the `version`."""
+    template = _environment(bool(site["live"])).get_template(page.template)
+    with markup.room_for_markdown(RENDERED):
+        return template.render(page.values, title=page.title, link=link, site=site, to=addresses, page=page)
+
+
+@cache
+def _environment(live: bool) -> Environment:
+    """The templates. On a page that is live times are said as people say them, else as they are."""
+    made = Environment(
+        loader=FileSystemLoader(FOLDER / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    made.filters |= {
+        "markdown": lambda text, breaks=False: Markup(markup.markdown(text, breaks=breaks)),
+        "value": lambda content: Markup(markup.value(content)),
+        "pre": lambda text: Markup(markup.pre(text)),
+        "bounded": lambda content, room=markup.LONGEST: Markup(markup.bounded(content, room)),
+        "counted": counted,
+        "dollars": dollars,
+        "json": as_json,
+        "lasted": lasted,
+        "line": one_line,
+        "node": lambda name: {START: "start", END: "end"}.get(name, name),
+        "person": name_of,
+        "role": role_name,
+        "score": lambda average: "–" if average is None else f"{average['score']:.2f}",
+        "short": shortened,
+        "when": _when if live else _exactly,
+    }
+    return made
+
+
+def _shown(value: Any) -> Any:
+    """What is put into a page: nothing for None, texts with their control characters written out."""
+    if value is None:
+        return ""
+    return terminal.escape(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _when(moment: float | str | None) -> Markup:
+    """A moment, in Unix seconds or as JSON has it, as people say it; the exact one shows on hover, and is what scripts
+    read."""
+    if (seconds := _seconds(moment)) is None:
+        return Markup("")
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(
+        iso(seconds), _exact(seconds), ago(seconds)
+    )
+
+
+def _exactly(moment: float | str | None) -> Markup:
+    """A moment as it is."""
+    if (seconds := _seconds(moment)) is None:
+        return Markup("")
+    return Markup('<time datetime="{}">{}</time>').format(iso(seconds), _exact(seconds))
+
+
+def _seconds(moment: float | str | None) -> float | None:
+    return datetime.fromisoformat(moment).timestamp() if isinstance(moment, str) else moment
+
+
+def _exact(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -1,0 +1,225 @@
+"""`uwf web` at work: a socket of this machine, the site behind it, and the address to open."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ipaddress
+import os
+import re
+import socket
+import sys
+import webbrowser
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from html import escape
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any, NamedTuple, cast
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uwf_cli import terminal
+
+from uwf_git.base.errors import Usage, UwfError
+from uwf_git.ext.web.access import TOKEN, Access
+from uwf_git.ext.web.site import Site, application
+
+LOOPBACK = "127.0.0.1"
+PORT = 8470  # unless another is asked for; where it is taken, any that is free
+_HERE = ("127.0.0.1", "::1")
+_EVERYWHERE = ("0.0.0.0", "::")
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*")
+_BACKLOG = 128
+_CONNECTIONS = 200
+_HEADERS = 64 << 10  # bytes; cookies of all ports come along
+_TO_ASK = 5.0  # seconds in which a connection has to ask for something
+_TO_READ = 30.0  # and to take a part of the answer
+
+
+class Served(NamedTuple):
+    """Where a site is: the `address` without the token, and the one that lets a browser in, once."""
+
+    address: str
+    launch: str
+
+
+def serve(
+    site: Site,
+    path: str,
+    host: str,
+    names: Sequence[str],
+    port: int | None,
+    tell: Callable[[Served], None],
+    browse: bool,
+) -> None:
+    """Serves until Ctrl-C. `path` is the page to begin with, `names` are further hosts by which the server may be
+    asked for. `tell` is called once the socket is open. Raises Usage for a port that is taken, and for a name that is
+    none."""
+    if wrong := [name for name in names if not _NAME.fullmatch(name)]:
+        raise Usage(f"--name {wrong[0]!r} is no name of a host", "give it without a port: --name my-machine")
+    with _socket(host, port) as listening:
+        own = listening.getsockname()[1]
+        hosts = known_hosts(host, names, own)
+        access = Access(application(site), hosts, own)
+        served = Served(f"http://{hosts[0]}{path}", f"http://{hosts[0]}{path}?{TOKEN}={access.token}")
+        with _redirect(served.launch) if browse and _has_browser() else nullcontext() as file:
+            if file is not None:
+                access.entered = lambda: file.unlink(missing_ok=True)
+            tell(served)
+            if file is not None:
+                with suppress(webbrowser.Error, OSError):
+                    webbrowser.open(file.as_uri())
+            with suppress(KeyboardInterrupt):
+                asyncio.run(_served(access, listening))
+
+
+async def _served(access: Access, listening: socket.socket) -> None:
+    asyncio.get_running_loop().set_exception_handler(_passed_over)
+    config = uvicorn.Config(
+        cast(Any, access),
+        log_level="critical",
+        access_log=False,
+        lifespan="off",
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        ws="none",
+        http=Guarded,
+        loop="asyncio",
+        backlog=_BACKLOG,
+        h11_max_incomplete_event_size=_HEADERS,
+        timeout_keep_alive=5,
+        timeout_graceful_shutdown=1,
+    )
+    await uvicorn.Server(config).serve(sockets=[listening])
+
+
+def _passed_over(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Tells what went wrong in no request. That a client can't be taken, or has gone, is passed over: the loop takes
+    the next one later."""
+    error = context.get("exception")
+    if not isinstance(error, OSError):
+        said = f"internal error: {error!r}" if error else f"internal error: {context.get('message')}"
+        sys.stderr.write(f"uwf: {terminal.escape(said)}\n")
+
+
+class Guarded(H11Protocol):
+    """A connection, which has to ask within a time, and to take what it asked for. There may be so many; more are
+    closed at once, so that neither memory nor the table of files can be used up."""
+
+    _alarm: asyncio.TimerHandle | None = None
+    _left = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Takes a connection, or closes it."""
+        super().connection_made(transport)
+        if len(self.connections) > _CONNECTIONS:
+            transport.abort()
+            return
+        # So that all of what waits to be taken counts, and not only what is more than some.
+        transport.set_write_buffer_limits(high=0)
+        self._wait_for_request()
+
+    def data_received(self, data: bytes) -> None:
+        """Takes what came; the first byte of a request begins its time."""
+        super().data_received(data)
+        if self._is_asking():
+            if self._alarm is None:
+                self._wait_for_request()
+        elif not self.flow.write_paused:
+            self._calm()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Lets go of it."""
+        self._calm()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """From now on somebody has to take what is sent."""
+        super().pause_writing()
+        self._wait_for_reader()
+
+    def resume_writing(self) -> None:
+        """All was taken."""
+        super().resume_writing()
+        self._calm()
+
+    def _is_asking(self) -> bool:
+        """Whether the request isn't there yet."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def _wait_for_request(self) -> None:
+        self._calm()
+        self._alarm = self.loop.call_later(_TO_ASK, self.transport.abort)
+
+    def _wait_for_reader(self) -> None:
+        self._calm()
+        self._left = self.transport.get_write_buffer_size()
+        self._alarm = self.loop.call_later(_TO_READ, self._look_at_reader)
+
+    def _look_at_reader(self) -> None:
+        if self.transport.get_write_buffer_size() < self._left:
+            self._wait_for_reader()
+        else:
+            self.transport.abort()
+
+    def _calm(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+
+
+def known_hosts(host: str, names: Sequence[str], port: int) -> list[str]:
+    """The values of `Host` that mean a server at this address, the one to print first."""
+    own = [] if host in _EVERYWHERE else [_plain(host)]
+    hosts = [*own, *names, *(["localhost"] if _plain(host) in _HERE else [])]
+    bare = [f"[{each}]" if ":" in each else each for each in hosts]
+    return [f"{each}:{port}" for each in bare] + (bare if port == 80 else [])
+
+
+def _plain(host: str) -> str:
+    """A host as browsers write it."""
+    try:
+        return ipaddress.ip_address(host).compressed
+    except ValueError:
+        return host
+
+
+def _has_browser() -> bool:
+    """Whether one can be opened that doesn't take the terminal."""
+    names = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")
+    return sys.platform != "linux" or any(os.environ.get(name) for name in names)
+
+
+@contextmanager
+def _redirect(address: str) -> Iterator[Path]:
+    """A file that only this user may read, from which a browser goes on to an address: the command line of a browser is
+    there for every user of the machine to see."""
+    place = escape(address)
+    with NamedTemporaryFile("w", prefix="uwf-web-", suffix=".html", delete=False) as file:
+        file.write(
+            '<!doctype html><meta name="referrer" content="no-referrer">'
+            f'<meta http-equiv="refresh" content="0;url={place}"><title>uwf</title><a href="{place}">Go on</a>\n'
+        )
+    try:
+        yield Path(file.name)
+    finally:
+        Path(file.name).unlink(missing_ok=True)
+
+
+def _socket(host: str, port: int | None) -> socket.socket:
+    """A socket that listens. Raises Usage, UwfError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    for wanted in (PORT, 0) if port is None else (port,):
+        made = socket.socket(family, socket.SOCK_STREAM)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            made.bind((host, wanted))
+            made.listen(_BACKLOG)
+            return made
+        except OSError as error:
+            made.close()
+            if error.errno != errno.EADDRINUSE:
+                raise UwfError(f"can't listen on {host}: {error.strerror or error}", "see --host") from None
+    raise Usage(f"port {port} is taken", "give another, or leave out --port for one that is free")

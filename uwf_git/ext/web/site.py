@@ -1,0 +1,247 @@
+"""The site: which address has which page, and how a request becomes one.
+
+A page is made by a function of its module from the store, opened anew for each request as a command opens it, and from
+what was asked for. They run in the main thread one after another, as the limits of a workflow's expressions need.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from starlette.applications import Starlette
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request
+from starlette.responses import FileResponse, HTMLResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+from uwf_cli import terminal
+from uwf_cli.failures import describe
+
+from uwf_git import __version__
+from uwf_git.base.errors import NotFound, Usage
+from uwf_git.ext.web import (
+    actions,
+    addresses,
+    comparison,
+    events,
+    figures,
+    render,
+    search,
+    step,
+    thread,
+    threads,
+    workflow,
+)
+from uwf_git.ext.web.actions import Action, Actions, Form, NotDone, parse_form
+from uwf_git.ext.web.addresses import Asked, Page
+from uwf_git.ext.web.page import markup, style
+from uwf_git.store.history import Head
+from uwf_git.store.location import Location
+from uwf_git.store.opened import Instance
+
+Maker = Callable[[Instance, Asked], Page]
+
+PAGES: tuple[tuple[str, Maker], ...] = (
+    ("/", threads.page),
+    ("/thread/{id}", thread.page),
+    ("/thread/{id}/step/{number}", step.step_page),
+    ("/thread/{id}/attempt/{node}", step.attempt_page),
+    ("/diff", comparison.page),
+    ("/diff/{a}/{b}", comparison.page),
+    ("/workflows", workflow.index),
+    ("/workflow/{name:path}", workflow.page),
+    ("/crews", workflow.crews),
+    ("/crew/{name}", workflow.crew),
+    ("/stats", figures.spending),
+    ("/evals", figures.evals),
+    ("/eval/{name}", figures.suite),
+)
+"""The addresses that show something, and what makes their pages."""
+
+Awaited = Callable[[Location, Asked], Awaitable[Page]]
+
+AWAITED: tuple[tuple[str, Awaited], ...] = (("/search", search.page),)
+"""Those that another process has to be waited for, while the server shows others."""
+
+FORMS: tuple[tuple[str, Maker], ...] = (("/start", actions.start_page),)
+"""Those that only a server has which may write."""
+
+_TYPED = ("answer", "message", "prompt", "reason")
+"""The fields of forms that somebody thinks about."""
+
+
+class Site(NamedTuple):
+    """What is served: the store of a `location`; with `write` what changes threads, with `run` what runs agents."""
+
+    location: Location
+    write: bool = False
+    run: bool = False
+
+    @contextmanager
+    def opened(self) -> Iterator[Instance]:
+        """The store, for one request."""
+        instance = Instance(self.location)
+        try:
+            yield instance
+        finally:
+            instance.store.index.close()
+
+    def known(self) -> Mapping[str, Any]:
+        """What every template may name as `site`."""
+        return {
+            "store": _shown(self.location.git_dir if self.location.here else self.location.root),
+            "write": self.write,
+            "run": self.run,
+            "live": True,
+            "version": __version__,
+        }
+
+
+def _shown(path: Path) -> str:
+    """A folder as people write it."""
+    with suppress(ValueError, RuntimeError):
+        return f"~/{path.relative_to(Path.home())}"
+    return str(path)
+
+
+def application(site: Site) -> Starlette:
+    """The application: its pages and what they load."""
+    tags = events.Tags(site.location, site.known())
+    doing = Actions(site.location, site.opened) if site.write else None
+    pages = [*PAGES, *(FORMS if site.write else ())]
+    routes: list[BaseRoute] = [Route(path, _shows(site, maker, tags, doing)) for path, maker in pages]
+    routes += [Route(path, _awaits(site, maker)) for path, maker in AWAITED]
+    routes.append(Route("/thread/{id}/events", events.Streams(site.opened).answer))
+    if doing is not None:
+        routes += _changes(site, doing)
+    routes.append(Route("/static/base.css", _file(style.FILE)))
+    routes.append(Mount("/static", StaticFiles(directory=render.FOLDER / "static")))
+    made = Starlette(routes=routes, exception_handlers={404: _missing(site)})
+    made.add_middleware(GZipMiddleware, minimum_size=1000)
+    return made
+
+
+def _file(path: Path) -> Callable[[Request], Any]:
+    async def show(_request: Request) -> Response:
+        return FileResponse(path)
+
+    return show
+
+
+def _shows(site: Site, maker: Maker, tags: events.Tags, doing: Actions | None) -> Callable[[Request], Any]:
+    async def show(request: Request) -> Response:
+        told = doing.told if doing is not None else 0
+        tag = tags.of(f"{request.url.path}?{request.url.query} {told}")
+        # Who opens a page anew wants its "5 minutes ago" right; a script that asks again counts the time itself.
+        opened = request.headers.get("sec-fetch-mode") == "navigate"
+        if not opened and request.headers.get("if-none-match", "").removeprefix("W/") == tag:
+            return Response(status_code=304, headers={"etag": tag})
+        try:
+            page = made(site, maker, _asked(request))
+        except Usage as error:
+            page = failed(error, "It can't be shown")
+        if doing is not None and isinstance(head := page.values.get("head"), Head):
+            page = page._replace(values={**page.values, "refused": doing.refused(head)})
+        return _response(site, page, tag)
+
+    return show
+
+
+def _asked(request: Request) -> Asked:
+    """What is asked for. Raises Usage for what no text of a store holds, and no process takes."""
+    query = tuple(request.query_params.multi_items())
+    if any(
+        "\0" in part for part in (*request.path_params.values(), *(each for pair in query for each in pair))
+    ):
+        raise Usage("there is a NUL in the address", "leave it out")
+    return Asked(request.path_params, query)
+
+
+def _awaits(site: Site, maker: Awaited) -> Callable[[Request], Any]:
+    async def show(request: Request) -> Response:
+        try:
+            page = await maker(site.location, _asked(request))
+        except Exception as error:
+            page = failed(error, "It can't be shown")
+        return _response(site, made(site, lambda *_: page, Asked({})))
+
+    return show
+
+
+def _changes(site: Site, doing: Actions) -> list[Route]:
+    """The addresses that change something."""
+
+    def to_do(action: Action) -> Callable[[Request], Any]:
+        return _does(site, lambda request, form: doing.do(action, request.path_params["thread"], form))
+
+    routes = [
+        Route(action.path, to_do(action), methods=["POST"])
+        for action in actions.offered(site.write, site.run)
+    ]
+    return [*routes, Route("/start", _does(site, lambda _request, form: doing.start(form)), methods=["POST"])]
+
+
+def _does(site: Site, do: Callable[[Request, Form], Awaitable[str]]) -> Callable[[Request], Any]:
+    async def act(request: Request) -> Response:
+        form = Form({})
+        try:
+            kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+            if kind != "application/x-www-form-urlencoded":
+                raise Usage(f"a form comes as urlencoded, and not as {kind!r}", "send it from the page")
+            form = parse_form(await request.body())
+            address = await do(request, form)
+        except Exception as error:
+            back = addresses.thread(request.path_params["thread"]) if request.path_params else ""
+            typed = [form.text(name) for name in _TYPED if name in form.fields]
+            page = failed(error, "Not done", back, typed)
+            return _response(site, made(site, lambda *_: page, Asked({})))
+        return Response(status_code=303, headers={"location": address})
+
+    return act
+
+
+def made(site: Site, maker: Maker, asked: Asked) -> Page:
+    """The page that a function makes, or the one that says why there is none."""
+    known: dict[str, bool] = {}
+    try:
+        with site.opened() as instance, markup.room_for_markdown(render.RENDERED):
+            known["crews_known"] = workflow.has_crews(instance)
+            known["suites_known"] = figures.has_suites(instance)
+            page = maker(instance, asked)
+    except Exception as error:
+        page = failed(error, "Not found" if isinstance(error, NotFound) else "It can't be shown")
+    return page._replace(values={**known, **page.values})
+
+
+def failed(error: Exception, title: str, back: str = "", typed: Sequence[str] = ()) -> Page:
+    """The page that says what went wrong. `back` is where to look again; what was `typed` stands there to be copied."""
+    failure = describe(error)
+    if failure.code == "internal":
+        sys.stderr.write(f"uwf: {terminal.escape(failure.message)}\n")
+    status = error.status if isinstance(error, NotDone) else addresses.STATUS.get(failure.status, 500)
+    return Page("failure.html", title, {"failure": failure, "back": back, "typed": typed}, status)
+
+
+def _response(site: Site, page: Page, tag: str = "") -> Response:
+    """A page as an answer, known by a tag. One that its template can't show is replaced by what says so."""
+    known = {**site.known(), "tag": tag}
+    try:
+        document = render.html(page, str, known)
+    except Exception as error:
+        page = failed(error, "It can't be shown")
+        document = render.html(page, str, known)
+    return HTMLResponse(document, page.status, headers={"etag": tag} if tag and page.status == 200 else None)
+
+
+def _missing(site: Site) -> Callable[[Request, Exception], Any]:
+    async def show(request: Request, _error: Exception) -> Response:
+        def maker(_instance: Instance, _asked: Asked) -> Page:
+            raise NotFound(f"no page {request.url.path}", "begin at the list of threads")
+
+        return _response(site, made(site, maker, Asked({})))
+
+    return show

@@ -1,0 +1,402 @@
+"""`/thread/ID/step/N` and `/thread/ID/attempt/HASH`: what an agent was told, what it said and did, what it took, and
+what came of it.
+
+Anybody may have written what is shown. What is larger than a page should be is cut, or not even read, and the page says
+which command prints all of it.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
+
+from markupsafe import Markup
+
+from uwf_git.base.errors import NotFound, UwfError
+from uwf_git.base.text import cut
+from uwf_git.engine import budget
+from uwf_git.engine.past_prompt import prompt_of_step
+from uwf_git.engine.spending import spent
+from uwf_git.engine.turns import turns_so_far
+from uwf_git.ext.web.addresses import Asked, Page
+from uwf_git.ext.web.page import markup
+from uwf_git.ext.web.page.step import amounts, brief, how_found, judges, name_of, plain, turn
+from uwf_git.format.ids import Hash
+from uwf_git.format.kinds import (
+    REHEARSE,
+    Attempt,
+    Detail,
+    credited,
+    parse_attempt,
+    parse_detail,
+    parse_step,
+    remark_in,
+)
+from uwf_git.format.types import USER, is_kind, role_name
+from uwf_git.git.repository import Oid
+from uwf_git.store.history import Head, ancestry
+from uwf_git.store.pages import report_of, verdict
+
+if TYPE_CHECKING:
+    from uwf_git.engine.spending import Spent
+    from uwf_git.format.ids import ThreadId
+    from uwf_git.format.kinds import TurnRecord
+    from uwf_git.format.node import Node
+    from uwf_git.format.personas import Persona
+    from uwf_git.store.index import CommitRow
+    from uwf_git.store.opened import Instance
+
+T = TypeVar("T")
+
+TURNS = 200
+"""How many turns a page shows at once."""
+
+LARGEST_IN_A_LINE = 1 << 20
+"""Bytes of a node that is read for a line about it."""
+
+_ROOM = 20_000  # characters of one text, or one value
+_WHOLE = 400_000  # of one that was asked for
+_RENDERED = 60_000  # of one that is Markdown
+_LARGEST = 8 << 20  # bytes of a node that is read at all
+_LARGEST_TURN = 1 << 20  # bytes of a turn that is
+_LONGEST_PAST = 200  # steps up to which a prompt is made without being asked for
+_HEAVIEST_PAST = 24 << 20  # bytes of answers and outputs that a prompt is made of
+_SHORT = 4_000  # characters of a prompt that is shown without a click
+_NOTE, _NOTES = 2_000, 50  # characters of a note, and how many are shown
+_LIVE = 20  # turns of a step that is being made, of which the newest are shown
+
+
+class Part(NamedTuple):
+    """Something of a step that may be too large to show: `html` is what is shown of it; `left` says in words what
+    isn't, and `name` is how more of it is asked for, "" where the page shows no more; `short` is what needs no fold."""
+
+    html: Markup
+    left: str = ""
+    name: str = ""
+    short: bool = False
+
+
+class _Known:
+    """What was read of a store while it is open, and never changes: an export makes all pages of one."""
+
+    def __init__(self) -> None:
+        self.weights: dict[Hash, int] = {}
+        self.ways: dict[Oid, list[CommitRow]] = {}
+        """By a head, the commits that lead to it, newest first, as far back as they were asked for."""
+
+
+_KNOWN: WeakKeyDictionary[Instance, _Known] = WeakKeyDictionary()
+
+
+def _known(instance: Instance) -> _Known:
+    return _KNOWN.setdefault(instance, _Known())
+
+
+def weight(instance: Instance, node: Hash) -> int:
+    """How many bytes a node takes, without reading it. Raises NotFound."""
+    known = _known(instance).weights
+    if node not in known:
+        known[node] = instance.store.repository.size(instance.store.blob_of(node))
+    return known[node]
+
+
+def size(instance: Instance, node: Hash) -> str:
+    """The same in words."""
+    return in_words(weight(instance, node))
+
+
+def weight_of_run(instance: Instance, detail: Hash) -> int:
+    """How many bytes it takes to tell what a run spent. Raises NotFound."""
+    own = weight(instance, detail)
+    if own > _LARGEST:
+        return own
+    found = instance.store.detail(detail)
+    return own + sum(weight(instance, each) for each in set(found.turns)) if found else own
+
+
+def in_words(size: int) -> str:
+    """A number of bytes: "12 kB", "3.4 MB"."""
+    return f"{max(1, round(size / 1000))} kB" if size < 1_000_000 else f"{size / 1_000_000:.1f} MB"
+
+
+def step_page(instance: Instance, asked: Asked) -> Page:
+    """The page of a step. Its query: `turns`, how many are left out before those that are shown, and `whole`, the part
+    that is shown as far as a page can hold it. Raises NotFound, Usage, StoreDamaged."""
+    thread = instance.threads.find(asked.parts["id"])
+    head = instance.threads.head(thread)
+    row = _row(instance, head, asked.parts["number"])
+    step = parse_step(instance.store.get(row.node).payload)
+    persona = _or_none(lambda: instance.threads.speaker(step.start, step.role))
+    commit = instance.store.repository.commit(Oid(raw=row.oid))
+    output = _node(instance, step.output)
+    content, detail = _detail(instance, step.detail)
+    answered, role = step.role == USER, role_name(step.role)
+    remarked = output is not None and remark_in(step.role, output.payload) is not None
+    made = _How(instance, asked, detail)
+    by_child = content is not None and is_kind(content.type, "step")
+    too_large = Part(Markup(""), f"it has {size(instance, step.output)}, too much to show here")
+    values = {
+        **_common(instance, head, row, step.agent, persona),
+        "number": row.number,
+        "role": f"{'remark' if remarked else 'answer'} of {name_of(commit.author)}" if answered else role,
+        "by": name_of(commit.author) if answered else credited(brief(step.agent, 100), persona),
+        "verdict": verdict(output.payload) if output is not None and judges(output.payload) else "",
+        "made_up": step.agent == REHEARSE,
+        "output": too_large if output is None else made.value("output", output.payload),
+        "said": made.said(output.payload if output else None, content),
+        "raw": made.raw(),
+        "heavy": "" if content is not None else size(instance, step.detail),
+        "prompt": _prompt(instance, made, asked, head, row, detail) if detail and not answered else None,
+        "instruction": made.prose("instruction", detail.instruction)
+        if detail and detail.instruction
+        else None,
+        "child": instance.threads.ending_with(step.detail) if by_child else None,
+        "by_child": by_child,
+        "tried": _tried_at(instance, thread, step.prev),
+        "committer": name_of(commit.committer),
+        "nodes": (("output", step.output), ("detail", step.detail)),
+        "asked": asked,
+        **made.values(),
+    }
+    return Page("step.html", f"Step {row.number}, {values['role']}", values)
+
+
+def attempt_page(instance: Instance, asked: Asked) -> Page:
+    """The page of a failed attempt; its query is that of a step. Raises NotFound, Usage, StoreDamaged."""
+    thread = instance.threads.find(asked.parts["id"])
+    head = instance.threads.head(thread)
+    tip = instance.attempts.tip(thread)
+    wanted = asked.parts["node"].upper()
+    rows = instance.attempts.rows(tip) if tip else []
+    numbered = [(number, row) for number, row in enumerate(rows, 1) if row.node.startswith(wanted)]
+    if not numbered:
+        raise NotFound(
+            f"thread {thread} has no failed attempt {brief(wanted, 20)}",
+            f"see: uwf thread attempts {thread}",
+        )
+    number, row = numbered[-1]
+    content = _node(instance, row.node)
+    too_large = Part(Markup(""), f"it has {size(instance, row.node)}, too much to show here")
+    unread = Attempt(row.start or Hash(""), None, row.role or "", "", "")
+    attempt = unread if content is None else parse_attempt(content.payload)
+    detail_node, detail = _detail(instance, attempt.detail)
+    persona = _or_none(lambda: instance.threads.speaker(attempt.start, attempt.role))
+    made = _How(instance, asked, detail)
+    printed = (("stdout", attempt.stdout), ("stderr", attempt.stderr))
+    heavy = attempt.detail is not None and detail_node is None
+    values = {
+        **_common(instance, head, row, attempt.agent, persona),
+        "number": number,
+        "many": len(rows),
+        "role": role_name(attempt.role),
+        "error": too_large if content is None else made.text("error", attempt.error),
+        "printed": [(name, made.text(name, text)) for name, text in printed if text.strip()],
+        "after": instance.store.take_in(instance.threads.commit_of(attempt.prev)).number
+        if attempt.prev
+        else 0,
+        "said": made.prose("answer", detail.answer) if detail and detail.answer.strip() else None,
+        "raw": made.raw(),
+        "heavy": size(instance, attempt.detail) if heavy and attempt.detail else "",
+        "nodes": (("detail", attempt.detail),) if attempt.detail else (),
+        "asked": asked,
+        **made.values(),
+    }
+    return Page("attempt.html", f"Failed attempt {number}, {values['role']}", values)
+
+
+def _common(
+    instance: Instance, head: Head, row: CommitRow, agent: str, persona: Persona | None
+) -> dict[str, Any]:
+    """What a step's page and an attempt's say alike."""
+    git = f"git --git-dir {shlex.quote(str(instance.location.git_dir))}"
+    return {
+        "thread": head.thread,
+        "task": head.row.title or head.thread,
+        "last": head.row.number,
+        "by": credited(brief(agent, 100), persona),
+        "node": row.node,
+        "time": row.time,
+        "commit": row.oid.hex(),
+        "see": f"{git} show {row.oid.hex()}",
+    }
+
+
+class _How:
+    """How a step or an attempt came about, as far as a page shows it. `detail` is None where there is no such node, or
+    it is too large."""
+
+    def __init__(self, instance: Instance, asked: Asked, detail: Detail | None) -> None:
+        self._instance = instance
+        self._asked = asked
+        self._detail = detail
+
+    def values(self) -> Mapping[str, Any]:
+        """What both pages have of it."""
+        detail = self._detail or Detail("")
+        skipped = min(self._asked.number("turns"), len(detail.turns))
+        prices = _or_none(lambda: budget.prices(self._instance)) or {}
+        return {
+            "model": brief(detail.model or "", 100),
+            "session": brief(detail.session or "", 200),
+            "usage": detail.usage,
+            "took": amounts(spent_by(self._instance, self._detail), prices) if self._detail else (),
+            "notes": [cut(each, _NOTE) for each in (*how_found(detail), *detail.notes)][:_NOTES],
+            "turns": [
+                Markup(turn(self._once(each))) if each else None
+                for each in _read_turns(self._instance, detail.turns[skipped : skipped + TURNS])
+            ],
+            "many_turns": len(detail.turns),
+            "skipped": skipped,
+            "page_size": TURNS,
+        }
+
+    def _once(self, record: TurnRecord) -> TurnRecord:
+        """A turn; what was said last is the answer, and stands there."""
+        answer = self._detail.answer.strip() if self._detail else ""
+        if answer and record.role == "assistant" and record.text.strip() == answer:
+            return record._replace(text="*The answer above.*")
+        return record
+
+    def _room(self, name: str) -> int:
+        return _WHOLE if self._asked.one("whole") == name else _ROOM
+
+    def _part(self, name: str, text: str, html: str, shown: int) -> Part:
+        left = len(text) - shown
+        if left <= 0:
+            return Part(Markup(html), short=len(text) <= _SHORT)
+        more = name if self._room(name) < _WHOLE else ""
+        return Part(Markup(html), f"{left:,} of {len(text):,} characters are left out here", more)
+
+    def text(self, name: str, text: str) -> Part:
+        """A text in the type of a machine."""
+        room = self._room(name)
+        return self._part(name, text, markup.lines(text[:room]), room)
+
+    def prose(self, name: str, text: str) -> Part:
+        """A text that is Markdown."""
+        room = min(self._room(name), _RENDERED)
+        return self._part(name, text, markup.answer(text[:room]), room)
+
+    def value(self, name: str, content: Any) -> Part:
+        """A JSON value as a table; one that is very long, or deep, as text."""
+        try:
+            said = plain(content)
+        except RecursionError:
+            return Part(Markup(""), "it is nested too deeply to show here")
+        if len(said) > _ROOM:
+            return self.text(name, said)
+        return Part(Markup(markup.value(content)))
+
+    def said(self, output: Any, node: Node | None) -> Part | None:
+        """What was said besides the output; None where nothing was."""
+        if self._detail is None or node is None:
+            return None
+        answer = self._detail.answer
+        rest = report_of(output, node) if len(answer) <= _LARGEST else answer
+        return self.prose("answer", rest) if rest.strip() else None
+
+    def raw(self) -> Part | None:
+        """All that was said, as it came; None where nothing was."""
+        answer = self._detail.answer if self._detail else ""
+        return self.text("raw", answer) if answer.strip() else None
+
+
+def spent_by(instance: Instance, detail: Detail, failed: bool = False) -> Spent:
+    """What one run spent, by its detail. Its turns are read only where they tell more than that, which models took the
+    tokens or how many there were, and no more of them than a page shows."""
+    by_model = detail.extraction.startswith("model:") or not (detail.model or detail.cost)
+    told = detail.turns[:TURNS] if detail.usage is None or by_model else ()
+    return spent(detail, filter(None, _read_turns(instance, told)), failed)
+
+
+def live_turns(instance: Instance, thread: ThreadId) -> tuple[list[Markup], int]:
+    """The newest turns of the step that is being made, and how many there are."""
+    turns = turns_so_far(instance, thread)
+    return [Markup(turn(each)) for each in turns[-_LIVE:]], len(turns)
+
+
+def _read_turns(instance: Instance, turns: Sequence[Hash]) -> Iterator[TurnRecord | None]:
+    """Turns, None for each that is too large to be read."""
+    for node in turns:
+        if weight(instance, node) > _LARGEST_TURN:
+            yield None
+        else:
+            yield from instance.store.turns(Detail("", (node,)))
+
+
+def _prompt(instance: Instance, made: _How, asked: Asked, head: Head, row: CommitRow, detail: Detail) -> Part:
+    """What the agent of a step was told, made again of the history before it."""
+    before = instance.store.take_in(Oid(raw=row.parent or b""))
+    wanted = asked.one("whole") == "prompt"
+    if row.number > _LONGEST_PAST and not wanted:
+        return Part(Markup(""), f"it is made again of the {row.number - 1:,} steps before", "prompt")
+    heavy = 0
+    for past in instance.threads.past(before.node):
+        heavy += weight(instance, past.step.output) + weight(instance, past.step.detail)
+        if heavy > _HEAVIEST_PAST:
+            return Part(
+                Markup(""),
+                f"the steps before have over {in_words(_HEAVIEST_PAST)}, too much to make it again",
+            )
+    history = instance.threads.history_at(head.thread, before.node)
+    if history.workflow.code is not None:
+        return Part(Markup(""), "the code of the workflow made it")
+    return made.text("prompt", prompt_of_step(instance, history, before, row, detail))
+
+
+def _row(instance: Instance, head: Head, given: str) -> CommitRow:
+    """The commit of a thread's step. Raises NotFound, StoreDamaged."""
+    number = int(given) if given.isascii() and given.isdigit() and len(given) < 10 else 0
+    if not 0 < number <= head.row.number:
+        raise NotFound(f"thread {head.thread} has no step {brief(given, 20)}", f"it has {head.row.number}")
+    rows = _known(instance).ways.setdefault(head.commit, [])
+    if not rows or rows[-1].number > number:
+        begin = Oid(raw=rows.pop().oid) if rows else head.commit
+        for row in ancestry(instance.store, begin):
+            rows.append(row)
+            if row.number <= number:
+                break
+    return rows[head.row.number - number]
+
+
+def _node(instance: Instance, node: Hash) -> Node | None:
+    """A node, None for one that is too large to be read."""
+    return instance.store.get(node) if weight(instance, node) <= _LARGEST else None
+
+
+def _detail(instance: Instance, node: Hash | None) -> tuple[Node | None, Detail | None]:
+    """The node of a detail, and what it says; None of either where it is no detail, or too large."""
+    content = _node(instance, node) if node is not None else None
+    if content is None or not is_kind(content.type, "detail"):
+        return content, None
+    return content, parse_detail(content.payload)
+
+
+class Tried(NamedTuple):
+    """A failed attempt at a step."""
+
+    node: Hash
+    error: str
+    time: int
+
+
+def _tried_at(instance: Instance, thread: ThreadId, prev: Hash | None) -> list[Tried]:
+    """The failed attempts that were made on a step, oldest first."""
+    tip = instance.attempts.tip(thread)
+    found = []
+    for row in instance.attempts.rows(tip)[-TURNS:] if tip else ():
+        content = _node(instance, row.node)
+        attempt = parse_attempt(content.payload) if content is not None else None
+        if attempt is not None and attempt.prev == prev:
+            found.append(Tried(row.node, brief(attempt.error, 300), row.time))
+    return found
+
+
+def _or_none(make: Callable[[], T]) -> T | None:
+    """What is made, or None where it can't be."""
+    try:
+        return make()
+    except UwfError:
+        return None

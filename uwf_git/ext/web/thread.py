@@ -1,0 +1,409 @@
+"""`/thread/ID`: what a thread wants, where it is in its graph, its steps, and the threads that it belongs to.
+
+A long thread is read by the index; only the steps that are shown are read themselves. What can't be read is said where
+it would stand, and so is what is too large to be shown.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from markupsafe import Markup
+from uwf_cli.watching.lines import step_value
+
+from uwf_git.base.errors import UwfError
+from uwf_git.engine import budget
+from uwf_git.engine.accounts import account, spent_on
+from uwf_git.engine.inbox import ROLE, Waits, waits_of, wanting
+from uwf_git.engine.lineage import Kin, kin
+from uwf_git.engine.progress import Watch
+from uwf_git.engine.state import state
+from uwf_git.engine.status import CORRUPT, RUNNING, WAITING, outlook, status_of, used_up
+from uwf_git.ext.web import addresses
+from uwf_git.ext.web import step as steps
+from uwf_git.ext.web.actions import possible
+from uwf_git.ext.web.addresses import Asked, Page
+from uwf_git.ext.web.page.graph import NEXT, NOW, described, drawing, transitions, way_of
+from uwf_git.ext.web.page.step import amounts, brief, name_of, outcome
+from uwf_git.format.kinds import REHEARSE, StepContext, credited, parse_attempt, parse_start, parse_step
+from uwf_git.format.types import BUNDLE, END, USER, role_name
+from uwf_git.git.repository import Oid
+from uwf_git.store import layout
+from uwf_git.store.history import ancestry
+
+if TYPE_CHECKING:
+    from uwf_git.config.settings import Price
+    from uwf_git.engine.spending import Spent
+    from uwf_git.format.ids import Hash, ThreadId
+    from uwf_git.format.kinds import Start, Workflow
+    from uwf_git.store.history import Head
+    from uwf_git.store.index import CommitRow
+    from uwf_git.store.opened import Instance
+
+SHOWN = 50
+"""How many steps a page shows at once."""
+
+_TRIED = 200  # failed attempts that are read
+_DRAWN = 60  # nodes of a graph that is drawn here
+_HEAVIEST = 24 << 20  # bytes of turns that are read to sum up
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+class Entry(NamedTuple):
+    """A line of the timeline: a step, or where `number` is None a failed attempt. `verdict` is what came of it, which
+    `rules` where it is a status; `took` are tokens, money and time; `child` is the thread that did it."""
+
+    number: int | None
+    node: Hash
+    role: str
+    by: str
+    verdict: str
+    rules: bool
+    took: tuple[str, ...]
+    time: int
+    made_up: bool = False
+    child: ThreadId | None = None
+
+
+class Relative(NamedTuple):
+    """A thread of those around the one that is shown. `how` it belongs there, in words; `compare` where they share
+    steps."""
+
+    thread: ThreadId
+    title: str
+    status: str
+    how: str
+    compare: bool
+    below: tuple[Relative, ...]
+
+
+def page(instance: Instance, asked: Asked) -> Page:
+    """The page. Its query: `before`, the number of a step; those before it are shown. Raises NotFound, Usage."""
+    thread = instance.threads.find(asked.parts["id"])
+    try:
+        head = instance.threads.head(thread)
+    except UwfError as error:
+        values = {"thread": thread, "status": CORRUPT, "problem": error.message}
+        return Page("damaged.html", f"Thread {thread}", values)
+    return _Thread(instance, head, asked).page()
+
+
+class _Thread:
+    def __init__(self, instance: Instance, head: Head, asked: Asked) -> None:
+        before = asked.number("before")
+        self._instance = instance
+        self._asked = asked
+        self._head = head
+        self._problems: dict[str, None] = {}
+        self._children: Mapping[bytes, ThreadId] = {}
+        """The sub-workflows that did a step, by their last commits."""
+        self._rows = list(self._read_rows())
+        """Of the steps, oldest first."""
+        self._end = min(head.row.number, before - 1) if before else head.row.number
+        """The number of the last step that is shown."""
+        self._begin = max(0, self._end - SHOWN)
+        self._start = self._or(self._read_start, None)
+        self._workflow = self._or(self._read_workflow, None)
+        self._wants = wanting(instance)
+        self._prices: Mapping[str, Price] = self._or(lambda: budget.prices(instance), {})
+
+    def _or(self, make: Callable[[], T], otherwise: U) -> T | U:
+        """What is made, or what stands for it where that can't be read; the page says so then."""
+        try:
+            return make()
+        except UwfError as error:
+            self._problems[error.message] = None
+            return otherwise
+
+    def _read_rows(self) -> Iterator[CommitRow]:
+        found: list[CommitRow] = []
+        try:
+            for row in ancestry(self._instance.store, self._head.commit):
+                if row.kind not in ("step", "start"):
+                    break
+                found.append(row)
+        except UwfError as error:
+            self._problems[error.message] = None
+        return reversed(found)
+
+    def _read_start(self) -> Start | None:
+        node = self._head.row.start
+        if node is None or steps.weight(self._instance, node) > steps.LARGEST_IN_A_LINE:
+            return None
+        return parse_start(self._instance.store.get(node).payload)
+
+    def _read_workflow(self) -> Workflow | None:
+        node = self._head.row.workflow
+        if node is None or steps.weight(self._instance, node) > 4 * steps.LARGEST_IN_A_LINE:
+            return None
+        return self._instance.registry.workflow(node)
+
+    def page(self) -> Page:
+        instance, head = self._instance, self._head
+        around: Mapping[str, Any] = self._or(self._kin, {"parent": None, "tree": None, "left_out": 0})
+        at: Mapping[str, Any] = self._or(lambda: state(instance, head), {"status": CORRUPT, "next": None})
+        status = self._wants(head, at["status"])
+        running = Watch(instance).step(head.thread) if at["status"] == RUNNING else None
+        title = head.row.title or head.thread
+        taken = way_of(_without_remarks(self._rows), _done(head))
+        now = at.get("asks") if at["next"] == USER else at["next"]
+        if head.archive is not None and not _done(head):
+            now = None
+        turn = NOW if at["status"] == RUNNING else NEXT
+        values = {
+            "thread": head.thread,
+            "name": title,
+            "at": {**dict.fromkeys(_MAY_BE), **at},
+            "status": status,
+            "plays": self._plays(status),
+            "head": head,
+            "started": self._rows[0] if self._rows and self._rows[0].kind == "start" else None,
+            "author": name_of(head.row.author or ""),
+            "made_up": head.row.rehearsed,
+            "spent": self._or(self._spent, []),
+            "budget": self._or(self._budget, []),
+            "raise": self._or(lambda: _how_to_raise(instance, head), ""),
+            "stuck": self._or(lambda: outlook(instance, head).hint, "") if at.get("problem") else "",
+            "refused": None,
+            "may": self._or(lambda: possible(instance, head, status), None),
+            "on": instance.threads.way_on(head) if head.archive else "",
+            "folded": self._folded(),
+            "task": self._start.prompt if self._start else None,
+            "start": head.row.start,
+            "workflow": self._workflow,
+            "graph": self._graph(taken, now, turn),
+            "described": self._described(taken, now, turn),
+            "made": self._or(self._made, 0),
+            "ways": transitions(self._workflow, taken) if self._workflow else (),
+            "who": now if now in (None, END, BUNDLE) else role_name(now),
+            "here": now,
+            "turn": turn,
+            "entries": self._entries(),
+            "first": self._begin + 1,
+            "last": self._end,
+            "older": self._begin,
+            "newer": head.row.number - self._end,
+            "page_size": SHOWN,
+            "running": {"persona": None, **step_value(running)} if running else None,
+            "child": running.child.thread if running and running.child else None,
+            "live": steps.live_turns(instance, head.thread) if running else ([], 0),
+            **around,
+            "asked": self._asked,
+            "reached": at.get("state"),
+            "log": f"git --git-dir {shlex.quote(str(instance.location.git_dir))} log {self._ref()}",
+        }
+        values["problems"] = list(self._problems)
+        return Page("thread.html", brief(title, 80), values)
+
+    # Above the steps
+
+    def _spent(self) -> list[str]:
+        """What was used altogether. A sum that isn't remembered is made only where that takes no time."""
+        store, head = self._instance.store, self._head
+        left = _HEAVIEST
+        if head.row.number and store.index.spent(head.node) is None:
+            for past in self._instance.threads.past(head.node):
+                left -= steps.weight_of_run(self._instance, past.step.detail)
+                if left < 0:
+                    return ["more than is summed up here: uwf stats " + head.thread]
+        return amounts(account(self._instance, self._head).spent, self._prices)
+
+    def _budget(self) -> list[tuple[str, str, float, float]]:
+        """Of each limit that holds: its name, what of it is used in words, and both as numbers."""
+        standing = budget.Budgets(self._instance).standing(self._head)
+        if standing is None:
+            return []
+        return [
+            (
+                _LIMITS[key],
+                budget.share(key, standing.used[key], limit.value, standing.unpriced, standing.unmetered),
+                min(standing.used[key], limit.value),
+                limit.value,
+            )
+            for key, limit in standing.limits.items()
+        ]
+
+    def _plays(self, status: str) -> Waits | None:
+        """The role that a human is to play now; None where none is."""
+        found = self._or(lambda: waits_of(self._instance, self._head), None) if status == WAITING else None
+        return found if found is not None and found.kind == ROLE else None
+
+    def _folded(self) -> str:
+        """The ref of the fold that holds an ended thread; "" where it has refs of its own."""
+        if self._instance.store.repository.ref(layout.ARCHIVE + self._head.thread) is not None:
+            return ""
+        row = self._instance.store.folded(self._head.thread) if self._head.archive else None
+        return row.ref if row is not None else ""
+
+    def _ref(self) -> str:
+        """What git calls the thread's head."""
+        if self._folded():
+            return str(self._head.commit)
+        return (layout.ARCHIVE if self._head.archive else layout.THREADS) + self._head.thread
+
+    def _graph(self, taken: Sequence[str], now: str | None, turn: str) -> Markup | None:
+        workflow = self._workflow
+        if workflow is None or len(workflow.roles) > _DRAWN:
+            return None
+        return Markup(drawing(workflow, taken, now, turn))
+
+    def _kin(self) -> Mapping[str, Any]:
+        parent, tree, left = kin(self._instance, self._head, self._rows)
+        self._children = {
+            each.head.commit.raw: each.head.thread
+            for at in _each(tree)
+            for each in at.below
+            if each.how == "child"
+        }
+        alone = not tree.below and tree.head.thread == self._head.thread
+        return {"parent": parent, "tree": None if alone else self._relative(tree), "left_out": left}
+
+    def _relative(self, of: Kin) -> Relative:
+        head = of.head
+        status = self._or(lambda: self._wants(head, status_of(self._instance, head)), CORRUPT)
+        how = {
+            "": "",
+            "fork": f"forked after step {of.at}" if of.at else "forked at the start",
+            "other side": f"the other side of a divergence, from step {of.at} on",
+            "goes on": f"goes on after step {of.at}, which was its end",
+            "child": f"did step {of.at}" if of.at else "a sub-workflow, at work on a step",
+        }[of.how]
+        return Relative(
+            head.thread,
+            head.row.title or head.thread,
+            status,
+            how,
+            of.how != "child",
+            tuple(map(self._relative, of.below)),
+        )
+
+    def _described(self, taken: Sequence[str], now: str | None, turn: str) -> str | None:
+        last = {row.role: row.number for row in self._rows if row.kind == "step"}
+
+        def address(role: str) -> str | None:
+            return addresses.step(self._head.thread, last[role]) if role in last else None
+
+        workflow = self._workflow
+        return described(workflow, taken, now, address, turn) if workflow is not None else None
+
+    def _made(self) -> int:
+        """How many steps and failed attempts were made."""
+        attempts = self._instance.attempts
+        return self._head.row.number + attempts.count(attempts.tip(self._head.thread))
+
+    # The timeline
+
+    def _entries(self) -> list[Entry]:
+        """The steps that are shown, each with the failed attempts that came after it."""
+        tried: dict[Hash | None, list[Entry]] = {}
+        attempts: list[tuple[Hash | None, Entry]] = self._or(lambda: list(self._attempts()), [])
+        for prev, entry in attempts:
+            tried.setdefault(prev, []).append(entry)
+        found = [] if self._begin else tried.get(None, [])
+        for row in self._rows:
+            if row.kind == "step" and self._begin < row.number <= self._end:
+                found = [*found, self._step(row), *tried.get(row.node, ())]
+        return found
+
+    def _step(self, row: CommitRow) -> Entry:
+        role, agent = row.role or "", row.agent or ""
+        plain = Entry(row.number, row.node, role_name(role), brief(agent, 60), "", False, (), row.time)
+        try:
+            return self._told(row, plain, role, agent)
+        except UwfError as error:
+            self._problems[error.message] = None
+            return plain._replace(verdict="can't be read")
+
+    def _told(self, row: CommitRow, plain: Entry, role: str, agent: str) -> Entry:
+        instance = self._instance
+        step = parse_step(instance.store.get(row.node).payload)
+        if steps.weight(instance, step.output) > steps.LARGEST_IN_A_LINE:
+            plain = plain._replace(
+                verdict=f"{steps.size(instance, step.output)}, which is too much to show here"
+            )
+        else:
+            told, rules = outcome(instance.store.get(step.output).payload)
+            plain = plain._replace(verdict=told, rules=rules)
+        if role == USER:
+            commit = instance.store.repository.commit(Oid(raw=row.oid))
+            return plain._replace(by=name_of(commit.author))
+        persona = (
+            self._workflow.speaker(role, self._start.persona) if self._workflow and self._start else None
+        )
+        child = self._children.get(row.merged) if row.merged else None
+        if child is None and row.merged is not None:
+            child = instance.threads.ending_with(Oid(raw=row.merged))
+        spent = self._spent_on(step.detail) if row.merged is None else None
+        if row.merged is not None:
+            made = StepContext(row.node, role, None, step.detail, agent)
+            spent = spent_on(instance, [made])[row.node]
+        return plain._replace(
+            by=brief(credited(agent, persona), 60),
+            took=tuple(amounts(spent, self._prices)),
+            made_up=agent == REHEARSE,
+            child=child,
+        )
+
+    def _spent_on(self, detail: Hash, failed: bool = False) -> Spent | None:
+        if steps.weight(self._instance, detail) > steps.LARGEST_IN_A_LINE:
+            return None
+        found = self._instance.store.detail(detail)
+        return steps.spent_by(self._instance, found, failed) if found is not None else None
+
+    def _attempts(self) -> Iterator[tuple[Hash | None, Entry]]:
+        """The newest failed attempts, oldest first, with the step that each was made on."""
+        instance = self._instance
+        tip = instance.attempts.tip(self._head.thread)
+        for row in instance.attempts.rows(tip)[-_TRIED:] if tip else ():
+            if steps.weight(instance, row.node) > steps.LARGEST_IN_A_LINE:
+                continue
+            made = parse_attempt(instance.store.get(row.node).payload)
+            took = amounts(self._spent_on(made.detail, True), self._prices) if made.detail else []
+            told = role_name(made.role), brief(made.agent, 60), brief(made.error, 300)
+            yield made.prev, Entry(None, row.node, *told, True, tuple(took), row.time)
+
+
+_MAY_BE = (
+    "paused",
+    "question",
+    "asks",
+    "options",
+    "reason",
+    "error",
+    "problem",
+    "divergedFrom",
+    "forkedFrom",
+    "otherSides",
+    "resumedFrom",
+)
+_LIMITS = {"maxSteps": "steps", "maxTokens": "tokens", "maxCost": "money", "maxWallTime": "agents' time"}
+
+
+def _each(tree: Kin) -> Iterator[Kin]:
+    """A tree's threads."""
+    yield tree
+    for below in tree.below:
+        yield from _each(below)
+
+
+def _without_remarks(rows: Iterable[CommitRow]) -> Iterator[tuple[str, bool]]:
+    """The role of each step that isn't a remark, and whether its output asks a human."""
+    asked = False
+    for row in rows:
+        if row.kind == "step":
+            if row.role != USER or asked or row.resumed == row.parent:
+                yield row.role or "", row.asks
+            asked = row.asks
+
+
+def _done(head: Head) -> bool:
+    return head.archive is not None and head.archive.status == "completed"
+
+
+def _how_to_raise(instance: Instance, head: Head) -> str:
+    """The command that raises the budget that is used up; "" where none is."""
+    standing = used_up(instance, head)
+    return budget.waiting(head.thread, standing).hint if standing is not None else ""

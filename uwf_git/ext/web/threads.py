@@ -1,0 +1,107 @@
+"""`/`: the threads in tabs by what they want of a person, with the filters of `uwf thread list`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from uwf_cli.commands.listing import thread_items
+from uwf_cli.resolve import moment
+from uwf_cli.selection import STATUSES, Filters, Listed, listed
+
+from uwf_git.base.errors import NotFound, Usage, UwfError
+from uwf_git.engine.inbox import BUDGET, waits_of, wanting
+from uwf_git.engine.status import CORRUPT, WAITING
+from uwf_git.ext.web.actions import registered, workflows
+from uwf_git.ext.web.addresses import STATUS, Asked, Page
+from uwf_git.store.history import Head
+from uwf_git.store.opened import Instance
+
+TABS = {
+    "waiting": ("waiting", "paused"),
+    "running": ("running", "idle"),
+    "failed": ("failed", "corrupt"),
+    "done": ("completed", "killed"),
+    "all": STATUSES,
+}
+"""The tabs, with the statuses of the threads in each."""
+
+SHOWN = 50
+
+
+def page(instance: Instance, asked: Asked) -> Page:
+    """The list. Its query: `tab`, `workflow`, `author`, `since`, `search`, `status`, `thread`, which is an id and may
+    repeat, and `from`, how many are left out. A filter that there can't be has no threads, and the page says why,
+    with its form. Raises Usage."""
+    wants = wanting(instance)
+    wrong: Usage | NotFound | None = None
+    try:
+        selected = listed(instance, _filters(asked))
+    except (Usage, NotFound) as error:
+        selected, wrong = [], error
+    found = [Listed(each.head, wants(each.head, each.status)) for each in selected]
+    if only := asked.all("thread"):
+        found = [each for each in found if each.thread in only]
+    counts = Counter(each.status for each in found)
+    numbers = {tab: sum(counts[status] for status in statuses) for tab, statuses in TABS.items()}
+    tab = asked.one("tab") or next((name for name, number in numbers.items() if number), "all")
+    if tab not in TABS:
+        raise Usage(f"no tab {tab!r}", "it is one of " + ", ".join(TABS))
+    first = asked.number("from")
+    chosen = [each for each in found if each.status in TABS[tab]]
+    listing = chosen[first : first + SHOWN]
+    items: list[dict[str, Any]] = thread_items(instance, listing)
+    shown = [
+        {**item, "wants": _wanted(instance, each) or _unjudged(item)}
+        for item, each in zip(items, listing, strict=True)
+    ]
+    return Page(
+        "threads.html",
+        f"Threads: {tab}",
+        {
+            "tab": tab,
+            "tabs": numbers,
+            "threads": shown,
+            "asked": asked,
+            "first": first,
+            "more": max(0, len(chosen) - first - SHOWN),
+            "size": SHOWN,
+            "empty": not found,
+            "workflows": workflows(instance),
+            "registered": registered(instance),
+            "wrong": wrong,
+            "filtered": any(asked.one(name) for name in ("workflow", "author", "since", "search", "status")),
+        },
+        STATUS[wrong.exit_status] if wrong else 200,
+    )
+
+
+def _unjudged(item: dict[str, Any]) -> str:
+    return "" if item["status"] == CORRUPT else item.get("problem", "")
+
+
+def _wanted(instance: Instance, each: Listed) -> str:
+    """What a thread asks of a person, or why else it waits; empty where it doesn't, or can't be read."""
+    if each.status != WAITING or not isinstance(each.head, Head):
+        return ""
+    try:
+        waits = waits_of(instance, each.head)
+    except UwfError:
+        return ""
+    if waits is None:
+        return ""
+    return waits.reason if waits.kind == BUDGET else waits.question
+
+
+def _filters(asked: Asked) -> Filters:
+    statuses = asked.all("status")
+    if unknown := [each for each in statuses if each not in STATUSES]:
+        raise Usage(f"no status {unknown[0]!r}", "it is one of " + ", ".join(STATUSES))
+    return Filters(
+        statuses,
+        workflow=asked.one("workflow") or None,
+        author=asked.one("author") or None,
+        since=moment(asked.one("since") or None, "since"),
+        search=asked.one("search") or None,
+        ended=True,
+    )

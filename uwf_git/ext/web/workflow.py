@@ -1,0 +1,313 @@
+"""`/workflows` and `/workflow/NAME`: which there are, in which versions, and what one does; `/crews` and `/crew/NAME`:
+who speaks in a crew, and what it offers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from markupsafe import Markup
+from uwf_cli.commands.workflow import bundle_of, history_note, past, registered, unified
+from uwf_cli.resolve import Found, stored_workflow
+from uwf_cli.selection import Filters, Listed, listed
+
+from uwf_git.base.errors import LimitExceeded, NotFound, Usage, UwfError
+from uwf_git.base.text import duration, nearest
+from uwf_git.base.timelimit import BudgetExceeded
+from uwf_git.engine.budget import OPTIONS
+from uwf_git.ext.web.addresses import Asked, Page
+from uwf_git.ext.web.page.graph import described, drawing
+from uwf_git.format.kinds import Workflow
+from uwf_git.format.types import END, START
+from uwf_git.git.repository import Oid
+from uwf_git.store.history import Head
+from uwf_git.store.opened import Instance
+from uwf_git.store.versions import compare
+from uwf_git.workflow.diagram import edges, order
+from uwf_git.workflow.rehearsal import Report, rehearse
+
+LINES = 2000  # of a difference, and of a bundle's code
+SECONDS = 2.0  # of a rehearsal
+_ENDS = {START: "start", END: "end"}
+_TAKEN = {"+": "added", "-": "removed"}
+
+
+def index(instance: Instance, asked: Asked) -> Page:
+    """The registered workflows, and those of threads that are not. Its query: `thread`, which may repeat, for
+    only those of some threads."""
+    only = asked.all("thread")
+    used = _used(instance, only)
+    found = [
+        {**used.pop(each["name"], _UNUSED), **each}
+        for each in registered(instance)
+        if not only or each["name"] in used
+    ]
+    others = [{"name": name, **each} for name, each in sorted(used.items())]
+    return Page("workflows.html", "Workflows", {"workflows": found, "others": others})
+
+
+_UNUSED: Mapping[str, Any] = {"threads": 0, "states": {}, "last": None, "hash": None}
+
+
+def _used(instance: Instance, only: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
+    """Of each workflow that threads have, how many of them are in which state, and when the last one was touched."""
+    found: dict[str, list[Listed]] = {}
+    for each in listed(instance, Filters(ended=True)):
+        if isinstance(each.head, Head) and each.head.row.name and (not only or each.thread in only):
+            found.setdefault(each.head.row.name, []).append(each)
+    return {name: _states(each) for name, each in found.items()}
+
+
+def _states(found: Sequence[Listed]) -> dict[str, Any]:
+    times = [each.head.updated for each in found if isinstance(each.head, Head)]
+    states = dict(Counter(each.status for each in found).most_common())
+    newest = next(each.head.row.workflow for each in found if isinstance(each.head, Head))
+    return {"threads": len(times), "states": states, "last": max(times, default=None), "hash": newest}
+
+
+def page(instance: Instance, asked: Asked) -> Page:
+    """A workflow, by a name, with ~2 after it the version two before, CREW/ID, or a hash; by a name that isn't
+    registered, the version of the newest thread that has it. Its query: `from` and `to`, versions to compare,
+    `rehearse`, and `thread` as the index has it. Raises NotFound, Usage."""
+    name = asked.parts["name"]
+    found = stored_workflow(instance, name)
+    if found is None and (version := _used(instance).get(name, _UNUSED)["hash"]):
+        name, found = version, stored_workflow(instance, version)
+    if found is None:
+        hint = nearest(name, instance.registry.names()) or "see: uwf workflow list"
+        raise NotFound(f"no workflow {name!r}", hint)
+    workflow = found.workflow
+    versions = _versions(instance, found)
+    use = _used(instance, asked.all("thread")).get(workflow.name, _UNUSED)
+    report = _rehearsed(instance, found) if asked.one("rehearse") and workflow.code is None else None
+    bundle = bundle_of(workflow, instance, found.commit)
+    return Page(
+        "workflow.html",
+        workflow.name,
+        {
+            "asked": asked,
+            "name": name,
+            "workflow": workflow,
+            "hash": found.hash,
+            "commit": found.commit,
+            "versions": versions,
+            "current": next((each["hash"] for each in versions if each["current"]), None),
+            "note": history_note,
+            "use": use,
+            "difference": _difference(instance, asked, versions, found),
+            "graph": Markup(drawing(workflow, [])) if workflow.graph else None,
+            "described": described(workflow, []),
+            "transitions": _transitions(workflow, report),
+            "roles": _roles(found),
+            "conditions": [each for _, each in sorted(workflow.conditions.items())],
+            "budget": _budget(workflow),
+            "report": report,
+            "bundle": bundle,
+            "code": _code(instance, found) if workflow.code is not None else None,
+        },
+    )
+
+
+def _rehearsed(instance: Instance, found: Found) -> Report:
+    """The report of a rehearsal, on the time for slow decisions. Raises LimitExceeded where none is left."""
+    try:
+        with instance.judging.budget.spend():
+            return rehearse(found.workflow, found.schemas, seconds=SECONDS)
+    except BudgetExceeded:
+        limit = f"slow conditions have taken {instance.judging.budget.seconds:g} s"
+        hint = f"uwf workflow rehearse {found.hash}"
+        raise LimitExceeded(f"workflow {found.workflow.name} was not rehearsed, as {limit}", hint) from None
+
+
+def _versions(instance: Instance, found: Found) -> list[dict[str, Any]]:
+    """The versions under the workflow's name; none where it is registered under none, or another has it."""
+    if found.workflow.crew is None:
+        with suppress(NotFound):
+            versions = past(instance, found.workflow.name)
+            if any(each["hash"] == found.hash for each in versions):
+                return versions
+    return []
+
+
+def _difference(
+    instance: Instance, asked: Asked, versions: Sequence[Mapping[str, Any]], found: Found
+) -> dict[str, Any] | None:
+    """What is different between two versions: of those that the query names, or of `to` and the one before."""
+    after = asked.one("to")
+    before = asked.one("from")
+    if not (after or before):
+        return None
+    sides = [_side(instance, before or _before(versions, after)), _side(instance, after or found.hash)]
+    old, new = (instance.registry.files(Oid(hex=str(side.commit))) for side in sides)
+    lines = list(unified(old, new, [f"{side.workflow.name} {side.hash}" for side in sides]))
+    return {
+        "from": sides[0].hash,
+        "to": sides[1].hash,
+        "changes": compare(sides[0].workflow, sides[1].workflow),
+        "lines": [
+            (line.rstrip("\n"), "" if line.startswith(("+++", "---")) else _TAKEN.get(line[:1], ""))
+            for line in lines[:LINES]
+        ],
+        "hidden": max(0, len(lines) - LINES),
+    }
+
+
+def _side(instance: Instance, text: str) -> Found:
+    found = stored_workflow(instance, text)
+    if found is None:
+        raise NotFound(f"no workflow {text!r}", "see: uwf workflow history NAME")
+    return found
+
+
+def _before(versions: Sequence[Mapping[str, Any]], after: str) -> str:
+    hashes = [str(each["hash"]) for each in versions]
+    places = [place for place, each in enumerate(hashes) if each == after and place + 1 < len(hashes)]
+    if not places:
+        raise Usage(f"there is no version before {after}", "name both, from and to")
+    return hashes[places[0] + 1]
+
+
+def _transitions(workflow: Workflow, report: Report | None) -> list[dict[str, Any]]:
+    """The edges in the order that the graph is drawn in; of a report how often each was taken."""
+    taken = Counter[tuple[str, str, str | None, str | None]]()
+    for use in report.edges if report else ():
+        taken[use.source, use.target, use.status, use.condition] += use.taken
+    return [
+        {
+            "source": _ENDS.get(source, source),
+            "target": _ENDS.get(edge.role, edge.role),
+            "label": label,
+            "condition": edge.condition,
+            "text": edge.text,
+            "prompt": edge.prompt,
+            "taken": taken[source, edge.role, edge.status, edge.condition],
+        }
+        for source, edge, label in edges(workflow)
+    ]
+
+
+def _roles(found: Found) -> list[dict[str, Any]]:
+    """The roles in the order that the graph meets them, each with what it may answer."""
+    workflow = found.workflow
+    roles = []
+    for name in order(workflow):
+        if (role := workflow.roles.get(name)) is None:
+            continue
+        schema = found.schemas[role.schema]
+        persona = workflow.personas.get(role.persona)
+        roles.append(
+            {
+                "name": name,
+                "role": role,
+                "persona": persona,
+                "schema": schema,
+                "hash": role.schema,
+                "answers": _answers(schema),
+            }
+        )
+    return roles
+
+
+def _answers(schema: Any) -> list[list[dict[str, Any]]]:
+    """The fields of each variant of an answer that a schema tells apart at its top."""
+    if not isinstance(schema, Mapping):
+        return []
+    variants = next((schema[key] for key in ("oneOf", "anyOf") if isinstance(schema.get(key), list)), ())
+    return [fields for each in (schema, *variants) if (fields := _fields(each))]
+
+
+def _fields(schema: Any) -> list[dict[str, Any]]:
+    """The fields that a schema names at its top: what each is, and whether it has to be there."""
+    properties = schema.get("properties") if isinstance(schema, Mapping) else None
+    if not isinstance(properties, Mapping):
+        return []
+    required = schema.get("required", ())
+    return [
+        {
+            "name": name,
+            "kind": _kind(each),
+            "required": name in required,
+            "description": each.get("description", "") if isinstance(each, Mapping) else "",
+        }
+        for name, each in properties.items()
+    ]
+
+
+def _kind(schema: Any) -> str:
+    if not isinstance(schema, Mapping):
+        return "anything" if schema else "nothing"
+    for key in ("enum", "const"):
+        if key in schema:
+            values = schema[key] if key == "enum" else [schema[key]]
+            return "one of " + ", ".join(map(str, values[:12])) if len(values) > 1 else str(values[0])
+    kind = schema.get("type", "anything")
+    said = " or ".join(kind) if isinstance(kind, list) else str(kind)
+    if said == "array" and isinstance(items := schema.get("items"), Mapping) and "type" in items:
+        return f"array of {_kind(items)}"
+    return said
+
+
+def _budget(workflow: Workflow) -> list[tuple[str, str]]:
+    given = workflow.budget or {}
+    return [
+        (key, f"${given[key]:g}" if key == "maxCost" else _amount(key, given[key]))
+        for key in OPTIONS
+        if key in given
+    ]
+
+
+def _amount(key: str, value: float) -> str:
+    return duration(value) if key == "maxWallTime" else f"{value:,.0f}"
+
+
+def _code(instance: Instance, found: Found) -> dict[str, Any]:
+    """The file of a bundle, as text."""
+    try:
+        data = instance.registry.code_of(found.hash)
+    except UwfError as error:
+        return {"problem": error.message, "text": "", "hidden": 0}
+    lines = data.decode("utf-8", "replace").splitlines()
+    return {"problem": "", "text": "\n".join(lines[:LINES]), "hidden": max(0, len(lines) - LINES)}
+
+
+# Crews
+
+
+def has_crews(instance: Instance) -> bool:
+    """Whether there is any crew, so that pages name them."""
+    from uwf_git.store import layout
+
+    return bool(instance.store.repository.ref_names(layout.CREWS))
+
+
+def crews(instance: Instance, asked: Asked) -> Page:
+    """The crews."""
+    from uwf_git.ext.crews.commands.commands import registered as registered_crews
+    from uwf_git.ext.crews.registry import Crews
+
+    return Page("crews.html", "Crews", {"crews": registered_crews(Crews(instance.store))})
+
+
+def crew(instance: Instance, asked: Asked) -> Page:
+    """A crew by its name, with ~2 after it the version two before. Raises NotFound."""
+    from uwf_git.ext.crews.commands.commands import FORMS, crew_value, does
+    from uwf_git.ext.crews.commands.commands import past as past_crews
+    from uwf_git.ext.crews.registry import Crews
+
+    found = Crews(instance.store)
+    version = found.named(asked.parts["name"])
+    value = crew_value(found.crew(version.hash), version.hash, version.commit)
+    return Page(
+        "crew.html",
+        f"Crew {value['name']}",
+        {
+            "crew": value,
+            "form": FORMS.get(value["format"], value["format"]),
+            "updated": version.time,
+            "does": does,
+            "versions": past_crews(found, version.name),
+            "note": history_note,
+        },
+    )

@@ -1,1 +1,0 @@
-"""Many threads, many workers: Temporal hands out the steps, git says what is true."""

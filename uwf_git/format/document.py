@@ -1,0 +1,125 @@
+"""Documents from outside: the bytes of a file, their text, and the value in it with the place of every part."""
+
+from __future__ import annotations
+
+import errno
+import re
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from uwf_git.base.errors import Invalid, NotFound
+from uwf_git.base.text import one_line
+from uwf_git.format.schema import ValuePath
+
+MAX_BYTES = 1 << 20
+_HANDED_OVER = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
+
+# What YAML calls c-printable, turned round; the surrogates are refused by the UTF-8 decoder.
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufffe\uffff\ud800-\udfff]")
+
+
+class Mark(NamedTuple):
+    """Where something stands, both counted from 1. For a value out of an included file it is where
+    the `!include` stands, and `within` says where in that file, as `file:line:column`."""
+
+    line: int
+    column: int
+    within: str = ""
+
+
+TOP = Mark(1, 1)
+
+
+class InvalidYaml(Invalid):
+    """The text is no YAML that is accepted here. `problem` is the message without the position."""
+
+    def __init__(self, name: str, mark: Mark, problem: str, hint: str = "") -> None:
+        super().__init__(f"{one_line(name)}:{mark.line}:{mark.column}: {problem}", hint)
+        self.mark = mark
+        self.problem = problem
+
+
+class Document(NamedTuple):
+    """A document that was read. `data` is JSON-like. The other three are keyed by the path of a value: where it
+    stands, where its key stands, and the text of a scalar as it was written, before it got a type."""
+
+    name: str
+    data: Any
+    marks: Mapping[ValuePath, Mark]
+    keys: Mapping[ValuePath, Mark]
+    scalars: Mapping[ValuePath, str]
+
+    def mark(self, path: ValuePath) -> Mark:
+        """Where the value at path stands; of what isn't there, where its nearest ancestor does."""
+        for length in range(len(path), -1, -1):
+            if (mark := self.marks.get(path[:length])) is not None:
+                return mark
+        return TOP
+
+    def key_mark(self, path: ValuePath) -> Mark:
+        """Where the key of the value at path stands; of a list's item, where the item does."""
+        return self.keys.get(path) or self.mark(path)
+
+    def raw(self, path: ValuePath) -> str | None:
+        """The text of the scalar at path: "1:30", "yes", "007". None for a collection or nothing."""
+        return self.scalars.get(path)
+
+
+def read_bytes(path: Path, at_most: int = MAX_BYTES) -> bytes:
+    """A file's content. Raises NotFound, or Invalid for a folder, an unreadable file or one with more bytes."""
+    shown = one_line(str(path))
+    try:
+        with open_file(path) as file:
+            data = file.read(at_most + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        raise NotFound(f"no file {shown}", "check the path") from None
+    except IsADirectoryError:
+        raise Invalid(f"{shown} is a folder, not a file", "name a file in it") from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        raise unreadable(shown, error) from None
+    check_size(data, shown, at_most)
+    return data
+
+
+def unreadable(shown: str, error: Exception) -> Invalid:
+    """Why a file can't be read. ValueError is for a NUL in its path."""
+    is_permitted = isinstance(error, OSError) and error.errno == errno.EINVAL  # as `open_file` raises it
+    hint = "put a file there, or name another" if is_permitted else "check its permissions"
+    return Invalid(f"{shown} can't be read: {getattr(error, 'strerror', None) or error}", hint)
+
+
+def open_file(path: Path) -> BinaryIO:
+    """Opens a file to read its bytes. A pipe or a device is refused, which would be waited for without end, but those
+    that a shell hands over. Raises OSError."""
+    mode = path.stat().st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or str(path).startswith(_HANDED_OVER)):
+        raise OSError(errno.EINVAL, "it is no regular file")
+    return path.open("rb")
+
+
+def check_size(data: str | bytes, name: str, at_most: int = MAX_BYTES) -> None:
+    """Raises Invalid for a document with more bytes, or characters."""
+    if len(data) > at_most:
+        raise Invalid(
+            f"{one_line(name)} is larger than {at_most >> 20} MiB", "is it the file that was meant?"
+        )
+
+
+def decode(data: str | bytes, name: str) -> str:
+    """UTF-8 text, a byte order mark dropped. Raises InvalidYaml for other encodings and for control
+    characters, which no YAML text and no prompt holds literally."""
+    try:
+        text = data if isinstance(data, str) else data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        mark = _position(error.object[: error.start].decode("utf-8", "replace"))
+        raise InvalidYaml(name, mark, "not UTF-8", "save the file as UTF-8") from None
+    if (match := _UNPRINTABLE.search(text)) is not None:
+        problem = f"control character U+{ord(match.group()):04X}"
+        raise InvalidYaml(name, _position(text[: match.start()]), problem, 'write it as an escape: "\\x1b"')
+    return text.removeprefix("\ufeff")
+
+
+def _position(before: str) -> Mark:
+    return Mark(before.count("\n") + 1, len(before) - before.rfind("\n"))

@@ -1,0 +1,150 @@
+"""Identifiers: node hashes and thread ids, both Crockford Base32, both parsed here and only here; and which names
+workflows and roles may have.
+
+A workflow's name is a component of a ref, a role's one of a tree path, and both stand in command lines.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable
+from typing import NewType
+
+from uwf_git.base.errors import Invalid, NotFound, Usage
+
+ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+
+REFERENCE_FORMATS = ("cas_ref", "ocas_ref")
+"""The formats by which a schema says that a string is a hash."""
+
+Hash = NewType("Hash", str)
+ThreadId = NewType("ThreadId", str)
+
+# 64 bits fill 13 characters less one bit, and a ULID's 128 bits fill 26 less two: the first
+# character of either has leading zero bits, so not every string of the alphabet is an id.
+_HASH = re.compile(f"[0-9A-F][{ALPHABET}]{{12}}", re.ASCII)
+_THREAD = re.compile(f"[0-7][{ALPHABET}]{{25}}", re.ASCII)
+_PREFIX = re.compile(f"[{ALPHABET}]+", re.ASCII)
+
+_PAIRS = [first + second for first in ALPHABET for second in ALPHABET]
+_NAME = re.compile(r"\w[\w.-]*")
+_MOST_CHARACTERS = 100
+# A loose ref is a file, and git writes `<name>.lock` beside it: 255 bytes is what file systems allow.
+_MOST_BYTES = 200
+
+
+def crockford13(digest: int) -> Hash:
+    """The 13 characters of a 64-bit number, most significant first."""
+    # Written out, since every node that is read or written has its hash made.
+    two = _PAIRS
+    return Hash(
+        ALPHABET[digest >> 60]
+        + two[digest >> 50 & 1023]
+        + two[digest >> 40 & 1023]
+        + two[digest >> 30 & 1023]
+        + two[digest >> 20 & 1023]
+        + two[digest >> 10 & 1023]
+        + two[digest & 1023]
+    )
+
+
+@functools.lru_cache(1024)
+def digest_of(text: str) -> int | None:
+    """The 64-bit number that a hash is of; None for what is no hash."""
+    if not is_hash(text):
+        return None
+    return functools.reduce(lambda number, character: number << 5 | ALPHABET.index(character), text, 0)
+
+
+def _base32(number: int, length: int) -> str:
+    first = ALPHABET[(number >> (5 * length - 5)) & 31] if length % 2 else ""
+    shifts = range(10 * (length // 2) - 10, -1, -10)
+    return first + "".join([_PAIRS[(number >> shift) & 1023] for shift in shifts])
+
+
+def is_hash(text: object) -> bool:
+    """Whether text is a node hash as it is written: 13 upper-case characters."""
+    return isinstance(text, str) and _HASH.fullmatch(text) is not None
+
+
+def parse_hash(text: str) -> Hash:
+    """A hash from outside, any case. Raises Invalid."""
+    upper = text.strip().upper()
+    if not _HASH.fullmatch(upper):
+        raise Invalid(
+            f"{text!r} is not a node hash", "a hash is 13 characters of Crockford Base32, the first at most F"
+        )
+    return Hash(upper)
+
+
+def is_thread_id(text: object) -> bool:
+    """Whether text is a ULID as it is written: 26 upper-case characters, the first at most 7."""
+    return isinstance(text, str) and _THREAD.fullmatch(text) is not None
+
+
+def parse_thread_id(text: str) -> ThreadId:
+    """A thread id from outside, any case. Raises Invalid."""
+    upper = text.strip().upper()
+    if not _THREAD.fullmatch(upper):
+        raise Invalid(f"{text!r} is not a thread id", "see the ids with: uwf thread list --all")
+    return ThreadId(upper)
+
+
+def time_of(thread: ThreadId) -> int:
+    """When a thread's id was made, in Unix seconds: the first 10 digits are milliseconds, by the ULID specification."""
+    milliseconds = functools.reduce(lambda number, digit: number << 5 | ALPHABET.index(digit), thread[:10], 0)
+    return milliseconds // 1000
+
+
+def new_thread_id() -> ThreadId:
+    """A fresh ULID: 48 bits of Unix milliseconds, 80 random bits."""
+    from ulid import ULID  # 58 ms to import, and only a start or a fork needs it
+
+    return ThreadId(str(ULID()))
+
+
+def fork_id(thread: ThreadId, first: Hash) -> ThreadId:
+    """The id of a divergence's other side: the thread's time, and 80 bits of a digest of the thread and
+    the first step that isn't shared. So it stands beside the thread in every list, and whoever meets the
+    same divergence gives the same id."""
+    return ThreadId(thread[:10] + derived_id(0, f"uwf fork {thread} {first}")[10:])
+
+
+def derived_id(when: int, said: str) -> ThreadId:
+    """The id of a thread that follows from what it is for: a time in Unix milliseconds, and 80 bits of a digest of what
+    is said of it."""
+    from hashlib import sha256
+
+    digest = int.from_bytes(sha256(said.encode()).digest()[:10], "big")
+    return ThreadId(_base32(min(max(when, 0), 2**48 - 1), 10) + _base32(digest, 16))
+
+
+def complete(prefix: str, known: Iterable[str], what: str, ends: bool = False) -> str:
+    """The one id in `known` that begins with `prefix`, any case; with `ends` also one that ends with it. Raises
+    NotFound or Usage."""
+    upper = prefix.strip().upper()
+    if not _PREFIX.fullmatch(upper):
+        raise NotFound(f"no {what} {prefix!r}", f"a {what} id has only digits and letters without I, L, O, U")
+    matches = sorted({name for name in known if name.startswith(upper) or (ends and name.endswith(upper))})
+    if len(matches) == 1:
+        return matches[0]
+    if not matches:
+        raise NotFound(f"no {what} {prefix}", "")
+    shown = ", ".join(matches[:3]) + (", …" if len(matches) > 3 else "")
+    hint = "give more characters, or the last ones" if ends else "give more characters"
+    raise Usage(f"{what} {prefix} is ambiguous: {shown}", hint)
+
+
+def name_problem(name: str) -> str | None:
+    """Why a name can't be a workflow's or a role's, or None. Letters and digits of any script, `_`,
+    `.` and `-` make a name; what git refuses in a ref is refused here."""
+    if not name:
+        return "is empty"
+    if len(name) > _MOST_CHARACTERS or len(name.encode("utf-8", "replace")) > _MOST_BYTES:
+        return f"is longer than {_MOST_CHARACTERS} characters"
+    if not _NAME.fullmatch(name):
+        return "may have letters, digits, _ . - and begin with a letter or digit"
+    if ".." in name or name.endswith((".", ".lock")) or name.casefold().endswith(".lock"):
+        return 'may hold no "..", and end neither in "." nor in ".lock"'
+    return None

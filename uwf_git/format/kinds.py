@@ -1,0 +1,606 @@
+"""The frozen values that nodes of the built-in kinds parse into, and back into payloads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git.base.errors import Invalid
+from uwf_git.base.text import one_line
+from uwf_git.format.ids import Hash, is_hash
+from uwf_git.format.types import (
+    BMAD,
+    CREW_DEFINITION,
+    DEFAULT_STATUS,
+    DEFINITIONS,
+    NEEDS_INPUT,
+    PERSON,
+    RESUME,
+    START,
+    SUSPEND,
+    USER,
+    is_kind,
+)
+
+if TYPE_CHECKING:
+    from uwf_git.format.personas import Persona
+
+REHEARSE = "uwf-rehearse"  # the agent that makes its answers up
+INTERRUPTED, PAUSED_NOW, KILLED_NOW = (
+    "interrupted",
+    "broken off by a pause",
+    "broken off, the thread was killed",
+)
+# Errors of attempts that nothing was wrong with.
+ENDED_BY_USER = frozenset({INTERRUPTED, PAUSED_NOW, KILLED_NOW})
+EXTRACT = "extract"  # the tool whose turns hold what a model read out of a text
+SUBWORKFLOW = "uwf-workflow"  # the agent that does a step by a thread of its own
+BODY = "_body"  # in a template: the text below the fields of the last answer
+COMPLETE = "workflow is complete"  # the condition of a package's nodes that ends a run whose variables say so
+CONTENT, TIMESTAMP = "content", "timestamp"  # in an expression: the answer of a step, and when it was made
+
+
+class PackageNode(NamedTuple):
+    """A node of a package's graph, which a role was made of. `type` is step, decision, merge or end; `file` the path of
+    its document in the package; `inputs` and `outputs` are paths below the project."""
+
+    type: str
+    file: str
+    title: str = ""
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+
+
+class Origin(NamedTuple):
+    """The crew that a workflow is of: the name of the crew, the workflow's id in it, the form of its package, the
+    paths in it of the document that the workflow begins with and of its graph, "" where there is none, and the
+    variables that a run has at its start."""
+
+    name: str
+    workflow: str
+    format: str
+    entry: str = ""
+    graph: str = ""
+    variables: Mapping[str, Any] = {}
+
+
+class Role(NamedTuple):
+    """Who does a step. Either `system_prompt` or `goal` (with its companions) is filled. `tools` is what the
+    workflow lets it use: it can only take away from what the user's configuration allows. `extract_prompt` is what a
+    model is told that reads the role's output out of an answer. `persona` is the id of who speaks, "" where the thread
+    says that, and `node` what the role was made of, in a crew's workflow."""
+
+    name: str
+    description: str
+    schema: Hash
+    system_prompt: str = ""
+    goal: str = ""
+    capabilities: tuple[str, ...] = ()
+    procedure: str = ""
+    output: str = ""
+    tools: Mapping[str, Any] | None = None
+    extract_prompt: str = ""
+    persona: str = ""
+    node: PackageNode | None = None
+
+
+class Condition(NamedTuple):
+    """A named JSONata expression over `{start, steps}`."""
+
+    name: str
+    description: str
+    expression: str
+
+
+class Transition(NamedTuple):
+    """An edge. With a `status` it is taken when the last output has it; with a `condition` when that
+    holds; with neither it is the fallback. `prompt` and `location` are Liquid templates. In a crew's package it has a
+    `label`, and maybe a `text` that says when to take it."""
+
+    role: str
+    condition: str | None = None
+    status: str | None = None
+    prompt: str | None = None
+    location: str | None = None
+    label: str = ""
+    text: str = ""
+
+
+class Code(NamedTuple):
+    """The file of a bundle. `language` is javascript or python; `id` the XXH64 of its bytes, by which people know the
+    version; `sha256` what it is trusted by. `max_rounds` is how many steps its threads have at most, unless their start
+    says otherwise."""
+
+    language: str
+    id: str
+    sha256: str
+    size: int
+    max_rounds: int | None = None
+
+
+class Workflow(NamedTuple):
+    """A compiled workflow. `graph` maps a role or $START to its edges in the order they are tried. `budget`
+    limits each of its threads: maxSteps, maxTokens, maxCost (US dollars), maxWallTime (seconds). Where there is `code`
+    that decides who goes next, and `graph` is only what the bundle says of itself: its conditions are no names. `crew`
+    is where it comes from, and `personas` are those of that crew by their ids, in no order."""
+
+    name: str
+    description: str
+    roles: Mapping[str, Role]
+    conditions: Mapping[str, Condition]
+    graph: Mapping[str, tuple[Transition, ...]]
+    budget: Mapping[str, float] | None = None
+    code: Code | None = None
+    crew: Origin | None = None
+    personas: Mapping[str, Persona] = {}
+
+    @property
+    def resume(self) -> int | None:
+        """The place among the edges of $START of the one that a thread goes on by which has ended; None where nothing
+        is said of that."""
+        edges = enumerate(self.graph.get(START, ()))
+        return next((place for place, edge in edges if edge.status == RESUME), None)
+
+    def stops(self, edge: Transition) -> bool:
+        """Whether an edge is no way of the graph: of a package made elsewhere, the one from every node to $END that is
+        taken where the run's variables say that it is complete."""
+        return self.crew is not None and self.crew.format == BMAD and edge.condition == COMPLETE
+
+    @property
+    def step_fields(self) -> tuple[str, ...]:
+        """What its conditions may look for in a step besides its role, output, detail and agent."""
+        return step_fields(" ".join(condition.expression for condition in self.conditions.values()))
+
+    def speaker(self, role: str, persona: str) -> Persona | None:
+        """Who speaks where a role does a step, if `persona` is the id of who does what is left to nobody in particular.
+        None where nobody does, as in a workflow of no crew."""
+        return self.personas.get(self.speaks(role, persona))
+
+    def speaks(self, role: str, persona: str) -> str:
+        """The id of who speaks where a role does a step, as `speaker` has it; "" for what is no role."""
+        found = self.roles.get(role)
+        return (found.persona or persona) if found is not None else ""
+
+    @property
+    def needs_answers(self) -> bool:
+        """Whether who is next, and with which instruction, follows also from what agents said besides their outputs."""
+        edges = (edge for edges in self.graph.values() for edge in edges)
+        templates = (text for edge in edges for text in (edge.prompt, edge.location) if text)
+        return any(BODY in text for text in templates) or CONTENT in self.step_fields
+
+    @property
+    def file(self) -> str:
+        """What the definition, as its author wrote it, is called in a version's tree."""
+        if self.crew is not None:
+            return CREW_DEFINITION
+        return DEFINITIONS[None if self.code is None else self.code.language]
+
+
+class Start(NamedTuple):
+    """A StartNode's payload. `budget` is this thread's own; `max_rounds` how many steps a bundle may take. Of a crew's
+    workflow, `persona` is the id of who does what it leaves to nobody in particular, and `data` the file that the menu
+    brought along: its `path`, its `format` (json, yaml, csv, xml or text), the beginning of its `text`, and its `size`
+    in bytes."""
+
+    workflow: Hash
+    prompt: str
+    budget: Mapping[str, float] | None = None
+    max_rounds: int | None = None
+    persona: str = ""
+    data: Mapping[str, Any] | None = None
+
+
+class Step(NamedTuple):
+    """A StepNode's payload. `prev` is None for the first step."""
+
+    start: Hash
+    prev: Hash | None
+    role: str
+    output: Hash
+    detail: Hash
+    agent: str
+
+    def payload(self) -> dict[str, Any]:
+        """The node's payload."""
+        return self._asdict()
+
+
+class StepContext(NamedTuple):
+    """A step as a moderator and an agent see it: `output` is the payload itself, not its hash. `answer` is what the
+    agent said, verbatim, read only for a workflow that asks for it and "" where the detail has none; `time` is when
+    the step was made, in Unix milliseconds, 0 where nobody knows. `persona` is who spoke, in a crew's workflow."""
+
+    hash: Hash
+    role: str
+    output: Any
+    detail: Hash
+    agent: str
+    answer: str = ""
+    time: int = 0
+    persona: Persona | None = None
+
+    @property
+    def by(self) -> str:
+        """Who did it, for people."""
+        return credited(self.agent, self.persona)
+
+    @property
+    def remark(self) -> str | None:
+        """The text of a user's remark, to which no decision pays attention; None for every other step."""
+        return remark_in(self.role, self.output)
+
+
+class Usage(NamedTuple):
+    """Tokens. `cached` is the part of `input` that the provider had in its cache."""
+
+    input: int
+    output: int
+    cached: int = 0
+
+
+class TurnRecord(NamedTuple):
+    """One turn of a conversation, the payload of a Turn node: `role` is user, assistant or tool. A tool's turn has
+    the tool's name, its arguments and result, the `call` id that the model gave it, and whether it failed. An
+    assistant's turn that calls tools is followed by one turn for each call. `model` is who said it."""
+
+    role: str
+    text: str
+    tool: str | None = None
+    arguments: Any = None
+    result: Any = None
+    usage: Usage | None = None
+    duration_ms: int | None = None
+    model: str | None = None
+    call: str | None = None
+    failed: bool = False
+
+    def payload(self) -> dict[str, Any]:
+        """The node's payload."""
+        payload: dict[str, Any] = {"role": self.role, "text": self.text}
+        if self.tool is not None:
+            payload |= {"tool": self.tool, "arguments": self.arguments, "result": self.result}
+        if self.usage is not None:
+            payload["usage"] = self.usage._asdict()
+        if self.duration_ms is not None:
+            payload["durationMs"] = self.duration_ms
+        for key, text in (("model", self.model), ("call", self.call)):
+            if text is not None:
+                payload[key] = text
+        if self.failed:
+            payload["failed"] = True
+        return payload
+
+
+class Detail(NamedTuple):
+    """A Detail node's payload: how an output came about. `turns` are Turn nodes; `context` is the head that the
+    prompt was built from; `cost` is in US dollars; `budget` holds limits that a human raised before this step;
+    `redactions` says where secrets were taken out, and how many. Of a step that was imported, `source` is what it is
+    called where it came from, and `nodes` are those it had there."""
+
+    answer: str
+    turns: tuple[Hash, ...] = ()
+    session: str | None = None
+    model: str | None = None
+    usage: Usage | None = None
+    duration_ms: int = 0
+    instruction: str | None = None
+    context: Hash | None = None
+    extraction: str = "native"
+    cost: float | None = None
+    notes: tuple[str, ...] = ()
+    budget: Mapping[str, float] | None = None
+    redactions: tuple[tuple[str, int], ...] = ()
+    source: str | None = None
+    nodes: tuple[Hash, ...] = ()
+
+    def payload(self) -> dict[str, Any]:
+        """The node's payload, of the newest version; with a `source`, of an ImportedDetail."""
+        payload: dict[str, Any] = {
+            "answer": self.answer,
+            "turns": list(self.turns),
+            "session": self.session,
+            "model": self.model,
+            "usage": self.usage._asdict() if self.usage else None,
+            "durationMs": self.duration_ms,
+            "instruction": self.instruction,
+            "context": self.context,
+            "extraction": self.extraction,
+        }
+        if self.cost is not None:
+            payload["cost"] = self.cost
+        if self.notes:
+            payload["notes"] = list(self.notes)
+        if self.budget:
+            payload["budget"] = dict(self.budget)
+        if self.redactions:
+            payload["redactions"] = [{"where": where, "count": count} for where, count in self.redactions]
+        if self.source is not None:
+            payload |= {"source": self.source, "nodes": list(self.nodes)}
+        return payload
+
+
+class Attempt(NamedTuple):
+    """An Attempt node's payload: a step that failed. `prev` is the StepNode it was made on, None at the start;
+    `detail` is None where the agent said nothing; `stdout` and `stderr` are the ends of what it printed."""
+
+    start: Hash
+    prev: Hash | None
+    role: str
+    agent: str
+    error: str
+    detail: Hash | None = None
+    stdout: str = ""
+    stderr: str = ""
+
+    def payload(self) -> dict[str, Any]:
+        """The node's payload."""
+        payload = self._asdict()
+        for name in ("stdout", "stderr"):
+            if not payload[name].strip():
+                del payload[name]
+        return payload
+
+
+def parse_workflow(payload: Any) -> Workflow:
+    """The value of a Workflow node's payload, a bundle's too, which must obey its schema. Raises Invalid."""
+    try:
+        return Workflow(
+            name=payload["name"],
+            description=payload["description"],
+            roles={name: _parse_role(name, role) for name, role in payload["roles"].items()},
+            conditions={
+                name: Condition(name, item["description"], item["expression"])
+                for name, item in payload.get("conditions", {}).items()
+            },
+            graph={source: _parse_edges(edges) for source, edges in payload["graph"].items()},
+            budget=payload.get("budget"),
+            code=_parse_code(payload) if "file" in payload else None,
+            crew=Origin(**payload["crew"]) if "crew" in payload else None,
+            personas=_parse_personas(payload["personas"]) if "personas" in payload else {},
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise Invalid(f"a Workflow node lacks or garbles {error}") from None
+
+
+def _parse_personas(payload: Any) -> dict[str, Persona]:
+    from uwf_git.format.personas import parse_persona
+
+    return {name: parse_persona(name, each) for name, each in payload.items()}
+
+
+def _parse_code(payload: Any) -> Code:
+    file = payload["file"]
+    if payload["language"] not in DEFINITIONS:
+        raise KeyError("language")
+    return Code(payload["language"], file["id"], file["sha256"], file["size"], payload.get("maxRounds"))
+
+
+def _parse_role(name: str, role: Any) -> Role:
+    node = role.get("node")
+    besides = {
+        "tools": role.get("tools"),
+        "extract_prompt": role.get("extractPrompt", ""),
+        "persona": role.get("persona", ""),
+        "node": None if node is None else _parse_node(node),
+    }
+    if "outputSchema" in role:
+        schema = Hash(role["outputSchema"])
+        return Role(name, role["description"], schema, system_prompt=role["systemPrompt"], **besides)
+    return Role(
+        name,
+        role["description"],
+        Hash(role["frontmatter"]),
+        goal=role["goal"],
+        capabilities=tuple(role.get("capabilities", ())),
+        procedure=role.get("procedure", ""),
+        output=role.get("output", ""),
+        **besides,
+    )
+
+
+def _parse_node(node: Any) -> PackageNode:
+    paths = (tuple(node.get(key, ())) for key in ("inputs", "outputs"))
+    return PackageNode(node["type"], node["file"], node.get("title", ""), *paths)
+
+
+def _parse_edges(edges: Any) -> tuple[Transition, ...]:
+    if isinstance(edges, list):
+        return tuple(_parse_edge(edge, edge["condition"], None) for edge in edges)
+    # The default comes last whatever its place: a status that is named always wins.
+    named = [_parse_edge(edge, None, status) for status, edge in edges.items() if status != DEFAULT_STATUS]
+    if DEFAULT_STATUS in edges:
+        named.append(_parse_edge(edges[DEFAULT_STATUS], None, None))
+    return tuple(named)
+
+
+def _parse_edge(edge: Any, condition: str | None, status: str | None) -> Transition:
+    return Transition(
+        edge["role"],
+        condition,
+        status,
+        edge.get("prompt"),
+        edge.get("location"),
+        edge.get("label", ""),
+        edge.get("text", ""),
+    )
+
+
+def parse_start(payload: Any) -> Start:
+    """The value of a StartNode's payload. Raises Invalid."""
+    may_have = {"budget", "maxRounds", "persona", "data"}
+    if (
+        not isinstance(payload, dict)
+        or payload.keys() - may_have != {"workflow", "prompt"}
+        or not is_hash(payload["workflow"])
+        or not isinstance(payload["prompt"], str)
+        or not isinstance(payload.get("budget", {}), dict)
+        or not isinstance(payload.get("maxRounds", 1), int)
+        or not isinstance(payload.get("persona", ""), str)
+        or not isinstance(payload.get("data", {}), dict)
+    ):
+        raise Invalid(
+            "not a StartNode: it has a workflow (a hash), a prompt (text), and maybe a budget, maxRounds, persona, data"
+        )
+    return Start(
+        Hash(payload["workflow"]),
+        payload["prompt"],
+        payload.get("budget"),
+        payload.get("maxRounds"),
+        payload.get("persona", ""),
+        payload.get("data"),
+    )
+
+
+_OF_STEPS = frozenset(Step._fields)
+
+
+def agent_name_problem(name: str) -> str:
+    """Why no agent can have a name, in a clause; "" for one that it can have. What a person says in a
+    thread is a step of "human", and names with a $ are kept for what is no agent."""
+    if not name.strip() or not name.isprintable():
+        return "which is no line of printable characters"
+    if name.strip().casefold() == PERSON or name.lstrip().startswith("$"):
+        return "which is no agent's name"
+    return ""
+
+
+def parse_step(payload: Any) -> Step:
+    """The value of a StepNode's payload. Raises Invalid."""
+    if not isinstance(payload, dict) or payload.keys() != _OF_STEPS:
+        raise Invalid(f"not a StepNode: it has exactly {', '.join(Step._fields)}")
+    for name in ("start", "output", "detail"):
+        if not is_hash(payload[name]):
+            raise Invalid(f"not a StepNode: {name} is no hash")
+    if payload["prev"] is not None and not is_hash(payload["prev"]):
+        raise Invalid("not a StepNode: prev is neither a hash nor null")
+    if not isinstance(payload["role"], str) or not isinstance(payload["agent"], str):
+        raise Invalid("not a StepNode: role and agent are text")
+    return Step(**payload)
+
+
+def parse_turn(payload: Any) -> TurnRecord:
+    """The value of a Turn node's payload, of either version, which must obey its schema."""
+    return TurnRecord(
+        payload["role"],
+        payload["text"],
+        payload.get("tool"),
+        payload.get("arguments"),
+        payload.get("result"),
+        _usage(payload.get("usage")),
+        payload.get("durationMs"),
+        payload.get("model"),
+        payload.get("call"),
+        payload.get("failed", False),
+    )
+
+
+def parse_detail(payload: Any) -> Detail:
+    """The value of a Detail node's payload, of either version, which must obey its schema. Where the first
+    version only counts its redactions, that number stands with no place."""
+    redactions = payload.get("redactions", ())
+    if isinstance(redactions, int):
+        redactions = [{"where": "", "count": redactions}] if redactions else []
+    return Detail(
+        payload["answer"],
+        tuple(payload["turns"]),
+        payload["session"],
+        payload["model"],
+        _usage(payload["usage"]),
+        payload["durationMs"],
+        payload["instruction"],
+        payload["context"],
+        payload["extraction"],
+        payload.get("cost"),
+        tuple(payload.get("notes", ())),
+        payload.get("budget"),
+        tuple((each["where"], each["count"]) for each in redactions),
+        payload.get("source"),
+        tuple(payload.get("nodes", ())),
+    )
+
+
+def parse_attempt(payload: Any) -> Attempt:
+    """The value of an Attempt node's payload, which must obey its schema."""
+    return Attempt(**payload)
+
+
+def _usage(value: Any) -> Usage | None:
+    return Usage(**value) if value else None
+
+
+def status_of(output: Any) -> str | None:
+    """The status an output routes by: its `$status`, else its `status`; None where it has neither."""
+    if isinstance(output, dict):
+        for key in ("$status", "status"):
+            if isinstance(value := output.get(key), str):
+                return value
+    return None
+
+
+def step_fields(expression: str) -> tuple[str, ...]:
+    """The fields of a step that only expressions which name them are given."""
+    return tuple(name for name in (CONTENT, TIMESTAMP) if name in expression)
+
+
+def answer_in(detail_type: str, detail: Any) -> str | None:
+    """What an agent said, verbatim, by the detail of its step; None where that holds no text."""
+    if is_kind(detail_type, "detail"):
+        return parse_detail(detail).answer
+    return detail if is_kind(detail_type, "text") and isinstance(detail, str) else None
+
+
+def credited(agent: str, persona: Persona | None) -> str:
+    """Who did a step, for people: the agent, and in a crew's workflow the persona, as in `Ada (uwf-claude-code)`."""
+    return f"{persona.name} ({agent})" if persona is not None else agent
+
+
+def persona_value(persona: Persona | None) -> dict[str, Any]:
+    """Who spoke in a step, as JSON has it beside its agent: `persona`; nothing where nobody in particular did."""
+    return {"persona": {"id": persona.id, "name": persona.name}} if persona is not None else {}
+
+
+def asks_human(output: Any) -> bool:
+    """Whether an output is the reserved one that suspends the thread until a human answers."""
+    return isinstance(output, dict) and (
+        output.get("$status") == SUSPEND or output.get("status") == NEEDS_INPUT
+    )
+
+
+def remark_in(role: str, output: Any) -> str | None:
+    """The text of the remark that a step of this role with this output is; None if it isn't one."""
+    if role != USER or not isinstance(output, dict) or output.keys() != {"remark"}:
+        return None
+    return output["remark"] if isinstance(output["remark"], str) else None
+
+
+def split_remarks(steps: Sequence[StepContext]) -> tuple[Sequence[StepContext], tuple[str, ...]]:
+    """Split steps, oldest first, into those up to the last one that isn't a remark, and the remarks after it."""
+    end = len(steps)
+    while end and steps[end - 1].remark is not None:
+        end -= 1
+    if end == len(steps):
+        return steps, ()
+    return steps[:end], tuple(step.remark or "" for step in steps[end:])
+
+
+def replied(text: str) -> dict[str, str]:
+    """The output of a step in which an agent said that in a conversation: it is the user's turn, though nothing is
+    asked."""
+    return {"$status": SUSPEND, "summary": title_of(text) if text.strip() else ""}
+
+
+def reply_in(output: Any) -> str | None:
+    """What an output says of a reply, its first line; None for an output that is none."""
+    if (
+        not isinstance(output, dict)
+        or output.keys() != {"$status", "summary"}
+        or output["$status"] != SUSPEND
+    ):
+        return None
+    return output["summary"] if isinstance(output["summary"], str) else None
+
+
+def title_of(prompt: str) -> str:
+    """A task in one line: its first that says something, without marks of a heading."""
+    first = next((line.strip("# \t") for line in prompt.splitlines() if line.strip("# \t")), "A thread")
+    return one_line(first, 100)

@@ -1,0 +1,150 @@
+"""Nodes: `{type, payload, timestamp}`, their hashes, and the readable JSON they are stored as.
+
+hash = Crockford32(XXH64(seed 0; ascii(type) ‖ CBOR(payload))). The timestamp is not hashed, and the
+layout of the JSON is not either: formatting is no identity.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from json.encoder import encode_basestring as _quoted
+from typing import Any, NamedTuple
+
+import xxhash
+
+from uwf_git.base.errors import Invalid, StoreDamaged
+from uwf_git.format import cbor
+from uwf_git.format.ids import Hash, crockford13, digest_of, is_hash
+
+# Of what JSON leaves as it is: DEL, C1, and the marks that reorder what stands between them.
+_ACTED_ON = r"[\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
+
+
+class Node(NamedTuple):
+    """An immutable node. `payload` is normalised JSON; `timestamp` is Unix milliseconds."""
+
+    type: Hash
+    payload: Any
+    timestamp: int
+
+
+def hash_of(type_hash: Hash, payload: Any) -> Hash:
+    """The hash of a normalised payload of that type."""
+    return crockford13(xxhash.xxh64_intdigest(type_hash.encode("ascii") + cbor.encode(payload)))
+
+
+def file_id(content: bytes) -> str:
+    """What a file is known by: the XXH64 of its bytes, as a node's hash is written."""
+    return crockford13(xxhash.xxh64_intdigest(content))
+
+
+def self_hash(payload: Any) -> Hash:
+    """The hash of a self-describing node: no type to prefix, as its type is its own hash."""
+    return crockford13(xxhash.xxh64_intdigest(cbor.encode(payload)))
+
+
+def node_hash(node: Node) -> Hash:
+    """The hash of a node, the self-describing bootstrap node included."""
+    data = cbor.encode(node.payload)
+    plain = crockford13(xxhash.xxh64_intdigest(node.type.encode("ascii") + data))
+    if plain != node.type and xxhash.xxh64_intdigest(data) == digest_of(node.type):
+        return node.type
+    return plain
+
+
+def now() -> int:
+    """A timestamp: Unix milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+def to_blob(node: Node) -> bytes:
+    """The node's file: keys sorted, two-space indent, UTF-8 as it is but for what a terminal would act on or a reader
+    would be misled by, one newline at the end."""
+    payload = _readable(node.payload, "\n  ")
+    text = (
+        f'{{\n  "payload": {payload},\n  "timestamp": {node.timestamp},\n  "type": {_quoted(node.type)}\n}}\n'
+    )
+    if not text.isascii() or "\x7f" in text:
+        text = re.sub(_ACTED_ON, lambda found: f"\\u{ord(found[0]):04x}", text)
+    return text.encode("utf-8")
+
+
+def _readable(value: Any, line: str) -> str:
+    """What `json.dumps` with an indent of two gives, which takes twice as long. `line` is a line end and the indent of
+    the value."""
+    if isinstance(value, str):
+        return _quoted(value)
+    if value is None or type(value) is int:
+        return "null" if value is None else str(value)
+    if value and isinstance(value, dict | list):
+        inner = line + "  "
+        if isinstance(value, dict):
+            items = [f"{_quoted(key)}: {_readable(value[key], inner)}" for key in sorted(value)]
+            return f"{{{inner}{f',{inner}'.join(items)}{line}}}"
+        return f"[{inner}{f',{inner}'.join([_readable(item, inner) for item in value])}{line}]"
+    return json.dumps(value)
+
+
+def from_blob(data: bytes, name: str) -> Node:
+    """The node in a blob. `name` (a hash or path) is for the error. Raises StoreDamaged."""
+    try:
+        value = parse_json(data.decode("utf-8"))
+    except (Invalid, UnicodeDecodeError) as error:
+        raise StoreDamaged(f"node {name} is not readable JSON: {error}", "check with: uwf doctor") from None
+    if (
+        not isinstance(value, dict)
+        or value.keys() != {"type", "payload", "timestamp"}
+        or not is_hash(value["type"])
+        or type(value["timestamp"]) is not int
+    ):
+        raise StoreDamaged(f"node {name} is not {{type, payload, timestamp}}", "check with: uwf doctor")
+    return Node(Hash(value["type"]), value["payload"], value["timestamp"])
+
+
+class NotJson(Invalid):
+    """A text isn't JSON."""
+
+
+def parse_json(text: str) -> Any:
+    """Normalised JSON from outside. Raises NotJson, and Invalid for JSON that no node can hold, also for duplicate
+    keys: two readers could otherwise see two different values under one hash."""
+    try:
+        value = _DECODER.decode(text)
+        # A text that has no more brackets can't nest deeper, and what isn't escaped is valid Unicode: numbers are all
+        # that is left to be made one.
+        if "\\u" not in text and text.count("[") + text.count("{") < cbor.MAX_DEPTH:
+            return value
+        return cbor.normalise(value)
+    except json.JSONDecodeError as error:
+        raise NotJson(f"not JSON: {error}", "text goes in double quotes, as in '\"hello\"'") from None
+    except RecursionError:
+        raise Invalid(f"value is nested deeper than {cbor.MAX_DEPTH} levels") from None
+    except ValueError:
+        raise Invalid(cbor.TOO_LONG, cbor.LARGE_INTEGER_HINT) from None
+
+
+def _not_json(name: str) -> Any:
+    raise NotJson(f"{name} is not JSON")
+
+
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object from its pairs, as an `object_pairs_hook`. Raises Invalid for a key that stands twice."""
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise Invalid("an object has the same key twice")
+    return value
+
+
+def _float(digits: str) -> Any:
+    return cbor.normalise(float(digits))
+
+
+def _integer(digits: str) -> Any:
+    return cbor.normalise(int(digits))
+
+
+_DECODER = json.JSONDecoder(
+    parse_constant=_not_json, parse_float=_float, parse_int=_integer, object_pairs_hook=unique_keys
+)

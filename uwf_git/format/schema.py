@@ -1,0 +1,320 @@
+"""JSON Schema (draft 2020-12): what a payload must obey, and where in it the references stand.
+
+References are strings whose schema says `"format": "cas_ref"` (`ocas_ref` is the same). They are
+found through the schema, never guessed from the look of a string, and only through subschemas that
+the value satisfies, as JSON Schema defines annotations (core specification, section 7.7.1).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git.base.errors import Invalid
+from uwf_git.base.text import counted
+from uwf_git.base.timelimit import TimeExceeded, time_limit
+from uwf_git.format.ids import REFERENCE_FORMATS, Hash, is_hash
+from uwf_git.format.quick_schema import Check, is_plainly_schema, plain_check
+
+if TYPE_CHECKING:
+    from jsonschema.protocols import Validator
+
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+SECONDS = 5.0
+
+ValuePath = tuple[str | int, ...]
+"""The keys and positions that lead from the top of a value to a part of it."""
+
+_ONE = (
+    "additionalProperties",
+    "contains",
+    "else",
+    "if",
+    "items",
+    "not",
+    "propertyNames",
+    "then",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+)
+_LIST = ("allOf", "anyOf", "oneOf", "prefixItems")
+_NAMED = ("$defs", "definitions", "dependentSchemas", "patternProperties", "properties")
+
+
+class Problem(NamedTuple):
+    """One way in which a value breaks its schema. `path` is a JSON Pointer, "" for the root."""
+
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path or '(whole value)'}: {self.message}"
+
+
+def _undecided(_value: Any) -> bool:
+    return False
+
+
+class Schema:
+    """A compiled schema. Compiling is lazy: most types are only looked through for references."""
+
+    def __init__(self, payload: Any) -> None:
+        self.payload = payload
+        self._quick: Check | None = None
+        self._validator: Validator | None = None
+        self._resolver: Any = None
+        text = json.dumps(payload)
+        self.has_references = any(f'"{name}"' in text for name in REFERENCE_FORMATS)
+
+    def problems(self, value: Any, at_most: int = 20) -> list[Problem]:
+        """What is wrong with a value, most telling first; empty when it is valid. Raises Invalid when
+        the schema itself can't be applied (an unknown $ref) or takes longer than five seconds."""
+        if self._quick is None:
+            self._quick = plain_check(self.payload) or _undecided
+        if self._quick(value):
+            return []
+        from itertools import islice
+
+        from referencing.exceptions import Unresolvable
+
+        try:
+            with time_limit(SECONDS):
+                errors = list(islice(self.validator().iter_errors(value), at_most))
+        except Unresolvable as error:
+            raise _leads_nowhere(error.ref) from None
+        except TimeExceeded:
+            raise Invalid(f"schema takes over {SECONDS:g} s to check", "simplify its patterns") from None
+        except re.error as error:
+            raise Invalid(f"schema has a pattern that is no regular expression: {error}") from None
+        except RecursionError:
+            raise Invalid("schema recurses without end", "look for a $ref to itself") from None
+        found: list[Problem] = []
+        for each in errors:
+            for leaf in _leaves(each):
+                found.append(Problem(_pointer(leaf.absolute_path), _shorten(_message(leaf))))
+        return list(dict.fromkeys(found))[:at_most]
+
+    def is_valid(self, value: Any) -> bool:
+        """Whether the value obeys the schema."""
+        return not self.problems(value, at_most=1)
+
+    def references(self, value: Any) -> list[Hash]:
+        """The hashes that the value refers to, in order of appearance, each once."""
+        if not self.has_references:
+            return []
+        return list(dict.fromkeys(self._collect(self.payload, value, frozenset())))
+
+    def resolve(self, target: str) -> Any:
+        """The subschema that a `$ref` leads to. Raises Invalid where the schema doesn't hold it."""
+        from jsonschema_specifications import REGISTRY
+        from referencing.exceptions import Unresolvable
+        from referencing.jsonschema import DRAFT202012
+
+        if self._resolver is None:
+            self._resolver = REGISTRY.resolver_with_root(DRAFT202012.create_resource(self.payload))
+        try:
+            return self._resolver.lookup(target).contents
+        except Unresolvable:
+            raise _leads_nowhere(target) from None
+
+    def validator(self) -> Validator:
+        """The jsonschema validator: formats limited to references, nothing fetched."""
+        if self._validator is None:
+            from jsonschema import Draft202012Validator, FormatChecker
+            from jsonschema_specifications import REGISTRY
+
+            formats = FormatChecker(formats=())
+            for name in REFERENCE_FORMATS:
+                formats.checks(name)(_may_be_reference)
+            # An explicit registry: the default one would fetch unknown $refs over the network.
+            self._validator = Draft202012Validator(self.payload, format_checker=formats, registry=REGISTRY)
+        return self._validator
+
+    def _collect(self, schema: Any, value: Any, seen: frozenset[tuple[int, int]]) -> Iterator[Hash]:
+        """References at and below value. `seen` stops a $ref that leads back without descending."""
+        if not isinstance(schema, dict) or (id(schema), id(value)) in seen:
+            return
+        seen = seen | {(id(schema), id(value))}
+        if schema.get("format") in REFERENCE_FORMATS and is_hash(value):
+            yield Hash(value)
+        yield from self._in_place(schema, value, seen)
+        if isinstance(value, dict):
+            yield from self._object(schema, value)
+        elif isinstance(value, list):
+            yield from self._array(schema, value)
+
+    def _in_place(self, schema: Any, value: Any, seen: frozenset[tuple[int, int]]) -> Iterator[Hash]:
+        for keyword in ("$ref", "$dynamicRef"):
+            if isinstance(target := schema.get(keyword), str):
+                yield from self._collect(self.resolve(target), value, seen)
+        for keyword in ("allOf", "anyOf", "oneOf"):
+            for branch in schema.get(keyword, ()):
+                if keyword == "allOf" or self._fits(branch, value):
+                    yield from self._collect(branch, value, seen)
+        if "if" in schema:
+            fits = self._fits(schema["if"], value)
+            if fits:
+                yield from self._collect(schema["if"], value, seen)
+            yield from self._collect(schema.get("then" if fits else "else"), value, seen)
+        if isinstance(value, dict):
+            for name, branch in schema.get("dependentSchemas", {}).items():
+                if name in value:
+                    yield from self._collect(branch, value, seen)
+
+    def _object(self, schema: Any, value: dict[str, Any]) -> Iterator[Hash]:
+        others = [schema.get("additionalProperties"), schema.get("unevaluatedProperties")]
+        for key, item in value.items():
+            for branch in property_schemas(schema, key) or others:
+                yield from self._collect(branch, item, frozenset())
+
+    def _array(self, schema: Any, value: list[Any]) -> Iterator[Hash]:
+        prefix = schema.get("prefixItems", ())
+        for number, item in enumerate(value):
+            if number < len(prefix):
+                yield from self._collect(prefix[number], item, frozenset())
+                continue
+            for keyword in ("items", "unevaluatedItems"):
+                yield from self._collect(schema.get(keyword), item, frozenset())
+            if "contains" in schema and self._fits(schema["contains"], item):
+                yield from self._collect(schema["contains"], item, frozenset())
+
+    def _fits(self, branch: Any, value: Any) -> bool:
+        if isinstance(branch, bool):
+            return branch
+        if set(branch) <= {"type", "format", "title", "description"} and isinstance(branch.get("type"), str):
+            # The nullable reference, everywhere in practice: no need for the validator.
+            kind = branch["type"]
+            if kind == "null":
+                return value is None
+            if kind == "string":
+                return isinstance(value, str) and (branch.get("format") is None or is_hash(value))
+        return bool(self.validator().evolve(schema=branch).is_valid(value))
+
+
+def check_schema(payload: Any) -> list[Problem]:
+    """What keeps a payload from being a JSON Schema; empty when it is one."""
+    if is_plainly_schema(payload):
+        return []
+    from jsonschema import Draft202012Validator
+
+    if isinstance(payload, dict) and payload.get("$schema", DIALECT).rstrip("#") != DIALECT:
+        return [Problem("/$schema", f"only {DIALECT} is supported")]
+    return Schema(Draft202012Validator.META_SCHEMA).problems(payload)
+
+
+def subschemas(schema: Any, path: ValuePath = ()) -> Iterator[tuple[ValuePath, dict[str, Any]]]:
+    """A schema and all below it, each with its path: only where keywords put one, so not in const, enum or
+    default. Schemas that are true or false are left out."""
+    if not isinstance(schema, dict):
+        return
+    yield path, schema
+    for key, value in schema.items():
+        if key in _ONE:
+            yield from subschemas(value, (*path, key))
+        elif key in _LIST and isinstance(value, list):
+            for number, item in enumerate(value):
+                yield from subschemas(item, (*path, key, number))
+        elif key in _NAMED and isinstance(value, dict):
+            for name, item in value.items():
+                yield from subschemas(item, (*path, key, name))
+
+
+def property_schemas(schema: dict[str, Any], name: str) -> list[Any]:
+    """The subschemas that `properties` and `patternProperties` have for a property: none where it is one of the
+    others, those of `additionalProperties`. Raises re.error for a pattern that is none."""
+    found = [schema["properties"][name]] if name in schema.get("properties", ()) else []
+    patterns = schema.get("patternProperties", {})
+    return found + [inner for pattern, inner in patterns.items() if re.search(pattern, name)]
+
+
+def path_of(root: Any, pointer: str) -> ValuePath:
+    """The path that a JSON Pointer names in a value; positions in lists become numbers."""
+    path: list[str | int] = []
+    for part in pointer.split("/")[1:]:
+        part = part.replace("~1", "/").replace("~0", "~")
+        path.append(int(part) if isinstance(root, list) and part.isascii() and part.isdigit() else part)
+        root = value_at(root, path[-1:])
+    return tuple(path)
+
+
+def value_at(root: Any, path: Sequence[str | int]) -> Any:
+    """What stands at a path in a value, None where nothing does."""
+    for step in path:
+        in_list = isinstance(root, list) and isinstance(step, int) and step < len(root)
+        if not in_list and not (isinstance(root, dict) and step in root):
+            return None
+        root = root[step]
+    return root
+
+
+def _leads_nowhere(target: str) -> Invalid:
+    return Invalid(f"schema refers to {target!r}, which it does not hold", "use $defs")
+
+
+def _may_be_reference(value: object) -> bool:
+    return not isinstance(value, str) or is_hash(value)
+
+
+def _leaves(error: Any) -> Iterator[Any]:
+    """The errors of the branch of an anyOf/oneOf that came closest, or the error itself."""
+    if error.validator in ("anyOf", "oneOf") and error.context:
+        branches: dict[int, list[Any]] = {}
+        for inner in error.context:
+            branches.setdefault(inner.schema_path[0], []).append(inner)
+        closest = min(branches.values(), key=_distance)
+        for inner in closest:
+            yield from [together] if (together := _listed(inner, branches.values())) else _leaves(inner)
+    else:
+        yield error
+
+
+def _listed(error: Any, branches: Iterable[list[Any]]) -> Any:
+    """The error for a value that no branch lists, with all that they list; None where some branch takes it, or says
+    something else of it."""
+    from jsonschema.exceptions import ValidationError
+
+    listed: list[Any] = []
+    for errors in branches:
+        same = [each for each in errors if each.absolute_path == error.absolute_path]
+        lists = [each for each in same if each.validator in ("const", "enum")]
+        if not lists:
+            return None
+        value = lists[0].validator_value
+        listed += [value] if lists[0].validator == "const" else value
+    known = list({json.dumps(each, sort_keys=True): each for each in listed}.values())
+    if len(known) < 2:
+        return None
+    return ValidationError(
+        f"{error.instance!r} is not one of {known!r}", validator="enum", path=error.absolute_path
+    )
+
+
+def _distance(errors: list[Any]) -> tuple[int, int]:
+    """A branch whose constants fit is the one meant, however much of the rest is missing."""
+    return (sum(error.validator in ("const", "enum", "type") for error in errors), len(errors))
+
+
+def _pointer(path: Iterable[str | int]) -> str:
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
+
+
+_COUNTED = {"Items": "item", "Length": "character", "Properties": "field"}
+
+
+def _message(error: Any) -> str:
+    """What is wrong, in words. jsonschema's own repeat the whole of a value that is too long or too short, and don't
+    say what is asked for."""
+    for ending, what in _COUNTED.items():
+        if error.validator in (f"min{ending}", f"max{ending}"):
+            limit = error.validator_value
+            if error.validator.startswith("min"):
+                return f"needs at least {counted(limit, what)}"
+            return f"has {counted(len(error.instance), what)}, and at most {limit} are allowed"
+    return str(error.message)
+
+
+def _shorten(message: str) -> str:
+    return message if len(message) <= 300 else message[:200] + " … " + message[-90:]

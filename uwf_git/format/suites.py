@@ -1,0 +1,187 @@
+"""The types of nodes that a suite is made of, and of the baseline that is accepted for it."""
+
+from __future__ import annotations
+
+from uwf_git.format.builtin import (
+    BUDGET,
+    COST,
+    COUNT,
+    FLAG,
+    NULLABLE_REF,
+    REF,
+    REFS,
+    STRING,
+    STRINGS,
+    USAGE,
+    builtin,
+    record,
+)
+
+_FOLDER_ID = {
+    "type": "string",
+    "minLength": 40,
+    "maxLength": 40,
+    "description": "The id of a git tree, which stands in files/ under it.",
+}
+_BY_ROLE = {"type": "object", "additionalProperties": STRING}
+_SHARE = {"type": "number", "minimum": 0, "maximum": 1}
+_JUDGE = {
+    "name": STRING,
+    "use": {**STRING, "description": "The name of a judge in the configuration of whoever runs the case."},
+    "jsonata": {**STRING, "description": "An expression over what came of the case."},
+    "exact": {**STRINGS, "description": "Fields that are as expected; none for the whole output."},
+    "schema": {"description": "A JSON Schema that the output obeys."},
+    "workflow": {**STRING, "description": "The name of a workflow that judges."},
+    "output": {**STRING, "description": "What its last output means: an expression over its history."},
+    "threshold": {**_SHARE, "description": "The least score that passes; 0.5 where it isn't said."},
+}
+SUITE = builtin(record("Suite", ["name"], {"name": STRING}))
+CASE = builtin(
+    record(
+        "Case",
+        ["name"],
+        {
+            "name": STRING,
+            "prompt": {**STRING, "description": "The task of a case that is no thread's."},
+            "workflow": {**REF, "description": "What such a case was written for, where that was said."},
+            "start": {**REF, "description": "The StartNode of a thread that the case is of."},
+            "step": {**REF, "description": "The StepNode that it had come to, or that is done again."},
+            "role": {**STRING, "description": "Whose step is done again; without it all of the thread is."},
+            "fixture": _FOLDER_ID,
+            "expected": {"description": "What the judges hold the output against."},
+            "judges": {"type": "array", "items": record("Judge", ["name"], _JUDGE)},
+            "limits": BUDGET,
+            "tags": STRINGS,
+            "replaces": REFS,
+        },
+    )
+)
+CASE_REMOVAL = builtin(record("CaseRemoval", ["case"], {"case": REF}))
+TRIAL_ENDS = ("completed", "failed", "waiting", "stuck", "limited", "inapplicable")
+"""What can become of a trial: only one that is completed is judged."""
+_TOLD = {"usage": USAGE, "cost": COST, "unpriced": COUNT, "durationMs": COUNT}
+_TOLD_ALWAYS = ("usage", "unpriced", "durationMs")
+TRIAL = builtin(
+    record(
+        "Trial",
+        ["workflow", "head", "agents", "repeat", "status", "last", "steps", "attempts", *_TOLD_ALWAYS],
+        {
+            "workflow": REF,
+            "head": {
+                **REF,
+                "description": "The StartNode, or what the role that is done again went on from.",
+            },
+            "role": STRING,
+            "fixture": _FOLDER_ID,
+            "agents": {**_BY_ROLE, "description": "The command line of each role's agent."},
+            "label": {**STRING, "description": "What tells it from others that look the same."},
+            "repeat": {"type": "integer", "minimum": 1},
+            "status": {"enum": list(TRIAL_ENDS)},
+            "last": {**NULLABLE_REF, "description": "The last StepNode of its thread."},
+            "error": STRING,
+            "work": {
+                **_FOLDER_ID,
+                "description": "What the fixture's folder was in the end: a tree in files/.",
+            },
+            "steps": COUNT,
+            "attempts": COUNT,
+            **_TOLD,
+            "notes": STRINGS,
+        },
+    )
+)
+SCORE = builtin(
+    record(
+        "Score",
+        ["trial", "judge", "score", "passed", *_TOLD_ALWAYS],
+        {
+            "trial": REF,
+            "judge": record(
+                "Judge",
+                ["name"],
+                {
+                    **{key: value for key, value in _JUDGE.items() if key != "use"},
+                    "command": {**STRINGS, "description": "A program and its arguments."},
+                    "version": {**REF, "description": "The Workflow node of the workflow that judged."},
+                    "agents": _BY_ROLE,
+                },
+            ),
+            "expected": True,
+            "score": _SHARE,
+            "passed": FLAG,
+            "reason": STRING,
+            "step": {**REF, "description": "The last StepNode of the thread that judged."},
+            **_TOLD,
+        },
+    )
+)
+SUITE_RUN = builtin(
+    record(
+        "SuiteRun",
+        ["cases", "repeat", "results"],
+        {
+            "workflow": {**REF, "description": "The one that was asked for, where one was."},
+            "agent": {**STRING, "description": "The one that was asked for, where one was."},
+            "label": STRING,
+            "cases": {**COUNT, "description": "How many were to be run."},
+            "repeat": {"type": "integer", "minimum": 1},
+            "results": {
+                "type": "array",
+                "items": record(
+                    "Result",
+                    ["case", "trial", "scores"],
+                    {
+                        "case": REF,
+                        "trial": REF,
+                        "scores": REFS,
+                        "errors": {**STRINGS, "description": "Why judges came to no score."},
+                    },
+                ),
+            },
+            "stopped": {**STRING, "description": "Why it stopped before all cases were run."},
+        },
+    )
+)
+
+BASELINE = builtin(
+    record(
+        "Baseline",
+        ["suite", "said", "run", "cases"],
+        {
+            "suite": {**STRING, "description": "The name of a suite."},
+            "said": {**STRING, "description": "What was run, for people."},
+            "run": {**STRING, "description": "The hash of the SuiteRun that it was measured in."},
+            "workflow": {
+                **STRING,
+                "description": "The hash of the Workflow node that all of it was run with.",
+            },
+            "agent": {**STRING, "description": "The one that was asked for, where one was."},
+            "judges": {**STRINGS, "description": "The names of those that gave the scores."},
+            "cases": {
+                "type": "array",
+                "minItems": 1,
+                "items": record(
+                    "Baseline of a case",
+                    ["case", "name", "runs"],
+                    {
+                        "case": {**STRING, "description": "The hash of the Case."},
+                        "name": STRING,
+                        "runs": {
+                            "type": "array",
+                            "minItems": 1,
+                            "items": record(
+                                "Scored",
+                                ["score", "unpriced", "durationMs"],
+                                {"score": _SHARE, "cost": COST, "unpriced": COUNT, "durationMs": COUNT},
+                            ),
+                        },
+                    },
+                ),
+            },
+        },
+    )
+)
+
+
+OF_SUITES = (SUITE, CASE, CASE_REMOVAL, TRIAL, SCORE, SUITE_RUN)
+"""The types of what a suite holds; no thread has nodes of them."""

@@ -1,0 +1,549 @@
+"""The built-in node types of threads and of what they follow: their schemas, and the hashes of these.
+
+A schema's hash is the type of its nodes, so changing a schema here makes a new type and leaves the
+old nodes readable only if the old hash stays known: add to `_KINDS`, never replace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from uwf_git.format.builtin import (
+    BUDGET,
+    BUILTIN,
+    COST,
+    COUNT,
+    FLAG,
+    NULLABLE_REF,
+    REF,
+    REFS,
+    STRING,
+    STRINGS,
+    USAGE,
+    builtin,
+    record,
+)
+from uwf_git.format.ids import Hash
+from uwf_git.format.suites import BASELINE, CASE, CASE_REMOVAL, OF_SUITES, SCORE, SUITE, SUITE_RUN, TRIAL
+
+START = "$START"
+END = "$END"
+USER = "$USER"
+PERSON = "human"  # the agent of a step of $USER
+SUSPEND = "$SUSPEND"
+NEEDS_INPUT = "needs_input"
+BUNDLE = "$BUNDLE"
+"""Stands for the next role where a bundle's code decides who that is."""
+DEFAULT_STATUS = "_"
+NEW, RESUME = "new", "resume"
+"""What $START leads on from: a thread that begins, and one that has ended and is gone on with."""
+JAVASCRIPT, PYTHON = "javascript", "python"
+"""What a bundle can be written in."""
+MOST_ROUNDS = 1_000_000
+"""That a descriptor or a start may allow a thread of a bundle."""
+BMAD, OWN = "bmad", "crew"
+"""The forms of a crew's package: one made elsewhere, or one of `crew.yaml` with workflows in YAML beside it."""
+CREW_DEFINITION = "crew.json"
+"""What says in a version's tree which workflow of which crew it is; the package's files are what it includes."""
+DEFINITIONS = {None: "workflow.yaml", JAVASCRIPT: "workflow.esm.js", PYTHON: "workflow.py"}
+"""What a definition is called in a version's tree, by the language of its code."""
+
+
+def role_name(role: str) -> str:
+    """What people call a step by whose it is: a bundle's result is nobody's, and of what its code failed at nobody
+    knows whose it was to be."""
+    return {END: "result", BUNDLE: "the bundle"}.get(role, role)
+
+
+def next_name(role: str) -> str:
+    """What people call who is next."""
+    return "the bundle decides" if role == BUNDLE else role
+
+
+TEXT = builtin({"title": "Text", "type": "string"})
+
+_TARGET = record("Target", ["role"], {"role": STRING, "prompt": STRING, "location": STRING})
+
+_ROLE_TOOLS = record(
+    "Tools",
+    [],
+    {"allow": STRINGS, "deny": STRINGS, "runCommand": {"const": False}, "network": {"const": False}},
+)
+
+
+def _workflow_schema(
+    title: str, in_role: dict[str, Any], besides: dict[str, Any], in_edge: Mapping[str, Any] = {}
+) -> dict[str, Any]:
+    """`in_role`, `besides` and `in_edge` are what a role, the workflow and an edge with a condition may hold beyond the
+    first version."""
+    return record(
+        title,
+        ["name", "description", "roles", "conditions", "graph"],
+        {
+            "name": STRING,
+            "description": STRING,
+            "roles": {
+                "type": "object",
+                "additionalProperties": {
+                    "anyOf": [
+                        record(
+                            "Role",
+                            ["description", "systemPrompt", "outputSchema"],
+                            {"description": STRING, "systemPrompt": STRING, "outputSchema": REF, **in_role},
+                        ),
+                        record(
+                            "Role with a procedure",
+                            ["description", "goal", "frontmatter"],
+                            {
+                                "description": STRING,
+                                "goal": STRING,
+                                "capabilities": STRINGS,
+                                "procedure": STRING,
+                                "output": STRING,
+                                "frontmatter": REF,
+                                **in_role,
+                            },
+                        ),
+                    ]
+                },
+            },
+            "conditions": {
+                "type": "object",
+                "additionalProperties": record(
+                    "Condition", ["description", "expression"], {"description": STRING, "expression": STRING}
+                ),
+            },
+            "graph": {
+                "type": "object",
+                "additionalProperties": {
+                    "anyOf": [
+                        {
+                            "type": "array",
+                            "items": record(
+                                "Transition",
+                                ["role", "condition"],
+                                {
+                                    "role": STRING,
+                                    "condition": {"type": ["string", "null"]},
+                                    "prompt": STRING,
+                                    "location": STRING,
+                                    **in_edge,
+                                },
+                            ),
+                        },
+                        {"type": "object", "additionalProperties": _TARGET},
+                    ]
+                },
+            },
+            **besides,
+        },
+    )
+
+
+WORKFLOW = builtin(_workflow_schema("Workflow", {}, {}))
+LIMITED_WORKFLOW = builtin(_workflow_schema("Workflow2", {"tools": _ROLE_TOOLS}, {"budget": BUDGET}))
+EXTRACTING_WORKFLOW = builtin(
+    _workflow_schema("Workflow3", {"tools": _ROLE_TOOLS, "extractPrompt": STRING}, {"budget": BUDGET})
+)
+
+_PERSONA = record(
+    "Persona",
+    ["name"],
+    {
+        **dict.fromkeys(("name", "title", "icon", "description", "role", "identity", "style"), STRING),
+        "principles": STRINGS,
+        "actions": {**STRINGS, "description": "What it does whatever it is asked."},
+        "systemPrompt": {**STRING, "description": "Told instead of all that."},
+        "tools": record(
+            "Tools",
+            [],
+            {
+                "allow": STRINGS,
+                "deny": STRINGS,
+                "files": FLAG,
+                "maxReadBytes": COUNT,
+                "maxWriteBytes": COUNT,
+                "mcp": FLAG,
+                "servers": STRINGS,
+            },
+        ),
+    },
+)
+_NODE = record(
+    "Node",
+    ["type", "file"],
+    {
+        "type": {"enum": ["step", "decision", "merge", "end"]},
+        **dict.fromkeys(("file", "title"), STRING),
+        "inputs": STRINGS,
+        "outputs": STRINGS,
+    },
+)
+CREW_WORKFLOW = builtin(
+    _workflow_schema(
+        "Workflow4",
+        {"tools": _ROLE_TOOLS, "extractPrompt": STRING, "persona": STRING, "node": _NODE},
+        {
+            "budget": BUDGET,
+            "crew": record(
+                "Origin",
+                ["name", "workflow", "format"],
+                {
+                    **dict.fromkeys(("name", "workflow"), STRING),
+                    "format": {"enum": [BMAD, OWN]},
+                    "entry": {**STRING, "description": "The path of the document that it begins with."},
+                    "graph": {**STRING, "description": "The path of its graph in the package."},
+                    "variables": {"type": "object", "description": "What a run knows at its start."},
+                },
+            ),
+            "personas": {"type": "object", "additionalProperties": _PERSONA},
+        },
+        {
+            "label": {**STRING, "description": "What the package calls the edge."},
+            "text": {**STRING, "description": "When to take it, for whoever decides."},
+        },
+    )
+)
+
+_DOES = dict.fromkeys(("workflow", "exec", "action", "data"), STRING)
+CREW = builtin(
+    record(
+        "Crew",
+        ["name", "version", "description", "format", "personas", "workflows"],
+        {
+            "name": STRING,
+            "version": STRING,
+            "description": STRING,
+            "format": {"enum": [BMAD, OWN]},
+            "personas": {
+                "description": "The first is who speaks where nobody is named.",
+                "type": "array",
+                "minItems": 1,
+                "items": record(
+                    "Member",
+                    ["id", "persona"],
+                    {
+                        "id": STRING,
+                        "persona": _PERSONA,
+                        "prompts": {"type": "object", "additionalProperties": STRING},
+                        "menu": {
+                            "type": "array",
+                            "items": record(
+                                "Item",
+                                ["description"],
+                                {
+                                    **dict.fromkeys(("description", "trigger", "cmd"), STRING),
+                                    "aliases": STRINGS,
+                                    "handlers": {
+                                        "type": "array",
+                                        "items": record("Handler", ["match"], {"match": STRING, **_DOES}),
+                                    },
+                                    **_DOES,
+                                    "validate": STRING,
+                                    "surface": {"enum": ["ide", "web", "none"]},
+                                },
+                            ),
+                        },
+                    },
+                ),
+            },
+            "workflows": {
+                "type": "array",
+                "items": record(
+                    "Offered",
+                    ["id", "workflow"],
+                    {
+                        **dict.fromkeys(("id", "title", "description", "entry"), STRING),
+                        "tags": STRINGS,
+                        "workflow": REF,
+                    },
+                ),
+            },
+        },
+    )
+)
+
+CODE = builtin(
+    record(
+        "Bundle",
+        ["name", "description", "language", "file", "roles", "graph"],
+        {
+            "name": STRING,
+            "description": STRING,
+            "language": {"enum": [JAVASCRIPT, PYTHON]},
+            "file": record(
+                "File",
+                ["id", "sha256", "size"],
+                {
+                    "id": {"type": "string", "description": "XXH64 of its bytes, in Crockford's Base32."},
+                    "sha256": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
+                    "size": {"type": "integer", "minimum": 1},
+                },
+            ),
+            "roles": {
+                "type": "object",
+                "additionalProperties": record(
+                    "Role",
+                    ["description", "systemPrompt", "outputSchema"],
+                    {
+                        "description": STRING,
+                        "systemPrompt": STRING,
+                        "extractPrompt": STRING,
+                        "outputSchema": REF,
+                    },
+                ),
+            },
+            "graph": {
+                "description": "What the bundle says of its ways, for people: its code decides.",
+                "type": "object",
+                "additionalProperties": {
+                    "type": "array",
+                    "items": record(
+                        "Way",
+                        ["role", "condition"],
+                        {"role": STRING, "condition": {"type": ["string", "null"]}},
+                    ),
+                },
+            },
+            "maxRounds": {"type": "integer", "minimum": 1},
+            "budget": BUDGET,
+        },
+    )
+)
+RESULT = builtin({"title": "Result", "description": "What a bundle returned at its end: any value."})
+
+_START = {"workflow": REF, "prompt": STRING}
+STARTNODE = builtin(record("StartNode", list(_START), _START))
+_START_WITH_BUDGET = {**_START, "budget": BUDGET}
+LIMITED_START = builtin(record("StartNode2", list(_START_WITH_BUDGET), _START_WITH_BUDGET))
+ROUNDS_START = builtin(
+    record(
+        "StartNode3",
+        [*_START, "maxRounds"],
+        {**_START_WITH_BUDGET, "maxRounds": {"type": "integer", "minimum": 1}},
+    )
+)
+CREW_START = builtin(
+    record(
+        "StartNode4",
+        [*_START, "persona"],
+        {
+            **_START_WITH_BUDGET,
+            "persona": {
+                **STRING,
+                "description": "Who does what the workflow leaves to nobody in particular.",
+            },
+            "data": record(
+                "Data",
+                ["path", "format", "text", "size"],
+                {
+                    **dict.fromkeys(("path", "format"), STRING),
+                    "text": {**STRING, "description": "Its beginning, as far as the policy lets it be read."},
+                    "size": {**COUNT, "description": "Bytes."},
+                },
+            ),
+        },
+    )
+)
+
+_STEP = {"start": REF, "prev": NULLABLE_REF, "role": STRING, "output": REF, "detail": REF, "agent": STRING}
+STEPNODE = builtin(record("StepNode", list(_STEP), _STEP))
+
+_TURN = {
+    "role": STRING,
+    "text": STRING,
+    "tool": STRING,
+    "arguments": True,
+    "result": True,
+    "usage": USAGE,
+    "durationMs": COUNT,
+}
+FIRST_TURN = builtin(record("Turn", ["role", "text"], _TURN))
+TURN = builtin(
+    record(
+        "Turn2",
+        ["role", "text"],
+        {
+            **_TURN,
+            "model": STRING,
+            "call": {"type": "string", "description": "The id that the model gave a tool call."},
+            "failed": {"type": "boolean"},
+        },
+    )
+)
+
+_REDACTIONS = {
+    "type": "array",
+    "items": record("Redaction", ["where", "count"], {"where": STRING, "count": COUNT}),
+    "description": "Where secrets were taken out, and how many.",
+}
+_DETAIL: dict[str, Any] = {
+    "answer": {"type": "string", "description": "What the agent said last, verbatim."},
+    "turns": REFS,
+    "session": {"type": ["string", "null"]},
+    "model": {"type": ["string", "null"]},
+    "usage": USAGE,
+    "durationMs": COUNT,
+    "instruction": {"type": ["string", "null"], "description": "The edge's rendered prompt."},
+    "context": {
+        **NULLABLE_REF,
+        "description": "The head the prompt was built from: prompts are rebuilt, never stored.",
+    },
+    "extraction": {
+        "type": "string",
+        "description": "frontmatter, correction, native, or model:<name> where a model extracted the output.",
+    },
+}
+FIRST_DETAIL = builtin(record("Detail", list(_DETAIL), {**_DETAIL, "redactions": COUNT}))
+DETAIL = builtin(
+    record(
+        "Detail2",
+        list(_DETAIL),
+        {
+            **_DETAIL,
+            "cost": COST,
+            "notes": {
+                **STRINGS,
+                "description": "What happened besides: a session that was gone, a tool denied.",
+            },
+            "budget": {**BUDGET, "description": "Limits that a human raised before this step."},
+            "redactions": _REDACTIONS,
+        },
+    )
+)
+_SOURCE = {
+    "source": {"type": "string", "description": "What the step is called where it was imported from."},
+    "nodes": {**REFS, "description": "Nodes of that step, as they were there."},
+}
+IMPORTED_DETAIL = builtin(
+    record(
+        "ImportedDetail",
+        [*_DETAIL, *_SOURCE],
+        {
+            **_DETAIL,
+            **_SOURCE,
+            "cost": COST,
+            "notes": {**STRINGS, "description": "What didn't come along, and why."},
+            "redactions": _REDACTIONS,
+        },
+    )
+)
+
+ATTEMPT = builtin(
+    record(
+        "Attempt",
+        ["start", "prev", "role", "agent", "error", "detail"],
+        {
+            "start": REF,
+            "prev": NULLABLE_REF,
+            "role": STRING,
+            "agent": STRING,
+            "error": STRING,
+            "detail": NULLABLE_REF,
+            "stdout": {"type": "string", "description": "The end of what it printed."},
+            "stderr": {"type": "string", "description": "The end of what it logged."},
+        },
+    )
+)
+
+ANSWER = builtin(record("Answer", ["answer"], {"answer": STRING}))
+REMARK = builtin(
+    record(
+        "Remark",
+        ["remark"],
+        {"remark": {**STRING, "description": "What a person said to a thread that asked nothing."}},
+    )
+)
+
+SUSPEND_SCHEMA: dict[str, Any] = {
+    "title": "Question",
+    "description": "What any role may answer instead of its own output, to ask a human.",
+    "type": "object",
+    "properties": {
+        "$status": {"const": SUSPEND},
+        "status": {"const": NEEDS_INPUT},
+        "question": {"type": "string", "minLength": 1},
+        "options": {"type": "array", "items": STRING},
+        "reason": STRING,
+    },
+    "required": ["question"],
+    "anyOf": [{"required": ["$status"]}, {"required": ["status"]}],
+    "additionalProperties": False,
+}
+
+QUESTION = builtin(SUSPEND_SCHEMA)
+
+_KINDS: dict[str, frozenset[Hash]] = {
+    "workflow": frozenset({WORKFLOW, LIMITED_WORKFLOW, EXTRACTING_WORKFLOW, CREW_WORKFLOW, CODE}),
+    "crew": frozenset({CREW}),
+    "start": frozenset({STARTNODE, LIMITED_START, ROUNDS_START, CREW_START}),
+    "step": frozenset({STEPNODE}),
+    "detail": frozenset({FIRST_DETAIL, DETAIL, IMPORTED_DETAIL}),
+    "turn": frozenset({FIRST_TURN, TURN}),
+    "attempt": frozenset({ATTEMPT}),
+    "text": frozenset({TEXT}),
+    "suite": frozenset({SUITE}),
+    "case": frozenset({CASE}),
+    "removal": frozenset({CASE_REMOVAL}),
+    "trial": frozenset({TRIAL}),
+    "score": frozenset({SCORE}),
+    "run": frozenset({SUITE_RUN}),
+    "baseline": frozenset({BASELINE}),
+}
+OF_THREADS = tuple(each for each in BUILTIN if each not in (*OF_SUITES, BASELINE))
+"""The built-in types that a thread may have nodes of."""
+
+
+MAY_LIMIT = (
+    LIMITED_START,
+    ROUNDS_START,
+    CREW_START,
+    LIMITED_WORKFLOW,
+    EXTRACTING_WORKFLOW,
+    CREW_WORKFLOW,
+    CODE,
+)
+"""The types of StartNodes and Workflow nodes that may have a budget."""
+
+
+def is_kind(type_hash: str, kind: str) -> bool:
+    """Whether a type is one of the versions of a built-in kind ("step", "detail", …)."""
+    return type_hash in _KINDS[kind]
+
+
+def versions(kind: str) -> frozenset[Hash]:
+    """The types of a built-in kind, of all its versions."""
+    return _KINDS[kind]
+
+
+def workflow_type(payload: Any) -> Hash:
+    """The type of a Workflow node: a bundle's, or the first version that has a place for all it holds, so that a
+    definition keeps its hash."""
+    if "file" in payload:
+        return CODE
+    if "crew" in payload:
+        return CREW_WORKFLOW
+    in_roles = {key for role in payload["roles"].values() for key in role}
+    if "extractPrompt" in in_roles:
+        return EXTRACTING_WORKFLOW
+    return LIMITED_WORKFLOW if "budget" in payload or "tools" in in_roles else WORKFLOW
+
+
+def start_node(
+    workflow: Hash,
+    prompt: str,
+    budget: Mapping[str, float] | None = None,
+    max_rounds: int | None = None,
+    persona: str = "",
+    data: Mapping[str, Any] | None = None,
+) -> tuple[Hash, Any]:
+    """The type and the payload of a StartNode. `persona` and `data` are of a crew's workflow."""
+    payload: dict[str, Any] = {"workflow": workflow, "prompt": prompt}
+    if budget:
+        payload["budget"] = dict(budget)
+    if persona:
+        return CREW_START, {**payload, "persona": persona, **({"data": dict(data)} if data else {})}
+    if max_rounds is not None:
+        return ROUNDS_START, {**payload, "maxRounds": max_rounds}
+    return LIMITED_START if budget else STARTNODE, payload

@@ -1,0 +1,467 @@
+"""YAML 1.2: read by the core schema, with the position of every value and hard limits; and written.
+
+PyYAML scans; everything that gives text a meaning is here, because PyYAML's own follows YAML 1.1, in
+which `no`, `1:30` and `2024-01-01` are no strings. Only what JSON can hold comes out. Aliases and `<<`
+merges are expanded, so the values they make are counted: a few lines of nested aliases would otherwise
+become gigabytes. What is written reads well and means the same to every reader, 1.1 ones included.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+from uwf_git.base.errors import UwfError
+from uwf_git.base.text import one_line
+from uwf_git.format.cbor import MAX_INTEGER
+from uwf_git.format.document import (
+    MAX_BYTES,
+    TOP,
+    Document,
+    InvalidYaml,
+    Mark,
+    check_size,
+    decode,
+    read_bytes,
+)
+from uwf_git.format.schema import ValuePath
+
+MAX_VALUES = 20_000
+MAX_CHARACTERS = 4 * MAX_BYTES
+MAX_DEPTH = 100
+
+_NULL = frozenset({"", "~", "null", "Null", "NULL"})
+_BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_INT = re.compile(r"[-+]?[0-9]+", re.ASCII)
+_OCT = re.compile(r"0o[0-7]+", re.ASCII)
+_HEX = re.compile(r"0x[0-9a-fA-F]+", re.ASCII)
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.ASCII)
+_INF = re.compile(r"[-+]?\.(inf|Inf|INF)", re.ASCII)
+_NAN = frozenset({".nan", ".NaN", ".NAN"})
+_MAY_BE_SPECIAL = frozenset("0123456789+-.~nNtTfF")
+
+_PLAIN = re.compile(r"[A-Za-z_$/][\w$/.@+-]*(?: [\w$/.@+(][\w$/.@+,;()'-]*)*", re.ASCII)
+# Words that YAML 1.1 takes for booleans and nothing: other readers may still follow it.
+_OLD_WORDS = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null"))
+_LONGEST_PLAIN = 100
+_ODD = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]")
+
+_CORE = "tag:yaml.org,2002:"
+_INCLUDE = "!include"
+
+Include = Callable[[str], Document | str]
+"""What `!include PATH` stands for: a document's value, or a text."""
+
+
+def core(text: str) -> Any:
+    """The value of a plain scalar by the core schema: None, bool, int, float (also inf and nan) or str."""
+    if text and text[0] not in _MAY_BE_SPECIAL:
+        return text
+    if text in _NULL:
+        return None
+    if text in _BOOL:
+        return _BOOL[text]
+    if _INT.fullmatch(text):
+        # Python refuses to convert thousands of digits; no such number is wanted either.
+        return int(text) if len(text) < 1000 else math.copysign(math.inf, -1 if text[0] == "-" else 1)
+    if _OCT.fullmatch(text):
+        return int(text[2:], 8)
+    if _HEX.fullmatch(text):
+        return int(text[2:], 16)
+    if _FLOAT.fullmatch(text):
+        return float(text)
+    if _INF.fullmatch(text):
+        return -math.inf if text[0] == "-" else math.inf
+    if text in _NAN:
+        return math.nan
+    return text
+
+
+def is_json_number(value: Any) -> bool:
+    """Whether an int or float has a place in a node: finite, and integers within ±(2^53-1)."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return -MAX_INTEGER <= int(value) <= MAX_INTEGER
+
+
+def read(path: Path) -> Document:
+    """The document in a file. Raises NotFound, or Invalid for what can't be read or is no YAML."""
+    return load(read_bytes(path), str(path))
+
+
+def load(
+    text: str | bytes,
+    name: str,
+    *,
+    tolerant: bool = False,
+    include: Include | None = None,
+) -> Document:
+    """The document in a text. Raises InvalidYaml with line and column (Invalid where the text is over 1 MiB).
+
+    `name` stands in messages. `include` gives what `!include PATH` stands for; without it the tag is
+    refused. With `tolerant`, for text that a model wrote, keys and numbers that JSON can't hold stay
+    the strings they were written as. An empty text is the document None.
+    """
+    check_size(text, name)
+    text = decode(text, name)
+    builder = _Builder(name, tolerant, include)
+    root = _compose(text, name)
+    data = None if root is None else builder.value(root, (), 0)
+    return Document(name, data, builder.marks, builder.keys, builder.scalars)
+
+
+class _Node:
+    """A scalar (`text`), a list (`items`) or a mapping (`pairs`), shared by all its aliases."""
+
+    __slots__ = ("is_open", "items", "kind", "mark", "pairs", "plain", "tag", "text")
+
+    def __init__(self, kind: str, tag: str | None, mark: Mark, text: str = "", plain: bool = False) -> None:
+        self.kind = kind
+        self.tag = tag
+        self.mark = mark
+        self.text = text
+        self.plain = plain
+        self.items: list[_Ref] = []
+        self.pairs: list[tuple[_Ref, _Ref]] = []
+        self.is_open = kind != "scalar"
+
+
+class _Ref(NamedTuple):
+    """A node in its place: `mark` is where an alias stands, or the node itself."""
+
+    node: _Node
+    mark: Mark
+
+
+_ODD_HINT = "save it as plain UTF-8 text, without control characters"
+
+
+def _compose(text: str, name: str) -> _Ref | None:
+    """The node graph of the only document. From events and with a stack of its own, because PyYAML's
+    composer calls itself for every level and PyYAML's keys may repeat."""
+    if not text:
+        return None
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        return _build(yaml.parse(text, Loader=loader), name)
+    except yaml.MarkedYAMLError as error:
+        mark = _mark(error.problem_mark or error.context_mark)
+        problem = error.problem or error.context or "not YAML"
+        if "maximum nesting depth" in problem:  # libyaml reads ahead, and has a limit of its own
+            raise _too_deep(name, mark) from None
+        if error.context and error.problem:
+            problem += f", {error.context}"
+            if error.context_mark and error.context_mark.line + 1 != mark.line:
+                problem += f" that begins in line {error.context_mark.line + 1}"
+        raise InvalidYaml(name, mark, one_line(problem), _syntax_hint(text, mark)) from None
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
+        raise InvalidYaml(name, TOP, f"not YAML: {one_line(str(error))}", _ODD_HINT) from None
+
+
+def _too_deep(name: str, mark: Mark) -> InvalidYaml:
+    return InvalidYaml(name, mark, f"nested deeper than {MAX_DEPTH} levels")
+
+
+def _build(events: Iterator[Any], name: str) -> _Ref | None:
+    import yaml
+
+    anchors: dict[str, _Node] = {}
+    stack: list[tuple[_Node, list[_Ref]]] = []
+    root: _Ref | None = None
+    documents = 0
+    for event in events:
+        if isinstance(event, yaml.DocumentStartEvent):
+            documents += 1
+            if documents > 1:
+                raise InvalidYaml(
+                    name, _mark(event.start_mark), "a second document begins", "one file, one document"
+                )
+            continue
+        if isinstance(event, yaml.CollectionEndEvent):
+            node, children = stack.pop()
+            node.is_open = False
+            if node.kind == "map":
+                node.pairs = list(zip(children[::2], children[1::2], strict=True))
+            continue
+        if not isinstance(event, yaml.NodeEvent):
+            continue
+        mark = _mark(event.start_mark)
+        anchor: str = event.anchor or ""
+        if isinstance(event, yaml.AliasEvent):
+            found = anchors.get(anchor)
+            if found is None:
+                raise InvalidYaml(name, mark, f"no anchor &{one_line(anchor)} stands before its alias")
+            if found.is_open:
+                raise InvalidYaml(name, mark, f"anchor &{one_line(anchor)} holds itself")
+            node = found
+        elif isinstance(event, yaml.ScalarEvent):
+            node = _Node("scalar", event.tag, mark, event.value, plain=not event.style)
+        else:
+            is_map = isinstance(event, yaml.MappingStartEvent)
+            node = _Node("map" if is_map else "list", getattr(event, "tag", None), mark)
+        ref = _Ref(node, mark)
+        if stack:
+            stack[-1][1].append(ref)
+        else:
+            root = ref
+        if isinstance(event, yaml.AliasEvent):
+            continue
+        if anchor:
+            anchors[anchor] = node
+        if node.kind != "scalar":
+            if len(stack) >= MAX_DEPTH:
+                raise _too_deep(name, mark)
+            stack.append((node, node.items))
+    return root
+
+
+class _Builder:
+    """Makes the value of a node graph and notes where each part of it came from."""
+
+    def __init__(self, name: str, tolerant: bool, include: Include | None) -> None:
+        self._name = name
+        self._tolerant = tolerant
+        self._include = include
+        self._values = 0
+        self._characters = 0
+        self.marks: dict[ValuePath, Mark] = {}
+        self.keys: dict[ValuePath, Mark] = {}
+        self.scalars: dict[ValuePath, str] = {}
+
+    def value(self, ref: _Ref, path: ValuePath, depth: int) -> Any:
+        node = ref.node
+        self._count(ref.mark, 1)
+        if depth > MAX_DEPTH:
+            self._refuse(ref.mark, f"nested deeper than {MAX_DEPTH} levels")
+        self.marks[path] = ref.mark
+        if node.tag == _INCLUDE:
+            return self._included(node, path)
+        if node.kind == "scalar":
+            self._count(ref.mark, characters=len(node.text))
+            self.scalars[path] = node.text
+            return self._scalar(node)
+        if node.tag not in (None, "!", _CORE + ("map" if node.kind == "map" else "seq")):
+            self._refuse_tag(node)
+        if node.kind == "list":
+            return [self.value(item, (*path, number), depth + 1) for number, item in enumerate(node.items)]
+        made: dict[str, Any] = {}
+        for key, (mark, item) in self._entries(node).items():
+            below = (*path, key)
+            self.keys[below] = mark
+            self._characters += len(key)
+            made[key] = self.value(item, below, depth + 1)
+        return made
+
+    def _entries(self, node: _Node) -> dict[str, tuple[Mark, _Ref]]:
+        """The mapping's entries; those that `<<` brings in come first and lose against its own."""
+        own: dict[str, tuple[Mark, _Ref]] = {}
+        merged: dict[str, tuple[Mark, _Ref]] = {}
+        for key, item in node.pairs:
+            if key.node.plain and key.node.tag is None and key.node.text == "<<":
+                for source in self._merge_sources(item):
+                    entries = self._entries(source)
+                    self._count(item.mark, 1 + len(entries))
+                    for name, entry in entries.items():
+                        merged.setdefault(name, entry)
+                continue
+            name = self._key(key)
+            if name in own:
+                first = own[name][0].line
+                self._refuse(
+                    key.mark, f'key "{one_line(name)}" is already in line {first}', "remove one of them"
+                )
+            own[name] = (key.mark, item)
+        return {**merged, **own}
+
+    def _merge_sources(self, ref: _Ref) -> list[_Node]:
+        nodes = [ref.node] if ref.node.kind == "map" else [item.node for item in ref.node.items]
+        if not nodes or any(node.kind != "map" for node in nodes):
+            self._refuse(ref.mark, "<< takes a mapping or a list of mappings")
+        return nodes
+
+    def _key(self, ref: _Ref) -> str:
+        node = ref.node
+        if node.kind != "scalar" or node.tag == _INCLUDE:
+            self._refuse(
+                ref.mark, "a key is text, not a collection", "quote a key or value that begins with { or ["
+            )
+        value = self._scalar(node)
+        if isinstance(value, str):
+            return value
+        if not self._tolerant:
+            shown = one_line(node.text)
+            self._refuse(ref.mark, f"key {shown or 'of nothing'} is not text", f'quote it: "{shown}"')
+        return node.text
+
+    def _scalar(self, node: _Node) -> Any:
+        tag = node.tag
+        if tag is None:
+            value = core(node.text) if node.plain else node.text
+        elif tag in ("!", _CORE + "str"):
+            value = node.text
+        elif tag in (_CORE + "null", _CORE + "bool", _CORE + "int", _CORE + "float"):
+            value = core(node.text)
+            kinds: dict[str, tuple[type, ...]] = {
+                "null": (type(None),),
+                "bool": (bool,),
+                "int": (int,),
+                "float": (int, float),
+            }
+            kind = tag.removeprefix(_CORE)
+            if not isinstance(value, kinds[kind]) or (isinstance(value, bool) and kind != "bool"):
+                self._refuse(node.mark, f'"{one_line(node.text, 40)}" is no !!{kind}')
+        else:
+            self._refuse_tag(node)
+        if isinstance(value, int | float) and not isinstance(value, bool) and not is_json_number(value):
+            if self._tolerant:
+                return node.text
+            self._refuse(
+                node.mark,
+                f"{one_line(node.text, 40)} is a number JSON can't hold",
+                "quote it to make it text",
+            )
+        if isinstance(value, str):
+            try:
+                value.encode("utf-8")
+            except UnicodeEncodeError:
+                self._refuse(node.mark, "text holds a lone surrogate", "it is not valid Unicode; replace it")
+        return value
+
+    def _included(self, node: _Node, path: ValuePath) -> Any:
+        if node.kind != "scalar" or not node.text:
+            self._refuse(node.mark, "!include takes the path of a file", "!include prompts/reviewer.md")
+        if self._include is None:
+            self._refuse(node.mark, "!include is not possible here")
+        try:
+            got = self._include(node.text)
+        except InvalidYaml as error:  # in the included file: its own position says more
+            self._refuse(node.mark, f"!include: {error.message}", error.hint)
+        except UwfError as error:
+            self._refuse(node.mark, error.message, error.hint)
+        if isinstance(got, str):
+            self._count(node.mark, characters=len(got))
+            self.scalars[path] = got
+            return got
+        self._count(node.mark, len(got.marks), sum(map(len, got.scalars.values())))
+        for source, target in ((got.marks, self.marks), (got.keys, self.keys)):
+            for below, mark in source.items():
+                within = mark.within or f"{one_line(got.name)}:{mark.line}:{mark.column}"
+                target[path + below] = Mark(node.mark.line, node.mark.column, within)
+        for below, text in got.scalars.items():
+            self.scalars[path + below] = text
+        return got.data
+
+    def _count(self, mark: Mark, values: int = 0, characters: int = 0) -> None:
+        self._values += values
+        self._characters += characters
+        if self._values > MAX_VALUES:
+            self._refuse(mark, f"over {MAX_VALUES} values once aliases are expanded", "use fewer aliases")
+        if self._characters > MAX_CHARACTERS:
+            self._refuse(
+                mark, f"over {MAX_CHARACTERS >> 20} MiB once aliases are expanded", "use fewer aliases"
+            )
+
+    def _refuse_tag(self, node: _Node) -> NoReturn:
+        tag = node.tag or ""
+        shown = "!!" + tag.removeprefix(_CORE) if tag.startswith(_CORE) else tag
+        self._refuse(
+            node.mark, f"tag {one_line(shown, 60)} is not known", "only !include and the core types are"
+        )
+
+    def _refuse(self, mark: Mark, problem: str, hint: str = "") -> NoReturn:
+        raise InvalidYaml(self._name, mark, problem, hint)
+
+
+def _mark(mark: Any) -> Mark:
+    return TOP if mark is None else Mark(mark.line + 1, mark.column + 1)
+
+
+def _syntax_hint(text: str, mark: Mark) -> str:
+    lines = text.split("\n")
+    line = lines[mark.line - 1] if mark.line <= len(lines) else ""
+    character = line[mark.column - 1 : mark.column]
+    if character == "\t" or "\t" in line[: len(line) - len(line.lstrip())]:
+        return "indent with spaces, not tabs"
+    if character in ("@", "`", "%"):
+        return f"quote a text that begins with {character}"
+    if line[mark.column - 1 :].startswith(": ") or "{{" in line:
+        return "quote a text that holds `: ` or begins with { or ["
+    return "is a quote or bracket before it not closed, or a line not indented as those beside it?"
+
+
+def dump(value: Any) -> str:
+    """A JSON value as a YAML document in block style, keys in their order, ending in a newline.
+    `load` gives the same value back."""
+    lines: list[str] = []
+    _block(value, 0, lines)
+    return "\n".join(lines) + "\n"
+
+
+def scalar(value: Any) -> str:
+    """A value that is no collection, on one line."""
+    if not isinstance(value, str):
+        return json.dumps(value)
+    if (
+        len(value) <= _LONGEST_PLAIN
+        and _PLAIN.fullmatch(value)
+        and value.casefold() not in _OLD_WORDS
+        and isinstance(core(value), str)
+    ):
+        return value
+    quoted = json.dumps(value, ensure_ascii=False)
+    return _ODD.sub(lambda found: f"\\u{ord(found.group()):04x}", quoted)
+
+
+def _block(value: Any, indent: int, lines: list[str]) -> None:
+    """Appends a collection's lines; of anything else the one line."""
+    space = " " * indent
+    if isinstance(value, dict) and value:
+        for key, item in value.items():
+            _entry(f"{space}{scalar(str(key))}:", item, indent, lines)
+    elif isinstance(value, list | tuple) and value:
+        for item in value:
+            if isinstance(item, dict | list | tuple) and item:
+                inner: list[str] = []
+                _block(item, indent + 2, inner)
+                lines.append(f"{space}- {inner[0].lstrip(' ')}")
+                lines += inner[1:]
+            else:
+                _entry(f"{space}-", item, indent, lines)
+    else:
+        _entry("", value, indent, lines)
+
+
+def _entry(head: str, value: Any, indent: int, lines: list[str]) -> None:
+    """Appends what follows `head`, which is a key or a dash, or nothing at the top of a document."""
+    lead = head + " " if head else ""
+    if isinstance(value, dict | list | tuple):
+        if value:
+            lines.append(head)
+            _block(value, indent + 2, lines)
+        else:
+            lines.append(lead + ("{}" if isinstance(value, dict) else "[]"))
+    elif isinstance(value, str) and _reads_as_block(value):
+        body = value.removesuffix("\n")
+        lines.append(f"{lead}|{'-' if body == value else '+' if body.endswith(chr(10)) else ''}")
+        pad = " " * (indent + 2)
+        lines += [pad + line if line else "" for line in body.split("\n")]
+    else:
+        lines.append(lead + scalar(value))
+
+
+def _reads_as_block(text: str) -> bool:
+    """Whether a text can stand as a literal block: several lines, nothing that needs an escape."""
+    first = text.lstrip("\n")[:1]
+    return (
+        "\n" in text.rstrip("\n")
+        and first not in ("", " ", "\t")
+        and not text.startswith("\n")
+        and "\x85" not in text
+        and not _ODD.search(text)
+    )

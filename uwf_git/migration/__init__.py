@@ -1,1 +1,0 @@
-"""The stores of earlier programs: read, taken over, and written."""

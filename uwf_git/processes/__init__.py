@@ -1,1 +1,0 @@
-"""Child processes: started, bounded, watched, and ended with all that they have started."""

@@ -1,0 +1,1 @@
+"""Child processes with limits and quotas, bubblewrap, confined paths, nested repositories."""

@@ -1,0 +1,449 @@
+"""The sandbox of a command: bubblewrap, where it works, and a clean environment.
+
+Inside there are the system's programs and libraries and the user's toolchains, read only; the project, writable except
+for the git repositories in it, since git outside runs what they name; a /tmp that lasts as long as the step; and
+nothing else: no home folders, no sockets of services, no other processes, no network unless it is allowed (then all of
+it, this machine's own services included). Whether bubblewrap works is found out by running it, for kernels and
+containers forbid what it needs in many ways.
+
+What a command sees beside the system's own is decided once, when the tools are made, and from what no command can
+write: the user's PATH, and folders outside of the project. A model may have written what is in the project, in this
+step or in an earlier one, so nothing in there widens it: the Python of a virtual environment is shown only where it is
+an installation of Python, and a repository only where it says itself that the project is its worktree.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import shutil
+import signal
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple
+
+from uwf_git.base import log
+from uwf_git.base.errors import AgentFailed
+from uwf_git.ext.crews.package import PROJECT
+from uwf_git.sandbox.child import run_command
+from uwf_git.sandbox.programs import find_program, reaches_into
+from uwf_git.sandbox.results import ToolFailure
+from uwf_git.sandbox.workspace import Workspace
+
+PACKAGE = "bubblewrap"
+_TRIAL = 10.0  # seconds that the trial of bubblewrap may take
+_LONGEST_LIFE = 30.0  # seconds that a killed process takes to end, on a slow disk or network
+PROCESSES = 4096  # at once, where the kernel counts them by namespace
+
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store")
+# What programs need of /etc; the rest may hold keys.
+_ETC = (
+    "alternatives",
+    "bash.bashrc",
+    "ca-certificates",
+    "ca-certificates.conf",
+    "debian_version",
+    "fonts",
+    "group",
+    "host.conf",
+    "hosts",
+    "inputrc",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "localtime",
+    "locale.alias",
+    "magic",
+    "mime.types",
+    "nsswitch.conf",
+    "os-release",
+    "passwd",
+    "pki/ca-trust",
+    "pki/tls/certs",
+    "profile",
+    "protocols",
+    "resolv.conf",
+    "rpc",
+    "services",
+    "shells",
+    "ssl/cert.pem",
+    "ssl/certs",
+    "ssl/openssl.cnf",
+    "terminfo",
+    "timezone",
+)
+
+# What programs need of an installation. Other people's files may stand beside these, as in ~/.local.
+_PARTS = ("bin", "include", "lib", "lib32", "lib64", "libexec", "pyvenv.cfg", "conda-meta", "ssl")
+_INSTALLED = ("pyvenv.cfg", "conda-meta", "lib/node_modules")  # what marks a folder with a bin/ of its own
+_NO_PROGRAMS = ("/", "/dev", "/etc", "/home", "/proc", "/root", "/run", "/sys", "/tmp", "/var", "/var/tmp")
+_ENVIRONMENTS = (".venv", "venv")
+
+_PASSED = ("LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ")
+_PASSED_WITH_NETWORK = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+
+
+class Sandbox(NamedTuple):
+    """What confines commands: bubblewrap's path, or None and the reason where it is missing or doesn't work."""
+
+    program: str | None
+    reason: str = ""
+
+
+def find_sandbox(environ: Mapping[str, str], *, network: bool, project: Path | None = None) -> Sandbox:
+    """The sandbox of this machine, with or without network, tried once a process. Whatever PATH says, it is never a
+    program in the project, where a command may have put it."""
+    found = _tried(find_program("bwrap", project, environ=environ), network)
+    log.debug(
+        "FN7ZZY5X",
+        "the sandbox for commands is {program}",
+        program=found.program,
+        reason=found.reason,
+        network=network,
+    )
+    return found
+
+
+@lru_cache(maxsize=8)
+def _tried(program: str | None, network: bool) -> Sandbox:
+    if program is None:
+        return Sandbox(None, f"bwrap is not installed (Debian package {PACKAGE})")
+    argv = [program, *enclosure(network), "--", "/bin/sh", "-c", ":"]
+    try:
+        done = run_command(argv, cwd=Path("/"), env={"PATH": os.defpath}, timeout=_TRIAL)
+    except AgentFailed as error:
+        return Sandbox(None, error.message)
+    if done.timed_out:
+        return Sandbox(None, f"bwrap did not end within {_TRIAL:g} s")
+    if done.returncode != 0:
+        said = done.stderr_tail.decode("utf-8", "replace").strip().splitlines() or ["no reason given"]
+        return Sandbox(None, f"bwrap does not work here: {said[0][:200]}")
+    return Sandbox(program)
+
+
+def check_project(project: Path) -> None:
+    """Raises ToolFailure, denied, for a project that can't be kept apart from the home folder."""
+    if Path.home().resolve().is_relative_to(project):
+        raise ToolFailure(
+            "denied",
+            f"{PROJECT} holds the whole home folder, so commands can't be kept from it; use a smaller one",
+        )
+
+
+class Visible(NamedTuple):
+    """Folders and files outside of the project that a command can read: toolchains, and git's folders of the
+    project where it is a worktree or a submodule. Toolchains may vanish meanwhile."""
+
+    toolchains: tuple[Path, ...] = ()
+    git: tuple[Path, ...] = ()
+
+
+def visible(project: Path, path: str) -> Visible:
+    """What commands in a project see under a PATH. The path of the project holds no symbolic links."""
+    return Visible(tuple(_toolchains(project, path)), tuple(_git_beside(project)))
+
+
+def _toolchains(project: Path, path: str) -> Iterator[Path]:
+    home = Path.home().resolve()
+    seen: set[Path] = set()
+    entries = [Path(entry) for entry in path.split(os.pathsep) if entry.startswith("/")]
+    mine = [entry for entry in entries if reaches_into(entry, project)]
+    found = [
+        *(folder for entry in entries if entry not in mine for folder in _around(entry, home)),
+        *(folder for entry in mine if entry.name == "bin" for folder in _python_of(entry.parent, home)),
+        *(folder for name in _ENVIRONMENTS for folder in _python_of(project / name, home)),
+    ]
+    for folder in found:
+        real = folder.resolve()
+        inside = reaches_into(folder, project) or any(real.is_relative_to(name) for name in _SYSTEM)
+        around = home.is_relative_to(real) or project.is_relative_to(real) or str(real) in _NO_PROGRAMS
+        if folder not in seen and not inside and not around and real.exists():
+            seen.add(folder)
+            yield folder
+
+
+def _around(entry: Path, home: Path) -> Iterator[Path]:
+    """A folder of PATH, and what belongs to it where it is an environment's or a version manager's."""
+    yield entry
+    prefix = entry.parent
+    if entry.name == "bin" and prefix != home:
+        if any((prefix / mark).exists() for mark in _INSTALLED) or any(prefix.glob("lib/python3*")):
+            yield from (prefix / part for part in _PARTS)
+        if prefix.name == ".cargo":
+            yield home / ".rustup"
+        if (prefix / "pyvenv.cfg").exists():
+            yield from _python_of(prefix, home)
+    elif entry.name == "shims":
+        yield prefix  # pyenv, rbenv, asdf: the versions are beside it
+
+
+def _python_of(environment: Path, home: Path) -> Iterator[Path]:
+    """The Python that a virtual environment was made with."""
+    try:
+        program = (environment / "bin" / "python").resolve(strict=True)
+    except (OSError, RuntimeError):
+        return
+    base = program.parent.parent
+    if program.parent.name != "bin" or not program.name.startswith("python") or home.is_relative_to(base):
+        return
+    if not any(base.glob("lib*/python3*/os.py")):
+        return
+    # The environment may name a link to it with the version's short name, as uv does.
+    named = _home_of(environment / "pyvenv.cfg")
+    for folder in dict.fromkeys((base, *([named] if named is not None and named.resolve() == base else []))):
+        yield from (folder / part for part in _PARTS)
+
+
+def _home_of(configuration: Path) -> Path | None:
+    try:
+        lines = configuration.read_text(encoding="utf-8", errors="replace")[:10_000].splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        name, _, value = line.partition("=")
+        if name.strip() == "home" and value.strip().startswith("/"):
+            return Path(value.strip()).parent
+    return None
+
+
+def _git_beside(project: Path) -> Iterator[Path]:
+    """Git's folders of a worktree or a submodule, which are outside of the project."""
+    link = project / ".git"
+    try:
+        if not link.is_file() or not (text := _line(link)).startswith("gitdir: "):
+            return
+        folder = (project / text.removeprefix("gitdir: ")).resolve(strict=True)
+        common = folder / "commondir"
+        shared = (folder / _line(common)).resolve(strict=True) if common.exists() else folder
+        if any(each.is_relative_to(project) or project.is_relative_to(each) for each in (folder, shared)):
+            return
+        if shared == folder:
+            trusted = _names_worktree(folder, project)
+        else:
+            trusted = folder.parent == shared / "worktrees" and _is_same(
+                folder, _line(folder / "gitdir"), link
+            )
+        if trusted and (shared / "HEAD").is_file() and (shared / "objects").is_dir():
+            yield from dict.fromkeys((shared, folder))
+    except (OSError, ValueError, RuntimeError):
+        return
+
+
+def _names_worktree(folder: Path, project: Path) -> bool:
+    """Whether the configuration of a repository names the project, as that of a submodule does."""
+    from uwf_git.git.libgit2 import Config, GitError
+
+    try:
+        named = Config(str(folder / "config")).value("core.worktree")
+    except GitError:
+        return False
+    return named is not None and named != "" and _is_same(folder, named, project)
+
+
+def _is_same(folder: Path, named: str, expected: Path) -> bool:
+    return (folder / named).resolve() == expected.resolve()
+
+
+def _line(path: Path) -> str:
+    with path.open(encoding="utf-8") as file:
+        return file.read(10_000).strip()
+
+
+class View(NamedTuple):
+    """What a command sees. `scratch` becomes its /tmp; `repositories` are git's in the project."""
+
+    workspace: Workspace
+    visible: Visible
+    scratch: Path
+    network: bool
+    repositories: tuple[Path, ...] = ()
+
+
+def confined(
+    program: str, view: View, folder: Path, options: Sequence[str], binds: Sequence[str]
+) -> list[str]:
+    """The arguments that put the command appended to them into the sandbox, where it starts in `folder`. `options`
+    of bubblewrap come first, `binds` after those of the view."""
+    workspace = view.workspace
+    project = workspace.project.path
+    argv = [program, *options, *enclosure(view.network)]
+    argv += ["--bind", str(view.scratch), "/tmp"]
+    for tools in view.visible.toolchains:
+        argv += ["--ro-bind-try", str(tools), str(tools)]
+    argv += ["--bind", str(project), str(project)]
+    for mount in workspace.mounts:
+        if mount.told and not mount.path.is_relative_to(project) and not project.is_relative_to(mount.path):
+            argv += ["--ro-bind", str(mount.path), str(mount.path)]
+    for git in view.visible.git:
+        argv += ["--ro-bind", str(git), str(git)]
+    argv += _kept_apart(workspace, view.repositories)
+    return [*argv, *binds, "--remount-ro", "/", "--chdir", str(folder), "--"]
+
+
+def enclosure(network: bool) -> list[str]:
+    """The options of bubblewrap that keep a command from everything but the system's programs."""
+    return [
+        "--unshare-user",
+        "--unshare-all",
+        *(["--share-net"] if network else []),
+        "--die-with-parent",
+        "--new-session",
+        "--cap-drop",
+        "ALL",
+        "--hostname",
+        "sandbox",
+        "--proc",
+        "/proc",
+        # For a user who is root outside too, the kernel's settings would be writable.
+        "--ro-bind-try",
+        "/proc/sys",
+        "/proc/sys",
+        "--dev",
+        "/dev",
+        "--dir",
+        "/run",
+        "--dir",
+        "/var",
+        "--symlink",
+        "../tmp",
+        "/var/tmp",
+        *_system_binds(),
+    ]
+
+
+def _system_binds() -> list[str]:
+    argv: list[str] = []
+    for name in _SYSTEM:
+        path = Path(name)
+        if path.is_symlink():
+            argv += ["--symlink", str(path.readlink()), name]
+        elif path.is_dir():
+            argv += ["--ro-bind", name, name]
+    for name in _ETC:
+        path = Path("/etc", name)
+        if path.exists():
+            # A link into /run or /usr is replaced by what it leads to.
+            argv += ["--ro-bind", str(path.resolve()), str(path)]
+    return argv
+
+
+def _kept_apart(workspace: Workspace, repositories: Sequence[Path]) -> Iterator[str]:
+    """The binds that keep a command from what isn't its own in the project: git's folders are read only, and hidden
+    files and folders are empty."""
+    project = workspace.project.path
+    for path in repositories:
+        git = path.resolve()
+        if git.exists() and git.is_relative_to(project):
+            yield from ("--ro-bind", str(git), str(git))
+    for path in workspace.hidden:
+        if path.is_relative_to(project):
+            yield from ("--tmpfs", str(path)) if path.is_dir() else ("--ro-bind", "/dev/null", str(path))
+
+
+@contextlib.contextmanager
+def without_git(project: Path, nothing: Path) -> Iterator[list[str]]:
+    """The binds that keep a project without a `.git` from getting one while a command runs, since somebody else may
+    work in it at that moment. An empty folder takes its place and is removed afterwards; the empty folder `nothing`
+    is mounted over it."""
+    place = project / ".git"
+    with contextlib.suppress(OSError):
+        place.mkdir()
+    try:
+        is_empty = place.is_dir() and not place.is_symlink() and not any(place.iterdir())
+        yield ["--ro-bind", str(nothing), str(place)] if is_empty else []
+    finally:
+        with contextlib.suppress(OSError):
+            place.rmdir()
+
+
+class Lifetime:
+    """The life of one sandbox, as a context manager. Leaving it ends the sandbox with every process in it, and waits
+    for that; it raises ToolFailure, `failed`, where the sandbox doesn't end.
+
+    bubblewrap ends with the command. What the command started is killed a moment later, with the first process of the
+    namespace, whose end the kernel reports when all the others have ended. So that process is the one to wait for,
+    and the sandbox doesn't begin before it is watched."""
+
+    def __init__(self) -> None:
+        self._told, self._info = os.pipe()
+        self._block, self._go = os.pipe()
+        self._process: int | None = None
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    @property
+    def arguments(self) -> list[str]:
+        """Options of bubblewrap."""
+        return ["--info-fd", str(self._info), "--block-fd", str(self._block)]
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """The descriptors that bubblewrap inherits."""
+        return (self._info, self._block)
+
+    def __enter__(self) -> Lifetime:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._info)
+        self._thread.join()
+        for descriptor in (self._told, self._block, self._go):
+            os.close(descriptor)
+        if self._process is None:
+            return  # it never began
+        try:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                signal.pidfd_send_signal(self._process, signal.SIGKILL)
+            poll = select.poll()
+            poll.register(self._process, select.POLLIN)
+            if not poll.poll(_LONGEST_LIFE * 1000):
+                raise ToolFailure("failed", "what the command started does not end")
+        finally:
+            os.close(self._process)
+
+    def _watch(self) -> None:
+        """Reads which process is the sandbox's first, opens it, and lets it begin."""
+        said = b""
+        while data := os.read(self._told, 4096):
+            said += data
+            with contextlib.suppress(ValueError, KeyError, OSError):
+                self._process = os.pidfd_open(int(json.loads(said)["child-pid"]))
+                os.write(self._go, b"x")
+                return
+
+
+def clean_environment(environ: Mapping[str, str], home: str, temporary: str, network: bool) -> dict[str, str]:
+    """The variables that a command gets: few, and none that may hold a key. `home` and `temporary` are the command's
+    own folders."""
+    names = (*_PASSED, *(_PASSED_WITH_NETWORK if network else ()))
+    kept = {name: environ[name] for name in names if name in environ and "@" not in environ[name]}
+    rustup = environ.get("RUSTUP_HOME") or str(Path.home() / ".rustup")
+    return {
+        **kept,
+        **({"RUSTUP_HOME": rustup} if Path(rustup).is_dir() else {}),
+        "PATH": environ.get("PATH") or os.defpath,
+        "HOME": home,
+        "TMPDIR": temporary,
+        "TERM": "dumb",
+        "PAGER": "cat",
+        "GIT_PAGER": "cat",
+        "GIT_TERMINAL_PROMPT": "0",
+        # Git's own folder can't be written in the sandbox; this keeps `git status` from trying.
+        "GIT_OPTIONAL_LOCKS": "0",
+    }
+
+
+def shell(path: str, command: str) -> list[str]:
+    """The arguments that run a command in a shell. A limit keeps a fork bomb from stopping the machine, on kernels
+    that count processes by namespace and for users other than root."""
+    bash = shutil.which("bash", path=path)
+    if bash is None:
+        return ["/bin/sh", "-c", command]
+    return [bash, "-c", f'ulimit -u {PROCESSES} 2>/dev/null; exec "$0" -c "$1"', bash, command]

@@ -1,0 +1,484 @@
+"""Child processes: how a program is started, watched, bounded, and ended with everything that it has started.
+
+Agents, the commands of their tools and the servers of their tools lead a session and a process group of their own, and
+a step is over when they are: what they leave running is ended too, see `descendants`. What they may use is bounded by
+`limits`.
+
+`run_command` runs a program to its end. `Pipes` watches one from an event loop, for those that are talked to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import subprocess
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import IO, TYPE_CHECKING, NamedTuple
+
+from uwf_git.base import log
+from uwf_git.base.errors import AgentFailed
+from uwf_git.base.lifetime import deferred
+from uwf_git.base.text import duration
+from uwf_git.sandbox.descendants import Descendants, end_each
+from uwf_git.sandbox.table import started_by
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from uwf_git.sandbox.quota import Exceeded, Quota
+
+KEEP = 256 * 1024
+GRACE = 2.0
+_PIECE = 1 << 16
+_POLL = 0.01
+_SLOW_POLL = 0.05
+
+
+class Finished(NamedTuple):
+    """How a command ended. The tails are the last `keep` bytes; `returncode` is negative for a signal. `exceeded` is
+    the limit that ended it. `took` and `silent` are seconds: how long it ran, and how long before its end it had
+    printed nothing; `fell_silent` says that it was ended for that."""
+
+    returncode: int
+    stdout_tail: bytes
+    stderr_tail: bytes
+    timed_out: bool
+    stdout_size: int = 0
+    stderr_size: int = 0
+    exceeded: Exceeded | None = None
+    took: float = 0.0
+    silent: float = 0.0
+    fell_silent: bool = False
+
+    @property
+    def overran(self) -> str:
+        """What became of a command that ran out of time, or of that in which it may be silent."""
+        return "was ended, for it printed nothing" if self.fell_silent else "ran out of time"
+
+    @property
+    def told(self) -> str:
+        """How long it ran and since when it was silent, for a command that ran out of time."""
+        silent = f", silent for the last {duration(round(self.silent))}" if self.silent >= 1 else ""
+        return f"after {duration(round(self.took) if self.took >= 1 else self.took)}{silent}"
+
+
+def run_command(
+    argv: Sequence[str],
+    *,
+    stdin: bytes | None = None,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    timeout: float | None = None,
+    silence: float | None = None,
+    pass_fds: Sequence[int] = (),
+    stderr_to: Path | None = None,
+    keep: int = KEEP,
+    on_stderr: Callable[[bytes], None] | None = None,
+    on_stdout: Callable[[bytes], None] | None = None,
+    quota: Quota | None = None,
+    guarded: bool = False,
+    on_exit: Callable[[Finished], object] | None = None,
+) -> Finished:
+    """Runs a command to its end, and ends its descendants. After `timeout` seconds, after `silence` seconds in which
+    it printed nothing, or when this process is interrupted, the command and they get SIGTERM, and two seconds later
+    SIGKILL. `stderr_to` sends stderr to a file, so that a command which outlives this process can still log.
+    `on_stdout` and `on_stderr` are handed the output in pieces of at most 64 KB; what they raise ends the command.
+    `quota` is what the command and all that it starts may use; with more they are killed. `guarded`, they are killed
+    where this process is. `on_exit` is handed how the command ended of its own accord as soon as it has, before its
+    descendants are ended. Raises AgentFailed when the command can't be started."""
+    stdout, stderr = Tail(keep, on_stdout), Tail(keep, on_stderr)
+    began = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        descendants = Descendants(os.environ if env is None else env, quota)
+        stack.callback(descendants.close)
+        if guarded:
+            descendants.guard()
+        written = stack.enter_context(open(stderr_to, "wb+", opener=_for_its_user)) if stderr_to else None
+        child: subprocess.Popen[bytes] | None = None
+        try:
+            with deferred():
+                child = start(
+                    argv,
+                    descendants,
+                    stdin=_source(stdin, stack),
+                    stderr=written.fileno() if written else subprocess.PIPE,
+                    cwd=cwd,
+                    pass_fds=pass_fds,
+                )
+            timed_out, exceeded = _watch(child, stdout, stderr, timeout, silence, written, descendants)
+            ended = time.monotonic()
+            if exceeded is not None:
+                descendants.kill(child)
+            elif on_exit is not None and not timed_out:
+                on_exit(_finished(child, stdout, stderr))
+        finally:
+            if child is not None:
+                descendants.end(child, GRACE)
+                for stream in filter(None, (child.stdout, child.stderr)):
+                    stream.close()
+        if written:
+            stderr.listener = None
+            stderr.follow(written)  # what was written while the command was being ended
+    log.debug(
+        "NDNYP20K",
+        "process {process} ended with {status}",
+        process=child.pid,
+        status=child.returncode,
+        seconds=round(time.monotonic() - began, 3),
+        stdout_size=stdout.size,
+        stderr_size=stderr.size,
+    )
+    silent = ended - max(began, stdout.last, stderr.last)
+    return _finished(child, stdout, stderr)._replace(
+        timed_out=timed_out,
+        exceeded=exceeded,
+        took=ended - began,
+        silent=silent,
+        fell_silent=timed_out and silence is not None and (timeout is None or ended - began < timeout),
+    )
+
+
+def _finished(child: subprocess.Popen[bytes], stdout: Tail, stderr: Tail) -> Finished:
+    return Finished(child.returncode, stdout.end(), stderr.end(), False, stdout.size, stderr.size)
+
+
+def start(
+    argv: Sequence[str],
+    descendants: Descendants,
+    *,
+    stdin: int | IO[bytes] = subprocess.PIPE,
+    stderr: int = subprocess.PIPE,
+    cwd: Path | None,
+    pass_fds: Sequence[int],
+) -> subprocess.Popen[bytes]:
+    """Starts a command that is looked up on the PATH of its environment, as `spawn` does, with all that it starts as
+    `descendants`. Raises AgentFailed where that can't be done, and closes these."""
+    import shutil
+
+    env = descendants.env
+    try:
+        program = shutil.which(argv[0], path=env.get("PATH"))
+        if program is None:
+            if "/" in argv[0]:
+                raise AgentFailed(f"command {argv[0]!r} is no file that can be run", "correct its path")
+            raise AgentFailed(
+                f"command {argv[0]!r} is not on PATH", "install it, or name it with its whole path"
+            )
+        process = spawn(
+            [*descendants.before, os.path.abspath(program), *argv[1:]],  # noqa: PTH100
+            stdin=stdin,
+            stderr=stderr,
+            cwd=cwd,
+            env=env,
+            pass_fds=pass_fds,
+        )
+    except (OSError, ValueError) as error:
+        descendants.close()
+        raise AgentFailed(
+            f"command {argv[0]!r} does not start: {error}", "check its file and arguments"
+        ) from None
+    except BaseException:
+        descendants.close()
+        raise
+    descendants.started(process)
+    return process
+
+
+def spawn(
+    argv: Sequence[str],
+    *,
+    stdin: int | IO[bytes] = subprocess.PIPE,
+    stdout: int | IO[bytes] = subprocess.PIPE,
+    stderr: int | IO[bytes] = subprocess.PIPE,
+    cwd: Path | None,
+    env: Mapping[str, str],
+    pass_fds: Sequence[int] = (),
+    own_session: bool = True,
+    limits: Mapping[str, int] = MappingProxyType({}),
+) -> subprocess.Popen[bytes]:
+    """Starts a program, with pipes unless it is given files, as the leader of a session and a group unless it needs
+    the session of this process's terminal. Its `PWD` is the folder that it works in, which some programs believe rather
+    than the kernel. `limits` are what it and each of its children may take, by the options of the shell's `ulimit`,
+    where they may not take less already. Raises OSError, ValueError."""
+    child = subprocess.Popen(
+        [*_limited(limits), *argv],
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        cwd=cwd,
+        env=working_in(cwd, env),
+        pass_fds=pass_fds,
+        start_new_session=own_session,
+    )
+    log.debug(
+        "CMJF8BEY",
+        "starts process {process}: {command}",
+        process=child.pid,
+        command=argv,
+        folder=cwd,
+        limits=dict(limits),
+    )
+    return child
+
+
+def working_in(folder: Path | None, env: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a child that works in a folder, None for that of this process: with `PWD` as a shell would
+    set it, or without if the folder is gone."""
+    found = dict(env)
+    try:
+        found["PWD"] = os.path.abspath(folder or os.getcwd())  # noqa: PTH100, PTH109
+    except FileNotFoundError:
+        found.pop("PWD", None)
+    return found
+
+
+def _limited(limits: Mapping[str, int]) -> list[str]:
+    """What sets limits and becomes the command that follows. A shell does that in a third of the time that it takes to
+    fork this process, which may have threads besides."""
+    if not limits:
+        return []
+    # Soft ones: at a hard limit of time the kernel kills without a word.
+    orders = "".join(f"ulimit -S -{kind} {at_most} 2>/dev/null\n" for kind, at_most in limits.items())
+    return ["/bin/sh", "-c", f'{orders}exec "$@"', "sh"]
+
+
+def stop(child: subprocess.Popen[bytes], grace: float, attached: bool = False) -> None:
+    """Ends the process alone, and not what it has started: with SIGTERM, and `grace` seconds later with SIGKILL. With
+    `attached`, then also what it was waiting for: its children, theirs, and so on, which have not become daemons."""
+    if child.poll() is None:
+        left = started_by(child.pid) if attached else []
+        child.terminate()
+        try:
+            child.wait(grace)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+        end_each(left, min(grace, GRACE))
+
+
+class Pipes:
+    """The pipes of a process that `spawn` has started, in an event loop of asyncio. Of stderr the last `keep` bytes are
+    kept."""
+
+    def __init__(self, process: subprocess.Popen[bytes], keep: int = KEEP) -> None:
+        self._process = process
+        self._stderr = Tail(keep)
+        self._transports: list[asyncio.BaseTransport] = []
+        self._input: asyncio.WriteTransport | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def connect(self) -> None:
+        """Takes the pipes into the running loop. From then on `over` is a task that is done when nothing more can be
+        said to the process, because it has exited or closed its input."""
+        import asyncio
+        from functools import partial
+
+        loop, process = asyncio.get_running_loop(), self._process
+        self._out, err = asyncio.StreamReader(limit=1 << 20), asyncio.StreamReader()
+        for reader, pipe in ((self._out, process.stdout), (err, process.stderr)):
+            transport, _ = await loop.connect_read_pipe(partial(asyncio.StreamReaderProtocol, reader), pipe)
+            self._transports.append(transport)
+        if process.stdin is not None:
+            self._input, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, process.stdin)
+            self._transports.append(self._input)
+        self.over = loop.create_task(self._wait())
+        self._tasks = [loop.create_task(self._listen(err)), self.over]
+
+    @property
+    def stderr(self) -> str:
+        """The end of what the process has printed there."""
+        return self._stderr.end().decode("utf-8", "replace")
+
+    async def read(self) -> bytes:
+        """The next piece of the process's output; empty at its end."""
+        try:
+            return await self._out.read(1 << 18)
+        except OSError:
+            return b""
+
+    def write(self, data: bytes) -> None:
+        """Sends to the process's input; what nobody reads any more is lost."""
+        if self._input is not None and not self._input.is_closing():
+            self._input.write(data)
+
+    def close_input(self) -> None:
+        """Says that no more will come, after what is still being sent."""
+        if self._input is not None:
+            self._input.close()
+
+    async def exit_status(self, patience: float, drain: float) -> int | None:
+        """How the process has ended; None where it hasn't within `patience` seconds. For the rest of its stderr, which
+        something that it left behind may hold open for ever, it waits `drain` seconds more."""
+        import asyncio
+
+        deadline = time.monotonic() + patience
+        while (status := self._process.poll()) is None and time.monotonic() < deadline:
+            await asyncio.sleep(_POLL)
+        if status is not None and self._tasks:
+            await asyncio.wait(self._tasks, timeout=drain)
+        return status
+
+    async def close(self) -> None:
+        """Lets go of the pipes."""
+        import asyncio
+
+        for task in self._tasks:
+            task.cancel()
+        for transport in self._transports:
+            transport.close()
+        await asyncio.sleep(0)
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+
+    async def _listen(self, err: asyncio.StreamReader) -> None:
+        with contextlib.suppress(OSError):
+            while data := await err.read(_PIECE):
+                self._stderr.add(data)
+
+    async def _wait(self) -> None:
+        import asyncio
+
+        while self._process.poll() is None and not (self._input and self._input.is_closing()):
+            await asyncio.sleep(_SLOW_POLL)
+
+
+class LineTooLong(Exception):
+    """A line is longer than the limit."""
+
+
+async def lines(read: Callable[[], Awaitable[bytes]], longest: int | None = None) -> AsyncIterator[bytes]:
+    """The lines of what comes in pieces, until a piece is empty; the last one may lack its end. Raises LineTooLong
+    for one of more than `longest` bytes."""
+    buffer = bytearray()
+    searched = 0
+    while data := await read():
+        buffer += data
+        while (end := buffer.find(b"\n", searched)) >= 0:
+            line = bytes(buffer[:end])
+            del buffer[: end + 1]
+            searched = 0
+            yield line
+        searched = len(buffer)
+        if longest is not None and searched > longest:
+            raise LineTooLong
+    if buffer:
+        yield bytes(buffer)
+
+
+class Tail:
+    """The end of a stream, and its size in bytes. `listener` is handed all of it as it comes."""
+
+    def __init__(self, keep: int, listener: Callable[[bytes], None] | None = None) -> None:
+        self._keep = keep
+        self._data = bytearray()
+        self.listener = listener
+        self.size = 0
+        self.last = 0.0  # when something came, on time.monotonic()
+
+    def add(self, data: bytes) -> None:
+        self.size += len(data)
+        self.last = time.monotonic()
+        self._data += data
+        if len(self._data) > 2 * self._keep:
+            del self._data[: -self._keep]
+        if self.listener:
+            self.listener(data)
+
+    def follow(self, file: IO[bytes]) -> None:
+        """Adds what has come to a file since the last call."""
+        while data := os.pread(file.fileno(), _PIECE, self.size):
+            self.add(data)
+
+    def end(self) -> bytes:
+        return bytes(self._data[-self._keep :])
+
+
+def _for_its_user(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _source(stdin: bytes | None, stack: contextlib.ExitStack) -> int | IO[bytes]:
+    """What a command reads: a file, so that nobody waits to write."""
+    if stdin is None:
+        return subprocess.DEVNULL
+    import tempfile
+
+    source = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 -- the stack is the caller's
+    source.write(stdin)
+    source.seek(0)
+    return source
+
+
+def _watch(
+    child: subprocess.Popen[bytes],
+    stdout: Tail,
+    stderr: Tail,
+    timeout: float | None,
+    silence: float | None,
+    written: IO[bytes] | None,
+    descendants: Descendants,
+) -> tuple[bool, Exceeded | None]:
+    """Reads until the child has exited; returns whether its time ran out first, or that in which it may be silent, and
+    the limit that it has exceeded. Where stderr is `written` to a file, it is read from there."""
+    began = time.monotonic()
+    deadline = None if timeout is None else began + timeout
+    exits = hasattr(os, "pidfd_open")
+    followed = written if stderr.listener or silence is not None else None
+    with selectors.DefaultSelector() as selector, contextlib.ExitStack() as stack:
+        for stream, tail in ((child.stdout, stdout), (child.stderr, stderr)):
+            if stream is not None:
+                os.set_blocking(stream.fileno(), False)
+                selector.register(stream, selectors.EVENT_READ, tail)
+        if exits:
+            descriptor = os.pidfd_open(child.pid)
+            stack.callback(os.close, descriptor)
+            selector.register(descriptor, selectors.EVENT_READ)
+        while not descendants.has_exited(child):
+            left = None if deadline is None else deadline - time.monotonic()
+            if silence is not None:
+                quiet = max(began, stdout.last, stderr.last) + silence - time.monotonic()
+                left = quiet if left is None else min(left, quiet)
+            if left is not None and left <= 0:
+                log.warning(
+                    "V1R01HFS",
+                    "process {process} has had its {timeout} s",
+                    process=child.pid,
+                    timeout=timeout,
+                )
+                return True, None
+            if (exceeded := descendants.exceeded(child)) is not None:
+                return False, exceeded
+            waits = (left if exits and not followed else _SLOW_POLL, descendants.pause)
+            _read_ready(selector, min((wait for wait in waits if wait is not None), default=None))
+            if followed:
+                stderr.follow(followed)
+        # The child is gone; something it left behind may hold the pipes open for ever.
+        while _read_ready(selector, 0):
+            pass
+        if followed:
+            stderr.follow(followed)
+    return False, descendants.exceeded(child)
+
+
+def _read_ready(selector: selectors.BaseSelector, wait: float | None) -> bool:
+    """Adds what can be read to the tails; returns whether there was anything."""
+    got = False
+    for key, _events in selector.select(wait):
+        if key.data is None:  # the child's exit
+            continue
+        try:
+            data = os.read(key.fd, _PIECE)
+        except BlockingIOError:
+            continue
+        if not data:
+            selector.unregister(key.fileobj)
+            continue
+        got = True
+        key.data.add(data)
+    return got

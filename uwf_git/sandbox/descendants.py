@@ -1,0 +1,288 @@
+"""What a process has started: found, counted, and ended with it, also where this process is killed.
+
+A command leads a session and a process group of its own. What has left them, as daemons do and wrappers with the
+program that they wrap, is known by a mark in its environment, which it inherits, by having been seen as the child of
+one that is known, or by the control group that a limit has put the command into. What was none of these is not found,
+and where the system has no /proc, the group alone is known.
+
+A guard ends them where this process can't any more, since it was killed. It is a shell that waits for the end of a
+pipe, which only this process holds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from uwf_git.base import log
+from uwf_git.sandbox.table import Process, content, has_table, numbers, processes
+
+if TYPE_CHECKING:
+    from uwf_git.sandbox.limits import Bounds
+    from uwf_git.sandbox.quota import Exceeded, Quota
+
+MARK = "UWF_AGENT_MARK"
+_POLL = 0.01
+_KILLING = 5.0  # seconds of looking for what was started while the others were being killed
+_PAUSE = 0.005
+_AGAIN = 5  # looks at a machine on which processes come and go
+_KERNEL = 2  # the parent of the kernel's threads
+_GUARDED = 5.0  # seconds for a guard that isn't needed any more to leave
+
+# Reads the number of the group, then waits. A line says that all is over, the end of the pipe that nobody will say so.
+_GUARD = """
+read group
+read over && exit
+end() {
+    [ -n "$group" ] && kill -9 -- "-$group"
+    for each in $(grep -lsF "$1" /proc/[0-9]*/environ) $(cat $2); do
+        each=${each#/proc/}
+        kill -9 "${each%/environ}" && found=1
+    done
+}
+for round in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+    found=
+    end "$1" "$2"
+    [ -n "$found" ] || break
+done 2>/dev/null
+"""
+
+
+class Descendants:
+    """A process that is to be started with the environment of this object's `env`, by the launcher whose words come
+    `before` its own, and all that it starts in turn. `quota` is what they may use together. Who has one of these has to
+    `end` the process, or to `close` it where none was started."""
+
+    def __init__(self, env: Mapping[str, str], quota: Quota | None = None) -> None:
+        token = os.urandom(8).hex()
+        self._token = token.encode()
+        self._bounds: Bounds | None = None
+        self._left: Exceeded | None = None
+        if quota is not None and any(each is not None for each in quota):
+            from uwf_git.sandbox.limits import Bounds
+
+            self._bounds = Bounds(quota)
+        self.before: Sequence[str] = self._bounds.before if self._bounds else ()
+        self._known: dict[
+            int, tuple[int, bool]
+        ] = {}  # by number: when it was started, and whether it belongs
+        self._guard: subprocess.Popen[bytes] | None = None
+        # A step may run this program again: the inner one's processes belong to the outer one's too, even where the
+        # environment in between was made anew.
+        outer = env.get(MARK) or os.environ.get(MARK)
+        self.env = {**env, MARK: ":".join(filter(None, (outer, token)))}
+
+    def guard(self) -> None:
+        """From now on they are killed when this process is gone. `end` takes that back."""
+        path = f"{os.defpath}:{os.environ.get('PATH', '')}"
+        env = {"PATH": path, **({MARK: outer} if (outer := os.environ.get(MARK)) else {})}
+        groups = " ".join(self._bounds.groups) if self._bounds else ""
+        argv = ["/bin/sh", "-c", _GUARD, "uwf-guard", self._token.decode(), groups]
+        try:
+            self._guard = subprocess.Popen(
+                argv,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                env=env,
+                start_new_session=True,
+            )
+        except OSError as error:
+            log.warning("Z6J0V8QM", "no guard could be started: {reason}", reason=str(error))
+
+    def started(self, process: subprocess.Popen[bytes]) -> None:
+        """Tells the guard, if there is one, which group the process leads."""
+        self._say(f"{process.pid}\n")
+
+    @property
+    def pause(self) -> float | None:
+        """The seconds until it should be asked again what is `exceeded`; None where nothing is limited."""
+        return self._bounds.wait() if self._bounds else None
+
+    def exceeded(self, process: subprocess.Popen[bytes]) -> Exceeded | None:
+        """The limit that the process and its descendants have exceeded, if they have. They should be killed then."""
+        bounds, status = self._bounds, process.returncode
+        if bounds is None:
+            return None
+        if status is not None:
+            return self._left or bounds.ended(status)
+        if bounds.wait():
+            return None
+        limit = bounds.look(process.pid, lambda: self.members(process.pid))
+        if limit is not None:
+            log.warning(
+                "W2C9M5HK",
+                "process {process} has exceeded its limit of {limit}",
+                process=process.pid,
+                limit=limit.limit,
+                allowed=limit.allowed,
+                used=limit.used,
+            )
+        return limit
+
+    def has_exited(self, process: subprocess.Popen[bytes]) -> bool:
+        """Whether the process has, as its `poll` tells, before which it is looked at what it leaves."""
+        if process.returncode is None and self._bounds is not None and hasattr(os, "waitid"):
+            with contextlib.suppress(ChildProcessError):
+                if os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+                    self._left = self._bounds.left(process.pid)
+        return process.poll() is not None
+
+    def members(self, group: int) -> list[Process]:
+        """Who is left, of that group or known otherwise. Zombies don't count. Processes that were looked at in an
+        earlier call are not looked into again."""
+        return self._divided(group)[0]
+
+    def _divided(self, group: int) -> tuple[list[Process], list[Process]]:
+        """The members, and all other processes."""
+        gone: set[int] = set()
+        for _ in range(_AGAIN):
+            listed = set(numbers()) - {os.getpid()}
+            every = list(processes(listed))
+            belong = self._belonging(group, every)
+            members = [each for each in every if each.pid in belong]
+            # One that was listed and is gone may have started another after the list was made.
+            ended = listed - {each.pid for each in every}
+            if members or ended <= gone:
+                break
+            gone |= ended
+        return members, [each for each in every if each.pid not in belong]
+
+    def _belonging(self, group: int, every: Sequence[Process]) -> set[int]:
+        belong = set(self._bounds.inside() if self._bounds else ())
+        for each in every:
+            start, belongs = self._known.get(each.pid, (-1, False))
+            if start != each.start:
+                belongs = each.group == group or self._is_marked(each)
+            if belongs:
+                belong.add(each.pid)
+        grown = True
+        while grown:  # a child is mostly found after its parent, but numbers begin anew
+            found = {each.pid for each in every if each.parent in belong} - belong
+            grown = bool(found)
+            belong |= found
+        self._known.update((each.pid, (each.start, True)) for each in every if each.pid in belong)
+        return belong
+
+    def end(self, process: subprocess.Popen[bytes], grace: float) -> None:
+        """Ends the process and its descendants: with SIGTERM, and `grace` seconds later with SIGKILL. Where none is
+        left, /proc is looked through once."""
+        try:
+            process.poll()
+            # Who has stopped wouldn't hear of the first.
+            if self._signal(process.pid, signal.SIGTERM, signal.SIGCONT):
+                log.debug(
+                    "A52FH7WV",
+                    "ends process {process} and what it has started",
+                    process=process.pid,
+                    status=process.returncode,
+                )
+                deadline = time.monotonic() + grace
+                while time.monotonic() < deadline:
+                    time.sleep(_POLL)
+                    process.poll()
+                    if not self._signal(process.pid):
+                        break
+                else:
+                    log.warning(
+                        "4R24BCC8",
+                        "process {process} or what it started outlived {grace} s of grace",
+                        process=process.pid,
+                        grace=grace,
+                    )
+                self.kill(process)
+            process.wait()
+        finally:
+            self.close()
+
+    def kill(self, process: subprocess.Popen[bytes]) -> None:
+        """Kills the process and its descendants at once, with those that they start meanwhile."""
+        deadline = time.monotonic() + _KILLING
+        while self._signal(process.pid, signal.SIGKILL) and time.monotonic() < deadline:
+            time.sleep(_PAUSE)
+
+    def close(self) -> None:
+        """Lets go of the guard and of what holds the limits."""
+        guard, bounds = self._guard, self._bounds
+        self._guard = self._bounds = None
+        if bounds is not None:
+            bounds.close()
+        if guard is None:
+            return
+        self._say("\n\n", guard)
+        if guard.stdin is not None:
+            with contextlib.suppress(OSError):
+                guard.stdin.close()
+        try:
+            guard.wait(_GUARDED)
+        except subprocess.TimeoutExpired:
+            guard.kill()
+            guard.wait()
+
+    def _say(self, text: str, guard: subprocess.Popen[bytes] | None = None) -> None:
+        guard = guard or self._guard
+        if guard is not None and guard.stdin is not None:
+            with contextlib.suppress(OSError):
+                guard.stdin.write(text.encode())
+                guard.stdin.flush()
+
+    def _signal(self, group: int, *numbers: signal.Signals) -> bool:
+        """Signals who is left, of that group or known otherwise; returns whether there was anybody."""
+        if not has_table():
+            try:
+                for number in numbers or (0,):
+                    os.killpg(group, number)
+            except (ProcessLookupError, PermissionError):
+                return False
+            return True
+        found, others = self._divided(group)
+        if signal.SIGKILL in numbers:
+            # The kernel kills a group as a whole: nobody in it starts another meanwhile.
+            for whole in {each.group for each in found} - {each.group for each in others} - {os.getpgrp(), 0}:
+                with contextlib.suppress(OSError):
+                    os.killpg(whole, signal.SIGKILL)
+        for member in found:
+            _tell(member, *numbers)
+        return bool(found)
+
+    def _is_marked(self, process: Process) -> bool:
+        try:
+            environment = content(f"/proc/{process.pid}/environ")
+        except OSError:
+            environment = b""
+        if environment or process.parent in (0, _KERNEL):  # it is empty while a program is being loaded, too
+            self._known[process.pid] = (process.start, False)
+        return self._token in environment
+
+
+def _tell(process: Process, *numbers: signal.Signals) -> None:
+    """Signals one process by a descriptor, for its number may be another one's by now."""
+    with contextlib.suppress(OSError):
+        descriptor = os.pidfd_open(process.pid)
+        try:
+            if numbers and _is_there(process):
+                for number in numbers:
+                    signal.pidfd_send_signal(descriptor, number)
+        finally:
+            os.close(descriptor)
+
+
+def _is_there(process: Process) -> bool:
+    return any(each.start == process.start for each in processes((process.pid,)))
+
+
+def end_each(left: Sequence[Process], grace: float) -> None:
+    """Ends processes, which needn't be children: with SIGTERM, and `grace` seconds later with SIGKILL."""
+    for each in left:
+        _tell(each, signal.SIGTERM, signal.SIGCONT)
+    deadline = time.monotonic() + grace
+    while (left := list(filter(_is_there, left))) and time.monotonic() < deadline:
+        time.sleep(_POLL)
+    for each in left:
+        _tell(each, signal.SIGKILL)

@@ -1,0 +1,349 @@
+"""What a command and all that it starts may use together: memory, processes, time of processors, disk.
+
+Where this process may divide its control group (version 2 where that is delegated, version 1 mostly for root), the
+command gets one of its own, in which the kernel holds the limits of memory and of processes. Elsewhere these are
+watched: what the processes hold and how many they are is looked at some times a second, and the kernel refuses a single
+process twice the memory, which comes in faster than anybody looks. Time and disk are always watched. Without a
+/proc, as on macOS, only a process's own time and the size of a file are limited.
+
+Who exceeds a limit is ended with all of it, and told which it was. The limits never hold for this process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shlex
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from uwf_git.base import log
+from uwf_git.sandbox.quota import Exceeded, Quota
+from uwf_git.sandbox.table import Process, processes
+
+TWO, ONE = "version 2", "version 1"
+GROUPS: tuple[str, ...] = (TWO, ONE)
+"""The kinds of control groups that are tried."""
+_NAME = "uwf-"
+_GB = 10**9
+_SHARE = 20  # looking takes at most this part of the time
+_SOONEST, _LATEST = 0.02, 0.25  # seconds between two looks
+_REMOVED = 1.0  # seconds for the kernel to let go of a group whose processes are gone
+_TEXT = 1 << 16
+_OVER = 1 << 20  # bytes
+
+
+def of_commands() -> Quota:
+    """The limits of a command that a model runs, where nothing is said: half of the memory and at most 4 GiB, which
+    a hog takes no machine down with and few builds need."""
+    memory = min(4 * 2**30, *(size / 2 for size in _memory()))
+    return Quota(memory, 1024, 4 * 3600, 10 * _GB)
+
+
+def held_by() -> str:
+    """How limits are held here, for people."""
+    group = _group(Quota(2.0**40, 1024))
+    if group is None:
+        if Path("/proc/self/stat").exists():
+            return "watched: there is no control group that can be divided"
+        return "not bounded but for the time of a process and the size of a file: there is no /proc"
+    group.remove()
+    return f"bounded by the kernel, in control groups of {group.kind}"
+
+
+class Bounds:
+    """The limits of one command. `before` are the words that come before its own."""
+
+    def __init__(self, quota: Quota) -> None:
+        self.quota = quota
+        self._group = _group(quota)
+        self._next = 0.0
+        self._most = Quota(0, 0, 0, 0)
+        log.debug(
+            "8E4RWJ0T",
+            "what a command may use is limited",
+            quota=quota._asdict(),
+            group=self._group and self._group.kind,
+        )
+
+    @property
+    def before(self) -> list[str]:
+        """The words of a launcher, which enters the group and then becomes the command."""
+        quota = self.quota
+        script = [f"echo 0 > {shlex.quote(path)}" for path in self.groups]
+        if quota.disk is not None:
+            # A file that reaches it is seen to be more than all of them may hold.
+            script.append(f"ulimit -f {(int(quota.disk) + _OVER) // 512 + 1}")
+        if quota.cpu is not None:
+            # At the hard limit the kernel kills without saying why.
+            script.append(f"ulimit -S -t {int(quota.cpu) + 1}; ulimit -H -t {int(quota.cpu) + 2}")
+        if quota.memory is not None and self._group is None:
+            script.append(f"ulimit -d {2 * int(quota.memory) // 1024}")
+        said = "".join(f"{{ {line}; }} 2>/dev/null; " for line in script)
+        return ["/bin/sh", "-c", f'{said}exec "$@"', "uwf-limits"]
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The files that name the processes of the command's control groups."""
+        return tuple(str(each / "cgroup.procs") for each in self._group.folders) if self._group else ()
+
+    def inside(self) -> list[int]:
+        """The processes in the command's group."""
+        return self._group.processes() if self._group else []
+
+    def wait(self) -> float:
+        """The seconds until it should be looked again."""
+        return max(0.0, self._next - time.monotonic())
+
+    def look(self, process: int, members: Callable[[], list[Process]]) -> Exceeded | None:
+        """The limit that has been exceeded, if one has. `process` is the command, `members` tells all of it."""
+        began = time.monotonic()
+        try:
+            return self.refused() or self._watched(process, members)
+        finally:
+            now = time.monotonic()
+            self._next = now + min(max(_SHARE * (now - began), _SOONEST), _LATEST)
+
+    def refused(self) -> Exceeded | None:
+        """The limit at which the kernel has refused something, if it has."""
+        group = self._group
+        if group is not None and self.quota.memory is not None and group.killed():
+            return Exceeded("memory", self.quota.memory)
+        if group is not None and self.quota.processes is not None and group.stopped():
+            return Exceeded("processes", self.quota.processes)
+        return None
+
+    def ended(self, status: int) -> Exceeded | None:
+        """The limit that the command has reached, which has exited with that status, if it has: whoever lost a child to
+        it, or was refused one, may have ended well between two looks."""
+        number = -status if status < 0 else status - 128
+        if number == signal.SIGXFSZ and self.quota.disk is not None:
+            return Exceeded("disk", self.quota.disk)
+        if number == signal.SIGXCPU and self.quota.cpu is not None:
+            return Exceeded("cpu", self.quota.cpu)
+        return self.refused()
+
+    def left(self, process: int) -> Exceeded | None:
+        """The limit of disk, if the command has exceeded it, which has exited and isn't waited for yet: whoever was
+        refused a longer file may have ended by itself between two looks."""
+        limit = self.quota.disk
+        if limit is None:
+            return None
+        written = max(self._most.disk or 0, _written(process))
+        return Exceeded("disk", limit, written) if written > limit else None
+
+    def _watched(self, process: int, members: Callable[[], list[Process]]) -> Exceeded | None:
+        inside = self.inside()
+        held = process in inside
+        if held and self.quota.cpu is None and self.quota.disk is None:
+            return None
+        found = list(processes(inside)) if held else members()
+        quota, most = self.quota, self._most
+        # What an ended process has used is its parent's, or forgotten: of the sums the largest is right.
+        self._most = most = most._replace(
+            cpu=max(most.cpu or 0, sum(each.processor for each in found)),
+            disk=max(
+                most.disk or 0, sum(_written(each.pid) for each in found) if quota.disk is not None else 0
+            ),
+        )
+        used = most
+        if not held:
+            used = most._replace(
+                processes=sum(each.threads for each in found), memory=sum(each.resident for each in found)
+            )
+            if quota.memory is not None and (used.memory or 0) > quota.memory:
+                # They share much of that: what is counted by halves is slower to find out.
+                used = used._replace(memory=sum(map(_proportional, found)))
+        for name, limit, now in zip(Quota._fields, quota, used, strict=True):
+            if limit is not None and now is not None and now > limit:
+                return Exceeded(name, limit, now)
+        return None
+
+    def close(self) -> None:
+        """Lets go of the group, whose processes have ended."""
+        if self._group is not None:
+            self._group.remove()
+
+
+class _Group:
+    """The control groups of one command, one folder or, of version 1, one for each controller."""
+
+    def __init__(self, kind: str, memory: Path | None, pids: Path | None) -> None:
+        self.kind = kind
+        self._memory = memory
+        self._pids = pids
+        self.folders = tuple(dict.fromkeys(each for each in (memory, pids) if each is not None))
+
+    def processes(self) -> list[int]:
+        found: set[int] = set()
+        for folder in self.folders:
+            found.update(map(int, _text(folder / "cgroup.procs").split()))
+        return list(found)
+
+    def killed(self) -> bool:
+        """Whether the kernel has killed a process for want of memory."""
+        if self._memory is None:
+            return False
+        name = "memory.events" if self.kind == TWO else "memory.oom_control"
+        return _counted(self._memory / name, "oom_kill") > 0
+
+    def stopped(self) -> bool:
+        """Whether the kernel has refused to start a process."""
+        return self._pids is not None and _counted(self._pids / "pids.events", "max") > 0
+
+    def remove(self) -> None:
+        deadline = time.monotonic() + _REMOVED
+        for folder in self.folders:
+            while not _removed(folder) and time.monotonic() < deadline:
+                time.sleep(_SOONEST)
+
+
+def _group(quota: Quota) -> _Group | None:
+    """A new group that holds the limits of memory and processes; None where none can be made, or none is needed."""
+    if quota.memory is None and quota.processes is None:
+        return None
+    name = f"{_NAME}{os.getpid()}-{secrets.token_hex(4)}"
+    for kind in GROUPS:
+        made: list[Path] = []
+        try:
+            return _v2(quota, name, made) if kind == TWO else _v1(quota, name, made)
+        except (OSError, LookupError):
+            for folder in made:
+                _removed(folder)
+    return None
+
+
+def _v2(quota: Quota, name: str, made: list[Path]) -> _Group:
+    """Raises LookupError, OSError."""
+    own = _own()[""]
+    # A process may be in a leaf alone, so the group is mostly made beside this process's own.
+    for base in (own, own.parent):
+        if not {"memory", "pids"} <= set(_text(base / "cgroup.subtree_control").split()):
+            continue
+        if not os.access(base / "cgroup.procs", os.W_OK):
+            continue
+        folder = _made(base, name, made)
+        if quota.memory is not None:
+            _write(folder / "memory.max", quota.memory)
+            with contextlib.suppress(OSError):  # where there is no swap there is no such file
+                _write(folder / "memory.swap.max", 0)
+            with contextlib.suppress(OSError):
+                _write(folder / "memory.oom.group", 1)
+        if quota.processes is not None:
+            _write(folder / "pids.max", quota.processes)
+        return _Group(TWO, folder, folder)
+    raise LookupError
+
+
+def _v1(quota: Quota, name: str, made: list[Path]) -> _Group:
+    """Raises LookupError, OSError."""
+    own = _own()
+    memory = pids = None
+    if quota.memory is not None:
+        memory = _made(own["memory"], name, made)
+        _write(memory / "memory.limit_in_bytes", quota.memory)
+        with contextlib.suppress(OSError):  # the file is there where the kernel counts swap
+            _write(memory / "memory.memsw.limit_in_bytes", quota.memory)
+    if quota.processes is not None:
+        pids = _made(own["pids"], name, made)
+        _write(pids / "pids.max", quota.processes)
+    return _Group(ONE, memory, pids)
+
+
+def _made(base: Path, name: str, made: list[Path]) -> Path:
+    """A new group below another. Those whose makers were killed are removed, as far as they are empty."""
+    for left in base.glob(f"{_NAME}*"):
+        maker = left.name.removeprefix(_NAME).partition("-")[0]
+        if not Path("/proc", maker).exists():
+            _removed(left)
+    folder = base / name
+    folder.mkdir()
+    made.append(folder)
+    return folder
+
+
+def _own() -> Mapping[str, Path]:
+    """The folders of this process's control groups: by controller, "" for that of version 2."""
+    paths: dict[str, str] = {}
+    for line in _text(Path("/proc/self/cgroup")).splitlines():
+        _, controllers, path = line.split(":", 2)
+        paths.update(dict.fromkeys(controllers.split(","), path))
+    found: dict[str, Path] = {}
+    for line in _text(Path("/proc/self/mountinfo")).splitlines():
+        fields, _, of_system = line.partition(" - ")
+        kind, _, options = of_system.partition(" ")
+        if kind not in ("cgroup", "cgroup2"):
+            continue
+        root, point = fields.split()[3:5]
+        for name in [""] if kind == "cgroup2" else options.rpartition(" ")[2].split(","):
+            at = paths.get(name)
+            if at is not None and (root == "/" or f"{at}/".startswith(f"{root}/")):
+                below = at if root == "/" else at.removeprefix(root)
+                found[name] = Path(point, below.lstrip("/"))
+    return found
+
+
+def _memory() -> Iterator[float]:
+    """The memory of this machine, and what its own group leaves this process of it."""
+    with contextlib.suppress(ValueError, OSError):
+        yield os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    own = _own()
+    for name, file in (("", "memory.max"), ("memory", "memory.limit_in_bytes")):
+        with contextlib.suppress(ValueError, KeyError):
+            yield float(_text(own[name] / file))
+
+
+def _written(process: int) -> int:
+    """The bytes that a process and its ended children have written to disk and not deleted before that."""
+    said = dict(line.split(": ", 1) for line in _text(Path(f"/proc/{process}/io")).splitlines())
+    return int(said.get("write_bytes", 0)) - int(said.get("cancelled_write_bytes", 0))
+
+
+def _proportional(process: Process) -> int:
+    """The memory of a process, of what it shares its part."""
+    for line in _text(Path(f"/proc/{process.pid}/smaps_rollup")).splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) * 1024
+    return process.resident
+
+
+def _counted(path: Path, what: str) -> int:
+    for line in _text(path).splitlines():
+        name, _, number = line.partition(" ")
+        if name == what:
+            return int(number)
+    return 0
+
+
+def _text(path: Path) -> str:
+    """A file of the kernel's; "" where it can't be read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        content = b""
+        while data := os.read(descriptor, _TEXT):
+            content += data
+        return content.decode("utf-8", "replace")
+    except OSError:
+        return ""
+    finally:
+        os.close(descriptor)
+
+
+def _write(path: Path, value: float) -> None:
+    path.write_text(f"{int(value)}\n")
+
+
+def _removed(folder: Path) -> bool:
+    try:
+        folder.rmdir()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True

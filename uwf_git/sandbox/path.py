@@ -1,0 +1,320 @@
+"""Walks to a path inside a folder, and never leaves the folder.
+
+The kernel resolves nothing: a path is walked from the folder's descriptor, one name at a time. Each symbolic link
+is read and its target walked the same way, and every open refuses links. So what was checked is what is used,
+even if somebody renames things meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from uwf_git.sandbox.results import ToolFailure, shown
+
+DEEPEST = 100  # folders below each other; each is an open descriptor while a path is walked
+LONGEST = 4096  # bytes of a path
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_LINKS = 40
+GIT_FOLDER = frozenset(("head", "commondir", "objects", "refs"))  # by which git knows a folder of its own
+# Characters that some file systems ignore in a name.
+_UNSEEN = dict.fromkeys([*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF])
+
+Identity = tuple[int, int]  # device and inode
+
+
+def identity(found: os.stat_result) -> Identity:
+    """What a file or folder is, whatever its name."""
+    return found.st_dev, found.st_ino
+
+
+@contextlib.contextmanager
+def opened(path: str | Path, inside: int | None = None) -> Iterator[int]:
+    """The descriptor of a folder, open for the block; a relative path begins in the folder `inside`. Raises
+    OSError, also where the last name is a link."""
+    descriptor = os.open(path, FOLDER, dir_fd=inside)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def opened_below(folder: Path, parts: Iterable[str]) -> Iterator[int]:
+    """A folder below another, reached by descriptors: no link that somebody puts there meanwhile leads elsewhere.
+    Raises OSError, also where there is one."""
+    descriptor = os.open(folder, FOLDER)
+    try:
+        for name in parts:
+            inner = os.open(name, FOLDER, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = inner
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+class Mount(NamedTuple):
+    """A folder that the tools see, under a name. `path` is free of symbolic links. `told` is what a prompt says of it,
+    "" for nothing. `check` is asked before a file in it changes, by the file's names from the mount on and what it is
+    to hold, None where it is to go; it raises ToolFailure."""
+
+    name: str
+    path: Path
+    writable: bool = False
+    told: str = ""
+    check: Callable[[tuple[str, ...], bytes | None], None] | None = None
+
+
+class Spot(NamedTuple):
+    """A place in a mount: an open folder and a name in it, "" for the mount itself. Nothing of that name need
+    exist. `parts` are the real names from the mount on, all links resolved."""
+
+    mount: Mount
+    folder: int
+    name: str
+    parts: tuple[str, ...]
+
+    @property
+    def shown(self) -> str:
+        """The path as a model may write it."""
+        return "/".join((self.mount.name, *self.parts))
+
+    def status(self) -> os.stat_result | None:
+        """The status of what is there, links not followed; None where nothing is."""
+        try:
+            return os.stat(self.name or ".", dir_fd=self.folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+
+
+class Rules(NamedTuple):
+    """How to walk. `hidden` are folders and files that no path may lead to or through; `closed` are such paths by
+    their folded names from the mount on, whether anything is there or not. `writing` refuses what belongs to git.
+    `make_folders` makes missing folders and appends their paths to `made`. Without `follow`, the last name may be
+    a link."""
+
+    hidden: frozenset[Identity] = frozenset()
+    closed: frozenset[tuple[str, ...]] = frozenset()
+    writing: bool = False
+    make_folders: bool = False
+    follow: bool = True
+    made: list[str] | None = None
+
+
+@contextlib.contextmanager
+def walk(mount: Mount, parts: Iterable[str], rules: Rules) -> Iterator[Spot]:
+    """The spot that the names lead to; its folder is open for the block. Raises ToolFailure, and OSError for what
+    the system refuses."""
+    steps = _Steps(mount, rules)
+    try:
+        spot = steps.take(parts)
+        steps.close(but=spot.folder)
+        yield spot
+    finally:
+        steps.close()
+
+
+def system_failure(error: OSError, path: str) -> ToolFailure:
+    """The failure that tells a model what the system said about a path."""
+    if error.errno in (errno.ENOENT, errno.ESTALE):
+        return missing(path)
+    if error.errno in (errno.ELOOP, errno.ENOTDIR):
+        return ToolFailure("failed", f"{shown(path)} was changed while it was used; try again")
+    if error.errno == errno.ENAMETOOLONG:
+        return ToolFailure("invalid_arguments", f"{shown(path)} has a name that is too long")
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return ToolFailure("denied", f"{shown(path)}: {os.strerror(error.errno)}")
+    reason = os.strerror(error.errno) if error.errno else type(error).__name__
+    return ToolFailure("failed", f"{shown(path)}: {reason}")
+
+
+def missing(path: str) -> ToolFailure:
+    """The failure for a path where nothing is."""
+    return ToolFailure("not_found", f"{shown(path)} does not exist")
+
+
+def places(path: Path) -> Iterator[Path]:
+    """The symbolic links that the system follows on its way to a path, and the end of the way: each is a name in a
+    folder that is free of links. Nothing need exist at the end."""
+    here = Path("/")
+    pending = [*path.absolute().parts[1:]][::-1]
+    links = 0
+    while pending:
+        name = pending.pop()
+        if name == "..":
+            here = here.parent
+            continue
+        try:
+            target = (here / name).readlink()
+        except OSError:
+            here = here / name
+            continue
+        yield here / name
+        links += 1
+        if links > _LINKS:
+            return
+        here = Path("/") if target.is_absolute() else here
+        pending += [part for part in target.parts if part != "/"][::-1]
+    yield here
+
+
+class _Steps:
+    """One walk. `_open` are the descriptors of the folders from the mount to where the walk stands, `_names` the
+    names of all but the first."""
+
+    def __init__(self, mount: Mount, rules: Rules) -> None:
+        self._mount = mount
+        self._rules = rules
+        self._open = [os.open(mount.path, FOLDER)]
+        self._names: list[str] = []
+        self._links = 0
+
+    def close(self, but: int | None = None) -> None:
+        """Closes all descriptors except `but`."""
+        for descriptor in self._open:
+            if descriptor != but:
+                os.close(descriptor)
+        self._open = [descriptor for descriptor in self._open if descriptor == but]
+
+    def take(self, parts: Iterable[str]) -> Spot:
+        """Walks along the names to a spot."""
+        self._check_folder()
+        pending = [part for part in parts if part not in ("", ".")][::-1]
+        while pending:
+            name = pending.pop()
+            if name == "..":
+                self._up()
+                continue
+            self._check_name(name)
+            found = self._spot(name).status()
+            if found is not None and stat.S_ISLNK(found.st_mode) and (pending or self._rules.follow):
+                pending += self._target(name)
+            elif not pending:
+                if found is not None:
+                    self._check_identity(found, name)
+                return self._spot(name)
+            else:
+                self._enter(name, found)
+        return self._spot("")
+
+    def _spot(self, name: str) -> Spot:
+        return Spot(self._mount, self._open[-1], name, (*self._names, name) if name else tuple(self._names))
+
+    def _up(self) -> None:
+        if len(self._open) == 1:
+            raise self._outside()
+        os.close(self._open.pop())
+        self._names.pop()
+
+    def _target(self, name: str) -> list[str]:
+        """The names that a link leads to, last first. The walk goes on with them from where it stands; for an
+        absolute link it goes back to the mount first."""
+        self._links += 1
+        if self._links > _LINKS:
+            raise ToolFailure("failed", f"{self._shown(name)}: its symbolic links lead in a circle")
+        target = os.readlink(name, dir_fd=self._open[-1])
+        if target.startswith("/"):
+            try:
+                target = str(Path(target).relative_to(self._mount.path))
+            except ValueError:
+                raise self._outside(name) from None
+            while len(self._open) > 1:
+                self._up()
+        return [part for part in target.split("/") if part not in ("", ".")][::-1]
+
+    def _enter(self, name: str, found: os.stat_result | None) -> None:
+        if len(self._open) > DEEPEST:
+            raise ToolFailure("invalid_arguments", f"the path is more than {DEEPEST} folders deep")
+        if found is None:
+            if not self._rules.make_folders:
+                raise missing(self._shown(name))
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(name, dir_fd=self._open[-1])
+                if self._rules.made is not None:
+                    self._rules.made.append(self._spot(name).shown)
+        elif not stat.S_ISDIR(found.st_mode):
+            raise ToolFailure("not_directory", f"{self._shown(name)} is no folder")
+        self._open.append(os.open(name, FOLDER, dir_fd=self._open[-1]))
+        self._names.append(name)
+        self._check_folder()
+
+    def _check_folder(self) -> None:
+        here = self._open[-1]
+        self._check_identity(os.fstat(here), "")
+        if self._rules.writing and is_git_folder(here):
+            raise self._git("")
+
+    def _check_identity(self, found: os.stat_result, name: str) -> None:
+        if identity(found) in self._rules.hidden:
+            raise self._closed(name)
+
+    def _check_name(self, name: str) -> None:
+        if self._mount.writable and folded((*self._names, name)) in self._rules.closed:
+            raise self._closed(name)
+        if self._rules.writing and (is_git_name(name) or makes_git_folder(self._open[-1], (name,))):
+            raise self._git(name)
+
+    def _closed(self, name: str) -> ToolFailure:
+        return ToolFailure("denied", f"{self._shown(name)} is not for tools")
+
+    def _git(self, name: str) -> ToolFailure:
+        return ToolFailure("denied", f"{self._shown(name)} belongs to git, and tools don't write there")
+
+    def _outside(self, link: str = "") -> ToolFailure:
+        if link:
+            return ToolFailure(
+                "outside_workspace", f"{self._shown(link)} is a link that leads out of {self._mount.name}"
+            )
+        return ToolFailure("outside_workspace", f"the path leads out of {self._mount.name}")
+
+    def _shown(self, name: str) -> str:
+        return shown("/".join((self._mount.name, *self._names, *([name] if name else []))))
+
+
+def is_git_name(name: str) -> bool:
+    """Whether a file system may take the name for `.git`: some ignore case or some characters, or have short
+    names."""
+    plain = name.translate(_UNSEEN).casefold().split(":")[0].rstrip(". ")
+    return plain in (".git", "git~1")
+
+
+def looked_like(name: str) -> str:
+    """A name as a reader sees it: without what can't be seen, in small letters, and in the usual form of each."""
+    plain = unicodedata.normalize("NFKC", name)
+    return "".join(sign for sign in plain if sign.isprintable() and not sign.isspace()).casefold()
+
+
+def folded(names: Iterable[str]) -> tuple[str, ...]:
+    """The names as a file system compares them that ignores case."""
+    return tuple(name.translate(_UNSEEN).casefold().rstrip(". ") for name in names)
+
+
+def is_git_folder(descriptor: int, further: Iterable[str] = ()) -> bool:
+    """Whether git would take the folder for a repository's own, bare or beside its files. `further` are names that
+    count as if they were in it."""
+    names = set(folded(further))
+
+    def there(name: str) -> bool:
+        if name.casefold() in names:
+            return True
+        try:
+            os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+        except OSError:
+            return False
+        return True
+
+    return there("HEAD") and (there("commondir") or (there("objects") and there("refs")))
+
+
+def makes_git_folder(descriptor: int, names: Iterable[str]) -> bool:
+    """Whether the names, once they are in the folder, make it a repository's own."""
+    marks = [name for name in folded(names) if name in GIT_FOLDER]
+    return bool(marks) and is_git_folder(descriptor, marks)

@@ -1,0 +1,68 @@
+"""What a command and all that it starts may use together, and what is said of one that was ended for more."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from uwf_git.base.errors import AgentFailed
+
+_MB, _GB = 10**6, 10**9
+
+
+class Quota(NamedTuple):
+    """At most so many bytes of memory, processes and threads at once, seconds of processors, and bytes written to disk
+    and not deleted. None is not said, infinite is none."""
+
+    memory: float | None = None
+    processes: float | None = None
+    cpu: float | None = None
+    disk: float | None = None
+
+    def tightened(self, other: Quota) -> Quota:
+        """What both of them allow."""
+        return Quota(
+            *(min((n for n in pair if n is not None), default=None) for pair in zip(self, other, strict=True))
+        )
+
+    def given(self, default: Quota | None = None) -> Quota:
+        """The limits that hold, where `default` says what isn't said: None is none."""
+        both = zip(self, default or Quota(), strict=True)
+        chosen = (usual if mine is None else mine for mine, usual in both)
+        return Quota(*(None if value in (None, float("inf")) else value for value in chosen))
+
+
+class Exceeded(NamedTuple):
+    """The limit that ended a command. `used` is None where the kernel refused more."""
+
+    limit: str
+    allowed: float
+    used: float | None = None
+
+    def told(self, where: str) -> str:
+        """In words. `where` is what the limits are under in the configuration, as in `tools.limits`."""
+        what, allowed = _WHAT[self.limit], _shown(self.limit, self.allowed)
+        if self.used is None:
+            did = f"needed more {what}"
+        elif self.limit == "processes":
+            did = f"had {self.used:.0f} {what}"
+        else:
+            did = f"used {_shown(self.limit, self.used)} of {what}"
+        return f"it {did}, the limit is {allowed} ({where}.{self.limit})"
+
+    def failure(self, name: str, alias: str) -> AgentFailed:
+        """The error of an agent's program that was ended."""
+        where = f"agents.{alias}.limits"
+        return AgentFailed(
+            f"{name} was ended: {self.told(where)}", "raise the limit in config.yaml, if it is too low"
+        )
+
+
+_WHAT = {"memory": "memory", "processes": "processes and threads", "cpu": "processor time", "disk": "disk"}
+
+
+def _shown(limit: str, value: float) -> str:
+    if limit == "processes":
+        return f"{value:.0f}"
+    if limit == "cpu":
+        return f"{value:.3g} s"
+    return f"{value / _GB:.3g} GB" if value >= _GB else f"{value / _MB:.3g} MB"

@@ -1,0 +1,351 @@
+"""Finds the git repositories below a folder, and disables those that a command made.
+
+Git runs what a repository's configuration and hooks name, and uwf takes a store from one. So a command must
+neither change a repository nor leave a new one behind. The project is searched for repositories before the
+command runs, and again when all its processes have ended. Those that are new, by device and inode, are renamed: no
+program takes them for repositories any more, and nothing is lost. While a command runs a note says what was there
+before it, for the next one, should this process be killed before it has searched again.
+
+    sub/.git    is then sub/.git.taken-1a2b3c4d, and the HEAD in it HEAD.taken-1a2b3c4d
+    bare/HEAD   is then bare/HEAD.taken-1a2b3c4d
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+import stat
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from uwf_git.base import log
+from uwf_git.ext.crews.package import PROJECT
+from uwf_git.sandbox.path import (
+    DEEPEST,
+    GIT_FOLDER,
+    Identity,
+    identity,
+    is_git_folder,
+    is_git_name,
+    opened,
+    opened_below,
+)
+from uwf_git.sandbox.results import ToolFailure, shown
+
+ENTRIES = 1_000_000  # files and folders that are searched
+REPOSITORIES = 1000  # in one project; each becomes a mount
+_CLOCK = 0.1  # seconds by which the time of a file may be behind the clock
+_ENDING = 10.0  # seconds that a command may take to end
+_PLAIN = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Found(NamedTuple):
+    """A `.git` of any kind, or the folder of a bare repository. `parts` are the names from the searched folder on."""
+
+    parts: tuple[str, ...]
+    identity: Identity
+    bare: bool
+
+
+class Before:
+    """The repositories that are there before a command, which takes at most so many `seconds`. They are held open for
+    the block, so that none of their inode numbers is used again meanwhile. `called` is what the folder is called in
+    what is said of it. With a folder for `notes`, what commands whose uwf was killed have left in the project is
+    disabled first; `left` has a sentence on each."""
+
+    def __init__(
+        self, project: Path, called: str = PROJECT, notes: Path | None = None, seconds: float = 0.0
+    ) -> None:
+        self.project = project
+        self.left: list[str] = []
+        self._notes = notes
+        self._seconds = seconds
+        self._called = called
+        self._stack = contextlib.ExitStack()
+        self.found: tuple[Found, ...] = ()
+        self._closed: frozenset[Identity] = frozenset()
+
+    def __enter__(self) -> Before:
+        """Raises ToolFailure, `too_large`, where there is too much to search."""
+        with self._stack:
+            if self._notes is not None:
+                self._finish(self._notes)
+            look = _Look(None, frozenset(), opens=False)
+            self.found = tuple(_walk(self.project, look))
+            self._closed = frozenset(look.closed)
+            if len(self.found) > REPOSITORIES:
+                raise ToolFailure(
+                    "too_large", f"there are over {REPOSITORIES} repositories in {self._called}"
+                )
+            for each in self.found:
+                with contextlib.suppress(OSError):
+                    self._stack.callback(os.close, os.open(self.project.joinpath(*each.parts), _PLAIN))
+            if self._notes is not None:
+                self._stack.enter_context(_noted(self._notes, self.project, self.found, look, self._seconds))
+            self._stack = self._stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def take_new(self) -> list[str]:
+        """Disables the repositories that are new. Returns a sentence on each, and one more where not everything
+        could be searched."""
+        known = frozenset(each.identity for each in self.found)
+        return self._take(_Look(known, self._closed, opens=True), lambda found: True)
+
+    def _finish(self, notes: Path) -> None:
+        """Disables what the commands of killed processes have made."""
+        for note in _left(notes, self.project):
+            known = frozenset(map(_identity, note["found"]))
+            look = _Look(known, frozenset(map(_identity, note["closed"])), opens=True)
+
+            def is_of(found: Found, note: Mapping[str, Any] = note) -> bool:
+                return _was_made(self.project, found, note["began"], note["until"])
+
+            self.left += [
+                f"{said}, made by a command whose uwf was killed" for said in self._take(look, is_of)
+            ]
+
+    def _take(self, look: _Look, wanted: Callable[[Found], bool]) -> list[str]:
+        said: list[str] = []
+        known = look.known or frozenset()
+        fresh: list[Found] = []
+        try:
+            for each in _walk(self.project, look):
+                if each.identity not in known and wanted(each):
+                    fresh.append(each)
+        except ToolFailure as failure:
+            said.append(failure.message)
+        # The innermost first, for their paths lead through the others.
+        for each in reversed(fresh):
+            said += _take(self.project, each, shown("/".join((self._called, *each.parts))))
+        return said
+
+
+def nested(project: Path) -> list[tuple[str, ...]]:
+    """The path of each `.git`, of any kind, in the folders below a folder. Nothing is changed. Raises ToolFailure
+    where there is too much to search, `too_large`, or a folder that can't be looked into, `denied`."""
+    look = _Look(None, frozenset(), opens=False)
+    found = [each.parts for each in _walk(project, look) if not each.bare and len(each.parts) > 1]
+    if look.closed:
+        raise ToolFailure("denied", "it has folders that can't be read, which may hide git repositories")
+    return found
+
+
+@contextlib.contextmanager
+def _noted(notes: Path, project: Path, found: Sequence[Found], look: _Look, seconds: float) -> Iterator[None]:
+    """Keeps a note of a command for the block, locked: one without a lock is of a process that was killed."""
+    now = time.time()
+    note = {
+        "project": os.fspath(project),
+        "began": now - _CLOCK,
+        "until": now + seconds + _ENDING,
+        "found": [each.identity for each in found],
+        "closed": [*look.closed],
+    }
+    path = notes / secrets.token_hex(8)
+    try:
+        notes.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        log.warning("5HJ3T9QD", "no note of a command can be kept: {reason}", reason=str(error))
+        yield
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        os.write(descriptor, json.dumps(note).encode("ascii"))
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def _left(notes: Path, project: Path) -> Iterator[Mapping[str, Any]]:
+    """The notes of commands in a project whose processes were killed; each is removed when the next is asked for."""
+    for path in notes.iterdir() if notes.is_dir() else ():
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with open(descriptor, "rb", closefd=False) as file:
+                note = json.loads(file.read())
+            if note["project"] == os.fspath(project):
+                yield note
+                path.unlink(missing_ok=True)
+        except BlockingIOError:
+            continue  # it runs
+        except (ValueError, KeyError, TypeError):
+            if os.fstat(descriptor).st_mtime < time.time() - _ENDING:
+                path.unlink(missing_ok=True)  # it was cut off, before the command began
+        finally:
+            os.close(descriptor)
+
+
+def _was_made(project: Path, found: Found, began: float, until: float) -> bool:
+    """Whether a repository was made, or what makes it one changed, in a time (Unix seconds) that nobody can set. Later
+    somebody else may have made one in the same project."""
+    place = project.joinpath(*found.parts)
+    for path in (place, place / "HEAD"):
+        with contextlib.suppress(OSError):
+            if began <= path.lstat().st_ctime <= until:
+                return True
+    return False
+
+
+def _identity(value: Sequence[int]) -> Identity:
+    device, inode = value
+    return device, inode
+
+
+class _Look:
+    """How to search. Repositories in `known` are not entered; with None, none is. With `opens`, a folder that the
+    user owns and can't read is made readable, unless it was unreadable `before`."""
+
+    def __init__(self, known: frozenset[Identity] | None, before: frozenset[Identity], opens: bool) -> None:
+        self.known = known
+        self.before = before
+        self.opens = opens
+        self.closed: set[Identity] = set()
+
+    def enters(self, identity: Identity) -> bool:
+        return self.known is not None and identity not in self.known
+
+
+def _walk(project: Path, look: _Look) -> Iterator[Found]:
+    """Searches level by level, so that deep folders hide nothing above them. Links in the paths are not guarded
+    against: a command that runs at the same time can at most mislead the search, and `_take` checks again."""
+    left = ENTRIES
+    level: list[tuple[str, ...]] = [()]
+    for _ in range(DEEPEST + 1):
+        below: list[tuple[str, ...]] = []
+        for parts in level:
+            folder = project.joinpath(*parts)
+            marked = False
+            for entry in _listed(folder, look):
+                left -= 1
+                if left < 0:
+                    raise _too_much()
+                if _may_be_git(entry.name) and is_git_name(entry.name):
+                    git = _found((*parts, entry.name), entry.path)
+                    if git is not None:
+                        yield git
+                        if look.enters(git.identity) and entry.is_dir(follow_symlinks=False):
+                            below.append(git.parts)
+                    continue
+                marked = marked or entry.name.lower() in GIT_FOLDER
+                if entry.is_dir(follow_symlinks=False):
+                    below.append((*parts, entry.name))
+            if marked and _is_bare(folder):
+                bare = _found(parts, str(folder), bare=True)
+                if bare is not None and not (parts and is_git_name(parts[-1])):
+                    yield bare
+        if not below:
+            return
+        level = below
+    raise _too_much()
+
+
+def _listed(folder: Path, look: _Look) -> list[os.DirEntry[str]]:
+    for again in (False, True):
+        try:
+            with os.scandir(folder) as entries:
+                return list(entries)
+        except PermissionError:
+            if again or not _opened(folder, look):
+                break
+        except OSError as error:
+            if isinstance(error, FileNotFoundError | NotADirectoryError):
+                break
+            raise _too_much() from None  # mostly a path that is too long
+    return []
+
+
+def _opened(folder: Path, look: _Look) -> bool:
+    """Makes an unreadable folder readable, where `look` says so. Returns whether it did."""
+    try:
+        descriptor = os.open(folder, _PLAIN)
+        try:
+            found = os.fstat(descriptor)
+            look.closed.add(identity(found))
+            if not look.opens or identity(found) in look.before or not stat.S_ISDIR(found.st_mode):
+                return False
+            os.chmod(f"/proc/self/fd/{descriptor}", stat.S_IMODE(found.st_mode) | 0o700)  # noqa: PTH101
+            return True
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return False
+
+
+def _may_be_git(name: str) -> bool:
+    """A quick test that spares most names the exact one."""
+    return not name.isascii() or name[:4].lower() in (".git", "git~")
+
+
+def _found(parts: tuple[str, ...], path: str, bare: bool = False) -> Found | None:
+    try:
+        status = os.lstat(path)
+        # An empty folder is no repository: `without_git` puts one there while a command runs.
+        if not bare and stat.S_ISDIR(status.st_mode) and not os.listdir(path):  # noqa: PTH208
+            return None
+    except PermissionError:
+        pass
+    except OSError:
+        return None
+    return Found(parts, identity(status), bare)
+
+
+def _is_bare(folder: Path) -> bool:
+    try:
+        with opened(folder) as descriptor:
+            return is_git_folder(descriptor)
+    except OSError:
+        return False
+
+
+def _take(project: Path, found: Found, called: str) -> list[str]:
+    """Renames the repository, so that no program takes it for one. Says what was done, or that it failed."""
+    mark = f".taken-{secrets.token_hex(4)}"
+    parts = found.parts if found.bare else found.parts[:-1]
+    try:
+        with opened_below(project, parts) as folder:
+            if found.bare:
+                _rename(folder, "HEAD", mark)
+                return [f"{called} had become a git repository: its HEAD is now HEAD{mark}"]
+            name = found.parts[-1]
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if identity(status) != found.identity:
+                return []  # it was replaced meanwhile
+            if stat.S_ISDIR(status.st_mode):
+                with contextlib.suppress(FileNotFoundError), opened_below(project, found.parts) as inner:
+                    _rename(inner, "HEAD", mark)
+            _rename(folder, name, mark)
+            return [f"{called} is now {shown(name + mark)}"]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        return [f"{called} IS STILL THERE ({error.strerror}): it must be removed by hand"]
+
+
+def _rename(folder: int, name: str, mark: str) -> None:
+    try:
+        os.rename(name, name + mark, src_dir_fd=folder, dst_dir_fd=folder)
+    except PermissionError:
+        os.fchmod(folder, stat.S_IMODE(os.fstat(folder).st_mode) | 0o700)
+        os.rename(name, name + mark, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def _too_much() -> ToolFailure:
+    return ToolFailure(
+        "too_large",
+        f"it has over {ENTRIES} files, or folders more than {DEEPEST} deep: it can't be looked through "
+        "for git repositories, which commands must not change or make",
+    )

@@ -1,0 +1,382 @@
+"""Where the tools may read and write: named folders, and only what really is inside them.
+
+    @project/src/a.py, src/a.py   the folder that is worked in: read and write
+    @workflow/notes.md            the workflow's folder: read only
+    @output/3.txt                 a text that was too long for a result: read only, gone with the step
+
+In a step of a crew's workflow there are `@pkg` and `@state` besides @project, and no others. There paths are given and
+told by these names alone, and by what stands for them in packages; where the machine keeps them stays untold.
+
+A file is written beside its target, synced, and renamed over it. Nothing is written into a git repository's own
+folder, since git runs what is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from uwf_git.ext.crews.mounts import named, variable
+from uwf_git.ext.crews.package import PACKAGE, PROJECT, STATE
+from uwf_git.sandbox.path import (
+    FILE,
+    LONGEST,
+    Identity,
+    Mount,
+    Rules,
+    Spot,
+    folded,
+    identity,
+    looked_like,
+    makes_git_folder,
+    missing,
+    opened,
+    places,
+    system_failure,
+    walk,
+)
+from uwf_git.sandbox.results import ToolFailure, shown
+
+WORKFLOW, OUTPUT = "@workflow", "@output"
+NAMES = (PROJECT, WORKFLOW, OUTPUT, PACKAGE, STATE)
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_RESTORED = 64_000_000  # bytes of a file that one of several changes may replace
+
+
+class Change(NamedTuple):
+    """What a file is to hold; with None, it is deleted. A new file gets `mode`, as of chmod."""
+
+    path: str
+    data: bytes | None
+    mode: int | None = None
+
+
+class Changed(NamedTuple):
+    """A change that was made. `kind` is "created", "changed" or "deleted"."""
+
+    path: str
+    kind: str
+
+
+class _Before(NamedTuple):
+    """What a spot held. `data` is None where it need not be restored; for a link, `mode` is 0 and `data` its
+    target."""
+
+    mode: int
+    data: bytes | None
+
+
+class Limits(NamedTuple):
+    """How many bytes of a file a call may give, and how many a file may hold that is written; None for any number."""
+
+    read: int | None = None
+    write: int | None = None
+
+
+class Workspace:
+    """The mounts: @project and `others`. `hidden` are folders and files that no tool may touch although they are
+    inside, nor create where they don't exist. With `by_name`, nothing says where the machine keeps them. Raises OSError
+    where a folder is missing."""
+
+    def __init__(
+        self,
+        project: Path,
+        others: Iterable[Mount] = (),
+        hidden: Sequence[Path] = (),
+        limits: Limits = Limits(),  # noqa: B008
+        by_name: bool = False,
+    ) -> None:
+        self.project = Mount(PROJECT, project.resolve(strict=True), True)
+        real = (each._replace(path=each.path.resolve(strict=True)) for each in others)
+        self._mounts = {each.name: each for each in (self.project, *real)}
+        self._told_paths = {str(project.absolute()): PROJECT} if by_name else {}
+        if by_name:
+            self._told_paths |= {str(each.path): each.name for each in self.mounts}
+        self.limits = limits
+        self.by_name = by_name
+        self.hidden = tuple(path.resolve() for path in hidden if path.exists())
+        self._identities = frozenset(identity(path.stat()) for path in self.hidden)
+        self._closed = frozenset(
+            folded(place.relative_to(self.project.path).parts)
+            for path in hidden
+            for place in places(path)
+            if place.is_relative_to(self.project.path) and place != self.project.path
+        )
+
+    @property
+    def mounts(self) -> tuple[Mount, ...]:
+        """All mounts, @project first."""
+        return tuple(self._mounts.values())
+
+    def split_pattern(self, pattern: str) -> tuple[str, str]:
+        """The mount that a glob begins with, @project where it names none, and what of it is left."""
+        pattern = named(pattern) if self.by_name else pattern
+        first, slash, rest = pattern.partition("/")
+        return (first, rest) if slash and first in self._mounts else (PROJECT, pattern)
+
+    def is_hidden(self, found: os.stat_result) -> bool:
+        """Whether this is one of the hidden folders or files."""
+        return identity(found) in self._identities
+
+    @contextlib.contextmanager
+    def locate(self, path: str, rules: Rules = Rules()) -> Iterator[Spot]:  # noqa: B008
+        """Walks to a path; the folder it is in stays open for the block. Raises ToolFailure, also for an OSError
+        of the block."""
+        mount, parts = self._parse(path)
+        if rules.writing and not mount.writable:
+            raise ToolFailure("read_only", f"{mount.name} can only be read; write to {PROJECT}")
+        try:
+            with walk(mount, parts, rules._replace(hidden=self._identities, closed=self._closed)) as spot:
+                yield spot
+        except OSError as error:
+            raise system_failure(error, path) from None
+
+    @contextlib.contextmanager
+    def open_file(self, path: str) -> Iterator[tuple[BinaryIO, Spot]]:
+        """A regular file, open for reading bytes. Raises ToolFailure."""
+        with self.locate(path) as spot, open_regular(spot) as file:
+            yield file, spot
+
+    @contextlib.contextmanager
+    def open_folder(self, path: str) -> Iterator[tuple[int, Spot]]:
+        """A folder's descriptor. Raises ToolFailure."""
+        with self.locate(path) as spot:
+            found = spot.status()
+            if found is None:
+                raise missing(spot.shown)
+            if not stat.S_ISDIR(found.st_mode):
+                raise ToolFailure("not_directory", f"{shown(spot.shown)} is no folder")
+            with opened(spot.name or ".", spot.folder) as folder:
+                yield folder, spot
+
+    def read(self, path: str, most: int) -> tuple[bytes, int]:
+        """A file's bytes and its mode. Raises ToolFailure, `too_large` for more than `most` bytes."""
+        with self.open_file(path) as (file, spot):
+            return _whole(file, most, spot), stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+
+    def change(self, changes: Sequence[Change]) -> list[Changed]:
+        """Makes all of the changes or, where one fails, none. Raises ToolFailure."""
+        folders: list[str] = []
+        try:
+            with contextlib.ExitStack() as stack:
+                spots = [stack.enter_context(self._target(change, folders)) for change in changes]
+                for change, spot in zip(changes, spots, strict=True):
+                    self._allow(change, spot)
+                _refuse_twins(spots)
+                _refuse_repositories(changes, spots)
+                return _carry_out(changes, spots)
+        except BaseException:
+            self._remove_folders(folders)
+            raise
+
+    def _allow(self, change: Change, spot: Spot) -> None:
+        most, size = self.limits.write, 0 if change.data is None else len(change.data)
+        if most is not None and size > most:
+            raise ToolFailure(
+                "too_large",
+                f"{shown(spot.shown)} would hold {size} bytes, and what is written here may hold {most} at most",
+            )
+        if spot.mount.check is not None:
+            spot.mount.check(spot.parts, change.data)
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The variables by which commands find the mounts where no path of them is told."""
+        return {variable(each.name): str(each.path) for each in self.mounts} if self.by_name else {}
+
+    def told(self, text: str) -> str:
+        """A text for a model: with the names of the mounts in the place of where the machine keeps them."""
+        for path in sorted(self._told_paths, key=len, reverse=True):
+            text = text.replace(path, self._told_paths[path])
+        return text
+
+    def told_link(self, path: str, target: str) -> str:
+        """What is said of where a link leads."""
+        if not self.by_name:
+            return target
+        try:
+            with self.locate(path) as spot:
+                return spot.shown
+        except ToolFailure:
+            return "nowhere that a tool can go"
+
+    def _target(self, change: Change, made: list[str]) -> contextlib.AbstractContextManager[Spot]:
+        deleted = change.data is None
+        return self.locate(
+            change.path, Rules(writing=True, make_folders=not deleted, follow=not deleted, made=made)
+        )
+
+    def _remove_folders(self, folders: list[str]) -> None:
+        for path in reversed(folders):
+            with contextlib.suppress(ToolFailure), self.locate(path, Rules(writing=True)) as spot:
+                os.rmdir(spot.name, dir_fd=spot.folder)
+
+    def _parse(self, path: str) -> tuple[Mount, list[str]]:
+        """The mount and the names of a path as a model writes it."""
+        if not path or "\0" in path:
+            raise ToolFailure("invalid_arguments", "a path is empty or holds a NUL")
+        try:
+            size = len(os.fsencode(path))
+        except UnicodeEncodeError:
+            raise ToolFailure("invalid_arguments", "a path holds half a character") from None
+        if size > LONGEST:
+            raise ToolFailure("invalid_arguments", f"a path has more than {LONGEST} bytes")
+        first, *rest = (named(path) if self.by_name else path).split("/")
+        if first in self._mounts:
+            return self._mounts[first], rest
+        if (plain := looked_like(first)) in NAMES:
+            if plain in self._mounts:
+                raise ToolFailure("invalid_arguments", f"{shown(first)} is no mount: write it {plain}")
+            raise ToolFailure("not_found", f"there is no {plain} here, but {', '.join(self._mounts)}")
+        if first == "~":
+            raise ToolFailure("outside_workspace", f"the home folder is outside of {PROJECT}")
+        if first == "":
+            return self._absolute(path)
+        return self.project, [first, *rest]
+
+    def _absolute(self, path: str) -> tuple[Mount, list[str]]:
+        if self.by_name:
+            raise ToolFailure(
+                "outside_workspace", f"paths begin with {', '.join(self._mounts)}, not with a /"
+            )
+        for mount in self._mounts.values():
+            root = str(mount.path).rstrip("/") + "/"
+            if (path + "/").startswith(root):
+                return mount, path[len(root) :].split("/")
+        raise ToolFailure("outside_workspace", f"{shown(path)} is outside of {', '.join(self._mounts)}")
+
+
+@contextlib.contextmanager
+def open_regular(spot: Spot) -> Iterator[BinaryIO]:
+    """The regular file at a spot, open for reading bytes. Raises ToolFailure, OSError."""
+    found = spot.status()
+    if found is None:
+        raise missing(spot.shown)
+    _refuse_irregular(found, spot)
+    # Checked again once it is open: what was a file a moment ago may be a pipe.
+    with open(os.open(spot.name, FILE, dir_fd=spot.folder), "rb") as file:
+        _refuse_irregular(os.fstat(file.fileno()), spot)
+        yield file
+
+
+def _whole(file: BinaryIO, most: int, spot: Spot) -> bytes:
+    data = file.read(most + 1)
+    if len(data) > most:
+        raise ToolFailure("too_large", f"{shown(spot.shown)} holds more than {most} bytes")
+    return data
+
+
+def _refuse_irregular(found: os.stat_result, spot: Spot) -> None:
+    if stat.S_ISDIR(found.st_mode):
+        raise ToolFailure("is_directory", f"{shown(spot.shown)} is a folder")
+    if not stat.S_ISREG(found.st_mode):
+        raise ToolFailure("special_file", f"{shown(spot.shown)} is a device, a pipe or a socket")
+
+
+def _refuse_twins(spots: Sequence[Spot]) -> None:
+    places = [(identity(os.fstat(spot.folder)), spot.name) for spot in spots]
+    for spot, place in zip(spots, places, strict=True):
+        if places.count(place) > 1:
+            raise ToolFailure("invalid_arguments", f"{shown(spot.shown)} is changed twice")
+
+
+def _refuse_repositories(changes: Sequence[Change], spots: Sequence[Spot]) -> None:
+    """Refuses files that together make a repository of their folder; the walk has checked each alone."""
+    made: dict[Identity, list[Spot]] = {}
+    for change, spot in zip(changes, spots, strict=True):
+        if change.data is not None:
+            made.setdefault(identity(os.fstat(spot.folder)), []).append(spot)
+    for beside in made.values():
+        if makes_git_folder(beside[0].folder, [spot.name for spot in beside]):
+            raise ToolFailure(
+                "denied", f"{shown(beside[0].shown)} would make its folder a git repository's own"
+            )
+
+
+def _carry_out(changes: Sequence[Change], spots: Sequence[Spot]) -> list[Changed]:
+    """Makes the changes, or undoes those that were made. What may fail for want of space or rights is done before
+    the first file is replaced."""
+    before = [_before(change, spot, len(spots) > 1) for change, spot in zip(changes, spots, strict=True)]
+    staged: list[tuple[Spot, str]] = []
+    done: list[tuple[Spot, _Before | None]] = []
+    try:
+        for change, spot, held in zip(changes, spots, before, strict=True):
+            mode = held.mode if held is not None else change.mode
+            temporary = "" if change.data is None else _stage(spot, change.data, mode)
+            staged.append((spot, temporary))
+        for (spot, temporary), held in zip(staged, before, strict=True):
+            if temporary:
+                os.rename(temporary, spot.name, src_dir_fd=spot.folder, dst_dir_fd=spot.folder)
+            else:
+                os.unlink(spot.name, dir_fd=spot.folder)
+            done.append((spot, held))
+        for folder in {spot.folder for spot in spots}:
+            os.fsync(folder)
+    except BaseException:
+        for spot, held in reversed(done):
+            _restore(spot, held)
+        for spot, temporary in staged[len(done) :]:
+            if temporary:
+                with contextlib.suppress(OSError):
+                    os.unlink(temporary, dir_fd=spot.folder)
+        raise
+    return [
+        Changed(spot.shown, "deleted" if change.data is None else "created" if held is None else "changed")
+        for change, spot, held in zip(changes, spots, before, strict=True)
+    ]
+
+
+def _before(change: Change, spot: Spot, one_of_several: bool) -> _Before | None:
+    """What is at the spot now, None for nothing. Raises ToolFailure for what can't be replaced."""
+    found = spot.status()
+    if not spot.name:
+        raise ToolFailure("is_directory", f"{spot.shown} is a folder")
+    if found is None:
+        if change.data is None:
+            raise missing(spot.shown)
+        return None
+    if change.data is None and stat.S_ISLNK(found.st_mode):
+        return _Before(0, os.fsencode(os.readlink(spot.name, dir_fd=spot.folder)))
+    _refuse_irregular(found, spot)
+    if not found.st_mode & 0o222:
+        raise ToolFailure("read_only", f"{shown(spot.shown)} is write-protected")
+    data = None
+    if one_of_several:
+        with open_regular(spot) as file:
+            data = _whole(file, _RESTORED, spot)
+    return _Before(stat.S_IMODE(found.st_mode), data)
+
+
+def _stage(spot: Spot, data: bytes, mode: int | None) -> str:
+    """Writes and syncs a temporary file beside the spot; returns its name."""
+    name = f".uwf-{secrets.token_hex(8)}.tmp"
+    descriptor = os.open(name, _NEW, 0o666, dir_fd=spot.folder)
+    try:
+        with open(descriptor, "wb") as file:
+            if mode is not None:
+                os.fchmod(file.fileno(), mode & 0o777)
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name, dir_fd=spot.folder)
+        raise
+    return name
+
+
+def _restore(spot: Spot, held: _Before | None) -> None:
+    """Puts back what the spot held, as far as the system permits."""
+    with contextlib.suppress(OSError):
+        if held is None:
+            os.unlink(spot.name, dir_fd=spot.folder)
+        elif held.mode == 0 and held.data is not None:
+            os.symlink(held.data, os.fsencode(spot.name), dir_fd=spot.folder)
+        elif held.data is not None:
+            temporary = _stage(spot, held.data, held.mode)
+            os.rename(temporary, spot.name, src_dir_fd=spot.folder, dst_dir_fd=spot.folder)

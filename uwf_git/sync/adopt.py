@@ -1,0 +1,492 @@
+"""Taking over what was fetched: each ref is verified, then settled as `reconcile` says. An invalid ref is reported
+and left in its tracking ref; everything else is taken over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git.base import log
+from uwf_git.base.errors import Busy, HeadMoved, StoreDamaged
+from uwf_git.engine.pause import was_lifted
+from uwf_git.format.ids import ThreadId
+from uwf_git.git.repository import TAG, Oid, TooLarge
+from uwf_git.store import archives, layout
+from uwf_git.store.history import Link, ancestry, link_of, own_forks, parse_link, relate, tagged_commit
+from uwf_git.store.opened import Instance
+from uwf_git.sync import tracking
+from uwf_git.sync.reconcile import Case, Foreign, Reconciler, Settled, Sides, settle_attempts, unite
+from uwf_git.sync.removal import forget_removed, removed_threads
+
+if TYPE_CHECKING:
+    from uwf_git.verify.findings import Finding
+    from uwf_git.verify.whole import Trial
+
+_LARGEST_TAG = 1 << 20  # bytes of one that is read
+
+
+class Adopted(NamedTuple):
+    """What became of a ref of the other side. `fork` is the thread that one side of it became, `steps` how
+    many steps that side has for itself, `ours` whether it was ours; `proposal` the name that our version
+    of a workflow or a crew went to."""
+
+    ref: str
+    case: Case
+    thread: ThreadId | None = None
+    fork: ThreadId | None = None
+    steps: int = 0
+    ours: bool = False
+    proposal: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The form that is printed."""
+        value: dict[str, Any] = {"ref": self.ref, "case": self.case.label, "number": self.case.value}
+        if self.thread:
+            value["thread"] = self.thread
+        if self.fork:
+            side = "ours" if self.ours else "theirs"
+            value["fork"] = {"thread": self.fork, "steps": self.steps, "side": side}
+        if self.proposal:
+            value["proposal"] = self.proposal
+        return value
+
+
+class Refused(NamedTuple):
+    """A ref that was not taken over, and why. `later`: nothing is wrong with it, a step is running."""
+
+    ref: str
+    findings: tuple[Finding, ...] = ()
+    problem: str = ""
+    later: bool = False
+
+    @property
+    def is_unchecked(self) -> bool:
+        """Whether nothing is known to be wrong with it."""
+        from uwf_git.verify.findings import UNCHECKED
+
+        return bool(self.findings) and all(each.code == UNCHECKED for each in self.findings)
+
+    @property
+    def reason(self) -> str:
+        """What is wrong, in words."""
+        return self.findings[0].message if self.findings else self.problem
+
+    def to_json(self) -> dict[str, Any]:
+        """The form that is printed."""
+        return {
+            "ref": self.ref,
+            "later": self.later,
+            "problem": self.reason,
+            "findings": [finding.as_json() for finding in self.findings],
+        }
+
+
+class Adoption:
+    """Takes over the refs of one other side: a remote, or a bundle. `refs` are its names for them, with
+    what they point at; the objects must be here. `yields` as in Reconciler. `on_verified` is told how many
+    of how many refs have been looked at."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        refs: Mapping[str, Oid],
+        yields: bool = True,
+        on_verified: Callable[[int, int], None] | None = None,
+        remote: str | None = None,
+    ) -> None:
+        self._instance = instance
+        self._repository = instance.store.repository
+        self._refs = self._wanted(refs, yields)
+        self._remote = remote
+        self._yields = yields
+        self._reconciler = Reconciler(instance, yields)
+        self._on_verified = on_verified
+        self._waiting: set[str] = set()
+        self._of = 0
+        self._settlers = {
+            layout.WORKFLOWS: self._version,
+            layout.CREWS: self._version,
+            layout.BASELINES: self._version,
+            layout.PINS: self._replaceable,
+            layout.FOLDED: self._folded,
+            layout.EVALS: self._suite,
+        }
+
+    def _wanted(self, refs: Mapping[str, Oid], yields: bool) -> Mapping[str, Oid]:
+        """The refs without those of threads that were removed here. Who takes threads from a bundle wants them."""
+        removed = removed_threads(self._instance)
+        if not yields:
+            forget_removed(self._instance, removed & {layout.thread_of(name) for name in refs})
+            return refs
+        return {
+            name: oid
+            for name, oid in refs.items()
+            if not (
+                removed
+                and name.startswith(layout.OF_THREADS)
+                and layout.thread_of(name) in removed
+                and not self._instance.threads.exists(layout.thread_of(name))
+            )
+        }
+
+    def run(
+        self, here: Mapping[str, Oid] | None = None, whole: bool = True
+    ) -> tuple[tuple[Adopted, ...], tuple[Refused, ...]]:
+        """Settles every ref that is not where ours is; `here` are ours, where they were just read, and without `whole`
+        only those that the other side has too. Moves refs under refs/uwf/ as `reconcile` says."""
+        if here is None:
+            here = self._repository.refs(without=layout.REMOTES)
+        differing = {name: oid for name, oid in self._refs.items() if here.get(name) != oid}
+        if not differing:
+            return (), ()
+        # What is here is compared by what the index knows of it.
+        if whole:
+            self._instance.store.sync()
+        else:
+            self._know(here)
+        self._waiting, self._of = set(differing), len(differing)
+        found = list(self._settle(differing, self._threads_of(differing, here)))
+        if self._waiting:  # refs that needed no verification
+            self._waiting.clear()
+            self._tell()
+        adopted = tuple(each for each in found if isinstance(each, Adopted))
+        for each in adopted:
+            log.info(
+                "R89TT4TR",
+                "takes {ref} over: {case}",
+                ref=each.ref,
+                case=each.case.label,
+                thread=each.thread,
+                fork=each.fork,
+            )
+        refused = tuple(each for each in found if isinstance(each, Refused))
+        for no in refused:
+            log.warning(
+                "3HJ78K8E", "leaves {ref} where it is: {reason}", ref=no.ref, reason=no.reason, later=no.later
+            )
+        return adopted, refused
+
+    def _know(self, here: Mapping[str, Oid]) -> None:
+        """Takes in the active threads among these refs; a damaged one stops nothing."""
+        for name, oid in here.items():
+            if name.startswith(layout.THREADS):
+                with contextlib.suppress(StoreDamaged):
+                    self._instance.store.take_in(oid)
+
+    @property
+    def steps(self) -> int:
+        """How many steps are known here since."""
+        return self._trial.steps if "_trial" in self.__dict__ else 0
+
+    def _settle(
+        self, differing: Mapping[str, Oid], threads: Sequence[ThreadId]
+    ) -> Iterator[Adopted | Refused]:
+        for name, oid in sorted(differing.items()):
+            if settle := self._settlers.get(layout.namespace_of(name)):
+                yield from self._sound(name, oid, settle)
+        known = self._here(threads)
+        yield from self._unknown([thread for thread in threads if thread not in known])
+        for thread in threads:
+            if thread in known:
+                yield from self._thread(thread)
+        for name, oid in sorted(differing.items()):
+            if name.startswith(layout.ATTEMPTS):
+                yield from self._sound(name, oid, self._attempts)
+            elif name.startswith(layout.FORKS):
+                yield from self._sound(name, oid, self._fork)
+            elif name.startswith(layout.PAUSED):
+                yield from self._sound(name, oid, self._paused)
+
+    def _here(self, threads: Sequence[ThreadId]) -> set[ThreadId]:
+        """Those of these threads that are here in any form."""
+        if len(threads) <= tracking.FEW:
+            return {thread for thread in threads if self._instance.threads.exists(thread)}
+        prefixes = (layout.THREADS, layout.ARCHIVE)
+        names = {name for prefix in prefixes for name in self._repository.ref_names(prefix)}
+        folded = self._instance.store.folded_threads()
+        return {
+            thread
+            for thread in threads
+            if thread in folded or any(prefix + thread in names for prefix in prefixes)
+        }
+
+    def _threads_of(self, differing: Mapping[str, Oid], here: Mapping[str, Oid]) -> list[ThreadId]:
+        """The threads to look at. One that has ended on both sides alike is left out, though a server that refuses
+        deletions still has its active ref."""
+        found = set()
+        for name in differing:
+            prefix, thread = layout.namespace_of(name), layout.thread_of(name)
+            tag = self._refs.get(layout.ARCHIVE + thread)
+            if prefix == layout.ARCHIVE or (
+                prefix == layout.THREADS
+                and not (
+                    tag
+                    and here.get(layout.ARCHIVE + thread) == tag
+                    and self._instance.store.take_in_tag(tag).target == differing[name].raw
+                )
+            ):
+                found.add(thread)
+        return sorted(found)
+
+    def _sound(
+        self, name: str, oid: Oid, settle: Callable[[str, Oid], Iterator[Adopted | Refused]]
+    ) -> Iterator[Adopted | Refused]:
+        """A ref settled, if nothing is wrong with it."""
+
+        def settled() -> Iterator[Adopted | Refused]:
+            if findings := self._verify(name, oid):
+                yield Refused(name, findings)
+            else:
+                yield from settle(name, oid)
+
+        return self._guarded(name, settled())
+
+    def _guarded(self, name: str, settled: Iterator[Adopted | Refused]) -> Iterator[Adopted | Refused]:
+        """What became of a ref; an error on the way refuses it."""
+        try:
+            yield from settled
+        except (Busy, HeadMoved) as error:
+            yield Refused(name, (), error.message, later=True)
+        except StoreDamaged as error:
+            yield Refused(name, (), error.message)
+
+    def _verify(self, name: str, oid: Oid) -> tuple[Finding, ...]:
+        """What is wrong with a ref. Where nothing is, the index takes in what it leads to."""
+        findings = self._trial.findings(name, oid)
+        log.debug(
+            "YP7HQ0BE",
+            "verifies {ref}: {findings} findings",
+            ref=name,
+            object=oid,
+            findings=len(findings),
+            what=[str(each) for each in findings[:3]],
+        )
+        if name in self._waiting:
+            self._waiting.remove(name)
+            self._tell()
+        return findings
+
+    def _tell(self) -> None:
+        if self._on_verified:
+            self._on_verified(self._of - len(self._waiting), self._of)
+
+    @cached_property
+    def _trial(self) -> Trial:
+        from uwf_git.verify.whole import Trial
+
+        return Trial(self._instance.store)
+
+    # Threads
+
+    def _unknown(self, threads: Sequence[ThreadId]) -> Iterator[Adopted | Refused]:
+        """Threads that are not here: nobody steps them, so their refs are made many at a time. One that has
+        ended while its active ref is still there is left to `_thread`."""
+        sound: dict[str, ThreadId] = {}
+        for thread in threads:
+            name = layout.ARCHIVE + thread
+            if name not in self._refs:
+                name = layout.THREADS + thread
+            elif layout.THREADS + thread in self._refs:
+                yield from self._thread(thread)
+                continue
+            if findings := self._verify(name, self._refs[name]):
+                yield Refused(name, findings)
+            else:
+                sound[name] = thread
+        made = self._repository.create_refs({name: self._refs[name] for name in sound})
+        for name, thread in sound.items():
+            if name in made:
+                yield Adopted(name, Case.UNKNOWN, thread)
+            else:
+                yield from self._thread(thread)
+
+    def _thread(self, thread: ThreadId) -> Iterator[Adopted | Refused]:
+        ref = layout.ARCHIVE + thread if layout.ARCHIVE + thread in self._refs else layout.THREADS + thread
+        return self._guarded(ref, self._sides(ref, thread))
+
+    def _sides(self, ref: str, thread: ThreadId) -> Iterator[Adopted | Refused]:
+        sides = Sides(self._refs.get(layout.THREADS + thread), self._refs.get(layout.ARCHIVE + thread))
+        for side, name in ((sides.active, layout.THREADS), (sides.tag, layout.ARCHIVE)):
+            if side is not None and (findings := self._verify(name + thread, side)):
+                yield Refused(name + thread, findings)
+                return
+        yield _adopted(ref, thread, self._reconciler.settle(thread, self._as_folded(thread, sides)))
+
+    def _as_folded(self, thread: ThreadId, sides: Sides) -> Sides:
+        """An active ref that is left of a thread which is folded here: the fold's tag ends it."""
+        row = self._instance.store.folded(thread) if sides.tag is None else None
+        tag = archives.tag_again(self._repository, row.ref, thread) if row else None
+        return sides._replace(tag=tag) if tag else sides
+
+    def _attempts(self, name: str, oid: Oid) -> Iterator[Adopted | Refused]:
+        thread = layout.thread_of(name)
+        if not self._instance.threads.exists(thread):
+            return  # of a thread that was refused, or deleted there
+        row = self._instance.threads.head(thread).row
+        if self._instance.store.take_in(oid).start != (row.start or row.node):
+            raise Foreign(f"{name} holds attempts of another thread than {thread}", "delete it there")
+        with self._instance.locks.hold(thread):
+            moved = settle_attempts(self._instance, thread, oid)
+        yield Adopted(name, Case.BEHIND if moved else Case.AHEAD, thread)
+
+    def _fork(self, name: str, oid: Oid) -> Iterator[Adopted | Refused]:
+        """Where a thread parted from another: taken over once that thread is here, if it is so."""
+        thread = layout.thread_of(name)
+        folded = self._instance.store.folded(thread)
+        if not self._instance.threads.exists(thread) or (folded is not None and folded.fork):
+            return
+        base = tagged_commit(self._instance.store, oid)
+        relation = (
+            relate(self._instance.store, self._instance.threads.head(thread).commit, base) if base else None
+        )
+        if relation is None or relation.theirs:
+            raise Foreign(f"{name} says that {thread} parted where it never was", "delete it there")
+        self._check_origin(name, thread, self._circular)
+        yield from self._replaceable(name, oid)
+
+    @cached_property
+    def _circular(self) -> set[ThreadId]:
+        """The threads that were forks of their own forks if every fork tag was taken over."""
+        ours = self._repository.refs(layout.FORKS)
+        theirs: dict[ThreadId, Link] = {}
+        for name, oid in self._refs.items():
+            if name.startswith(layout.FORKS) and ours.get(name) != oid:
+                with contextlib.suppress(TooLarge, StoreDamaged):
+                    kind, data = self._repository.read_within(oid, _LARGEST_TAG)
+                    thread = layout.thread_of(name)
+                    if kind == TAG and (link := parse_link(thread, data)):
+                        theirs[thread] = link
+        return self._own_forks(theirs)
+
+    def _own_forks(self, theirs: Mapping[ThreadId, Link]) -> set[ThreadId]:
+        """The threads that are forks of their own forks, by these links and those that are here."""
+        origins: dict[ThreadId, set[ThreadId]] = {}
+        pending = list(theirs)
+        while pending:
+            thread = pending.pop()
+            if thread in origins:
+                continue
+            ours = None
+            with contextlib.suppress(StoreDamaged):
+                ours = link_of(self._instance.store, thread)
+            origins[thread] = {link.origin for link in (theirs.get(thread), ours) if link}
+            pending.extend(origins[thread])
+        return own_forks(origins)
+
+    @staticmethod
+    def _check_origin(name: str, thread: ThreadId, circular: Set[ThreadId]) -> None:
+        if thread in circular:
+            raise Foreign(f"{name} makes thread {thread} a fork of its own forks", "delete it there")
+
+    def _paused(self, name: str, oid: Oid) -> Iterator[Adopted | Refused]:
+        """A pause counts wherever its thread has got to meanwhile. Of two, both keep the thread from being stepped, so
+        theirs may take the place of ours; one that was lifted here stays lifted."""
+        thread, threads = layout.thread_of(name), self._instance.threads
+        if not threads.exists(thread) or threads.has_ended(thread) or was_lifted(self._instance, thread, oid):
+            return
+        on = tagged_commit(self._instance.store, oid)
+        if on is None or relate(self._instance.store, threads.head(thread).commit, on) is None:
+            raise Foreign(f"{name} pauses another thread than {thread}", "delete it there")
+        old = self._repository.ref(name)
+        if old is None or self._yields:
+            self._repository.put_ref(name, old, oid)
+            yield Adopted(name, Case.PAUSED_THERE, thread)
+
+    # What has one side only, or is the same whoever made it
+
+    def _replaceable(self, name: str, oid: Oid) -> Iterator[Adopted | Refused]:
+        old = self._repository.ref(name)
+        if old is None or self._yields:
+            self._repository.put_ref(name, old, oid)
+            yield Adopted(name, Case.TWO_COMMITS if old else Case.UNKNOWN)
+
+    def _suite(self, name: str, oid: Oid) -> Iterator[Adopted | Refused]:
+        """What two machines have added to a suite is in it, whoever was first."""
+        ours = self._repository.ref(name)
+        united = unite(self._instance.store, ours, oid) if ours else oid
+        if united == ours:
+            yield Adopted(name, Case.AHEAD)
+        else:
+            self._repository.put_ref(name, ours, united)
+            only_theirs = Case.BEHIND if ours else Case.UNKNOWN
+            yield Adopted(name, only_theirs if united == oid else Case.UNITED)
+
+    def _folded(self, name: str, oid: Oid) -> Iterator[Adopted | Refused]:
+        """Archives that were folded: threads that go on here end first, then single refs give way."""
+        theirs = archives.read(self._repository, oid)
+        forks = {
+            thread: link
+            for thread, entry in theirs.threads.items()
+            if entry.fork and (link := parse_link(thread, entry.fork))
+        }
+        if forks:
+            circular = self._own_forks(forks)
+            for thread in sorted(forks):
+                self._check_origin(name, thread, circular)
+        if self._remote is not None:
+            gone = tracking.deleted_there(self._instance, self._remote, name, theirs)
+            for thread in tracking.part_with(self._instance, self._remote, name, gone) if gone else ():
+                if layout.ARCHIVE + thread not in self._refs:  # else somebody has brought it back already
+                    yield Adopted(layout.ARCHIVE + thread, Case.DELETED_THERE, thread)
+        for thread, entry in theirs.threads.items():
+            if self._goes_on(thread, entry.tag):
+                tag = self._repository.write_raw_tag(entry.raw)
+                self._instance.store.take_in_tag(tag)
+                settled = self._reconciler.settle(thread, Sides(None, tag))
+                if settled.case != Case.EQUAL:
+                    yield _adopted(layout.ARCHIVE + thread, thread, settled)
+        mine = self._repository.ref(name)
+        merged = archives.merge(self._repository, mine, oid) if mine else oid
+        if merged == mine:
+            yield Adopted(name, Case.AHEAD)
+        else:
+            self._repository.put_ref(name, mine, merged)
+            theirs_only = Case.BEHIND if mine else Case.UNKNOWN
+            yield Adopted(name, theirs_only if merged == oid else Case.TWO_HISTORIES)
+        if self._remote is not None:
+            tracking.agree(self._instance, self._remote, name, oid)
+        self._instance.store.sync()
+        archives.tidy(self._repository, name.removeprefix(layout.FOLDED))
+
+    def _goes_on(self, thread: ThreadId, tag: Oid) -> bool:
+        """Whether a thread that the other side has folded is here in another way: active, ended by a ref,
+        or folded with another end."""
+        if self._repository.ref(layout.THREADS + thread) or self._repository.ref(layout.ARCHIVE + thread):
+            return True
+        row = self._instance.store.folded(thread)
+        return row is not None and row.tag != tag.raw
+
+    # Versions of workflows, crews and baselines
+
+    def _version(self, name: str, oid: Oid) -> Iterator[Adopted | Refused]:
+        ours = self._repository.ref(name)
+        proposal = None
+        if ours is None:
+            case = Case.UNKNOWN
+        else:
+            store = self._instance.store
+            mine, theirs = list(ancestry(store, ours)), list(ancestry(store, oid))
+            if ours.raw in {row.oid for row in theirs}:
+                case = Case.BEHIND
+            elif oid.raw in {row.oid for row in mine}:
+                case = Case.AHEAD
+            else:
+                case = Case.TWO_HISTORIES
+                if self._yields and mine[0].node not in {row.node for row in theirs}:
+                    proposal = f"{name.removeprefix(layout.namespace_of(name))}-{mine[0].node}"
+                    self._propose(proposal, ours)
+        if case != Case.AHEAD and (case != Case.TWO_HISTORIES or self._yields):
+            self._repository.put_ref(name, ours, oid)
+        yield Adopted(name, case, proposal=proposal)
+
+    def _propose(self, name: str, commit: Oid) -> None:
+        old = self._repository.ref(layout.PROPOSALS + name)
+        if old != commit:
+            self._repository.put_ref(layout.PROPOSALS + name, old, commit)
+
+
+def _adopted(ref: str, thread: ThreadId, settled: Settled) -> Adopted:
+    return Adopted(ref, settled.case, thread, settled.fork, settled.steps, settled.ours)

@@ -1,0 +1,104 @@
+"""Threads as one file, by `git bundle`: for mail, and for machines that no network connects.
+
+A bundle has no side that everybody pulls from. So in a divergence the threads that are here keep their
+ids, and what the bundle brings besides becomes a thread of its own.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from pathlib import Path
+
+from uwf_git.base.errors import Invalid, NotFound, RemoteFailed
+from uwf_git.format.ids import ThreadId
+from uwf_git.git.durable import sync
+from uwf_git.git.program import Git, OverBounds
+from uwf_git.git.repository import Oid
+from uwf_git.store import archives, layout
+from uwf_git.store.opened import Instance
+from uwf_git.sync.adopt import Adoption
+from uwf_git.sync.pull import Pulled
+from uwf_git.sync.push import refs_of
+from uwf_git.sync.tracking import Listed, listed_lines, sort_out, unpack
+
+_NAME = "=bundle"  # no remote can be called so
+
+
+def bundle(instance: Instance, git: Git, threads: Iterable[ThreadId], path: Path) -> list[str]:
+    """Writes threads, whole and with the other sides of their divergences, to a file. Returns the refs in
+    it. Moves no ref, but for the while those of threads that are folded. Raises Invalid for a file that
+    can't be, RemoteFailed where git can't."""
+    repository = instance.store.repository
+    wanted = list(threads)
+    target = path.expanduser().absolute()
+    if target.is_dir() or not target.parent.is_dir():
+        raise Invalid(f"{path} is no file that can be written", "name a file in a folder that exists")
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    unfolded = _unfold(instance, wanted)
+    try:
+        refs = sorted(refs_of(instance, wanted) & repository.refs(without=layout.REMOTES).keys())
+        git.run(
+            "bundle", "create", "--quiet", str(temporary), "--stdin", stdin="\n".join(refs).encode() + b"\n"
+        )
+        sync(temporary)
+        temporary.replace(target)
+        sync(target.parent)
+    except OSError as error:
+        raise Invalid(f"can't write {path}: {error.strerror}", "name another file") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+        for name, oid in unfolded.items():
+            repository.delete_ref(name, oid)
+    return refs
+
+
+def _unfold(instance: Instance, threads: Iterable[ThreadId]) -> dict[str, Oid]:
+    """Refs for threads that are folded, since a bundle is made of refs. A kill leaves them, and they say
+    nothing that the fold doesn't."""
+    repository, made = instance.store.repository, {}
+    for thread in threads:
+        name = layout.ARCHIVE + thread
+        row = instance.store.folded(thread) if repository.ref(name) is None else None
+        if row is not None and (tag := archives.tag_again(repository, row.ref, thread)):
+            made[name] = tag
+            repository.create_ref(name, tag)
+    return made
+
+
+def unbundle(instance: Instance, git: Git, path: Path) -> Pulled:
+    """Takes over the threads in a file, verified as those of a remote are. Moves refs as `reconcile` says. Raises
+    NotFound, Invalid for what is no bundle."""
+    source = path.expanduser().absolute()
+    if not source.is_file():
+        raise NotFound(f"no file {path}", "see: uwf bundle --help")
+    listed = _listed(instance, git, source)
+    with instance.locks.exchange(_NAME):  # which keeps a gc from deleting what no ref leads to yet
+        try:
+            unpack(git, instance.store.repository, source, listed.refs.values())
+            adoption = Adoption(instance, listed.refs, yields=False)
+            adopted, refused = adoption.run()
+        except OverBounds as error:
+            raise Invalid(f"{source.name} can't be read: {error.message}", error.hint) from None
+        except RemoteFailed as error:
+            raise Invalid(f"{source.name} can't be read: {error.message}", "copy it once more") from None
+    return Pulled(path.name, adopted, refused, listed.strange, steps=adoption.steps)
+
+
+def _listed(instance: Instance, git: Git, source: Path) -> Listed:
+    repository = instance.store.repository
+    at_most = repository.config.max_refs
+    lines = listed_lines(git, "bundle", "list-heads", str(source), between=" ")
+    too_many = Invalid(
+        f"{source.name} holds more than {at_most:,} refs",
+        f"allow more: {repository.config.to_raise('uwf.maxRefs', '1000000')}",
+    )
+    try:
+        listed = sort_out(lines, layout.is_shared_ref, at_most, too_many)
+    except RemoteFailed as error:
+        raise Invalid(
+            f"{source.name} is no bundle of git: {error.message}", "make one: uwf bundle ID -o FILE"
+        ) from None
+    if not listed.refs:
+        raise Invalid(f"{source.name} holds no threads", "make one that does: uwf bundle ID -o FILE")
+    return listed

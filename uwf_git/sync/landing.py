@@ -1,0 +1,144 @@
+"""A page for whoever clones a repository of threads with plain git, or opens it on a forge: what they get are
+branches, and threads are on none. So the first push to a remote without any branch makes the one that its HEAD names.
+
+    refs/heads/<what HEAD names>    a commit without parents, with a README.md
+
+The commit is the same whoever makes it, so two that push at once agree. It is made once and never moved, nor made again
+where somebody deleted it; `git config uwf.landing false` keeps it from being made at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import NamedTuple
+
+from uwf_git.base.errors import RemoteFailed
+from uwf_git.git.libgit2 import reference_is_valid_name
+from uwf_git.git.program import Git
+from uwf_git.git.repository import Oid, Repository, StoreUnwritable
+from uwf_git.store.opened import Instance
+from uwf_git.store.private import write_private
+from uwf_git.store.remotes import Remote
+from uwf_git.sync.tracking import listed_lines
+from uwf_git.sync.transfer import Pushed, Rejected, deletions, transfer
+
+HEADS = "refs/heads/"
+USUAL = ("main", "master")
+_NOT_TOLD = "uwf-not-told"
+_WHO = "uwf <uwf@agents.invalid> 1767225600 +0000"
+_README = """\
+# Threads
+
+This repository holds runs of workflows, kept by uwf-git as git histories: a run is a thread, a step of it a commit.
+They are on no branch but under `refs/uwf/`, which `git clone` leaves out. This page is all there is on this branch.
+
+## With uwf
+
+```sh
+uwf clone URL           # the address of this repository
+uwf thread list --all
+```
+
+## With plain git
+
+In a clone of this repository:
+
+```sh
+git fetch origin '+refs/uwf/*:refs/uwf/*'
+git for-each-ref refs/uwf
+git log -p refs/uwf/threads/ID -- '*README.md'    # what people read of a thread
+```
+
+| ref | what |
+|---|---|
+| `refs/uwf/threads/ID` | a thread that goes on, at its last step |
+| `refs/uwf/archive/ID` | a thread that has ended, with how and why |
+| `refs/uwf/workflows/NAME` | the newest version of a workflow |
+| `refs/uwf/folded/MONTH` | what ended in a month, folded into one ref |
+
+Never force these refs: a push of `uwf` keeps both sides where two went on with one thread.
+
+## This branch
+
+`uwf` made it since there was none, and doesn't touch it again. Whoever wants something else here replaces it with
+`git push --force`, or deletes it; nothing depends on it.
+"""
+
+
+class Landing(NamedTuple):
+    """The branch that was made, below refs/heads/, and its commit."""
+
+    branch: str
+    commit: str
+
+
+def land(instance: Instance, git: Git, remote: Remote) -> Landing | None:
+    """Makes the page on a remote that has no branch. Moves a ref of the remote and none here. None where it was not
+    made: it isn't wanted, was tried before, or the remote doesn't take it, which nobody needs to know."""
+    repository = instance.store.repository
+    if remote.code or repository.config.flag("uwf.landing") is False:
+        return None
+    tried = repository.private / "landed" / remote.name
+    mark = hashlib.sha256(remote.push_url.encode("utf-8", "surrogateescape")).hexdigest().encode()
+    try:
+        if tried.is_file() and tried.read_bytes() == mark:
+            return None
+        write_private(tried, mark)
+        commit = page(repository)
+        told = _branch(git, remote)
+        for branch in [told] if told else USUAL:
+            if not isinstance(_push(git, remote, HEADS + branch, [f"{commit}:{HEADS}{branch}"]), Pushed):
+                return None
+            if told or _leads_somewhere(git, remote):
+                return Landing(branch, str(commit))
+            _push(git, remote, HEADS + branch, deletions({HEADS + branch: commit}))
+    except (RemoteFailed, StoreUnwritable, OSError):
+        pass
+    return None
+
+
+def _push(git: Git, remote: Remote, ref: str, arguments: list[str]) -> Pushed | Rejected | None:
+    return transfer(git, remote, arguments).get(ref)
+
+
+def _leads_somewhere(git: Git, remote: Remote) -> bool:
+    """Whether HEAD of a remote is a branch that is there."""
+    lines = listed_lines(git, "ls-remote", "--quiet", "--", remote.name, "HEAD")
+    return any(name == "HEAD" for _, name in lines)
+
+
+def page(repository: Repository) -> Oid:
+    """The commit with the page, stored without a ref."""
+    tree = repository.write_folder({"README.md": _README.encode()})
+    return repository.write_raw_commit(
+        f"tree {tree}\nauthor {_WHO}\ncommitter {_WHO}\n\nWhat this repository is\n".encode()
+    )
+
+
+def _branch(git: Git, remote: Remote) -> str | None:
+    """The branch that HEAD of a remote names before it is there. Only a clone is told that, and only by the second
+    version of git's protocol, which sshd has to be told to let through; else None."""
+    import tempfile
+
+    url = git.run("remote", "get-url", "--push", remote.name).out.decode("utf-8", "surrogateescape").strip()
+    with tempfile.TemporaryDirectory(prefix="uwf-landing-") as folder:
+        made = Path(folder) / "clone.git"
+        git.run(
+            *(
+                "-c",
+                f"init.defaultBranch={_NOT_TOLD}",
+                "clone",
+                "--quiet",
+                "--bare",
+                "--no-tags",
+                "--template=",
+            ),
+            *("--origin", "landing", "--", url, str(made)),
+            bounded=True,
+        )
+        head = (made / "HEAD").read_text(encoding="utf-8", errors="replace").strip()
+    name = head.removeprefix(f"ref: {HEADS}")
+    if name in (head, _NOT_TOLD) or not reference_is_valid_name(HEADS + name):
+        return None
+    return name

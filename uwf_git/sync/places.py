@@ -1,0 +1,386 @@
+"""Where a lost object may still be: a remote, a bundle, another repository on this machine, or the rest of the store.
+
+What is fetched goes into a repository of its own, in the private folder, and never into the store: of all that a place
+offers only the objects that are asked for are taken, and those only where their content is what their id says.
+
+From the rest of the store follow pages, trees, the nodes of a workflow from its definition, and where the user who made
+them and the time zone are still the same, commits and archive tags. What wrote them once is run once more, over a
+repository that keeps what is written in memory and moves no ref.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from uwf_git.base.errors import Invalid, NotFound, RemoteFailed, StoreDamaged, UwfError
+from uwf_git.engine.status import decide_at
+from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.kinds import parse_detail, parse_start, parse_step
+from uwf_git.format.types import CODE, CREW_DEFINITION, CREW_WORKFLOW, is_kind
+from uwf_git.git.bulk import Bulk
+from uwf_git.git.durable import ASIDE
+from uwf_git.git.objects import Person, id_of, tag_text
+from uwf_git.git.program import Git
+from uwf_git.git.repository import TAG, Oid, Repository
+from uwf_git.store import layout
+from uwf_git.store.history import Head
+from uwf_git.store.index import CommitRow, Overlay
+from uwf_git.store.remotes import Remote, check_url, without_password
+from uwf_git.store.taking_in import Store
+from uwf_git.store.threads import Threads
+from uwf_git.store.versions import Registry, walk_tree
+from uwf_git.sync.tracking import bring, list_refs, listed_lines, sort_out
+from uwf_git.verify.damage import problem_with
+
+MANY = 100  # ids above which all is fetched at once
+_PREFIX = "mending."
+_STUMBLES = (ValueError, LookupError, TypeError, OverflowError, RecursionError)
+_NOBODY = ThreadId("0" * 26)
+
+
+class Found(NamedTuple):
+    """An object as a place has it, checked against its id. `kind` as in `Repository.read`."""
+
+    kind: int
+    content: bytes
+
+
+class Place:
+    """Somewhere that may have objects. `refs` are those that it was seen to have."""
+
+    def __init__(self, name: str, limit: int) -> None:
+        self.name = name
+        self.refs: Mapping[str, Oid] = {}
+        self.failed: UwfError | None = None
+        self._limit = limit
+        self._repository: Repository | None = None
+
+    def prepare(self, wanted: Collection[Oid]) -> None:
+        """Gets as many of some objects as there are; what fails is kept in `failed`."""
+
+    def read(self, oid: Oid) -> Found | None:
+        """An object; None where the place hasn't it whole, or it is larger than `uwf.maxBlob` allows."""
+        if self._repository is None or not self._repository.has(oid):
+            return None
+        try:
+            return Found(*self._repository.read_within(oid, self._limit))
+        except StoreDamaged:
+            return None
+
+
+class Beside(Place):
+    """Another repository on this machine: read as it is, since it may be damaged as well, elsewhere."""
+
+    def __init__(self, name: str, git_dir: Path, limit: int) -> None:
+        """Raises Invalid, NotFound for what is no repository that can be opened."""
+        super().__init__(name, limit)
+        try:
+            self._repository = Repository(git_dir)
+        except Invalid as error:
+            # What mends a store is just what is being done, and mends no other.
+            raise Invalid(error.message, "put that right, or name another place with --from") from None
+        self.refs = self._repository.refs(without=layout.REMOTES)
+
+
+class Fetched(Place):
+    """A remote, an address or a bundle: what git fetches from it, into a repository aside."""
+
+    def __init__(self, name: str, remote: Remote, aside: Callable[[], Git], limit: int) -> None:
+        """`aside` makes the repository to fetch into."""
+        super().__init__(name, limit)
+        self._remote = remote
+        self._aside = aside
+        self._git: Git | None = None
+        self._by_id = True
+        self._all = False
+
+    def prepare(self, wanted: Collection[Oid]) -> None:
+        """Asks for the objects by their ids, and where they can't be had so, for all that the place shares."""
+        missing = [oid for oid in wanted if self.read(oid) is None]
+        if not missing or self._all or self.failed is not None:
+            return
+        try:
+            if self._git is None or self._repository is None:
+                self._git = self._aside()
+                self._repository = Repository(self._git.git_dir)
+            self._fetch(self._git, self._repository, missing)
+        except UwfError as error:
+            self.failed = error
+
+    def _fetch(self, git: Git, repository: Repository, missing: Collection[Oid]) -> None:
+        if self._by_id and len(missing) <= MANY:
+            try:
+                bring(git, repository, self._remote.name, [str(oid) for oid in missing])
+                return
+            except RemoteFailed:
+                self._by_id = False  # it gives none by id, or hasn't one of them
+        self._all = True
+        self.refs = self._listed(git, repository)
+        if self.refs:
+            bring(git, repository, self._remote.name, [f"+{name}:{name}" for name in self.refs])
+
+    def _listed(self, git: Git, repository: Repository) -> Mapping[str, Oid]:
+        return list_refs(git, repository, self._remote).refs
+
+
+class Bundle(Fetched):
+    """A file that `uwf bundle` or `git bundle` wrote."""
+
+    def __init__(self, name: str, path: Path, aside: Callable[[], Git], limit: int) -> None:
+        super().__init__(name, Remote(str(path), str(path), ""), aside, limit)
+        self._by_id = False  # git doesn't know it of files
+
+    def _listed(self, git: Git, repository: Repository) -> Mapping[str, Oid]:
+        most = repository.config.max_refs
+        too_many = RemoteFailed(f"{self.name} holds more than {most:,} refs", "see: git config uwf.maxRefs")
+        lines = listed_lines(git, "bundle", "list-heads", self._remote.name, between=" ")
+        return sort_out(lines, layout.is_shared_ref, most, too_many).refs
+
+
+class Places:
+    """The places that the user named, then the remotes of the store."""
+
+    def __init__(self, repository: Repository, git: Git, remotes: Collection[Remote]) -> None:
+        self._repository = repository
+        self._git = git
+        self._remotes = remotes
+        self._limit = repository.config.max_blob
+        self._number = 0
+
+    @contextmanager
+    def opened(self, named: Collection[str]) -> Iterator[list[Place]]:
+        """The places, which are there for the block. Raises NotFound for a file or folder that is named and isn't
+        there, Invalid for what is no address."""
+        self._sweep()  # what one that was killed has left
+        try:
+            yield [
+                *(self._named(text) for text in named),
+                *(self._remote(remote) for remote in self._remotes),
+            ]
+        finally:
+            self._sweep()
+
+    def _named(self, text: str) -> Place:
+        remote = next((remote for remote in self._remotes if remote.name == text), None)
+        if remote is not None:
+            return self._remote(remote)
+        path = Path(text).expanduser().absolute()
+        if path.is_dir():
+            return Beside(text, repository_in(path), self._limit)
+        if path.is_file():
+            return Bundle(text, path, self._new, self._limit)
+        if "://" not in text and ":" not in text:
+            raise NotFound(
+                f"no file, folder or remote {text!r}", "name a bundle, a repository, or the URL of one"
+            )
+        url = check_url(text)
+        return Fetched(without_password(url), Remote(url, url, url), self._new, self._limit)
+
+    def _remote(self, remote: Remote) -> Place:
+        path = Path(remote.url)
+        if path.is_dir():
+            try:
+                return Beside(remote.name, repository_in(path), self._limit)
+            except UwfError:
+                pass  # git says what is wrong with it
+        return Fetched(remote.name, remote, self._new, self._limit)
+
+    def _new(self) -> Git:
+        self._number += 1
+        path = self._repository.private / f"{_PREFIX}{self._number}{ASIDE}"
+        Repository.create(path)
+        # Remotes with all that the user set for them: credentials, proxies, other addresses.
+        config, theirs = path / "config", str(self._repository.path / "config")
+        quoted = theirs.replace("\\", "\\\\").replace('"', '\\"')
+        config.write_text(f'{config.read_text()}[include]\n\tpath = "{quoted}"\n')
+        return self._git.on(path)
+
+    def _sweep(self) -> None:
+        for path in self._repository.private.glob(f"{_PREFIX}*{ASIDE}"):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def repository_in(folder: Path) -> Path:
+    """The git directory that a folder is, or holds: a bare one, that of a work tree, a storage root's store."""
+    for name in ("store.git", ".git"):
+        if (folder / name).is_dir():
+            return folder / name
+    return folder
+
+
+class Remade(Place):
+    """What can be made again of the past of some commits, as the index knows it."""
+
+    def __init__(self, store: Store, tips: Collection[bytes]) -> None:
+        super().__init__("the rest of the store", store.repository.config.max_blob)
+        self._store = store
+        self._tips = tips
+        self._made: Mapping[Oid, Found] | None = None
+
+    def prepare(self, wanted: Collection[Oid]) -> None:
+        if self._made is None:
+            repository = _Imagined(self._store.repository.path)
+            index = Overlay(self._store.index)
+            store = Store(repository, index)
+            for row in self._rows():
+                try:
+                    self._make(repository, store, row)
+                except (UwfError, *_STUMBLES):
+                    continue  # it needs something that is lost as well
+            self._tags(repository)
+            index.close()
+            self._made = repository.made
+
+    def read(self, oid: Oid) -> Found | None:
+        return self._made.get(oid) if self._made else None
+
+    def _rows(self) -> Iterator[CommitRow]:
+        """The past of the tips, each commit after those before it."""
+        seen: dict[bytes, CommitRow] = {}
+        for tip in self._tips:
+            chain: list[CommitRow] = []
+            at: bytes | None = tip
+            while at is not None and at not in seen and (row := self._store.index.commit(at)) is not None:
+                chain.append(row)
+                at = row.parent
+            seen.update((row.oid, row) for row in reversed(chain))
+        yield from seen.values()
+
+    def _make(self, repository: _Imagined, store: Store, row: CommitRow) -> None:
+        repository.now = row.time
+        parent = Oid(raw=row.parent) if row.parent else None
+        if row.kind == "workflow":
+            _version(store, row.node, Oid(raw=row.oid), [parent] if parent else [])
+        elif row.kind == "crew":
+            _crew_version(store, Oid(raw=row.oid), [parent] if parent else [])
+        elif row.kind == "start" and parent:
+            start = parse_start(store.get(row.node).payload)
+            Threads(store).start(parent, start.workflow, start.prompt, start.budget or None, start.max_rounds)
+        elif row.kind == "step" and row.parent and (before := store.index.commit(row.parent)):
+            _step(store, Head(_NOBODY, Oid(raw=row.parent), before, None), row.node)
+
+    def _tags(self, repository: _Imagined) -> None:
+        names = {
+            ref.oid: name.removeprefix(layout.ARCHIVE)
+            for name, ref in self._store.index.tips(layout.ARCHIVE).items()
+        }
+        for tag in self._store.index.archives().values():
+            if thread := names.get(tag.oid):
+                said = f"{tag.status}: {tag.reason}" if tag.reason else tag.status
+                target = Oid(raw=tag.target)
+                repository.keep(
+                    TAG, tag_text(layout.tag_name(thread), target, repository.user, tag.time, said + "\n")
+                )
+
+
+def _version(store: Store, node: Hash, commit: Oid, parents: Sequence[Oid]) -> None:
+    """A workflow version from its definition, whose tree it is in; its nodes and pages follow from that. The nodes of a
+    bundle follow from its code alone, which isn't run for that: they have to be there."""
+    from uwf_git.ext.code.contract import kept_bundle
+    from uwf_git.ext.crews.compile import compile_version
+    from uwf_git.workflow.compile import compile_source
+    from uwf_git.workflow.source import parse_source
+
+    repository = store.repository
+    tree = repository.commit(commit).tree
+
+    def file(path: str) -> bytes:
+        oid = repository.file(tree, path)
+        if oid is None:
+            raise LookupError(path)
+        return repository.blob(oid)
+
+    registry = Registry(store)
+    if (content := store.get(node)).type == CODE:
+        workflow = registry.workflow(node)
+        schemas = {role.schema: store.get(role.schema).payload for role in workflow.roles.values()}
+        registry.write(kept_bundle(content.payload, schemas, file(workflow.file)), parents)
+        return
+    if content.type == CREW_WORKFLOW:
+        included = repository.file(tree, layout.INCLUDED.rstrip("/"))
+        below = walk_tree(repository, included) if included is not None else ()
+        package = {path: repository.blob(entry.oid) for path, entry in below}
+        registry.write(compile_version(file(CREW_DEFINITION), package), parents)
+        return
+    source = parse_source(
+        file("workflow.yaml"), "workflow.yaml", lambda path: file(f"{layout.INCLUDED}{path}")
+    )
+    registry.write(compile_source(source), parents)
+
+
+def _crew_version(store: Store, commit: Oid, parents: Sequence[Oid]) -> None:
+    """A version of a crew from the files of its package, whose folder it is in."""
+    from uwf_git.ext.crews.compile import compile_crew
+    from uwf_git.ext.crews.registry import Crews, Definition
+
+    crews = Crews(store)
+    package = crews.package(commit)
+    crews.write(Definition(package, compile_crew(package)), parents)
+
+
+def _step(store: Store, head: Head, node: Hash) -> None:
+    threads = Threads(store)
+    made = parse_step(store.get(node).payload)
+    detail = store.get(made.detail)
+    history = threads.history(head)
+    known = {step.hash for step in history.steps}
+    merge = threads.commit_of(made.detail) if is_kind(detail.type, "step") else None
+    extraction = parse_detail(detail.payload).extraction if is_kind(detail.type, "detail") else ""
+    then = decide_at(history.after(threads.context(node, history.workflow))).next
+    threads.append(head, node, known, merge, extraction, then)
+
+
+class _Imagined(Repository):
+    """The repository, but for what is written: that is kept in memory, and no ref is moved. `now` is the time that
+    commits are made at, in Unix seconds."""
+
+    def __init__(self, git_dir: Path) -> None:
+        super().__init__(git_dir)
+        self.made: dict[Oid, Found] = {}
+        self.now = 0
+
+    def keep(self, kind: int, data: bytes) -> Oid:
+        """Keeps an object by its id."""
+        oid = id_of(kind, data)
+        self.made[oid] = Found(kind, data)
+        return oid
+
+    def _write(self, kind: int, data: bytes) -> Oid:
+        return self.keep(kind, data)
+
+    @contextmanager
+    def in_bulk(self, keep: bool = True) -> Iterator[Bulk]:
+        with super().in_bulk(keep=False) as bulk:
+            yield bulk
+
+    def read(self, oid: Oid) -> tuple[int, bytes]:
+        return self.made.get(oid) or super().read(oid)
+
+    def has(self, oid: Oid) -> bool:
+        """Whether an object can be read: one that is damaged is made again."""
+        return oid in self.made or problem_with(self, oid) is None
+
+    def write_commit(
+        self,
+        tree: Oid,
+        parents: Sequence[Oid],
+        author: Person,
+        message: str,
+        when: int | None = None,
+        sign: bool = True,
+        committer: Person | None = None,
+    ) -> Oid:
+        return super().write_commit(tree, parents, author, message, self.now, False, committer)
+
+    def _put(self, name: str, old: Oid | None, new: Oid) -> None:
+        return None
+
+    def delete_refs(
+        self, refs: Mapping[str, Oid], before: Callable[[Collection[str]], object] | None = None
+    ) -> set[str]:
+        """No ref is deleted either."""
+        return set(refs)

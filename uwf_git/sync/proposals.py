@@ -1,0 +1,380 @@
+"""Proposed versions of workflows, crews and baselines: looked at on a branch, and taken over when they are accepted.
+
+    refs/uwf/proposals/<branch>          a proposed version, on this machine alone
+    refs/heads/uwf/proposals/<branch>    the same on a remote, where people review it
+    refs/heads/uwf/workflows/<name>      a registered version that was published, which it is merged into; for a crew
+                                         refs/heads/uwf/crews/<name>, for a baseline refs/heads/uwf/baselines/<name>
+
+A proposal is a version commit like any other, on top of the registered one; only the registry doesn't
+point at it. Accepting it moves `refs/uwf/workflows/<name>`, or `refs/uwf/crews/<name>`. What a forge made of it, a
+merge, a squash or an edit, is no version commit, or one that breaks the format: then one is made of its definition,
+with the forge's commit as a second parent, so that who merged stays in the history and both sides go on from there.
+Who and when are those of the forge's commit: whoever takes it over on the same version makes the same commit.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git.base.errors import HeadMoved, Invalid, NotFound, StoreDamaged, Usage, UwfError
+from uwf_git.base.text import nearest
+from uwf_git.format.ids import Hash
+from uwf_git.git.program import Git
+from uwf_git.git.repository import Oid, Repository
+from uwf_git.store import layout
+from uwf_git.store.index import Overlay
+from uwf_git.store.taking_in import Store
+from uwf_git.store.versions import Defined, Version, Versions
+from uwf_git.sync.foreign_versions import (
+    defined_in,
+    findings_in,
+    holds_code,
+    is_version,
+    kind_in,
+    same_version,
+    version_below,
+    versions_of,
+)
+from uwf_git.sync.publish import (
+    HEADS,
+    PROPOSED,
+    Published,
+    branch_name,
+    is_ancestor,
+    publish_branch,
+    remote_branches,
+    short,
+    shown_by,
+)
+from uwf_git.sync.tracking import bring
+
+if TYPE_CHECKING:
+    from uwf_git.store.opened import Instance
+    from uwf_git.store.remotes import Remote
+
+
+class Proposal(NamedTuple):
+    """A proposed version, of a workflow, a crew or a baseline by its `kind`. `base` is the registered version's commit,
+    None where the name is new; `changed` is False where that was proposed before, or is what is registered."""
+
+    branch: str
+    name: str
+    hash: Hash
+    commit: str
+    base: str | None
+    changed: bool
+    kind: str = "workflow"
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether nothing is proposed: the registry has it."""
+        return self.commit == self.base
+
+    def to_json(self) -> dict[str, Any]:
+        """The form that is printed."""
+        value = self._asdict()
+        del value["kind"]
+        return value
+
+
+class Accepted(NamedTuple):
+    """How a proposal got in. `case` is `fast-forward`, `merged` (a version commit was made of it) or
+    `unchanged`; `before` is the commit the registry was at; `source` the commit that was accepted."""
+
+    version: Version
+    case: str
+    before: str | None
+    source: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The form that is printed."""
+        return {
+            "name": self.version.name,
+            "hash": self.version.hash,
+            "commit": self.version.commit,
+            "case": self.case,
+            "before": self.before,
+            "source": self.source,
+        }
+
+
+class Taken(NamedTuple):
+    """What became of a published workflow or crew that moved on a remote: `accepted`, or the `problem`: HeadMoved
+    where it was changed otherwise here meanwhile, Invalid or StoreDamaged where its data is bad."""
+
+    kind: str
+    name: str
+    source: str
+    accepted: Accepted | None
+    problem: UwfError | None
+
+    def to_json(self) -> dict[str, Any]:
+        """The form that is printed."""
+        return {
+            self.kind: self.name,
+            "accepted": self.accepted.to_json() if self.accepted else None,
+            "problem": self.problem.message if self.problem else None,
+            "hint": self.problem.hint if self.problem else None,
+        }
+
+
+def propose(
+    instance: Instance, versions: Versions[Defined], definition: Defined, branch: str, words: str = ""
+) -> Proposal:
+    """Makes a version commit on top of the registered one, and of what was proposed there before; `words` become its
+    subject and body. Moves `refs/uwf/proposals/<branch>`, and no other ref. Raises Invalid for a bad name, and where
+    the proposal is about something else."""
+    branch = proposal_name(branch)
+    instance.store.gate(branch, "the name of the branch", "a ref")
+    instance.store.gate(words, "the message", "a commit")
+    repository, kind = instance.store.repository, versions.kind
+    name, node = versions.name_of(definition), versions.node_of(definition)
+    ref = layout.PROPOSALS + branch
+    _refuse_neighbours(repository, branch)
+    registered = repository.ref(versions.prefix + name)
+    before = repository.ref(ref)
+    if before is not None:
+        about = instance.store.take_in(before)
+        if (about.kind, about.name) != (kind, name):
+            raise Invalid(
+                f"proposal {branch} is about {about.kind} {about.name!r}, not {kind} {name!r}",
+                "name another --branch",
+            )
+    parents = _newest(Git(repository.path), registered, before)
+    base = str(registered) if registered else None
+    if parents and all(versions.holds(parent, definition) for parent in parents):
+        return Proposal(branch, name, node, str(parents[0]), base, False, kind)
+    commit = versions.write(definition, parents, words=words)
+    repository.put_ref(ref, before, commit)
+    return Proposal(branch, name, node, str(commit), base, True, kind)
+
+
+def publish_proposal(instance: Instance, git: Git, remote: Remote, proposal: Proposal) -> Published:
+    """Pushes a proposal to a remote's `refs/heads/uwf/proposals/<branch>`, and what it is to be merged
+    into, the registered version, to `refs/heads/uwf/workflows/<name>` or crews/. Raises RemoteFailed, HeadMoved."""
+    base = Oid(hex=proposal.base) if proposal.base is not None else None
+    another = f"{_PROPOSING[proposal.kind]} --branch BRANCH --remote {remote.name}"
+    return publish_branch(
+        instance,
+        git,
+        remote,
+        PROPOSED + proposal.branch,
+        Oid(hex=proposal.commit),
+        layout.REGISTERED[proposal.kind][1] + proposal.name,
+        base,
+        another,
+    )
+
+
+def accept(instance: Instance, git: Git, branch: str, remote: Remote | None, kind: str) -> Accepted:
+    """Registers a proposal: of a remote its branch `uwf/proposals/<branch>`, else its branch `<branch>`;
+    without a remote the one made here. Moves `refs/uwf/workflows/<name>` or `refs/uwf/crews/<name>`, and deletes
+    `refs/uwf/proposals/<branch>` once that is in. Raises NotFound, Usage for one of another kind, Invalid for a
+    definition with errors, StoreDamaged for objects that are, HeadMoved where the registry went another way since it
+    was proposed."""
+    branch = proposal_name(branch)
+    repository = instance.store.repository
+    local = repository.ref(layout.PROPOSALS + branch)
+    if remote is not None:
+        source = _fetched(git, repository, remote, branch)
+    elif local is not None:
+        source = local
+    else:
+        known = [name.removeprefix(layout.PROPOSALS) for name in repository.ref_names(layout.PROPOSALS)]
+        raise NotFound(
+            f"no proposal {branch!r} here",
+            nearest(branch, known) or "take a remote's with: --remote origin",
+        )
+    if (found := kind_in(repository, source, f"proposal {branch}")) != kind:
+        again = f"{layout.GROUPS[found]} accept {shlex.quote(branch)}" + (
+            f" --remote {remote.name}" if remote else ""
+        )
+        raise Usage(f"proposal {branch} is about a {found}, not a {kind}", again)
+    published = branch.removeprefix(short(layout.REGISTERED[kind][1]))
+    if remote is not None and published != branch:
+        wording = _of_published(repository, remote.name, kind, published, source)
+    else:
+        wording = _of_proposal(branch, kind, remote)
+    accepted = _take(instance, git, source, kind, wording)
+    if local is not None and is_ancestor(git, local, Oid(hex=accepted.version.commit)):
+        repository.delete_ref(layout.PROPOSALS + branch, local)
+    return accepted
+
+
+def take_merged(instance: Instance, remote: str) -> list[Taken]:
+    """Takes over what was merged into published workflows and crews on a remote, as its tracking refs have it.
+    Moves `refs/uwf/workflows/<name>` and `refs/uwf/crews/<name>` of what is registered here. What can't be taken over
+    is told with its problem and stops no other. Branches with nothing new are left out."""
+    repository = instance.store.repository
+    git = Git(repository.path)
+    found: list[Taken] = []
+    for kind, (prefix, branches) in layout.REGISTERED.items():
+        tracked = layout.tracking(remote, branches)
+        for ref, source in sorted(repository.refs(tracked).items()):
+            name = ref.removeprefix(tracked)
+            try:
+                registered = repository.ref(prefix + name)
+                if registered is None or source == registered or is_ancestor(git, source, registered):
+                    continue
+                wording = _of_published(repository, remote, kind, name, source)
+                accepted = _take(instance, git, source, kind, wording, name)
+                found.append(Taken(kind, name, str(source), accepted, None))
+            except UwfError as error:
+                found.append(Taken(kind, name, str(source), None, error))
+    return found
+
+
+class _Wording(NamedTuple):
+    """How messages name what is taken over, and what to do where the registry went another way, and where
+    the definition has errors."""
+
+    what: str
+    again: str
+    correct: str
+
+
+_PROPOSING = {
+    "workflow": "uwf workflow propose FILE",
+    "crew": "uwf crew propose PACKAGE",
+    "baseline": "uwf eval baseline propose SUITE",
+}
+_PUTTING = {
+    "workflow": ("file", "uwf workflow put FILE"),
+    "crew": ("package", "uwf crew import PACKAGE"),
+    "baseline": ("run", "uwf eval baseline set SUITE"),
+}
+
+
+def _of_proposal(branch: str, kind: str, remote: Remote | None) -> _Wording:
+    propose = f"{_PROPOSING[kind]} --branch {shlex.quote(branch)}"
+    propose += f" --remote {remote.name}" if remote is not None else ""
+    return _Wording(
+        f"proposal {branch}",
+        f"put both changes into one {_PUTTING[kind][0]}, then: {propose}",
+        f"correct it: {propose}",
+    )
+
+
+def _of_published(repository: Repository, remote: str, kind: str, name: str, source: Oid) -> _Wording:
+    what = f"{shlex.quote(name)} --remote {remote}"
+    ours = f"uwf unpublish {what} --force && uwf publish {kind} {what}"
+    correct = "correct it on the branch"
+    if kind == "workflow" and holds_code(repository, source):
+        correct = f"change the file elsewhere: {_PROPOSING[kind]} --remote {remote}"
+    one, put = _PUTTING[kind]
+    return _Wording(
+        f"branch {short(layout.REGISTERED[kind][1])}{name} of {remote}",
+        f"see it: {shown_by(repository, source)}; put both changes into one {one}, then: {put} && {ours}",
+        f"{correct}, or put back the version from here: {ours}",
+    )
+
+
+def _take(
+    instance: Instance, git: Git, source: Oid, kind: str, wording: _Wording, name: str | None = None
+) -> Accepted:
+    """Registers what a commit defines, which is of a kind; `name` is the one that it must have."""
+    repository, registry = instance.store.repository, versions_of(instance.store, kind)
+    # Until it is known to be sound, nothing of it reaches the index.
+    trial = versions_of(Store(repository, Overlay(instance.store.index)), kind)
+    found = kind_in(repository, source, wording.what)
+    if found != kind:
+        raise Invalid(f"{wording.what} holds a {found}, not a {kind}", wording.correct)
+    definition = defined_in(repository, source, wording.what, wording.correct)
+    if name is not None and registry.name_of(definition) != name:
+        raise Invalid(
+            f"{wording.what} defines {kind} {registry.name_of(definition)!r}, not {name!r}", wording.correct
+        )
+    name = registry.name_of(definition)
+    registered = repository.ref(registry.prefix + name)
+    if registered is not None and is_ancestor(git, source, registered):
+        return Accepted(registry.current(name), "unchanged", str(registered), str(source))
+    behind = registered is None or is_ancestor(git, registered, source)
+    if behind and is_version(trial, instance, source, name, registered):
+        version = registry.move(name, registered, source)
+        return Accepted(version, "fast-forward", str(registered) if registered else None, str(source))
+    if not behind:
+        assert registered is not None
+        if not _same_content(git, repository, registered, source, trial.tree(definition)):
+            raise HeadMoved(f"{kind} {name!r} was changed since {wording.what} was made", wording.again)
+    first = registered or version_below(trial, instance, source, name)
+    commit = _version_of(instance, registry, definition, first, source, wording)
+    version = registry.move(name, registered, commit)
+    return Accepted(version, "merged", str(registered) if registered else None, str(source))
+
+
+def _version_of(
+    instance: Instance,
+    registry: Versions[Defined],
+    definition: Defined,
+    first: Oid | None,
+    source: Oid,
+    wording: _Wording,
+) -> Oid:
+    """A version commit after `first` of the definition that `source` has, by the same people and at the
+    same time. Nobody enters its second parent, which may be anything. Where the people of `source` are
+    not such as git writes, the user makes it."""
+    repository, name = instance.store.repository, registry.name_of(definition)
+    tree, parents = registry.tree(definition), [*([first] if first else []), source]
+    message = registry.message(name, registry.node_of(definition))
+    commit = repository.rewrite_commit(source, tree, parents, message)
+    if not findings_in(instance, registry.prefix + name, commit):
+        return commit
+    commit = repository.write_commit(tree, parents, repository.user, message)
+    if findings := findings_in(instance, registry.prefix + name, commit):
+        raise StoreDamaged(f"{wording.what}: {findings[0].message}", wording.correct)
+    return commit
+
+
+def _same_content(git: Git, repository: Repository, registered: Oid, source: Oid, tree: Oid) -> bool:
+    """Whether the registry has what is proposed, or still what the proposal was made on: then nothing
+    that was registered since vanishes under it."""
+    now = repository.commit(registered).tree
+    if same_version(repository, now, tree):
+        return True
+    done = git.run("merge-base", str(registered), str(source), check=False)
+    base = done.out.decode("ascii", "replace").strip()
+    return done.code == 0 and same_version(repository, repository.commit(Oid(hex=base)).tree, now)
+
+
+def _fetched(git: Git, repository: Repository, remote: Remote, branch: str) -> Oid:
+    """The commit of a remote's proposal, brought here. No ref moves."""
+    candidates = (PROPOSED + branch, HEADS + branch)
+    there = remote_branches(git, remote, candidates)
+    ref = next((ref for ref in candidates if ref in there), None)
+    if ref is None:
+        known = [short(ref) for ref in remote_branches(git, remote, [PROPOSED + "*"])]
+        raise NotFound(
+            f"{remote.name} has no branch {short(PROPOSED)}{branch} and no branch {branch}",
+            nearest(short(PROPOSED) + branch, known) or f"see: git ls-remote --heads {remote.name}",
+        )
+    if not repository.has(there[ref]):
+        bring(git, repository, remote.name, [ref])
+    if not repository.has(there[ref]):
+        raise HeadMoved(f"branch {short(ref)} of {remote.name} moved while it was fetched", "repeat")
+    return there[ref]
+
+
+def proposal_name(text: str) -> str:
+    """A proposal's name; its branch on a remote means the same. Raises Invalid."""
+    return branch_name(text.removeprefix(HEADS).removeprefix(short(PROPOSED)))
+
+
+def _refuse_neighbours(repository: Repository, branch: str) -> None:
+    """A ref can't be a file and a folder."""
+    for ref in repository.ref_names(layout.PROPOSALS):
+        other = ref.removeprefix(layout.PROPOSALS)
+        if other.startswith(branch + "/") or branch.startswith(other + "/"):
+            raise Usage(
+                f"there is a proposal {other!r}, so none can be called {branch!r}", "name another --branch"
+            )
+
+
+def _newest(git: Git, registered: Oid | None, before: Oid | None) -> list[Oid]:
+    """What a new version comes after: the registered version and the proposal before, of which the one
+    that is in the history of the other says nothing."""
+    if registered is None or before is None:
+        return [oid for oid in (registered, before) if oid is not None]
+    if is_ancestor(git, before, registered):
+        return [registered]
+    return [before] if is_ancestor(git, registered, before) else [registered, before]

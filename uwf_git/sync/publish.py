@@ -1,0 +1,349 @@
+"""Threads, workflows and crews on branches of a remote, where a forge shows them and opens pull requests.
+
+    refs/heads/uwf/threads/<ULID>     the head of a thread
+    refs/heads/uwf/base/<ULID>        what it is compared with: its workflow's version, or where it was forked
+    refs/heads/uwf/workflows/<name>   the newest version of a workflow
+    refs/heads/uwf/base/workflows/<name>    the version before
+    refs/heads/uwf/crews/<name>       the newest version of a crew, likewise with uwf/base/crews/<name>
+    refs/heads/<branch>, refs/heads/uwf/base/branches/<branch>    the same under a name of the user's
+
+The commits are those of the store, without any conversion. A branch is never forced: it goes forward or
+it stays. No local ref moves.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git.base.errors import HeadMoved, Invalid, NotFound, RemoteFailed, StoreDamaged, Usage
+from uwf_git.base.text import nearest, one_line
+from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.git.libgit2 import reference_is_valid_name
+from uwf_git.git.program import Git
+from uwf_git.git.repository import Oid, Repository
+from uwf_git.store import layout
+from uwf_git.store.history import ancestry, link_of, links
+from uwf_git.store.index import CommitRow
+from uwf_git.sync.forges import Pages, pages
+from uwf_git.sync.push import Large, hint_if_locked, look_through
+from uwf_git.sync.tracking import listed_lines
+from uwf_git.sync.transfer import Rejected, deletions, transfer
+
+if TYPE_CHECKING:
+    from uwf_git.store.opened import Instance
+    from uwf_git.store.remotes import Remote
+    from uwf_git.store.versions import Versions
+
+HEADS = "refs/heads/"
+THREAD_BRANCHES = layout.BRANCHES + "threads/"
+BASES = layout.BRANCHES + "base/"
+PROPOSED = layout.BRANCHES + "proposals/"
+LONGEST_NAME = 200
+MOST_LISTED = 1000
+
+
+class Published(NamedTuple):
+    """A branch of a remote and what it is compared with, both named below refs/heads/. `base` is a commit;
+    it and `base_branch` are None where there is nothing before. `pages` is None for an unknown forge;
+    `large` are blobs that forges advise against."""
+
+    branch: str
+    commit: str
+    base: str | None
+    base_branch: str | None
+    pages: Pages | None
+    large: tuple[Large, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The form that is printed."""
+        return {
+            "branch": self.branch,
+            "commit": self.commit,
+            "base": self.base,
+            "baseBranch": self.base_branch,
+            "pages": self.pages._asdict() if self.pages else None,
+        }
+
+
+def publish_thread(
+    instance: Instance, git: Git, remote: Remote, thread: ThreadId, name: str = ""
+) -> Published:
+    """Pushes a thread's head to `refs/heads/uwf/threads/<ULID>`, or the branch `name`, and its base beside
+    it. Raises HeadMoved where the branch holds other commits, RemoteFailed, Invalid for a bad name."""
+    head = instance.threads.head(thread)
+    branch, base_branch = _names(instance, THREAD_BRANCHES + thread, BASES + thread, name)
+    another = f"uwf publish thread {thread} --as BRANCH --remote {remote.name}"
+    base = base_of(instance, thread)
+    return publish_branch(instance, git, remote, branch, head.commit, base_branch, base, another)
+
+
+def publish_version(
+    instance: Instance, git: Git, remote: Remote, versions: Versions[Any], what: str, name: str = ""
+) -> Published:
+    """Pushes the newest version of the workflow or crew `what` to `refs/heads/uwf/workflows/<what>`, or crews/, or the
+    branch `name`, with the version before as its base. Raises as publish_thread does."""
+    commit = Oid(hex=versions.current(what).commit)
+    branch, base_branch = _names(instance, *_branches_of(versions.kind, what), name)
+    parents = instance.store.repository.commit(commit).parents
+    another = f"uwf publish {versions.kind} {what} --as BRANCH --remote {remote.name}"
+    base = parents[0] if parents else None
+    return publish_branch(instance, git, remote, branch, commit, base_branch, base, another)
+
+
+def unpublish(instance: Instance, git: Git, remote: Remote, what: str, force: bool = False) -> dict[str, str]:
+    """Deletes the branches of a thread (by its id or the beginning of it), of a workflow or crew, of a proposal or
+    of a name that was given with --as, each only if it holds nothing but what is known here, or by `force`.
+    Returns the commits they were at by branch. Raises NotFound, HeadMoved, RemoteFailed."""
+    candidates = _published_as(instance, what)
+    there = remote_branches(git, remote, [ref for pair in candidates for ref in pair])
+    found = next(
+        ({ref: there[ref] for ref in pair if ref in there} for pair in candidates if pair[0] in there), None
+    )
+    if found is None:
+        known = [short(ref) for ref in remote_branches(git, remote, [layout.BRANCHES + "*"])]
+        known = [branch for branch in known if not branch.startswith(short(BASES))]
+        raise NotFound(
+            f"{one_line(what, 80)!r} is not published on {remote.name}",
+            nearest(what, known) or f"see: git ls-remote {remote.name} 'refs/heads/uwf/*'",
+        )
+    again = f"uwf unpublish {shlex.quote(what)} --remote {remote.name}"
+    for ref, oid in found.items():
+        if not force and not _is_ours(instance, git, oid):
+            raise _not_taken_over(instance, git, remote, ref, oid, again)
+    _push(git, remote, deletions(found), f"then: {again}")
+    left = remote_branches(git, remote, found)
+    if left:
+        raise RemoteFailed(f"{remote.name} still lists {short(next(iter(left)))}", "repeat")
+    return {short(ref): str(oid) for ref, oid in found.items()}
+
+
+def base_of(instance: Instance, thread: ThreadId) -> Oid | None:
+    """What a thread is compared with: the commit it was forked at, if it shares steps with an older
+    thread or diverged from one, else the version of its workflow."""
+    head = instance.threads.head(thread)
+    rows = list(takewhile(lambda row: row.kind in ("step", "start"), ancestry(instance.store, head.commit)))
+    start = rows[-1]
+    if start.kind != "start":
+        raise StoreDamaged(f"thread {thread} has no start commit", "see: uwf doctor")
+    chain = {row.oid: row for row in rows}
+    link = link_of(instance.store, thread)
+    at = chain.get(link.base.raw) if link is not None else None
+    # A fork before the first step is to be read from its workflow on, as any thread.
+    parted = at.oid if link is not None and at is not None and (at.number or not link.forked) else None
+    shared = parted or _shared_with_older(instance, thread, start.start, chain)
+    if shared is not None and shared != head.commit.raw:
+        return Oid(raw=shared)
+    return Oid(raw=start.parent) if start.parent else None
+
+
+def _shared_with_older(
+    instance: Instance, thread: ThreadId, start: Hash | None, chain: Mapping[bytes, CommitRow]
+) -> bytes | None:
+    """The last step that a thread has in common with one that was there before it."""
+    index = instance.store.index
+    forks = {link.thread for link in links(instance.store).values() if not link.forked}
+    seen: set[bytes] = set()
+    best: CommitRow | None = None
+    for other in instance.threads.all(archived=True):
+        row: CommitRow | None = getattr(other, "row", None)
+        if row is None or other.thread >= thread or other.thread in forks or row.start != start:
+            continue
+        while row is not None and row.oid not in seen:
+            seen.add(row.oid)
+            if (common := chain.get(row.oid)) is not None:
+                if common.kind == "step" and (best is None or common.number > best.number):
+                    best = common
+                break
+            row = index.commit(row.parent) if row.parent else None
+    return best.oid if best else None
+
+
+def publish_branch(
+    instance: Instance,
+    git: Git,
+    remote: Remote,
+    branch: str,
+    commit: Oid,
+    base_branch: str,
+    base: Oid | None,
+    another: str,
+) -> Published:
+    """Pushes a commit to a branch of a remote and what it is compared with to its base branch, both by their
+    full names, and looks whether they have arrived. `another` is the command that publishes it under
+    another name, for hints. Raises HeadMoved where a branch holds other commits, Invalid for a blob that is
+    too large, before anything is pushed, RemoteFailed."""
+    there = remote_branches(git, remote, (branch, base_branch))
+    wanted = {branch: commit}
+    if base_branch in there and not (base and is_ancestor(git, there[base_branch], base)):
+        base = there[base_branch]  # somebody merged into it: that is what it is compared with now
+    elif base is not None:
+        wanted[base_branch] = base
+    shown = short(base_branch) if base else None
+    found = _forge_pages(instance, git, remote, short(branch), shown)
+    moving = {ref: oid for ref, oid in wanted.items() if there.get(ref) != oid}
+    for ref, oid in moving.items():
+        if ref in there and not is_ancestor(git, there[ref], oid):
+            raise _other_commits(remote, ref, f"or: {another}")
+    large = look_through(instance, git, remote, moving.values()).large
+    _push(git, remote, [f"{oid}:{ref}" for ref, oid in moving.items()], f"or: {another}")
+    now = remote_branches(git, remote, moving) if moving else {}
+    for ref, oid in moving.items():
+        if now.get(ref) != oid:
+            raise RemoteFailed(f"{remote.name} took {short(ref)} but does not list it so", "repeat")
+    return Published(short(branch), str(commit), str(base) if base else None, shown, found, large)
+
+
+def remote_branches(git: Git, remote: Remote, refs: Iterable[str]) -> dict[str, Oid]:
+    """Where branches of a remote are, by full name, as far as they are there. A `*` at the end stands for
+    anything; of more than a thousand the first are told. Raises RemoteFailed."""
+    wanted = list(refs)
+    found: dict[str, Oid] = {}
+    for oid, name in listed_lines(git, "ls-remote", "--quiet", "--refs", "--", remote.name, *wanted):
+        # A pattern also fits the end of longer names.
+        if len(oid) == 40 and (
+            name in wanted or any(w.endswith("*") and name.startswith(w[:-1]) for w in wanted)
+        ):
+            found[name] = Oid(hex=oid)
+        if len(found) >= MOST_LISTED:
+            break
+    return found
+
+
+def is_ancestor(git: Git, older: Oid, newer: Oid) -> bool:
+    """Whether a commit is another one or in its history; False for commits that are not here."""
+    return git.run("merge-base", "--is-ancestor", str(older), str(newer), check=False).code == 0
+
+
+def _forge_pages(instance: Instance, git: Git, remote: Remote, branch: str, base: str | None) -> Pages | None:
+    """The pages of a branch, where the remote is a known forge: by its address as it was given, else as
+    git rewrites it by url.<base>.insteadOf."""
+    kinds = instance.config.forges
+    rewritten = git.run("remote", "get-url", remote.name).out.decode("utf-8", "surrogateescape").strip()
+    return pages(remote.url, branch, base, kinds) or pages(rewritten, branch, base, kinds)
+
+
+def branch_name(text: str) -> str:
+    """A name below refs/heads/, as git allows it. Raises Invalid."""
+    name = text.removeprefix(HEADS)
+    shown = one_line(text, 80)
+    if not name or name.startswith("-") or name == "HEAD" or not name.isprintable():
+        raise Invalid(f"{shown!r} is no name of a branch", "use letters, digits, dots, dashes and slashes")
+    if len(name.encode("utf-8", "replace")) > LONGEST_NAME or not reference_is_valid_name(HEADS + name):
+        raise Invalid(f"{shown!r} is no name of a branch", "see: git help check-ref-format")
+    return name
+
+
+def _names(instance: Instance, branch: str, base: str, name: str) -> tuple[str, str]:
+    """The full names of a branch and its base; `name` is one that the user chose."""
+    if not name:
+        return branch, base
+    chosen = branch_name(name)
+    instance.store.gate(chosen, "the name of the branch", "a ref")
+    if (HEADS + chosen).startswith(BASES):
+        raise Usage(
+            f"branches below {short(BASES)} are what others are compared with", "give another: --as BRANCH"
+        )
+    return HEADS + chosen, f"{BASES}branches/{chosen}"
+
+
+def _published_as(instance: Instance, what: str) -> list[tuple[str, str]]:
+    """The branches, each with its base, that a text may mean, the likeliest first."""
+    found: list[tuple[str, str]] = []
+    try:
+        thread = instance.threads.find(what)
+        found.append((THREAD_BRANCHES + thread, BASES + thread))
+    except (NotFound, Usage):
+        pass
+    repository = instance.store.repository
+    for kind, (prefix, _) in layout.REGISTERED.items():
+        if prefix + what in repository.ref_names(prefix):
+            found.append(_branches_of(kind, what))
+    name = branch_name(what)
+    found.append((PROPOSED + name, ""))
+    if name.startswith(short(THREAD_BRANCHES)):
+        found.append((HEADS + name, BASES + name.removeprefix(short(THREAD_BRANCHES))))
+    for kind, (_, branches) in layout.REGISTERED.items():
+        if name.startswith(short(branches)):
+            found.append(_branches_of(kind, name.removeprefix(short(branches))))
+    return [*found, (HEADS + name, f"{BASES}branches/{name}")]
+
+
+def _branches_of(kind: str, name: str) -> tuple[str, str]:
+    """The branches that a workflow or a crew is published on, itself and its base."""
+    branch = layout.REGISTERED[kind][1] + name
+    return branch, BASES + branch.removeprefix(layout.BRANCHES)
+
+
+def kind_on(ref: str) -> str:
+    """What a branch holds versions of, as far as its name says: a proposal may be of any."""
+    found = (kind for kind, (_, branches) in layout.REGISTERED.items() if ref.startswith(branches))
+    return next(found, "workflow")
+
+
+def _is_ours(instance: Instance, git: Git, oid: Oid) -> bool:
+    """Whether what a branch holds is kept here: a record of this store, or what a version was made of.
+    What was merely fetched is not: it may be somebody's edit."""
+    if not instance.store.repository.has(oid):
+        return False
+    instance.store.sync()
+    row = instance.store.index.commit(oid.raw)
+    if row is not None and row.kind in ("start", "step", *layout.REGISTERED):
+        return True
+    prefixes = (prefix for prefix, _ in layout.REGISTERED.values())
+    kept = ("for-each-ref", "--count=1", "--contains", str(oid), *prefixes, layout.PROPOSALS)
+    return bool(git.run(*kept, check=False).out)
+
+
+def _not_taken_over(
+    instance: Instance, git: Git, remote: Remote, ref: str, oid: Oid, again: str
+) -> HeadMoved:
+    repository, branch = instance.store.repository, shlex.quote(short(ref))
+    look = shown_by(repository, oid)
+    if not repository.has(oid):
+        git_dir = shlex.quote(str(repository.path))
+        look = f"git --git-dir {git_dir} fetch {remote.name} {shlex.quote(ref)} && {look}"
+    hint = f"look at it: {look}; "
+    if ref.startswith((*layout.VERSION_BRANCHES, PROPOSED)):
+        hint += f"take it over: {layout.GROUPS[kind_on(ref)]} accept {branch} --remote {remote.name}; "
+    return HeadMoved(
+        f"branch {short(ref)} of {remote.name} is at commit {oid}, which was not taken over here",
+        f"{hint}or delete it all the same: {again} --force",
+    )
+
+
+def shown_by(repository: Repository, commit: Oid) -> str:
+    """The command that shows a commit of the store."""
+    return f"git --git-dir {shlex.quote(str(repository.path))} show {commit}"
+
+
+def _push(git: Git, remote: Remote, arguments: list[str], more: str) -> None:
+    for ref, result in transfer(git, remote, arguments).items():
+        if isinstance(result, Rejected):
+            if result.lost:
+                raise _other_commits(remote, ref, more)
+            raise RemoteFailed(
+                f"{remote.name} refuses branch {short(ref)}: {result.reason}",
+                hint_if_locked(result) or f"ask who runs {remote.name} to allow it, {more}",
+            )
+
+
+def _other_commits(remote: Remote, ref: str, more: str) -> HeadMoved:
+    branch = short(ref)
+    hint = more.removeprefix("or: ").removeprefix("then: ")
+    if ref.startswith(layout.VERSION_BRANCHES):
+        take_in = f"{layout.GROUPS[kind_on(ref)]} accept {shlex.quote(branch)} --remote {remote.name}"
+        hint = f"take in what was merged there: {take_in}; {more}"
+    elif ref.startswith(PROPOSED):
+        take_in = (
+            f"uwf workflow accept {shlex.quote(branch.removeprefix(short(PROPOSED)))} --remote {remote.name}"
+        )
+        hint = f"accept that first: {take_in}; {more}"
+    return HeadMoved(f"branch {branch} of {remote.name} holds other commits; nothing was pushed", hint)
+
+
+def short(ref: str) -> str:
+    """A branch's name below refs/heads/."""
+    return ref.removeprefix(HEADS)

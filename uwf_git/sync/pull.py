@@ -1,0 +1,278 @@
+"""Bringing here what a remote has: fetched into tracking refs, verified, taken over.
+
+Where a pull is cut off in between, the tracking refs are ahead of the refs here; the next pull finishes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git.base.errors import Busy, HeadMoved, StoreDamaged
+from uwf_git.format.ids import ThreadId
+from uwf_git.git.program import Git
+from uwf_git.git.repository import Oid, StoreUnwritable
+from uwf_git.store import layout
+from uwf_git.store.opened import Instance
+from uwf_git.store.private import read_private, write_private
+from uwf_git.store.remotes import Remote
+from uwf_git.sync import tracking
+
+if TYPE_CHECKING:
+    from uwf_git.sync.adopt import Adopted, Refused
+    from uwf_git.sync.proposals import Taken
+    from uwf_git.sync.tracking import Fetched, Listed
+
+_PATIENCE = 2.0  # seconds; a remote may keep whoever exchanges threads with it for a minute and longer
+# A thread that has one of these refs is there; without, it is at most in a fold.
+_WHOLE = (layout.THREADS, layout.ARCHIVE)
+
+
+class Pulled(NamedTuple):
+    """What a pull found. `strange` are refs of the remote whose names uwf gives to none; they were left there.
+    `merged` are changes of workflows and crews that were merged on published branches. `steps` is how many weren't
+    known before."""
+
+    remote: str
+    adopted: tuple[Adopted, ...]
+    refused: tuple[Refused, ...]
+    strange: tuple[str, ...] = ()
+    merged: tuple[Taken, ...] = ()
+    steps: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """The form that is printed."""
+        value: dict[str, Any] = {
+            "remote": self.remote,
+            "adopted": [each.to_json() for each in self.adopted],
+            "refused": [each.to_json() for each in self.refused],
+        }
+        if self.steps:
+            value["steps"] = self.steps
+        if self.strange:
+            value["strange"] = list(self.strange)
+        if self.merged:
+            value["merged"] = [each.to_json() for each in self.merged]
+        return value
+
+
+def pull(
+    instance: Instance,
+    git: Git,
+    remote: Remote,
+    on_verified: Callable[[int, int], None] | None = None,
+) -> Pulled:
+    """Fetches and takes over what a remote has. Moves `refs/uwf/remotes/<remote>/…`, then refs as `reconcile` says.
+    Raises RemoteFailed, Busy while another process exchanges with the same remote."""
+    with instance.locks.exchange(remote.name):
+        fetched = tracking.fetch(git, instance.store.repository, remote, meanwhile=_get_ready)
+        return _take_over(instance, remote, fetched, True, on_verified)
+
+
+def gather(
+    instance: Instance,
+    git: Git,
+    remote: Remote,
+    threads: Collection[ThreadId],
+    on_verified: Callable[[int, int], None] | None = None,
+) -> Pulled:
+    """Fetches and takes over some threads, in one exchange that costs what they do, not what the remote has besides.
+    Where one of them is neither here nor there, or isn't there any more, the remote's list and folds tell where it is.
+    Moves and raises what `pull` does, for these threads."""
+    repository = instance.store.repository
+    with instance.locks.exchange(remote.name):
+        fetched = tracking.fetch(git, repository, remote, threads, meanwhile=_get_ready)
+        there = {layout.thread_of(name) for name in fetched.listed.refs if name.startswith(_WHOLE)}
+        gone = {layout.thread_of(name) for name in fetched.gone}
+        if any(each in gone or not instance.threads.exists(each) for each in set(threads) - there):
+            fetched = tracking.fetch(git, repository, remote, threads, folds=True, meanwhile=_get_ready)
+        return _take_over(instance, remote, fetched, False, on_verified)
+
+
+def _take_over(
+    instance: Instance,
+    remote: Remote,
+    fetched: Fetched,
+    whole: bool,
+    on_verified: Callable[[int, int], None] | None,
+) -> Pulled:
+    """Takes over what was fetched; `whole`: that is all that the remote has."""
+    repository, listed = instance.store.repository, fetched.listed
+    # What was fetched is what counts: the remote may have moved on since it was asked.
+    tracked = fetched.tracked
+    if tracked is None and whole:
+        tracked = tracking.tracked_refs(repository, remote.name)
+    elif tracked is None:
+        tracked = tracking.tracked_among(repository, remote.name, listed.refs)
+    adopted, refused, steps = _adopt(instance, remote.name, tracked, listed.refs, whole, on_verified)
+    resumed = tracking.resumed_there(instance, remote, listed.refs, fetched.gone)
+    changed = [_resumed(name) for name in resumed]
+    gone = tracking.note(instance, remote, listed.refs, fetched.gone)
+    changed += [_deleted(name) for name in gone]
+    merged = _merged(instance, remote, listed) if whole else ()
+    if whole:
+        _remember(instance, remote, None if fetched.gone else tracked)
+    # A name outside of what is shared may be of a later version; within, it is somebody's mischief.
+    strange = [name for name in listed.strange if not name.startswith(layout.SHARED)]
+    misnamed = [name for name in listed.strange if name.startswith(layout.SHARED)]
+    refused += tuple(map(_misnamed, misnamed))
+    return Pulled(remote.name, (*adopted, *changed), refused, tuple(strange), merged, steps)
+
+
+def _get_ready() -> None:
+    """Loads what verifies and takes over, while there is nothing to do but wait."""
+    import uwf_git.sync.adopt
+    import uwf_git.verify.whole  # noqa: F401
+
+
+def _merged(instance: Instance, remote: Remote, listed: Listed) -> tuple[Taken, ...]:
+    """What was merged into published workflows and crews, where any are."""
+    if not any(name.startswith(layout.VERSION_BRANCHES) for name in listed.refs):
+        return ()
+    from uwf_git.sync.proposals import take_merged
+
+    return tuple(take_merged(instance, remote.name))
+
+
+def adopt_fetched(instance: Instance) -> list[Pulled]:
+    """Takes over what a plain `git fetch` brought since this was last looked at, but for that of a remote with which
+    somebody exchanges threads: they do."""
+    found = []
+    for name in _remotes_with_news(instance):
+        remote = next((remote for remote in instance.remotes.all() if remote.name == name), None)
+        if remote is None:
+            continue
+        with contextlib.suppress(Busy), instance.locks.exchange(name, _PATIENCE):
+            tracked = tracking.tracked_refs(instance.store.repository, name)
+            adopted, refused, steps = _adopt(instance, name, tracked)
+            _remember(instance, remote, tracked)
+            found.append(Pulled(name, adopted, refused, steps=steps))
+    return found
+
+
+def _adopt(
+    instance: Instance,
+    remote: str,
+    tracked: Mapping[str, Oid],
+    listed: Collection[str] | None = None,
+    whole: bool = True,
+    on_verified: Callable[[int, int], None] | None = None,
+) -> tuple[tuple[Adopted, ...], tuple[Refused, ...], int]:
+    """Takes over the tracking refs of a remote; with `listed`, only of refs of these names; without `whole`, these are
+    some of what it has. What came of it, and how many steps are new."""
+    refs = {
+        name: oid
+        for name, oid in tracked.items()
+        if (
+            (name in listed and name.startswith(layout.NAMESPACE))
+            if listed is not None
+            else layout.is_shared_ref(name)
+        )
+    }
+    repository = instance.store.repository
+    if whole:
+        here = repository.refs(without=layout.REMOTES)
+    else:
+        here = {name: oid for name in refs if (oid := repository.ref(name)) is not None}
+    if refs.items() <= here.items():
+        return (), (), 0
+    from uwf_git.sync.adopt import Adoption
+
+    adoption = Adoption(instance, refs, on_verified=on_verified, remote=remote)
+    adopted, refused = adoption.run(here, whole)
+    return adopted, refused, adoption.steps
+
+
+def _resumed(name: str) -> Adopted:
+    from uwf_git.sync.adopt import Adopted
+    from uwf_git.sync.reconcile import Case
+
+    return Adopted(name, Case.RESUMED_THERE, layout.thread_of(name))
+
+
+def _misnamed(name: str) -> Refused:
+    from uwf_git.sync.adopt import Refused
+
+    return Refused(name, (), "that is no name of such a ref")
+
+
+def _deleted(name: str) -> Adopted:
+    from uwf_git.sync.adopt import Adopted
+    from uwf_git.sync.reconcile import Case
+
+    is_thread = name.startswith((layout.THREADS, layout.ARCHIVE))
+    return Adopted(name, Case.DELETED_THERE, layout.thread_of(name) if is_thread else None)
+
+
+def _remotes_with_news(instance: Instance) -> list[str]:
+    """The remotes whose tracking refs are not as the last pull left them."""
+    tracked = instance.store.repository.ref_names(layout.REMOTES)
+    names = {name.removeprefix(layout.REMOTES).split("/")[0] for name in tracked}
+    return [name for name in sorted(names) if _read(instance, name) != _state(instance, name)]
+
+
+def _remember(instance: Instance, remote: Remote, tracked: Mapping[str, Oid] | None = None) -> None:
+    state = _state(instance, remote.name, tracked)
+    if _read(instance, remote.name) == state:
+        return
+    # Where this can't be written, the remote is looked at once more.
+    with contextlib.suppress(StoreUnwritable):
+        write_private(_pulled(instance, remote.name), f"{state}\n".encode("ascii"))
+
+
+def _read(instance: Instance, remote: str) -> str:
+    try:
+        return read_private(_pulled(instance, remote)).decode("ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _pulled(instance: Instance, remote: str) -> Path:
+    """The file that says how the last pull left the tracking refs of a remote."""
+    return instance.store.repository.private / "pulled" / remote
+
+
+def _state(instance: Instance, remote: str, tracked: Mapping[str, Oid] | None = None) -> str:
+    """A digest of a remote's tracking refs, which are read unless they are given."""
+    refs = tracking.tracked_refs(instance.store.repository, remote) if tracked is None else tracked
+    names = sorted(refs)
+    digest = hashlib.sha256("\n".join(names).encode("utf-8", "surrogateescape"))
+    digest.update(b"\n" + b"".join([refs[name].raw for name in names]))
+    return digest.hexdigest()
+
+
+def raise_if_refused(pulled: Pulled, thread: ThreadId | None = None) -> None:
+    """Raises StoreDamaged where something invalid was left out; of one thread's refs and those that are of no thread,
+    where it is given."""
+    invalid = sorted((each for each in pulled.refused if not each.later), key=lambda each: each.is_unchecked)
+    if thread is not None:
+        others = {each.ref for each in invalid if each.ref.startswith(layout.OF_THREADS)}
+        others -= layout.refs_of_threads([thread]).keys()
+        invalid = [each for each in invalid if each.ref not in others]
+    if invalid:
+        first = invalid[0]
+        more = f" (and {len(invalid) - 1} more)" if len(invalid) > 1 else ""
+        what = "what was not checked and" if first.is_unchecked else "invalid data, which"
+        raise StoreDamaged(
+            f"{pulled.remote} has {what} was left there: {first.ref}: {first.reason}{more}",
+            f"see: uwf verify --remote {pulled.remote}",
+        )
+
+
+def raise_if_incomplete(pulled: Pulled) -> None:
+    """Raises for whatever wasn't taken over: StoreDamaged for what is invalid, HeadMoved for a merge that collides
+    with a change made here, Busy for what waits for a step that runs."""
+    raise_if_refused(pulled)
+    for merged in pulled.merged:
+        if isinstance(merged.problem, HeadMoved):
+            raise merged.problem
+        if merged.problem is not None:
+            raise StoreDamaged(
+                f"{merged.kind} {merged.name} as merged on {pulled.remote}: {merged.problem.message}",
+                merged.problem.hint,
+            )
+    if later := [each for each in pulled.refused if each.later]:
+        raise Busy(later[0].problem, f"pull once more when it is through: uwf pull {pulled.remote}")

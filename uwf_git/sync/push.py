@@ -1,0 +1,423 @@
+"""Pushing to a remote: only what it hasn't, never forced, and checked against what it lists afterwards.
+
+A ref that ended here is deleted there, by lease: only where it still is what was last seen. A server that
+refuses deletions loses nothing by it, since an archive counts for more than an active ref.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git.base.errors import Invalid, NotFound, RemoteFailed, StoreDamaged
+from uwf_git.base.text import nearest
+from uwf_git.engine.pause import was_lifted
+from uwf_git.format.ids import ThreadId, name_problem
+from uwf_git.git.config import ADVISED_BLOB
+from uwf_git.git.program import Git, telling_line
+from uwf_git.git.repository import Oid
+from uwf_git.store import layout
+from uwf_git.store.history import Head, parted_from, tagged_commit
+from uwf_git.store.opened import Instance
+from uwf_git.store.remotes import Remote
+from uwf_git.sync import tracking
+from uwf_git.sync.tracking import Listed, list_refs, tracked_among, tracked_refs
+from uwf_git.sync.transfer import FEW, MOST_OF_A_FORGE, Pushed, Rejected, remove, replace, send
+
+if TYPE_CHECKING:
+    from uwf_git.sync.landing import Landing
+
+_NOT_UPDATED = "failed to update ref"  # what git says of a ref that it can't lock
+
+
+class Plan(NamedTuple):
+    """What is to be pushed: refs with where they are here, and refs to delete with where they were last
+    seen there. Of the updates, `replaced` are those that take the place of something they don't continue, with where
+    that was last seen. `held` were deleted there, so they stay here. `seen`: some of it is of what was there when it
+    was last looked, and may have been deleted since."""
+
+    updates: Mapping[str, Oid]
+    deletions: Mapping[str, Oid]
+    replaced: Mapping[str, Oid] = {}
+    held: frozenset[str] = frozenset()
+    seen: bool = False
+
+
+class Report(NamedTuple):
+    """What came of a push. `steps` is how many the remote hadn't, as far as was known here. `landing` is the page
+    that was made there, `held` the refs that stay here since they were deleted there."""
+
+    pushed: tuple[Pushed, ...]
+    rejected: tuple[Rejected, ...]
+    large: tuple[Large, ...] = ()
+    steps: int = 0
+    landing: Landing | None = None
+    held: frozenset[str] = frozenset()
+
+    def to_json(self, remote: str) -> dict[str, Any]:
+        """The form that is printed; `remote` is the remote's name."""
+        value: dict[str, Any] = {
+            "remote": remote,
+            "pushed": [
+                {"ref": each.ref, "object": str(each.object)}
+                for each in self.pushed
+                if each.object is not None
+            ],
+            "deleted": [each.ref for each in self.pushed if each.object is None],
+            "refused": [each._asdict() for each in self.rejected],
+            "large": [each._asdict() for each in self.large],
+        }
+        if self.steps:
+            value["steps"] = self.steps
+        if self.landing:
+            value["landing"] = self.landing._asdict()
+        if self.held:
+            value["deletedThere"] = sorted(self.held)
+        return value
+
+
+class Large(NamedTuple):
+    """A blob that forges may refuse. `size` is in bytes; `node` names it where it is a node."""
+
+    blob: str
+    size: int
+    node: str | None
+
+
+def plan(
+    instance: Instance,
+    remote: Remote,
+    only: Collection[str] | None = None,
+    named: Collection[str] = (),
+    again: bool = False,
+) -> Plan:
+    """What a remote hasn't, as far as is known here. `only` are the refs that are meant. What was deleted there is
+    held back unless it is `named`, or all of that is wanted `again`."""
+    repository = instance.store.repository
+    if only is None:
+        here = repository.refs(without=layout.REMOTES)
+        refs = {name: oid for name, oid in here.items() if layout.is_shared_ref(name)}
+        known = tracked_refs(repository, remote.name)
+    else:
+        refs = {name: oid for name in only if (oid := repository.ref(name)) is not None}
+        known = tracked_among(repository, remote.name, only)
+    differing = {name: oid for name, oid in refs.items() if known.get(name) != oid}
+    held = frozenset() if again else tracking.marked(instance, remote, differing) - set(named)
+    updates = {name: oid for name, oid in differing.items() if name not in held}
+    superseded = {
+        name: oid
+        for name, oid in known.items()
+        if name not in refs and name.startswith(layout.OF_THREADS) and _is_superseded(instance, name, oid)
+    }
+    replaced = {
+        name: known[name]
+        for name in updates
+        if name.startswith(layout.PAUSED) and name in known and _is_superseded(instance, name, known[name])
+    }
+    of_known = {layout.thread_of(name) for name in known if name.startswith((layout.THREADS, layout.ARCHIVE))}
+    seen = bool(superseded) or any(
+        name in known or (name.startswith(layout.OF_THREADS) and layout.thread_of(name) in of_known)
+        for name in updates
+    )
+    return Plan(updates, superseded, replaced, held, seen)
+
+
+def plan_anew(
+    instance: Instance,
+    git: Git,
+    remote: Remote,
+    only: Collection[str] | None = None,
+    named: Collection[str] = (),
+    again: bool = False,
+) -> Plan:
+    """What `plan` says. The remote is asked before where it may have lost some of that: somebody deleted it, or put
+    another repository in its place. Touches what `tracking.note` does. Raises RemoteFailed."""
+    what = plan(instance, remote, only, named, again)
+    if what.updates and not (what.seen or what.held or named or again):
+        return what
+    tracking.look(instance, git, remote)
+    return plan(instance, remote, only, named, again)
+
+
+def refs_of(instance: Instance, threads: Iterable[ThreadId]) -> set[str]:
+    """Every ref that a thread may have, here or there, with those of the threads it has parted from."""
+    wanted = set(threads)
+    repository = instance.store.repository
+    forks = [ThreadId(name.removeprefix(layout.FORKS)) for name in repository.ref_names(layout.FORKS)]
+    links = [link for fork in forks if (link := parted_from(instance.store, fork))]
+    while more := {link.thread for link in links if link.origin in wanted} - wanted:
+        wanted |= more  # a fork may have forks of its own
+    return {*layout.refs_of_threads(wanted)}
+
+
+def refs_of_workflow(instance: Instance, name: str) -> set[str]:
+    """The ref of a workflow, or that of the crew which has it, and every ref that its threads may have. Raises
+    NotFound."""
+    if "/" in name:
+        from uwf_git.ext.crews.registry import Crews
+
+        ref = layout.CREWS + Crews(instance.store).find(name).version.name
+    else:
+        ref = layout.WORKFLOWS + instance.registry.current(name).name
+    return {ref, *_refs_of_threads(instance, lambda of: of == name)}
+
+
+def refs_of_crew(instance: Instance, name: str) -> set[str]:
+    """The ref of a crew, and every ref that the threads of its workflows may have. Raises NotFound."""
+    from uwf_git.ext.crews.registry import Crews
+
+    ref = layout.CREWS + Crews(instance.store).current(name).name
+    return {ref, *_refs_of_threads(instance, lambda of: of.startswith(f"{name}/"))}
+
+
+def refs_of_suite(instance: Instance, name: str) -> set[str]:
+    """The ref of a suite, which leads to the threads of its cases, and that of its baseline. Raises NotFound."""
+    repository = instance.store.repository
+    if name_problem(name) or repository.ref(layout.EVALS + name) is None:
+        known = (each.removeprefix(layout.EVALS) for each in repository.ref_names(layout.EVALS))
+        raise NotFound(f"no suite {name!r}", nearest(name, known) or "see: uwf eval list")
+    return {layout.EVALS + name, layout.BASELINES + name}
+
+
+def _refs_of_threads(instance: Instance, fits: Callable[[str], bool]) -> set[str]:
+    """Every ref that the threads of workflows with such a name may have."""
+    heads = instance.threads.all(archived=True)
+    return refs_of(
+        instance, [head.thread for head in heads if isinstance(head, Head) and fits(head.row.name or "")]
+    )
+
+
+def push(instance: Instance, git: Git, remote: Remote, what: Plan) -> Report:
+    """Pushes a plan. Moves refs of the remote, and here its tracking refs. Raises RemoteFailed where
+    nothing could be pushed at all, Invalid for a blob that is too large, before anything is."""
+    repository = instance.store.repository
+    outgoing = look_through(instance, git, remote, what.updates.values())
+    updates = {name: oid for name, oid in what.updates.items() if name not in what.replaced}
+    here = repository.refs(without=layout.REMOTES) if len(updates) > FEW else {}
+    others = here.keys() - updates.keys()
+    results = send(git, remote, updates, others, at_most(instance, git, remote, updates))
+    results.update(replace(git, remote, {n: (old, what.updates[n]) for n, old in what.replaced.items()}))
+    if not results and not what.deletions:
+        return Report((), (), outgoing.large, held=what.held)
+    listed = list_refs(git, repository, remote, branches=not remote.code)
+    gone = _kept_there(instance, git, listed, what.deletions)
+    results.update(remove(git, remote, gone, at_most(instance, git, remote, gone)))
+    results.update(_ended_there(instance, listed, results))
+    taken = tuple(_listed(remote, listed, each) for each in results.values() if isinstance(each, Pushed))
+    _remember(instance, remote, listed, taken)
+    rejected = tuple(each for each in results.values() if isinstance(each, Rejected))
+    # One that moved here meanwhile is the next push's.
+    missing = {
+        name for name in what.updates.keys() - results.keys() if repository.ref(name) == what.updates[name]
+    }
+    rejected += tuple(Rejected(name, "the connection was lost before it") for name in sorted(missing))
+    arrived = (_target(instance, each.ref, each.object) for each in taken if each.object is not None)
+    steps = _steps(instance, outgoing.commits, arrived, whole=not rejected)
+    landing = None
+    if not listed.branches and any(each.object for each in taken):
+        from uwf_git.sync.landing import land
+
+        landing = land(instance, git, remote)
+    return Report(taken, rejected, outgoing.large, steps, landing, what.held)
+
+
+def _steps(instance: Instance, commits: Sequence[bytes], tips: Iterable[Oid | None], whole: bool) -> int:
+    """How many of these commits that lead to `tips` record a step; `whole`: all of them do lead there."""
+    index = instance.store.index
+    if commits and index.commit(commits[0]) is None:
+        instance.store.sync()  # the index was thrown away, or git made the ref
+    if whole:
+        return index.steps_among(commits)
+    left, found = set(commits), 0
+    for tip in tips:
+        at = tip.raw if tip is not None else None
+        while at in left:
+            left.remove(at)
+            row = index.commit(at)
+            found += row is not None and row.kind == "step"
+            at = row.parent if row is not None else None
+    return found
+
+
+class Outgoing(NamedTuple):
+    """What a remote hasn't: blobs above 1 MB, and the commits."""
+
+    large: tuple[Large, ...]
+    commits: tuple[bytes, ...]
+
+
+def look_through(instance: Instance, git: Git, remote: Remote, tips: Iterable[Oid]) -> Outgoing:
+    """What is new to a remote of all that these objects lead to. Raises Invalid for a blob above `uwf.maxBlob`
+    (95 MB), which forges refuse, StoreDamaged where something of it is lost."""
+    repository = instance.store.repository
+    known = f"--glob={layout.REMOTES}{remote.name}/*"
+    orders = "".join(f"{tip}\n" for tip in tips)
+    if not orders:
+        return Outgoing((), ())
+    done = git.run(
+        "rev-list",
+        "--objects",
+        f"--filter=blob:limit={ADVISED_BLOB}",
+        "--filter-print-omitted",
+        "--stdin",
+        "--not",
+        known,
+        stdin=orders.encode(),
+        check=False,
+    )
+    if done.code:
+        raise StoreDamaged(
+            f"what is to be pushed can't be read: {telling_line(done.err)}",
+            f"uwf doctor --fix mends it; until then others can be pushed by name: uwf push {remote.name} ID",
+        )
+    blobs = [line[1:].decode() for line in done.out.splitlines() if line.startswith(b"~")]
+    large = tuple(
+        Large(blob, repository.size(Oid(hex=blob)), instance.store.index.node_of_blob(Oid(hex=blob).raw))
+        for blob in blobs
+    )
+    at_most = repository.config.max_blob
+    for each in large:
+        if each.size > at_most:
+            what = f"node {each.node}" if each.node else f"blob {each.blob}"
+            raise Invalid(
+                f"{what} has {each.size / 1_000_000:.0f} MB, more than forges take",
+                f"fork the thread before that step, or allow it: {repository.config.to_raise('uwf.maxBlob', '200m')}",
+            )
+    # Of all that is listed only commits stand without a name or the space before one.
+    return Outgoing(
+        large, tuple(bytes.fromhex(line.decode()) for line in done.out.splitlines() if len(line) == 40)
+    )
+
+
+def at_most(instance: Instance, git: Git, remote: Remote, refs: Collection[str]) -> int | None:
+    """How many refs one push to a remote may name; None for any number."""
+    if len(refs) <= MOST_OF_A_FORGE:
+        return None
+    from uwf_git.sync.forges import is_forge
+
+    rewritten = (
+        git.run("remote", "get-url", "--push", remote.name).out.decode("utf-8", "surrogateescape").strip()
+    )
+    known = any(is_forge(url, instance.config.forges) for url in (remote.push_url, rewritten))
+    return MOST_OF_A_FORGE if known else None
+
+
+def _is_superseded(instance: Instance, name: str, oid: Oid) -> bool:
+    """Whether what the remote has there is of a thread that ended or was folded here, or a pause that was lifted."""
+    thread = layout.thread_of(name)
+    if name.startswith(layout.PAUSED):
+        return was_lifted(instance, thread, oid) or instance.threads.has_ended(thread)
+    if name.startswith(layout.THREADS):
+        return instance.threads.has_ended(thread)
+    return instance.store.folded(thread) is not None
+
+
+def _kept_there(instance: Instance, git: Git, listed: Listed, doomed: Mapping[str, Oid]) -> dict[str, Oid]:
+    """Of the refs that are to be deleted, those whose loss loses nothing: the thread's end is there, and
+    whatever the ref leads to is reachable from another one that the remote lists; or it is a pause that was
+    lifted."""
+    repository = instance.store.repository
+    lifted = {
+        name: oid
+        for name, oid in doomed.items()
+        if name.startswith(layout.PAUSED) and was_lifted(instance, layout.thread_of(name), oid)
+    }
+    ended = {name: oid for name, oid in doomed.items() if _has_its_end(instance, listed, name)}
+    targets = {name: target for name, oid in ended.items() if (target := _target(instance, name, oid))}
+    if not targets:
+        return lifted
+    keepers = {oid for name, oid in listed.refs.items() if name not in ended and repository.has(oid)}
+    orders = [str(target) for target in targets.values()] + [f"^{oid}" for oid in keepers]
+    lost = git.run("rev-list", "--stdin", stdin="\n".join(orders).encode() + b"\n").out.decode().split()
+    return {
+        **lifted,
+        **{name: ended[name] for name, target in targets.items() if str(target) not in set(lost)},
+    }
+
+
+def _has_its_end(instance: Instance, listed: Listed, name: str) -> bool:
+    thread = layout.thread_of(name)
+    repository, folded = instance.store.repository, instance.store.folded(thread)
+    if folded is not None and listed.refs.get(folded.ref) == repository.ref(folded.ref):
+        return not name.startswith(layout.FORKS) or folded.fork is not None
+    archive = repository.ref(layout.ARCHIVE + thread)
+    return (
+        name.startswith((layout.THREADS, layout.PAUSED))
+        and archive is not None
+        and listed.refs.get(layout.ARCHIVE + thread) == archive
+    )
+
+
+def _target(instance: Instance, name: str, oid: Oid) -> Oid | None:
+    """The commit that a ref leads to, where it is here."""
+    if not instance.store.repository.has(oid):
+        return None
+    is_tag = name.startswith((layout.ARCHIVE, layout.FORKS, layout.PAUSED))
+    return tagged_commit(instance.store, oid) if is_tag else oid
+
+
+def _listed(remote: Remote, listed: Listed, pushed: Pushed) -> Pushed:
+    """A ref that the remote said it took, if it lists it or its like: one alone may have been deleted by who ended its
+    thread, or lifted its pause. Raises RemoteFailed."""
+    if pushed.object is not None and pushed.ref not in listed.refs and _is_hidden(pushed.ref, listed):
+        raise RemoteFailed(
+            f"{remote.name} said it took {pushed.ref}, but does not list it",
+            "ask its administrator about hidden refs (transfer.hideRefs), or share by branch: uwf publish",
+        )
+    return pushed
+
+
+def _is_hidden(name: str, listed: Listed) -> bool:
+    likes = layout.NAMESPACE if name.startswith(layout.PAUSED) else layout.namespace_of(name)
+    of_thread = {prefix + layout.thread_of(name) for prefix in layout.OF_THREADS}
+    return not any(each.startswith(likes) or each in of_thread for each in listed.refs)
+
+
+def _remember(instance: Instance, remote: Remote, listed: Listed, taken: Iterable[Pushed]) -> None:
+    """Tracking refs follow what the remote lists of what was pushed; git does the same where its refspecs
+    are as they were made."""
+    repository = instance.store.repository
+    for each in taken:
+        name = layout.tracking(remote.name, each.ref)
+        there = listed.refs.get(each.ref)
+        known = repository.ref(name)
+        if each.object is None and there is None and known is not None:
+            repository.delete_ref(name, known)
+        elif there is not None and there == each.object and known != there:
+            repository.put_ref(name, known, there)
+        if each.ref.startswith(layout.FOLDED) and there == each.object:
+            tracking.agree(instance, remote.name, each.ref, there)
+        if each.object is not None:
+            tracking.unmark(instance, remote, each.ref)
+
+
+def _ended_there(instance: Instance, listed: Listed, results: Mapping[str, object]) -> dict[str, Rejected]:
+    """The threads whose steps went to a remote where somebody had ended them: that counts, so whoever
+    made the steps has to know."""
+    found = {}
+    for name, result in results.items():
+        thread = layout.thread_of(name)
+        if isinstance(result, Pushed) and result.object is not None and name.startswith(layout.THREADS):
+            there = listed.refs.get(layout.ARCHIVE + thread)
+            if there is not None and there != instance.store.repository.ref(layout.ARCHIVE + thread):
+                found[name] = Rejected(name, "the thread was ended there", lost=True)
+    return found
+
+
+def refusal(remote: Remote, rejected: Sequence[Rejected]) -> RemoteFailed:
+    """What a server's refusal comes to, with what to ask its administrator."""
+    first = rejected[0]
+    hint = (
+        "ask its administrator to allow pushes to refs/uwf/* (receive.hideRefs and hooks), or share by branch: "
+        "uwf publish"
+    )
+    return RemoteFailed(f"{remote.name} refuses {first.ref}: {first.reason}", hint_if_locked(first) or hint)
+
+
+def hint_if_locked(rejected: Rejected) -> str:
+    """Return what to do about a lock on the remote, "" if none is the reason."""
+    if rejected.reason != _NOT_UPDATED:
+        return ""
+    return (
+        f"push again; if it lasts, a git was killed there, and its administrator removes {rejected.ref}.lock"
+    )

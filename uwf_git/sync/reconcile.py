@@ -1,0 +1,383 @@
+"""Two sides of one thread brought together: the cases that a pull can find, and what is done in each.
+
+     1  unknown here                      it is made here
+     2  equal                             nothing
+     3  behind                            fast-forward
+     4  ahead                             nothing; a push takes ours there
+     5  diverged                          theirs keeps the id, ours becomes a thread of its own
+     6  ended there, same head here       it ends here
+     7  ended there, behind here          it ends here, with the steps that were missing
+     8  ended there, ahead here           it ends here; our later steps become a thread of their own
+     9  ended here, theirs has no more    nothing; a push takes the end there
+    10  ended here, ahead there           it stays ended; their later steps become a thread of their own
+    11  ended on both sides               theirs counts; steps that only ours has become a thread
+    12  deleted there                     it stays here with what is made of it, and is pushed only if it is named
+    13  workflow with two histories       theirs keeps the name, our version becomes a proposal
+    14  node with two timestamps          the same node: the blob that was here first is read
+    15  step under two commits            the same step: theirs is kept, our later steps are put on it
+    16  invalid                           refused by name; everything else is taken over
+    17  paused there                      it is paused here, whatever its steps
+    18  resumed there                     it is resumed here, unless it was paused anew
+    19  suite that both added to          it has what both have added
+
+A thread's id means the same everywhere after an exchange, so the side that got to the shared place first
+keeps it. The new id follows from the thread's and the first step that isn't shared: every store that
+sees a divergence gives its other side the same id.
+
+Cases 1 to 11 and 15 are settled here; 12 and 18 are found by `pull`, 13, 17, 19 and the refs that aren't of threads are
+settled by `adopt`, 14 by whichever blob the index has, 16 by verification, before anything gets here. A side gets its
+new name before the old one moves, so at any instant each step has a ref that leads to it.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import NamedTuple
+
+from uwf_git.base.errors import StoreDamaged
+from uwf_git.engine.pause import carry
+from uwf_git.format.ids import ThreadId, fork_id
+from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Commit, Entry, Oid, Person
+from uwf_git.store import layout
+from uwf_git.store.history import Head, Relation, relate
+from uwf_git.store.index import ArchiveRow, CommitRow
+from uwf_git.store.opened import Instance
+from uwf_git.store.taking_in import Store
+
+
+class Case(enum.Enum):
+    """What a pull found, by its number above and in docs/sharing.md."""
+
+    UNKNOWN = 1
+    EQUAL = 2
+    BEHIND = 3
+    AHEAD = 4
+    DIVERGED = 5
+    ENDED_THERE = 6
+    ENDED_THERE_BEHIND = 7
+    ENDED_THERE_AHEAD = 8
+    ENDED_HERE = 9
+    ENDED_HERE_BEHIND = 10
+    ENDED_TWICE = 11
+    DELETED_THERE = 12
+    TWO_HISTORIES = 13
+    TWO_TIMESTAMPS = 14
+    TWO_COMMITS = 15
+    INVALID = 16
+    PAUSED_THERE = 17
+    RESUMED_THERE = 18
+    UNITED = 19
+
+    @property
+    def label(self) -> str:
+        """Its name in JSON: `ended-there`."""
+        return self.name.lower().replace("_", "-")
+
+
+_BY_HAND = "one of the two was made by hand: delete it there"
+
+
+class Sides(NamedTuple):
+    """What the other side has of a thread: its active head, its archive tag."""
+
+    active: Oid | None
+    tag: Oid | None
+
+
+class Settled(NamedTuple):
+    """What became of a thread. `fork` is the thread that a side became, `steps` how many it has that the
+    other hasn't; `ours` tells whose they are."""
+
+    case: Case
+    fork: ThreadId | None = None
+    steps: int = 0
+    ours: bool = False
+
+
+class Foreign(StoreDamaged):
+    """Another thread under the same id: it has another beginning."""
+
+    code = "foreign_thread"
+
+
+class Reconciler:
+    """Brings threads of one store together with those of one other. `yields`: in a divergence the other
+    side keeps the id, as a shared remote does; a bundle leaves it to ours."""
+
+    def __init__(self, instance: Instance, yields: bool = True) -> None:
+        self._instance = instance
+        self._store = instance.store
+        self._repository = instance.store.repository
+        self._threads = instance.threads
+        self._yields = yields
+
+    def settle(self, thread: ThreadId, theirs: Sides) -> Settled:
+        """Carries out the case of a thread. Moves `refs/uwf/threads/<ULID>`, `refs/uwf/archive/<ULID>`, and
+        makes those of the fork. Raises Busy while a step of it runs, Foreign, HeadMoved."""
+        with self._instance.locks.hold(thread):
+            archive = self._store.take_in_tag(theirs.tag) if theirs.tag else None
+            head = Oid(raw=archive.target) if archive else theirs.active
+            assert head is not None
+            settled = self._settle(thread, head, archive)
+            if archive and theirs.active and theirs.active.raw != archive.target:
+                settled = self._beyond_the_end(thread, head, theirs.active, settled)
+            return settled
+
+    def _settle(self, thread: ThreadId, head: Oid, archive: ArchiveRow | None) -> Settled:
+        mine = self._known(thread)
+        if mine is None:  # 1
+            name, target = (layout.ARCHIVE, Oid(raw=archive.oid)) if archive else (layout.THREADS, head)
+            self._repository.create_ref(name + thread, target)
+            return Settled(Case.UNKNOWN)
+        relation = relate(self._store, mine.commit, head)
+        if relation is None:
+            raise Foreign(f"thread {thread} has another beginning there than here", _BY_HAND)
+        if mine.archive and archive:
+            return self._ended_twice(mine, mine.archive, archive, relation)
+        if mine.archive:
+            return self._ended_here(mine, relation)
+        if archive:
+            return self._ended_there(mine, archive, relation)
+        return self._both_active(mine, head, relation)
+
+    def _both_active(self, mine: Head, head: Oid, relation: Relation) -> Settled:
+        if mine.commit == head:  # 2
+            return Settled(Case.EQUAL)
+        if not relation.ours:  # 3, or 15 where they committed the same steps once more
+            self._move(mine, head)
+            return Settled(Case.BEHIND if relation.same_commits and relation.theirs else Case.TWO_COMMITS)
+        if not relation.theirs:
+            if relation.same_commits or not self._yields:  # 4
+                return Settled(Case.AHEAD)
+            self._move(mine, self._put_on(relation.base, relation.ours))  # 15
+            return Settled(Case.TWO_COMMITS)
+        if not self._yields:  # 5, of a bundle
+            return self._keep_theirs(Case.DIVERGED, mine.thread, relation)
+        fork = self._keep_ours(mine, relation)  # 5
+        self._move(mine, head)
+        return Settled(Case.DIVERGED, fork, len(relation.ours), ours=True)
+
+    def _ended_there(self, mine: Head, archive: ArchiveRow, relation: Relation) -> Settled:
+        if not relation.ours:  # 6, 7
+            self._end(mine, archive)
+            return Settled(Case.ENDED_THERE_BEHIND if relation.theirs else Case.ENDED_THERE)
+        if not self._yields:  # 4, 5, of a bundle
+            if not relation.theirs:
+                return Settled(Case.AHEAD)
+            return self._keep_theirs(Case.DIVERGED, mine.thread, relation, archive)
+        fork = self._keep_ours(mine, relation)  # 8
+        self._end(mine, archive)
+        return Settled(Case.ENDED_THERE_AHEAD, fork, len(relation.ours), ours=True)
+
+    def _ended_here(self, mine: Head, relation: Relation) -> Settled:
+        if not relation.theirs or self._is_kept(mine.thread, relation):  # 9
+            return Settled(Case.ENDED_HERE)
+        return self._keep_theirs(Case.ENDED_HERE_BEHIND, mine.thread, relation)  # 10
+
+    def _ended_twice(self, mine: Head, ours: ArchiveRow, theirs: ArchiveRow, relation: Relation) -> Settled:
+        if ours.oid == theirs.oid:  # 2
+            return Settled(Case.EQUAL)
+        if not self._yields:  # 11, of a bundle
+            if not relation.theirs:
+                return Settled(Case.ENDED_TWICE)
+            return self._keep_theirs(Case.ENDED_TWICE, mine.thread, relation, theirs)
+        name, old = layout.ARCHIVE + mine.thread, Oid(raw=ours.oid)
+        if self._repository.ref(name) != old:
+            return self._ended_in_a_fold(mine, theirs, relation)
+        kept = self._keep_ours(mine, relation) if relation.ours else None  # 11
+        self._repository.move_ref(name, old, Oid(raw=theirs.oid))
+        return Settled(Case.ENDED_TWICE, kept, len(relation.ours), ours=True)
+
+    def _ended_in_a_fold(self, mine: Head, archive: ArchiveRow, relation: Relation) -> Settled:
+        """Case 11 where ours is folded: which end a merged fold has is the same for everybody, not ours to say. So
+        both sides become threads of their own."""
+        if relation.ours:
+            self._keep_ours(mine, relation)
+        if not relation.theirs or self._is_kept(mine.thread, relation):
+            return Settled(Case.ENDED_TWICE)
+        return self._keep_theirs(Case.ENDED_TWICE, mine.thread, relation, archive)
+
+    def _beyond_the_end(self, thread: ThreadId, end: Oid, active: Oid, settled: Settled) -> Settled:
+        """Their active ref goes on after their own archive, since somebody didn't know of the end: the end counts,
+        and the steps after it are kept, as in case 10, unless they are kept already."""
+        return self.keep_beyond(thread, end, active) or settled
+
+    def keep_beyond(
+        self, thread: ThreadId, end: Oid, head: Oid, ended: ArchiveRow | None = None, wanted: bool = False
+    ) -> Settled | None:
+        """Keeps the steps of a thread that lead to `head` and not to `end`, where it stands or ended, as in case 10,
+        with the end that they had; None where there are none, or they are kept already, or what they would become was
+        removed here, unless they are `wanted`. Raises Foreign."""
+        relation = relate(self._store, end, head)
+        if relation is None:
+            raise Foreign(f"thread {thread} has another beginning than its end", _BY_HAND)
+        if not relation.theirs or self._is_kept(thread, relation, wanted):
+            return None
+        return self._keep_theirs(Case.ENDED_HERE_BEHIND, thread, relation, ended)
+
+    def end_as(self, thread: ThreadId, tag: Oid) -> Settled:
+        """Ends a thread that is active here, as cases 6 to 8 do. The caller holds its lock. Raises Foreign."""
+        archive = self._store.take_in_tag(tag)
+        return self._settle(thread, Oid(raw=archive.target), archive)
+
+    def _is_kept(self, thread: ThreadId, relation: Relation, wanted: bool = False) -> bool:
+        """Whether the threads that their steps would become have them all, or were removed here, by somebody who had no
+        use for them. `wanted`: then they aren't kept."""
+        there = self._keeper(thread, relation.theirs)
+        if there is None:
+            side = fork_id(thread, relation.theirs[0].node)
+            return not wanted and self._repository.ref(layout.REMOVED + side) is not None
+        found = relate(self._store, there.commit, Oid(raw=relation.theirs[-1].oid))
+        if found is None or not found.theirs:
+            return found is not None
+        return bool(found.ours or there.archive) and self._is_kept(there.thread, found, wanted)
+
+    def _keeper(self, thread: ThreadId, rows: tuple[CommitRow, ...]) -> Head | None:
+        """The thread that steps of this one, kept by themselves, are in: its id follows from the first of them. Where
+        that was removed here, it is one that parted from it at a later step."""
+        fork = fork_id(thread, rows[0].node)
+        ids = [fork, *(fork_id(fork, row.node) for row in rows[1:])]
+        return next((there for each in ids if (there := self._known(each))), None)
+
+    # What moves refs
+
+    def _known(self, thread: ThreadId) -> Head | None:
+        return self._threads.head(thread) if self._threads.exists(thread) else None
+
+    def _move(self, mine: Head, head: Oid) -> None:
+        self._repository.move_ref(layout.THREADS + mine.thread, mine.commit, head)
+
+    def _end(self, mine: Head, archive: ArchiveRow) -> None:
+        self._repository.create_ref(layout.ARCHIVE + mine.thread, Oid(raw=archive.oid))
+        self._repository.delete_ref(layout.THREADS + mine.thread, mine.commit)
+        self._threads.drop(layout.PAUSED + mine.thread)
+        self._threads.drop(layout.RESUMED + mine.thread)
+
+    def _keep_theirs(
+        self, case: Case, thread: ThreadId, relation: Relation, ended: ArchiveRow | None = None
+    ) -> Settled:
+        """Their side as a thread of its own, with its end."""
+        fork = self._keep(thread, relation.base, relation.theirs, ended)
+        return Settled(case, fork, len(relation.theirs))
+
+    def _keep_ours(self, mine: Head, relation: Relation) -> ThreadId:
+        """Our side as a thread of its own, with its failed attempts, its end, its pause and its folder."""
+        fork = self._keep(mine.thread, relation.our_base, relation.ours, mine.archive)
+        tip = self._repository.ref(layout.ATTEMPTS + mine.thread)
+        if tip is not None and self._repository.ref(layout.ATTEMPTS + fork) is None:
+            self._repository.create_ref(layout.ATTEMPTS + fork, tip)
+        if mine.archive is None:
+            carry(self._instance, mine.thread, fork)
+        folder = self._instance.folders.recall(mine.thread)
+        if folder is not None:
+            self._instance.folders.remember(fork, folder)
+        return fork
+
+    def _keep(
+        self, thread: ThreadId, base: Oid, rows: tuple[CommitRow, ...], ended: ArchiveRow | None = None
+    ) -> ThreadId:
+        """Keeps the steps after `base` under the id that follows from the first. A thread of that id that is there
+        already moves on; where it has steps of its own, or has ended, what it hasn't becomes a thread in turn. Returns
+        the thread that leads to the last."""
+        fork, head = fork_id(thread, rows[0].node), Oid(raw=rows[-1].oid)
+        there = self._keeper(thread, rows)
+        if there is None:
+            self._threads.part(thread, fork, base, head)
+            there = self._threads.head(fork)
+        else:
+            fork = there.thread
+            relation = relate(self._store, there.commit, head)
+            if relation is None:
+                raise Foreign(f"thread {fork} is not the other side of {thread}", "it was made by hand")
+            if not relation.theirs:
+                return fork
+            if relation.ours or there.archive:
+                return self._keep(fork, relation.base, relation.theirs, ended)
+            with self._instance.locks.hold(fork):
+                self._move(there, head)
+            there = self._threads.head(fork)
+        if ended and not there.archive:
+            self._threads.archive(there, ended.status, ended.reason)
+        return fork
+
+    def _put_on(self, base: Oid, rows: tuple[CommitRow, ...]) -> Oid:
+        """Commits our steps once more, on a commit of theirs that records the same step as ours did. Returns the
+        last of them; moves no ref."""
+        onto = base
+        for row in rows:
+            old = self._repository.commit(Oid(raw=row.oid))
+            folder = layout.step_folder(row.number, row.role or "")
+            added = self._repository.file(old.tree, "/".join(folder))
+            if added is None:
+                raise StoreDamaged(f"commit {Oid(raw=row.oid)} has no folder for its step", "see: uwf verify")
+            tree = self._repository.graft(self._repository.root(onto), folder, added)
+            tree = self._with_pages(tree, old)
+            onto = self._repository.rewrite_commit(Oid(raw=row.oid), tree, (onto, *old.parents[1:]))
+            self._store.take_in(onto)
+        return onto
+
+    def _with_pages(self, tree: Oid, step: Commit) -> Oid:
+        """A tree with the thread's pages of a step that told itself there. They are made of the StepNodes alone, which
+        are the same under both commits."""
+        repository = self._repository
+        before = repository.root(step.parents[0])
+        page = repository.file(step.tree, "README.md")
+        if page is None or page == repository.file(before, "README.md"):
+            return tree
+        steps, ours = repository.file(tree, "steps"), repository.file(step.tree, "steps")
+        assert steps is not None and ours is not None
+        lists = [entry for entry in repository.tree(ours) if not entry.is_tree]
+        entries = [Entry(TREE_MODE, "steps", repository.with_entries(steps, *lists))] if lists else []
+        return repository.with_entries(tree, Entry(BLOB_MODE, "README.md", page), *entries)
+
+
+def settle_attempts(instance: Instance, thread: ThreadId, theirs: Oid) -> bool:
+    """Brings the failed attempts of a thread together: ours that theirs hasn't are put after theirs.
+    Moves `refs/uwf/attempts/<ULID>`; returns whether it did."""
+    repository, attempts = instance.store.repository, instance.attempts
+    ref = layout.ATTEMPTS + thread
+    ours, folded = repository.ref(ref), instance.store.folded(thread)
+    known = ours or (Oid(raw=folded.attempts) if folded and folded.attempts else None)
+    mine = attempts.rows(known) if known else []
+    if theirs.raw in {row.oid for row in mine}:
+        return False
+    there = {row.node for row in attempts.rows(theirs)}
+    tip = theirs
+    for row in mine:
+        if row.node not in there:
+            tip = attempts.put_on(tip, row)
+    repository.put_ref(ref, ours, tip)
+    return True
+
+
+def unite(store: Store, ours: Oid, theirs: Oid) -> Oid:
+    """The commit of a suite that has all of two: one of them where it goes on from the other, else a new one with both
+    as parents, which is the same on every machine that puts these two together. Moves no ref."""
+    if _goes_on(store, ours, theirs):
+        return ours
+    if _goes_on(store, theirs, ours):
+        return theirs
+    repository = store.repository
+    first, second = sorted((ours, theirs), key=str)
+    one, other = repository.commit(first), repository.commit(second)
+    tree = repository.united(one.tree, other.tree)
+    row = store.take_in(first)
+    text = layout.suite_message(row.name or "", row.node, {})
+    nobody, when = Person("uwf", "uwf@localhost"), max(one.time, other.time)
+    made = repository.write_commit(tree, [first, second], nobody, text, when, committer=nobody)
+    store.take_in(made)
+    return made
+
+
+def _goes_on(store: Store, commit: Oid, earlier: Oid) -> bool:
+    """Whether a commit of a suite goes on from another, or is it."""
+    pending, seen = [commit], {commit}
+    while pending:
+        at = pending.pop()
+        if at == earlier:
+            return True
+        for parent in store.repository.commit(at).parents[:2]:
+            if parent not in seen and store.take_in(parent).kind == "suite":
+                seen.add(parent)
+                pending.append(parent)
+    return False

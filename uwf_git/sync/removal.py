@@ -1,0 +1,395 @@
+"""Threads that were removed on this machine, brought back, or deleted on a remote.
+
+    refs/uwf/removed/<ULID>              a blob: who removed the thread here, and when; no pull brings it back
+    <git dir>/uwf/removed/<ULID>.bundle  what its refs pointed at, until `expiring`; see `uwf_git.store.removed`
+
+None of that is shared. Where a remote has the thread in a fold, the fold stays as it is, here too, for two stores could
+not agree on it otherwise: the first of these refs is what hides the thread then.
+
+On a remote refs are deleted by lease. A fold is one ref for many threads: deleting one of them puts another fold in its
+place, again by lease, which begins anew without the past that still held the thread. A store that had agreed on the old
+fold with that remote sees by it what was deleted: what it still wants gets refs of its own, which no push brings there
+unless that is meant.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from uwf_git.base.errors import HeadMoved, NotFound, Usage, UwfError
+from uwf_git.base.text import counted
+from uwf_git.format.ids import ThreadId, complete, is_thread_id
+from uwf_git.git.program import Git
+from uwf_git.git.repository import Oid, Repository
+from uwf_git.store import archives, layout
+from uwf_git.store import removed as kept
+from uwf_git.store.opened import Instance
+from uwf_git.store.remotes import Remote
+from uwf_git.sync import tracking
+from uwf_git.sync.tracking import list_refs, tracked_refs
+
+KEPT_SECONDS = 30 * 24 * 60 * 60
+TRIES = 3
+_OF_HEADS = (layout.THREADS, layout.ARCHIVE, layout.PAUSED)
+
+if TYPE_CHECKING:
+    from uwf_git.sync.push import Report
+    from uwf_git.sync.transfer import Results
+
+
+class Removal(NamedTuple):
+    """A thread that was removed here: by whom, as a name and an address, and when, in Unix seconds. `kept`: it can be
+    restored without a remote."""
+
+    thread: ThreadId
+    by: str
+    time: int
+    kept: bool
+
+
+# Removing
+
+
+def remove(instance: Instance, thread: ThreadId) -> None:
+    """Removes a thread from this store, with its failed attempts. Keeps what it was in a bundle, makes
+    `refs/uwf/removed/<ULID>`, then deletes every ref of it; a fold is begun anew without it, unless a remote has that.
+    Raises Busy while it runs or its refs are locked, HeadMoved where somebody moves it; then nothing is removed."""
+    from uwf_git.engine.budget import forget
+
+    repository = instance.store.repository
+    kept.put_away(repository, instance.warn)
+    with instance.locks.hold(thread):
+        refs = {prefix + thread: repository.ref(prefix + thread) for prefix in layout.OF_THREADS}
+        found = {name: oid for name, oid in refs.items() if oid is not None}
+        buried = {**_unfolded(instance, thread), **found}
+
+        def bury(doomed: Collection[str]) -> None:
+            for name in found.keys() - doomed:
+                if name.startswith((layout.THREADS, layout.ARCHIVE)):
+                    raise HeadMoved(f"{name} was moved by somebody else", "look at it, then repeat")
+            _bury(instance, thread, buried)
+
+        if found:
+            for name in found.keys() - repository.delete_refs(found, before=bury):
+                instance.threads.drop(name)  # it was paused or resumed meanwhile
+        else:
+            _bury(instance, thread, buried)
+        if (row := instance.store.index.folded(thread)) and not _is_shared(repository, row.ref, thread):
+            archives.remove(repository, thread)
+        instance.threads.drop(layout.RESUMED + thread)
+        instance.runs.clear(thread)
+        instance.sessions.forget(lambda owner: owner != thread)
+        forget(instance, thread)
+
+
+def _bury(instance: Instance, thread: ThreadId, refs: dict[str, Oid]) -> None:
+    repository = instance.store.repository
+    kept.keep(repository, thread, refs, instance.warn)
+    said = {"by": repository.user.ident, "at": int(time.time())}
+    blob = repository.write_blob(json.dumps(said).encode("ascii") + b"\n")
+    mark, old = layout.REMOVED + thread, repository.ref(layout.REMOVED + thread)
+    if old != blob:
+        repository.put_ref(mark, old, blob)
+
+
+def _unfolded(instance: Instance, thread: ThreadId) -> dict[str, Oid]:
+    """The refs that a fold stands for, with their objects, which may be gone, written again."""
+    repository, row = instance.store.repository, instance.store.folded(thread)
+    if row is None:
+        return {}
+    try:
+        tag = archives.tag_again(repository, row.ref, thread)
+    except UwfError:  # a damaged fold keeps nobody from removing
+        return {}
+    refs = {layout.ARCHIVE + thread: tag} if tag else {}
+    if row.attempts:
+        refs[layout.ATTEMPTS + thread] = Oid(raw=row.attempts)
+    if row.fork:
+        refs[layout.FORKS + thread] = repository.write_raw_tag(row.fork)
+    return refs
+
+
+def _is_shared(repository: Repository, ref: str, thread: ThreadId) -> bool:
+    """Whether a remote has the thread in its fold of that month, as far as was last seen."""
+    folds = repository.refs(layout.REMOTES)
+    suffix = "/" + ref.removeprefix(layout.NAMESPACE)
+    return any(
+        thread in archives.names(repository, oid) for name, oid in folds.items() if name.endswith(suffix)
+    )
+
+
+class Pruned(NamedTuple):
+    """The threads that were removed here since they were deleted on a remote, those that have steps which the remote
+    never had, and why others weren't removed, such as one that is running."""
+
+    threads: list[ThreadId]
+    kept: list[ThreadId]
+    problems: list[UwfError]
+
+
+def prune(
+    instance: Instance, remote: str, only: Collection[ThreadId] | None = None, confirmed: bool = False
+) -> Pruned:
+    """Remove the threads here that were deleted on a remote, as far as was last seen: without `only`, those that were
+    not restored and have no steps of their own. Unless `confirmed`, none if they are more than the remote still has:
+    it may be another repository by now, or an empty one."""
+    doomed = tracking.deleted_threads(instance, remote) & instance.threads.ids()
+    kept: list[ThreadId] = []
+    problems: list[UwfError] = []
+    if only is not None:
+        doomed &= set(only)
+    else:
+        for thread in sorted(doomed):
+            try:
+                is_restored, is_ahead = tracking.wanted_here(instance, remote, thread)
+            except UwfError as error:
+                problems.append(error)
+                doomed.remove(thread)
+                continue
+            if is_restored or is_ahead:
+                doomed.remove(thread)
+            if is_ahead and not is_restored:
+                kept.append(thread)
+        there = len(_threads_on(instance, remote))
+        if len(doomed) > there and not confirmed:
+            question = Usage(
+                f"{counted(len(doomed), 'thread')} would be removed here, since {remote} has them no more;"
+                f" it has {there} still",
+                f"is it the right repository? uwf pull {remote} --prune-deleted --yes",
+            )
+            return Pruned([], kept, [*problems, question])
+    pruned: list[ThreadId] = []
+    for thread in sorted(doomed):
+        try:
+            remove(instance, thread)
+            pruned.append(thread)
+        except UwfError as error:
+            problems.append(error)
+    return Pruned(pruned, kept, problems)
+
+
+def _threads_on(instance: Instance, remote: str) -> set[ThreadId]:
+    """Return the threads that a remote has, as far as was last seen."""
+    repository = instance.store.repository
+    known = tracked_refs(repository, remote)
+    found = {layout.thread_of(name) for name in known if name.startswith((layout.THREADS, layout.ARCHIVE))}
+    folds = (oid for name, oid in known.items() if name.startswith(layout.FOLDED))
+    return found.union(*(archives.names(repository, oid) for oid in folds))
+
+
+# What was removed
+
+
+def removed(instance: Instance) -> list[Removal]:
+    """The threads that were removed here and aren't back, newest first."""
+    found = [_removal(instance, thread) for thread in removed_threads(instance)]
+    return sorted(found, key=lambda each: (each.time, each.thread), reverse=True)
+
+
+def removed_threads(instance: Instance) -> set[ThreadId]:
+    """The ids of the threads that were removed here."""
+    names = (
+        name.removeprefix(layout.REMOVED) for name in instance.store.repository.ref_names(layout.REMOVED)
+    )
+    return {ThreadId(name) for name in names if is_thread_id(name)}
+
+
+def find_removed(instance: Instance, text: str) -> ThreadId:
+    """The one thread that was removed here whose id begins or ends so. Raises NotFound, Usage."""
+    try:
+        return ThreadId(complete(text.strip(), removed_threads(instance), "removed thread", ends=True))
+    except NotFound as error:
+        hint = error.hint or "see what was removed here: uwf thread restore"
+        raise NotFound(f"no thread {text!r} was removed here", hint) from None
+
+
+def _removal(instance: Instance, thread: ThreadId) -> Removal:
+    repository = instance.store.repository
+    oid = repository.ref(layout.REMOVED + thread)
+    try:
+        said = json.loads(repository.blob(oid)) if oid else {}
+        by, at = str(said["by"]), int(said["at"])
+    except (UwfError, ValueError, LookupError, TypeError):
+        by, at = "", 0
+    is_kept = bool(kept.kept_refs(repository, thread)) or instance.store.index.folded(thread) is not None
+    return Removal(thread, by, at, is_kept)
+
+
+# Bringing back
+
+
+def restore(instance: Instance, thread: ThreadId) -> bool:
+    """Brings a removed thread back as it was: makes its refs, then deletes those under `refs/uwf/removed/`. Returns
+    whether it is here; if not, the next pull brings it from a remote that has it. Raises Busy while it runs: a removal
+    that was broken off may have left all of it."""
+    with instance.locks.hold(thread):
+        _put_back(instance, thread)
+    instance.store.sync()
+    return instance.threads.exists(thread)
+
+
+def _put_back(instance: Instance, thread: ThreadId) -> None:
+    """Makes the refs that a removed thread had, but for those that are there, and forgets the removal. One that has
+    gone on or ended since stays where it is, unless the removed one had ended, which counts as everywhere; steps that
+    only one of them has become a thread of their own."""
+    repository = instance.store.repository
+    instance.store.sync()  # a fold that somebody has deleted since brings nothing back
+    was = kept.unpack(repository, thread)
+    heads = {name: repository.ref(name) for name in (layout.THREADS + thread, layout.ARCHIVE + thread)}
+    has_moved = any(oid is not None and oid != was.get(name) for name, oid in heads.items())
+    folded = instance.store.index.folded(thread)
+    if folded is not None:
+        end = instance.store.take_in_tag(Oid(raw=folded.tag))
+        _keep_own(instance, thread, was, Oid(raw=end.target))
+    elif has_moved and layout.ARCHIVE + thread in was and heads[layout.ARCHIVE + thread] is None:
+        _end_again(instance, thread, was[layout.ARCHIVE + thread])
+    elif has_moved:
+        _keep_own(instance, thread, was, instance.threads.head(thread).commit)
+    if folded is None:
+        for name, oid in was.items():
+            if repository.ref(name) is None and not (has_moved and name.startswith(_OF_HEADS)):
+                repository.create_ref(name, oid)
+    forget_removed(instance, [thread])
+
+
+def _keep_own(instance: Instance, thread: ThreadId, was: Mapping[str, Oid], now: Oid) -> None:
+    """Keeps the steps that a thread had when it was removed and hasn't `now`."""
+    from uwf_git.sync.reconcile import Reconciler
+
+    tag = was.get(layout.ARCHIVE + thread)
+    ended = instance.store.take_in_tag(tag) if tag else None
+    head = Oid(raw=ended.target) if ended else was.get(layout.THREADS + thread)
+    settled = Reconciler(instance).keep_beyond(thread, now, head, ended, wanted=True) if head else None
+    if settled is not None:
+        steps = counted(settled.steps, "step")
+        instance.warn(f"thread {settled.fork} has {steps} that thread {thread} had when it was removed")
+
+
+def _end_again(instance: Instance, thread: ThreadId, tag: Oid) -> None:
+    """Ends a thread that had ended when it was removed, and came back to life by a remote that didn't know of it."""
+    from uwf_git.sync.reconcile import Reconciler
+
+    settled = Reconciler(instance).end_as(thread, tag)
+    if settled.fork is not None:
+        steps = counted(settled.steps, "step")
+        instance.warn(f"thread {settled.fork} has {steps} that came after thread {thread} had ended")
+
+
+def forget_removed(instance: Instance, threads: Iterable[ThreadId]) -> None:
+    """Forgets that threads were removed here, and what they were."""
+    for thread in threads:
+        kept.forget(instance.store.repository, thread)
+        # Until now the removal stood for whatever was gone of it.
+        instance.store.miss_no_more([prefix + thread for prefix in layout.OF_THREADS])
+        instance.threads.drop(layout.REMOVED + thread)
+        tracking.restored(instance, thread)
+
+
+@contextlib.contextmanager
+def expiring(instance: Instance, before: float) -> Iterator[None]:
+    """Keeps no longer what was removed before a time in Unix seconds; that it was removed stays known. It is kept after
+    all where the block raises."""
+    repository = instance.store.repository
+    kept.put_away(repository, instance.warn)
+    found = kept.kept_threads(repository)
+    yield
+    held = instance.locks.held()  # one of them may be being removed
+    lasting = {each.thread for each in removed(instance) if each.time >= before}
+    for thread in found - held - lasting:
+        kept.forget(repository, thread)
+
+
+# On a remote
+
+
+def delete(instance: Instance, git: Git, remote: Remote, threads: Iterable[ThreadId]) -> Report:
+    """Deletes threads on a remote, by lease; what is here stays, and is not pushed again unless it is named. Whoever
+    moved one meanwhile wins. Moves refs of the remote, here its tracking refs and folds. Raises RemoteFailed."""
+    from uwf_git.sync.push import Report, at_most
+    from uwf_git.sync.transfer import Pushed, Rejected, remove
+
+    wanted = set(threads)
+    with_all = {prefix + thread for prefix in layout.OF_THREADS for thread in wanted}
+    tracking.look(instance, git, remote)
+    known = tracked_refs(instance.store.repository, remote.name)
+    doomed = {name: oid for name, oid in known.items() if name in with_all}
+    results = remove(git, remote, doomed, at_most(instance, git, remote, doomed))
+    for name, result in results.items():
+        if isinstance(result, Pushed):
+            tracking.note(instance, remote, {}, {name: doomed[name]})
+    for _ in range(TRIES):
+        folded = _refold(instance, git, remote, wanted)
+        results.update(folded)
+        if not any(isinstance(each, Rejected) and each.lost for each in folded.values()):
+            break
+    return Report(
+        tuple(each for each in results.values() if isinstance(each, Pushed)),
+        tuple(each for each in results.values() if isinstance(each, Rejected)),
+    )
+
+
+def _refold(instance: Instance, git: Git, remote: Remote, threads: Collection[ThreadId]) -> Results:
+    """Takes threads out of the folds of a remote, and out of those here that agree with them."""
+    from uwf_git.sync.transfer import Pushed, remove, replace
+
+    repository = instance.store.repository
+    listed = list_refs(git, repository, remote).refs
+    folds = {name: oid for name, oid in listed.items() if name.startswith(layout.FOLDED)}
+    if new := [name for name, oid in folds.items() if not repository.has(oid)]:
+        tracking.bring_tracked(git, repository, remote, new)
+        folds.update(
+            {name: oid for name in new if (oid := repository.ref(layout.tracking(remote.name, name)))}
+        )
+    results: Results = {}
+    for name, oid in folds.items():
+        fold = archives.read(repository, oid, name.removeprefix(layout.FOLDED))
+        if fold.threads.keys().isdisjoint(threads):
+            continue
+        rest = archives.without(repository, fold, threads)
+        if rest is None:
+            done = remove(git, remote, {name: oid})
+        else:
+            done = replace(git, remote, {name: (oid, rest)})
+        results.update(done)
+        if not isinstance(done.get(name), Pushed):
+            continue
+        ref = layout.tracking(remote.name, name)
+        if rest is None:
+            repository.delete_refs({each: at for each in (ref,) if (at := repository.ref(each))})
+        else:
+            repository.put_ref(ref, repository.ref(ref), rest)
+        tracking.part_with(instance, remote.name, name, threads)
+        merge(instance, name, rest)
+        tracking.agree(instance, remote.name, name, rest)
+    return results
+
+
+def remotes_with(instance: Instance, thread: ThreadId) -> list[str]:
+    """The remotes that have a thread, as far as was last seen."""
+    repository, found = instance.store.repository, []
+    if not repository.has_tracking_refs:
+        return []
+    for remote in instance.remotes.all():
+        known = tracked_refs(repository, remote.name)
+        folds = (oid for name, oid in known.items() if name.startswith(layout.FOLDED))
+        if any(prefix + thread in known for prefix in (layout.THREADS, layout.ARCHIVE)) or any(
+            thread in archives.names(repository, oid) for oid in folds
+        ):
+            found.append(remote.name)
+    return found
+
+
+def merge(instance: Instance, name: str, theirs: Oid | None) -> None:
+    """Brings a fold here together with what the remote has now."""
+    repository = instance.store.repository
+    mine = repository.ref(name)
+    if theirs is None or mine is None or mine == theirs:
+        return
+    merged = archives.merge(repository, mine, theirs)
+    if merged != mine:
+        repository.put_ref(name, mine, merged)
+        instance.store.sync()

@@ -1,0 +1,351 @@
+"""Repair: what a store has lost is brought again from wherever it still is, and what is damaged is set aside.
+
+An object is taken from a damaged pack of the store itself, then made again where nodes say what it was, then from the
+places that are named and the remotes. None is taken that isn't exactly what its id says, so a repair can be trusted
+no less than the store before. A damaged file keeps its place until a sound one takes it; a kill leaves a store that
+is no worse, and the same command goes on.
+
+Refs that hold nothing are put where they are known to have been. No other ref is moved, and in a repository that is
+shared with code none but those under refs/uwf/ is touched.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from uwf_git.api.doctor import ERROR, OK, WARNING, Check, hurt_check
+from uwf_git.base import log
+from uwf_git.base.errors import RemoteFailed, UwfError
+from uwf_git.base.text import counted, one_line, shortened
+from uwf_git.git.mending import Mending
+from uwf_git.git.packs import Pack
+from uwf_git.git.program import Git
+from uwf_git.git.refs import packed_damage
+from uwf_git.git.repository import Oid
+from uwf_git.store import layout
+from uwf_git.store.history import relate
+from uwf_git.store.opened import Instance
+from uwf_git.store.taking_in import Store
+from uwf_git.sync.places import Found, Place, Places, Remade
+from uwf_git.verify.damage import Damage, Walk, derived, find_damage, links, lost_objects, problem_with
+from uwf_git.verify.findings import UNCHECKED
+from uwf_git.verify.whole import verify_refs
+
+NAME = "repair"
+TOLD = 20  # objects that are named one by one
+
+
+class _Known(NamedTuple):
+    """Where a ref is known to have been, and from what."""
+
+    oid: Oid
+    told: str
+
+
+class Repair:
+    """The repair of one store. `named` are places besides the remotes: bundles, folders, URLs."""
+
+    def __init__(self, instance: Instance, git: Git, named: Collection[str] = ()) -> None:
+        self._instance = instance
+        self._store: Store = instance.store
+        self._repository = instance.store.repository
+        self._git = git
+        self._named = named
+        self._shared = instance.location.here
+        self._brought: set[Oid] = set()
+
+    def run(self) -> Iterator[Check]:
+        """Finds what is damaged, puts right what can be, and says of each thing what was done; of what stays damaged,
+        whom it hurts. Nothing is said where nothing is damaged. Raises Busy while another repair is at work, and for
+        a place that isn't there what `Places.opened` raises, before anything is touched."""
+        places = Places(self._repository, self._git, self._instance.remotes.all())
+        with self._instance.locks.repair(), places.opened(self._named) as opened:
+            mending = Mending(self._repository)
+            said = [*self._packed_refs(mending), *self._derived(mending)]
+            yield from said
+            damage = find_damage(self._store, self._shared)
+            if damage.is_none and not said and not self._store.missed():
+                return
+            yield from self._packs(damage, mending)
+            yield from self._objects(damage, mending, opened)
+            yield from self._refs(mending, opened)
+            yield from self._tracking()
+            yield from self._stray(damage, mending)
+            if mending.kept:
+                kept = counted(len(mending.kept), "damaged file")
+                yield _said(OK, f"{kept} kept in {mending.folder}", folder=str(mending.folder))
+            self._store.sync()
+            left = find_damage(self._store, self._shared)
+            yield from self._verified(damage, left)
+            yield from self._lost(left, opened)
+
+    def _reopen(self) -> None:
+        """libgit2 keeps what it read of packs and of indexes of them."""
+        self._store = Store.open(self._repository.path)
+        self._repository = self._store.repository
+        self._store.sync()
+
+    # Packs
+
+    def _derived(self, mending: Mending) -> Iterator[Check]:
+        """Sets aside what git makes again and what, damaged, hides objects that are there."""
+        damaged = [] if self._shared else list(derived(self._repository.path / "objects"))
+        for path in damaged:
+            mending.remove([path])
+            yield _said(
+                OK, f"set aside {path.name}, which was damaged and is made again by: uwf gc", file=path.name
+            )
+        self._reopen()
+
+    def _packs(self, damage: Damage, mending: Mending) -> Iterator[Check]:
+        """A pack that is not whole gives what can be read of it and goes; an index is made anew."""
+        for pack in damage.indexes:
+            try:
+                mending.put_index(pack, lambda new, pack=pack: self._index_pack(pack, new))  # type: ignore[misc]
+                yield _said(OK, f"made the index of {pack.name} anew", file=pack.name)
+            except RemoteFailed as error:
+                yield from self._salvaged(pack, mending, error.message)
+        for pack in damage.packs:
+            yield from self._salvaged(pack, mending, "it is not what its checksum says")
+        if damage.indexes or damage.packs:
+            self._reopen()
+
+    def _index_pack(self, pack: Path, new: Path) -> None:
+        settings = ("-c", "pack.writeReverseIndex=false")
+        self._git.run(*settings, "index-pack", "--no-rev-index", "-o", str(new), str(pack))
+
+    def _salvaged(self, pack: Path, mending: Mending, reason: str) -> Iterator[Check]:
+        number = 0
+        for packed in Pack(pack, self._repository.config.max_blob).objects():
+            oid = Oid(raw=packed.oid)
+            number += 1
+            # A copy elsewhere may be as damaged; a file of its own is read first.
+            if not mending.loose_path(oid).exists() or problem_with(self._repository, oid):
+                mending.put(oid, packed.kind, packed.content)
+        mending.remove_pack(pack)
+        what = (
+            f"{pack.name} is damaged: {reason}; took {counted(number, 'object')} out of it and set it aside"
+        )
+        yield _said(OK, what, file=pack.name)
+
+    # Objects
+
+    def _objects(self, damage: Damage, mending: Mending, opened: Collection[Place]) -> Iterator[Check]:
+        """Goes from place to place with all that is wanted, until nothing is, or no place has any of it."""
+        tips = [hurt.head for hurt in damage.hurt if hurt.head]
+        every: list[Place] = [Remade(self._store, tips), *opened]
+        wanted, before = lost_objects(self._store), -1
+        while wanted and len(self._brought) > before:
+            before = len(self._brought)
+            left = set(wanted)
+            for place in every:
+                if left:
+                    taken = self._taken(place, left, mending)
+                    log.info(
+                        "AB6D0CKR",
+                        "{place} has {taken} of {wanted} lost objects",
+                        place=place.name,
+                        taken=len(taken),
+                        wanted=len(left),
+                    )
+                    left -= taken.keys()
+                    self._brought |= taken.keys()
+                    yield from _told(place, taken, {**damage.objects, **wanted})
+            wanted = lost_objects(self._store)
+        for place in every:
+            if place.failed is not None:
+                message = f"{place.name} gave nothing: {place.failed.message}"
+                yield _said(WARNING, message, place.failed.hint, source=place.name)
+
+    def _taken(self, place: Place, wanted: Collection[Oid], mending: Mending) -> dict[Oid, Found]:
+        """Takes objects from a place, with those that they lead to and that aren't here either."""
+        taken: dict[Oid, Found] = {}
+        asked: set[Oid] = set()
+        level = set(wanted)
+        while level:
+            place.prepare(level)
+            asked |= level
+            following: set[Oid] = set()
+            for oid in level:
+                found = place.read(oid)
+                if found is None:
+                    continue
+                mending.put(oid, found.kind, found.content)
+                taken[oid] = found
+                following.update(links(found.kind, found.content))
+            level = {oid for oid in following - asked if problem_with(self._repository, oid)}
+        return taken
+
+    def _stray(self, damage: Damage, mending: Mending) -> Iterator[Check]:
+        """Sets aside what nothing refers to."""
+        lost = lost_objects(self._store) if damage.stray else {}
+        # What nothing seemed to refer to may belong to a tree that was lost as well.
+        stray = [
+            path
+            for path in damage.stray
+            if (oid := mending.loose_oid(path)) not in lost and problem_with(self._repository, oid)
+        ]
+        if stray:
+            mending.remove(stray)
+            yield _said(OK, f"set aside {counted(len(stray), 'damaged object')} that nothing refers to")
+
+    # Refs
+
+    def _packed_refs(self, mending: Mending) -> Iterator[Check]:
+        damage = packed_damage(self._repository.path)
+        if damage is None:
+            return
+        if self._shared and damage.lines:
+            # It holds the refs of the project too, which are not ours to sort.
+            path = self._repository.path / "packed-refs"
+            hint = f"put it right by hand, or restore it: {path}"
+            yield _said(ERROR, "git can't read packed-refs of this repository", hint, damaged=True)
+            return
+        mending.mend_packed_refs()
+        for line in damage.lines:
+            yield _said(OK, f"took out of packed-refs what is no ref: {shortened(one_line(line), 80)}")
+        if not damage.lines:
+            yield _said(OK, f"wrote packed-refs anew: {damage.problem}")
+
+    def _refs(self, mending: Mending, opened: Collection[Place]) -> Iterator[Check]:
+        broken, missed = self._repository.broken_refs(), self._store.missed()
+        for name in [*broken, *missed]:
+            if name.startswith(layout.REMOTES):
+                mending.remove_ref(name)
+                yield _said(OK, f"set aside {name}, which held no object id; the next pull makes it again")
+                continue
+            known = self._known(name, mending, opened)
+            if known is None:
+                what = "is gone, and what it led to is lost"
+                give_up = ""
+                if name not in missed:
+                    what = "holds no object id, and nothing tells where it was"
+                    give_up = f", or give it up: rm {shlex.quote(str(self._repository.path / name))}"
+                hint = f"give a place that has it: uwf doctor --fix --from FILE|DIR|URL{give_up}"
+                yield _said(ERROR, f"{name} {what}", hint, damaged=True, ref=name)
+            else:
+                mending.put_ref(name, known.oid)
+                at = f"{str(known.oid)[:10]}{self._step_at(known.oid)}"
+                yield _said(
+                    OK,
+                    f"put {name} back to {at}, {known.told}",
+                    ref=name,
+                    commit=str(known.oid),
+                    known=known.told,
+                )
+
+    def _known(self, name: str, mending: Mending, opened: Collection[Place]) -> _Known | None:
+        """The furthest place where a ref is known to have been and that can be read: by the index, which saw it here,
+        or by what was last seen of a remote."""
+        found: list[_Known] = []
+        tip = self._store.index.tips(name).get(name)
+        seen = tip.oid if tip is not None else self._store.index.missed().get(name)
+        if seen is not None:
+            found.append(_Known(Oid(raw=seen), "where it was last seen here"))
+        for remote in self._instance.remotes.all():
+            oid = self._repository.ref(layout.tracking(remote.name, name))
+            if oid is not None:
+                found.append(_Known(oid, f"where it was last seen on {remote.name}"))
+        for place in opened:
+            place.prepare([each.oid for each in found])
+            if (there := place.refs.get(name)) is not None:
+                found.append(_Known(there, f"where it is on {place.name}"))
+        chosen: _Known | None = None
+        for each in found:
+            if self._is_whole(each.oid, mending, opened) and (
+                chosen is None or self._goes_beyond(each.oid, chosen.oid)
+            ):
+                chosen = each
+        return chosen
+
+    def _is_whole(self, oid: Oid, mending: Mending, opened: Collection[Place]) -> bool:
+        """Whether an object can be read here, brought if need be, with all that it leads to."""
+        lost, before = self._lacks(oid), -1
+        while lost and len(self._brought) > before:  # what a sound object leads to is seen once it is reached
+            before = len(self._brought)
+            for place in opened:
+                if lost:
+                    self._brought |= self._taken(place, lost, mending).keys()
+                    lost = self._lacks(oid)
+        return not lost
+
+    def _lacks(self, oid: Oid) -> set[Oid]:
+        return {Oid(raw=raw) for raw in Walk(self._repository, self._store.index).tip(oid)}
+
+    def _goes_beyond(self, oid: Oid, other: Oid) -> bool:
+        """Whether one commit is a later one of the history that leads to the other."""
+        try:
+            relation = relate(self._store, oid, other)
+        except UwfError:
+            return False
+        return relation is not None and bool(relation.ours) and not relation.theirs
+
+    def _step_at(self, oid: Oid) -> str:
+        row = self._store.index.commit(oid.raw)
+        return f" (step {row.number})" if row is not None and row.kind == "step" else ""
+
+    def _tracking(self) -> Iterator[Check]:
+        """Forgets what a remote had where that can't be read: it is fetched anew."""
+        walk = Walk(self._repository, self._store.index)
+        for name, oid in self._repository.refs(layout.REMOTES).items():
+            if walk.tip(oid):
+                self._repository.delete_ref(name, oid)
+                yield _said(OK, f"forgot {name}, which led to lost objects; the next pull fetches it anew")
+
+    # The outcome
+
+    def _verified(self, damage: Damage, left: Damage) -> Iterator[Check]:
+        """Verifies what was hurt and is whole now."""
+        still = {hurt.ref for hurt in left.hurt}
+        refs: dict[str, Oid | None] = {}
+        for name in sorted({hurt.ref for hurt in damage.hurt} | set(damage.refs)):
+            oid = None if name in left.refs else self._repository.ref(name)
+            if oid is not None and name not in still and layout.is_shared_ref(name):
+                refs[name] = oid
+        if not refs:
+            return
+        done = verify_refs(self._repository, refs, self._repository.config.max_blob)
+        for finding in done.findings[:TOLD]:
+            said = f"{finding.ref}: {finding.message}"
+            if finding.code == UNCHECKED:
+                yield _said(WARNING, said, "see: uwf verify", ref=finding.ref)
+            else:
+                yield _said(ERROR, said, "see: uwf verify", damaged=True, ref=finding.ref)
+        if not done.findings:
+            whole = counted(done.threads, "thread") if done.threads else counted(len(refs), "ref")
+            yield _said(OK, f"verified {whole} that had been hurt: whole again", refs=sorted(refs))
+
+    def _lost(self, left: Damage, opened: Collection[Place]) -> Iterator[Check]:
+        """Whom the rest hurts, and what can be done."""
+        silent = [place.name for place in opened if place.failed is not None]
+        asked = [place.name for place in opened if place.failed is None]
+        parts = [f"{', '.join(asked)} {'has' if len(asked) == 1 else 'have'} none of it"] if asked else []
+        parts += [f"{', '.join(silent)} could not be asked"] if silent else []
+        where = " and ".join(parts) or "no remote is configured"
+        hint = f"{where}; give a place that has it: uwf doctor --fix --from FILE|DIR|URL"
+        for hurt in left.hurt:
+            before = f"; what is before it goes on with: uwf thread fork {hurt.last}" if hurt.last else ""
+            yield hurt_check(NAME, hurt, left.objects, hint + before)
+        others = left.objects if not left.hurt else {}
+        for oid, reason in others.items():
+            yield _said(ERROR, f"object {oid} is damaged: {reason}", hint, damaged=True, objects=[str(oid)])
+
+
+def _told(place: Place, taken: Collection[Oid], reasons: Mapping[Oid, str]) -> Iterator[Check]:
+    """What was brought from one place, object by object while these are few."""
+    ids = sorted(map(str, taken))
+    if not ids:
+        return
+    for oid in ids[:TOLD] if len(ids) <= TOLD else ():
+        reason = reasons.get(Oid(hex=oid), "it was missing")
+        yield _said(OK, f"object {oid}: {reason}; from {place.name}", objects=[oid], source=place.name)
+    if len(ids) > TOLD:
+        message = f"brought {counted(len(ids), 'object')} from {place.name}: {ids[0][:10]}, {ids[1][:10]}, …"
+        yield _said(OK, message, objects=ids, source=place.name)
+
+
+def _said(status: str, message: str, hint: str = "", damaged: bool = False, **more: Any) -> Check:
+    return Check(NAME, status, message, hint, damaged, more)

@@ -1,0 +1,243 @@
+"""A step of a thread that is shared: fetched before, pushed after. Who loses the race for it keeps what was
+done, as a thread of its own. The steps of several threads go out together.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
+
+from uwf_git.base import log
+from uwf_git.base.errors import Busy, Declined, HeadMoved, Invalid, RemoteFailed, StoreDamaged, UwfError
+from uwf_git.base.text import one_line
+from uwf_git.engine.step import Outcome, step
+from uwf_git.format.ids import ThreadId
+from uwf_git.git.objects import parse_tag
+from uwf_git.git.program import Git
+from uwf_git.git.repository import COMMIT, Oid
+from uwf_git.store import layout
+from uwf_git.store.history import relate
+from uwf_git.store.opened import Instance
+from uwf_git.store.remotes import Remote
+from uwf_git.sync import tracking
+from uwf_git.sync.pull import Pulled, gather, raise_if_refused
+from uwf_git.sync.push import plan_anew, push, refs_of, refusal
+from uwf_git.sync.transfer import Rejected
+
+
+def shared_step(
+    instance: Instance,
+    git: Git,
+    remote: Remote,
+    thread: ThreadId,
+    agent: str | None = None,
+    cwd: Path | None = None,
+    on_stderr: Callable[[bytes], None] | None = None,
+) -> Outcome:
+    """A step between a pull and a push of its thread. Moves what those move. Raises HeadMoved where
+    somebody else's step got there first, naming the thread that keeps ours, and where the thread was deleted there:
+    before the step, or with the step kept here; else as step, pull and push do."""
+    if problem := problem_with(instance, remote, thread, gather(instance, git, remote, [thread])):
+        raise problem
+    try:
+        outcome = step(instance, thread, agent, cwd, on_stderr)
+    except UwfError:
+        # A failed attempt travels too; that it couldn't must not hide why it failed.
+        _push(instance, git, remote, [thread])
+        raise
+    if problem := share_all(instance, git, remote, [thread])[thread]:
+        raise problem
+    return outcome
+
+
+def problem_with(instance: Instance, remote: Remote, thread: ThreadId, pulled: Pulled) -> UwfError | None:
+    """What keeps a thread that was gathered from being stepped with a remote: StoreDamaged where what is there is
+    invalid, HeadMoved where it was deleted there; None where nothing does."""
+    if tracking.marked(instance, remote, [layout.THREADS + thread]):
+        again = f"uwf push {remote.name} {thread} brings it back"
+        return HeadMoved(
+            f"thread {thread} was deleted on {remote.name}", f"{again}; without --remote it goes on here"
+        )
+    try:
+        raise_if_refused(pulled, thread)
+    except StoreDamaged as error:
+        return error
+    return None
+
+
+def share_all(
+    instance: Instance, git: Git, remote: Remote, threads: Collection[ThreadId], stepped: bool = True
+) -> dict[ThreadId, UwfError | None]:
+    """Pushes the refs of threads, failed attempts included, in one exchange; `stepped`: after a step of each. Where
+    the race for one is lost, ours becomes a thread of its own, which is pushed too; one that was deleted there isn't
+    pushed. What keeps one thread from getting there leaves the others alone. Returns for each thread what went wrong:
+    HeadMoved for those two, with the thread that keeps ours, Declined, RemoteFailed, Busy, Invalid for a file that is
+    too large, StoreDamaged; None where all of it is there. Moves what `push` moves, and for lost races what `gather`
+    does."""
+    found: dict[ThreadId, UwfError | None] = {}
+    mine: dict[ThreadId, Oid] = {}
+    for thread in threads:
+        try:
+            mine[thread] = instance.threads.head(thread).commit
+        except UwfError as error:
+            found[thread] = error
+    lost: list[ThreadId] = []
+    pushed = _push(instance, git, remote, mine)
+    deleted = tracking.marked(instance, remote, [layout.THREADS + thread for thread in mine])
+    for thread, came in pushed.items():
+        if isinstance(came, UwfError):
+            found[thread] = came
+        elif layout.THREADS + thread in deleted:
+            found[thread] = HeadMoved(
+                f"thread {thread} was deleted on {remote.name} meanwhile"
+                + ("; the step made here is kept" if stepped else ""),
+                f"uwf push {remote.name} {thread} brings the thread back there",
+            )
+        elif any(each.lost for each in came):
+            lost.append(thread)
+            _tell_of_loss(remote, thread, came)
+        elif refused := [each for each in came if not each.deletion]:
+            said = refusal(remote, refused)
+            kept = "the step is made and kept here, but " if stepped else ""
+            found[thread] = Declined(kept + said.message, said.hint)
+        else:
+            found[thread] = None
+    if lost:
+        found |= _settle(instance, git, remote, {thread: mine[thread] for thread in lost})
+    return {thread: found[thread] for thread in threads}
+
+
+def _settle(
+    instance: Instance, git: Git, remote: Remote, lost: Mapping[ThreadId, Oid]
+) -> dict[ThreadId, UwfError | None]:
+    """What becomes of threads whose races were lost; `lost` are their heads as they were to be pushed."""
+    try:
+        pulled = gather(instance, git, remote, lost)
+    except UwfError as error:
+        return dict.fromkeys(lost, error)
+    found: dict[ThreadId, UwfError | None] = {}
+    for thread in lost:
+        try:
+            raise_if_refused(pulled, thread)
+        except StoreDamaged as error:
+            found[thread] = error
+    _push(instance, git, remote, lost.keys() - found.keys())
+    for thread in lost.keys() - found.keys():
+        if _is_there(instance, remote, thread, lost[thread]):  # by another push from here
+            found[thread] = None
+        elif not instance.threads.exists(thread):
+            found[thread] = HeadMoved(
+                f"thread {thread} was removed here meanwhile; the step made here is kept with it",
+                f"uwf thread restore {thread} brings it back",
+            )
+        else:
+            found[thread] = HeadMoved(*_lost(instance, remote, thread, pulled))
+    return found
+
+
+def _tell_of_loss(remote: Remote, thread: ThreadId, rejected: Iterable[Rejected]) -> None:
+    log.warning(
+        "E1CC2C9F",
+        "the race for {thread} on {remote} is lost",
+        thread=thread,
+        remote=remote.name,
+        rejected=[f"{each.ref}: {each.reason}" for each in rejected],
+    )
+
+
+def moved_by(instance: Instance, remote: Remote, ref: str) -> str:
+    """Who moved a ref of a remote last and how, as its tracking ref has it: `Ada Example: 0004 reviewer:
+    approved, 2025-01-31T12:00:00Z`. "" where that isn't known."""
+    repository = instance.store.repository
+    oid = repository.ref(layout.tracking(remote.name, ref))
+    if oid is None:
+        return ""
+    try:
+        kind, data = repository.read(oid)
+        if kind == COMMIT:
+            commit = repository.commit(oid)
+            person, seconds, said = commit.committer, commit.time, commit.message
+        else:
+            tag = parse_tag(data)
+            person, seconds, said = tag.tagger, tag.time, tag.message
+        when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+    except (UwfError, ValueError, OverflowError):
+        return ""
+    who = person.partition(" <")[0]
+    if person == repository.user.ident:
+        who += " (you, from another store)"
+    subject = said.partition("\n")[0]
+    return one_line(f"{who}: {subject}, {when}", 200)
+
+
+def explain_loss(instance: Instance, git: Git, remote: Remote, rejected: Rejected) -> HeadMoved:
+    """A push that lost a race, as an error that says who won it and what to do."""
+    thread = layout.thread_of(rejected.ref)
+    is_thread = rejected.ref.startswith((layout.THREADS, layout.ARCHIVE, layout.PAUSED))
+    # Where this can't be, it stays unknown who it was.
+    with contextlib.suppress(RemoteFailed, Busy), instance.locks.exchange(remote.name):
+        tracking.fetch(git, instance.store.repository, remote, [thread] if is_thread else None)
+    name = rejected.ref
+    if is_thread and instance.store.repository.ref(layout.tracking(remote.name, layout.ARCHIVE + thread)):
+        name = layout.ARCHIVE + thread
+    who = moved_by(instance, remote, name)
+    kind = layout.CALLED.get(layout.namespace_of(rejected.ref), "archives of")
+    what = f"thread {thread}" if is_thread else f"{kind} {rejected.ref.rpartition('/')[2]}"
+    if name.startswith(layout.PAUSED):
+        what = f"the pause of {what}"
+    return HeadMoved(
+        f"{what} was moved on {remote.name}" + (f" by {who}" if who else " by somebody else"),
+        f"uwf pull {remote.name} keeps both sides, then push again",
+    )
+
+
+def _push(
+    instance: Instance, git: Git, remote: Remote, threads: Collection[ThreadId]
+) -> dict[ThreadId, list[Rejected] | UwfError]:
+    """Pushes threads in one exchange: what the remote did not take of each, or what kept it from being pushed at all.
+    What can't be read here, or is too large, is found by halves, so that the rest gets there."""
+    if not threads:
+        return {}
+    try:
+        with instance.locks.exchange(remote.name):
+            what = plan_anew(instance, git, remote, refs_of(instance, threads))
+            rejected = push(instance, git, remote, what).rejected
+    except (Invalid, StoreDamaged) as error:
+        if len(threads) == 1:
+            return dict.fromkeys(threads, error)
+        every, middle = list(threads), len(threads) // 2
+        return {
+            **_push(instance, git, remote, every[:middle]),
+            **_push(instance, git, remote, every[middle:]),
+        }
+    except UwfError as error:
+        return dict.fromkeys(threads, error)
+    # A pause from elsewhere that got there first is no lost step: either keeps the thread from being stepped.
+    rejected = tuple(each for each in rejected if not each.ref.startswith(layout.PAUSED))
+    found: dict[ThreadId, list[Rejected] | UwfError] = {}
+    for thread in threads:
+        own = refs_of(instance, [thread]) if rejected else ()
+        found[thread] = [each for each in rejected if each.ref in own]
+    return found
+
+
+def _is_there(instance: Instance, remote: Remote, thread: ThreadId, commit: Oid) -> bool:
+    """Whether a remote has all steps of a thread up to a commit in it, as far as was last seen."""
+    store = instance.store
+    tag = store.repository.ref(layout.tracking(remote.name, layout.ARCHIVE + thread))
+    head = store.repository.ref(layout.tracking(remote.name, layout.THREADS + thread))
+    there = Oid(raw=store.take_in_tag(tag).target) if tag else head
+    relation = relate(store, there, commit) if there else None
+    return relation is not None and not relation.theirs
+
+
+def _lost(instance: Instance, remote: Remote, thread: ThreadId, pulled: Pulled) -> tuple[str, str]:
+    ended = instance.threads.has_ended(thread)
+    who = moved_by(instance, remote, (layout.ARCHIVE if ended else layout.THREADS) + thread)
+    fork = next((each.fork for each in pulled.adopted if each.thread == thread and each.fork), None)
+    message = f"thread {thread} was moved on {remote.name} meanwhile" + (f" by {who}" if who else "")
+    if fork is None:
+        return message, f"look at it: uwf thread show {thread}"
+    return f"{message}; the step made here is kept as thread {fork}", f"uwf thread show {fork}"

@@ -1,0 +1,688 @@
+"""What a remote has, as far as it was last seen: its list of refs, the tracking refs, and what was deleted there.
+
+A remote is asked for its list first. The list is bounded and checked by name, so a million refs or a name with
+control characters never gets as far as a fetch, and of thousands of known threads only those that moved are fetched.
+Of a few threads it is asked for what begins with their ids, which git has the server list alone.
+
+    refs/uwf/remotes/<remote>/threads/<ULID>           where the remote's ref was last seen
+    refs/uwf/remotes/<remote>/branches/workflows/<W>   the same of a workflow's published branch; crews/ likewise
+    refs/uwf/remotes/<remote>/deleted/threads/<ULID>   the thread was deleted there, and whatever is here of it is
+                                                       pushed again only by name; likewise other refs. A blob: the
+                                                       commit that was last seen there, `restored`, or nothing
+    refs/uwf/merged/<remote>/<YYYY-MM>                 the last fold that this store and the remote had in common
+
+A thread was deleted there if it was seen there and is now under none of the remote's refs nor in any of its folds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from uwf_git.base import log
+from uwf_git.base.errors import HeadMoved, NotFound, RemoteFailed, UwfError
+from uwf_git.format.ids import ALPHABET, ThreadId
+from uwf_git.git.lockfiles import is_git_at_work
+from uwf_git.git.program import Git, OverBounds
+from uwf_git.git.repository import Oid, Repository
+from uwf_git.store import layout
+from uwf_git.store.opened import Instance
+from uwf_git.store.remotes import Remote
+
+if TYPE_CHECKING:
+    from uwf_git.store.archives import Fold
+
+_RESTORED = b"restored"
+
+# Above this many, wildcards cost git less than looking each name up.
+MANY = 300
+TRIES = 3
+# What git fails at when others are at work: a ref that was listed is gone by now, another fetch has moved one that is
+# tracked, a gc has removed the folder of objects in which one is being written.
+_PASSING = ("couldn't find remote ref", "cannot lock ref", "failed to write object")
+# Of so many threads one table of git's, of which the last 64 kB are kept, has room for all refs. Of more, everything
+# is listed.
+FEW = 40
+# A large file goes to the disk as it comes.
+_STREAMED = ("-c", "core.bigFileThreshold=16m")
+# A table with whole object ids.
+_TABLE = ("-c", "core.abbrev=40", "-c", "fetch.output=full")
+_BY_GIT = re.compile(r"tmp_(?:pack|idx|rev)_[A-Za-z0-9]{6}")  # those of uwf have longer names
+_OID = re.compile(r"[0-9a-f]{40}")
+_OTHER_OID = re.compile(r"[0-9a-f]{64}")
+# Of thousands of refs nearly all are of threads: rows of nothing else need no look at each.
+_ROWS_OF_THREADS = re.compile(
+    rf"(?:[0-9a-f]{{40}}\t(?:{'|'.join(layout.OF_THREADS)})[0-7][{ALPHABET}]{{25}}(?:\^{{}})?\n)++", re.ASCII
+)
+# A row of the table in which a fetch tells what it does: a flag, what came of the ref, the remote's name for it and
+# ours. Of a ref that has moved it tells where from and where to, of a new one nothing but its name.
+_TOLD = re.compile(
+    r"^ ([ +*=!t-]) (?:\[[^\]\n]*\]|[0-9a-f]{40}\.{2,3}([0-9a-f]{40})) +(\S+) +-> \S+(?: .*)?$", re.MULTILINE
+)
+_HEAD = re.compile(r"^From ", re.MULTILINE)
+
+
+class Listed(NamedTuple):
+    """What the other side lists, by its names. `refs` are shared refs and branches of what is published in versions,
+    with what they point at; `strange` are names under refs/uwf/ that uwf gives to no ref, which may hold control
+    characters. `branches`: there is a branch, or nobody looked for one."""
+
+    refs: Mapping[str, Oid]
+    strange: tuple[str, ...]
+    branches: bool = True
+
+
+class Fetched(NamedTuple):
+    """What a remote lists, and the tracking refs of what it no longer has, by the remote's names: where each was last
+    seen. `tracked` are all of its tracking refs, or those of the threads that were asked for; None where they have to
+    be read again, since something was fetched."""
+
+    listed: Listed
+    gone: Mapping[str, Oid]
+    tracked: Mapping[str, Oid] | None = None
+
+
+# Listing
+
+
+def list_refs(
+    git: Git,
+    repository: Repository,
+    remote: Remote,
+    branches: bool = False,
+    meanwhile: Callable[[], object] = lambda: None,
+) -> Listed:
+    """What a remote has under refs/uwf/ and of published workflows and crews. `branches`: whether it has any is looked
+    for too. `meanwhile` is called while the remote is being asked. Raises RemoteFailed, also for more refs than
+    `uwf.maxRefs` allows."""
+    published = [f"{branches}*" for branches in layout.VERSION_BRANCHES]
+    patterns = ["refs/uwf/*", *(["HEAD", "refs/heads/*"] if branches else published)]
+    found: set[str] = set()
+    at_most = repository.config.max_refs
+    too_many = RemoteFailed(
+        f"{remote.name} lists more than {at_most:,} refs under refs/uwf/",
+        f"fold its archives, or allow more: {repository.config.to_raise('uwf.maxRefs', '1000000')}",
+    )
+    refs: dict[str, Oid] = {}
+    strange: list[str] = []
+    # Not with --refs: it leaves out names that are none without a word.
+    with git.printing("ls-remote", "--quiet", "--", remote.name, *patterns, bounded=True) as blocks:
+        meanwhile()
+        for block in blocks:
+            text = block.decode("utf-8", "backslashreplace")
+            if _ROWS_OF_THREADS.fullmatch(text):
+                rows = [row for row in text.split("\n") if row and row[-1] != "}"]
+                refs.update(zip([row[41:] for row in rows], [Oid(hex=row[:40]) for row in rows], strict=True))
+            else:
+                left = at_most - len(refs) - len(strange)
+                more = sort_out(_of_uwf(remote, _rows(text), found), _is_taken, left, too_many)
+                refs.update(more.refs)
+                strange.extend(more.strange)
+            if len(refs) + len(strange) > at_most:
+                raise too_many
+    log.debug(
+        "W1JTH9PS", "{remote} lists {refs} refs", remote=remote.name, refs=len(refs), strange=strange[:10]
+    )
+    return Listed(refs, tuple(strange), not branches or bool(found))
+
+
+def _is_taken(name: str) -> bool:
+    return layout.is_shared_ref(name) or _is_of_versions(name)
+
+
+def sort_out(
+    listed: Iterable[tuple[str, str]], takes: Callable[[str], bool], at_most: int, too_many: UwfError
+) -> Listed:
+    """Tells names that are taken from strange ones; `listed` are object ids with names. Raises `too_many` as soon as
+    there are more than `at_most`."""
+    refs: dict[str, Oid] = {}
+    strange: list[str] = []
+    for oid, name in listed:
+        if takes(name):
+            refs[name] = Oid(hex=oid)
+        else:
+            strange.append(name)
+        if len(refs) + len(strange) > at_most:
+            raise too_many
+    return Listed(refs, tuple(strange))
+
+
+def listed_lines(git: Git, *args: str, between: str = "\t") -> Iterator[tuple[str, str]]:
+    """What git prints as lines of an object id and a name, neither of them checked. Raises RemoteFailed at the end
+    where git failed."""
+    for line in git.lines(*args, bounded=True):
+        oid, _, name = line.decode("utf-8", "backslashreplace").partition(between)
+        yield oid, name
+
+
+def _rows(text: str) -> Iterator[tuple[str, str]]:
+    for line in text.removesuffix("\n").split("\n"):
+        oid, _, name = line.partition("\t")
+        yield oid, name
+
+
+def _of_uwf(
+    remote: Remote, listed: Iterable[tuple[str, str]], branches: set[str]
+) -> Iterator[tuple[str, str]]:
+    """Of what a remote lists, what is under refs/uwf/, and its branches of versions where it isn't the project's. The
+    first branch of any kind goes to `branches`."""
+    for oid, name in listed:
+        if _OTHER_OID.fullmatch(oid):
+            raise RemoteFailed(
+                f"{remote.name} has object ids of SHA-256, a store has those of SHA-1",
+                "make the repository there anew: git init --bare --object-format=sha1",
+            )
+        if name.endswith("^{}") or not _OID.fullmatch(oid):
+            continue
+        if not branches and (name == "HEAD" or name.startswith("refs/heads/")):
+            branches.add(name)
+        if name.startswith(layout.LOCAL):
+            continue  # the remote is a store with remotes and proposals of its own
+        if name.startswith(layout.NAMESPACE) or (_is_of_versions(name) and not remote.code):
+            yield oid, name
+
+
+def _is_of_versions(name: str) -> bool:
+    """Whether a branch is one that versions of a workflow or a crew are published on."""
+    return any(
+        name.startswith(branches) and layout.is_shared_ref(prefix + name.removeprefix(branches))
+        for prefix, branches in layout.REGISTERED.values()
+    )
+
+
+# Fetching
+
+
+def tracked_refs(repository: Repository, remote: str) -> dict[str, Oid]:
+    """Where a remote's refs were last seen, by the remote's names for them."""
+    prefix = f"{layout.REMOTES}{remote}/"
+    found = repository.refs(prefix, without=_deleted(remote))
+    branches, size = prefix + "branches/", len(prefix)
+    return {
+        layout.tracked(remote, name) if name.startswith(branches) else layout.NAMESPACE + name[size:]: oid
+        for name, oid in found.items()
+    }
+
+
+def tracked_among(repository: Repository, remote: str, names: Iterable[str]) -> dict[str, Oid]:
+    """Where those of these refs of a remote that were ever seen were last seen."""
+    found = {name: repository.ref(layout.tracking(remote, name)) for name in names}
+    return {name: oid for name, oid in found.items() if oid is not None}
+
+
+def fetch(
+    git: Git,
+    repository: Repository,
+    remote: Remote,
+    threads: Collection[ThreadId] | None = None,
+    folds: bool = False,
+    meanwhile: Callable[[], object] = lambda: None,
+) -> Fetched:
+    """Moves `refs/uwf/remotes/<remote>/…` to where the remote's refs are; of these threads only, where such are
+    given, and then with `folds` of the folds too, in which they may be. The tracking refs of what the remote no longer
+    has stay. `meanwhile` is called while something is on its way. Raises RemoteFailed."""
+    for last_try in [False] * (TRIES - 1) + [True]:
+        try:
+            if threads is not None and len(threads) <= FEW and not folds:
+                found = _fetch_few(git, repository, remote, threads, meanwhile)
+                if found is not None:
+                    return found
+            return _fetch_listed(git, repository, remote, threads, folds, meanwhile)
+        except RemoteFailed as error:
+            if last_try or not any(each in error.message for each in _PASSING):
+                raise
+            log.warning(
+                "QCTJ481C",
+                "{remote} is asked once more, since others were at work: {error}",
+                remote=remote.name,
+                error=error.message,
+            )
+    raise AssertionError("the last try returns or raises")
+
+
+def _fetch_listed(
+    git: Git,
+    repository: Repository,
+    remote: Remote,
+    threads: Collection[ThreadId] | None,
+    folds: bool,
+    meanwhile: Callable[[], object],
+) -> Fetched:
+    """Lists all that a remote has, then fetches what has moved of that."""
+    known: dict[str, Oid] = {}
+    listed = list_refs(
+        git,
+        repository,
+        remote,
+        meanwhile=lambda: known.update(tracked_refs(repository, remote.name)),
+    )
+    if threads is not None:
+        meant = {*layout.refs_of_threads(threads)}
+        if folds:
+            meant |= {name for name in (*listed.refs, *known) if name.startswith(layout.FOLDED)}
+        listed = Listed({name: oid for name, oid in listed.refs.items() if name in meant}, ())
+        known = {name: oid for name, oid in known.items() if name in meant}
+    wanted = [name for name, oid in listed.refs.items() if known.get(name) != oid]
+    log.info(
+        "4XSKK6GJ",
+        "fetches {wanted} refs of {remote}",
+        remote=remote.name,
+        wanted=len(wanted),
+        first=wanted[:10],
+    )
+    # Of many names a pattern is made that brings whatever fits it: of some threads they are asked for in parts.
+    size = max(len(wanted), 1) if threads is None else MANY
+    for start in range(0, len(wanted), size):
+        bring_tracked(git, repository, remote, wanted[start : start + size], meanwhile)
+    gone = {name: oid for name, oid in known.items() if name not in listed.refs}
+    return Fetched(listed, gone, None if wanted else known)
+
+
+def _fetch_few(
+    git: Git,
+    repository: Repository,
+    remote: Remote,
+    threads: Collection[ThreadId],
+    meanwhile: Callable[[], object],
+) -> Fetched | None:
+    """Brings a few threads without listing all that a remote has, as `ls-remote` does whatever it is asked for. A fetch
+    asks for what begins as its patterns do, and takes it for no mistake where nothing does.
+
+    The fetch is a dry run. That brings the objects and moves no ref, so what the remote lists besides, with names that
+    begin with the same ids, gets none. What has moved is moved here then; a new ref, of which git tells only the name,
+    is fetched by that. None where the remote lists more names than a table of git's has room for."""
+    meant = layout.refs_of_threads(threads)
+    known = tracked_among(repository, remote.name, meant)
+    specs = [f"+{name}*:{layout.tracking(remote.name, name)}*" for name in meant]
+    told = bring(git, repository, remote.name, specs, meanwhile, dry=True)
+    rows = rows_of(told)
+    if rows is None:
+        return None
+    refs: dict[str, Oid] = {}
+    new: list[str] = []
+    for flag, target, name in rows:
+        if name not in meant:
+            continue
+        oid = known.get(name) if flag == "=" else target
+        if oid is None or not _is_tracked(repository, remote, name, known.get(name), oid):
+            new.append(name)
+        else:
+            refs[name] = oid
+    log.info(
+        "SN5AWXC1",
+        "{remote} has {refs} refs of {threads} threads",
+        remote=remote.name,
+        refs=len(rows),
+        threads=len(threads),
+        new=new[:10],
+    )
+    if new:
+        bring_tracked(git, repository, remote, new)
+        refs |= tracked_among(repository, remote.name, new)
+    gone = {name: oid for name, oid in known.items() if name not in refs}
+    strange = tuple(name for _, _, name in rows if name not in meant)
+    return Fetched(Listed(refs, strange), gone, refs)
+
+
+def rows_of(said: str) -> list[tuple[str, Oid | None, str]] | None:
+    """What git says of each ref in the table of a fetch: a flag, where it has moved to, None where that isn't told, and
+    the remote's name for it. None where the beginning of the table is lost."""
+    rows = [(flag, Oid(hex=oid) if oid else None, name) for flag, oid, name in _TOLD.findall(said)]
+    return None if rows and not _HEAD.search(said) else rows
+
+
+def _is_tracked(repository: Repository, remote: Remote, name: str, known: Oid | None, oid: Oid) -> bool:
+    """Moves a tracking ref from where it was. Returns whether it is there, which it isn't where another fetch has moved
+    it, or the object is not here."""
+    if oid == known:
+        return True
+    try:
+        repository.put_ref(layout.tracking(remote.name, name), known, oid)
+    except (HeadMoved, NotFound):
+        return False
+    return True
+
+
+def bring_tracked(
+    git: Git,
+    repository: Repository,
+    remote: Remote,
+    wanted: list[str],
+    meanwhile: Callable[[], object] = lambda: None,
+) -> None:
+    """Moves the tracking refs of these refs of a remote to where they are there. `meanwhile` as in `bring`. Raises
+    RemoteFailed."""
+    names = wanted
+    if len(names) > MANY:
+        names = sorted({layout.namespace_of(name) + "*" for name in names})
+    specs = [f"+{name}:{layout.tracking(remote.name, name)}" for name in names]
+    bring(git, repository, remote.name, specs, meanwhile=meanwhile)
+    for name in wanted:
+        # git leaves out what a shallow repository can't give whole, and says nothing of it.
+        if repository.ref(layout.tracking(remote.name, name)) is None:
+            raise RemoteFailed(
+                f"{remote.name} lists {name} but did not send it",
+                "is it shallow? git fetch --unshallow there",
+            )
+
+
+def bring(
+    git: Git,
+    repository: Repository,
+    source: str,
+    refspecs: Iterable[str],
+    meanwhile: Callable[[], object] = lambda: None,
+    dry: bool = False,
+) -> str:
+    """Fetches from a remote, or a file, by refspecs; one without a destination brings objects and moves no ref, and
+    `dry` moves none at all. `meanwhile` is called while git is at work. Returns what git says, of a dry run a table of
+    the refs. Raises RemoteFailed, also for more than `uwf.maxFetch` allows."""
+    said = ["--dry-run", "--verbose"] if dry else [] if git.shows_progress else ["--quiet"]
+    progress = ["--progress"] if git.shows_progress else []
+    with _arriving(git, repository):
+        done = git.run(
+            *_STREAMED,
+            *(_TABLE if dry else ()),
+            "fetch",
+            *said,
+            *progress,
+            "--no-tags",
+            "--no-write-fetch-head",
+            "--no-auto-maintenance",
+            "--no-recurse-submodules",
+            "--refmap=",
+            "--stdin",
+            "--",
+            source,
+            stdin="".join(f"{spec}\n" for spec in refspecs).encode("utf-8", "surrogateescape"),
+            bounded=True,
+            meanwhile=meanwhile,
+        )
+    return done.err
+
+
+def unpack(git: Git, repository: Repository, bundle: Path, tips: Iterable[Oid]) -> None:
+    """Brings what a bundle holds, without refs, which git would look through for each other. Raises RemoteFailed, also
+    where anything is missing that `tips` lead to, and as `bring` does."""
+    with _arriving(git, repository):
+        progress = ["--progress"] if git.shows_progress else []
+        git.run(*_STREAMED, "bundle", "unbundle", *progress, str(bundle), bounded=True)
+    wanted = "".join(f"{tip}\n" for tip in tips)
+    git.run(
+        *("rev-list", "--objects", "--quiet", "--stdin", "--not", "--all"),
+        stdin=wanted.encode(),
+        bounded=True,
+    )
+
+
+@contextlib.contextmanager
+def _arriving(git: Git, repository: Repository) -> Iterator[None]:
+    """Where what comes is over a limit, what was written of it goes; git would leave it to the next gc. What others are
+    writing stays, and all of it where another git is at work."""
+    folder = repository.path / "objects" / "pack"
+    before = set(folder.glob("tmp_*"))
+    try:
+        yield
+    except RemoteFailed as error:
+        written = [
+            path for path in folder.glob("tmp_*") if _BY_GIT.fullmatch(path.name) and path not in before
+        ]
+        for path in written if not is_git_at_work(repository.path) else ():
+            with contextlib.suppress(OSError):
+                if isinstance(error, OverBounds) or path.stat().st_size >= git.bounds.file:
+                    path.unlink()
+        raise
+
+
+# What was deleted there
+
+
+def look(instance: Instance, git: Git, remote: Remote) -> None:
+    """Asks a remote what it has, and notices what was deleted there. Touches what `note` does. Raises RemoteFailed."""
+    repository = instance.store.repository
+    known = tracked_refs(repository, remote.name)
+    listed = list_refs(git, repository, remote).refs
+    gone = {name: oid for name, oid in known.items() if name not in listed}
+    if any(name.startswith(layout.OF_THREADS) for name in gone):
+        # Where one of them was folded meanwhile, the new fold says so. It is taken over by the next pull.
+        folds = [
+            name for name, oid in listed.items() if name.startswith(layout.FOLDED) and not repository.has(oid)
+        ]
+        if folds:
+            bring(git, repository, remote.name, folds)
+    note(instance, remote, listed, gone)
+
+
+def note(instance: Instance, remote: Remote, listed: Mapping[str, Oid], gone: Mapping[str, Oid]) -> list[str]:
+    """Forgets the tracking refs of what a remote no longer lists, and marks what was deleted there; a thread that
+    merely ended or was folded wasn't. What is there again loses its mark. Returns what was deleted and is here. Touches
+    `refs/uwf/remotes/<remote>/…`, and takes threads that were deleted there out of the folds here."""
+    repository = instance.store.repository
+    there = _There(repository, listed)
+    found: list[str] = []
+    threads: dict[ThreadId, str] = {}
+    noted = [name for name in gone if not _was_resumed(name, listed)]  # those are for a pull to take over
+    for name in noted:
+        if name.startswith((layout.THREADS, layout.ARCHIVE)):
+            threads[layout.thread_of(name)] = name
+        elif name.startswith(layout.FOLDED):
+            threads |= {each: layout.ARCHIVE + each for each in _folded_in(repository, gone[name])}
+            agree(instance, remote.name, name, None)
+        elif name.startswith(layout.NAMESPACE) and not there.accounts_for(name) and repository.ref(name):
+            found.append(name)
+    _mark(repository, remote.name, found)
+    if deleted := {thread: name for thread, name in threads.items() if not there.has(thread)}:
+        here = deleted.keys() & instance.threads.ids()
+        removed = [each for each in deleted.keys() - here if repository.ref(layout.REMOVED + each)]
+        _mark(
+            repository,
+            remote.name,
+            [layout.THREADS + thread for thread in (*here, *removed)],
+            {
+                name: oid
+                for name in deleted.values()
+                if name.startswith(layout.THREADS) and (oid := gone[name])
+            },
+        )
+        folded = here & instance.store.folded_threads()
+        for ref in sorted({row.ref for thread in folded if (row := instance.store.index.folded(thread))}):
+            part_with(instance, remote.name, ref, folded)
+        found += sorted(deleted[thread] for thread in here)
+    for name in _marks(repository, remote.name):
+        of_steps = name.startswith((layout.THREADS, layout.ARCHIVE))
+        if name in listed or (of_steps and there.has(layout.thread_of(name))):
+            unmark(instance, remote, name)
+    # Last, so that whoever is killed before finds them gone once more. A push that deletes has dropped them itself.
+    for name in noted:
+        _drop(repository, layout.tracking(remote.name, name))
+    return found
+
+
+class _There:
+    """Which threads a remote has that lists these refs. A fold that isn't here or can't be read says of none."""
+
+    def __init__(self, repository: Repository, listed: Mapping[str, Oid]) -> None:
+        self._repository = repository
+        self._listed = listed
+
+    def has(self, thread: ThreadId) -> bool:
+        """Whether it has a thread that goes on, has ended or is folded."""
+        refs = (layout.THREADS + thread, layout.ARCHIVE + thread)
+        return any(name in self._listed for name in refs) or thread in self._folded
+
+    def accounts_for(self, name: str) -> bool:
+        """Whether a ref of which only the thread's steps can tell is gone with these, or into a fold, or with the
+        thread's end."""
+        if not name.startswith(layout.OF_THREADS):
+            return False
+        thread = layout.thread_of(name)
+        return name.startswith(layout.PAUSED) or thread in self._folded or not self.has(thread)
+
+    @cached_property
+    def _folded(self) -> frozenset[ThreadId]:
+        folds = (oid for name, oid in self._listed.items() if name.startswith(layout.FOLDED))
+        return frozenset[ThreadId]().union(*(_folded_in(self._repository, oid) for oid in folds))
+
+
+def _folded_in(repository: Repository, fold: Oid) -> frozenset[ThreadId]:
+    """The threads that a fold names."""
+    from uwf_git.store.archives import names
+
+    return names(repository, fold)
+
+
+def resumed_there(
+    instance: Instance, remote: Remote, listed: Mapping[str, Oid], gone: Mapping[str, Oid]
+) -> list[str]:
+    """Resumes the threads that somebody has resumed on a remote: whose pause is gone there while they go on. One that
+    was paused anew here stays paused. Deletes `refs/uwf/paused/<ULID>`; returns those that it deleted."""
+    repository = instance.store.repository
+    found = []
+    for name, oid in gone.items():
+        if _was_resumed(name, listed):
+            if repository.ref(name) == oid:
+                repository.delete_ref(name, oid)
+                found.append(name)
+            _drop(repository, layout.tracking(remote.name, name))
+    return found
+
+
+def _was_resumed(name: str, listed: Collection[str]) -> bool:
+    """Whether a ref that is gone is the pause of a thread that goes on there."""
+    return name.startswith(layout.PAUSED) and layout.THREADS + layout.thread_of(name) in listed
+
+
+def marked(instance: Instance, remote: Remote, refs: Iterable[str]) -> frozenset[str]:
+    """Which of these refs were deleted on a remote: of a thread that was, every one, whatever was made of it since."""
+    marks = _marks(instance.store.repository, remote.name)
+    if not marks:
+        return frozenset()
+    threads = {layout.thread_of(name) for name in marks if name.startswith((layout.THREADS, layout.ARCHIVE))}
+    return frozenset(
+        name
+        for name in refs
+        if name in marks or (name.startswith(layout.OF_THREADS) and layout.thread_of(name) in threads)
+    )
+
+
+def deleted_threads(instance: Instance, remote: str) -> set[ThreadId]:
+    """The threads that were deleted on a remote, as far as was last seen, whether they are here or not."""
+    marks = _marks(instance.store.repository, remote)
+    return {layout.thread_of(name) for name in marks if name.startswith((layout.THREADS, layout.ARCHIVE))}
+
+
+def wanted_here(instance: Instance, remote: str, thread: ThreadId) -> tuple[bool, bool]:
+    """Return of a thread that was deleted on a remote whether it was restored here since, and whether it has steps that
+    were never seen there."""
+    repository = instance.store.repository
+    marks = [repository.ref(_marker(remote, prefix + thread)) for prefix in (layout.THREADS, layout.ARCHIVE)]
+    blobs = [repository.blob(oid).strip() for oid in marks if oid is not None]
+    seen = [blob for blob in blobs if blob and blob != _RESTORED]
+    head = str(instance.threads.head(thread).commit).encode() if seen else b""
+    return _RESTORED in blobs, bool(seen) and head not in seen
+
+
+def restored(instance: Instance, thread: ThreadId) -> None:
+    """Note that a thread which was deleted on a remote was restored here: it is wanted. Moves its marks."""
+    repository = instance.store.repository
+    for remote in instance.remotes.all():
+        for prefix in (layout.THREADS, layout.ARCHIVE):
+            name = _marker(remote.name, prefix + thread)
+            if (old := repository.ref(name)) is not None:
+                repository.put_ref(name, old, repository.write_blob(_RESTORED + b"\n"))
+
+
+def unmark(instance: Instance, remote: Remote, name: str) -> None:
+    """Forgets that a ref was deleted: it is there again, and with steps of a thread the thread."""
+    repository, names = instance.store.repository, {name}
+    if name.startswith((layout.THREADS, layout.ARCHIVE)):
+        names = {prefix + layout.thread_of(name) for prefix in (layout.THREADS, layout.ARCHIVE)}
+    for each in names:
+        _drop(repository, _marker(remote.name, each))
+
+
+def deleted_there(instance: Instance, remote: str, name: str, theirs: Fold) -> set[ThreadId]:
+    """The threads that somebody deleted from a remote's fold: those of the last one that this store agreed on with it,
+    where that fold was begun anew without them."""
+    repository = instance.store.repository
+    base = repository.ref(layout.MERGED + f"{remote}/{name.removeprefix(layout.FOLDED)}")
+    if base is None or base in theirs.chain:
+        return set()
+    return set(_folded_in(repository, base) - theirs.threads.keys())
+
+
+def part_with(instance: Instance, remote: str, name: str, threads: Collection[ThreadId]) -> list[ThreadId]:
+    """Takes threads that were deleted on a remote out of the fold here, and marks them. What wasn't removed here too
+    gets refs of its own. Returns these threads. Raises HeadMoved."""
+    from uwf_git.store import archives
+
+    repository = instance.store.repository
+    tip = repository.ref(name)
+    if tip is None:
+        return []
+    fold = archives.read(repository, tip, name.removeprefix(layout.FOLDED))
+    parted = fold.threads.keys() & set(threads)
+    kept = sorted(parted & instance.store.folded_threads())  # without those that were removed here
+    refs: dict[str, Oid] = {}
+    for thread in kept:
+        entry = fold.threads[thread]
+        refs[layout.ARCHIVE + thread] = repository.write_raw_tag(entry.raw)
+        if entry.attempts:
+            refs[layout.ATTEMPTS + thread] = entry.attempts
+        if entry.fork:
+            refs[layout.FORKS + thread] = repository.write_raw_tag(entry.fork)
+    repository.create_refs(refs)
+    _mark(repository, remote, [layout.THREADS + thread for thread in parted])
+    if parted:
+        rest = archives.without(repository, fold, parted)
+        if rest is None:
+            repository.delete_ref(name, tip)
+        else:
+            repository.move_ref(name, tip, rest)
+        instance.store.sync()
+    return kept
+
+
+def agree(instance: Instance, remote: str, name: str, oid: Oid | None) -> None:
+    """Remembers the fold that a remote and this store have in common: what either holds besides was added later. None
+    where there is no such fold any more. Moves `refs/uwf/merged/<remote>/<month>`."""
+    repository = instance.store.repository
+    ref = f"{layout.MERGED}{remote}/{name.removeprefix(layout.FOLDED)}"
+    old = repository.ref(ref)
+    if oid is None and old is not None:
+        repository.delete_ref(ref, old)
+    elif oid is not None and oid != old:
+        repository.put_ref(ref, old, oid)
+
+
+def _mark(
+    repository: Repository, remote: str, names: Iterable[str], seen: Mapping[str, Oid] | None = None
+) -> None:
+    """Mark refs as deleted; `seen` has the commits at which they were last seen there, as far as that matters."""
+    if new := {*names} - _marks(repository, remote):
+        last = {name: f"{oid}\n".encode() for name, oid in (seen or {}).items()}
+        blobs = {_marker(remote, name): repository.write_blob(last.get(name, b"")) for name in sorted(new)}
+        repository.create_refs(blobs)
+
+
+def _marks(repository: Repository, remote: str) -> set[str]:
+    """The refs that were deleted on a remote, by its names for them."""
+    prefix = _deleted(remote)
+    return {layout.NAMESPACE + name.removeprefix(prefix) for name in repository.ref_names(prefix)}
+
+
+def _drop(repository: Repository, name: str) -> None:
+    if (oid := repository.ref(name)) is not None:
+        repository.delete_ref(name, oid)
+
+
+def _deleted(remote: str) -> str:
+    return f"{layout.REMOTES}{remote}/deleted/"
+
+
+def _marker(remote: str, name: str) -> str:
+    return _deleted(remote) + name.removeprefix(layout.NAMESPACE)

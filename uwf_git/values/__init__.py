@@ -1,1 +1,0 @@
-"""What is hashed and written: nodes, their schemas and hashes, YAML. No git, no network."""
