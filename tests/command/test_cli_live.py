@@ -212,8 +212,7 @@ def test_an_agent_of_the_kit_has_its_own_name_before_it_says_anything(uwf: Uwf, 
     assert next(each["agent"] for each in told if "agent" in each) in ("quiet.py", "uwf-quiet")
     Path("go").touch()
     assert running.wait(60) == 0
-    watcher.send_signal(signal.SIGINT)
-    assert watcher.wait(60) == 130
+    assert watcher.wait(60) == 0  # the thread has come to its end
 
 
 # Prints half of a secret, and the rest of it with the end of the line once it is let go on, on both its outputs.

@@ -236,8 +236,9 @@ def test_the_conditions_of_a_decision_have_one_limit_together(monkeypatch: pytes
 
 @pytest.fixture
 def pondering(ada: Machine) -> list[str]:
-    """Threads after each of whose steps 200 conditions take five seconds, in a store that has one for them."""
-    text = asking(*(f"$count([1..1500].($string($))) = {number}" for number in range(200)))
+    """Threads after each of whose steps 600 conditions take more than five seconds on any machine, in a store that has
+    one for them."""
+    text = asking(*(f"$count([1..1500].($string($))) = {number}" for number in range(600)))
     again = "  reader: [{role: $END, condition: c0}, {role: writer}]"
     text = text.replace("  reader: [{role: $END}]", again) + "budget: {maxSteps: 50}\n"
     # By the library: the command would rehearse it, and make these decisions.

@@ -311,7 +311,7 @@ def test_a_hidden_page_asks_for_nothing_and_goes_on_once_it_is_seen(
     turns = browser_page.get_by_label("Turns of the step that is being made")
     tell(1, "words", "One.")
     tell(2, "turn")
-    expect(turns.locator("li")).to_have_count(1)
+    expect(turns.locator('[data-turn="1.1"]')).to_have_count(1)
     # The graph loads what lays it out by itself.
     expect(browser_page.locator("#graph button").first).to_be_visible()
     with browser_page.expect_event("requestfailed", lambda request: "/events" in request.url):
