@@ -51,7 +51,7 @@ def test_without_pip_the_hint_says_what_to_install_and_where(tmp_path: Path) -> 
 def _hint(path: Path) -> str:
     program = """
 import sys
-from uwf_git.extras import install_hint
+from uwf_git.base.extras import install_hint
 sys.path = [each for each in sys.path if not each.endswith("site-packages")]  # uwf-git is installed there too
 print(install_hint("fleet"))
 """

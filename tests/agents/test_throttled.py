@@ -15,7 +15,7 @@ from uwf_git.engine.step import step
 from uwf_git.format.ids import ThreadId
 
 KIT = """\
-from uwf_git.errors import AgentFailed, Throttled
+from uwf_git.base.errors import AgentFailed, Throttled
 from uwf_git.kit import create_agent
 
 def run(ctx):

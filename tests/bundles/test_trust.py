@@ -166,8 +166,8 @@ def test_code_that_put_would_refuse_is_not_trusted_either(ada: Machine, ben: Mac
 FORGE = """\
 import hashlib, os, sys
 from pathlib import Path
-from uwf_git.bundles.contract import compile_bundle
-from uwf_git.bundles import contract
+from uwf_git.ext.code.contract import compile_bundle
+from uwf_git.ext.code import contract
 from uwf_git.store.opened import Instance
 
 contract._contract = lambda text, language: ([], ({}, {}))
@@ -192,11 +192,11 @@ def test_a_file_that_says_something_else_of_itself_than_its_node_is_told(ada: Ma
 OTHER = """\
 import sys
 from pathlib import Path
-from uwf_git.bundles.contract import compile_bundle
+from uwf_git.ext.code.contract import compile_bundle
 from uwf_git.store.opened import Instance
-from uwf_git.values.kinds import parse_workflow
-from uwf_git.values.node import hash_of
-from uwf_git.values.types import CODE
+from uwf_git.format.kinds import parse_workflow
+from uwf_git.format.node import hash_of
+from uwf_git.format.types import CODE
 
 instance = Instance.open()
 made = compile_bundle(Path(sys.argv[1]), instance.config)

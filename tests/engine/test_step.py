@@ -233,7 +233,7 @@ import os, sys, time
 open({started!r}, "w").write(str(os.getpid()))
 while not os.path.exists({go!r}): time.sleep(0.01)
 sys.argv[0] = "uwf-rehearse"
-from uwf_git.agents.rehearse import main
+from uwf_git.ext.agents.rehearse import main
 main()
 """
 

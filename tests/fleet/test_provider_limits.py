@@ -81,7 +81,7 @@ HOLD = """\
 import asyncio, sys
 from pathlib import Path
 from uwf_git.config.settings import Rates
-from uwf_git.fleet.limits import Gate
+from uwf_git.ext.fleet.limits import Gate
 
 async def hold():
     async with Gate(Path(sys.argv[1]), "east", Rates(None, 2)).turn():

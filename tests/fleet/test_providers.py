@@ -24,7 +24,7 @@ from uwf_git.store.opened import Instance
 TIMED = """\
 import os, time
 from pathlib import Path
-from uwf_git.errors import AgentFailed, Throttled
+from uwf_git.base.errors import AgentFailed, Throttled
 from uwf_git.kit import Reply, create_agent
 
 def note(ctx, what):

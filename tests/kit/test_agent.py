@@ -18,7 +18,7 @@ from uwf_git.format.ids import is_hash
 
 AGENT = """
 import json, os, sys
-from uwf_git.errors import AgentFailed
+from uwf_git.base.errors import AgentFailed
 from uwf_git.kit import Context, Reply, TurnRecord, Usage, create_agent
 
 def note(**what):

@@ -76,7 +76,7 @@ class Caller:
 AGENT = """\
 import json, sys
 from uwf_git.kit import Context, Reply, create_agent
-from uwf_git.values.kinds import TurnRecord
+from uwf_git.format.kinds import TurnRecord
 
 SAID = json.loads({said!r})
 

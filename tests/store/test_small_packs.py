@@ -132,7 +132,7 @@ STEPPER = """
 import sys
 sys.path[:0] = {folders!r}
 from test_threads import append
-from uwf_git.libgit2 import OdbBackendPack
+from uwf_git.git.libgit2 import OdbBackendPack
 from uwf_git.store.opened import Instance
 instance = Instance.open()
 head = instance.threads.head(sys.argv[1])
@@ -143,7 +143,7 @@ for number in range({steps}):
 READER = """
 import sys
 from pathlib import Path
-from uwf_git.libgit2 import OdbBackendPack
+from uwf_git.git.libgit2 import OdbBackendPack
 from uwf_git.store.opened import Instance
 instance = Instance.open()
 while not Path(sys.argv[1]).exists():

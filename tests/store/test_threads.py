@@ -158,7 +158,7 @@ APPENDER = """
 import random, sys, time
 sys.path[:0] = {folders!r}
 from test_threads import make_step
-from uwf_git.errors import Busy, HeadMoved
+from uwf_git.base.errors import Busy, HeadMoved
 from uwf_git.store.opened import Instance
 instance = Instance.open()
 thread, number = sys.argv[1], int(sys.argv[2])
