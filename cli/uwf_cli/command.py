@@ -141,20 +141,21 @@ class Group(Command, click.Group):
         self.own = members
         self._sections = sections or {"Commands": tuple(members)}
 
-    def _added(self) -> Mapping[str, ext.Command]:
-        return ext.commands("" if self.name == "uwf" else str(self.name))
+    @property
+    def _path(self) -> str:
+        return "" if self.name == "uwf" else str(self.name)
 
     @property
     def members(self) -> Mapping[str, Place | click.Command]:
         """The commands of the group, those of extensions among them."""
-        added = {name: Place(each.where, each.line) for name, each in self._added().items()}
+        added = {name: Place(each.where, each.line) for name, each in ext.commands(self._path).items()}
         return {**self.own, **{name: place for name, place in added.items() if name not in self.own}}
 
     @property
     def sections(self) -> Mapping[str, Sequence[str]]:
         """The headings of the help, each with the names below it."""
         sections = {heading: list(names) for heading, names in self._sections.items()}
-        for name, each in self._added().items():
+        for name, each in ext.commands(self._path).items():
             if name not in self.own:
                 sections.setdefault(each.section or next(iter(sections)), []).append(name)
         return sections
@@ -167,8 +168,8 @@ class Group(Command, click.Group):
 
     def member(self, name: str) -> click.Command | None:
         """The command of that name, imported."""
-        member = self.own.get(name) or self.members.get(name)
-        if not isinstance(member, Place):
+        member = self.own.get(name) or ext.command(self._path, name)
+        if member is None or isinstance(member, click.Command):
             return member
         found = ext.load(member.where)
         assert isinstance(found, click.Command)

@@ -26,10 +26,22 @@ STATES = {
     "01M8BEVJS5R745V3Y4B5023E0M": ("completed", 4, "B0QQWKR75P7HG"),
     "01M8BEVTA2TKHT2B3BM4KKKX3A": ("completed", 4, "AA6TXE2MG1G87"),
 }
-KINDS = set(
-    "archive attempts baselines crews evals folded forks nodes paused proposals remotes removed threads"
-    " workflows".split()
-)
+KINDS = {
+    "archive",
+    "attempts",
+    "baselines",
+    "crews",
+    "evals",
+    "folded",
+    "forks",
+    "nodes",
+    "paused",
+    "proposals",
+    "remotes",
+    "removed",
+    "threads",
+    "workflows",
+}
 
 
 @pytest.fixture

@@ -10,7 +10,13 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git.base.errors import UwfError
+from uwf_git.base.text import one_line
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 OURS = (
     "agents",
@@ -53,10 +59,27 @@ def ours() -> tuple[Extension, ...]:
 
 @cache
 def others() -> tuple[Extension, ...]:
-    """The extensions of installed packages, by their names. Raises whatever the import of one raises."""
+    """The extensions of installed packages, by their names. Raises UwfError if one cannot be imported."""
     from importlib.metadata import entry_points
 
-    return tuple(each.load() for each in sorted(entry_points(group=ENTRY_POINTS), key=lambda each: each.name))
+    return tuple(
+        _loaded(each) for each in sorted(entry_points(group=ENTRY_POINTS), key=lambda each: each.name)
+    )
+
+
+def _loaded(entry: EntryPoint) -> Extension:
+    try:
+        extension = entry.load()
+    except Exception as error:  # it is a stranger's code
+        raise _broken(entry, f"{type(error).__name__}: {one_line(str(error), 200)}") from error
+    if not isinstance(extension, Extension):
+        raise _broken(entry, f"{entry.value} is no Extension")
+    return extension
+
+
+def _broken(entry: EntryPoint, why: str) -> UwfError:
+    package = entry.dist.name if entry.dist else entry.name
+    return UwfError(f"extension {entry.name} cannot be loaded: {why}", f"update or uninstall {package}")
 
 
 def load(where: str) -> Any:
@@ -65,15 +88,23 @@ def load(where: str) -> Any:
     return getattr(import_module(module), attribute)
 
 
+def command(group: str, name: str) -> Command | None:
+    """The command of that name that an extension adds to a group; `group` is "" for `uwf` itself."""
+    return _by_group(ours()).get(group, {}).get(name) or _by_group(others()).get(group, {}).get(name)
+
+
 def commands(group: str) -> dict[str, Command]:
-    """The commands that extensions add to a group, by their names there; `group` is "" for `uwf` itself."""
-    return _by_group().get(group, {})
+    """All commands that extensions add to a group, by their names there. One that ships goes before another's."""
+    by_ours = _by_group(ours()).get(group, {})
+    return by_ours | {
+        name: each for name, each in _by_group(others()).get(group, {}).items() if name not in by_ours
+    }
 
 
 @cache
-def _by_group() -> dict[str, dict[str, Command]]:
+def _by_group(extensions: tuple[Extension, ...]) -> dict[str, dict[str, Command]]:
     found: dict[str, dict[str, Command]] = {}
-    for extension in (*ours(), *others()):
+    for extension in extensions:
         for command in extension.commands:
             group, _, name = command.path.rpartition(" ")
             found.setdefault(group, {})[name] = command

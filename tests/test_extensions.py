@@ -1,0 +1,87 @@
+"""Extensions of installed packages: found by their entry point, asked only when they may be meant."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+MANIFEST = """\
+from uwf_git.ext import Command, Extension
+
+EXTENSION = Extension(
+    "greetings",
+    commands=(
+        Command("greet", "greetings.commands:greet", "Greet somebody.", "Run"),
+        Command("thread greet", "greetings.commands:greet", "Greet a thread."),
+    ),
+)
+"""
+COMMANDS = """\
+import click
+
+from uwf_cli.command import command
+
+
+@command("uwf greet Ada")
+@click.argument("name")
+def greet(invocation, name):
+    \"\"\"Greet somebody.\"\"\"
+    invocation.emit({"greeting": f"Hello {name}"}, lambda value: value["greeting"])
+"""
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package with an extension, installed."""
+    site = tmp_path / "site"
+    info = site / "uwf_greetings-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: uwf-greetings\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[uwf.extensions]\ngreetings = greetings:EXTENSION\n")
+    (site / "greetings").mkdir()
+    (site / "greetings" / "__init__.py").write_text(MANIFEST)
+    (site / "greetings" / "commands.py").write_text(COMMANDS)
+    monkeypatch.setenv("PYTHONPATH", str(site))
+    return site / "greetings"
+
+
+def called(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "uwf_cli.main", *arguments], capture_output=True, text=True, check=False
+    )
+
+
+def test_a_package_adds_commands_to_uwf_and_to_a_group_of_the_core(package: Path) -> None:
+    for words in (["greet", "Ada"], ["thread", "greet", "Ada"]):
+        done = called("--json", *words)
+        assert (done.returncode, done.stdout) == (0, '{\n  "greeting": "Hello Ada"\n}\n'), done.stderr
+    assert "Greet somebody." in called("--help").stdout
+    assert "Greet a thread." in called("thread", "--help").stdout
+    assert 'did you mean \\"uwf greet\\"' in called("greeet").stderr
+
+
+def test_an_extension_costs_nothing_where_it_is_not_asked(package: Path) -> None:
+    (package / "__init__.py").write_text("raise RuntimeError('it was asked')\n")
+    assert called("init").returncode == 0
+    assert called("thread", "list").returncode == 0
+    assert called("crew", "list").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("manifest", "why"),
+    [
+        ("import no_such_module", "ModuleNotFoundError"),
+        ("EXTENSION = 3", "greetings:EXTENSION is no Extension"),
+    ],
+)
+def test_an_extension_that_cannot_be_loaded_is_named_with_its_package(
+    package: Path, manifest: str, why: str
+) -> None:
+    (package / "__init__.py").write_text(manifest)
+    done = called("greet", "Ada")
+    assert done.returncode == 1 and done.stdout == "" and done.stderr.count("\n") == 1
+    assert "extension greetings cannot be loaded" in done.stderr and why in done.stderr
+    assert "uninstall uwf-greetings" in done.stderr
