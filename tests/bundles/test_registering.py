@@ -14,6 +14,7 @@ from bundle_files import DEBATE
 from cli_samples import write
 from conftest import Uwf
 
+from uwf_git.base.extras import install_hint
 from uwf_git.format.ids import crockford13
 
 
@@ -158,6 +159,15 @@ def test_a_pipe_is_refused_wherever_a_file_is_named_and_not_waited_for(uwf: Uwf)
         os.mkfifo(name)
         for call in (("validate", name), ("put", name), ("show", f"./{name}")):
             assert "it is no regular file" in uwf("workflow", *call, check=1).error["message"]
+
+
+def test_without_the_parser_one_line_says_what_to_install(uwf: Uwf, monkeypatch: pytest.MonkeyPatch) -> None:
+    write("hidden/sitecustomize.py", "import sys\nsys.modules['tree_sitter'] = None\n")
+    monkeypatch.setenv("PYTHONPATH", str(Path("hidden").absolute()))
+    result = uwf("workflow", "put", write("debate.esm.js", DEBATE), check=1, env={"UWF_FORMAT": "text"})
+    assert result.err.splitlines()[-1] == (
+        f"uwf: code in JavaScript needs the package tree-sitter — {install_hint('code')}"
+    )
 
 
 def test_without_a_node_one_line_says_so(uwf: Uwf, tmp_path: Path) -> None:

@@ -10,11 +10,13 @@ from typing import Any
 
 import git_servers
 import pytest
-from cli_samples import on_terminal
+from cli_samples import on_terminal, write
 from commands import git
 from conftest import Uwf
 from crew_packages import folder, own
 from model_server import Call, ModelServer, Say
+
+from uwf_git.base.extras import install_hint
 
 CREW = """\
 crew: trip
@@ -321,3 +323,15 @@ def test_a_conversation_goes_on_with_the_crew_of_its_thread_whatever_became_of_t
     (there / "config.yaml").write_bytes((root / "config.yaml").read_bytes())
     assert uwf("crew", "list", env={"UWF_STORAGE_ROOT": str(there)}).json == []
     assert goes_on(there) == [line]
+
+
+def test_without_the_line_editor_one_line_says_what_to_install_and_lines_are_read_all_the_same(
+    uwf: Uwf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write("hidden/sitecustomize.py", "import sys\nsys.modules['prompt_toolkit'] = None\n")
+    monkeypatch.setenv("PYTHONPATH", str(Path("hidden").absolute()))
+    agent = ("--agent", "uwf-exec echo Hello.")
+    status, shown = on_terminal("chat", *agent, columns=400)
+    assert status == 1
+    assert f"uwf chat needs the package prompt_toolkit on a terminal — {install_hint('chat')}" in shown
+    assert "Hello." in uwf("chat", *agent, input="Hi\n").out

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from uwf_git.base.errors import UwfError
+from uwf_git.base.extras import install_hint
 from uwf_git.base.text import nearest, one_line
 from uwf_git.ext.code.syntax import Breaches, Part, Places, places_in
 from uwf_git.format.document import Mark
@@ -76,8 +78,13 @@ class Module:
     """A JavaScript module's syntax tree."""
 
     def __init__(self, source: bytes) -> None:
-        from tree_sitter import Parser
+        """Raises UwfError if the parser is not installed."""
+        try:
+            from tree_sitter import Parser
 
+            _language()
+        except ModuleNotFoundError:
+            raise UwfError("code in JavaScript needs the package tree-sitter", install_hint("code")) from None
         self._root = Parser(_language()).parse(source).root_node
         self._lines = source.split(b"\n")
         self._declared = dict(self._declarations())

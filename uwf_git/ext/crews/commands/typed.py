@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from uwf_cli import terminal
 
 from uwf_git.base.attention import drawing
-from uwf_git.base.errors import Usage
+from uwf_git.base.errors import Usage, UwfError
+from uwf_git.base.extras import install_hint
 from uwf_git.base.text import one_line
 
 if TYPE_CHECKING:
@@ -64,12 +65,18 @@ class Lines:
 
 def typed(history: Path, clean: Callable[[str], str], offers: Offers, place: Callable[[], str]) -> Typed:
     """Where inputs come from here. `history` is the file of earlier ones, which hold what `clean` leaves of them;
-    `offers` is asked for what completes a text, and `place` for the name of the run that takes it."""
+    `offers` is asked for what completes a text, and `place` for the name of the run that takes it. Raises UwfError if
+    the line editor for a terminal is not installed."""
     if sys.stdin is None or not (terminal.is_terminal(sys.stdin) and terminal.is_terminal(sys.stdout)):
         return Lines()
     if os.environ.get("TERM", "dumb") == "dumb":
         return Lines()
-    return _Prompt(history, clean, offers, place)
+    try:
+        return _Prompt(history, clean, offers, place)
+    except ModuleNotFoundError as error:
+        raise UwfError(
+            f"uwf chat needs the package {error.name} on a terminal", install_hint("chat")
+        ) from None
 
 
 class _Prompt:
