@@ -20,7 +20,7 @@ from uwf_git.config.policy import ToolPolicy
 from uwf_git.ext.builtin.surroundings import standard_tools
 from uwf_git.ext.builtin.tools.tool import Toolbox
 from uwf_git.sandbox import bubblewrap as sandbox
-from uwf_git.sandbox.bubblewrap import visible
+from uwf_git.sandbox.bubblewrap import toolchains
 from uwf_git.sandbox.repositories import Before
 
 KEY = "sk-test-0123456789abcdef"
@@ -188,17 +188,17 @@ def test_a_virtual_environment_shows_an_installation_of_python_and_nothing_besid
     (environment / "bin" / "python").symlink_to(local / "bin" / "python3")
     path = f"{environment}/bin:{local}/bin:/usr/bin:/bin"
     (local / "lib" / "python3.11").mkdir(parents=True)
-    assert visible(project, "/usr/bin:/bin").toolchains == ()
+    assert toolchains(project, "/usr/bin:/bin") == ()
     (local / "lib" / "python3.11" / "os.py").touch()
-    shown = visible(project, "/usr/bin:/bin").toolchains
+    shown = toolchains(project, "/usr/bin:/bin")
     assert shown == (local / "bin", local / "lib")
-    assert visible(project, path).toolchains == shown
+    assert toolchains(project, path) == shown
     with standard_tools(project, ALLOWED, environ={**os.environ, "PATH": path}) as box:
         assert KEY not in run(box, f"cat {local}/share/auth.json; ls {local}")["output"]
     (environment / "bin" / "python").unlink()
     (environment / "bin").rmdir()
     environment.joinpath("bin").symlink_to(hermetic / "private")
-    assert visible(project, f"{environment}/bin").toolchains == ()
+    assert toolchains(project, f"{environment}/bin") == ()
 
 
 def test_no_bubblewrap_is_taken_from_the_project(project: Path) -> None:

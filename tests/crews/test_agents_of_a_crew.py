@@ -20,8 +20,9 @@ from uwf_git.config.policy import ToolPolicy, parse_policy
 from uwf_git.engine.step import step
 from uwf_git.ext.agents.cli.calls import extra_for
 from uwf_git.ext.agents.cli.rows import shipped_row
-from uwf_git.ext.crews.mounts import Places, places
+from uwf_git.ext.crews.mounts import places
 from uwf_git.format.ids import ThreadId
+from uwf_git.sandbox.mounts import Places
 from uwf_git.store.opened import Instance
 
 PROGRAM = """\

@@ -29,8 +29,8 @@ from typing import NamedTuple
 
 from uwf_git.base import log
 from uwf_git.base.errors import AgentFailed
-from uwf_git.ext.crews.package import PROJECT
 from uwf_git.sandbox.child import run_command
+from uwf_git.sandbox.mounts import PROJECT
 from uwf_git.sandbox.programs import find_program, reaches_into
 from uwf_git.sandbox.results import ToolFailure
 from uwf_git.sandbox.workspace import Workspace
@@ -143,9 +143,10 @@ class Visible(NamedTuple):
     git: tuple[Path, ...] = ()
 
 
-def visible(project: Path, path: str) -> Visible:
-    """What commands in a project see under a PATH. The path of the project holds no symbolic links."""
-    return Visible(tuple(_toolchains(project, path)), tuple(_git_beside(project)))
+def toolchains(project: Path, path: str) -> tuple[Path, ...]:
+    """The folders of toolchains that commands in a project see under a PATH. The path of the project holds no symbolic
+    links."""
+    return tuple(_toolchains(project, path))
 
 
 def _toolchains(project: Path, path: str) -> Iterator[Path]:
@@ -209,49 +210,6 @@ def _home_of(configuration: Path) -> Path | None:
         if name.strip() == "home" and value.strip().startswith("/"):
             return Path(value.strip()).parent
     return None
-
-
-def _git_beside(project: Path) -> Iterator[Path]:
-    """Git's folders of a worktree or a submodule, which are outside of the project."""
-    link = project / ".git"
-    try:
-        if not link.is_file() or not (text := _line(link)).startswith("gitdir: "):
-            return
-        folder = (project / text.removeprefix("gitdir: ")).resolve(strict=True)
-        common = folder / "commondir"
-        shared = (folder / _line(common)).resolve(strict=True) if common.exists() else folder
-        if any(each.is_relative_to(project) or project.is_relative_to(each) for each in (folder, shared)):
-            return
-        if shared == folder:
-            trusted = _names_worktree(folder, project)
-        else:
-            trusted = folder.parent == shared / "worktrees" and _is_same(
-                folder, _line(folder / "gitdir"), link
-            )
-        if trusted and (shared / "HEAD").is_file() and (shared / "objects").is_dir():
-            yield from dict.fromkeys((shared, folder))
-    except (OSError, ValueError, RuntimeError):
-        return
-
-
-def _names_worktree(folder: Path, project: Path) -> bool:
-    """Whether the configuration of a repository names the project, as that of a submodule does."""
-    from uwf_git.git.libgit2 import Config, GitError
-
-    try:
-        named = Config(str(folder / "config")).value("core.worktree")
-    except GitError:
-        return False
-    return named is not None and named != "" and _is_same(folder, named, project)
-
-
-def _is_same(folder: Path, named: str, expected: Path) -> bool:
-    return (folder / named).resolve() == expected.resolve()
-
-
-def _line(path: Path) -> str:
-    with path.open(encoding="utf-8") as file:
-        return file.read(10_000).strip()
 
 
 class View(NamedTuple):

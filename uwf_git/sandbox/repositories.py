@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from uwf_git.base import log
-from uwf_git.ext.crews.package import PROJECT
+from uwf_git.sandbox.mounts import PROJECT
 from uwf_git.sandbox.path import (
     DEEPEST,
     GIT_FOLDER,

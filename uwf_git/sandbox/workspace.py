@@ -21,8 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from uwf_git.ext.crews.mounts import named, variable
-from uwf_git.ext.crews.package import PACKAGE, PROJECT, STATE
+from uwf_git.sandbox.mounts import NAMES, PROJECT, named, variable
 from uwf_git.sandbox.path import (
     FILE,
     LONGEST,
@@ -42,8 +41,6 @@ from uwf_git.sandbox.path import (
 )
 from uwf_git.sandbox.results import ToolFailure, shown
 
-WORKFLOW, OUTPUT = "@workflow", "@output"
-NAMES = (PROJECT, WORKFLOW, OUTPUT, PACKAGE, STATE)
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _RESTORED = 64_000_000  # bytes of a file that one of several changes may replace
 

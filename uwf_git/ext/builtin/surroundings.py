@@ -23,14 +23,13 @@ from uwf_git.ext.builtin.tools.files import FILES
 from uwf_git.ext.builtin.tools.patch import PATCH
 from uwf_git.ext.builtin.tools.search import SEARCH
 from uwf_git.ext.builtin.tools.tool import Tool, Toolbox, ToolContext
-from uwf_git.ext.crews.mounts import DOCUMENT
-from uwf_git.ext.crews.package import PACKAGE, PROJECT, STATE
 from uwf_git.format.types import DEFINITIONS
 from uwf_git.git.repository import PRIVATE as PRIVATE_FOLDER
-from uwf_git.sandbox.bubblewrap import Visible, visible
+from uwf_git.sandbox.bubblewrap import Visible, toolchains
+from uwf_git.sandbox.mounts import DOCUMENT, OUTPUT, PACKAGE, PROJECT, STATE, WORKFLOW
 from uwf_git.sandbox.path import Mount, places
 from uwf_git.sandbox.results import Outputs, ToolFailure
-from uwf_git.sandbox.workspace import OUTPUT, WORKFLOW, Limits, Workspace
+from uwf_git.sandbox.workspace import Limits, Workspace
 
 if TYPE_CHECKING:
     from uwf_git.engine.kit.context import Context
@@ -76,7 +75,7 @@ def standard_tools(
         limits = Limits(policy.max_read, policy.max_write)
         workspace = Workspace(project, mounts, (*hidden, *_untouched(real, own, root)), limits, crew)
         given = os.environ if environ is None else environ
-        seen = visible(real, given.get("PATH") or os.defpath) if policy.run_command else Visible()
+        seen = _visible(real, given) if policy.run_command else Visible()
     except BaseException:
         outputs.close()
         raise
@@ -85,6 +84,12 @@ def standard_tools(
         workspace, policy, outputs, deadline, given, seen, own[0] if own else None, show, notes
     )
     return Toolbox(STANDARD, context)
+
+
+def _visible(project: Path, environ: Mapping[str, str]) -> Visible:
+    from uwf_git.git.worktree import folders_beside
+
+    return Visible(toolchains(project, environ.get("PATH") or os.defpath), tuple(folders_beside(project)))
 
 
 def _own(project: Path, root: Path | None, store: Path | None) -> tuple[Path, ...]:

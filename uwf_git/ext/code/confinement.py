@@ -25,7 +25,7 @@ from uwf_git.sandbox.bubblewrap import (
     clean_environment,
     enclosure,
     find_sandbox,
-    visible,
+    toolchains,
 )
 from uwf_git.sandbox.repositories import Before
 from uwf_git.sandbox.results import ToolFailure
@@ -105,7 +105,7 @@ def confine(
         argv += ["--remount-ro", "/dev"]
         for file in program.files:
             argv += ["--ro-bind", str(file), str(_HARNESS / file.name)]
-        for tools in visible(_HARNESS, str(Path(program.path).parent)).toolchains:
+        for tools in toolchains(_HARNESS, str(Path(program.path).parent)):
             argv += ["--ro-bind-try", str(tools), str(tools)]
         for folder, writable in granted:
             argv += ["--bind" if writable else "--ro-bind", str(folder), str(folder)]

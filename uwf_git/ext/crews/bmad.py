@@ -14,13 +14,14 @@ from uwf_git.base.errors import Invalid
 from uwf_git.base.text import nearest, one_line
 from uwf_git.ext.crews.draft import CrewDraft, GraphDraft, InvalidPackage, PackageFinding
 from uwf_git.ext.crews.graph import ID, VERSION, Files, Graphs, report_twins
-from uwf_git.ext.crews.package import CLASSIC, MANIFESTS, PACKAGE, PROJECT, Package, mounted
+from uwf_git.ext.crews.package import CLASSIC, MANIFESTS, Package, mounted
 from uwf_git.format import forms
 from uwf_git.format.forms import Part, object_of, read_frontmatter
 from uwf_git.format.ids import name_problem
 from uwf_git.format.personas import Does, Handler, Member, MenuItem, Persona
 from uwf_git.format.schema import ValuePath
 from uwf_git.format.types import BMAD
+from uwf_git.sandbox.mounts import PACKAGE, PROJECT
 
 _GRAPH = "workflow.graph.json"
 

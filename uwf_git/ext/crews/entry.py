@@ -27,10 +27,11 @@ from uwf_git.base.errors import (
 )
 from uwf_git.base.text import nearest, one_line
 from uwf_git.ext.crews.menu import RUN_PROMPT, RUN_SCRIPT, START, TURNS, Choice, Routed, candidates, route
-from uwf_git.ext.crews.package import CLASSIC, PACKAGE, PROJECT, mounted
+from uwf_git.ext.crews.package import CLASSIC, mounted
 from uwf_git.ext.crews.prompt import data_in, data_message, data_problem
 from uwf_git.ext.crews.registry import Crews, offered_by
 from uwf_git.format.personas import Crew, Member, Offered, Persona
+from uwf_git.sandbox.mounts import PACKAGE, PROJECT
 
 if TYPE_CHECKING:
     from uwf_git.git.repository import Oid

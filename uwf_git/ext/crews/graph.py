@@ -16,12 +16,13 @@ from uwf_git.base.errors import Invalid
 from uwf_git.base.text import one_line
 from uwf_git.ext.crews import jsonlogic
 from uwf_git.ext.crews.draft import EdgeDraft, GraphDraft, NodeDraft, PackageFinding, named_edge
-from uwf_git.ext.crews.package import PACKAGE, Package, mounted
+from uwf_git.ext.crews.package import Package, mounted
 from uwf_git.format import forms
 from uwf_git.format.document import InvalidYaml
 from uwf_git.format.forms import Part, object_of
 from uwf_git.format.ids import name_problem
 from uwf_git.format.schema import ValuePath
+from uwf_git.sandbox.mounts import PACKAGE
 
 NODE_TYPES = ("step", "decision", "merge", "end")
 MOST_FINDINGS = 500

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 from unicodedata import normalize
 
 from uwf_git.base.text import counted, one_line
-from uwf_git.ext.crews.package import PACKAGE
 from uwf_git.format.personas import Does, Member, MenuItem, Offered
+from uwf_git.sandbox.mounts import PACKAGE
 
 SHOW_MENU, START, RUN_SCRIPT, RUN_PROMPT = "ShowMenu", "StartWorkflow", "RunScript", "RunPrompt"
 INSTRUCT, DISMISS, RESUME, CLARIFY, CHAT = "Instruct", "DismissAgent", "ResumeRun", "ClarifyChoice", "Chat"

@@ -22,45 +22,25 @@ import shutil
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from uwf_git.base.errors import Invalid, StoreDamaged
-from uwf_git.ext.crews.package import PACKAGE, PLACEHOLDERS, PROJECT, STATE
 from uwf_git.git.durable import ASIDE
 from uwf_git.git.objects import BLOB, id_of
 from uwf_git.git.repository import Oid, Repository, StoreUnwritable
+from uwf_git.sandbox.mounts import DOCUMENT, STATE, Places
 
 if TYPE_CHECKING:
     from uwf_git.ext.crews.state import Changes, Reached
     from uwf_git.format.kinds import Role
     from uwf_git.store.history import Head, History
 
-DOCUMENT = "workflow.md"
-"""The file in @state that may be written."""
 MOST_FILES = 10_000
 LARGEST = 1_000_000  # bytes of the document
 
 _FILE_MODES = ("100644", "100755", "100664")
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FRONTMATTER = re.compile(r"\A\ufeff?---[ \t]*\r?\n.*?^---[ \t]*$", re.DOTALL | re.MULTILINE)
-
-
-class Places(NamedTuple):
-    """Where the folders are on this machine. Nothing need be there yet."""
-
-    project: Path
-    package: Path
-    state: Path
-
-    @property
-    def named(self) -> dict[str, Path]:
-        """The folders by their names."""
-        return {PROJECT: self.project, PACKAGE: self.package, STATE: self.state}
-
-    @property
-    def variables(self) -> dict[str, str]:
-        """The variables by which commands find them: UWF_PROJECT, UWF_PKG and UWF_STATE."""
-        return {variable(name): str(path) for name, path in self.named.items()}
 
 
 def places(repository: Repository, head: Head, project: Path) -> Places:
@@ -188,17 +168,6 @@ class Mounts:
             return data.decode("utf-8")
         except UnicodeDecodeError:
             raise Invalid(f"{name} is no UTF-8 text", "write it anew") from None
-
-
-def variable(name: str) -> str:
-    """The variable by which commands find a folder of that name."""
-    return f"UWF_{name.removeprefix('@').upper()}"
-
-
-def named(path: str) -> str:
-    """A path of a package with the names of the folders in the place of what stands for them."""
-    first, slash, rest = path.partition("/")
-    return PLACEHOLDERS.get(first, first) + slash + rest
 
 
 def materialise(repository: Repository, tree: Oid) -> Path:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from uwf_git.base.errors import Invalid, NotFound
 from uwf_git.base.text import nearest, one_line
 from uwf_git.ext.crews.draft import CrewDraft, InvalidPackage, PackageFinding, YamlDraft
-from uwf_git.ext.crews.package import CLASSIC, MANIFESTS, PACKAGE, Package, mounted
+from uwf_git.ext.crews.package import CLASSIC, MANIFESTS, Package, mounted
 from uwf_git.format.document import InvalidYaml
 from uwf_git.format.fields import Fields, own_items
 from uwf_git.format.findings import Finding, Findings
@@ -23,6 +23,7 @@ from uwf_git.format.ids import name_problem
 from uwf_git.format.personas import Does, Handler, Member, MenuItem, Persona
 from uwf_git.format.schema import ValuePath
 from uwf_git.format.types import OWN
+from uwf_git.sandbox.mounts import PACKAGE
 from uwf_git.workflow.compile import Compiled, InvalidWorkflow, compile_source
 from uwf_git.workflow.source import Source, parse_source
 

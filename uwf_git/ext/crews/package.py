@@ -24,6 +24,7 @@ from uwf_git.ext.crews.draft import InvalidPackage, PackageFinding
 from uwf_git.format.document import unreadable
 from uwf_git.format.types import BMAD, OWN
 from uwf_git.git.objects import stands_for_git
+from uwf_git.sandbox.mounts import PACKAGE, PLACEHOLDERS, PROJECT, STATE
 
 if TYPE_CHECKING:
     import zipfile
@@ -31,16 +32,6 @@ if TYPE_CHECKING:
 SUFFIX = ".bmad"
 MANIFESTS = {BMAD: "bmad.json", OWN: "crew.yaml"}
 """The file at the top that a package of each form is known by."""
-PROJECT, PACKAGE, STATE = "@project", "@pkg", "@state"
-"""What the folders are called that a crew works with: the user's, the package, the run."""
-PLACEHOLDERS: Mapping[str, str] = {
-    "{project-root}": PROJECT,
-    "{artifacts-root}": f"{PROJECT}/artifacts",
-    "{package-root}": PACKAGE,
-    "{state-root}": STATE,
-}
-"""What stands for them in the paths of packages."""
-
 CLASSIC = (".yaml", ".yml", ".xml")
 """How the names of workflows and scripts of the classic form end."""
 

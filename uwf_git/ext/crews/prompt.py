@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from uwf_git.base.text import fenced, one_line, printable
-from uwf_git.ext.crews.package import PACKAGE, PLACEHOLDERS, PROJECT, path_problem
+from uwf_git.ext.crews.package import path_problem
 from uwf_git.ext.crews.state import STATE, Way, reached, ways
 from uwf_git.format.kinds import PackageNode, Role, StepContext, asks_human
 from uwf_git.format.types import BMAD, END, USER
+from uwf_git.sandbox.mounts import PACKAGE, PLACEHOLDERS, PROJECT
 
 if TYPE_CHECKING:
     from uwf_git.store.history import History

@@ -32,7 +32,7 @@ from typing import Any, Literal, NamedTuple
 from uwf_git.base.attention import undisturbed
 from uwf_git.base.text import printable, shortened
 from uwf_git.config.policy import FETCH, RUN, ToolPolicy
-from uwf_git.ext.crews.mounts import DOCUMENT, Places
+from uwf_git.sandbox.mounts import DOCUMENT, Places
 
 By = Literal["policy", "terminal", "nobody"]
 

@@ -13,9 +13,8 @@ from typing import Any
 from uwf_git.config.policy import ToolPolicy
 from uwf_git.ext.agents.acp import permissions
 from uwf_git.ext.agents.acp.conversation import Conversation
-from uwf_git.ext.crews.mounts import Places
-from uwf_git.ext.crews.package import PROJECT
 from uwf_git.format.kinds import TurnRecord
+from uwf_git.sandbox.mounts import PROJECT, Places
 from uwf_git.sandbox.path import Mount
 from uwf_git.sandbox.results import ToolFailure, shown
 from uwf_git.sandbox.workspace import Change, Limits, Workspace

@@ -25,10 +25,10 @@ from uwf_git.ext.agents.acp.frames import Frames, complaint, ending, reason, way
 from uwf_git.ext.agents.acp.permissions import forbidden
 from uwf_git.ext.agents.acp.requests import Files, Refusal, Requests
 from uwf_git.ext.agents.acp.restraint import Choice, choice_of
-from uwf_git.ext.crews.mounts import Places
 from uwf_git.format.kinds import TurnRecord, Usage
 from uwf_git.sandbox.child import Pipes, start
 from uwf_git.sandbox.descendants import Descendants
+from uwf_git.sandbox.mounts import Places
 from uwf_git.sandbox.path import Mount
 from uwf_git.sandbox.quota import Exceeded, Quota
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from uwf_git.ext.builtin.tools.tool import Tool, ToolContext, object_schema
-from uwf_git.ext.crews.package import PROJECT
 from uwf_git.sandbox.bubblewrap import (
     Lifetime,
     View,
@@ -22,6 +21,7 @@ from uwf_git.sandbox.bubblewrap import (
 from uwf_git.sandbox.child import Finished
 from uwf_git.sandbox.child import run_command as run_process
 from uwf_git.sandbox.limits import of_commands
+from uwf_git.sandbox.mounts import PROJECT
 from uwf_git.sandbox.programs import find_program
 from uwf_git.sandbox.quota import Exceeded, Quota
 from uwf_git.sandbox.repositories import Before

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from uwf_git.base.timelimit import TimeExceeded, time_limit
 from uwf_git.ext.builtin.tools.files import Room, is_binary
 from uwf_git.ext.builtin.tools.tool import Tool, ToolContext, counted, object_schema
-from uwf_git.ext.crews.package import PROJECT
+from uwf_git.sandbox.mounts import PROJECT
 from uwf_git.sandbox.path import DEEPEST, FILE, FOLDER, Spot, is_git_name
 from uwf_git.sandbox.results import SHOWN, ToolFailure, page, shown, truncated
 from uwf_git.sandbox.workspace import open_regular

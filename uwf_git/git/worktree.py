@@ -1,0 +1,52 @@
+"""The folders of git that belong to a worktree or a submodule and stand outside of it.
+
+A `.git` file can name any folder, so a folder counts only if its repository names the worktree in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from uwf_git.git.libgit2 import Config, GitError
+
+
+def folders_beside(project: Path) -> Iterator[Path]:
+    """Git's folders of a project that is a worktree or a submodule. They are outside of the project."""
+    link = project / ".git"
+    try:
+        if not link.is_file() or not (text := _line(link)).startswith("gitdir: "):
+            return
+        folder = (project / text.removeprefix("gitdir: ")).resolve(strict=True)
+        common = folder / "commondir"
+        shared = (folder / _line(common)).resolve(strict=True) if common.exists() else folder
+        if any(each.is_relative_to(project) or project.is_relative_to(each) for each in (folder, shared)):
+            return
+        if shared == folder:
+            trusted = _names_worktree(folder, project)
+        else:
+            trusted = folder.parent == shared / "worktrees" and _is_same(
+                folder, _line(folder / "gitdir"), link
+            )
+        if trusted and (shared / "HEAD").is_file() and (shared / "objects").is_dir():
+            yield from dict.fromkeys((shared, folder))
+    except (OSError, ValueError, RuntimeError):
+        return
+
+
+def _names_worktree(folder: Path, project: Path) -> bool:
+    """Whether the configuration of a repository names the project, as that of a submodule does."""
+    try:
+        named = Config(str(folder / "config")).value("core.worktree")
+    except GitError:
+        return False
+    return named is not None and named != "" and _is_same(folder, named, project)
+
+
+def _is_same(folder: Path, named: str, expected: Path) -> bool:
+    return (folder / named).resolve() == expected.resolve()
+
+
+def _line(path: Path) -> str:
+    with path.open(encoding="utf-8") as file:
+        return file.read(10_000).strip()
