@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from ulid import ULID
 
 from uwf_git.base.errors import Invalid, NotFound, StoreDamaged, Usage
+from uwf_git.engine.conversation import REPLY, REPLY_SCHEMA
 from uwf_git.format import cbor
 from uwf_git.format.builtin import BUILTIN, META, META_SCHEMA
 from uwf_git.format.ids import (
@@ -146,6 +147,14 @@ def test_the_timestamp_is_not_hashed() -> None:
 
 def test_the_bootstrap_node_is_its_own_type() -> None:
     assert node_hash(Node(META, META_SCHEMA, 0)) == META == self_hash(META_SCHEMA)
+
+
+def test_the_hashes_that_are_written_down_are_those_of_their_schemas() -> None:
+    schemas = {node: schema for node, schema in BUILTIN.items() if node != META}
+    schemas[REPLY] = REPLY_SCHEMA
+    assert {node: hash_of(META, schema) for node, schema in schemas.items()} == {
+        node: node for node in schemas
+    }
 
 
 def test_builtin_types_keep_their_hashes_as_stores_hold_nodes_of_them() -> None:

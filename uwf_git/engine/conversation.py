@@ -12,10 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from uwf_git.base.text import one_line
-from uwf_git.format.builtin import META
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import Role, StepContext, Workflow
-from uwf_git.format.node import hash_of
 from uwf_git.format.types import DEFAULT_STATUS, END, NEW, RESUME, START, SUSPEND, USER
 
 if TYPE_CHECKING:
@@ -46,7 +44,7 @@ REPLY_SCHEMA: dict[str, Any] = {
     "required": ["$status", "summary"],
     "additionalProperties": False,
 }
-REPLY = hash_of(META, REPLY_SCHEMA)
+REPLY = Hash("7G18DDG7GR5Z2")
 """The schema of a role that talks: whatever its agent answers is a reply."""
 
 DEFINED = Hash("12DY8GMVTWT7X")

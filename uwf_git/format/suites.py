@@ -35,8 +35,9 @@ _JUDGE = {
     "output": {**STRING, "description": "What its last output means: an expression over its history."},
     "threshold": {**_SHARE, "description": "The least score that passes; 0.5 where it isn't said."},
 }
-SUITE = builtin(record("Suite", ["name"], {"name": STRING}))
+SUITE = builtin("6VTWWHRPQQYDV", record("Suite", ["name"], {"name": STRING}))
 CASE = builtin(
+    "5BD7YF89X13DB",
     record(
         "Case",
         ["name"],
@@ -54,14 +55,15 @@ CASE = builtin(
             "tags": STRINGS,
             "replaces": REFS,
         },
-    )
+    ),
 )
-CASE_REMOVAL = builtin(record("CaseRemoval", ["case"], {"case": REF}))
+CASE_REMOVAL = builtin("F27S8NB1B30BY", record("CaseRemoval", ["case"], {"case": REF}))
 TRIAL_ENDS = ("completed", "failed", "waiting", "stuck", "limited", "inapplicable")
 """What can become of a trial: only one that is completed is judged."""
 _TOLD = {"usage": USAGE, "cost": COST, "unpriced": COUNT, "durationMs": COUNT}
 _TOLD_ALWAYS = ("usage", "unpriced", "durationMs")
 TRIAL = builtin(
+    "DY0VM7BMRT4E5",
     record(
         "Trial",
         ["workflow", "head", "agents", "repeat", "status", "last", "steps", "attempts", *_TOLD_ALWAYS],
@@ -88,9 +90,10 @@ TRIAL = builtin(
             **_TOLD,
             "notes": STRINGS,
         },
-    )
+    ),
 )
 SCORE = builtin(
+    "3Y1P8V59PQ6XF",
     record(
         "Score",
         ["trial", "judge", "score", "passed", *_TOLD_ALWAYS],
@@ -113,9 +116,10 @@ SCORE = builtin(
             "step": {**REF, "description": "The last StepNode of the thread that judged."},
             **_TOLD,
         },
-    )
+    ),
 )
 SUITE_RUN = builtin(
+    "9D4ST712WQ95H",
     record(
         "SuiteRun",
         ["cases", "repeat", "results"],
@@ -140,10 +144,11 @@ SUITE_RUN = builtin(
             },
             "stopped": {**STRING, "description": "Why it stopped before all cases were run."},
         },
-    )
+    ),
 )
 
 BASELINE = builtin(
+    "9ENYQ67A48NW3",
     record(
         "Baseline",
         ["suite", "said", "run", "cases"],
@@ -179,7 +184,7 @@ BASELINE = builtin(
                 ),
             },
         },
-    )
+    ),
 )
 
 

@@ -61,7 +61,7 @@ def next_name(role: str) -> str:
     return "the bundle decides" if role == BUNDLE else role
 
 
-TEXT = builtin({"title": "Text", "type": "string"})
+TEXT = builtin("8451C8DVPAGHX", {"title": "Text", "type": "string"})
 
 _TARGET = record("Target", ["role"], {"role": STRING, "prompt": STRING, "location": STRING})
 
@@ -141,10 +141,13 @@ def _workflow_schema(
     )
 
 
-WORKFLOW = builtin(_workflow_schema("Workflow", {}, {}))
-LIMITED_WORKFLOW = builtin(_workflow_schema("Workflow2", {"tools": _ROLE_TOOLS}, {"budget": BUDGET}))
+WORKFLOW = builtin("5N0WD6B3F85DE", _workflow_schema("Workflow", {}, {}))
+LIMITED_WORKFLOW = builtin(
+    "DFGC74BXXJBJ1", _workflow_schema("Workflow2", {"tools": _ROLE_TOOLS}, {"budget": BUDGET})
+)
 EXTRACTING_WORKFLOW = builtin(
-    _workflow_schema("Workflow3", {"tools": _ROLE_TOOLS, "extractPrompt": STRING}, {"budget": BUDGET})
+    "92B2C05ZB76R7",
+    _workflow_schema("Workflow3", {"tools": _ROLE_TOOLS, "extractPrompt": STRING}, {"budget": BUDGET}),
 )
 
 _PERSONA = record(
@@ -181,6 +184,7 @@ _NODE = record(
     },
 )
 CREW_WORKFLOW = builtin(
+    "DTMTA9WSDV6NZ",
     _workflow_schema(
         "Workflow4",
         {"tools": _ROLE_TOOLS, "extractPrompt": STRING, "persona": STRING, "node": _NODE},
@@ -203,11 +207,12 @@ CREW_WORKFLOW = builtin(
             "label": {**STRING, "description": "What the package calls the edge."},
             "text": {**STRING, "description": "When to take it, for whoever decides."},
         },
-    )
+    ),
 )
 
 _DOES = dict.fromkeys(("workflow", "exec", "action", "data"), STRING)
 CREW = builtin(
+    "CRD5B6KSPJS8K",
     record(
         "Crew",
         ["name", "version", "description", "format", "personas", "workflows"],
@@ -261,10 +266,11 @@ CREW = builtin(
                 ),
             },
         },
-    )
+    ),
 )
 
 CODE = builtin(
+    "3XCB718V9QZB7",
     record(
         "Bundle",
         ["name", "description", "language", "file", "roles", "graph"],
@@ -309,22 +315,26 @@ CODE = builtin(
             "maxRounds": {"type": "integer", "minimum": 1},
             "budget": BUDGET,
         },
-    )
+    ),
 )
-RESULT = builtin({"title": "Result", "description": "What a bundle returned at its end: any value."})
+RESULT = builtin(
+    "D4N65S95CBY8P", {"title": "Result", "description": "What a bundle returned at its end: any value."}
+)
 
 _START = {"workflow": REF, "prompt": STRING}
-STARTNODE = builtin(record("StartNode", list(_START), _START))
+STARTNODE = builtin("22GWWJB6PPWS6", record("StartNode", list(_START), _START))
 _START_WITH_BUDGET = {**_START, "budget": BUDGET}
-LIMITED_START = builtin(record("StartNode2", list(_START_WITH_BUDGET), _START_WITH_BUDGET))
+LIMITED_START = builtin("1HEHHD9CH0065", record("StartNode2", list(_START_WITH_BUDGET), _START_WITH_BUDGET))
 ROUNDS_START = builtin(
+    "0N5C4D05ZG4JJ",
     record(
         "StartNode3",
         [*_START, "maxRounds"],
         {**_START_WITH_BUDGET, "maxRounds": {"type": "integer", "minimum": 1}},
-    )
+    ),
 )
 CREW_START = builtin(
+    "00MN8SZB9SACN",
     record(
         "StartNode4",
         [*_START, "persona"],
@@ -344,11 +354,11 @@ CREW_START = builtin(
                 },
             ),
         },
-    )
+    ),
 )
 
 _STEP = {"start": REF, "prev": NULLABLE_REF, "role": STRING, "output": REF, "detail": REF, "agent": STRING}
-STEPNODE = builtin(record("StepNode", list(_STEP), _STEP))
+STEPNODE = builtin("2VPBA58TEM5G7", record("StepNode", list(_STEP), _STEP))
 
 _TURN = {
     "role": STRING,
@@ -359,8 +369,9 @@ _TURN = {
     "usage": USAGE,
     "durationMs": COUNT,
 }
-FIRST_TURN = builtin(record("Turn", ["role", "text"], _TURN))
+FIRST_TURN = builtin("4BD0HYWXZYS6J", record("Turn", ["role", "text"], _TURN))
 TURN = builtin(
+    "8JM467WK0SC2S",
     record(
         "Turn2",
         ["role", "text"],
@@ -370,7 +381,7 @@ TURN = builtin(
             "call": {"type": "string", "description": "The id that the model gave a tool call."},
             "failed": {"type": "boolean"},
         },
-    )
+    ),
 )
 
 _REDACTIONS = {
@@ -395,8 +406,9 @@ _DETAIL: dict[str, Any] = {
         "description": "frontmatter, correction, native, or model:<name> where a model extracted the output.",
     },
 }
-FIRST_DETAIL = builtin(record("Detail", list(_DETAIL), {**_DETAIL, "redactions": COUNT}))
+FIRST_DETAIL = builtin("9D6EMB9AHAV1T", record("Detail", list(_DETAIL), {**_DETAIL, "redactions": COUNT}))
 DETAIL = builtin(
+    "4BWB2N0VS99W8",
     record(
         "Detail2",
         list(_DETAIL),
@@ -410,13 +422,14 @@ DETAIL = builtin(
             "budget": {**BUDGET, "description": "Limits that a human raised before this step."},
             "redactions": _REDACTIONS,
         },
-    )
+    ),
 )
 _SOURCE = {
     "source": {"type": "string", "description": "What the step is called where it was imported from."},
     "nodes": {**REFS, "description": "Nodes of that step, as they were there."},
 }
 IMPORTED_DETAIL = builtin(
+    "7XS736FCJBKH5",
     record(
         "ImportedDetail",
         [*_DETAIL, *_SOURCE],
@@ -427,10 +440,11 @@ IMPORTED_DETAIL = builtin(
             "notes": {**STRINGS, "description": "What didn't come along, and why."},
             "redactions": _REDACTIONS,
         },
-    )
+    ),
 )
 
 ATTEMPT = builtin(
+    "14DZYKRE083H4",
     record(
         "Attempt",
         ["start", "prev", "role", "agent", "error", "detail"],
@@ -444,16 +458,17 @@ ATTEMPT = builtin(
             "stdout": {"type": "string", "description": "The end of what it printed."},
             "stderr": {"type": "string", "description": "The end of what it logged."},
         },
-    )
+    ),
 )
 
-ANSWER = builtin(record("Answer", ["answer"], {"answer": STRING}))
+ANSWER = builtin("37JFM247WQ9DK", record("Answer", ["answer"], {"answer": STRING}))
 REMARK = builtin(
+    "598QZEAVDK23W",
     record(
         "Remark",
         ["remark"],
         {"remark": {**STRING, "description": "What a person said to a thread that asked nothing."}},
-    )
+    ),
 )
 
 SUSPEND_SCHEMA: dict[str, Any] = {
@@ -472,7 +487,7 @@ SUSPEND_SCHEMA: dict[str, Any] = {
     "additionalProperties": False,
 }
 
-QUESTION = builtin(SUSPEND_SCHEMA)
+QUESTION = builtin("6BKEEWRFC00TX", SUSPEND_SCHEMA)
 
 _KINDS: dict[str, frozenset[Hash]] = {
     "workflow": frozenset({WORKFLOW, LIMITED_WORKFLOW, EXTRACTING_WORKFLOW, CREW_WORKFLOW, CODE}),
