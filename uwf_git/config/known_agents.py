@@ -1,68 +1,75 @@
 """Which agents are known by a name: those that ship, and those that installed packages bring.
 
 A package makes an agent known by an entry point of the group `uwf.agents`: its name is the agent's, its
-value an `Agent` (what `create_agent` returns) or a function that returns one.
+value an `Agent` (what `create_agent` returns) or a function that returns one. The agents of an installed extension
+are known likewise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import Any, NamedTuple
 
-from uwf_git.format.kinds import REHEARSE, SUBWORKFLOW
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
+from uwf_git import ext
 
 GROUP = "uwf.agents"
 PLUGIN = "plugin:"
 """Before the name of a package's agent, where a command stands: a program may have the same name."""
 
-SHIPPED = {
-    REHEARSE: "uwf_git.ext.agents.rehearse",
-    "uwf-human": "uwf_git.ext.agents.human",
-    "uwf-exec": "uwf_git.ext.agents.exec",
-    "uwf-llm": "uwf_git.ext.agents.llm",
-    "uwf-builtin": "uwf_git.ext.builtin.agent",
-    "uwf-workflow": "uwf_git.ext.agents.workflow",
-    "uwf-acp": "uwf_git.ext.agents.acp.agent",
-    "uwf-cli": "uwf_git.ext.agents.cli.agent",
-    "uwf-claude-code": "uwf_git.ext.agents.cli.agent",
-    "uwf-codex": "uwf_git.ext.agents.cli.agent",
-    "uwf-gemini": "uwf_git.ext.agents.cli.agent",
-    "uwf-opencode": "uwf_git.ext.agents.cli.agent",
-    "uwf-hermes": "uwf_git.ext.agents.cli.agent",
-    "uwf-qwen": "uwf_git.ext.agents.cli.agent",
-    "uwf-copilot": "uwf_git.ext.agents.cli.agent",
-    "uwf-cursor": "uwf_git.ext.agents.cli.agent",
-    "uwf-llm-cli": "uwf_git.ext.agents.cli.agent",
-}
-"""The module of each. It has an `agent`, or `agent_called(name)` where it is that of several."""
-
 ANY_ROW = "uwf-cli"
 """The agent that takes the name of a row of `agentClis`."""
-
-_BY_PROGRAM = {"claude": "uwf-claude-code", "cursor-agent": "uwf-cursor"}  # where they are called otherwise
 
 BUNDLES = "uwf-bundle"
 """The name of what runs a workflow's own code. Nobody can choose it: such a workflow's steps are always its."""
 
-_MODELLESS = frozenset((REHEARSE, "uwf-human", "uwf-exec", "uwf-workflow", BUNDLES, SUBWORKFLOW))
+_KINDS = ("rehearsal", "human", "command", "model", "workflow", "protocol", "cli")
+"""The kinds of agents, in the order in which their names count."""
+_MODELLESS = frozenset(("rehearsal", "human", "command", "workflow"))
+
+
+class Plugin(NamedTuple):
+    """An agent of an installed package. `load()` returns an `Agent`, or a function that returns one."""
+
+    name: str
+    package: str
+    version: str
+    load: Callable[[], Any]
+
+
+def shipped(name: str) -> ext.AgentProgram | None:
+    """The agent that ships under that name."""
+    return next((each for each in ext.agent_programs() if each.name == name), None)
+
+
+@cache
+def shipped_names() -> tuple[str, ...]:
+    """The names of all agents that ship, in the order in which they count."""
+    return tuple(each.name for each in sorted(ext.agent_programs(), key=lambda each: _KINDS.index(each.kind)))
 
 
 def asks_no_model(agent: str) -> bool:
     """Whether the agent that a step names asks no model itself, so that it has no tokens to tell."""
-    return agent.partition("/")[0] in _MODELLESS
+    name = agent.partition("/")[0]
+    program = shipped(name)
+    return name == BUNDLES or (program is not None and program.kind in _MODELLESS)
 
 
 @cache
-def plugins() -> Mapping[str, EntryPoint]:
+def plugins() -> Mapping[str, Plugin]:
     """The agents that installed packages bring, by name. They can't take the name of one that ships. Every package is
     looked at for that, once in a process."""
     from importlib.metadata import entry_points
 
-    return {each.name: each for each in entry_points(group=GROUP) if each.name not in SHIPPED}
+    found = [
+        Plugin(program.name, extension.name, "", program.load)
+        for extension in ext.others()
+        for program in extension.agents
+    ]
+    for each in entry_points(group=GROUP):
+        dist = each.dist
+        found.append(Plugin(each.name, dist.name if dist else "", dist.version if dist else "", each.load))
+    return {each.name: each for each in found if shipped(each.name) is None}
 
 
 def plugin_names() -> list[str]:
@@ -73,11 +80,14 @@ def plugin_names() -> list[str]:
 def full_name(command: str) -> str:
     """`uwf-codex` for `codex`, as for every agent that ships, and `uwf-claude-code` for `claude`, the program of one.
     Any other command as it is."""
-    name = _BY_PROGRAM.get(command, f"uwf-{command}")
-    return name if name in SHIPPED else command
+    names = (command, f"uwf-{command}")
+    return next(
+        (each.name for each in ext.agent_programs() if each.name in names or each.alias == command), command
+    )
 
 
 def known_names(configured: Iterable[str], clis: Iterable[str]) -> list[str]:
     """Every name that a configuration can use, in the order in which they count."""
-    short = [name.removeprefix("uwf-") for name in SHIPPED]
-    return list(dict.fromkeys([*configured, *clis, *SHIPPED, *short, *plugin_names()]))
+    names = shipped_names()
+    short = [name.removeprefix("uwf-") for name in names]
+    return list(dict.fromkeys([*configured, *clis, *names, *short, *plugin_names()]))

@@ -11,7 +11,7 @@ from pathlib import PurePath
 from uwf_git.base import log
 from uwf_git.base.errors import Invalid, Usage
 from uwf_git.base.text import nearest, one_line
-from uwf_git.config.known_agents import ANY_ROW, PLUGIN, SHIPPED, full_name, known_names, plugin_names
+from uwf_git.config.known_agents import ANY_ROW, PLUGIN, full_name, known_names, plugin_names, shipped
 from uwf_git.config.settings import NO_MODEL, AgentConfig, Config, Model, expanded, parse_command
 from uwf_git.format.kinds import REHEARSE
 
@@ -100,7 +100,7 @@ def known_agent(config: Config, name: str) -> AgentConfig | None:
         return config.agents[name]
     if name in config.agent_clis:
         return AgentConfig(name, ANY_ROW, (name,), None)
-    if (command := full_name(name)) in SHIPPED:
+    if shipped(command := full_name(name)) is not None:
         return AgentConfig(command, command, (), None)
     # A command line is no name, and needs no look at every package.
     known = not any(map(str.isspace, name)) and name in plugin_names()
@@ -127,7 +127,7 @@ def command_agent(config: Config, text: str, where: str) -> AgentConfig:
     if command in config.agent_clis:
         return AgentConfig(command, ANY_ROW, (command, *args), None)
     command = expanded(full_name(command))
-    missing = command not in SHIPPED and shutil.which(command) is None
+    missing = shipped(command) is None and shutil.which(command) is None
     if missing and (hint := nearest(command, known_names(config.agents, config.agent_clis))):
         raise Usage(f"there is no agent {command!r}, and no program of that name on PATH", hint)
     return AgentConfig(PurePath(command).name, command, args, None)
@@ -137,6 +137,6 @@ def is_missing(agent: AgentConfig) -> bool:
     """Whether the agent's command is neither an agent's name nor a program on PATH. A path is never missing: it may be
     meant from the folder that the agent works in."""
     command = agent.command
-    if command in SHIPPED or command.startswith(PLUGIN) or "/" in command:
+    if command.startswith(PLUGIN) or "/" in command or shipped(command) is not None:
         return False
     return shutil.which(command) is None

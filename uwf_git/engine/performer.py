@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from uwf_git.base import lifetime, log
 from uwf_git.base.errors import Absent, AgentFailed, OutOfRounds, StoreDamaged, Throttled, UwfError
 from uwf_git.base.text import one_line
-from uwf_git.config.known_agents import BUNDLES, GROUP, PLUGIN, SHIPPED, plugins
+from uwf_git.config.known_agents import BUNDLES, GROUP, PLUGIN, plugins, shipped
 from uwf_git.format.ids import Hash, ThreadId, is_hash
 from uwf_git.format.kinds import parse_start
 from uwf_git.format.node import from_blob
@@ -99,11 +99,10 @@ def provider_of(instance: Instance, head: Head, role: str, override: str | None 
 def embedded(command: str) -> Agent | None:
     """The agent behind a bare command name, if it is one of these; None for everything else, a path to
     one of them included. Raises AgentFailed where a package's agent can't be loaded."""
-    name = SHIPPED.get(command)
-    if name is None:
-        return _plugged_in(command.removeprefix(PLUGIN)) if command.startswith(PLUGIN) else None
-    module = import_module(name)
-    agent: Agent = module.agent_called(command) if hasattr(module, "agent_called") else module.agent
+    if command.startswith(PLUGIN):
+        return _plugged_in(command.removeprefix(PLUGIN))
+    program = shipped(command)
+    agent: Agent | None = program.load() if program is not None else None
     return agent
 
 
@@ -116,13 +115,13 @@ def of_bundles() -> Agent:
 def _plugged_in(command: str) -> Agent:
     from uwf_git.engine.kit.agent import Agent
 
-    entry = plugins().get(command)
-    if entry is None:
+    plugin = plugins().get(command)
+    if plugin is None:
         raise AgentFailed(f"no installed package brings an agent {command}", "see: uwf agent list")
-    package = entry.dist.name if entry.dist is not None else "its package"
+    package = plugin.package or "its package"
     lifetime.share()
     try:
-        loaded = entry.load()
+        loaded = plugin.load()
         agent = loaded if isinstance(loaded, Agent) else loaded()
     except Exception as error:
         # Somebody else's code, of which anything may come.

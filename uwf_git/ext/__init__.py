@@ -8,6 +8,7 @@ known here or `--help` wants them all, so that starting costs nothing.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -44,17 +45,52 @@ class Command(NamedTuple):
     section: str = ""
 
 
+class AgentProgram(NamedTuple):
+    """An agent that an extension adds, known by the `name` of its command, `uwf-<short name>`. `where` is an `Agent` of
+    `uwf_git.kit`, or a function that takes the name and returns one; the command is `main` in the same module.
+    `kind` says who answers: "rehearsal", "human", "command", "model", "workflow", "protocol" or "cli". `alias` is
+    another name that a configuration may use for it."""
+
+    name: str
+    kind: str
+    where: str
+    alias: str | None = None
+
+    @property
+    def module(self) -> str:
+        """The name of the module that holds it."""
+        return self.where.partition(":")[0]
+
+    def load(self) -> Any:
+        """The `Agent`."""
+        agent = load(self.where)
+        return agent(self.name) if callable(agent) else agent
+
+
 class Extension(NamedTuple):
-    """A feature: the commands that it adds."""
+    """A feature: the commands and the agents that it adds."""
 
     name: str
     commands: tuple[Command, ...] = ()
+    agents: tuple[AgentProgram, ...] = ()
 
 
 @cache
 def ours() -> tuple[Extension, ...]:
     """The extensions that ship, in the order of `OURS`."""
-    return tuple(import_module(f"{__name__}.{name}").EXTENSION for name in OURS)
+    return tuple(map(_our, OURS))
+
+
+@cache
+def _our(name: str) -> Extension:
+    extension: Extension = import_module(f"{__name__}.{name}").EXTENSION
+    return extension
+
+
+def agent_programs() -> Iterator[AgentProgram]:
+    """The agents that ship. A search that ends early imports no further manifests."""
+    for name in OURS:
+        yield from _our(name).agents
 
 
 @cache

@@ -1,5 +1,27 @@
 """The agents that ship."""
 
-from uwf_git.ext import Extension
+from uwf_git.ext import AgentProgram, Extension
 
-EXTENSION = Extension("agents")
+_CLI = "uwf_git.ext.agents.cli.agent:agent_called"
+
+EXTENSION = Extension(
+    "agents",
+    agents=(
+        AgentProgram("uwf-rehearse", "rehearsal", "uwf_git.ext.agents.rehearse:agent"),
+        AgentProgram("uwf-human", "human", "uwf_git.ext.agents.human:agent"),
+        AgentProgram("uwf-exec", "command", "uwf_git.ext.agents.exec:agent"),
+        AgentProgram("uwf-llm", "model", "uwf_git.ext.agents.llm:agent"),
+        AgentProgram("uwf-workflow", "workflow", "uwf_git.ext.agents.workflow:agent"),
+        AgentProgram("uwf-acp", "protocol", "uwf_git.ext.agents.acp.agent:agent"),
+        AgentProgram("uwf-cli", "cli", _CLI),
+        AgentProgram("uwf-claude-code", "cli", _CLI, "claude"),
+        AgentProgram("uwf-codex", "cli", _CLI),
+        AgentProgram("uwf-gemini", "cli", _CLI),
+        AgentProgram("uwf-opencode", "cli", _CLI),
+        AgentProgram("uwf-hermes", "cli", _CLI),
+        AgentProgram("uwf-qwen", "cli", _CLI),
+        AgentProgram("uwf-copilot", "cli", _CLI),
+        AgentProgram("uwf-cursor", "cli", _CLI, "cursor-agent"),
+        AgentProgram("uwf-llm-cli", "cli", _CLI),
+    ),
+)

@@ -13,18 +13,18 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git import __version__
 from uwf_git.base.errors import Usage, UwfError
 from uwf_git.base.extras import install_hint
-from uwf_git.config.known_agents import PLUGIN, SHIPPED, plugins
+from uwf_git.config.known_agents import PLUGIN, Plugin, plugins, shipped, shipped_names
 from uwf_git.config.resolve import is_missing, known_agent, resolve_agent
 from uwf_git.config.settings import AgentConfig, Config
 from uwf_git.engine.kit.chat import asked_model
 from uwf_git.engine.performer import embedded
+from uwf_git.ext import AgentProgram, load
 from uwf_git.format.kinds import REHEARSE
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 ANSWER = "seven"
 _QUESTION = "What is three and four? Write the number as an English word into the field."
-_WITH_A_MODEL = ("uwf-llm", "uwf-builtin")
 TIMEOUT = 120.0
 
 _WORKFLOW = """\
@@ -85,12 +84,12 @@ def members(config: Config) -> list[Member]:
     asked: dict[str, Any] = dict(config.agents)
     for name, row in config.agent_clis.items():
         asked.setdefault(name, row)
-    for name in SHIPPED:
+    for name in shipped_names():
         if name != "uwf-cli":
-            asked.setdefault(name, name)
-    taken = {*asked, *(name.removeprefix("uwf-") for name in SHIPPED)}
-    for name, entry in sorted(plugins().items()):
-        asked.setdefault(PLUGIN + name if name in taken else name, entry)
+            asked.setdefault(name, shipped(name))
+    taken = {*asked, *(name.removeprefix("uwf-") for name in shipped_names())}
+    for name, plugin in sorted(plugins().items()):
+        asked.setdefault(PLUGIN + name if name in taken else name, plugin)
     with ThreadPoolExecutor(8) as pool:
         return list(pool.map(lambda each: _member(config, *each), asked.items()))
 
@@ -102,22 +101,23 @@ def _member(config: Config, name: str, what: Any) -> Member:
         return _configured(config, name, what)
     if isinstance(what, Row):
         return _of_own_row(config, name, name)
-    if isinstance(what, str):
-        return _shipped(config, name, ())
-    dist = what.dist
-    member = Member(name, f"{dist.name} {dist.version}" if dist else "a package", "", None, None)
+    if isinstance(what, AgentProgram):
+        return _shipped(config, what, ())
+    plugin: Plugin = what
+    by = f"{plugin.package} {plugin.version}".strip() or "a package"
+    member = Member(name, by, "", None, None)
     try:
-        embedded(PLUGIN + what.name)
+        embedded(PLUGIN + plugin.name)
     except UwfError as error:
         return member._replace(problem=error.message, hint=error.hint)
     return member
 
 
 def _configured(config: Config, alias: str, agent: AgentConfig) -> Member:
-    if agent.command in SHIPPED:
+    if (program := shipped(agent.command)) is not None:
         if agent.command == "uwf-cli" and agent.args and agent.args[0] in config.agent_clis:
             return _of_own_row(config, alias, agent.args[0])
-        return _shipped(config, agent.command, agent.args)._replace(name=alias, by="config.yaml")
+        return _shipped(config, program, agent.args)._replace(name=alias, by="config.yaml")
     if not agent.command:
         hint = f"uwf config set agents.{alias}.command …"
         return Member(alias, "config.yaml", "", None, None, "it has no command", hint)
@@ -128,21 +128,22 @@ def _configured(config: Config, alias: str, agent: AgentConfig) -> Member:
     return _on_path(Member(alias, "config.yaml", "", None, None), agent.command)
 
 
-def _shipped(config: Config, name: str, args: Sequence[str]) -> Member:
+def _shipped(config: Config, program: AgentProgram, args: Sequence[str]) -> Member:
     from importlib.util import find_spec
 
     from uwf_git.ext.agents.cli.rows import shipped_row
 
+    name = program.name
     row = shipped_row(name.removeprefix("uwf-"))
     if row is not None:
         return _of_row(name, row, "uwf-git")
     member = Member(name, "uwf-git", "", None, __version__)
-    if name == "uwf-acp" and find_spec("acp") is None:
+    if program.kind == "protocol" and find_spec("acp") is None:
         return member._replace(problem="the package for it is not installed: acp", hint=install_hint("acp"))
-    if name in _WITH_A_MODEL and "--model" not in args:
+    if program.kind == "model" and "--model" not in args:
         return _with_model(config, member)
-    if name in ("uwf-acp", "uwf-exec") and args:
-        return _with_program(name, args, member)
+    if program.kind in ("protocol", "command") and args:
+        return _with_program(program, args, member)
     return member
 
 
@@ -155,11 +156,10 @@ def _with_model(config: Config, member: Member) -> Member:
     return member._replace(program=f"model {config.models[alias].name}")
 
 
-def _with_program(name: str, args: Sequence[str], member: Member) -> Member:
+def _with_program(program: AgentProgram, args: Sequence[str], member: Member) -> Member:
     """An agent that calls the program which its arguments name."""
-    module = import_module(SHIPPED[name])
     try:
-        command = module.parse_args(args).command
+        command = load(f"{program.module}:parse_args")(args).command
     except UwfError as error:
         return member._replace(problem=error.message, hint=error.hint)
     if not command:

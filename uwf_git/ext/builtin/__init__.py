@@ -1,5 +1,7 @@
 """The built-in agent: a model with tools, confined to the folder of its step."""
 
-from uwf_git.ext import Extension
+from uwf_git.ext import AgentProgram, Extension
 
-EXTENSION = Extension("builtin")
+EXTENSION = Extension(
+    "builtin", agents=(AgentProgram("uwf-builtin", "model", "uwf_git.ext.builtin.agent:agent"),)
+)

@@ -217,14 +217,14 @@ def _open(instance: Instance, thread: ThreadId, asks: Question, stack: ExitStack
 def _chosen(instance: Instance, asks: Question) -> str | None:
     """Whom the user or the code names. The code only names: commands come from the user's configuration. Raises
     AgentFailed for a name that this machine doesn't know."""
-    from uwf_git.config.known_agents import SHIPPED, known_names
+    from uwf_git.config.known_agents import known_names, shipped
     from uwf_git.config.resolve import hint_to_add, known_agent
 
     name, config = asks.agent, instance.config
     if asks.override is not None or name is None:
         return asks.override
     if known_agent(config, name) is None:
-        known = [each for each in known_names(config.agents, config.agent_clis) if each not in SHIPPED]
+        known = [each for each in known_names(config.agents, config.agent_clis) if shipped(each) is None]
         hint = "agents.default is whoever plays the role"
         if (meant := closest(name, known)) is not None:
             hint = f'did you mean "{meant}"?'
