@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from uwf_git.config.policy import ToolPolicy
-from uwf_git.ext.builtin.surroundings import standard_tools
+from uwf_git.ext.builtin.environment import standard_tools
 from uwf_git.ext.builtin.tools.tool import Toolbox
 from uwf_git.sandbox import bubblewrap as sandbox
 from uwf_git.sandbox import limits
@@ -140,7 +140,7 @@ def test_a_command_does_not_outlive_the_engine(bubblewrap: None, project: Path) 
     long = _unlike_any_other()
     code = (
         "import sys; from pathlib import Path; from uwf_git.config.policy import ToolPolicy\n"
-        "from uwf_git.ext.builtin.surroundings import standard_tools\n"
+        "from uwf_git.ext.builtin.environment import standard_tools\n"
         "box = standard_tools(Path(sys.argv[1]), ToolPolicy(run_command=True))\n"
         "box.call('run_command', {'command': 'touch begun; sleep ' + sys.argv[2]})"
     )

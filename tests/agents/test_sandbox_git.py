@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from uwf_git.config.policy import ToolPolicy
-from uwf_git.ext.builtin.surroundings import standard_tools
+from uwf_git.ext.builtin.environment import standard_tools
 from uwf_git.ext.builtin.tools.tool import Toolbox
 from uwf_git.sandbox import bubblewrap as sandbox
 from uwf_git.sandbox.bubblewrap import toolchains
@@ -115,7 +115,7 @@ def test_a_repository_of_a_command_whose_engine_was_killed_is_none_after_the_nex
     store = tmp_path / "store.git"
     code = (
         "import sys; from pathlib import Path; from uwf_git.config.policy import ToolPolicy\n"
-        "from uwf_git.ext.builtin.surroundings import standard_tools\n"
+        "from uwf_git.ext.builtin.environment import standard_tools\n"
         "box = standard_tools(Path(sys.argv[1]), ToolPolicy(run_command=True), store=Path(sys.argv[2]))\n"
         "box.call('run_command', {'command': sys.argv[3] + '; touch begun; sleep 600'})"
     )

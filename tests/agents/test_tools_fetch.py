@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from uwf_git.config.policy import ToolPolicy
-from uwf_git.ext.builtin.surroundings import standard_tools
+from uwf_git.ext.builtin.environment import standard_tools
 from uwf_git.ext.builtin.tools import fetch
 from uwf_git.ext.builtin.tools.fetch import is_public, page_text
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from uwf_git.config.policy import STANDARD, ToolPolicy, parse_policy
-from uwf_git.ext.builtin.surroundings import STANDARD as TOOLS
-from uwf_git.ext.builtin.surroundings import standard_tools
+from uwf_git.ext.builtin.environment import STANDARD as TOOLS
+from uwf_git.ext.builtin.environment import standard_tools
 from uwf_git.ext.builtin.tools.tool import Tool, Toolbox
 from uwf_git.sandbox.results import SHOWN
 

@@ -11,7 +11,7 @@ import pygit2
 import pytest
 
 from uwf_git.config.policy import ToolPolicy
-from uwf_git.ext.builtin.surroundings import standard_tools
+from uwf_git.ext.builtin.environment import standard_tools
 from uwf_git.ext.builtin.tools import search
 from uwf_git.ext.builtin.tools.tool import Toolbox
 

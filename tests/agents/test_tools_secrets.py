@@ -8,7 +8,7 @@ import pytest
 
 from uwf_git.config.policy import ToolPolicy
 from uwf_git.config.secrets import Redactor
-from uwf_git.ext.builtin.surroundings import standard_tools
+from uwf_git.ext.builtin.environment import standard_tools
 from uwf_git.ext.builtin.tools.tool import Toolbox
 
 KEY = "s3cr3t-value-of-25-signs!"

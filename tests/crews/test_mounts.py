@@ -18,7 +18,7 @@ from model_server import Call, Fail, ModelServer, Say, serving
 from uwf_git.base.errors import AgentFailed, StoreDamaged
 from uwf_git.config.policy import ToolPolicy, parse_policy, reading_only, tighten
 from uwf_git.engine.step import step
-from uwf_git.ext.builtin.surroundings import crew_mounts, standard_tools
+from uwf_git.ext.builtin.environment import standard_tools
 from uwf_git.ext.builtin.tools.tool import Toolbox
 from uwf_git.ext.crews.mounts import Mounts, forget_packages, forget_states, materialise
 from uwf_git.ext.crews.state import reached
@@ -70,7 +70,7 @@ def box(mounts: Mounts) -> Iterator[Toolbox]:
 
 
 def boxed(mounts: Mounts, policy: ToolPolicy) -> Toolbox:
-    return standard_tools(Path.cwd(), policy, others=crew_mounts(mounts, policy), crew=True)
+    return standard_tools(Path.cwd(), policy, others=mounts.for_tools(policy), crew=True)
 
 
 def codes(box: Toolbox, tool: str, paths: Any, **more: Any) -> dict[str, str]:

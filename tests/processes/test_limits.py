@@ -19,7 +19,7 @@ from commands import alive, begin, wait_for, wait_until_gone
 from one_role import start
 
 from uwf_git.config.policy import ToolPolicy
-from uwf_git.ext.builtin.surroundings import standard_tools
+from uwf_git.ext.builtin.environment import standard_tools
 from uwf_git.sandbox import limits
 from uwf_git.sandbox.child import run_command
 from uwf_git.sandbox.quota import Exceeded, Quota

@@ -52,6 +52,18 @@ class Locks:
             os.close(descriptor)
             self._tidy(thread)
 
+    def descriptors(self, thread: ThreadId) -> tuple[int, ...]:
+        """The descriptors by which this process holds the thread's lock. They are handed on to a command, so that one
+        which outlives this process still counts as running, and can be ended."""
+        found: list[int] = []
+        with contextlib.suppress(OSError):
+            wanted = (self._folder / thread).stat()
+            for entry in os.listdir("/dev/fd"):  # noqa: PTH208
+                with contextlib.suppress(OSError, ValueError):
+                    if os.path.samestat(os.fstat(int(entry)), wanted):
+                        found.append(int(entry))
+        return tuple(found)
+
     @contextlib.contextmanager
     def exchange(self, remote: str, wait: float = EXCHANGE_SECONDS) -> Iterator[None]:
         """Holds a remote for the block, so that of two pulls at the same time the second finds what the

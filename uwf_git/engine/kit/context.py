@@ -12,6 +12,7 @@ from uwf_git.sandbox.quota import Quota
 from uwf_git.store.private import NONCE_VARIABLE
 
 if TYPE_CHECKING:
+    from uwf_git.config.policy import ToolPolicy
     from uwf_git.config.settings import Config
     from uwf_git.ext.crews.mounts import Mounts
     from uwf_git.ext.crews.state import Changes
@@ -180,6 +181,20 @@ class Context(NamedTuple):
     def workflow_policy(self) -> Mapping[str, Any] | None:
         """The role's `tools`: what the workflow lets it use."""
         return self.role.tools
+
+    @property
+    def policy(self) -> ToolPolicy:
+        """What the agent may do at this step: the strictest of the configuration's, the role's and the persona's."""
+        from uwf_git.config.policy import parse_policy, tighten
+
+        configured = self.config.agents.get(self.alias)
+        persona = self.history.workflow.speaker(self.role.name, self.history.start.persona)
+        return tighten(
+            self.config.tools,
+            configured.tools if configured is not None else None,
+            parse_policy(self.workflow_policy, of_role=True)[0],
+            parse_policy(persona.tools if persona is not None else None, of_persona=True)[0],
+        )
 
     @property
     def prompt(self) -> str:

@@ -8,7 +8,6 @@ schema has for it, and what it printed becomes the report.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -31,9 +30,7 @@ from uwf_git.kit import Agent, Context, Reply, TurnRecord
 if TYPE_CHECKING:
     from uwf_git.engine.kit.candidate import Verdict
     from uwf_git.ext.crews.state import Changes
-    from uwf_git.format.ids import ThreadId
     from uwf_git.sandbox.child import Finished
-    from uwf_git.store.taking_in import Store
 
 USAGE = (
     "uwf-exec [--role ROLE=COMMAND]… [--ok STATUS] [--fail STATUS] [--tail CHARACTERS] "
@@ -144,7 +141,7 @@ class _Conversation(Conversation):
             env={**os.environ, **ctx.variables, **folders},
             timeout=None if ctx.deadline is None else max(0.0, ctx.deadline - began),
             silence=ctx.silence(None),
-            pass_fds=held_lock(ctx.store, ctx.thread),
+            pass_fds=ctx.instance.locks.descriptors(ctx.thread),
             keep=max(4 * options.tail, 1 << 20),
             on_stdout=partial(ctx.show, whole=True),
             on_stderr=partial(ctx.show, stream="stderr", whole=True),
@@ -256,19 +253,6 @@ def _stdin(ctx: Context, options: Options) -> bytes | None:
         "prompt": ctx.prompt,
     }
     return json.dumps(context).encode("ascii")
-
-
-def held_lock(store: Store, thread: ThreadId) -> tuple[int, ...]:
-    """The descriptors by which this process holds the thread's lock. They are handed on to a command, so that one which
-    outlives this process still counts as running, and can be ended."""
-    found: list[int] = []
-    with contextlib.suppress(OSError):
-        wanted = (store.repository.private / "locks" / thread).stat()
-        for entry in os.listdir("/dev/fd"):  # noqa: PTH208
-            with contextlib.suppress(OSError, ValueError):
-                if os.path.samestat(os.fstat(int(entry)), wanted):
-                    found.append(int(entry))
-    return tuple(found)
 
 
 def _ended(finished: Finished, tail: int) -> Ended:

@@ -76,13 +76,13 @@ class _Conversation(Conversation):
     def say(self, text: str) -> Reply:
         """One more message, the first included."""
         from uwf_git.engine.kit.chat import Chat, asked_model, resolve_endpoint
-        from uwf_git.ext.builtin.surroundings import surroundings
+        from uwf_git.ext.builtin.environment import step_tools
 
         ctx, options = self.ctx, self.ctx.options
         model = asked_model("uwf-builtin", ctx.config, options.model)
         endpoint = resolve_endpoint(ctx.config, model, ctx.secrets)
         ctx.show(model=endpoint.model)
-        with Chat(endpoint) as chat, surroundings(ctx) as (box, notes):
+        with Chat(endpoint) as chat, step_tools(ctx) as (box, notes):
             ask = _asking(ctx, chat, options, box.offered())
             if self._loop is None:
                 self._session = secrets.token_hex(8)

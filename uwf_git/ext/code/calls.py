@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.base.errors import Absent, AgentFailed, UwfError
 from uwf_git.base.lifetime import deferred
 from uwf_git.base.text import encodable, last_line, one_line
-from uwf_git.ext.agents.exec import held_lock
 from uwf_git.ext.code.asked import Question
 from uwf_git.format.ids import ThreadId
 from uwf_git.format.kinds import TurnRecord, parse_detail, parse_turn
@@ -77,7 +76,7 @@ class Calls:
         self._folder = str(cwd)
         self._override = override[0] if override else None
         self._recorder = recorder
-        self._locks = held_lock(instance.store, self._thread)
+        self._locks = instance.locks.descriptors(self._thread)
         self._log = instance.runs.log(self._thread)
         self._environ = {**os.environ, **instance.location.environment()}
         self._environ[NONCE_VARIABLE] = instance.runs.nonce(self._thread)

@@ -25,10 +25,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from uwf_git.base.errors import Invalid, StoreDamaged
+from uwf_git.config.policy import RUN, WRITING, ToolPolicy
 from uwf_git.git.durable import ASIDE
 from uwf_git.git.objects import BLOB, id_of
 from uwf_git.git.repository import Oid, Repository, StoreUnwritable
-from uwf_git.sandbox.mounts import DOCUMENT, STATE, Places
+from uwf_git.sandbox.mounts import DOCUMENT, PACKAGE, PROJECT, STATE, Places
+from uwf_git.sandbox.path import Mount
+from uwf_git.sandbox.results import ToolFailure
 
 if TYPE_CHECKING:
     from uwf_git.ext.crews.state import Changes, Reached
@@ -124,6 +127,39 @@ class Mounts:
         text = self._read()
         return None if text is None or text == self._told else self.check(text)
 
+    def for_tools(self, policy: ToolPolicy) -> list[Mount]:
+        """The folders besides @project for an agent's tools. Of @state the document alone can be written, and only as
+        what the run may come to. Raises StoreUnwritable, StoreDamaged."""
+
+        def check(names: tuple[str, ...], data: bytes | None) -> None:
+            if names != (DOCUMENT,):
+                raise ToolFailure(
+                    "read_only", f"in {STATE} only {DOCUMENT} can be written; write to {PROJECT}"
+                )
+            if data is None:
+                raise ToolFailure("read_only", f"{STATE}/{DOCUMENT} can be written, but not deleted")
+            try:
+                self.check(data.decode("utf-8"))
+            except UnicodeDecodeError:
+                raise ToolFailure("binary", f"{STATE}/{DOCUMENT} is UTF-8 text") from None
+            except Invalid as error:
+                said = " — ".join(filter(None, (error.message, error.hint)))
+                raise ToolFailure("invalid_arguments", f"{said}; nothing was written") from None
+
+        where = self.prepare()
+        package = "the package, read only"
+        if not self.has_document:
+            return [Mount(PACKAGE, where.package, told=package), Mount(STATE, where.state)]
+        access = f"this run: {DOCUMENT} says how far it is, "
+        access += (
+            "and what you change there counts as a part of your answer" if _writes(policy) else "read only"
+        )
+        commands = policy.permits(RUN)
+        return [
+            Mount(PACKAGE, where.package, told=package + ("; $UWF_PKG in commands" * commands)),
+            Mount(STATE, where.state, True, access + ("; $UWF_STATE in commands" * commands), check),
+        ]
+
     def close(self) -> None:
         """Removes what was made for this step alone."""
         if self._told is not None:
@@ -168,6 +204,10 @@ class Mounts:
             return data.decode("utf-8")
         except UnicodeDecodeError:
             raise Invalid(f"{name} is no UTF-8 text", "write it anew") from None
+
+
+def _writes(policy: ToolPolicy) -> bool:
+    return any(policy.permits(tool) for tool in WRITING)
 
 
 def materialise(repository: Repository, tree: Oid) -> Path:

@@ -177,13 +177,11 @@ def _told_anew(ctx: Context, session: str, message: str) -> str:
 def _settings(ctx: Context) -> Settings:
     from uwf_git.ext.agents.acp.session import Settings
     from uwf_git.ext.agents.cli.rows import NESTED
-    from uwf_git.ext.agents.exec import held_lock
-    from uwf_git.ext.builtin.surroundings import crew_mounts, effective_policy
 
     options: Options = ctx.options
     store = ctx.store.repository
     environ = {**ctx.secrets, **os.environ, **ctx.instance.location.environment(), **ctx.variables}
-    policy = effective_policy(ctx)
+    policy = ctx.policy
     return Settings(
         options.command,
         ctx.cwd,
@@ -191,13 +189,13 @@ def _settings(ctx: Context) -> Settings:
         policy,
         ctx.record,
         hidden=(ctx.config.path, ctx.config.path.parent / ".env", store.private),
-        others=() if ctx.mounts is None else tuple(crew_mounts(ctx.mounts, policy)),
+        others=() if ctx.mounts is None else tuple(ctx.mounts.for_tools(policy)),
         places=None if ctx.mounts is None else ctx.mounts.places,
         mode=options.mode,
         model=options.model,
         auth=options.auth,
         files=options.files,
-        pass_fds=held_lock(ctx.store, ctx.thread),
+        pass_fds=ctx.instance.locks.descriptors(ctx.thread),
         quota=ctx.quota,
         alias=ctx.alias,
         silence=ctx.silence(SILENCE),
@@ -278,9 +276,7 @@ def named(options: Options) -> str:
 
 
 def _has_shell(ctx: Context) -> bool:
-    from uwf_git.ext.builtin.surroundings import effective_policy
-
-    return not effective_policy(ctx).forbids_commands
+    return not ctx.policy.forbids_commands
 
 
 agent = Agent("uwf-acp", _Conversation, parse_args, USAGE, named, __doc__, _has_shell)

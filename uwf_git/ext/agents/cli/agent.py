@@ -130,9 +130,7 @@ def _row(ctx: Context) -> Row:
 
 
 def _has_shell(ctx: Context, row: Row) -> bool:
-    from uwf_git.ext.builtin.surroundings import effective_policy
-
-    return row.tools and not effective_policy(ctx).forbids_commands
+    return row.tools and not ctx.policy.forbids_commands
 
 
 class _Conversation(Conversation):
@@ -143,7 +141,6 @@ class _Conversation(Conversation):
 
     def __init__(self, ctx: Context, name: str, row: Row) -> None:
         from uwf_git.ext.agents.cli.calls import environment, extra_for
-        from uwf_git.ext.builtin.surroundings import effective_policy
         from uwf_git.store.location import Location
 
         super().__init__(ctx)
@@ -157,7 +154,7 @@ class _Conversation(Conversation):
         if ctx.mounts is not None and row.tools:
             where = ctx.mounts.prepare()
             folders = {"package": str(where.package), "state": str(where.state)}
-        policy = effective_policy(ctx)
+        policy = ctx.policy
         extra = extra_for(row, policy, ctx.options.args, folders)
         self._args = extra.args
         covered = {f"{option.when}: false" for option in row.options}
@@ -255,7 +252,6 @@ class _Conversation(Conversation):
 
         from uwf_git.ext.agents.cli.calls import arguments, require
         from uwf_git.ext.agents.cli.run import Hopeless, Run
-        from uwf_git.ext.agents.exec import held_lock
         from uwf_git.sandbox.child import run_command
 
         ctx, row = self.ctx, self._row
@@ -290,7 +286,7 @@ class _Conversation(Conversation):
                     env=self._env,
                     timeout=None if ctx.deadline is None else max(0.0, ctx.deadline - time.monotonic()),
                     silence=ctx.silence(SILENCE if row.output == "lines" else None),
-                    pass_fds=held_lock(ctx.store, ctx.thread),
+                    pass_fds=ctx.instance.locks.descriptors(ctx.thread),
                     on_stdout=run.feed,
                     on_stderr=run.feed_stderr,
                     quota=ctx.quota,

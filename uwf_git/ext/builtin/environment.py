@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from uwf_git.base.errors import Invalid
-from uwf_git.config.policy import EXTRACT, RUN, WRITING, ToolPolicy, parse_policy, tighten
+from uwf_git.config.policy import EXTRACT, ToolPolicy
 from uwf_git.config.resolve import resolve_model
 from uwf_git.ext.builtin.tools.command import COMMAND
 from uwf_git.ext.builtin.tools.extract import extract_tool
@@ -26,14 +25,13 @@ from uwf_git.ext.builtin.tools.tool import Tool, Toolbox, ToolContext
 from uwf_git.format.types import DEFINITIONS
 from uwf_git.git.repository import PRIVATE as PRIVATE_FOLDER
 from uwf_git.sandbox.bubblewrap import Visible, toolchains
-from uwf_git.sandbox.mounts import DOCUMENT, OUTPUT, PACKAGE, PROJECT, STATE, WORKFLOW
+from uwf_git.sandbox.mounts import OUTPUT, STATE, WORKFLOW
 from uwf_git.sandbox.path import Mount, places
-from uwf_git.sandbox.results import Outputs, ToolFailure
+from uwf_git.sandbox.results import Outputs
 from uwf_git.sandbox.workspace import Limits, Workspace
 
 if TYPE_CHECKING:
     from uwf_git.engine.kit.context import Context
-    from uwf_git.ext.crews.mounts import Mounts
     from uwf_git.format.ids import ThreadId
     from uwf_git.store.taking_in import Store
 
@@ -112,29 +110,17 @@ def _untouched(project: Path, own: Sequence[Path], root: Path | None) -> Iterabl
             yield path
 
 
-def effective_policy(ctx: Context) -> ToolPolicy:
-    """The policy for this agent at this step: the strictest of the configuration's, the role's and the persona's."""
-    configured = ctx.config.agents.get(ctx.alias)
-    persona = ctx.history.workflow.speaker(ctx.role.name, ctx.history.start.persona)
-    return tighten(
-        ctx.config.tools,
-        configured.tools if configured is not None else None,
-        parse_policy(ctx.workflow_policy, of_role=True)[0],
-        parse_policy(persona.tools if persona is not None else None, of_persona=True)[0],
-    )
-
-
 @contextlib.contextmanager
-def surroundings(ctx: Context) -> Iterator[tuple[Toolbox, Sequence[str]]]:
+def step_tools(ctx: Context) -> Iterator[tuple[Toolbox, Sequence[str]]]:
     """The tools of a step, and what its notes should say of them, such as that one was not offered. Raises
     AgentFailed where an MCP server that the policy permits can't be started."""
     from tempfile import TemporaryDirectory
 
-    policy = effective_policy(ctx)
+    policy = ctx.policy
     environ = {**ctx.secrets, **os.environ}
     with contextlib.ExitStack() as stack:
         if ctx.mounts is not None:
-            others = crew_mounts(ctx.mounts, policy)
+            others = ctx.mounts.for_tools(policy)
         else:
             folder = TemporaryDirectory(prefix="uwf-workflow-", ignore_cleanup_errors=True)
             workflow = Path(stack.enter_context(folder))
@@ -164,40 +150,6 @@ def surroundings(ctx: Context) -> Iterator[tuple[Toolbox, Sequence[str]]]:
             toolbox.add(servers.tools())
             notes = servers.notes
         yield toolbox, notes
-
-
-def crew_mounts(mounts: Mounts, policy: ToolPolicy) -> list[Mount]:
-    """The folders of a crew's step besides @project. Of @state the document alone can be written, and only as what the
-    run may come to. Raises StoreUnwritable, StoreDamaged."""
-
-    def check(names: tuple[str, ...], data: bytes | None) -> None:
-        if names != (DOCUMENT,):
-            raise ToolFailure("read_only", f"in {STATE} only {DOCUMENT} can be written; write to {PROJECT}")
-        if data is None:
-            raise ToolFailure("read_only", f"{STATE}/{DOCUMENT} can be written, but not deleted")
-        try:
-            mounts.check(data.decode("utf-8"))
-        except UnicodeDecodeError:
-            raise ToolFailure("binary", f"{STATE}/{DOCUMENT} is UTF-8 text") from None
-        except Invalid as error:
-            said = " — ".join(filter(None, (error.message, error.hint)))
-            raise ToolFailure("invalid_arguments", f"{said}; nothing was written") from None
-
-    where = mounts.prepare()
-    package = "the package, read only"
-    if not mounts.has_document:
-        return [Mount(PACKAGE, where.package, told=package), Mount(STATE, where.state)]
-    access = f"this run: {DOCUMENT} says how far it is, "
-    access += "and what you change there counts as a part of your answer" if _writes(policy) else "read only"
-    commands = policy.permits(RUN)
-    return [
-        Mount(PACKAGE, where.package, told=package + ("; $UWF_PKG in commands" * commands)),
-        Mount(STATE, where.state, True, access + ("; $UWF_STATE in commands" * commands), check),
-    ]
-
-
-def _writes(policy: ToolPolicy) -> bool:
-    return any(policy.permits(tool) for tool in WRITING)
 
 
 def write_workflow(store: Store, thread: ThreadId, folder: Path) -> None:
