@@ -20,6 +20,7 @@ from model_server import ModelServer, serving
 from run_report import RunReport, mark_long_tests, time_given
 from warm import WarmUwf
 
+from uwf_git.base import lifetime
 from uwf_git.store.location import init, locate
 from uwf_git.store.opened import Instance
 
@@ -27,6 +28,9 @@ pytest_plugins = ["site_serving", "lived_in", "suite_bench"]
 
 REPOSITORY = Path(__file__).parent.parent
 EXAMPLES = REPOSITORY / "examples"
+
+# What tests call in this process is called as a command of ours calls it; tests/api has what programs of others do.
+lifetime.own()
 
 # How long an example takes says how busy the machine is.
 settings.register_profile("uwf", deadline=None, suppress_health_check=[HealthCheck.too_slow])

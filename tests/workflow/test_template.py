@@ -211,6 +211,8 @@ def test_the_variables_a_template_needs_are_known() -> None:
 def test_text_and_plain_variables_do_not_load_liquid() -> None:
     program = (
         "import sys\n"
+        "from uwf_git.base import lifetime\n"
+        "lifetime.own()\n"
         "from uwf_git.workflow.template import check_template, render, variables_of\n"
         "assert render('a {{ b.c }}', {'b': {'c': 1}}) == 'a 1'\n"
         "assert variables_of('{{ b.c }}') == {('b', 'c')} and check_template('x') is None\n"

@@ -20,11 +20,27 @@ _CYCLES = 50_000
 _DISTURBS = (0.02, 0.1, 0.5)  # seconds between two: also the first may come before the wait
 
 _is_ours = True
+_is_own = False
 
 
 def begin() -> None:
-    """Lets more objects be made before Python looks for garbage."""
+    """Take the process for a command of ours, and let more objects be made before Python looks for garbage."""
+    own()
     gc.set_threshold(_CYCLES)
+
+
+def own() -> None:
+    """Take the process for a command of ours: its signals, limits and current folder may be set. Only the `main` of a
+    command calls this. In any other process uwf is a library, which leaves them alone."""
+    global _is_own
+    _is_own = True
+
+
+def is_own() -> bool:
+    """Return whether the caller may set what belongs to the whole process: in a command of ours, in its main thread."""
+    import threading
+
+    return _is_own and threading.current_thread() is threading.main_thread()
 
 
 def heed_signals() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -158,12 +158,12 @@ def program_of(command: str, args: Sequence[str]) -> str:
 def perform(
     instance: Instance, at: Position, agent: Agent, config: AgentConfig, order: Order, folder: Path
 ) -> Made:
-    """What an agent comes to that does its step in this process, in a folder. Raises Absent, OutOfRounds, and what is
-    the store's fault and not the agent's: StoreUnwritable, StoreDamaged."""
-    here = os.open(".", os.O_RDONLY)  # gone, it can still be gone back to
+    """What an agent comes to that does its step in this process, in a folder. That is the current one meanwhile if the
+    process is a command of ours. Raises Absent, OutOfRounds, and what is the store's fault and not the agent's:
+    StoreUnwritable, StoreDamaged."""
     try:
-        os.chdir(folder)
-        return Made(agent.perform(instance, at, order, config.args, cwd=folder), agent=order.name)
+        with _within(folder):
+            return Made(agent.perform(instance, at, order, config.args, cwd=folder), agent=order.name)
     except (Absent, OutOfRounds):
         instance.runs.withdraw(at.head.thread)
         raise
@@ -173,6 +173,17 @@ def perform(
         failure = error if isinstance(error, AgentFailed) else AgentFailed(error.message, error.hint)
         stdout, stderr = (text[-SHOWN:] for text in failure.printed)
         return Made(None, failure, getattr(error, "detail", None), order.name, stdout, stderr)
+
+
+@contextlib.contextmanager
+def _within(folder: Path) -> Iterator[None]:
+    if not lifetime.is_own():
+        yield
+        return
+    here = os.open(".", os.O_RDONLY)  # gone, it can still be gone back to
+    try:
+        os.chdir(folder)
+        yield
     finally:
         os.fchdir(here)
         os.close(here)

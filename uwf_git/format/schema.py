@@ -12,9 +12,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from uwf_git.base import apart
 from uwf_git.base.errors import Invalid
 from uwf_git.base.text import counted
-from uwf_git.base.timelimit import TimeExceeded, time_limit
+from uwf_git.base.timelimit import MemoryExceeded, TimeExceeded, time_limit
 from uwf_git.format.ids import REFERENCE_FORMATS, Hash, is_hash
 from uwf_git.format.quick_schema import Check, is_plainly_schema, plain_check
 
@@ -76,6 +77,12 @@ class Schema:
             self._quick = plain_check(self.payload) or _undecided
         if self._quick(value):
             return []
+        if apart.is_wanted():
+            try:
+                found_there = apart.call(f"{__name__}:problems_of", self.payload, value, at_most)
+            except (TimeExceeded, MemoryExceeded):
+                raise _takes_long() from None
+            return [Problem(*each) for each in found_there]
         from itertools import islice
 
         from referencing.exceptions import Unresolvable
@@ -86,7 +93,7 @@ class Schema:
         except Unresolvable as error:
             raise _leads_nowhere(error.ref) from None
         except TimeExceeded:
-            raise Invalid(f"schema takes over {SECONDS:g} s to check", "simplify its patterns") from None
+            raise _takes_long() from None
         except re.error as error:
             raise Invalid(f"schema has a pattern that is no regular expression: {error}") from None
         except RecursionError:
@@ -192,6 +199,15 @@ class Schema:
             if kind == "string":
                 return isinstance(value, str) and (branch.get("format") is None or is_hash(value))
         return bool(self.validator().evolve(schema=branch).is_valid(value))
+
+
+def problems_of(payload: Any, value: Any, at_most: int) -> list[Problem]:
+    """The problems that a value has with a schema; see `Schema.problems`."""
+    return Schema(payload).problems(value, at_most)
+
+
+def _takes_long() -> Invalid:
+    return Invalid(f"schema takes over {SECONDS:g} s to check", "simplify its patterns")
 
 
 def check_schema(payload: Any) -> list[Problem]:

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from functools import cache, lru_cache
 from typing import Any, TypeVar
 
+from uwf_git.base import apart
 from uwf_git.base.errors import Invalid, LimitExceeded
 from uwf_git.base.text import nearest, one_line
 from uwf_git.base.timelimit import MemoryExceeded, TimeExceeded, time_limit
@@ -41,6 +42,12 @@ _T = TypeVar("_T")
 def check_expression(text: str) -> str | None:
     """None for an expression that can be evaluated, else what is wrong with it: syntax, a function that
     doesn't exist, or one that reads the clock or draws lots."""
+    if apart.is_wanted():
+        try:
+            found: str | None = apart.call(f"{__name__}:check_expression", text)
+        except (TimeExceeded, MemoryExceeded) as limit:
+            return str(_beyond(limit))
+        return found
     try:
         _guarded(lambda: _parse(text))
     except _Unusable as error:
@@ -64,6 +71,8 @@ def evaluate(text: str, context: Any) -> Any:
     """The value of an expression over a JSON value, as plain JSON; None also where JSONata says
     "undefined". Raises Invalid, naming the expression and the reason. The context, which may be Frozen, is
     left untouched."""
+    if apart.is_wanted():
+        return _evaluated_apart("evaluate", text, context)
     return _run(text, context, _plain)
 
 
@@ -73,6 +82,8 @@ def holds(text: str, context: Any) -> bool:
 
     if (asked := _plain_question(text)) is not None and (known := _answered(asked, context)) is not None:
         return known
+    if apart.is_wanted():
+        return bool(_evaluated_apart("holds", text, context))
 
     def truth(value: Any) -> bool:
         return bool(_library().Jsonata.boolize(value))
@@ -111,6 +122,15 @@ def _answered(asked: tuple[tuple[str, ...], str], context: Any) -> bool | None:
     return None if isinstance(value, list) else isinstance(value, str) and value == text
 
 
+def _evaluated_apart(function: str, text: str, context: Any) -> Any:
+    """What `evaluate` or `holds` returns in a helper process, where its limits hold."""
+    given = context.value if isinstance(context, Frozen) else context
+    try:
+        return apart.call(f"{__name__}:{function}", text, given)
+    except (TimeExceeded, MemoryExceeded) as limit:
+        raise _invalid(text, _beyond(limit)) from None
+
+
 def _run(text: str, context: Any, use: Callable[[Any], _T]) -> _T:
     if isinstance(context, Frozen):
         guard = context.guard
@@ -145,10 +165,14 @@ def _evaluated(text: str, given: Callable[[], Any], use: Callable[[Any], _T]) ->
     try:
         return _guarded(work)
     except _Unusable as error:
-        reason = str(error)
-        kind = LimitExceeded if isinstance(error, _TooMuch) else Invalid
-    raise kind(
-        f'expression "{one_line(text, 100)}": {reason}',
+        problem = error
+    raise _invalid(text, problem)
+
+
+def _invalid(text: str, problem: _Unusable) -> Invalid:
+    kind = LimitExceeded if isinstance(problem, _TooMuch) else Invalid
+    return kind(
+        f'expression "{one_line(text, 100)}": {problem}',
         "see which step brings it about: uwf workflow rehearse NAME",
     )
 
@@ -167,13 +191,15 @@ def _guarded(work: Callable[[], _T]) -> _T:
     try:
         with time_limit(SECONDS, MEMORY), _recursion_limit():
             return work()
-    except TimeExceeded:
-        problem: _Unusable = _too_long()
-    except MemoryExceeded:
-        problem = _too_large()
+    except (TimeExceeded, MemoryExceeded) as limit:
+        problem = _beyond(limit)
     except Exception as error:
         problem = _problem(error)
     raise problem
+
+
+def _beyond(limit: TimeExceeded | MemoryExceeded) -> _Unusable:
+    return _too_long() if isinstance(limit, TimeExceeded) else _too_large()
 
 
 def _too_long() -> _TooMuch:

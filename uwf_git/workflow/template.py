@@ -19,6 +19,7 @@ from functools import cache, lru_cache, partial
 from itertools import pairwise
 from typing import Any, TypeVar
 
+from uwf_git.base import apart
 from uwf_git.base.errors import Invalid, LimitExceeded
 from uwf_git.base.text import closest, one_line
 from uwf_git.base.timelimit import MemoryExceeded, TimeExceeded, time_limit
@@ -54,11 +55,21 @@ def render(template: str, variables: Mapping[str, Any]) -> str:
         if pieces is not None:
             values = {piece: _value(piece, variables) for piece in pieces}
             return _limited([values[piece] for piece in pieces])
+        if apart.is_wanted():
+            return _rendered_apart(template, variables)
         return _limited([_guarded(lambda: str(_parse(template).render(_printable(variables))))])
     except _Unusable as error:
         reason = str(error)
         kind = LimitExceeded if isinstance(error, _TooMuch) else Invalid
     raise kind(f'template "{one_line(template, 100)}": {reason}')
+
+
+def _rendered_apart(template: str, variables: Mapping[str, Any]) -> str:
+    """What `render` returns in a helper process, where its limits hold. Raises _Unusable, Invalid."""
+    try:
+        return str(apart.call(f"{__name__}:render", template, dict(variables)))
+    except (TimeExceeded, MemoryExceeded) as limit:
+        raise _beyond(limit) from None
 
 
 def variables_of(template: str) -> set[tuple[str, ...]]:
@@ -232,14 +243,11 @@ def _guarded(work: Callable[[], _T]) -> _T:
     )
 
     _environment()  # not on the template's time
-    kind: type[_Unusable] = _Unusable
     try:
         with time_limit(SECONDS, MEMORY):
             return work()
-    except TimeExceeded:
-        kind, reason = _TooMuch, f"takes longer than {SECONDS:g} s"
-    except (MemoryExceeded, MemoryError, LocalNamespaceLimitError):
-        kind, reason = _TooMuch, "takes too much memory"
+    except (TimeExceeded, MemoryExceeded, MemoryError, LocalNamespaceLimitError) as limit:
+        raise _beyond(limit) from None
     except RecursionError:
         reason = "is nested too deeply"
     except LoopIterationLimitError:
@@ -254,7 +262,12 @@ def _guarded(work: Callable[[], _T]) -> _T:
         reason = one_line(str(error.message)) + where
     except Exception as error:
         reason = f"fails with {type(error).__name__}: {one_line(str(error))}"
-    raise kind(reason)
+    raise _Unusable(reason)
+
+
+def _beyond(limit: BaseException) -> _TooMuch:
+    is_time = isinstance(limit, TimeExceeded)
+    return _TooMuch(f"takes longer than {SECONDS:g} s" if is_time else "takes too much memory")
 
 
 @lru_cache(maxsize=128)

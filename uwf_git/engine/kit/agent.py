@@ -22,7 +22,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from uwf_git.base import log
+from uwf_git.base import lifetime, log
 from uwf_git.base.errors import AgentFailed, Usage, UwfError
 from uwf_git.base.text import shortened
 from uwf_git.engine.conversation import talks
@@ -201,6 +201,7 @@ class Agent:
 
     def main(self, argv: Sequence[str] | None = None) -> None:
         """The command: prints the StepNode's hash, or an error in one line on standard error. Exits."""
+        lifetime.own()
         sys.exit(self._command(sys.argv[1:] if argv is None else argv))
 
     def _command(self, argv: Sequence[str]) -> int:

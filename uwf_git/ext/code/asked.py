@@ -26,6 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
+from uwf_git.base import lifetime
 from uwf_git.base.errors import Absent, AgentFailed, UwfError
 from uwf_git.base.text import closest, one_line
 from uwf_git.engine.kit.agent import Conversation, detail_of, read_output
@@ -261,6 +262,7 @@ def _requests(source: IO[bytes]) -> Iterator[dict[str, Any]]:
 
 def main(argv: Sequence[str]) -> int:
     """Answers requests until there are no more."""
+    lifetime.own()
     from uwf_git.store.opened import Instance
 
     thread = parse_thread_id(argv[0])

@@ -24,7 +24,7 @@ from typing import IO, Any, NamedTuple
 
 from uwf_git.base import errors
 from uwf_git.base.errors import AgentFailed, UwfError
-from uwf_git.base.lifetime import deferred, heed_signals
+from uwf_git.base.lifetime import deferred, heed_signals, own
 from uwf_git.ext.evaluation.records import (
     Score,
     Trial,
@@ -284,6 +284,7 @@ def _listen(tasks: queue.Queue[bytes | None], busy: threading.Event) -> None:
 
 def main(_argv: Sequence[str] = ()) -> None:
     """Does tasks until there are no more."""
+    own()
     heed_signals()
     instance = Instance.open()
     tasks: queue.Queue[bytes | None] = queue.Queue()

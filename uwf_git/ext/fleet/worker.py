@@ -179,6 +179,7 @@ def _worker(
 
 def main() -> None:
     """A worker of `uwf fleet run`, until that is gone."""
+    lifetime.own()
     sink = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     status = 0

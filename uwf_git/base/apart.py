@@ -1,0 +1,160 @@
+"""Evaluate something of a workflow in a helper process, wherever this process must not be limited itself.
+
+A regular expression that backtracks, or a text repeated a billion times, is one call of C: no other thread can end it,
+since it holds the interpreter. Signals and limits of memory can, and belong to the whole process. So a function that
+may make such a call is called in a process of its own, which has both (see `timelimit`) and can be killed. That costs
+the start of an interpreter once, then less than a millisecond a call: helpers are kept for further calls, one for each
+thread that evaluates at the same time, and end with this process.
+
+A request and a reply are one line of JSON each, so functions that are called here take and return JSON.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import select
+import signal
+import sys
+import time
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from uwf_git.base import errors, lifetime
+from uwf_git.base.errors import UwfError
+from uwf_git.base.timelimit import MemoryExceeded, TimeExceeded, charge
+
+_PATIENCE = 30.0
+"""Seconds that a helper has for a reply. It keeps to the function's own limits; this ends one that can't."""
+_KEPT = 4
+"""Helpers that are kept while nobody needs them."""
+_PIECE = 1 << 16
+
+
+def is_wanted() -> bool:
+    """Return whether the caller has to evaluate in a helper: this thread can't be limited."""
+    return not lifetime.is_own()
+
+
+def call(function: str, *arguments: Any) -> Any:
+    """Call a function that is named as "module:attribute" in a helper, and return what it returns. Raises the UwfError
+    that it raises, TimeExceeded if there is no reply in time, and MemoryExceeded if the helper dies, as it does when
+    the system is out of memory."""
+    try:
+        helper = _idle.pop()
+    except IndexError:
+        helper = _Helper()
+    try:
+        reply = helper.ask({"function": function, "arguments": arguments})
+    except BaseException:
+        helper.kill()
+        raise
+    if len(_idle) < _KEPT:
+        _idle.append(helper)
+    else:
+        helper.kill()
+    charge(reply["seconds"])
+    if (error := reply.get("error")) is None:
+        return reply["value"]
+    kind, message, hint = error
+    raise getattr(errors, kind, UwfError)(message, hint)
+
+
+class _Helper:
+    """A process that answers requests, and its two pipes."""
+
+    def __init__(self) -> None:
+        theirs, self._requests = os.pipe()
+        self._replies, answers = os.pipe()
+        package = str(Path(__file__).parent.parent.parent)
+        code = f"import sys; sys.path.append({package!r}); from uwf_git.base.apart import main; main()"
+        try:
+            self._process = os.posix_spawn(
+                sys.executable,
+                [sys.executable, "-P", "-c", code],
+                os.environ,
+                file_actions=[(os.POSIX_SPAWN_DUP2, theirs, 0), (os.POSIX_SPAWN_DUP2, answers, 1)],
+                setpgroup=0,  # Ctrl-C is for the program
+                setsigdef=[signal.SIGINT, signal.SIGTERM, signal.SIGPIPE],
+            )
+        except BaseException:
+            os.close(self._requests)
+            os.close(self._replies)
+            raise
+        finally:
+            os.close(theirs)
+            os.close(answers)
+
+    def ask(self, request: Any) -> Any:
+        """Return the reply to a request. Raises TimeExceeded, MemoryExceeded."""
+        deadline = time.monotonic() + _PATIENCE
+        line = memoryview(json.dumps(request, default=lambda _null: None).encode() + b"\n")
+        try:
+            while line:
+                line = line[os.write(self._requests, line) :]
+        except BrokenPipeError:
+            raise MemoryExceeded from None
+        reply = bytearray()
+        while not reply.endswith(b"\n"):
+            ready = select.poll()
+            ready.register(self._replies, select.POLLIN)
+            if not ready.poll(max(deadline - time.monotonic(), 0) * 1000):
+                raise TimeExceeded
+            piece = os.read(self._replies, _PIECE)
+            if not piece:
+                raise MemoryExceeded
+            reply += piece
+        return json.loads(reply)
+
+    def forget(self) -> None:
+        """Close the pipes of a helper that is another process's."""
+        os.close(self._requests)
+        os.close(self._replies)
+
+    def kill(self) -> None:
+        """End it."""
+        self.forget()
+        with suppress(OSError):
+            os.kill(self._process, signal.SIGKILL)
+            os.waitpid(self._process, 0)
+
+
+_idle: list[_Helper] = []
+
+
+def _end_all() -> None:
+    while _idle:
+        _idle.pop().kill()
+
+
+def _forget_all() -> None:
+    while _idle:
+        _idle.pop().forget()
+
+
+atexit.register(_end_all)
+os.register_at_fork(after_in_child=_forget_all)
+
+
+def main() -> None:
+    """A helper, until nobody asks it any more."""
+    lifetime.own()
+    sys.stdout = sys.stderr  # a reply is all that goes to standard output
+    with open(0, "rb") as requests, open(1, "wb") as replies:
+        for line in requests:
+            begun = time.thread_time()
+            reply = _reply(json.loads(line))
+            reply["seconds"] = time.thread_time() - begun
+            replies.write(json.dumps(reply).encode() + b"\n")
+            replies.flush()
+
+
+def _reply(request: Any) -> dict[str, Any]:
+    module, _, name = request["function"].partition(":")
+    try:
+        return {"value": getattr(import_module(module), name)(*request["arguments"])}
+    except UwfError as error:
+        return {"error": (type(error).__name__, error.message, error.hint)}
