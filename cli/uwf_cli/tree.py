@@ -212,7 +212,7 @@ uwf = Group(
         "unpublish": Place(
             "uwf_cli.commands.review:unpublish", "Delete a published branch and its base from a remote."
         ),
-        "export": Place("uwf_cli.commands.review:export", "Write a thread as one HTML file."),
+        "export": Place("uwf_cli.commands.export:export", "Write a thread as one HTML file."),
         "agent": agent,
         "setup": Place("uwf_cli.commands.config:setup", "Set up a model and an agent."),
         "config": config,

@@ -45,6 +45,24 @@ class Command(NamedTuple):
     section: str = ""
 
 
+class Export(NamedTuple):
+    """A form in which `uwf export` writes threads, chosen by an `option` such as `--html`; `line` is for its help.
+
+    `where` is a function of the Invocation, the ids as they were typed, the path, and whether --force was given. With
+    `is_file` it gets one id and the path of a file, which it writes over if forced; else any number of ids, none for
+    all threads, and the path of a folder."""
+
+    option: str
+    where: str
+    line: str
+    is_file: bool = True
+
+    @property
+    def parameter(self) -> str:
+        """The name that click gives the option."""
+        return self.option.lstrip("-").replace("-", "_")
+
+
 class AgentProgram(NamedTuple):
     """An agent that an extension adds, known by the `name` of its command, `uwf-<short name>`. `where` is an `Agent` of
     `uwf_git.kit`, or a function that takes the name and returns one; the command is `main` in the same module.
@@ -68,11 +86,12 @@ class AgentProgram(NamedTuple):
 
 
 class Extension(NamedTuple):
-    """A feature: the commands and the agents that it adds."""
+    """A feature: the commands and the agents that it adds, and the forms that it exports threads in."""
 
     name: str
     commands: tuple[Command, ...] = ()
     agents: tuple[AgentProgram, ...] = ()
+    exports: tuple[Export, ...] = ()
 
 
 @cache
@@ -145,3 +164,8 @@ def _by_group(extensions: tuple[Extension, ...]) -> dict[str, dict[str, Command]
             group, _, name = command.path.rpartition(" ")
             found.setdefault(group, {})[name] = command
     return found
+
+
+def exports() -> tuple[Export, ...]:
+    """The forms that threads are exported in."""
+    return tuple(form for extension in (*ours(), *others()) for form in extension.exports)

@@ -1,4 +1,4 @@
-"""`uwf stats`, `uwf thread budget` and `uwf trace`: what agents used, what a thread may use, and when they used it."""
+"""`uwf stats` and `uwf thread budget`: what agents used, and what a thread may use."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from uwf_cli.command import command
 from uwf_cli.completers import complete_thread
 from uwf_cli.exchange import adopt_news, find_thread
 from uwf_cli.failures import Failures
+from uwf_cli.files import write_text
 from uwf_cli.invocation import Invocation
-from uwf_cli.output import as_json, dollars
-from uwf_git.base.errors import Invalid, Usage, UwfError
+from uwf_cli.output import dollars
+from uwf_git.base.errors import Usage, UwfError
 from uwf_git.engine.spending import BY, grouped, money, together, tokens_of
 from uwf_git.ext.fleet.commands.places import look_again
 from uwf_git.format.types import role_name
@@ -207,7 +208,7 @@ def _write_plot(path: Path, groups: list[dict[str, Any]], total: dict[str, Any],
 
     what, bars = bars_of(groups, total, by)
     note = f"{total['steps']} steps, {total['attempts']} failed attempts"
-    _write(path, bar_chart(f"{what if bars else 'Spending'} by {by}", note, bars))
+    write_text(path, bar_chart(f"{what if bars else 'Spending'} by {by}", note, bars))
 
 
 def bars_of(groups: list[dict[str, Any]], total: dict[str, Any], by: str) -> tuple[str, list[Bar]]:
@@ -226,13 +227,6 @@ def bars_of(groups: list[dict[str, Any]], total: dict[str, Any], by: str) -> tup
             value, text = each["seconds"], duration(each["seconds"])
         bars.append(Bar(name, value, text))
     return what, bars
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise Invalid(f"{path} can't be written: {error.strerror}", "choose another file") from None
 
 
 @command(
@@ -324,33 +318,3 @@ def _budget_text(value: Any) -> str:
         full = terminal.style("used up", "yellow") if (each["used"] or 0) >= each["most"] else ""
         rows.append((each["limit"], used, full, f"{each['source']}{by}"))
     return terminal.table(rows, ("limit", "used", "", "set by"))
-
-
-@command(
-    "uwf trace export 01JK7M --out trace.json",
-    "uwf trace export 01JK7M | curl -d @- -H 'Content-Type: application/json' \\",
-    "    http://localhost:4318/v1/traces",
-)
-@click.argument("thread", metavar="ID", shell_complete=complete_thread)
-@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write it there.")
-@click.option("--content", is_flag=True, help="Include what was said: prompts, answers, what tools gave.")
-def export(invocation: Invocation, thread: str, out: Path | None, content: bool) -> None:
-    """Write a thread as an OpenTelemetry trace, in the JSON of OTLP.
-
-    Collectors take it as it is. Nothing is sent anywhere, and without --content nothing that was said is
-    in it.
-    """
-    from uwf_git.ext.traces import trace
-
-    instance = invocation.instance
-    found = find_thread(invocation, thread)
-    value = trace.export(instance, instance.threads.head(found), content)
-    if out is None:
-        invocation.emit_document(as_json(value), value)
-        return
-    _write(out, as_json(value) + "\n")
-    spans = len(value["resourceSpans"][0]["scopeSpans"][0]["spans"])
-    invocation.emit(
-        {"thread": found, "spans": spans, "file": str(out)},
-        lambda each: f"wrote {spans} spans to {each['file']}",
-    )

@@ -10,10 +10,8 @@ import os
 import re
 import shlex
 import time
-from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -32,7 +30,6 @@ from uwf_git.format.ids import parse_thread_id
 
 if TYPE_CHECKING:
     from uwf_git.store.location import Location
-    from uwf_git.store.opened import Instance
 
 DAY = 24 * 60 * 60
 _DAYS = re.compile(r"([0-9]{1,5})d", re.ASCII)
@@ -90,90 +87,6 @@ def _note_left(invocation: Invocation, before: Location, marker: Path) -> None:
             f"{counted(states.total(), 'open thread')} ({told}) stay in {before.git_dir}, no longer listed here"
             f" — uwf --root {shlex.quote(str(before.root))} inbox; to undo this: rm {shlex.quote(str(marker))}"
         )
-
-
-@command(
-    "uwf import ~/.uncaged/workflow --dry-run    what would be taken, what not",
-    "uwf import ~/.uncaged/workflow",
-    "uwf import ~/.uwf --nodes ~/.ocas           where the nodes are kept elsewhere",
-)
-@click.argument("folder", metavar="FOLDER", type=click.Path(path_type=Path))
-@click.option(
-    "--nodes",
-    metavar="DIR",
-    multiple=True,
-    type=click.Path(path_type=Path),
-    help="A folder of nodes besides. Repeatable.",
-)
-@click.option("--dry-run", is_flag=True, help="Print what would be taken; store nothing.")
-def import_(invocation: Invocation, folder: Path, nodes: tuple[Path, ...], dry_run: bool) -> None:
-    """Take over the workflows and threads of an earlier program.
-
-    FOLDER is its storage root. Workflows come with their versions, threads step by step with their times, and nodes
-    under the hashes that they have. What can't be taken is listed with the reason, and the rest is taken; nothing in
-    FOLDER is changed. Asked again, it takes what is new there.
-    """
-    from uwf_cli.exchange import Meter
-    from uwf_git.ext.importers.taking import opened as opened_root
-    from uwf_git.ext.importers.taking import take
-
-    meter = Meter()
-    with ExitStack() as opened:
-        # Before a store is made, which is only for what can be taken.
-        old = opened.enter_context(opened_root(folder, nodes))
-        if dry_run and not invocation.location.git_dir.exists():
-            instance = _empty(invocation.location, opened)
-        else:
-            instance = invocation.instance if dry_run else invocation.instance_for_writing()
-        opened.callback(meter.clear)
-        found = take(instance, old, dry_run, meter.step)
-    invocation.emit({**found.to_json(), "dryRun": dry_run}, _imported_text)
-
-
-def _empty(location: Location, opened: ExitStack) -> Instance:
-    """A store to try something in where there is none yet; it is gone in the end."""
-    from uwf_git.store.location import init as make
-    from uwf_git.store.opened import Instance
-
-    aside = location._replace(
-        git_dir=Path(opened.enter_context(TemporaryDirectory())) / "store.git", here=False
-    )
-    make(aside)
-    return Instance(aside)
-
-
-def _imported_text(value: Any) -> str:
-    workflows = [
-        (each["name"], each["hash"], counted(each["versions"], "version"), _STATES[each["state"]])
-        for each in value["workflows"]
-    ]
-    threads = [
-        (
-            each["thread"],
-            each["workflow"],
-            counted(each["steps"], "step"),
-            terminal.status(each["status"]),
-            _STATES[each["state"]],
-        )
-        for each in value["threads"]
-    ]
-    notes = [(each["thread"], each["message"]) for each in value["warnings"]]
-    untaken = [(each["kind"], each["name"], each["reason"]) for each in value["untaken"]]
-    taken = "would be taken" if value["dryRun"] else "taken"
-    read = f"{counted(value['nodes'], 'node')} read, {value['taken']:,} {taken}"
-    if value["kept"]:
-        read += f"; only these have {', '.join(value['kept'])}"
-    parts = [
-        terminal.table(workflows, ("workflow", "hash", "", "")) if workflows else "",
-        terminal.table(threads, ("thread", "workflow", "", "", "")) if threads else "",
-        read,
-        terminal.table(notes, ("note", "")) if notes else "",
-        terminal.table(untaken, ("not taken", "", "reason")) if untaken else "",
-    ]
-    return "\n\n".join(part.strip("\n") for part in parts if part)
-
-
-_STATES = {"new": "new", "grown": "goes on", "here": "here already"}
 
 
 @command(

@@ -7,12 +7,12 @@ EXTENSION = Extension(
     commands=(
         Command(
             "workflow trust",
-            "uwf_cli.commands.review:trust",
+            "uwf_git.ext.code.commands:trust",
             "Let a workflow that is code run on this machine.",
         ),
         Command(
             "workflow untrust",
-            "uwf_cli.commands.review:untrust",
+            "uwf_git.ext.code.commands:untrust",
             "Let a workflow that is code run here no longer.",
         ),
     ),

@@ -19,7 +19,7 @@ EXTENSION = Extension(
         ),
         Command(
             "publish crew",
-            "uwf_cli.commands.review:crew",
+            "uwf_git.ext.crews.commands.publishing:crew",
             "Push a crew's newest version to a branch, for review.",
         ),
     ),

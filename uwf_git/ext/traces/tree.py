@@ -6,7 +6,7 @@ from uwf_cli.command import Group, Place
 
 trace = Group(
     "trace",
-    {"export": Place("uwf_cli.commands.spending:export", "Write a thread as an OpenTelemetry trace.")},
+    {"export": Place("uwf_git.ext.traces.command:export", "Write a thread as an OpenTelemetry trace.")},
     examples=("uwf trace export 01JK7M --out trace.json",),
     help="Threads as traces, for the tools that show those.",
 )

@@ -1,10 +1,13 @@
 """Pages of a store: a server for its user alone, and the same pages as files."""
 
-from uwf_git.ext import Command, Extension
+from uwf_git.ext import Command, Export, Extension
 
 EXTENSION = Extension(
     "web",
     commands=(
         Command("web", "uwf_git.ext.web.command:web", "Show threads on pages of this machine.", "Read"),
+    ),
+    exports=(
+        Export("--html", "uwf_git.ext.web.exporting:export", "The file to write; - is standard output."),
     ),
 )

@@ -240,7 +240,7 @@ def export(invocation: Invocation, crew: str, file: Path | None, folder: Path | 
 
     What came as a folder becomes a ZIP that is the same on every machine.
     """
-    from uwf_cli.commands.review import write_whole
+    from uwf_cli.files import write_whole
 
     from uwf_git.ext.crews.package import SUFFIX, to_archive
 

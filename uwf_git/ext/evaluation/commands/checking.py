@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 from uwf_cli import terminal
 from uwf_cli.command import Command, Number, command
-from uwf_cli.commands.review import write_whole
 from uwf_cli.completers import complete_suite
+from uwf_cli.files import write_whole
 from uwf_cli.invocation import Invocation
 from uwf_cli.resolve import find_version
 

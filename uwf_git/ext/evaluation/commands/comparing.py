@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from uwf_cli import terminal
 from uwf_cli.command import command
-from uwf_cli.commands.review import write_whole
+from uwf_cli.files import write_whole
 from uwf_cli.invocation import Invocation
 
 from uwf_git.base.text import counted

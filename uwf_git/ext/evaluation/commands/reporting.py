@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from uwf_cli.command import command
-from uwf_cli.commands.review import write_whole
 from uwf_cli.completers import complete_suite
+from uwf_cli.files import write_whole
 from uwf_cli.invocation import Invocation
 
 from uwf_git.base.errors import NotFound

@@ -1,0 +1,64 @@
+"""`uwf export`: threads in a file or a folder, in the forms that extensions add."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from uwf_cli.command import command
+from uwf_cli.completers import complete_thread
+from uwf_cli.invocation import Invocation
+from uwf_git import ext
+from uwf_git.base.errors import Usage
+
+
+def _forms(function: Callable[..., None]) -> Callable[..., None]:
+    """Add an option for each form, and --force behind the first that writes a file."""
+    options: list[Any] = []
+    for form in ext.exports():
+        path: Any = click.Path(path_type=Path, allow_dash=form.is_file)
+        options.append(click.option(form.option, metavar=_metavar(form), type=path, help=form.line))
+        if form.is_file and form == next(each for each in ext.exports() if each.is_file):
+            options.append(click.option("--force", is_flag=True, help="Write over a file that is there."))
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def _metavar(form: ext.Export) -> str:
+    return "FILE" if form.is_file else "FOLDER"
+
+
+@command(
+    "uwf export 01JK7M --html login.html",
+    "uwf export 01JK7M --html login.html --force    write over what is there",
+    "uwf export 01JK7M --html - | less              to standard output",
+    "uwf export --json-cas old                      all nodes, as json-cas keeps them",
+    "uwf export 01JK7M --json-cas old               those of a thread",
+)
+@click.argument("threads", metavar="[ID]...", nargs=-1, shell_complete=complete_thread)
+@_forms
+def export(
+    invocation: Invocation, threads: tuple[str, ...], force: bool = False, **paths: Path | None
+) -> None:
+    """Write a thread as one HTML file, to mail and to keep; or nodes in the form of json-cas.
+
+    In the HTML file is everything: the task, the graph, each step with its answer, cost and turns, failed
+    attempts and sub-workflows. It holds no script and fetches nothing, so it can be opened anywhere.
+
+    With --json-cas the threads that are named, or without an ID all workflows, threads and nodes, are
+    written into a storage root, which "uwf import" reads. Nodes that are there already stay.
+    """
+    forms = {form: path for form in ext.exports() if (path := paths[form.parameter]) is not None}
+    for form, path in forms.items():
+        if len(forms) == 1 and (len(threads) == 1 if form.is_file else not force):
+            ext.load(form.where)(invocation, threads, path, force)
+            return
+    ways = [
+        f"uwf export {'ID' if each.is_file else '[ID]...'} {each.option} {_metavar(each)}"
+        for each in ext.exports()
+    ]
+    raise Usage("one thread goes into a file, and nodes into a folder", ", or ".join(ways))

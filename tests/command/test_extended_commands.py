@@ -1,0 +1,61 @@
+"""What the extension of an installed package adds to the command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import Uwf
+
+MANIFEST = """\
+from uwf_git.ext import Command, Export, Extension
+
+EXTENSION = Extension(
+    "tides",
+    commands=(Command("workflow float", "uwf_tides.work:float_", "Say that a workflow floats."),),
+    exports=(Export("--tides", "uwf_tides.work:export", "The file for what the sea says.", is_file=True),),
+)
+"""
+WORK = '''\
+from uwf_cli.command import command
+
+
+@command("uwf workflow float")
+def float_(invocation):
+    """Say that a workflow floats."""
+    invocation.emit({"floats": True})
+
+
+def export(invocation, threads, file, force):
+    file.write_text(f"{threads[0]} {'again' if force else 'once'}")
+    invocation.emit({"wet": True})
+'''
+
+
+@pytest.fixture(autouse=True)
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Installs a package with the extension `tides`."""
+    site = tmp_path / "site"
+    info = site / "uwf_tides-1.2.dist-info"
+    info.mkdir(parents=True)
+    (site / "uwf_tides").mkdir()
+    (site / "uwf_tides" / "__init__.py").write_text(MANIFEST)
+    (site / "uwf_tides" / "work.py").write_text(WORK)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: uwf-tides\nVersion: 1.2\n")
+    (info / "entry_points.txt").write_text("[uwf.extensions]\ntides = uwf_tides:EXTENSION\n")
+    monkeypatch.setenv("PYTHONPATH", str(site))
+
+
+def test_an_extension_adds_a_command_to_a_group_of_the_core(uwf: Uwf) -> None:
+    assert uwf("workflow", "float").json == {"floats": True}
+    assert "Say that a workflow floats." in uwf("workflow", "--help").out
+
+
+def test_an_extension_adds_a_form_that_threads_are_exported_in(uwf: Uwf, tmp_path: Path) -> None:
+    sea = tmp_path / "sea"
+    assert uwf("export", "ABC", "--tides", sea).json == {"wet": True} and sea.read_text() == "ABC once"
+    uwf("export", "ABC", "--tides", sea, "--force")
+    assert sea.read_text() == "ABC again"
+    assert "The file for what the sea says." in uwf("export", "--help").out
+    refused = uwf("export", "--tides", sea, check=2)
+    assert "uwf export ID --tides FILE" in refused.err

@@ -1,0 +1,123 @@
+"""`uwf workflow trust` and `untrust`: code that somebody has read may run on this machine."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+from uwf_cli import terminal
+from uwf_cli.command import command
+from uwf_cli.commands.workflow import bundle_of, version_rows
+from uwf_cli.completers import complete_workflow
+from uwf_cli.invocation import Invocation
+
+from uwf_git.base.errors import Usage
+from uwf_git.base.text import counted
+from uwf_git.config.settings import Grants
+from uwf_git.format.types import JAVASCRIPT
+from uwf_git.git.repository import Oid
+
+if TYPE_CHECKING:
+    from uwf_cli.resolve import Found
+
+
+@command(
+    "uwf workflow trust solve-issue",
+    "uwf workflow trust 81XYP6XW2G7WT --yes    without a terminal",
+)
+@click.argument("workflow", metavar="NAME|HASH", shell_complete=complete_workflow)
+@click.option("--yes", is_flag=True, help="Without showing it and asking.")
+def trust(invocation: Invocation, workflow: str, yes: bool) -> None:
+    """Let a workflow that is code run on this machine.
+
+    Its file is shown, and what the configuration grants it; then you are asked. What you have put yourself is trusted
+    already.
+    """
+    from uwf_git.ext.code import trust as trusting
+
+    instance = invocation.instance
+    found = _bundle(invocation, workflow)
+    commit = Oid(hex=str(found.commit))
+    if already := trusting.is_trusted(instance, found.workflow):
+        instance.registry.code(found.workflow, commit)
+    else:
+        source = trusting.reviewed(instance, found.workflow, commit)
+        if not (yes or _asked_whether(invocation, found, source)):
+            raise Usage(f"{workflow} is not trusted, as it was not confirmed", "ask whoever wrote it")
+        trusting.trust(instance, found.workflow)
+        if told := trusting.otherwise(instance, found.workflow, source):
+            invocation.warn(told)
+    value = {**_told(invocation, found), "changed": not already}
+    invocation.emit(value, lambda shown: terminal.fields([*version_rows(shown), ("trusted", "yes")]))
+
+
+@command("uwf workflow untrust solve-issue")
+@click.argument("workflow", metavar="NAME|HASH", shell_complete=complete_workflow)
+def untrust(invocation: Invocation, workflow: str) -> None:
+    """Let a workflow that is code run here no longer. Nothing of it is deleted."""
+    from uwf_git.ext.code import trust as trusting
+
+    found = _bundle(invocation, workflow)
+    changed = trusting.untrust(invocation.instance, found.workflow)
+    value = {**_told(invocation, found), "changed": changed}
+    invocation.emit(value, lambda shown: terminal.fields([*version_rows(shown), ("trusted", "no")]))
+
+
+def _bundle(invocation: Invocation, text: str) -> Found:
+    """The registered or stored bundle that an argument names. Raises Usage for what is no code."""
+    from uwf_cli.resolve import find_workflow
+
+    found = find_workflow(invocation, text)
+    if found.workflow.code is None:
+        raise Usage(f"workflow {found.workflow.name!r} is no code, so there is nothing to trust")
+    if found.commit is None:
+        raise Usage(f"{text} is a file, and is trusted once it is registered", f"uwf workflow put {text}")
+    return found
+
+
+def _granted(grants: Grants) -> str:
+    """What the configuration lets a bundle reach, in words."""
+    parts = ["the network" if grants.network else "no network", f"{grants.timeout:g} s a step"]
+    for verb, folders in (("reads", grants.read), ("writes", grants.write)):
+        parts += [f"{verb} {', '.join(folders)}"] if folders else []
+    return "; ".join(parts if grants.read or grants.write else [*parts, "no folders of yours"])
+
+
+def _lines(source: str, language: str) -> list[str]:
+    """A file's lines as its language ends them: a comment may end where other programs see none."""
+    ends = "\r\n|[\n\r\u2028\u2029]" if language == JAVASCRIPT else "\r\n|[\n\r]"
+    lines = re.split(ends, source)
+    return lines if lines[-1] else lines[:-1]
+
+
+def _told(invocation: Invocation, found: Found) -> dict[str, Any]:
+    code = bundle_of(found.workflow, invocation.instance, found.commit)
+    return {"name": found.workflow.name, "hash": found.hash, "commit": found.commit, **code}
+
+
+def _asked_whether(invocation: Invocation, found: Found, source: str) -> bool:
+    """Shows a bundle's file on standard error and asks on the terminal. Raises Usage where there is none."""
+    code = found.workflow.code
+    assert code is not None
+    if not (terminal.is_terminal(sys.stdin) and terminal.is_terminal(sys.stderr)):
+        raise Usage(
+            f"bundle {code.id} is trusted by somebody who has read it, and there is no terminal to ask on",
+            f"read it: uwf workflow show {code.id} --source; then uwf workflow trust {code.id} --yes",
+        )
+    lines = _lines(source, code.language)
+    width = len(str(len(lines)))
+    for number, line in enumerate(lines, 1):
+        sys.stderr.write(f"{terminal.style(str(number).rjust(width), 'dim')}  {terminal.escape_code(line)}\n")
+    rows = [
+        *version_rows(_told(invocation, found)),
+        ("sha256", code.sha256),
+        ("granted", _granted(invocation.instance.config.bundles.get(found.workflow.name, Grants()))),
+        ("may ask", "the configured agents, which work outside its sandbox"),
+        ("file", f"{counted(len(lines), 'line')}, {code.size:,} bytes"),
+    ]
+    sys.stderr.write("\n" + terminal.fields(rows) + "\n")
+    sys.stderr.write("Let it run on this machine? [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().casefold() in ("y", "yes")

@@ -1,0 +1,23 @@
+"""`uwf publish crew`."""
+
+from __future__ import annotations
+
+import click
+from uwf_cli.command import command
+from uwf_cli.commands.review import BRANCH, REMOTE, publish_version
+from uwf_cli.completers import complete_crew
+from uwf_cli.invocation import Invocation
+
+
+@command(
+    "uwf publish crew trip",
+    "uwf publish crew trip --remote team",
+)
+@click.argument("crew", metavar="NAME", shell_complete=complete_crew)
+@BRANCH
+@REMOTE
+def crew(invocation: Invocation, crew: str, branch: str, remote: str | None) -> None:
+    """Push a crew's newest version to a branch, for review. Proposals can be merged into it."""
+    from uwf_git.ext.crews.registry import Crews
+
+    publish_version(invocation, Crews(invocation.instance.store), crew, branch, remote)

@@ -1,0 +1,43 @@
+"""`uwf trace export`: a thread as a trace, in a file or on standard output."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from uwf_cli.command import command
+from uwf_cli.completers import complete_thread
+from uwf_cli.exchange import find_thread
+from uwf_cli.files import write_text
+from uwf_cli.invocation import Invocation
+from uwf_cli.output import as_json
+
+
+@command(
+    "uwf trace export 01JK7M --out trace.json",
+    "uwf trace export 01JK7M | curl -d @- -H 'Content-Type: application/json' \\",
+    "    http://localhost:4318/v1/traces",
+)
+@click.argument("thread", metavar="ID", shell_complete=complete_thread)
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write it there.")
+@click.option("--content", is_flag=True, help="Include what was said: prompts, answers, what tools gave.")
+def export(invocation: Invocation, thread: str, out: Path | None, content: bool) -> None:
+    """Write a thread as an OpenTelemetry trace, in the JSON of OTLP.
+
+    Collectors take it as it is. Nothing is sent anywhere, and without --content nothing that was said is
+    in it.
+    """
+    from uwf_git.ext.traces import trace
+
+    instance = invocation.instance
+    found = find_thread(invocation, thread)
+    value = trace.export(instance, instance.threads.head(found), content)
+    if out is None:
+        invocation.emit_document(as_json(value), value)
+        return
+    write_text(out, as_json(value) + "\n")
+    spans = len(value["resourceSpans"][0]["scopeSpans"][0]["spans"])
+    invocation.emit(
+        {"thread": found, "spans": spans, "file": str(out)},
+        lambda each: f"wrote {spans} spans to {each['file']}",
+    )
