@@ -139,8 +139,6 @@ cas = Group(
 agent = Group(
     "agent",
     {
-        "list": Place("uwf_cli.commands.agent:list_", "List every known agent."),
-        "check": Place("uwf_cli.commands.agent:check", "Have an agent answer, and say what is wrong."),
         "put-step": Place("uwf_cli.commands.agent:put_step", "Store the answer of an agent without the kit."),
     },
     examples=("uwf agent list", "uwf agent check claude-code"),

@@ -14,6 +14,8 @@ EXTENSION = Extension(
     "tides",
     commands=(Command("workflow float", "uwf_tides.work:float_", "Say that a workflow floats."),),
     exports=(Export("--tides", "uwf_tides.work:export", "The file for what the sea says.", is_file=True),),
+    resumed="uwf_tides.work:resumed",
+    collected="uwf_tides.work:collected",
 )
 """
 WORK = '''\
@@ -29,6 +31,14 @@ def float_(invocation):
 def export(invocation, threads, file, force):
     file.write_text(f"{threads[0]} {'again' if force else 'once'}")
     invocation.emit({"wet": True})
+
+
+def resumed(instance, threads):
+    instance.warn(f"the sea hears of {', '.join(threads)}")
+
+
+def collected(instance):
+    instance.warn("the sea is clean")
 '''
 
 
@@ -59,3 +69,10 @@ def test_an_extension_adds_a_form_that_threads_are_exported_in(uwf: Uwf, tmp_pat
     assert "The file for what the sea says." in uwf("export", "--help").out
     refused = uwf("export", "--tides", sea, check=2)
     assert "uwf export ID --tides FILE" in refused.err
+
+
+def test_an_extension_is_told_of_threads_that_can_go_on_and_of_gc(uwf: Uwf, thread: str) -> None:
+    uwf("thread", "pause", thread)
+    assert f"the sea hears of {thread}" in uwf("thread", "resume", thread).err
+    assert f"the sea hears of {thread}" in uwf("thread", "say", thread, "-m", "Hm.").err
+    assert "the sea is clean" in uwf("gc").err

@@ -20,7 +20,7 @@ from uwf_git.config.policy import ToolPolicy, parse_policy, reading_only, tighte
 from uwf_git.engine.step import step
 from uwf_git.ext.builtin.environment import standard_tools
 from uwf_git.ext.builtin.tools.tool import Toolbox
-from uwf_git.ext.crews.mounts import Mounts, forget_packages, forget_states, materialise
+from uwf_git.ext.crews.mounts import Mounts, collect, materialise
 from uwf_git.ext.crews.state import reached
 from uwf_git.format.ids import ThreadId
 from uwf_git.git.objects import BLOB_MODE, TREE, Entry
@@ -196,7 +196,6 @@ def test_where_the_machine_keeps_things_is_told_in_no_result(
 
 
 def test_a_package_is_written_once_and_heals(instance: Instance) -> None:
-    repository = instance.store.repository
     mounts = mounts_of(instance, start_crew(instance))
     package = mounts.prepare().package
     first = package.stat().st_ino
@@ -229,7 +228,7 @@ def test_a_package_is_written_once_and_heals(instance: Instance) -> None:
     swap(lambda: (package.rename("again"), package.write_text("")))
     assert outside.read_bytes() == FILES["assets/tips.txt"]
     assert [path.name for path in package.parent.iterdir()] == [package.name], "nothing is left beside it"
-    forget_packages(repository)
+    collect(instance)
     assert not package.exists()
 
 
@@ -363,10 +362,11 @@ def test_what_a_failed_step_has_written_is_there_for_the_one_that_carries_on(
     says = 'printf \'{"summary": "%s"}\' $(grep -c cost $UWF_STATE/workflow.md)'
     step(instance, other, shlex.join(["uwf-exec", "--", "sh", "-c", says]))
     assert outputs(instance, other) == [{"summary": "0"}], "another agent begins anew"
-    left = states / other
-    left.mkdir(exist_ok=True)
-    forget_states(instance.store.repository, {thread}.__contains__)
-    assert not left.exists()
+    kept, left = states / other, states / "01JZZZZZZZZZZZZZZZZZZZZZZZ"
+    for each in (kept, left):
+        each.mkdir(exist_ok=True)
+    collect(instance)
+    assert kept.exists() and not left.exists()
 
 
 def test_a_conversation_has_the_package_and_no_run_to_write_of(instance: Instance) -> None:

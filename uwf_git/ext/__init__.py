@@ -8,7 +8,7 @@ known here or `--help` wants them all, so that starting costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -86,12 +86,18 @@ class AgentProgram(NamedTuple):
 
 
 class Extension(NamedTuple):
-    """A feature: the commands and the agents that it adds, and the forms that it exports threads in."""
+    """A feature: the commands and the agents that it adds, and the forms that it exports threads in.
+
+    `resumed` is a function of an Instance and ids of threads, called when threads that waited or were paused can go on.
+    `collected` is a function of an Instance, called by `uwf gc` to remove files of the private folder that nothing
+    needs any more. Each is "" for an extension without one."""
 
     name: str
     commands: tuple[Command, ...] = ()
     agents: tuple[AgentProgram, ...] = ()
     exports: tuple[Export, ...] = ()
+    resumed: str = ""
+    collected: str = ""
 
 
 @cache
@@ -169,3 +175,17 @@ def _by_group(extensions: tuple[Extension, ...]) -> dict[str, dict[str, Command]
 def exports() -> tuple[Export, ...]:
     """The forms that threads are exported in."""
     return tuple(form for extension in (*ours(), *others()) for form in extension.exports)
+
+
+def resumed(instance: Any, threads: Collection[str]) -> None:
+    """Tell extensions that threads which waited or were paused can go on."""
+    for extension in (*ours(), *others()):
+        if extension.resumed:
+            load(extension.resumed)(instance, threads)
+
+
+def collected(instance: Any) -> None:
+    """Have extensions remove files of the private folder that nothing needs any more."""
+    for extension in (*ours(), *others()):
+        if extension.collected:
+            load(extension.collected)(instance)

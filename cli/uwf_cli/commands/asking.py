@@ -16,9 +16,9 @@ from uwf_cli.exchange import adopt_news, find_thread
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import ago, iso
 from uwf_cli.selection import ACTIVE, Chosen, Filters, on_each, threads
+from uwf_git import ext
 from uwf_git.base.errors import Usage
 from uwf_git.base.text import numbered, one_line
-from uwf_git.ext.fleet.commands.places import look_again
 
 if TYPE_CHECKING:
     from uwf_git.format.ids import ThreadId
@@ -111,7 +111,7 @@ def answer(
     elif message == resolve.STDIN:
         message = resolve.read_stdin("answer")
     emit_outcome(invocation, give(instance, found, message, step_asking, other))
-    look_again(invocation, [found])
+    ext.resumed(instance, [found])
 
 
 @command(
@@ -136,7 +136,7 @@ def say(invocation: Invocation, thread: str, message: str | None) -> None:
     elif message == resolve.STDIN:
         message = resolve.read_stdin("remark")
     emit_outcome(invocation, remark(instance, found, message))
-    look_again(invocation, [found])
+    ext.resumed(instance, [found])
 
 
 def _remark(thread: ThreadId) -> str:
@@ -277,7 +277,7 @@ def resume(invocation: Invocation, chosen: Chosen, message: str | None) -> None:
             **origin,
         }
 
-    instance.after(lambda: look_again(invocation, goes_on))
+    instance.after(lambda: ext.resumed(instance, goes_on))
     on_each(invocation, chosen, do, _resumed_text, ("paused", "running"), none="nothing is paused here")
 
 

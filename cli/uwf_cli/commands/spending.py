@@ -15,9 +15,9 @@ from uwf_cli.failures import Failures
 from uwf_cli.files import write_text
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import dollars
+from uwf_git import ext
 from uwf_git.base.errors import Usage, UwfError
 from uwf_git.engine.spending import BY, grouped, money, together, tokens_of
-from uwf_git.ext.fleet.commands.places import look_again
 from uwf_git.format.types import role_name
 
 if TYPE_CHECKING:
@@ -271,7 +271,7 @@ def budget(invocation: Invocation, /, thread: str, **given: str | None) -> None:
         rows.append(row)
     invocation.emit({"thread": found, "budget": rows}, _budget_text)
     if asked:
-        look_again(invocation, [found])
+        ext.resumed(instance, [found])
 
 
 def _raised(instance: Instance, head: Head, asked: dict[str, str]) -> dict[str, float]:

@@ -23,6 +23,7 @@ from uwf_cli.completers import complete_thread
 from uwf_cli.exchange import find_thread
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import as_line
+from uwf_git import ext
 from uwf_git.base.errors import Invalid, NotFound, StoreDamaged, Usage
 from uwf_git.base.log import LEVELS
 from uwf_git.base.text import counted
@@ -234,7 +235,6 @@ def gc(invocation: Invocation, fold_before: str | None, prune: bool) -> None:
     refs gets faster once that is pushed.
     """
     from uwf_git.engine.pause import forget_lifted
-    from uwf_git.ext.crews.mounts import forget_packages, forget_states
     from uwf_git.store import maintenance
     from uwf_git.store.archives import fold_before as fold
     from uwf_git.sync.removal import KEPT_SECONDS, expiring
@@ -259,9 +259,7 @@ def gc(invocation: Invocation, fold_before: str | None, prune: bool) -> None:
             instance.locks.is_held(thread) or (threads.exists(thread) and not threads.has_ended(thread))
         )
     )
-    forget_states(store.repository, known)
-    if not instance.locks.held():
-        forget_packages(store.repository)
+    ext.collected(instance)
     forget_lifted(instance)
     now = maintenance.counts(store.repository)
     invocation.emit({"folded": folded, "before": was._asdict(), "after": now._asdict()}, _gc_text)

@@ -224,7 +224,7 @@ def _startable(
 ) -> resolve.Found:
     """The workflow that threads are to be started of, trusted as `begin` says; the store is there then. Raises Usage
     for --max-rounds without code."""
-    from uwf_git.ext.code.trust import is_trusted, require_trusted, trust
+    from uwf_git.engine.trust import is_trusted, require_trusted, trust
 
     found = resolve.find_workflow(invocation, workflow) if isinstance(workflow, str) else workflow
     instance = invocation.instance_for_writing()  # not before there is something to write

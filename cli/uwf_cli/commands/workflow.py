@@ -42,7 +42,7 @@ def put(invocation: Invocation, file: Path, name: str | None) -> None:
     machine from then on.
     """
     from uwf_cli.resolve import compile_file, warnings_of
-    from uwf_git.ext.code.trust import trust
+    from uwf_git.engine.trust import trust
 
     compiled = compile_file(invocation, file, name)
     instance = invocation.instance_for_writing()
@@ -467,7 +467,7 @@ def bundle_of(workflow: Workflow, instance: Instance | None, commit: str | None 
     value: dict[str, Any] = {"bundle": workflow.code.id, "language": workflow.code.language}
     if instance is None:
         return value
-    from uwf_git.ext.code.trust import is_trusted
+    from uwf_git.engine.trust import is_trusted
     from uwf_git.git.repository import Oid
 
     problem = ""

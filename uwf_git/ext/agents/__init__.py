@@ -1,11 +1,17 @@
 """The agents that ship."""
 
-from uwf_git.ext import AgentProgram, Extension
+from uwf_git.ext import AgentProgram, Command, Extension
 
 _CLI = "uwf_git.ext.agents.cli.agent:agent_called"
 
 EXTENSION = Extension(
     "agents",
+    commands=(
+        Command("agent list", "uwf_git.ext.agents.commands:list_", "List every known agent."),
+        Command(
+            "agent check", "uwf_git.ext.agents.commands:check", "Have an agent answer, and say what is wrong."
+        ),
+    ),
     agents=(
         AgentProgram("uwf-rehearse", "rehearsal", "uwf_git.ext.agents.rehearse:agent"),
         AgentProgram("uwf-human", "human", "uwf_git.ext.agents.human:agent"),

@@ -23,9 +23,9 @@ from uwf_git.engine.kit.agent import Agent, AttemptFailed
 from uwf_git.engine.kit.context import Reply
 from uwf_git.engine.kit.extract import judge, sum_tokens, sum_usage
 from uwf_git.engine.kit.record import Recorder
+from uwf_git.engine.trust import require_trusted
 from uwf_git.ext.code.calls import Calls, Heard
 from uwf_git.ext.code.live import Live
-from uwf_git.ext.code.trust import require_trusted
 from uwf_git.format.cbor import normalise
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import REHEARSE, Detail, Step, TurnRecord

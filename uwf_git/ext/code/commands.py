@@ -35,7 +35,8 @@ def trust(invocation: Invocation, workflow: str, yes: bool) -> None:
     Its file is shown, and what the configuration grants it; then you are asked. What you have put yourself is trusted
     already.
     """
-    from uwf_git.ext.code import trust as trusting
+    from uwf_git.engine import trust as trusting
+    from uwf_git.ext.code.review import otherwise, reviewed
 
     instance = invocation.instance
     found = _bundle(invocation, workflow)
@@ -43,11 +44,11 @@ def trust(invocation: Invocation, workflow: str, yes: bool) -> None:
     if already := trusting.is_trusted(instance, found.workflow):
         instance.registry.code(found.workflow, commit)
     else:
-        source = trusting.reviewed(instance, found.workflow, commit)
+        source = reviewed(instance, found.workflow, commit)
         if not (yes or _asked_whether(invocation, found, source)):
             raise Usage(f"{workflow} is not trusted, as it was not confirmed", "ask whoever wrote it")
         trusting.trust(instance, found.workflow)
-        if told := trusting.otherwise(instance, found.workflow, source):
+        if told := otherwise(instance, found.workflow, source):
             invocation.warn(told)
     value = {**_told(invocation, found), "changed": not already}
     invocation.emit(value, lambda shown: terminal.fields([*version_rows(shown), ("trusted", "yes")]))
@@ -57,7 +58,7 @@ def trust(invocation: Invocation, workflow: str, yes: bool) -> None:
 @click.argument("workflow", metavar="NAME|HASH", shell_complete=complete_workflow)
 def untrust(invocation: Invocation, workflow: str) -> None:
     """Let a workflow that is code run here no longer. Nothing of it is deleted."""
-    from uwf_git.ext.code import trust as trusting
+    from uwf_git.engine import trust as trusting
 
     found = _bundle(invocation, workflow)
     changed = trusting.untrust(invocation.instance, found.workflow)

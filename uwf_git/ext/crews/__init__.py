@@ -23,4 +23,5 @@ EXTENSION = Extension(
             "Push a crew's newest version to a branch, for review.",
         ),
     ),
+    collected="uwf_git.ext.crews.mounts:collect",
 )

@@ -20,7 +20,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from uwf_git.ext.crews.state import Changes, Reached
     from uwf_git.format.kinds import Role
     from uwf_git.store.history import Head, History
+    from uwf_git.store.opened import Instance
 
 MOST_FILES = 10_000
 LARGEST = 1_000_000  # bytes of the document
@@ -227,17 +228,16 @@ def materialise(repository: Repository, tree: Oid) -> Path:
     return folder
 
 
-def forget_packages(repository: Repository) -> None:
-    """Removes the folders of all packages. They are made anew when they are asked for, but no step may run."""
-    _remove(_packages(repository))
-
-
-def forget_states(repository: Repository, wanted: Callable[[str], bool]) -> None:
-    """Removes what steps have left of the threads that `wanted` is False for."""
+def collect(instance: Instance) -> None:
+    """Remove what steps have left of threads that are gone, and the folders of packages if no step is made: these are
+    made anew when they are asked for."""
+    repository, known = instance.store.repository, instance.threads.ids()
     folder = repository.private / "states"
     for each in folder.iterdir() if folder.is_dir() else ():
-        if not wanted(each.stem):
+        if each.stem not in known:
             _remove(each)
+    if not instance.locks.held():
+        _remove(_packages(repository))
 
 
 def _packages(repository: Repository) -> Path:

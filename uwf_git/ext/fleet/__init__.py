@@ -12,4 +12,5 @@ EXTENSION = Extension(
             "Many at once",
         ),
     ),
+    resumed="uwf_git.ext.fleet.news:tell",
 )

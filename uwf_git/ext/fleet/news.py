@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Collection, Mapping
 
 from uwf_git.base.errors import UwfError
 from uwf_git.ext.fleet import asked
-from uwf_git.ext.fleet.client import Queue, connect
+from uwf_git.ext.fleet.client import Queue, connect, require
 from uwf_git.ext.fleet.hand import standing
-from uwf_git.ext.fleet.place import Place
+from uwf_git.ext.fleet.place import Place, find
 from uwf_git.format.ids import ThreadId
 from uwf_git.store.opened import Instance
 
@@ -32,3 +33,15 @@ def outdated(instance: Instance, states: Mapping[str, str]) -> list[str]:
 async def look(place: Place, threads: Collection[str]) -> dict[str, bool]:
     """Has a fleet look at threads again, where it has them; of each whether it has. Raises RemoteFailed."""
     return await Queue(await connect(place)).signal(threads, asked.LOOK)
+
+
+def tell(instance: Instance, threads: Collection[str]) -> None:
+    """Tell the fleet that is up for this store, if one is, that threads which it may have waiting can go on."""
+    place = find(instance.store.repository.private)
+    if place is None or not threads:
+        return
+    try:
+        require()
+        asyncio.run(look(place, threads))
+    except UwfError as error:
+        instance.warn(f"the fleet wasn't told: {error.message} — uwf fleet sync")

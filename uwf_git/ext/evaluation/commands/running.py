@@ -252,7 +252,7 @@ class _Versions:
         from uwf_git.ext.evaluation.trials import Version
 
         if found.workflow.code is not None and found.compiled is not None:
-            from uwf_git.ext.code.trust import trust
+            from uwf_git.engine.trust import trust
 
             trust(self._instance, found.workflow)  # a file that is named by its path is trusted by that
         commit = resolve.version_of(self._instance, found)

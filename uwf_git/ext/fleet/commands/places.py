@@ -228,25 +228,6 @@ def found(invocation: Invocation, address: str | None, namespace: str | None) ->
     return place if namespace is None else place._replace(namespace=namespace)
 
 
-def look_again(invocation: Invocation, threads: Collection[str]) -> None:
-    """Tells the fleet that is up for this store, if one is, that threads which it may have waiting can go on."""
-    from uwf_git.ext.fleet.place import find
-
-    place = find(invocation.instance.store.repository.private)
-    if place is None or not threads:
-        return
-    import asyncio
-
-    from uwf_git.ext.fleet.client import require
-    from uwf_git.ext.fleet.news import look
-
-    try:
-        require()
-        asyncio.run(look(place, threads))
-    except UwfError as error:
-        invocation.warn(f"the fleet wasn't told: {error.message} — uwf fleet sync")
-
-
 def to_step(invocation: Invocation, chosen: Chosen, failures: Failures) -> list[ThreadId]:
     """The threads that were chosen to be stepped, in the order in which they begin: those named, or that filters select
     of the idle ones, oldest first. Of a divergence they leave the side alone that isn't the remote's, which somebody

@@ -1,0 +1,94 @@
+"""`uwf agent list` and `check`: which agents there are, and whether one of them answers."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from uwf_cli import terminal
+from uwf_cli.command import command
+from uwf_cli.completers import complete_agent
+from uwf_cli.invocation import Invocation
+
+from uwf_git.base.errors import AgentFailed, Usage
+from uwf_git.format.amounts import parse_duration
+
+if TYPE_CHECKING:
+    from uwf_git.format.ids import ThreadId
+    from uwf_git.store.opened import Instance
+
+
+@command("uwf agent list")
+def list_(invocation: Invocation) -> None:
+    """List every known agent: who provides it, its program, the version that is installed."""
+    from uwf_git.config.read import load_config
+    from uwf_git.ext.agents.roster import members
+
+    found = members(load_config(invocation.location.root))
+    invocation.emit([{**each._asdict(), "ready": not each.problem} for each in found], _table)
+
+
+def _table(values: Any) -> str:
+    rows = [
+        (
+            terminal.style("✗", "red") if each["problem"] else terminal.style("✓", "green"),
+            each["name"],
+            each["by"],
+            each["program"] or "in the engine",
+            each["version"] or "",
+            f"{each['problem']}: {each['hint']}" if each["problem"] else "",
+        )
+        for each in values
+    ]
+    return terminal.table(rows, ("", "agent", "by", "program", "version", ""))
+
+
+@command(
+    "uwf agent check claude-code",
+    "uwf agent check coder --timeout 30s",
+    'uwf agent check "uwf-acp opencode acp"',
+)
+@click.argument("name", shell_complete=complete_agent)
+@click.option("--timeout", metavar="TIME", help="How long it may take: its own timeout, or 2m.")
+@click.option(
+    "--cwd",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Where it works; an empty folder if not said.",
+)
+def check(invocation: Invocation, name: str, timeout: str | None, cwd: Path | None) -> None:
+    """Have an agent answer with one word, in a store that is thrown away, and say what is wrong."""
+    from uwf_git.config.read import load_config
+    from uwf_git.ext.agents.roster import check as ask
+
+    seconds = None if timeout is None else parse_duration(timeout)
+    if timeout is not None and seconds is None:
+        raise Usage(f"--timeout {timeout!r} is no duration", "as in 90s, 10m, 1h30m")
+    root = invocation.location.root
+    watched = _live if invocation.format == "text" and terminal.colours() else None
+    done = ask(root, load_config(root), name, seconds, cwd.absolute() if cwd else None, watched)
+    if done.problem:
+        raise AgentFailed(done.problem, done.hint)
+    value = {
+        "agent": done.agent,
+        "ready": True,
+        "seconds": round(done.seconds, 1),
+        "model": done.model,
+        "usage": done.usage,
+    }
+    invocation.emit(value, _answered)
+
+
+def _live(instance: Instance, thread: ThreadId) -> AbstractContextManager[object]:
+    from uwf_cli.watching.lines import of_step
+
+    return of_step(instance, thread)
+
+
+def _answered(value: Any) -> str:
+    by = f" with {value['model']}" if value["model"] else ""
+    usage = value["usage"]
+    spent = f", {usage['input']} tokens in, {usage['output']} out" if usage else ""
+    return f"{value['agent']} answered in {value['seconds']} s{by}{spent}"
