@@ -12,6 +12,7 @@ from crew_histories import ASKS, PAYLOAD, SCHEMA, begin, plan, run, told
 from model_server import Call, Say, serving
 
 from uwf_git.engine.kit.prompt import build_prompt
+from uwf_git.engine.step_parts import Recipient
 from uwf_git.store.history import History
 from uwf_git.store.opened import Instance
 
@@ -21,9 +22,9 @@ AGAIN = ("check", {"summary": "No dates", "next": "again"})
 
 def prompt(history: History, role: str, instruction: str | None = None, **options: Any) -> str:
     """The prompt for a role, where all answers are the same."""
-    given = {"agent": "uwf-builtin", **options}
+    recipient = Recipient(**{"agent": "uwf-builtin", **options})
     return build_prompt(
-        history, history.workflow.roles[role], SCHEMA, instruction, lambda _: "So it is.", **given
+        history, history.workflow.roles[role], SCHEMA, instruction, lambda _: "So it is.", recipient
     )
 
 

@@ -9,6 +9,7 @@ from uwf_git.engine.kit.coerce import coerce
 from uwf_git.engine.kit.format import describe, example, format_instruction, render_frontmatter
 from uwf_git.engine.kit.frontmatter import parse_answer
 from uwf_git.engine.kit.prompt import build_prompt
+from uwf_git.engine.step_parts import Recipient
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import Condition, Role, Start, StepContext, Transition, Workflow
 from uwf_git.format.schema import Schema
@@ -184,7 +185,7 @@ Begin your answer with the block of fields described under “Deliverable format
 
 def test_an_agent_with_a_shell_is_told_by_which_commands_it_can_look_things_up() -> None:
     def told(shell: bool, *steps: StepContext) -> str:
-        return build_prompt(history(*steps), REVIEWER, SCHEMA, None, ANSWERS, shell=shell)
+        return build_prompt(history(*steps), REVIEWER, SCHEMA, None, ANSWERS, Recipient(shell=shell))
 
     commands = [line for line in told(True, *STEPS).splitlines() if line.startswith("- `uwf ")]
     assert commands[0].startswith(f"- `uwf thread steps {THREAD}`: ")
@@ -294,19 +295,23 @@ Begin your answer with the block of fields described under “Deliverable format
 
 
 def test_a_session_that_remembers_is_told_only_what_is_new() -> None:
-    prompt = build_prompt(history(*STEPS), REVIEWER, SCHEMA, None, ANSWERS, remembers=True)
+    prompt = build_prompt(history(*STEPS), REVIEWER, SCHEMA, None, ANSWERS, Recipient(remembers=True))
     assert "## Step 3: developer" in prompt
     assert "up to your last turn" not in prompt
     assert "Without a test" not in prompt
-    again = build_prompt(history(*STEPS), DEVELOPER, SCHEMA, None, ANSWERS, remembers=True)
+    again = build_prompt(history(*STEPS), DEVELOPER, SCHEMA, None, ANSWERS, Recipient(remembers=True))
     assert "# What happened since your last turn\n\nNothing: you go again." in again
 
 
 def test_a_session_is_told_of_its_roles_turn_that_another_agent_made() -> None:
     steps = (STEPS[0], STEPS[1]._replace(agent="uwf-codex"), STEPS[2])
-    other = build_prompt(history(*steps), REVIEWER, SCHEMA, None, ANSWERS, remembers=True, agent="uwf-llm")
+    other = build_prompt(
+        history(*steps), REVIEWER, SCHEMA, None, ANSWERS, Recipient(remembers=True, agent="uwf-llm")
+    )
     assert "Without a test" in other
-    same = build_prompt(history(*steps), REVIEWER, SCHEMA, None, ANSWERS, remembers=True, agent="uwf-codex")
+    same = build_prompt(
+        history(*steps), REVIEWER, SCHEMA, None, ANSWERS, Recipient(remembers=True, agent="uwf-codex")
+    )
     assert "Without a test" not in same and "## Step 3: developer" in same
 
 
@@ -315,7 +320,7 @@ def test_the_answer_of_a_human_comes_as_the_answer_to_the_question() -> None:
         step(1, "developer", {"$status": "$SUSPEND", "question": "Which branch?"}),
         step(2, "$USER", {"answer": "The main one."}),
     )
-    prompt = build_prompt(history(*steps), DEVELOPER, SCHEMA, "", told({}), remembers=True)
+    prompt = build_prompt(history(*steps), DEVELOPER, SCHEMA, "", told({}), Recipient(remembers=True))
     assert prompt.endswith(
         "# What happened since your last turn\n\n## Step 2: the user answered\n\nThe main one.\n\n"
         "# Your instruction now\n\nYour question has been answered. Carry on with your role's part.\n\n"

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from uwf_git.base.text import one_line
+from uwf_git.engine.step_parts import Recipient, parts_of
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import Role, StepContext, Workflow
 from uwf_git.format.types import DEFAULT_STATUS, END, NEW, RESUME, START, SUSPEND, USER
@@ -136,20 +137,21 @@ def told_conversation(
     role: Role,
     answer_of: Callable[[StepContext], str],
     *,
-    remembers: bool,
-    agent: str | None,
+    recipient: Recipient,
     quota: int,
     before: str = "",
     stopped: Callable[[StepContext], str] = lambda step: "",
     chosen: Callable[[StepContext], bool] = lambda step: False,
 ) -> str:
-    """What a role that talks is told for its next reply. Where it `remembers` its last one (by `agent`, if that is
-    given), it is told what the user said since; else all that was said, the newest whole and what is older as far as
-    `quota`, in characters, reaches. `before` is what happened before the conversation;
+    """What a role that talks is told for its next reply. If the `recipient` remembers its last one, it is told
+    what the user said since; else all that was said, the newest whole and what is older as far as `quota`, in
+    characters, reaches. `before` is what happened before the conversation;
     `stopped` says how a reply to a message began that was broken off, `chosen` whether a message is of a menu."""
     steps = history.steps
-    mine = [n for n, each in enumerate(steps, 1) if each.role != USER and agent in (None, each.agent)]
-    known = mine[-1] if remembers and mine else 0
+    mine = [
+        n for n, each in enumerate(steps, 1) if each.role != USER and recipient.agent in (None, each.agent)
+    ]
+    known = mine[-1] if recipient.remembers and mine else 0
     since = steps[known:]
     last = next((n for n, each in enumerate(reversed(since)) if each.role != USER), len(since))
     said = "\n\n".join(_said(since[len(since) - last :], stopped, chosen))
@@ -169,11 +171,8 @@ def told_conversation(
 def _who(history: History, role: Role) -> Iterator[str]:
     """How a role talks, and as whom."""
     yield role.system_prompt.strip()
-    if history.workflow.crew is not None:
-        from uwf_git.ext.crews.prompt import policy, speaks
-
-        yield policy(history, role._replace(tools=None))
-        yield speaks(history, role)
+    if (parts := parts_of(history.workflow)) is not None:
+        yield from parts.speaker(history, role)
 
 
 def _said(

@@ -3,7 +3,6 @@ instruction in its detail, and what the configuration says of its agent."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from uwf_git.config.resolve import resolve_agent
 from uwf_git.engine.kit.prompt import prompt_at, role_of
 from uwf_git.engine.kit.record import Recorder
 from uwf_git.engine.performer import embedded
+from uwf_git.engine.step_parts import Recipient
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import Head, History, Position
 from uwf_git.store.private import Order
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from uwf_git.store.opened import Instance
 
 
-def told_besides(instance: Instance, at: Position, role: str) -> tuple[bool, Mapping[str, Path]]:
-    """Return whether the prompt of the agent configured for the role mentions a shell, and the folders it names.
-    Neither if the agent isn't installed or runs outside of this process."""
+def configured_recipient(instance: Instance, at: Position, role: str) -> Recipient:
+    """Return the agent configured for the role as the recipient of a prompt: whether it has a shell, and the folders it
+    is told. Neither if the agent isn't installed or runs outside of this process."""
     with suppress(UwfError):
         persona = at.history.speaks(role)
         config = resolve_agent(instance.config, at.history.workflow.name, role, persona=persona)
@@ -34,8 +34,9 @@ def told_besides(instance: Instance, at: Position, role: str) -> tuple[bool, Map
             order = Order(at.head.node, role, config.alias, None, None)
             context = agent.context(instance, at, order, config.args, Path.cwd(), Recorder(instance))
             seen = context.mounts is not None and agent.sees_files(context)
-            return agent.has_shell(context), context.mounts.places.named if seen and context.mounts else {}
-    return False, {}
+            folders = context.mounts.places.named if seen and context.mounts else {}
+            return Recipient(shell=agent.has_shell(context), folders=folders)
+    return Recipient()
 
 
 def prompt_of_step(
@@ -48,7 +49,7 @@ def prompt_of_step(
     """
     role = row.role or ""
     at = Position(Head(history.thread, Oid(raw=before.oid), before, None), history)
-    shell, folders = told_besides(instance, at, role)
+    configured = configured_recipient(instance, at, role)
     own = [each for each in history.steps if each.role == role and each.agent == row.agent]
     tried = [
         each
@@ -62,11 +63,7 @@ def prompt_of_step(
         history,
         role_of(history, role),
         detail.instruction,
-        remembers,
-        row.agent,
-        shell,
-        resumes,
-        folders,
+        configured._replace(agent=row.agent, remembers=remembers, resumes=resumes),
     )
 
 

@@ -10,18 +10,17 @@ import contextlib
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from uwf_git import ext
 from uwf_git.base import lifetime, log
 from uwf_git.base.errors import Absent, AgentFailed, OutOfRounds, StoreDamaged, Throttled, UwfError
 from uwf_git.base.text import one_line
-from uwf_git.config.known_agents import BUNDLES, GROUP, PLUGIN, plugins, shipped
+from uwf_git.config.known_agents import GROUP, PLUGIN, plugins, shipped
 from uwf_git.format.ids import Hash, ThreadId, is_hash
 from uwf_git.format.kinds import parse_start
 from uwf_git.format.node import from_blob
-from uwf_git.format.types import BUNDLE
 from uwf_git.git.repository import Oid, StoreUnwritable
 from uwf_git.store.private import NONCE_VARIABLE
 
@@ -61,10 +60,10 @@ def performer_of(
     from uwf_git.config.settings import AgentConfig
     from uwf_git.engine.stand_in import refuse_to_make_up
 
-    if role == BUNDLE:
-        agent, given = of_bundles(), () if override is None else (override,)
-        agent.admit(instance, at)
-        return AgentConfig(BUNDLES, BUNDLES, given, None), agent
+    if (runner := runner_of(at.history.workflow)) is not None:
+        runner.admit(instance, at)
+        given = () if override is None else (override,)
+        return AgentConfig(runner.name, runner.name, given, None), runner
     at.history.check_speaker(role)
     name, persona = at.history.workflow.name, at.history.speaks(role)
     config = resolve_agent(instance.config, name, role, override=override, persona=persona)
@@ -106,10 +105,11 @@ def embedded(command: str) -> Agent | None:
     return agent
 
 
-def of_bundles() -> Agent:
-    """The agent that does the steps of workflows that are code."""
-    agent: Agent = import_module("uwf_git.ext.code.agent").agent
-    return agent
+def runner_of(workflow: Workflow) -> Agent | None:
+    """The agent that does all steps of a workflow of its kind; None if agents of the configuration play its roles."""
+    where = None if workflow.kind == "workflow" else ext.runner(workflow.kind)
+    runner: Agent | None = None if where is None else ext.load(where)
+    return runner
 
 
 def _plugged_in(command: str) -> Agent:

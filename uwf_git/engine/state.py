@@ -20,6 +20,7 @@ from uwf_git.engine.status import (
     used_up,
     wordless,
 )
+from uwf_git.engine.step_parts import parts_of
 from uwf_git.format.kinds import parse_detail, parse_step, persona_value
 from uwf_git.format.types import USER, is_kind
 from uwf_git.git.repository import Oid
@@ -37,12 +38,11 @@ def state(instance: Instance, head: Head) -> dict[str, Any]:
 def _reached(instance: Instance, head: Head) -> dict[str, Any]:
     if head.row.workflow is None or not instance.threads.is_of_crew(head.row.workflow):
         return {}
-    from uwf_git.ext.crews.state import reached
-
     history = instance.threads.history(head)
-    if is_conversation(history.workflow):  # which comes to nothing that could be reached
+    parts = parts_of(history.workflow)
+    if parts is None or is_conversation(history.workflow):  # which comes to nothing that could be reached
         return {}
-    return {"state": reached(history, outlook(instance, head, history).next or "").as_json()}
+    return {"state": parts.reached(history, outlook(instance, head, history).next or "")}
 
 
 def _standing(instance: Instance, head: Head) -> dict[str, Any]:

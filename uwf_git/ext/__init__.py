@@ -8,7 +8,7 @@ known here or `--help` wants them all, so that starting costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -86,16 +86,20 @@ class AgentProgram(NamedTuple):
 
 
 class Extension(NamedTuple):
-    """A feature: the commands and the agents that it adds, and the forms that it exports threads in.
+    """A feature: the commands and the agents that it adds, the forms that it exports threads in, and its part in the
+    steps of workflows, by the `kind` of a workflow that the format knows.
 
-    `resumed` is a function of an Instance and ids of threads, called when threads that waited or were paused can go on.
-    `collected` is a function of an Instance, called by `uwf gc` to remove files of the private folder that nothing
-    needs any more. Each is "" for an extension without one."""
+    Of `runners` each value names an `Agent` that does all steps of such workflows, of `step_parts` the `StepParts` of
+    their steps. `resumed` is a function of an Instance and ids of threads, called when threads that waited or were
+    paused can go on. `collected` is a function of an Instance, called by `uwf gc` to remove files of the private folder
+    that nothing needs any more. Each of these two is "" for an extension without one."""
 
     name: str
     commands: tuple[Command, ...] = ()
     agents: tuple[AgentProgram, ...] = ()
     exports: tuple[Export, ...] = ()
+    runners: Mapping[str, str] = {}
+    step_parts: Mapping[str, str] = {}
     resumed: str = ""
     collected: str = ""
 
@@ -143,6 +147,18 @@ def _broken(entry: EntryPoint, why: str) -> UwfError:
     return UwfError(f"extension {entry.name} cannot be loaded: {why}", f"update or uninstall {package}")
 
 
+def runner(kind: str) -> str | None:
+    """What does the steps of workflows of a kind, None if their roles are played by agents. Kinds are of the format,
+    so no installed package is asked."""
+    return next((each.runners[kind] for each in map(_our, OURS) if kind in each.runners), None)
+
+
+def step_parts(kind: str) -> str | None:
+    """The parts that steps of workflows of a kind have of their own, None if they have none. Kinds are of the format,
+    so no installed package is asked."""
+    return next((each.step_parts[kind] for each in map(_our, OURS) if kind in each.step_parts), None)
+
+
 def load(where: str) -> Any:
     """What `module:attribute` names."""
     module, _, attribute = where.partition(":")
@@ -151,21 +167,22 @@ def load(where: str) -> Any:
 
 def command(group: str, name: str) -> Command | None:
     """The command of that name that an extension adds to a group; `group` is "" for `uwf` itself."""
-    return _by_group(ours()).get(group, {}).get(name) or _by_group(others()).get(group, {}).get(name)
+    return _by_group(True).get(group, {}).get(name) or _by_group(False).get(group, {}).get(name)
 
 
 def commands(group: str) -> dict[str, Command]:
     """All commands that extensions add to a group, by their names there. One that ships goes before another's."""
-    by_ours = _by_group(ours()).get(group, {})
+    by_ours = _by_group(True).get(group, {})
     return by_ours | {
-        name: each for name, each in _by_group(others()).get(group, {}).items() if name not in by_ours
+        name: each for name, each in _by_group(False).get(group, {}).items() if name not in by_ours
     }
 
 
 @cache
-def _by_group(extensions: tuple[Extension, ...]) -> dict[str, dict[str, Command]]:
+def _by_group(ship: bool) -> dict[str, dict[str, Command]]:
+    """The commands by their groups: of the extensions that ship, or of the others."""
     found: dict[str, dict[str, Command]] = {}
-    for extension in extensions:
+    for extension in ours() if ship else others():
         for command in extension.commands:
             group, _, name = command.path.rpartition(" ")
             found.setdefault(group, {})[name] = command

@@ -169,6 +169,11 @@ class Workflow(NamedTuple):
         return any(BODY in text for text in templates) or CONTENT in self.step_fields
 
     @property
+    def kind(self) -> str:
+        """What defines it: "workflow" (a file of YAML), "code" or "crew"."""
+        return "crew" if self.crew is not None else "workflow" if self.code is None else "code"
+
+    @property
     def file(self) -> str:
         """What the definition, as its author wrote it, is called in a version's tree."""
         if self.crew is not None:

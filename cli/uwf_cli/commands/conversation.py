@@ -47,7 +47,7 @@ def prompt(invocation: Invocation, thread: str, role: str | None, resumed: bool)
 
 def _next_prompt(instance: Instance, thread: ThreadId, role: str | None, resumed: bool) -> dict[str, Any]:
     from uwf_git.engine.kit.prompt import prompt_at, role_of
-    from uwf_git.engine.past_prompt import told_besides
+    from uwf_git.engine.past_prompt import configured_recipient
     from uwf_git.engine.status import outlook, raise_if_stuck
     from uwf_git.format.types import BUNDLE, END, USER
     from uwf_git.store.history import Position
@@ -66,10 +66,8 @@ def _next_prompt(instance: Instance, thread: ThreadId, role: str | None, resumed
         if role == BUNDLE:
             raise Invalid(f"the code of thread {thread} decides who is next", "name a role with --role")
     instruction = following.instruction if role == following.next else None
-    shell, folders = told_besides(instance, Position(head, history), role)
-    text = prompt_at(
-        instance, history, role_of(history, role), instruction, resumed, shell=shell, folders=folders
-    )
+    recipient = configured_recipient(instance, Position(head, history), role)._replace(remembers=resumed)
+    text = prompt_at(instance, history, role_of(history, role), instruction, recipient)
     return {"thread": thread, "role": role, "instruction": instruction, "prompt": text}
 
 

@@ -30,6 +30,7 @@ from uwf_git.engine.kit.context import Context, Reply
 from uwf_git.engine.kit.memory import Memory, carry_on
 from uwf_git.engine.kit.prompt import prompt_at, role_of, was_chosen
 from uwf_git.engine.kit.record import Answers, Recorder, broken_off
+from uwf_git.engine.step_parts import Mounts, Recipient, parts_of
 from uwf_git.format.ids import Hash, ThreadId, parse_thread_id
 from uwf_git.format.kinds import Detail, Role, Step, TurnRecord, agent_name_problem
 from uwf_git.format.kinds import Usage as TokenUsage
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from uwf_git.config.settings import Config
     from uwf_git.engine.kit.candidate import Verdict
     from uwf_git.engine.kit.extract import Extraction, Heard
-    from uwf_git.ext.crews.mounts import Mounts
     from uwf_git.format.schema import Schema
     from uwf_git.store.history import Head, Position
     from uwf_git.store.opened import Instance
@@ -379,11 +379,13 @@ class Agent:
                 history,
                 role,
                 order.instruction,
-                remembers,
-                name,
-                self.has_shell(context),
-                resumes,
-                context.mounts.prepare().named if context.mounts and self.sees_files(context) else {},
+                Recipient(
+                    name,
+                    remembers,
+                    resumes,
+                    self.has_shell(context),
+                    context.mounts.prepare().named if context.mounts and self.sees_files(context) else {},
+                ),
             ),
             record=recorder.record,
             in_session=recorder.in_session,
@@ -528,12 +530,8 @@ def detail_of(replies: Sequence[Reply], answer: str, usage: TokenUsage | None, h
 
 
 def _mounts(instance: Instance, at: Position, role: Role, cwd: Path, carries_on: bool) -> Mounts | None:
-    if at.history.workflow.crew is None:
-        return None
-    from uwf_git.ext.crews.mounts import Mounts
-
-    repository = instance.store.repository
-    return Mounts(repository, at.head, at.history, role, cwd, not talks(role), carries_on)
+    parts = parts_of(at.history.workflow)
+    return None if parts is None else parts.mounts(instance, at, role, cwd, carries_on)
 
 
 def _extract(ctx: Context, schema: Any, prompt: str, text: str | None) -> Any:

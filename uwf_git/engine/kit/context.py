@@ -14,8 +14,7 @@ from uwf_git.store.private import NONCE_VARIABLE
 if TYPE_CHECKING:
     from uwf_git.config.policy import ToolPolicy
     from uwf_git.config.settings import Config
-    from uwf_git.ext.crews.mounts import Mounts
-    from uwf_git.ext.crews.state import Changes
+    from uwf_git.engine.step_parts import Changes, Mounts
     from uwf_git.format.ids import Hash, ThreadId
     from uwf_git.format.kinds import Role
     from uwf_git.format.schema import Schema

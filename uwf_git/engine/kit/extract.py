@@ -28,7 +28,7 @@ from uwf_git.format.shape import named
 from uwf_git.format.types import NEEDS_INPUT, QUESTION, SUSPEND, SUSPEND_SCHEMA
 
 if TYPE_CHECKING:
-    from uwf_git.ext.crews.state import Changes
+    from uwf_git.engine.step_parts import Changes
 
 CORRECTIONS = 2
 STATUS = ("$status", "status")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.engine.kit.context import Exchange, Previous, Resume
 from uwf_git.engine.kit.prompt import prompt_at
+from uwf_git.engine.step_parts import Recipient
 from uwf_git.format.kinds import Detail, Role, StepContext
 
 if TYPE_CHECKING:
@@ -149,10 +150,7 @@ class Memory:
                 before,
                 self._role,
                 detail.instruction,
-                remembers or carries_on,
-                self._agent,
-                self._shell(),
-                carries_on,
+                Recipient(self._agent, remembers or carries_on, carries_on, self._shell()),
             )
             said = prompt if error is None else carry_on(error, prompt)
             yield Exchange(said, self._store.turns(detail))

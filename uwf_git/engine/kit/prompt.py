@@ -5,14 +5,13 @@ role's last turn, the instruction. What must be obeyed stands first and last, wh
 whole, the older ones as far as there is room. Prompts are not stored: a Detail names the head that its prompt was
 built from, and the same head gives the same prompt.
 
-In a crew's workflow the parts are others, which `crews.prompt` makes: rules, what may be used, who speaks, where the
-run is, the node, and what came along. There a session that goes on is told only what is new.
+A kind of workflow may have a prompt of its own, by its `StepParts`, which some of these parts are for too.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,6 +20,7 @@ from uwf_git.base.errors import Invalid
 from uwf_git.base.text import fenced, nearest
 from uwf_git.engine.conversation import is_noted, talks, told_conversation
 from uwf_git.engine.kit.format import format_instruction
+from uwf_git.engine.step_parts import Recipient, parts_of
 from uwf_git.format.kinds import Role, StepContext, Transition, asks_human, split_remarks
 from uwf_git.format.shape import variants
 from uwf_git.format.types import END, USER
@@ -33,7 +33,6 @@ QUOTA = 120_000  # characters of history, about 30,000 tokens
 _OUTPUT_QUOTA = 8_000  # of one output, so that a large one doesn't push every answer out
 _REMARKS = "$USER remarks"  # stands for remarks among the roles that a step has inputs of
 _NAMED = 20  # fields and inputs that are listed
-_GOES_ON = "The run had ended, and the user goes on with it."
 _LEAST = 400  # characters: with less room than that, nothing of a step is told
 
 
@@ -43,89 +42,31 @@ def build_prompt(
     schema: Any,
     instruction: str | None,
     answer_of: Callable[[StepContext], str],
-    *,
-    remembers: bool = False,
-    agent: str | None = None,
-    shell: bool = False,
-    resumes: bool = False,
+    recipient: Recipient = Recipient(),  # noqa: B008
     quota: int = QUOTA,
-    folders: Mapping[str, Path] = {},
 ) -> str:
     """The whole prompt for a role's next turn.
 
     `schema` is the payload of the role's output schema. `answer_of` gives the verbatim answer of a step; it is asked
     for the newest first, and only as far as `quota`, in characters, reaches. The newest step is told whole, whatever
-    it takes. With `remembers`, the agent resumes the session of the role's last turn (of its last turn by `agent`, if
-    that is given), and only the steps since then are told. With `shell` it is told by which commands it can look things
-    up, in the part on its role, which is the same in each of its steps. `resumes` says that it goes on in the session
-    of an attempt at this very step, which was told all of it. `folders` are those of a crew's step by their names, for
-    an agent that gets at them by the machine's own paths.
+    it takes. A `recipient` that remembers the role's last turn is told only the steps since then. One with a shell is
+    told by which commands it can look things up, in the part on its role, which is the same in each of its steps.
     """
-    if history.workflow.crew is not None:
-        return _of_crew(
-            history, role, schema, instruction, answer_of, remembers, agent, shell, resumes, quota, folders
-        )
+    if (own := parts_of(history.workflow)) is not None:
+        return own.prompt(history, role, schema, instruction, answer_of, recipient, quota)
     parts = [
         f"# Deliverable format\n\n{format_instruction(schema)}",
         f"# Progress\n\n{_progress(history, role)}\n\n{_place(history, role, schema)}",
-        f"# Your role: {role.name}\n\n{_role(role, _commands(history) if shell else '')}",
+        f"# Your role: {role.name}\n\n{_role(role, commands(history) if recipient.shell else '')}",
         f"# The task\n\n{history.start.prompt.strip()}",
     ]
     if history.steps:
-        known = max(_turns(history.steps, role.name, agent), default=0) if remembers else 0
-        parts.append(_happened(history, role, answer_of, known, quota))
-    parts.append(f"# Your instruction now\n\n{_instruction(history.steps, instruction)}")
+        known = (
+            max(turns_of(history.steps, role.name, recipient.agent), default=0) if recipient.remembers else 0
+        )
+        parts.append(happened(history, role, answer_of, known, quota))
+    parts.append(f"# Your instruction now\n\n{instruction_now(history.steps, instruction)}")
     return "\n\n".join(parts) + "\n"
-
-
-def _of_crew(
-    history: History,
-    role: Role,
-    schema: Any,
-    instruction: str | None,
-    answer_of: Callable[[StepContext], str],
-    remembers: bool,
-    agent: str | None,
-    shell: bool,
-    resumes: bool,
-    quota: int,
-    folders: Mapping[str, Path],
-) -> str:
-    """The prompt for a node of a crew's workflow. Who it is and what its node is are told anew where another node has
-    spoken since."""
-    from uwf_git.ext.crews import prompt as crew
-
-    heard, remarks = split_remarks(history.steps)
-    before = history._replace(steps=tuple(heard))  # what was asked and answered, as it is without remarks
-    own = max(_turns(history.steps, role.name, agent), default=0)
-    remembers = resumes or (remembers and own > 0)
-    since = history.steps[own:]
-    anew = not remembers or (not resumes and any(step.role not in (role.name, USER) for step in since))
-    parts = []
-    if not remembers:
-        parts = [crew.rules(format_instruction(schema)), crew.folders(folders), crew.policy(history, role)]
-        parts += [_commands(history) if shell else ""]
-    if anew:
-        parts.append(crew.speaks(history, role))
-    parts.append(crew.directive(before, role, resumes))
-    if anew:
-        parts.append(crew.brief(history, role))
-    if not remembers:
-        parts += [f"# The task\n\n{history.start.prompt.strip()}", crew.brought(history)]
-    if anew and history.steps:
-        parts.append(crew.so_far(history, role))
-        parts.append(_happened(history, role, answer_of, own if remembers else 0, quota))
-    last = heard[-1] if heard else None
-    if last is not None and last.role == USER:
-        asked = crew.answered(before) is not None
-        text = str(last.output.get("answer", "")) if isinstance(last.output, dict) else str(last.output)
-        said = "" if asked else (instruction or "").strip().removesuffix(text.strip()).strip() or _GOES_ON
-        parts.append(f"# Your instruction now\n\n{_instruction(heard, said)}")
-        parts.append(crew.user_input(role.name if asked else "", text))
-    else:
-        parts.append(f"# Your instruction now\n\n{_instruction(heard, instruction)}")
-    parts += [crew.user_input("", text) for text in remarks]
-    return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def prompt_at(
@@ -133,45 +74,28 @@ def prompt_at(
     history: History,
     role: Role,
     instruction: str | None,
-    remembers: bool = False,
-    agent: str | None = None,
-    shell: bool = False,
-    resumes: bool = False,
-    folders: Mapping[str, Path] = {},
+    recipient: Recipient,
 ) -> str:
-    """The prompt for a role's turn after `history`, with the schema and the answers out of the store. `remembers`,
-    `agent`, `shell`, `resumes` and `folders` are those of build_prompt."""
+    """The prompt for a role's turn after `history`, with the schema and the answers out of the store."""
     told = instance.threads.answer
     if talks(role):
         return told_conversation(
             history,
             role,
             told,
-            remembers=remembers,
-            agent=agent,
+            recipient=recipient,
             quota=QUOTA,
             before=_before(instance, history),
             stopped=lambda step: _stopped(instance, history, step),
             chosen=lambda step: was_chosen(instance, history, step, Path.cwd()),
         )
     schema = instance.store.schema(role.schema).payload
-    text = build_prompt(
-        history,
-        role,
-        schema,
-        instruction,
-        told,
-        remembers=remembers,
-        agent=agent,
-        shell=shell,
-        resumes=resumes,
-        folders=folders,
-    )
+    text = build_prompt(history, role, schema, instruction, told, recipient)
     log.debug(
         "7JPE1BK5",
         "builds a prompt of {size} characters",
         size=len(text),
-        remembers=remembers,
+        remembers=recipient.remembers,
         steps=len(history.steps),
     )
     return text
@@ -210,12 +134,11 @@ def told_thread(
 def was_chosen(instance: Instance, history: History, step: StepContext, project: Path) -> bool:
     """Whether a message was chosen from a menu, so that something may be changed for it: its note says so, and an item
     of the persona's menu says the same. `project` is the folder that is worked in."""
-    if history.workflow.crew is None or not is_noted(instance.store, step):
+    parts = parts_of(history.workflow)
+    if parts is None or not is_noted(instance.store, step):
         return False
-    from uwf_git.ext.crews.entry import is_of_menu
-
     said = step.output.get("answer", "") if isinstance(step.output, dict) else ""
-    return is_of_menu(instance, history, str(said), project)
+    return parts.offers(instance, history, str(said), project)
 
 
 def role_of(history: History, name: str) -> Role:
@@ -230,7 +153,7 @@ def role_of(history: History, name: str) -> Role:
 
 
 def _progress(history: History, role: Role) -> str:
-    spoken = _turns(history.steps, role.name)
+    spoken = turns_of(history.steps, role.name)
     said = f"Thread {history.thread} of the workflow {history.workflow.name}. This is step {len(history.steps) + 1}."
     if not spoken:
         return f"{said} It is your first turn in it."
@@ -279,7 +202,7 @@ def _next(history: History, edge: Transition) -> str:
     return f"{target} if `{edge.condition}`" + (f" ({said})" if said else "")
 
 
-def _turns(steps: Sequence[StepContext], role: str, agent: str | None = None) -> list[int]:
+def turns_of(steps: Sequence[StepContext], role: str, agent: str | None = None) -> list[int]:
     """The numbers of a role's steps, counted from 1; of those that `agent` did, if it is given."""
     numbered = enumerate(steps, 1)
     return [number for number, step in numbered if step.role == role and agent in (None, step.agent)]
@@ -305,7 +228,7 @@ def _role(role: Role, commands: str) -> str:
     return "\n\n".join(parts)
 
 
-def _commands(history: History) -> str:
+def commands(history: History) -> str:
     """The commands by which an agent with a shell looks things up. They only read: to step is the engine's part."""
     thread = history.thread
     return (
@@ -318,7 +241,8 @@ def _commands(history: History) -> str:
     )
 
 
-def _instruction(steps: Sequence[StepContext], instruction: str | None) -> str:
+def instruction_now(steps: Sequence[StepContext], instruction: str | None) -> str:
+    """What is to be done now: the edge's instruction or words in its place, and the remarks that came since."""
     heard, remarks = split_remarks(steps)
     if instruction is not None and instruction.strip():
         said = instruction.strip()
@@ -339,11 +263,11 @@ class _Told(NamedTuple):
     left_out: bool = False
 
 
-def _happened(
+def happened(
     history: History, role: Role, answer_of: Callable[[StepContext], str], known: int, quota: int
 ) -> str:
     """The steps after number `known`, those before the role's last turn apart from those since."""
-    last = max(_turns(history.steps, role.name), default=0)
+    last = max(turns_of(history.steps, role.name), default=0)
     told = _tell(history.steps, known, role.name, answer_of, quota)
     recent = [each for each in told if each.number > last]
     earlier = [each for each in told if each.number <= last]

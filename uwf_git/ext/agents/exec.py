@@ -29,7 +29,7 @@ from uwf_git.kit import Agent, Context, Reply, TurnRecord
 
 if TYPE_CHECKING:
     from uwf_git.engine.kit.candidate import Verdict
-    from uwf_git.ext.crews.state import Changes
+    from uwf_git.engine.step_parts import Changes
     from uwf_git.sandbox.child import Finished
 
 USAGE = (

@@ -4,6 +4,7 @@ from uwf_git.ext import Command, Extension
 
 EXTENSION = Extension(
     "code",
+    runners={"code": "uwf_git.ext.code.agent:agent"},
     commands=(
         Command(
             "workflow trust",

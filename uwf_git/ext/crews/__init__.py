@@ -4,6 +4,7 @@ from uwf_git.ext import Command, Extension
 
 EXTENSION = Extension(
     "crews",
+    step_parts={"crew": "uwf_git.ext.crews.step_parts:PARTS"},
     commands=(
         Command(
             "crew",

@@ -1,9 +1,9 @@
 """What the role of a crew's workflow is told beside what every role is: rules, what it may use, who it is, where the
 run is, what its node is, and what came along.
 
-Each part is a text of its own, a pure function of the history; `kit.prompt` puts them in order. A part begins with its
-heading. What stands in capitals, RUN_DIRECTIVE and USER_INPUT, is a form that packages know: a name, lines of
-`- field: value`, and for USER_INPUT the words below.
+Each part is a text of its own, a pure function of the history; `node_prompt` puts them in order, among those of
+`kit.prompt`. A part begins with its heading. What stands in capitals, RUN_DIRECTIVE and USER_INPUT, is a form that
+packages know: a name, lines of `- field: value`, and for USER_INPUT the words below.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 from uwf_git.base.text import fenced, one_line, printable
 from uwf_git.ext.crews.package import path_problem
 from uwf_git.ext.crews.state import STATE, Way, reached, ways
-from uwf_git.format.kinds import PackageNode, Role, StepContext, asks_human
+from uwf_git.format.kinds import PackageNode, Role, StepContext, asks_human, split_remarks
 from uwf_git.format.types import BMAD, END, USER
 from uwf_git.sandbox.mounts import PACKAGE, PLACEHOLDERS, PROJECT
 
 if TYPE_CHECKING:
+    from uwf_git.engine.step_parts import Recipient
     from uwf_git.store.history import History
 
 STARTS, CONTINUES, RESUMES = "start", "continue", "resume"
@@ -34,6 +35,7 @@ REDACTED = re.compile(r"\[redacted:[A-Za-z_][A-Za-z0-9_-]*\]")
 _DATA = re.compile(
     r"(.+) \((\w+), (?:the beginning of )?(\d{1,15}) bytes(?:; the rest is there to be read)?\)"
 )
+_GOES_ON = "The run had ended, and the user goes on with it."
 _RULES = f"""\
 - You speak as the persona below, and do one node of a workflow: yours. Whoever comes next does the rest, so end with
   your answer once it is done.
@@ -43,6 +45,54 @@ _RULES = f"""\
   run). What you make belongs below {ARTIFACTS}, unless your node says otherwise.
 - How far the run is follows from its answers, and {STATE} tells it. Where a text has you write there, that
   counts as a part of your answer; what your answer itself says goes before it."""
+
+
+def node_prompt(
+    history: History,
+    role: Role,
+    schema: Any,
+    instruction: str | None,
+    answer_of: Callable[[StepContext], str],
+    recipient: Recipient,
+    quota: int,
+) -> str:
+    """The prompt for a node of a crew's workflow. Who it is and what its node is are told anew where another node has
+    spoken since."""
+    from uwf_git.engine.kit.format import format_instruction
+    from uwf_git.engine.kit.prompt import commands, happened, instruction_now, turns_of
+
+    heard, remarks = split_remarks(history.steps)
+    before = history._replace(steps=tuple(heard))  # what was asked and answered, as it is without remarks
+    own = max(turns_of(history.steps, role.name, recipient.agent), default=0)
+    resumes = recipient.resumes
+    remembers = resumes or (recipient.remembers and own > 0)
+    since = history.steps[own:]
+    anew = not remembers or (not resumes and any(step.role not in (role.name, USER) for step in since))
+    parts = []
+    if not remembers:
+        parts = [rules(format_instruction(schema)), folders(recipient.folders), policy(history, role)]
+        parts += [commands(history) if recipient.shell else ""]
+    if anew:
+        parts.append(speaks(history, role))
+    parts.append(directive(before, role, resumes))
+    if anew:
+        parts.append(brief(history, role))
+    if not remembers:
+        parts += [f"# The task\n\n{history.start.prompt.strip()}", brought(history)]
+    if anew and history.steps:
+        parts.append(so_far(history, role))
+        parts.append(happened(history, role, answer_of, own if remembers else 0, quota))
+    last = heard[-1] if heard else None
+    if last is not None and last.role == USER:
+        asked = answered(before) is not None
+        text = str(last.output.get("answer", "")) if isinstance(last.output, dict) else str(last.output)
+        said = "" if asked else (instruction or "").strip().removesuffix(text.strip()).strip() or _GOES_ON
+        parts.append(f"# Your instruction now\n\n{instruction_now(heard, said)}")
+        parts.append(user_input(role.name if asked else "", text))
+    else:
+        parts.append(f"# Your instruction now\n\n{instruction_now(heard, instruction)}")
+    parts += [user_input("", text) for text in remarks]
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def intent(history: History, resumes: bool = False) -> str:

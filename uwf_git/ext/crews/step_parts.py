@@ -1,0 +1,62 @@
+"""What a step of a crew's workflow has of its own: the `StepParts` that the core loads for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from uwf_git.engine.step_parts import Recipient, StepParts
+    from uwf_git.ext.crews.mounts import Mounts
+    from uwf_git.format.kinds import Role, StepContext
+    from uwf_git.store.history import History, Position
+    from uwf_git.store.opened import Instance
+
+
+class CrewParts:
+    """The parts by the modules that make them, each imported when it is used."""
+
+    def mounts(self, instance: Instance, at: Position, role: Role, project: Path, carries_on: bool) -> Mounts:
+        """@pkg and @state; a conversation, which is no run, has no document in @state."""
+        from uwf_git.engine.conversation import talks
+        from uwf_git.ext.crews.mounts import Mounts
+
+        repository = instance.store.repository
+        return Mounts(repository, at.head, at.history, role, project, not talks(role), carries_on)
+
+    def prompt(
+        self,
+        history: History,
+        role: Role,
+        schema: Any,
+        instruction: str | None,
+        answer_of: Callable[[StepContext], str],
+        recipient: Recipient,
+        quota: int,
+    ) -> str:
+        """The prompt for a node."""
+        from uwf_git.ext.crews.prompt import node_prompt
+
+        return node_prompt(history, role, schema, instruction, answer_of, recipient, quota)
+
+    def speaker(self, history: History, role: Role) -> Sequence[str]:
+        """The persona, and the limits of the workflow and of the persona without those of the role."""
+        from uwf_git.ext.crews.prompt import policy, speaks
+
+        return policy(history, role._replace(tools=None)), speaks(history, role)
+
+    def offers(self, instance: Instance, history: History, message: str, project: Path) -> bool:
+        """Whether an item of the persona's menu says the message."""
+        from uwf_git.ext.crews.entry import is_of_menu
+
+        return is_of_menu(instance, history, message, project)
+
+    def reached(self, history: History, current: str) -> dict[str, Any]:
+        """The fields of @state/workflow.md."""
+        from uwf_git.ext.crews.state import reached
+
+        return reached(history, current).as_json()
+
+
+PARTS: StepParts = CrewParts()
