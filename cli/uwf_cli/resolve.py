@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 
 STDIN = "-"
 LARGEST = 32 << 20
-ADVISED = 1 << 20
 
 
 def read_stdin(what: str) -> str:

@@ -53,10 +53,12 @@ class NotFound(UwfError):
 
 
 class HeadMoved(UwfError):
-    """A ref is no longer where the caller read it; nothing was written to it."""
+    """A ref is no longer where the caller read it; nothing was written to it. `fork` is the id of the thread that keeps
+    a step which lost the race, "" if there is none."""
 
     code = "head_moved"
     exit_status = 4
+    fork = ""
 
 
 class Busy(UwfError):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git import ext
 from uwf_git.base import lifetime, log
-from uwf_git.base.errors import Absent, AgentFailed, OutOfRounds, StoreDamaged, Throttled, UwfError
+from uwf_git.base.errors import Absent, AgentFailed, OutOfRounds, StoreDamaged, Throttled, Usage, UwfError
 from uwf_git.base.text import one_line
 from uwf_git.config.known_agents import GROUP, PLUGIN, plugins, shipped
 from uwf_git.format.ids import Hash, ThreadId, is_hash
@@ -51,16 +51,24 @@ class Made(NamedTuple):
 
 
 def performer_of(
-    instance: Instance, at: Position, role: str, override: str | None
+    instance: Instance, at: Position, role: str, override: str | Agent | None
 ) -> tuple[AgentConfig, Agent | None]:
-    """Who plays a role, and the agent itself where that runs in this process. A bundle runs its own code, and hands the
-    override on to what it calls. Raises Untrusted for code, Usage and Invalid where nobody plays the role, or nobody
-    of the crew speaks for it."""
+    """Who plays a role, and the agent itself where that runs in this process, as an `override` that is one does. A
+    bundle runs its own code, and hands the override on to what it calls. Raises Untrusted for code, Usage and Invalid
+    where nobody plays the role, or nobody of the crew speaks for it."""
     from uwf_git.config.resolve import resolve_agent
     from uwf_git.config.settings import AgentConfig
     from uwf_git.engine.stand_in import refuse_to_make_up
 
-    if (runner := runner_of(at.history.workflow)) is not None:
+    runner = runner_of(at.history.workflow)
+    if override is not None and not isinstance(override, str):
+        if runner is not None:
+            raise Usage(
+                f"workflow {at.history.workflow.name} is code, whose calls this agent can't do", "name one"
+            )
+        at.history.check_speaker(role)
+        return AgentConfig(override.name, override.name, (), None), override
+    if runner is not None:
         runner.admit(instance, at)
         given = () if override is None else (override,)
         return AgentConfig(runner.name, runner.name, given, None), runner
@@ -305,7 +313,7 @@ def hash_printed(config: AgentConfig, done: Finished, thread: ThreadId, report: 
 # What it will cost
 
 
-def untold_at(instance: Instance, head: Head, role: str, agent: str | None = None) -> str:
+def untold_at(instance: Instance, head: Head, role: str, agent: str | Agent | None = None) -> str:
     """Why nobody can tell beforehand what the agent of a role will cost that is next in a thread; "" where somebody
     can."""
     if head.row.workflow is None or head.row.start is None:
@@ -318,12 +326,18 @@ def untold_at(instance: Instance, head: Head, role: str, agent: str | None = Non
 
 
 def untold(
-    instance: Instance, workflow: Workflow, roles: Iterable[str], persona: str = "", agent: str | None = None
+    instance: Instance,
+    workflow: Workflow,
+    roles: Iterable[str],
+    persona: str = "",
+    agent: str | Agent | None = None,
 ) -> list[str]:
     """Why nobody can tell beforehand what the agents of some roles will cost, each in a clause. `agent` goes before
     the configuration; `persona` is the id of who speaks where the workflow leaves that open."""
     from uwf_git.config.resolve import resolve_agent
 
+    if agent is not None and not isinstance(agent, str):
+        return [why] if (why := agent.untold(instance.config, ())) else []
     found: dict[str, None] = {}
     for role in roles:
         with contextlib.suppress(UwfError):  # whoever is to play the role is told of that

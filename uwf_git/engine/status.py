@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Container, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.base import log
 from uwf_git.base.errors import LimitExceeded, NoTransition, Usage, UwfError
@@ -22,6 +22,9 @@ from uwf_git.format.types import BUNDLE, END, USER
 from uwf_git.store.history import Head, History
 from uwf_git.store.opened import Instance
 from uwf_git.store.threads import Damaged
+
+if TYPE_CHECKING:
+    from uwf_git.engine.kit.agent import Agent
 
 IDLE, RUNNING, PAUSED, WAITING, FAILED = "idle", "running", "paused", "waiting", "failed"
 COMPLETED, KILLED, CORRUPT = "completed", "killed", "corrupt"
@@ -250,7 +253,11 @@ def wordless(instance: Instance, head: Head) -> str:
 
 
 def budget_before(
-    instance: Instance, head: Head, role: str, agent: str | None = None, budgets: Budgets | None = None
+    instance: Instance,
+    head: Head,
+    role: str,
+    agent: str | Agent | None = None,
+    budgets: Budgets | None = None,
 ) -> Standing | None:
     """Where a thread stands before the step of a role; None where it has no budget. `agent` goes before the
     configuration. Where the configuration says that what nobody knows the price of has to wait, that counts as

@@ -13,7 +13,7 @@ import contextlib
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base import log
 from uwf_git.base.errors import (
@@ -73,6 +73,9 @@ from uwf_git.store.opened import Instance
 from uwf_git.store.private import KILL, PAUSE, Order, Report
 from uwf_git.store.taking_in import pins, unpin
 from uwf_git.store.threads import Outrun
+
+if TYPE_CHECKING:
+    from uwf_git.engine.kit.agent import Agent
 
 
 class Outcome(NamedTuple):
@@ -146,18 +149,19 @@ class Outcome(NamedTuple):
 def step(
     instance: Instance,
     thread: ThreadId,
-    agent: str | None = None,
+    agent: str | Agent | None = None,
     cwd: Path | None = None,
     on_stderr: Callable[[bytes], None] | None = None,
 ) -> Outcome:
-    """Does the thread's next step, and tells the user's hooks what has come of it. `agent` is an alias or a command
-    that goes before the configuration; `cwd` the agent's working directory, remembered for the steps to come. A bundle
-    that would go on after its last round ends as killed, without a step. Moves `refs/uwf/threads/<ULID>`, or
+    """Does the thread's next step, and tells the user's hooks what has come of it. `agent` is an alias, a command or an
+    agent of this program that goes before the configuration; `cwd` the agent's working directory, remembered for the
+    steps to come. A bundle that would go on after its last round ends as killed, without a step. Moves
+    `refs/uwf/threads/<ULID>`, or
     `refs/uwf/attempts/<ULID>` where the step failed. Raises Busy, Waiting, Paused, Killed, AgentFailed,
     HeadMoved, NoTransition, Usage where nobody plays the role, Absent where a human does who isn't there, Invalid for
     a thread that has ended."""
     try:
-        outcome = step_untold(instance, thread, agent, cwd, on_stderr)
+        outcome = step_without_hooks(instance, thread, agent, cwd, on_stderr)
     except AgentFailed:
         tell_of_outcome(instance, thread, FAILED)
         raise
@@ -168,10 +172,10 @@ def step(
     return outcome
 
 
-def step_untold(
+def step_without_hooks(
     instance: Instance,
     thread: ThreadId,
-    agent: str | None = None,
+    agent: str | Agent | None = None,
     cwd: Path | None = None,
     on_stderr: Callable[[bytes], None] | None = None,
 ) -> Outcome:
@@ -334,10 +338,12 @@ def append_step(
                 commit=outrun.commit,
             )
             instance.threads.part(thread, fork, at.head.commit, outrun.commit)
-            raise HeadMoved(
+            lost = HeadMoved(
                 f"thread {thread} moved on while its step was made; that is kept as thread {fork}",
                 f"uwf thread show {fork}",
-            ) from None
+            )
+            lost.fork = fork
+            raise lost from None
     if detail is not None:
         budget.settle(instance, thread, detail.budget)
     return at.after(head, context)
@@ -363,7 +369,7 @@ class _Run:
         self._order: Order | None = None
         self._pinned: frozenset[str] | None = None
 
-    def do(self, agent: str | None, cwd: Path | None, lock: int) -> Position:
+    def do(self, agent: str | Agent | None, cwd: Path | None, lock: int) -> Position:
         """Runs the agent, checks and commits what it made; keeps it as an attempt where that fails."""
         try:
             return self._done(agent, cwd, lock)
@@ -372,7 +378,7 @@ class _Run:
                 error.hint = f"{error.hint}, then step again: what {report.agent} answered is kept"
             raise
 
-    def _done(self, agent: str | None, cwd: Path | None, lock: int) -> Position:
+    def _done(self, agent: str | Agent | None, cwd: Path | None, lock: int) -> Position:
         instance = self._instance
         made = self._left_behind() or self._ask(agent, cwd, lock)
         try:
@@ -452,7 +458,7 @@ class _Run:
         self._keep(made, made.error, once=True)
         return None
 
-    def _ask(self, agent: str | None, cwd: Path | None, lock: int) -> Made:
+    def _ask(self, agent: str | Agent | None, cwd: Path | None, lock: int) -> Made:
         """Runs the agent that plays the role, in this process or as a child."""
         instance, history = self._instance, self._at.history
         config, performer = performer_of(instance, self._at, self._role, agent)

@@ -8,6 +8,7 @@ import contextlib
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from uwf_git.base import log
 from uwf_git.base.errors import Busy, Declined, HeadMoved, Invalid, RemoteFailed, StoreDamaged, UwfError
@@ -26,13 +27,16 @@ from uwf_git.sync.pull import Pulled, gather, raise_if_refused
 from uwf_git.sync.push import plan_anew, push, refs_of, refusal
 from uwf_git.sync.transfer import Rejected
 
+if TYPE_CHECKING:
+    from uwf_git.engine.kit.agent import Agent
+
 
 def shared_step(
     instance: Instance,
     git: Git,
     remote: Remote,
     thread: ThreadId,
-    agent: str | None = None,
+    agent: str | Agent | None = None,
     cwd: Path | None = None,
     on_stderr: Callable[[bytes], None] | None = None,
 ) -> Outcome:

@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +29,7 @@ from uwf_git.sandbox.programs import avoid
 
 if TYPE_CHECKING:
     from uwf_cli.watching.lines import Lines
+    from uwf_git.api.run import Exchange, Options
     from uwf_git.engine.progress import Watch
     from uwf_git.engine.step import Outcome
     from uwf_git.format.ids import ThreadId
@@ -83,12 +83,16 @@ def step(
     quiet: bool,
 ) -> None:
     """Do one step. Who is next works, and what comes of it becomes the new head."""
-    do, found = stepper(invocation, thread, remote)
+    from uwf_git.api.run import Options
+    from uwf_git.api.run import step as make
+
+    shared, found = exchanged(invocation, thread, remote)
     where = folder(cwd)
     _warn_of_agent(invocation, found, agent)
     lines = _lines(invocation, f"uwf thread step {found}{repeated(agent, where, remote)}", found, quiet)
     with lines or nullcontext():
-        outcome = do(found, agent, where, _live_stderr(invocation, lines))
+        options = Options(agent, where, _live_stderr(invocation, lines), shared)
+        outcome = make(invocation.instance, found, options)
     emit_outcome(invocation, outcome)
     _raise_if_cut_short(outcome)
     stopped = _stopped(invocation, outcome)
@@ -125,11 +129,13 @@ def run(
     Filters select idle threads, and with --status failed those. Several threads run one after another, or with -j at
     the same time, each by a process of its own.
     """
+    from uwf_git.api.run import Options
+
     where = folder(cwd)
     if len(chosen.ids) == 1:
-        do, found = stepper(invocation, chosen.ids[0], remote)
+        shared, found = exchanged(invocation, chosen.ids[0], remote)
         _warn_of_agent(invocation, found, agent)
-        run_one(invocation, do, found, max_steps, agent, where, quiet, remote)
+        run_one(invocation, found, Options(agent, where, exchange=shared), max_steps, quiet)
         return
     failures = Failures(invocation)
     found_all = chosen_threads(
@@ -148,19 +154,12 @@ def run(
     failures.end()
 
 
-def warn_of_untold(invocation: Invocation, whys: Sequence[str]) -> None:
-    """Warns of a limit in money that nobody can hold a thread to, and why."""
-    from uwf_git.engine.budget import UNTOLD_HINT
-
-    if whys:
-        invocation.warn(f"maxCost can't be held to: {'; '.join(whys)} — {UNTOLD_HINT}")
-
-
 def _warn_of_agent(invocation: Invocation, thread: ThreadId, agent: str | None) -> None:
     """Warns where a thread may spend no more than so much money, and nobody can tell what the `agent` that was named
     for its next step will cost."""
     if agent is None:
         return
+    from uwf_git.api.start import warn_of_limit
     from uwf_git.engine.budget import COST, Budgets
     from uwf_git.engine.performer import untold_at
     from uwf_git.engine.status import outlook
@@ -170,27 +169,19 @@ def _warn_of_agent(invocation: Invocation, thread: ThreadId, agent: str | None) 
         head = instance.threads.active_head(thread)
         limited = any(COST in given for _, given in Budgets(instance).sources(head))
         if limited and not instance.config.stops_unpriced and (role := outlook(instance, head).next):
-            warn_of_untold(invocation, list(filter(None, [untold_at(instance, head, role, agent)])))
+            warn_of_limit(instance, list(filter(None, [untold_at(instance, head, role, agent)])))
 
 
-def run_one(
-    invocation: Invocation,
-    do: Callable[..., Outcome],
-    thread: ThreadId,
-    most: int,
-    agent: str | None,
-    where: Path | None,
-    quiet: bool,
-    remote: str | None = None,
-) -> None:
-    """Steps a thread with `do` until it ends, waits or fails, at most so many times. `remote` is the one that `do`
-    exchanges steps with. Raises Waiting where it waits."""
-    again = f"uwf thread run {thread}{repeated(agent, where, remote)}"
+def run_one(invocation: Invocation, thread: ThreadId, options: Options, most: int, quiet: bool) -> None:
+    """Steps a thread until it ends, waits or fails, at most so many times. Raises Waiting where it waits."""
+    from uwf_git.api.run import run as steps
+
+    remote = options.exchange.remote.name if options.exchange else None
+    again = f"uwf thread run {thread}{repeated(options.agent, options.cwd, remote)}"
     lines = _lines(invocation, again, thread, quiet)
-    with lines or nullcontext(), invocation.instance.keeping():
-        stderr = _live_stderr(invocation, lines)
-        for _ in range(most):
-            outcome = do(thread, agent, where, stderr)
+    with lines or nullcontext():
+        options = options._replace(on_stderr=_live_stderr(invocation, lines))
+        for outcome in steps(invocation.instance, thread, lambda: options, most):
             with lines.hidden() if lines else nullcontext():
                 emit_outcome(invocation, outcome, compact=True)
             _raise_if_cut_short(outcome)
@@ -202,7 +193,7 @@ def run_one(
     invocation.note(f"stopped after {counted(most, 'step')}; {again} goes on")
 
 
-def repeated(agent: str | None, where: Path | None, remote: str | None) -> str:
+def repeated(agent: object, where: Path | None, remote: str | None) -> str:
     """The options that a command which goes on with the work needs once more, for a shell, with a space before each;
     "" where none was given."""
     given = {"--agent": agent, "--cwd": where, "--remote": remote}
@@ -370,23 +361,19 @@ def _rows(found: Sequence[dict[str, Any]]) -> list[str]:
     return [line if room is None else terminal.cut(line, room) for line in lines]
 
 
-def stepper(
-    invocation: Invocation, thread: str, remote: str | None
-) -> tuple[Callable[..., Outcome], ThreadId]:
-    """The function that does a step of a thread, with a remote between a pull and a push, and the thread's id. A whole
-    id may be one that only the remote knows: the thread is pulled then."""
-    instance = invocation.instance
+def exchanged(invocation: Invocation, thread: str, remote: str | None) -> tuple[Exchange | None, ThreadId]:
+    """The remote that the steps of a thread are exchanged with, None for none, and the thread's id. A whole id may be
+    one that only the remote knows: the thread is pulled then."""
     if remote is None:
-        from uwf_git.engine.step import step
-
-        return partial(step, instance), find_thread(invocation, thread)
+        return None, find_thread(invocation, thread)
+    from uwf_git.api.run import Exchange
     from uwf_git.sync.pull import gather, raise_if_refused
-    from uwf_git.sync.step import shared_step
 
+    instance = invocation.instance
     git, there = exchange.git_for(instance), instance.remotes.get(remote)
     if len(thread.strip()) == 26 and not instance.threads.exists(parse_thread_id(thread)):
         raise_if_refused(gather(instance, git, there, [parse_thread_id(thread)]))
-    return partial(shared_step, instance, git, there), find_thread(invocation, thread)
+    return Exchange(there, git), find_thread(invocation, thread)
 
 
 def _live_stderr(invocation: Invocation, lines: Lines | None) -> Callable[[bytes], None] | None:

@@ -17,10 +17,9 @@ from uwf_cli.commands.running import (
     MAX_STEPS,
     QUIET,
     REMOTE,
+    exchanged,
     folder,
     run_one,
-    stepper,
-    warn_of_untold,
 )
 from uwf_cli.completers import complete_remote, complete_speaker, complete_thread, complete_workflow
 from uwf_cli.exchange import git_for
@@ -33,9 +32,8 @@ from uwf_git.format.ids import Hash, ThreadId, is_thread_id
 from uwf_git.format.types import MOST_ROUNDS
 
 if TYPE_CHECKING:
+    from uwf_git.api.start import Start
     from uwf_git.format.ids import ThreadId
-    from uwf_git.format.kinds import Workflow
-    from uwf_git.git.repository import Oid
     from uwf_git.store.history import Head
     from uwf_git.store.index import CommitRow
     from uwf_git.store.opened import Instance
@@ -127,10 +125,11 @@ def start(
         budget = resolve.limits(limits)
         _start_each(invocation, workflow, each, folder(cwd), budget, max_rounds, persona)
         return
+    from uwf_git.api.start import Start
+
     task, where = read_prompt(prompt, prompt_file), folder(cwd)
-    begun = begin(
-        invocation, workflow, task, where, resolve.limits(limits), max_rounds=max_rounds, persona=persona
-    )
+    what = Start(task, resolve.limits(limits), where, max_rounds=max_rounds)
+    begun = begin(invocation, workflow, what, persona=persona)
     invocation.emit(
         {"workflow": begun.workflow, "thread": begun.thread},
         lambda value: terminal.fields(
@@ -156,6 +155,7 @@ def _start_each(
     """Start a thread for each task of a file, and print them in its order. The options hold for each task that says
     nothing else."""
     from uwf_cli.tasks import naming, read_tasks
+    from uwf_git.api.start import Start, clean_prompt, warn_of_unknown_costs
     from uwf_git.store.threads import Task
 
     lines = read_tasks(file)
@@ -169,7 +169,7 @@ def _start_each(
                 _require_code(found, "maxRounds")
             tasks.append(
                 Task(
-                    _cleaned(invocation, line.prompt, f"the prompt of {line.where}"),
+                    clean_prompt(instance, line.prompt, f"the prompt of {line.where}"),
                     {**budget, **line.budget},
                     line.max_rounds or max_rounds,
                     _speaker(found, line.persona or persona),
@@ -178,7 +178,7 @@ def _start_each(
             folders.append(folder(line.cwd) if line.cwd is not None else where)
     threads = instance.threads.start_all(resolve.version_of(instance, found), found.hash, tasks)
     limited = {key: value for task in tasks for key, value in task.budget.items()}
-    _warn_of_untold(invocation, found.workflow, limited, tasks[0].persona, None)
+    warn_of_unknown_costs(instance, found.workflow, Start("", limited, persona=tasks[0].persona))
     for thread, place in zip(threads, folders, strict=True):
         if place is not None:
             instance.folders.remember(thread, place)
@@ -192,31 +192,20 @@ def _start_each(
 def begin(
     invocation: Invocation,
     workflow: str | resolve.Found,
-    task: str,
-    where: Path | None,
-    budget: Mapping[str, float],
+    what: Start,
     *,
-    max_rounds: int | None = None,
-    to_run: bool = False,
     persona: str | None = None,
-    data: Mapping[str, Any] | None = None,
-    origin: Oid | None = None,
-    agent: str | None = None,
+    to_run: bool = False,
 ) -> Begun:
     """A new thread. One that is `to_run` at once isn't begun of code that may not run here; a file that is named by its
-    path is trusted by that. `persona` and `data` are of a crew's workflow: who speaks, as somebody named it, and the
-    file that a menu brings along. `origin` is the head of the conversation that it is started from. `agent` is who is
-    to do its steps, whatever the configuration says."""
-    found = _startable(invocation, workflow, max_rounds is not None, to_run)
+    path is trusted by that. `persona` names who speaks in a crew's workflow."""
+    from uwf_git.api.start import Version, start
+
+    found = _startable(invocation, workflow, what.max_rounds is not None, to_run)
     instance = invocation.instance
-    speaker = _speaker(found, persona)
-    task = _cleaned(invocation, task, "the prompt")
-    version = resolve.version_of(instance, found)
-    made = instance.threads.start(version, found.hash, task, budget, max_rounds, speaker, data, origin)
-    _warn_of_untold(invocation, found.workflow, budget, speaker, agent)
-    if where is not None:
-        instance.folders.remember(made, where)
-    return Begun(made, found.hash, found.workflow.name)
+    what = what._replace(persona=_speaker(found, persona))
+    version = Version(resolve.version_of(instance, found), found.hash, found.workflow)
+    return Begun(start(instance, version, what), found.hash, found.workflow.name)
 
 
 def _startable(
@@ -246,28 +235,6 @@ def _require_code(found: resolve.Found, option: str) -> None:
         raise Usage(
             f"{option} is for bundles, and {found.workflow.name} is none", "give --max-steps in its place"
         )
-
-
-def _cleaned(invocation: Invocation, prompt: str, what: str) -> str:
-    """A prompt without secrets. `what` names it in warnings."""
-    clean = invocation.instance.without_secrets(prompt, what)
-    if len(clean.encode("utf-8", "replace")) > resolve.ADVISED:
-        invocation.warn(f"{what} is larger than 1 MiB, which is more than forges like in one file")
-    return clean
-
-
-def _warn_of_untold(
-    invocation: Invocation, workflow: Workflow, own: Mapping[str, float], persona: str, agent: str | None
-) -> None:
-    """Warns where a new thread may spend no more than so much money, and nobody can tell what its agents will cost."""
-    from uwf_git.engine.budget import COST
-    from uwf_git.engine.performer import untold
-
-    instance = invocation.instance
-    configured = instance.config.budgets
-    limits = (own, workflow.budget or {}, configured.get("", {}), configured.get(workflow.name, {}))
-    if any(COST in each for each in limits):
-        warn_of_untold(invocation, untold(instance, workflow, workflow.roles, persona, agent))
 
 
 def _speaker(found: resolve.Found, said: str | None) -> str:
@@ -320,29 +287,22 @@ def start_and_run(
 
     It is `uwf thread start` and `uwf thread run` in one, with the options of both; --max-steps is that of `run`.
     """
+    from uwf_git.api.run import Options
+    from uwf_git.api.start import Start
+
     budget = resolve.limits({**limits, "max_steps": None})
     where = folder(cwd)
     if agent is not None:
         require_agent(invocation, agent)
-    task = read_prompt(prompt, prompt_file)
-    begun = begin(
-        invocation,
-        workflow,
-        task,
-        where,
-        budget,
-        max_rounds=max_rounds,
-        to_run=True,
-        persona=persona,
-        agent=agent,
-    )
+    what = Start(read_prompt(prompt, prompt_file), budget, where, agent, max_rounds)
+    begun = begin(invocation, workflow, what, persona=persona, to_run=True)
     invocation.emit(
         {"workflow": begun.workflow, "thread": begun.thread},
         lambda value: terminal.fields([("thread", terminal.style(value["thread"], "bold"))]),
         compact=True,
     )
-    do, thread = stepper(invocation, begun.thread, remote)
-    run_one(invocation, do, thread, max_steps, agent, where, quiet, remote)
+    shared, thread = exchanged(invocation, begun.thread, remote)
+    run_one(invocation, thread, Options(agent, where, exchange=shared), max_steps, quiet)
 
 
 def require_agent(invocation: Invocation, agent: str) -> None:

@@ -218,30 +218,35 @@ def _answered(ctx: Context) -> ThreadId | None:
 
 
 def _to_the_end(ctx: Context, child: ThreadId) -> Reply:
+    from uwf_git.api.run import Options, run
     from uwf_git.engine.accounts import account
     from uwf_git.engine.budget import raise_if_used_up
-    from uwf_git.engine.step import step_untold
 
     instance = ctx.instance
-    with _stepping(_within(ctx, ctx.options.name)), instance.keeping():
-        while True:
-            head = instance.threads.head(child)
-            if head.archive is not None:
-                return _ended(ctx, head)
-            if ctx.deadline is not None and time.monotonic() > ctx.deadline:
-                raise _broken(ctx, child, "ran out of time", "raise agents.<name>.timeout")
-            try:
-                spent = account(instance, head).spent._replace(steps=0)
-                raise_if_used_up(instance, instance.threads.head(ctx.thread), spent)
-                step_untold(instance, child)
-            except Paused as paused:
-                raise _broken(ctx, child, paused.message, paused.hint) from None
-            except Killed:
-                raise _broken(ctx, child, *_KILLED) from None
-            except Waiting as waiting:
-                return _asks(ctx, instance, child, waiting)
-            except UwfError as error:
-                raise _broken(ctx, child, error.message, error.hint).since(error) from None
+
+    def following() -> Options | None:
+        head = instance.threads.head(child)
+        if head.archive is not None:
+            return None
+        if ctx.deadline is not None and time.monotonic() > ctx.deadline:
+            raise AgentFailed("ran out of time", "raise agents.<name>.timeout")
+        spent = account(instance, head).spent._replace(steps=0)
+        raise_if_used_up(instance, instance.threads.head(ctx.thread), spent)
+        return Options(hooks=False)
+
+    with _stepping(_within(ctx, ctx.options.name)):
+        try:
+            for _ in run(instance, child, following):
+                pass
+        except Paused as paused:
+            raise _broken(ctx, child, paused.message, paused.hint) from None
+        except Killed:
+            raise _broken(ctx, child, *_KILLED) from None
+        except Waiting as waiting:
+            return _asks(ctx, instance, child, waiting)
+        except UwfError as error:
+            raise _broken(ctx, child, error.message, error.hint).since(error) from None
+        return _ended(ctx, instance.threads.head(child))
 
 
 def _broken(ctx: Context, child: ThreadId, message: str, hint: str) -> AgentFailed:

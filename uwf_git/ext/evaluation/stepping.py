@@ -10,13 +10,21 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
+from uwf_git.api.run import Options, run
 from uwf_git.base import log
-from uwf_git.base.errors import AgentFailed, HeadMoved, Invalid, NotFound, NoTransition, Waiting
+from uwf_git.base.errors import (
+    AgentFailed,
+    HeadMoved,
+    Invalid,
+    NotFound,
+    NoTransition,
+    UwfError,
+    Waiting,
+)
 from uwf_git.base.text import counted
 from uwf_git.engine import budget
 from uwf_git.engine.accounts import account
 from uwf_git.engine.spending import Spent, minus, money, tokens_of
-from uwf_git.engine.step import step_untold
 from uwf_git.ext.evaluation.fixtures import is_folder
 from uwf_git.ext.evaluation.records import COMPLETED, FAILED, LIMITED, STUCK, WAITING, Told
 from uwf_git.format.ids import Hash, ThreadId, derived_id
@@ -98,46 +106,89 @@ def run_out(
     """Steps a thread until it ends, asks, fails or reaches a limit; with `steps`, until it has made so many. What comes
     up to `base` doesn't count. Raises Busy where somebody else steps it, Untrusted and Usage where it can't be stepped
     here at all."""
-    tries = 0
-    worked = False
-    with instance.keeping():
-        while True:
-            head = instance.threads.head(thread)
-            made = head.row.number - base.row.number
-            if steps is not None and made >= steps:
-                return Ended(COMPLETED, "", worked)
-            if head.archive is not None:
-                if head.archive.status == COMPLETED:
-                    last = _before_last(instance, head)
-                    # It may have come to its end within wider limits than those of now.
-                    if made and (why := _over(instance, last, base, limits, made - 1)):
-                        return Ended(LIMITED, why, worked)
-                    return Ended(COMPLETED, "", worked)
-                return Ended(FAILED, head.archive.reason or _killed(thread), worked)
-            if why := _over(instance, head, base, limits, made):
-                return Ended(LIMITED, why, worked)
-            if not is_folder(folder):
-                return Ended(FAILED, "the folder that it worked in is gone: an agent removed it", worked)
-            try:
-                step_untold(instance, thread, agent, folder)
-            except Waiting as waiting:
-                standing = budget.Budgets(instance).standing(head)
-                is_over = standing is not None and standing.reached is not None
-                return Ended(LIMITED if is_over else WAITING, waiting.message, worked)
-            except NoTransition as stuck:
-                return Ended(STUCK, stuck.message, worked)
-            except HeadMoved:
-                continue
-            except AgentFailed as failed:
-                worked, tries = True, tries + 1
-                log.info("7D1Q5XPE", "failed, try {tries}: {error}", tries=tries, error=failed.message)
-                if tries > limits.retries:
-                    return Ended(FAILED, failed.message, worked)
-                _pause(failed, tries)
-            except (Invalid, NotFound) as wrong:
-                return Ended(FAILED, wrong.message, worked)
+    way = _Way(instance, thread, base, folder, limits, agent, steps)
+    for _ in run(instance, thread, way.following, again=way.again):
+        way.worked, way.tries = True, 0
+    way.following()  # it may have ended with its last step
+    assert way.ended is not None
+    return way.ended
+
+
+class _Way:
+    """How far a thread has come on its way to its end. `ended` is that end, once it is there; `tries` counts the
+    failures since the last step."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        thread: ThreadId,
+        base: Head,
+        folder: Path,
+        limits: Limits,
+        agent: str | None,
+        steps: int | None,
+    ) -> None:
+        self._instance = instance
+        self._thread = thread
+        self._base = base
+        self._folder = folder
+        self._limits = limits
+        self._steps = steps
+        self._options = Options(agent, folder, hooks=False)
+        self._head = base
+        self.ended: Ended | None = None
+        self.worked = False
+        self.tries = 0
+
+    def following(self) -> Options | None:
+        """How the next step is made; None at the end."""
+        if self.ended is None and (end := self._end()) is not None:
+            self.ended = Ended(*end, self.worked)
+        return self._options if self.ended is None else None
+
+    def _end(self) -> tuple[str, str] | None:
+        """The end that the thread has come to, and why, if it may not be stepped any more."""
+        instance, base, limits = self._instance, self._base, self._limits
+        head = self._head = instance.threads.head(self._thread)
+        made = head.row.number - base.row.number
+        if self._steps is not None and made >= self._steps:
+            return COMPLETED, ""
+        if head.archive is not None and head.archive.status != COMPLETED:
+            return FAILED, head.archive.reason or _killed(self._thread)
+        if head.archive is not None:
+            # It may have come to its end within wider limits than those of now.
+            last = _before_last(instance, head)
+            why = _over(instance, last, base, limits, made - 1) if made else ""
+            return (LIMITED, why) if why else (COMPLETED, "")
+        if why := _over(instance, head, base, limits, made):
+            return LIMITED, why
+        if not is_folder(self._folder):
+            return FAILED, "the folder that it worked in is gone: an agent removed it"
+        return None
+
+    def again(self, error: UwfError) -> bool:
+        """Note what a step that wasn't made means; False for what keeps every thread from being stepped."""
+        if isinstance(error, Waiting):
+            standing = budget.Budgets(self._instance).standing(self._head)
+            is_over = standing is not None and standing.reached is not None
+            self._ends(LIMITED if is_over else WAITING, error)
+        elif isinstance(error, NoTransition):
+            self._ends(STUCK, error)
+        elif isinstance(error, AgentFailed):
+            self.worked, self.tries = True, self.tries + 1
+            log.info("7D1Q5XPE", "failed, try {tries}: {error}", tries=self.tries, error=error.message)
+            if self.tries > self._limits.retries:
+                self._ends(FAILED, error)
             else:
-                worked, tries = True, 0
+                _pause(error, self.tries)
+        elif isinstance(error, Invalid | NotFound):
+            self._ends(FAILED, error)
+        else:
+            return isinstance(error, HeadMoved)
+        return True
+
+    def _ends(self, status: str, error: UwfError) -> None:
+        self.ended = Ended(status, error.message, self.worked)
 
 
 def _before_last(instance: Instance, head: Head) -> Head:

@@ -195,7 +195,7 @@ class Hand:
         return redactor_at(self._location)
 
     def _step(self, thread: ThreadId, head: str) -> Stand:
-        from uwf_git.engine.step import step
+        from uwf_git.api.run import Options, step
 
         instance = self.instance
         found = instance.threads.head(thread)
@@ -209,7 +209,7 @@ class Hand:
         cwd = Path(self._orders.cwd) if self._orders.cwd else None
         if self._spaces is not None:
             cwd = self._spaces.prepare(found)
-        outcome = step(instance, thread, self._orders.agent, cwd)
+        outcome = step(instance, thread, Options(self._orders.agent, cwd))
         self._tell({"step": outcome.as_json(), "told": outcome.told()})
         self._keep(outcome.position.head)
         why = outcome.standing.reason if outcome.standing else ""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from uwf_cli import resolve, terminal
 from uwf_cli.command import command
-from uwf_cli.commands.running import AGENT, CWD, MAX_STEPS, QUIET, REMOTE, folder, run_one, stepper
+from uwf_cli.commands.running import AGENT, CWD, MAX_STEPS, QUIET, REMOTE, exchanged, folder, run_one
 from uwf_cli.commands.thread import (
     MAX_COST,
     MAX_TIME,
@@ -135,8 +135,10 @@ def do(
         _answer(invocation, entry, routed)
         return
     if not no_run:
-        step, found = stepper(invocation, thread, remote)
-        run_one(invocation, step, found, max_steps, agent, where, quiet, remote)
+        from uwf_git.api.run import Options
+
+        shared, found = exchanged(invocation, thread, remote)
+        run_one(invocation, found, Options(agent, where, exchange=shared), max_steps, quiet)
 
 
 def _said(text: str) -> Routed:
@@ -268,17 +270,11 @@ def _start(
     to_run: bool,
 ) -> ThreadId:
     """Begins a thread, and says which."""
+    from uwf_git.api.start import Start
+
     address = f"{entry.crew.name}/{run.workflow.id}"
-    begun = begin(
-        invocation,
-        address,
-        run.prompt,
-        where,
-        budget,
-        to_run=to_run,
-        persona=run.persona,
-        data=run.data,
-    )
+    what = Start(run.prompt, budget, where, data=run.data)
+    begun = begin(invocation, address, what, persona=run.persona, to_run=to_run)
     invocation.emit(
         {**_routed(routed), "persona": run.persona, "workflow": begun.workflow, "thread": begun.thread},
         lambda value: terminal.fields(

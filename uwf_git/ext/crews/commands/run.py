@@ -15,6 +15,7 @@ from uwf_git.ext.crews.commands.shown import Shown, question_lines
 if TYPE_CHECKING:
     from uwf_cli.invocation import Invocation
 
+    from uwf_git.engine.step import Outcome
     from uwf_git.format.ids import Hash, ThreadId
     from uwf_git.store.opened import Instance
 
@@ -84,11 +85,16 @@ class Run:
 
     def go(self) -> None:
         """Steps it until it asks, waits or ends."""
-        from uwf_git.engine.step import step
+        from uwf_git.api.run import Options, run, step
 
-        for _ in range(MOST):
-            with self._shown.working(self.thread, fields=True):
-                outcome = step(self._instance, self.thread, self._player(), self._cwd)
+        def following() -> Options:
+            return Options(self._player(), self._cwd)
+
+        def make(instance: Instance, thread: ThreadId, options: Options) -> Outcome:
+            with self._shown.working(thread, fields=True):
+                return step(instance, thread, options)
+
+        for outcome in run(self._instance, self.thread, following, MOST, make=make):
             value, shown = outcome_value(self._invocation, outcome)
             shown = {**shown, "question": "", "options": ()}
             self._shown.event("step", value, outcome_line, **shown)

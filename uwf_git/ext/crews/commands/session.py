@@ -382,11 +382,11 @@ class Session:
 
     def _reply(self) -> None:
         """The reply to what was said last."""
-        from uwf_git.engine.step import step_untold
+        from uwf_git.engine.step import step_without_hooks
 
         thread = self._talk()
         with self.shown.working(thread):
-            outcome = step_untold(self._instance, thread, self._agent, self._cwd)
+            outcome = step_without_hooks(self._instance, thread, self._agent, self._cwd)
         value = self._message(outcome)
         heard = self.shown.heard
         self.shown.event("message", value, (lambda _: "") if heard else lambda value: value["text"].rstrip())
@@ -427,18 +427,12 @@ class Session:
         from uwf_cli.commands.thread import begin
         from uwf_cli.resolve import of_version
 
+        from uwf_git.api.start import Start
+
         origin = self._instance.threads.head(self._talk()).commit
-        begun = begin(
-            self._invocation,
-            of_version(self._instance, entry.crews, entry.version, begins.workflow.workflow),
-            begins.prompt,
-            self._cwd,
-            {},
-            to_run=True,
-            persona=begins.persona,
-            data=begins.data,
-            origin=origin,
-        )
+        found = of_version(self._instance, entry.crews, entry.version, begins.workflow.workflow)
+        what = Start(begins.prompt, cwd=self._cwd, data=begins.data, origin=origin)
+        begun = begin(self._invocation, found, what, persona=begins.persona, to_run=True)
         self._after = None
         self._run = self._running(begun.thread)
         self._run.tell("started")

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from uwf_cli import resolve, terminal
 from uwf_cli.command import command
-from uwf_cli.commands.running import AGENT, AT_ONCE, QUIET, warn_of_untold
+from uwf_cli.commands.running import AGENT, AT_ONCE, QUIET
 from uwf_cli.commands.thread import require_agent
 from uwf_cli.completers import complete_suite, complete_workflow
 from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
 
+from uwf_git.api.start import warn_of_limit
 from uwf_git.base.errors import AgentFailed, NotFound, Usage, Waiting
 from uwf_git.base.text import counted, nearest
 from uwf_git.ext.evaluation.commands.shown import called, result_line, result_value, run_value, summary
@@ -279,7 +280,7 @@ def _warn(
             invocation.instance, version.workflow, version.workflow.roles, version.speaker, agent
         )
     ]
-    warn_of_untold(invocation, list(dict.fromkeys(whys)))
+    warn_of_limit(invocation.instance, list(dict.fromkeys(whys)))
 
 
 def _teller(

@@ -1,0 +1,89 @@
+"""Starting a thread: the task without its secrets, the thread, and the folder that its agents work in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.git.repository import Oid
+from uwf_git.store.opened import Instance
+
+if TYPE_CHECKING:
+    from uwf_git.engine.kit.agent import Agent
+    from uwf_git.format.kinds import Workflow
+
+ADVISED = 1 << 20
+"""Bytes of a prompt above which forges may refuse its file."""
+
+
+class Start(NamedTuple):
+    """What a thread is started with. `budget` has limits by the names of `format.amounts`; `cwd` is where its agents
+    work; `agent` is who will do its steps, if that isn't left to the configuration. `max_rounds` is for a workflow that
+    is code. For a workflow of a crew, `persona` is the id of who speaks where it names nobody, `data` the file that a
+    menu brings along, and `origin` the head of the conversation that the thread is started from."""
+
+    prompt: str
+    budget: Mapping[str, float] = {}
+    cwd: Path | None = None
+    agent: str | Agent | None = None
+    max_rounds: int | None = None
+    persona: str = ""
+    data: Mapping[str, Any] | None = None
+    origin: Oid | None = None
+
+
+class Version(NamedTuple):
+    """The workflow that a thread runs: the commit of a version, its node, and what that says."""
+
+    commit: Oid
+    node: Hash
+    workflow: Workflow
+
+
+def start(instance: Instance, version: Version, what: Start) -> ThreadId:
+    """Start a thread. Makes `refs/uwf/threads/<new ULID>`. Warns of secrets that were taken out of the prompt, of one
+    that is large, and of a limit in money that no agent can be held to."""
+    prompt = clean_prompt(instance, what.prompt, "the prompt")
+    thread = instance.threads.start(
+        version.commit,
+        version.node,
+        prompt,
+        what.budget,
+        what.max_rounds,
+        what.persona,
+        what.data,
+        what.origin,
+    )
+    warn_of_unknown_costs(instance, version.workflow, what)
+    if what.cwd is not None:
+        instance.folders.remember(thread, what.cwd)
+    return thread
+
+
+def clean_prompt(instance: Instance, prompt: str, what: str) -> str:
+    """Return a prompt without secrets. `what` names it in warnings."""
+    clean = instance.without_secrets(prompt, what)
+    if len(clean.encode("utf-8", "replace")) > ADVISED:
+        instance.warn(f"{what} is larger than 1 MiB, which is more than forges like in one file")
+    return clean
+
+
+def warn_of_unknown_costs(instance: Instance, workflow: Workflow, what: Start) -> None:
+    """Warn if a thread has a limit in money and the cost of its agents can't be known."""
+    from uwf_git.engine.budget import COST
+    from uwf_git.engine.performer import untold
+
+    configured = instance.config.budgets
+    limits = (what.budget, workflow.budget or {}, configured.get("", {}), configured.get(workflow.name, {}))
+    if any(COST in each for each in limits):
+        warn_of_limit(instance, untold(instance, workflow, workflow.roles, what.persona, what.agent))
+
+
+def warn_of_limit(instance: Instance, reasons: Sequence[str]) -> None:
+    """Warn of a limit in money that can't be enforced, for these reasons; of nothing if there are none."""
+    from uwf_git.engine.budget import UNTOLD_HINT
+
+    if reasons:
+        instance.warn(f"maxCost can't be held to: {'; '.join(reasons)} — {UNTOLD_HINT}")
