@@ -16,9 +16,93 @@ Rooms, each importing only from itself and those above it, and extensions on top
     api      the use cases that the command, the pages, MCP, the fleet and evaluation call
     ext/     a folder a feature: agents, builtin, crews, code, evaluation, fleet, web, mcp, traces, importers
 
-Importing this package imports none of them: start-up is what a user feels.
+The names below are the public API, which docs/python-api.md describes; `uwf_git.kit` is the one for those who write
+agents. Everything else is private. Importing this package imports none of the rooms: each name brings what it needs
+when it is first used.
 """
+
+from typing import TYPE_CHECKING
 
 from uwf_git.base.version import VERSION as __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from typing import Any
+
+    from uwf_git.api.states import (
+        Completed,
+        Failed,
+        Idle,
+        Killed,
+        OverBudget,
+        Paused,
+        Running,
+        State,
+        Stuck,
+        Waiting,
+    )
+    from uwf_git.api.store import Store, init, open
+    from uwf_git.api.thread import Budget, Step, Thread, Workflow
+    from uwf_git.api.turn import Turn
+    from uwf_git.base.errors import AgentFailed, Busy, Invalid, NotFound, StoreDamaged, UwfError
+
+__all__ = [
+    "AgentFailed",
+    "Budget",
+    "Busy",
+    "Completed",
+    "Failed",
+    "Idle",
+    "Invalid",
+    "Killed",
+    "NotFound",
+    "OverBudget",
+    "Paused",
+    "Running",
+    "State",
+    "Step",
+    "Store",
+    "StoreDamaged",
+    "Stuck",
+    "Thread",
+    "Turn",
+    "UwfError",
+    "Waiting",
+    "Workflow",
+    "__version__",
+    "init",
+    "open",
+]
+
+_PLACES = {
+    "uwf_git.api.states": (
+        *(
+            "Completed",
+            "Failed",
+            "Idle",
+            "Killed",
+            "OverBudget",
+            "Paused",
+            "Running",
+            "State",
+            "Stuck",
+            "Waiting",
+        ),
+    ),
+    "uwf_git.api.store": ("Store", "init", "open"),
+    "uwf_git.api.thread": ("Budget", "Step", "Thread", "Workflow"),
+    "uwf_git.api.turn": ("Turn",),
+    "uwf_git.base.errors": ("AgentFailed", "Busy", "Invalid", "NotFound", "StoreDamaged", "UwfError"),
+}
+
+
+def __getattr__(name: str) -> "Any":
+    from importlib import import_module
+
+    for module, names in _PLACES.items():
+        if name in names:
+            return getattr(import_module(module), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -67,7 +67,8 @@ def performer_of(
                 f"workflow {at.history.workflow.name} is code, whose calls this agent can't do", "name one"
             )
         at.history.check_speaker(role)
-        return AgentConfig(override.name, override.name, (), None), override
+        name = override.called(())
+        return AgentConfig(name, name, (), None), override
     if runner is not None:
         runner.admit(instance, at)
         given = () if override is None else (override,)

@@ -1,0 +1,58 @@
+"""A store that a program has open, in each of its threads for itself."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from uwf_git.store.location import Location
+from uwf_git.store.opened import Instance
+
+if TYPE_CHECKING:
+    from uwf_git.api.run import Exchange
+
+
+class Opened:
+    """A store that may be used by several threads of a program at once: each has files and an index of its own, since
+    neither SQLite's connections nor an `Instance` may be shared. Warnings are those of Python."""
+
+    def __init__(self, location: Location) -> None:
+        self._location = location
+        self._local = threading.local()
+        self._opened()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.path)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Opened) and self._location == other._location
+
+    def __hash__(self) -> int:
+        return hash(self._location)
+
+    @property
+    def path(self) -> Path:
+        """The git repository that it is in."""
+        return self._location.git_dir
+
+    @property
+    def _instance(self) -> Instance:
+        """The store as this thread of the program has it open."""
+        found: Instance | None = getattr(self._local, "instance", None)
+        return found if found is not None else self._opened()
+
+    def _opened(self) -> Instance:
+        instance = Instance(self._location)
+        instance.warn = lambda text: warnings.warn(text, stacklevel=2)
+        self._local.instance = instance
+        return instance
+
+    def _exchange(self, remote: str | None) -> Exchange:
+        from uwf_git.api.run import Exchange
+        from uwf_git.git.program import Git
+
+        repository = self._instance.store.repository
+        git = Git(repository.path, bounds=repository.config.bounds)
+        return Exchange(self._instance.remotes.get(remote), git)

@@ -1,0 +1,112 @@
+"""What a thread is doing, as small values for `match`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from uwf_git.base.errors import NotFound, UwfError
+from uwf_git.engine import status
+from uwf_git.engine.status import outlook, status_of, used_up, wordless
+from uwf_git.format.ids import ThreadId
+from uwf_git.store.opened import Instance
+
+
+class Idle(NamedTuple):
+    """Nothing keeps the thread from being stepped; `role` is next."""
+
+    role: str
+
+
+class Running(NamedTuple):
+    """Somebody is making a step."""
+
+
+class Waiting(NamedTuple):
+    """The `role` asks a person a question. If there are `options`, the answer is one of them."""
+
+    question: str
+    options: tuple[str, ...] = ()
+    role: str = ""
+    reason: str = ""
+
+
+class Paused(NamedTuple):
+    """A person paused the thread; `by` is a name and an address."""
+
+    by: str
+    reason: str = ""
+
+
+class OverBudget(NamedTuple):
+    """A limit of the thread's budget is reached, which `reason` names. A person may raise it."""
+
+    reason: str
+
+
+class Failed(NamedTuple):
+    """The last thing that happened was a step that failed, with this error. The next step tries again."""
+
+    error: str
+
+
+class Stuck(NamedTuple):
+    """The workflow has no edge for what the last role said."""
+
+    problem: str
+
+
+class Completed(NamedTuple):
+    """The thread came to the end of its workflow."""
+
+
+class Killed(NamedTuple):
+    """The thread was ended before that."""
+
+    reason: str = ""
+
+
+State = Idle | Running | Waiting | Paused | OverBudget | Failed | Stuck | Completed | Killed
+"""Any of these."""
+
+
+def state_of(instance: Instance, thread: ThreadId) -> State:
+    """Return the state of a thread. Raises NotFound, StoreDamaged."""
+    from uwf_git.engine.pause import pause_of
+
+    head = instance.threads.head(thread)
+    found = status_of(instance, head)
+    if found == status.COMPLETED:
+        return Completed()
+    if found == status.KILLED:
+        return Killed(head.archive.reason if head.archive else "")
+    if found == status.RUNNING:
+        return Running()
+    if found == status.PAUSED and (pause := pause_of(instance, thread)) is not None:
+        return Paused(pause.by, pause.reason)
+    following = outlook(instance, head)
+    if found == status.WAITING and not head.row.asks:
+        standing = used_up(instance, head)
+        return OverBudget(standing.reason if standing else "")
+    if found == status.WAITING:
+        question = following.question or wordless(instance, head)
+        return Waiting(question, following.options, following.asks or "", following.reason or "")
+    if following.problem is not None:
+        return Stuck(following.problem)
+    if found == status.FAILED and (attempt := instance.attempts.last(head)) is not None:
+        return Failed(attempt.error)
+    return Idle(following.next or "")
+
+
+def has_ended(instance: Instance, thread: ThreadId, error: UwfError) -> bool:
+    """Return whether an error of a step only says what the thread's state says too: it waits, is paused, over its
+    budget or has ended."""
+    from uwf_git.base import errors
+
+    if isinstance(error, errors.Absent):
+        return False
+    if isinstance(error, errors.Waiting | errors.Killed | errors.OutOfRounds):
+        return True
+    try:
+        return isinstance(error, errors.Invalid) and instance.threads.has_ended(thread)
+    except NotFound:
+        return False

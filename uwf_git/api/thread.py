@@ -1,0 +1,269 @@
+"""A thread and its steps, for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git.api.opened import Opened
+from uwf_git.api.states import State, has_ended, state_of
+from uwf_git.base.errors import AgentFailed, HeadMoved, Invalid, NotFound, UwfError
+from uwf_git.format.ids import ThreadId
+
+if TYPE_CHECKING:
+    from uwf_git.api.turn import Function, FunctionAgent
+    from uwf_git.format.kinds import StepContext
+
+
+class Budget(NamedTuple):
+    """What a thread may use before it waits for a person: US dollars, tokens, steps, seconds of agents' time. None is
+    no limit."""
+
+    usd: float | None = None
+    tokens: int | None = None
+    steps: int | None = None
+    seconds: float | None = None
+
+    def limits(self) -> dict[str, float]:
+        """Return the limits by the names that the format has for them. Raises Invalid."""
+        from uwf_git.format.amounts import parse_limit
+
+        limits: dict[str, float] = {}
+        for (field, amount), key in zip(self._asdict().items(), _KEYS, strict=True):
+            if amount is None:
+                continue
+            limit = parse_limit(key, amount)
+            if limit is None:
+                raise Invalid(f"Budget({field}={amount!r}) is no limit", "give a number above 0")
+            limits[key] = limit
+        return limits
+
+
+_KEYS = ("maxCost", "maxTokens", "maxSteps", "maxWallTime")
+
+
+class Workflow(NamedTuple):
+    """A workflow in a store: its name and the hash of its node, which changes with every version."""
+
+    name: str
+    hash: str
+
+
+class Step(NamedTuple):
+    """One step of a thread: its `number` from 1 on, the `role` that did it, the `output` as JSON, the name of the
+    `agent`, the `hash` of its node. `fork` is None; for a step that lost the race against another one it is the thread
+    that keeps it."""
+
+    number: int
+    role: str
+    output: Any
+    agent: str
+    hash: str
+    fork: Thread | None = None
+
+
+class Thread:
+    """One run of a workflow. Equal to another Thread of the same id in the same store."""
+
+    def __init__(self, store: Opened, thread: ThreadId) -> None:
+        self.store = store
+        self.id: str = thread
+        self._id = thread
+
+    def __repr__(self) -> str:
+        return f"Thread({self.id!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Thread) and (self.id, self.store) == (other.id, other.store)
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    # Looking at it
+
+    @property
+    def state(self) -> State:
+        """What it is doing now."""
+        return state_of(self.store._instance, self._id)
+
+    @property
+    def steps(self) -> list[Step]:
+        """Its steps, oldest first."""
+        instance = self.store._instance
+        history = instance.threads.history(instance.threads.head(self._id))
+        return [_step(number, step) for number, step in enumerate(history.steps, 1)]
+
+    @property
+    def prompt(self) -> str:
+        """What it was started with."""
+        instance = self.store._instance
+        return instance.threads.history(instance.threads.head(self._id)).start.prompt
+
+    @property
+    def workflow(self) -> Workflow:
+        """The workflow that it runs."""
+        instance = self.store._instance
+        history = instance.threads.history(instance.threads.head(self._id))
+        return Workflow(history.workflow.name, history.workflow_hash)
+
+    @property
+    def budget(self) -> Budget:
+        """The limits that hold, the tightest of the thread's own, its workflow's and the configuration's. Assigning a
+        Budget raises or lowers those that are there on this machine; the next step records that."""
+        from uwf_git.engine.budget import Budgets
+
+        instance = self.store._instance
+        standing = Budgets(instance).standing(instance.threads.head(self._id))
+        limits = standing.limits if standing is not None else {}
+        amounts = [limits[key].value if key in limits else None for key in _KEYS]
+        cost, tokens, steps, seconds = amounts
+        return Budget(
+            cost, None if tokens is None else int(tokens), None if steps is None else int(steps), seconds
+        )
+
+    @budget.setter
+    def budget(self, budget: Budget) -> None:
+        from uwf_git.engine.budget import Budgets, raise_limits
+
+        instance = self.store._instance
+        given = budget.limits()
+        standing = Budgets(instance).standing(instance.threads.active_head(self._id))
+        if missing := given.keys() - (standing.limits if standing is not None else {}).keys():
+            raise Invalid(
+                f"thread {self.id} has no {min(missing)} to change", "set limits when it is started"
+            )
+        raise_limits(instance, self._id, given)
+
+    # Stepping it
+
+    def step(
+        self,
+        agent: str | Function | None = None,
+        *,
+        cwd: str | Path | None = None,
+        remote: str | None = None,
+    ) -> Step | None:
+        """Make one step and return it; None if there is none to be made now, as `state` says. The parameters are those
+        of `run`."""
+        return next(self.run(agent, max_steps=1, cwd=cwd, remote=remote), None)
+
+    def run(
+        self,
+        agent: str | Function | None = None,
+        *,
+        max_steps: int | None = None,
+        cwd: str | Path | None = None,
+        remote: str | None = None,
+    ) -> Iterator[Step]:
+        """Make steps and yield each, until the thread ends, waits or is paused, or `max_steps` are made; `state` says
+        which. Nothing happens before the first one is asked for.
+
+        `agent` goes before the configuration: an alias or a command, or a function that is called with a Turn and
+        returns the output, or a text that holds it. Agents work in the folder `cwd`. With the name of a `remote` the
+        thread is pulled from there before each step and pushed after it.
+
+        Raises AgentFailed for a step that failed, with the exception of a function as its cause, Busy while another
+        process steps the thread, and UwfError for whatever else keeps it from being stepped."""
+        from uwf_git.api.run import Options, run
+
+        function = None if agent is None or isinstance(agent, str) else _function_agent(agent)
+        named = agent if isinstance(agent, str) else None
+        exchange = self.store._exchange(remote) if remote is not None else None
+        options = Options(function.agent if function else named, folder_of(cwd), exchange=exchange)
+        instance = self.store._instance
+        steps = run(instance, self._id, lambda: options, max_steps)
+        while True:
+            try:
+                outcome = next(steps, None)
+            except HeadMoved as lost:
+                if not lost.fork:
+                    raise
+                fork = Thread(self.store, ThreadId(lost.fork))
+                yield fork.steps[-1]._replace(fork=fork)
+                return
+            except UwfError as error:
+                if has_ended(instance, self._id, error):
+                    return
+                if function is not None and isinstance(error, AgentFailed) and function.error is not None:
+                    raise error from function.error
+                raise
+            if outcome is None or outcome.role is None:
+                return
+            made = outcome.position.history.steps
+            yield _step(len(made), made[-1])
+
+    # What a person does
+
+    def answer(self, text: str) -> None:
+        """Answer the question that it asks. Raises Invalid if it asks none, Usage for a text that is none of the
+        question's options."""
+        from uwf_git.engine.inbox import answer
+
+        answer(self.store._instance, self._id, text)
+
+    def say(self, text: str) -> None:
+        """Append a remark, which the next role is told; it doesn't change which role that is."""
+        from uwf_git.engine.inbox import remark
+
+        remark(self.store._instance, self._id, text)
+
+    def pause(self, reason: str = "", *, now: bool = False) -> None:
+        """Keep it from being stepped. A step in progress comes to its end, or with `now` is ended."""
+        from uwf_git.engine.pause import pause
+
+        instance = self.store._instance
+        pause(instance, self._id, instance.without_secrets(reason, "the reason"), now)
+
+    def resume(self, text: str = "") -> Thread:
+        """Let a paused thread be stepped again, and return it. Of one that has ended, return a new thread that goes on
+        from its end with a text."""
+        from uwf_git.engine.inbox import go_on
+        from uwf_git.engine.pause import resume
+
+        instance = self.store._instance
+        if instance.threads.has_ended(self._id):
+            return Thread(self.store, go_on(instance, self._id, text).thread)
+        resume(instance, self._id)
+        return self
+
+    def kill(self, reason: str = "") -> None:
+        """End it for good, its running agent first. It stays readable."""
+        from uwf_git.engine.step import kill
+
+        instance = self.store._instance
+        kill(instance, self._id, instance.without_secrets(reason, "the reason"))
+
+    def fork(self, at: int | None = None) -> Thread:
+        """Return a new thread that shares its first `at` steps, all of them by default. Nothing is copied."""
+        from uwf_git.api.fork import fork
+
+        return Thread(self.store, fork(self.store._instance, self._id, at))
+
+    def remove(self) -> None:
+        """Remove it from this store, with its failed attempts. Forks keep what they share."""
+        from uwf_git.sync.removal import remove
+
+        remove(self.store._instance, self._id)
+
+
+def _step(number: int, step: StepContext) -> Step:
+    return Step(number, step.role, step.output, step.agent, step.hash)
+
+
+def _function_agent(agent: Function) -> FunctionAgent:
+    from uwf_git.api.turn import FunctionAgent
+
+    return FunctionAgent(agent)
+
+
+def folder_of(cwd: str | Path | None) -> Path | None:
+    if cwd is None:
+        return None
+    from uwf_git.sandbox.programs import avoid
+
+    folder = Path(cwd).expanduser()
+    if not folder.is_dir():
+        raise NotFound(f"no folder {cwd}", "create it first")
+    avoid(folder)
+    return folder.absolute()

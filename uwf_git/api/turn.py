@@ -1,0 +1,121 @@
+"""A Python function as an agent: what it is called with, and how its answer becomes that of an agent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from uwf_git.base.errors import AgentFailed
+from uwf_git.format.kinds import agent_name_problem, split_remarks
+
+if TYPE_CHECKING:
+    from uwf_git.engine.kit.agent import Agent
+    from uwf_git.engine.kit.context import Context
+
+
+class Turn:
+    """What a function that is an agent is called with: the role to play, and what it is told.
+
+    role         the name of the role
+    prompt       all that an agent is told, as one text: format, role, task, history, instruction
+    schema       the JSON Schema that the answer must obey
+    task         what the thread was started with
+    instruction  the prompt of the edge that led here, "" if it has none
+    inputs       the newest output of each role that has spoken, by the role's name
+    remarks      what people have said since the last step of a role
+    thread       the thread's id
+    attempt      how many attempts at this step have failed
+    cwd          the folder to work in; it isn't the current one
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    @property
+    def role(self) -> str:
+        return self._context.role.name
+
+    @property
+    def prompt(self) -> str:
+        return self._context.prompt
+
+    @property
+    def schema(self) -> Any:
+        return self._context.schema.payload
+
+    @property
+    def task(self) -> str:
+        return self._context.history.start.prompt
+
+    @property
+    def instruction(self) -> str:
+        return self._context.instruction or ""
+
+    @property
+    def inputs(self) -> Mapping[str, Any]:
+        heard, _ = split_remarks(self._context.history.steps)
+        return {step.role: step.output for step in heard}
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        return self._context.remarks
+
+    @property
+    def thread(self) -> str:
+        return self._context.thread
+
+    @property
+    def attempt(self) -> int:
+        return self._context.attempt
+
+    @property
+    def cwd(self) -> Path:
+        return self._context.cwd
+
+    def __repr__(self) -> str:
+        return f"Turn(role={self.role!r}, thread={self.thread!r})"
+
+
+Function = Callable[[Turn], Any]
+
+
+class FunctionAgent:
+    """An agent made of a function. `error` is the exception that it raised last."""
+
+    def __init__(self, function: Function) -> None:
+        from uwf_git.engine.kit.agent import Agent, OfFunctions
+
+        name = getattr(function, "__name__", type(function).__name__)
+        called = "python" if agent_name_problem(name) or not name.isidentifier() else f"python/{name}"
+        self._function = function
+        self._called = called
+        self.error: Exception | None = None
+        self.agent: Agent = Agent(
+            called,
+            lambda ctx: OfFunctions(ctx, called, self._run, None),
+            parse_args=lambda _: None,
+            named=lambda _: called,
+        )
+
+    def _run(self, ctx: Context) -> Any:
+        from uwf_git.engine.kit.context import Reply
+
+        self.error = None
+        try:
+            answer = self._function(Turn(ctx))
+        except AgentFailed:
+            raise
+        except Exception as error:  # a user's function may raise anything
+            self.error = error
+            raise AgentFailed(f"{self._called} raised {type(error).__name__}: {error}") from None
+        if isinstance(answer, str | Reply):
+            return answer
+        if answer is None:
+            raise AgentFailed(f"{self._called} returned nothing", "return the output, or a text")
+        try:
+            text = json.dumps(answer, ensure_ascii=False, indent=2)
+        except (TypeError, ValueError) as error:
+            raise AgentFailed(f"{self._called} returned what is no JSON: {error}") from None
+        return Reply(text, output=json.loads(text))
