@@ -11,7 +11,7 @@ from uwf_git.store.location import Location
 from uwf_git.store.opened import Instance
 
 if TYPE_CHECKING:
-    from uwf_git.api.run import Exchange
+    from uwf_git.api.exchange import Exchange
 
 
 class Opened:
@@ -50,7 +50,7 @@ class Opened:
         return instance
 
     def _exchange(self, remote: str | None) -> Exchange:
-        from uwf_git.api.run import Exchange
+        from uwf_git.api.exchange import Exchange
         from uwf_git.git.program import Git
 
         repository = self._instance.store.repository

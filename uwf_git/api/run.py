@@ -14,16 +14,8 @@ from uwf_git.format.ids import ThreadId
 from uwf_git.store.opened import Instance
 
 if TYPE_CHECKING:
+    from uwf_git.api.exchange import Exchange
     from uwf_git.engine.kit.agent import Agent
-    from uwf_git.git.program import Git
-    from uwf_git.store.remotes import Remote
-
-
-class Exchange(NamedTuple):
-    """The remote that a thread is pulled from before each step and pushed to after it, and the git program for that."""
-
-    remote: Remote
-    git: Git
 
 
 class Options(NamedTuple):

@@ -97,12 +97,11 @@ def end(status: int) -> NoReturn:
 @contextlib.contextmanager
 def deferred() -> Iterator[None]:
     """Puts off what signals do until the block has ended. A Ctrl-C between the start of a child, or the making of
-    a lock, and the line that remembers it would otherwise leave that alone. Outside the main thread it does nothing,
-    since signals don't come there."""
+    a lock, and the line that remembers it would otherwise leave that alone. It does nothing outside the main thread,
+    since signals don't come there, and in a program that uses uwf as a library, whose handlers are its own."""
     import signal
-    import threading
 
-    if threading.current_thread() is not threading.main_thread():
+    if not is_own():
         yield
         return
     came: list[tuple[int, FrameType | None]] = []

@@ -29,7 +29,8 @@ from uwf_git.sandbox.programs import avoid
 
 if TYPE_CHECKING:
     from uwf_cli.watching.lines import Lines
-    from uwf_git.api.run import Exchange, Options
+    from uwf_git.api.exchange import Exchange
+    from uwf_git.api.run import Options
     from uwf_git.engine.progress import Watch
     from uwf_git.engine.step import Outcome
     from uwf_git.format.ids import ThreadId
@@ -366,7 +367,7 @@ def exchanged(invocation: Invocation, thread: str, remote: str | None) -> tuple[
     one that only the remote knows: the thread is pulled then."""
     if remote is None:
         return None, find_thread(invocation, thread)
-    from uwf_git.api.run import Exchange
+    from uwf_git.api.exchange import Exchange
     from uwf_git.sync.pull import gather, raise_if_refused
 
     instance = invocation.instance

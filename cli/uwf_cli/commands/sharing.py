@@ -71,7 +71,8 @@ def push(
     """
     instance = invocation.instance
     remote, ids = _remote_and_ids(instance, words)
-    from uwf_git.sync.push import plan_anew, refusal
+    from uwf_git.api.exchange import Exchange, raise_if_rejected
+    from uwf_git.sync.push import plan_anew
     from uwf_git.sync.push import push as do
 
     if sum(map(bool, (ids, again, workflow, crew, suite))) > 1:
@@ -89,13 +90,7 @@ def push(
             report = do(instance, git, remote, plan_anew(instance, git, remote, meant, named, again))
     exchange.tell_large(invocation, report.large)
     invocation.emit(report.to_json(remote.name), partial(pushed, verbose=verbose, by_name=deletes))
-    lost = [each for each in report.rejected if each.lost and not each.deletion]
-    if lost:
-        from uwf_git.sync.step import explain_loss
-
-        raise explain_loss(instance, git, remote, lost[0])
-    if refused := [each for each in report.rejected if not each.deletion]:
-        raise refusal(remote, refused)
+    raise_if_rejected(instance, Exchange(remote, git), report)
 
 
 def _remote_and_ids(
@@ -119,7 +114,8 @@ def _meant(
 ) -> tuple[set[str] | None, set[str]]:
     """The refs that are meant by ids or the name of a workflow, crew or suite, None for all there are; and those that
     are called by their name, not only as what belongs to it."""
-    from uwf_git.sync.push import refs_of, refs_of_crew, refs_of_suite, refs_of_workflow
+    from uwf_git.api.exchange import refs_of_threads
+    from uwf_git.sync.push import refs_of_crew, refs_of_suite, refs_of_workflow
 
     if suite is not None:
         meant = refs_of_suite(instance, suite)
@@ -132,8 +128,7 @@ def _meant(
         )
         return meant, {name for name in meant if name.startswith((layout.WORKFLOWS, layout.CREWS))}
     threads = [instance.threads.find(each) for each in ids]
-    named = {prefix + thread for prefix in layout.OF_THREADS for thread in threads}
-    return refs_of(instance, threads) if threads else None, named
+    return refs_of_threads(instance, threads)
 
 
 @command(

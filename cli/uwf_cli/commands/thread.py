@@ -332,6 +332,7 @@ def fork(invocation: Invocation, origin: str, at: int | None, from_role: str | N
 
     Nothing is copied.
     """
+    from uwf_git.api.fork import fork_commit
     from uwf_git.engine.status import COMPLETED
     from uwf_git.git.repository import Oid
     from uwf_git.store.threads import fork_hint
@@ -350,10 +351,7 @@ def fork(invocation: Invocation, origin: str, at: int | None, from_role: str | N
         node = Hash(found)
         commit = instance.threads.commit_of(node)
     source = thread or instance.threads.oldest_with(commit)
-    made = instance.threads.fork(commit, source)
-    folder = instance.folders.recall(thread) if thread else None
-    if folder is not None:
-        instance.folders.remember(made, folder)
+    made = fork_commit(instance, commit, source, thread)
     end = instance.threads.head(source) if source is not None else None
     if end is not None and end.commit == commit and end.archive and end.archive.status == COMPLETED:
         invocation.warn(f"nothing comes next in {made}: {source} is completed — {fork_hint(end)}")
@@ -584,22 +582,17 @@ def read_prompt(text: str | None, file: str | None) -> str:
 
 def _fork_point(instance: Instance, head: Head, at: int | None, from_role: str | None) -> CommitRow:
     """What is recorded at a thread's head, at its step number `at`, or before the last step of a role."""
+    from uwf_git.api.fork import row_at
     from uwf_git.store.history import ancestry
 
-    if from_role is not None:
-        rows = ancestry(instance.store, head.commit)
-        roles = []
-        for row in rows:
-            if row.kind == "step" and row.role == from_role:
-                return next(rows)
-            if row.kind == "step":
-                roles.append(row.role or "")
-        hint = nearest(from_role, sorted(set(roles)))
-        raise NotFound(f"thread {head.thread} has no step of role {from_role!r}", hint)
-    number = head.row.number if at is None else at
-    if number > head.row.number:
-        raise NotFound(
-            f"thread {head.thread} has {head.row.number} steps, not {number}",
-            f"see: uwf thread steps {head.thread}",
-        )
-    return next(row for row in ancestry(instance.store, head.commit) if row.number == number)
+    if from_role is None:
+        return row_at(instance, head, at)
+    rows = ancestry(instance.store, head.commit)
+    roles = []
+    for row in rows:
+        if row.kind == "step" and row.role == from_role:
+            return next(rows)
+        if row.kind == "step":
+            roles.append(row.role or "")
+    hint = nearest(from_role, sorted(set(roles)))
+    raise NotFound(f"thread {head.thread} has no step of role {from_role!r}", hint)

@@ -52,8 +52,9 @@ def verify(
     were left after a minute of them (git config uwf.maxVerify). Answers that uwf-rehearse made up are a warning.
     Of a workflow that is code it is only told that its code isn't run again.
     """
+    from uwf_git.api.check import verify_refs
     from uwf_git.verify.findings import UNCHECKED
-    from uwf_git.verify.whole import missing_refs, verify_refs
+    from uwf_git.verify.whole import missing_refs
 
     if (bool(threads) + everything + (remote is not None)) > 1:
         raise Usage("threads, --all and --remote exclude each other", "give one of them")
@@ -63,7 +64,7 @@ def verify(
     try:
         named = [invocation.instance.threads.find(each) for each in threads]
         refs = _refs(invocation, named, remote)
-        found = verify_refs(repository, refs, repository.config.max_blob, progress.commit)
+        found = verify_refs(invocation.instance, refs, progress.commit)
     finally:
         progress.end()
     signed = []
@@ -91,8 +92,8 @@ def verify(
 
 
 def _refs(invocation: Invocation, threads: list[ThreadId], remote: str | None) -> dict[str, Oid | None]:
+    from uwf_git.api.check import refs_to_verify
     from uwf_git.store import layout
-    from uwf_git.verify.whole import local_refs, thread_refs
 
     instance = invocation.instance
     repository = instance.store.repository
@@ -104,14 +105,7 @@ def _refs(invocation: Invocation, threads: list[ThreadId], remote: str | None) -
         # What is on a branch becomes a record only when it is accepted.
         tracked = tracked_refs(repository, name).items()
         return {ref: oid for ref, oid in tracked if not ref.startswith(layout.BRANCHES)}
-    if not threads:
-        return local_refs(repository)
-    refs = thread_refs(repository, threads)
-    for thread in threads:
-        folded = instance.store.folded(thread)
-        if folded is not None and layout.ARCHIVE + thread not in refs:
-            refs[folded.ref] = repository.ref(folded.ref)
-    return refs
+    return refs_to_verify(instance, threads)
 
 
 def _bad(signed: list[Signed]) -> list[Finding]:

@@ -12,10 +12,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.base import log
+from uwf_git.base import lifetime, log
 from uwf_git.base.errors import (
     Absent,
     AgentFailed,
@@ -46,6 +47,8 @@ DEEPEST = 8
 _KILLED = "was killed", "step again for a new one"
 _WITHIN = "UWF_WITHIN"
 """The workflows that are being stepped around this process, outermost first; names hold no comma."""
+_AROUND: ContextVar[tuple[str, ...]] = ContextVar("workflows around", default=())
+"""The same, with those around the step that this thread of the program makes."""
 
 
 class Options(NamedTuple):
@@ -166,10 +169,10 @@ def _is_answer(steps: Sequence[StepContext], role: str) -> bool:
     return said.role == USER and asked.role == role and asks_human(asked.output)
 
 
-def _within(ctx: Context, name: str) -> list[str]:
+def _within(ctx: Context, name: str) -> tuple[str, ...]:
     """The workflows around the child. Raises AgentFailed where it would be within itself, or too deep."""
-    around = [each for each in os.environ.get(_WITHIN, "").split(",") if each]
-    around = [*around, ctx.history.workflow.name]
+    around = _AROUND.get() or tuple(each for each in os.environ.get(_WITHIN, "").split(",") if each)
+    around = (*around, ctx.history.workflow.name)
     if name in around:
         raise AgentFailed(
             f"workflow {name} would run within itself: {' → '.join([*around, name])}",
@@ -184,8 +187,19 @@ def _within(ctx: Context, name: str) -> list[str]:
 
 
 @contextmanager
-def _stepping(around: Sequence[str]) -> Iterator[None]:
-    """Names the workflows `around` a child in the environment, while it is stepped."""
+def _stepping(around: tuple[str, ...]) -> Iterator[None]:
+    """Name the workflows `around` a child while it is stepped: to this thread of the program, and in the environment of
+    a command of ours, whose agents inherit it."""
+    token = _AROUND.set(around)
+    try:
+        with _in_environment(around) if lifetime.is_own() else nullcontext():
+            yield
+    finally:
+        _AROUND.reset(token)
+
+
+@contextmanager
+def _in_environment(around: Sequence[str]) -> Iterator[None]:
     before = os.environ.get(_WITHIN)
     os.environ[_WITHIN] = ",".join(around)
     try:
