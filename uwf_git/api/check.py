@@ -44,5 +44,5 @@ def verify(instance: Instance, threads: Collection[ThreadId] = ()) -> list[Findi
     """Verify some threads, or the whole store, and return what is wrong."""
     from uwf_git.verify.whole import missing_refs
 
-    found = verify_refs(instance, refs_to_verify(instance, threads))
-    return [*missing_refs(instance.store, threads), *found.findings]
+    report = verify_refs(instance, refs_to_verify(instance, threads))
+    return [*missing_refs(instance.store, threads), *report.findings]

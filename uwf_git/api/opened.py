@@ -40,8 +40,8 @@ class Opened:
     @property
     def _instance(self) -> Instance:
         """The store as this thread of the program has it open."""
-        found: Instance | None = getattr(self._local, "instance", None)
-        return found if found is not None else self._opened()
+        instance: Instance | None = getattr(self._local, "instance", None)
+        return instance if instance is not None else self._opened()
 
     def _opened(self) -> Instance:
         instance = Instance(self._location)

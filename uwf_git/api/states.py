@@ -74,25 +74,25 @@ def state_of(instance: Instance, thread: ThreadId) -> State:
     from uwf_git.engine.pause import pause_of
 
     head = instance.threads.head(thread)
-    found = status_of(instance, head)
-    if found == status.COMPLETED:
+    name = status_of(instance, head)
+    if name == status.COMPLETED:
         return Completed()
-    if found == status.KILLED:
+    if name == status.KILLED:
         return Killed(head.archive.reason if head.archive else "")
-    if found == status.RUNNING:
+    if name == status.RUNNING:
         return Running()
-    if found == status.PAUSED and (pause := pause_of(instance, thread)) is not None:
+    if name == status.PAUSED and (pause := pause_of(instance, thread)) is not None:
         return Paused(pause.by, pause.reason)
     following = outlook(instance, head)
-    if found == status.WAITING and not head.row.asks:
+    if name == status.WAITING and not head.row.asks:
         standing = used_up(instance, head)
         return OverBudget(standing.reason if standing else "")
-    if found == status.WAITING:
+    if name == status.WAITING:
         question = following.question or wordless(instance, head)
         return Waiting(question, following.options, following.asks or "", following.reason or "")
     if following.problem is not None:
         return Stuck(following.problem)
-    if found == status.FAILED and (attempt := instance.attempts.last(head)) is not None:
+    if name == status.FAILED and (attempt := instance.attempts.last(head)) is not None:
         return Failed(attempt.error)
     return Idle(following.next or "")
 

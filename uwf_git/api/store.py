@@ -74,8 +74,7 @@ class Store(Opened):
         instance = self._instance
         if not prompt.strip():
             raise Usage("the prompt is empty", "say what is to be done")
-        known = self.workflows.get(workflow) if isinstance(workflow, str) else workflow
-        node = Hash(known.hash)
+        node = Hash((self.workflows.get(workflow) if isinstance(workflow, str) else workflow).hash)
         version = Version(instance.registry.commit_for(node), node, instance.registry.workflow(node))
         limits = budget.limits() if budget is not None else {}
         what = Start(prompt, limits, folder_of(cwd), persona=persona)

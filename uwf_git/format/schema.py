@@ -79,10 +79,10 @@ class Schema:
             return []
         if apart.is_wanted():
             try:
-                found_there = apart.call(f"{__name__}:problems_of", self.payload, value, at_most)
+                problems = apart.call(f"{__name__}:problems_of", self.payload, value, at_most)
             except (TimeExceeded, MemoryExceeded):
                 raise _takes_long() from None
-            return [Problem(*each) for each in found_there]
+            return [Problem(*each) for each in problems]
         from itertools import islice
 
         from referencing.exceptions import Unresolvable

@@ -44,10 +44,10 @@ def check_expression(text: str) -> str | None:
     doesn't exist, or one that reads the clock or draws lots."""
     if apart.is_wanted():
         try:
-            found: str | None = apart.call(f"{__name__}:check_expression", text)
+            problem: str | None = apart.call(f"{__name__}:check_expression", text)
         except (TimeExceeded, MemoryExceeded) as limit:
             return str(_beyond(limit))
-        return found
+        return problem
     try:
         _guarded(lambda: _parse(text))
     except _Unusable as error:
