@@ -190,3 +190,16 @@ def test_a_program_that_is_no_command_of_ours_keeps_its_signals_and_limits() -> 
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "ended\n"
+
+
+def test_a_program_that_is_traced_or_profiled_gets_through_a_limited_block() -> None:
+    code = """
+import sys
+from uwf_git.base.timelimit import time_limit
+for watch in (sys.settrace, sys.setprofile):
+    watch(lambda *_: None)
+    with time_limit(5.0):
+        pass
+    watch(None)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=30)

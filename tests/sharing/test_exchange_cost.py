@@ -276,9 +276,9 @@ def test_a_push_of_a_step_loads_nothing_that_makes_steps_pulls_or_removes(
     assert "uwf_git.sync.push" in found
     never = (
         "engine.step",
-        "cost.budget",
-        "sharing.pull",
-        "sharing.removal",
+        "engine.budget",
+        "sync.pull",
+        "sync.removal",
         "store.archives",
         "verify.refs",
     )

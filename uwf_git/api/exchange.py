@@ -59,10 +59,11 @@ def refs_of_threads(instance: Instance, threads: Collection[ThreadId]) -> tuple[
 
 def raise_if_rejected(instance: Instance, exchange: Exchange, report: Report) -> None:
     """Raise HeadMoved for a ref that has moved on a remote, and a refusal of the remote for any other."""
-    from uwf_git.sync.push import refusal
-    from uwf_git.sync.step import explain_loss
-
     if lost := [each for each in report.rejected if each.lost and not each.deletion]:
+        from uwf_git.sync.step import explain_loss
+
         raise explain_loss(instance, exchange.git, exchange.remote, lost[0])
     if refused := [each for each in report.rejected if not each.deletion]:
+        from uwf_git.sync.push import refusal
+
         raise refusal(exchange.remote, refused)

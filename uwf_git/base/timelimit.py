@@ -159,7 +159,10 @@ class _Watch:
             self._open.release()
         while not self._has_ended:
             self._closed.acquire(timeout=0.01)
-        _raise_in(self._target, None)
+        if (
+            self.rang
+        ):  # a call of it that takes nothing back leaves CPython looking for an exception, for ever if traced
+            _raise_in(self._target, None)
 
     def _run(self) -> None:
         try:
