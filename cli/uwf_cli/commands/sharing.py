@@ -132,7 +132,7 @@ def _meant(
         )
         return meant, {name for name in meant if name.startswith((layout.WORKFLOWS, layout.CREWS))}
     threads = [instance.threads.find(each) for each in ids]
-    named = {prefix + thread for prefix in layout.OF_THREADS for thread in threads}
+    named = {prefix + thread for prefix in layout.of_threads() for thread in threads}
     return refs_of(instance, threads) if threads else None, named
 
 
@@ -193,7 +193,7 @@ def _named_there(instance: Instance, git: Git, remote: Remote, ids: list[str]) -
                 from uwf_git.sync.tracking import list_refs
 
                 refs = list_refs(git, instance.store.repository, remote).refs
-                there = {layout.thread_of(name) for name in refs if name.startswith(layout.OF_THREADS)}
+                there = {layout.thread_of(name) for name in refs if layout.is_thread_ref(name)}
             try:
                 found[ThreadId(complete(each, there, "thread", ends=True))] = None
             except NotFound:
