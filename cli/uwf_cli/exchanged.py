@@ -11,7 +11,7 @@ from typing import Any
 
 from uwf_cli import terminal
 from uwf_git.base.text import counted
-from uwf_git.store import layout
+from uwf_git.store import layout, ref_kinds
 
 MOST = 40
 MOST_NAMED = 10  # in one line
@@ -107,7 +107,7 @@ def pulled(value: Any, verbose: bool = False) -> str:
         gone = {each["thread"] for each in deleted if each.get("thread")}
         lines += _named(f"deleted on {value['remote']}", gone, False, "; what is here stays")
         for each in deleted:
-            if kind := layout.CALLED.get(layout.namespace_of(each["ref"])):
+            if kind := layout.word_for(each["ref"]):
                 lines.append(f"deleted on {value['remote']}: {kind} {_name(each['ref'])}; what is here stays")
         for case in ("paused-there", "resumed-there"):
             of = [each["thread"] for each in adopted if each["case"] == case]
@@ -138,7 +138,7 @@ def _counted(refs: Sequence[str], about: dict[str, int], steps: int) -> str:
     """What refs are of, one by its name and more by their number: `workflow review, 3 threads (2 new), 12 steps`."""
     threads = _threads(ref for ref in refs if ref.startswith((layout.THREADS, layout.ARCHIVE)))
     parts = []
-    for prefix, kind in layout.CALLED.items():
+    for prefix, kind in layout.words().items():
         if prefix != layout.PINS:
             parts += _some(kind, [_name(ref) for ref in refs if ref.startswith(prefix)])
     if threads:
@@ -159,7 +159,7 @@ def _counted(refs: Sequence[str], about: dict[str, int], steps: int) -> str:
 
 
 def _merged(each: Any) -> str:
-    return next(f"{kind} {each[kind]}" for kind in layout.REGISTERED if kind in each)
+    return next(f"{kind} {each[kind]}" for kind in ref_kinds.versioned() if kind in each)
 
 
 def _some(what: str, names: Iterable[str], before: str = "") -> list[str]:
@@ -181,8 +181,8 @@ def _named(said: str, threads: Iterable[str], each_one: bool, more: str = "") ->
 def _held(remote: str, refs: Sequence[str], verbose: bool) -> list[str]:
     """What is said of what stays here since it was deleted there: by name, for whoever wants it back."""
     threads = [f"thread {thread}" for thread in sorted(_threads(refs))]
-    kinds = {**layout.CALLED, layout.FOLDED: "archives of"}
-    others = [ref for ref in refs if not ref.startswith(layout.OF_THREADS)]
+    kinds = {**layout.words(), layout.FOLDED: "archives of"}
+    others = [ref for ref in refs if not layout.is_thread_ref(ref)]
     named = [f"{kinds.get(layout.namespace_of(ref), 'ref')} {_name(ref)}" for ref in others] + threads
     if not named:
         return []
@@ -203,8 +203,8 @@ def _line(each: Any) -> str:
         whose = "your" if fork["side"] == "ours" else "their"
         line += f"; {whose} {counted(fork['steps'], 'step')} went on as thread {terminal.style(fork['thread'], 'bold')}"
     if each.get("proposal"):
-        kinds = {prefix: kind for kind, (prefix, _) in layout.REGISTERED.items()}
-        group = layout.GROUPS[kinds[layout.namespace_of(each["ref"])]]
+        kind = ref_kinds.kind_of(each["ref"])
+        group = kind.commands if kind is not None else "uwf workflow"
         line += f"; your version is kept: {group} accept {each['proposal']}"
     return line
 
@@ -217,7 +217,7 @@ def _listing(lines: list[str], nothing: str, verbose: bool) -> str:
 
 def _threads(refs: Iterable[str]) -> set[str]:
     """The threads that refs are of."""
-    return {_name(ref) for ref in refs if ref.startswith(layout.OF_THREADS)}
+    return {_name(ref) for ref in refs if layout.is_thread_ref(ref)}
 
 
 def _name(ref: str) -> str:

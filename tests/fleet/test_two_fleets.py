@@ -16,10 +16,10 @@ from fleets import FIVE, LIMIT, until
 from two_machines import Machine
 from uwf_cli.exchange import git_for
 
+from uwf_git.ext.fleet import MARKS
 from uwf_git.ext.fleet.marks import mark
 from uwf_git.ext.fleet.place import Place
 from uwf_git.ext.fleet.server import Server, find_program
-from uwf_git.store import layout
 from uwf_git.store.opened import Instance
 
 
@@ -37,7 +37,7 @@ def machines(uwf: Uwf, tmp_path: Path) -> tuple[Machine, Machine, Path]:
 
 
 def marks(bare: Path) -> list[str]:
-    return git("--git-dir", bare, "for-each-ref", "--format=%(refname)", layout.FLEETS).split()
+    return git("--git-dir", bare, "for-each-ref", "--format=%(refname)", MARKS.prefix).split()
 
 
 def test_a_second_fleet_on_a_remote_is_warned_of_the_first_and_how_to_join_it(
@@ -83,7 +83,7 @@ def put_mark(bare: Path, name: str, at: float) -> None:
     """Leave a mark on a remote, as a fleet does."""
     value = {"address": "there:7233", "namespace": name, "own": False, "machine": "afar", "at": at}
     oid = git("--git-dir", bare, "hash-object", "-w", "--stdin", data=json.dumps(value)).strip()
-    git("--git-dir", bare, "update-ref", layout.FLEETS + name, oid)
+    git("--git-dir", bare, "update-ref", MARKS.prefix + name, oid)
 
 
 def test_marks_that_anybody_made_hide_no_fleet_and_end_none(instance: Instance, tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_marks_that_anybody_made_hide_no_fleet_and_end_none(instance: Instance, 
     remote, repository = instance.remotes.get("origin"), instance.store.repository
     junk = git("--git-dir", bare, "hash-object", "-w", "--stdin", data="junk").strip()
     for number in range(30):
-        git("--git-dir", bare, "update-ref", f"{layout.FLEETS}{number:03}", junk)
+        git("--git-dir", bare, "update-ref", f"{MARKS.prefix}{number:03}", junk)
     put_mark(bare, "real", time.time())
     put_mark(bare, "forever", 1e300)
 
@@ -102,10 +102,10 @@ def test_marks_that_anybody_made_hide_no_fleet_and_end_none(instance: Instance, 
         return [each.place.namespace for each in found.counting], found.more
 
     assert others() == (["real"], False)
-    (bare / layout.FLEETS / "lost").write_text("1" * 40 + "\n")
+    (bare / MARKS.prefix / "lost").write_text("1" * 40 + "\n")
     assert others() == ([], True), "what is not read is told, and is no error"
     for number in range(30):
-        git("--git-dir", bare, "update-ref", "-d", f"{layout.FLEETS}{number:03}")
+        git("--git-dir", bare, "update-ref", "-d", f"{MARKS.prefix}{number:03}")
     assert others() == (["real"], True)
 
 

@@ -40,17 +40,16 @@ from uwf_git.store.history import relate
 from uwf_git.store.index import Index
 from uwf_git.store.layout import (
     ARCHIVE,
-    ATTEMPTS,
     FOLDED,
-    LOCAL,
     PAUSED,
     REMOTES,
     REMOVED,
-    RESERVED,
     THREADS,
+    is_local_ref,
     is_newer_ref,
     is_shared_ref,
     is_thread_ref,
+    needs_thread,
     thread_of,
 )
 from uwf_git.store.location import Location
@@ -311,13 +310,13 @@ class Doctor:
                 if name == REMOVED + thread_of(name):
                     message = f"thread {thread_of(name)} is here, and said to be removed: its removal was broken off"
                     yield Check("refs", WARNING, message, f"uwf thread restore {thread_of(name)}")
-            elif name.startswith((ATTEMPTS, PAUSED)) and thread_of(name) not in known:
+            elif needs_thread(name) and thread_of(name) not in known:
                 yield Check("refs", WARNING, f"{name} belongs to no thread", f"git update-ref -d {name}")
             elif name.startswith(PAUSED) and thread_of(name) in ended:
                 yield self._no_longer_paused(instance, name, oid)
             elif is_newer_ref(name):
                 newer.append(name)
-            elif not name.startswith((*LOCAL, RESERVED)) and not is_shared_ref(name):
+            elif not is_local_ref(name) and not is_shared_ref(name):
                 message = f"{name} has no name that a uwf gives, so that nothing lists it, and nobody gets it"
                 yield Check("refs", WARNING, message, f"if you don't need it: git update-ref -d {name}")
         if newer:

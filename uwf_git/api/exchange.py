@@ -53,7 +53,7 @@ def refs_of_threads(instance: Instance, threads: Collection[ThreadId]) -> tuple[
     """Return the refs that are pushed for some threads, None for all there are; and those that are called by name."""
     from uwf_git.sync.push import refs_of
 
-    named = {prefix + thread for prefix in layout.OF_THREADS for thread in threads}
+    named = {prefix + thread for prefix in layout.of_threads() for thread in threads}
     return refs_of(instance, threads) if threads else None, named
 
 

@@ -85,9 +85,56 @@ class AgentProgram(NamedTuple):
         return agent(self.name) if callable(agent) else agent
 
 
+class RefKind(NamedTuple):
+    """A kind of refs: all whose names begin with `prefix`, such as `refs/uwf/crews/`. `store.ref_kinds` has the table.
+
+    names           what follows the prefix: the `name` of something, the id of a `thread`, the hash of a `node`, a
+                    `month`, "" for anything
+    order           the place in a transfer, which may be cut off: what others stand on comes first. 0 for refs that
+                    stay on this machine
+    of_thread       whether a ref belongs to one thread; `names` is `thread` then
+    target          what a ref points at: a `commit`, or the tag of a `fork`, a `pause` or an `end`, which is on one, or
+                    a `fold`; "" for what neither index nor verification follows
+    records         the kinds of record that the commit may be, the kind's own first
+    trailer         the trailer by which a commit says that it is a record of that kind: `Uwf-Crew`
+    record_parents  how many parents of such a commit are records as well, None for all. What a version was taken from,
+                    its second parent, may be anything
+    name_field      the field of the record's node that has the name, which the ref must have too
+    check           `module:attribute` of a `verify.records.Check`, which checks such a commit; the core has its own
+    settle          what becomes of a ref that another side has: `version`, `replace`, `grow`; of kinds that the core
+                    alone has, `thread`, `attempts`, `fork`, `pause`, `fold`
+    word            what messages call one: `crew`; `told` says of a ref of a thread, or of many of them, what it is of,
+                    `owner` how a message begins about one that has another name than its ref
+    branches        where a remote's published branches are, if this kind is registered in versions
+    commands        the group of commands that has those versions: `uwf crew`
+    """
+
+    prefix: str
+    names: str = ""
+    order: int = 0
+    of_thread: bool = False
+    target: str = "commit"
+    records: tuple[str, ...] = ()
+    trailer: str = ""
+    record_parents: int | None = None
+    name_field: str = ""
+    check: str = ""
+    settle: str = "replace"
+    word: str = ""
+    told: str = ""
+    owner: str = ""
+    branches: str = ""
+    commands: str = ""
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether such refs travel to other machines."""
+        return self.order > 0
+
+
 class Extension(NamedTuple):
-    """A feature: the commands and the agents that it adds, the forms that it exports threads in, and its part in the
-    steps of workflows, by the `kind` of a workflow that the format knows.
+    """A feature: the commands, agents and kinds of refs that it adds, the forms that it exports threads in, and its
+    part in the steps of workflows, by the `kind` of a workflow that the format knows.
 
     Of `runners` each value names an `Agent` that does all steps of such workflows, of `step_parts` the `StepParts` of
     their steps. `resumed` is a function of an Instance and ids of threads, called when threads that waited or were
@@ -97,6 +144,7 @@ class Extension(NamedTuple):
     name: str
     commands: tuple[Command, ...] = ()
     agents: tuple[AgentProgram, ...] = ()
+    refs: tuple[RefKind, ...] = ()
     exports: tuple[Export, ...] = ()
     runners: Mapping[str, str] = {}
     step_parts: Mapping[str, str] = {}

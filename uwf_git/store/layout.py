@@ -47,6 +47,7 @@ from uwf_git.format.ids import Hash, ThreadId, is_hash, is_thread_id, name_probl
 from uwf_git.format.kinds import Attempt, credited
 from uwf_git.git.objects import Person
 from uwf_git.git.repository import Oid
+from uwf_git.store import ref_kinds
 
 if TYPE_CHECKING:
     from uwf_git.format.personas import Persona
@@ -54,25 +55,24 @@ if TYPE_CHECKING:
 GITATTRIBUTES = b"* -text\n**/nodes/*.json linguist-generated=true gitlab-generated=true\n"
 
 NAMESPACE = "refs/uwf/"
-WORKFLOWS = "refs/uwf/workflows/"
+WORKFLOWS = ref_kinds.WORKFLOWS.prefix
 CREWS = "refs/uwf/crews/"
-THREADS = "refs/uwf/threads/"
-ARCHIVE = "refs/uwf/archive/"
-ATTEMPTS = "refs/uwf/attempts/"
-PINS = "refs/uwf/nodes/"
-FORKS = "refs/uwf/forks/"
-PAUSED = "refs/uwf/paused/"
-FOLDED = "refs/uwf/folded/"
-PROPOSALS = "refs/uwf/proposals/"
-RESUMED = "refs/uwf/resumed/"
-REMOVED = "refs/uwf/removed/"
-MERGED = "refs/uwf/merged/"
+THREADS = ref_kinds.THREADS.prefix
+ARCHIVE = ref_kinds.ARCHIVE.prefix
+ATTEMPTS = ref_kinds.ATTEMPTS.prefix
+PINS = ref_kinds.PINS.prefix
+FORKS = ref_kinds.FORKS.prefix
+PAUSED = ref_kinds.PAUSED.prefix
+FOLDED = ref_kinds.FOLDED.prefix
+PROPOSALS = ref_kinds.PROPOSALS.prefix
+RESUMED = ref_kinds.RESUMED.prefix
+REMOVED = ref_kinds.REMOVED.prefix
+MERGED = ref_kinds.MERGED.prefix
 EVALS = "refs/uwf/evals/"
 BASELINES = "refs/uwf/baselines/"
-REMOTES = "refs/uwf/remotes/"
-FLEETS = "refs/uwf/fleets/"
-RESERVED = "refs/uwf/local/"
-"""Below it each room has a folder of refs that no version of uwf shares, follows or checks unless it knows the room."""
+REMOTES = ref_kinds.REMOTES.prefix
+# Where a remote's published branches are; those of what is registered in versions are tracked.
+BRANCHES = "refs/heads/uwf/"
 
 # The folder of a crew's files in the tree of its version, and the file with the ZIP that they came in.
 PACKAGE = "package/"
@@ -81,32 +81,6 @@ ARCHIVED_PACKAGE = "package.bmad"
 INCLUDED = "workflow/include/"
 # Where a suite's commits have folders of files, each by the id of its tree.
 FIXTURES = "files/"
-
-# What stays on this machine; marks of fleets stay on a remote.
-LOCAL = (PROPOSALS, RESUMED, REMOVED, MERGED, REMOTES, FLEETS)
-# What travels. Workflows and starts come before the threads that stand on them, archives before the active
-# refs they end, pauses before the threads that nobody shall step, suites after the threads of their cases, so that a
-# transfer that is cut off leaves something that makes sense.
-SHARED = (WORKFLOWS, CREWS, FORKS, FOLDED, ARCHIVE, PAUSED, THREADS, ATTEMPTS, PINS, EVALS, BASELINES)
-FOLLOWED = (*SHARED, PROPOSALS)
-"""What the index follows."""
-OF_THREADS = (THREADS, ARCHIVE, ATTEMPTS, FORKS, PAUSED)
-# Where a remote's published branches are; those of workflows and crews are tracked.
-BRANCHES = "refs/heads/uwf/"
-WORKFLOW_BRANCHES = BRANCHES + "workflows/"
-CREW_BRANCHES = BRANCHES + "crews/"
-BASELINE_BRANCHES = BRANCHES + "baselines/"
-# What is registered under a name, in versions: by the kind of record, the prefix of refs and that of branches.
-REGISTERED = {
-    "workflow": (WORKFLOWS, WORKFLOW_BRANCHES),
-    "crew": (CREWS, CREW_BRANCHES),
-    "baseline": (BASELINES, BASELINE_BRANCHES),
-}
-# What a ref is called that is of no thread: by the prefix of its name.
-CALLED = {prefix: kind for kind, (prefix, _) in REGISTERED.items()} | {EVALS: "suite", PINS: "node"}
-# The commands that have the versions of each kind.
-GROUPS = {"workflow": "uwf workflow", "crew": "uwf crew", "baseline": "uwf eval baseline"}
-VERSION_BRANCHES = tuple(branches for _, branches in REGISTERED.values())
 
 # The characters that may be said of why a thread is paused.
 LONGEST_REASON = 500
@@ -122,30 +96,81 @@ _TRAILER = re.compile(r"^(Uwf-[A-Za-z-]+): (.*)$")
 
 def is_shared_ref(name: str) -> bool:
     """Whether a ref is one that travels, and its name one that uwf makes. Others are never fetched."""
-    for prefix in SHARED:
-        if name.startswith(prefix):
-            rest = name.removeprefix(prefix)
-            if prefix in (WORKFLOWS, CREWS, EVALS, BASELINES):
-                return name_problem(rest) is None
-            if prefix == FOLDED:
-                return _MONTH.fullmatch(rest) is not None
-            return is_hash(rest) if prefix == PINS else is_thread_id(rest)
-    return False
+    kind = ref_kinds.kind_of(name)
+    if kind is None or not kind.is_shared:
+        return False
+    rest = name.removeprefix(kind.prefix)
+    if kind.names == "name":
+        return name_problem(rest) is None
+    if kind.names == "month":
+        return _MONTH.fullmatch(rest) is not None
+    return is_hash(rest) if kind.names == "node" else is_thread_id(rest)
+
+
+def is_local_ref(name: str) -> bool:
+    """Whether a ref stays on this machine, one of a room that this version doesn't know among them."""
+    kind = ref_kinds.kind_of(name)
+    return not kind.is_shared if kind is not None else name.startswith(ref_kinds.RESERVED)
 
 
 def is_newer_ref(name: str) -> bool:
     """Whether a ref is of a kind that this version doesn't know. A newer version made it: it isn't damage."""
-    return name.startswith(NAMESPACE) and not name.startswith((*SHARED, *LOCAL, RESERVED))
+    known = ref_kinds.kind_of(name) is not None or name.startswith(ref_kinds.RESERVED)
+    return name.startswith(NAMESPACE) and not known
+
+
+def is_followed_ref(name: str) -> bool:
+    """Whether the index follows a ref: what is shared, and proposals."""
+    kind = ref_kinds.kind_of(name)
+    return kind is not None and bool(kind.target)
 
 
 def is_thread_ref(name: str) -> bool:
     """Whether a ref belongs to one thread: the last part of its name is the thread's id."""
-    return name.startswith(OF_THREADS)
+    kind = ref_kinds.kind_of(name)
+    return kind is not None and kind.of_thread
+
+
+def needs_thread(name: str) -> bool:
+    """Whether a ref says something of a thread that has to be here. Where one parted from another is kept without."""
+    return is_thread_ref(name) and not name.startswith((THREADS, ARCHIVE, FORKS))
+
+
+def is_of_versions(branch: str) -> bool:
+    """Whether a remote's branch is that of something that is registered in versions."""
+    return branch.startswith(BRANCHES) and branch.startswith(branches_of_versions())
+
+
+def shared() -> tuple[str, ...]:
+    """The prefixes of the refs that travel, in the order of a transfer: one that is cut off leaves what makes sense."""
+    return tuple(kind.prefix for kind in ref_kinds.every() if kind.is_shared)
+
+
+def of_threads() -> tuple[str, ...]:
+    """The prefixes of the refs that belong to one thread."""
+    return tuple(kind.prefix for kind in ref_kinds.every() if kind.of_thread)
+
+
+def branches_of_versions() -> tuple[str, ...]:
+    """Where the branches are of what is registered in versions, by the kinds of these."""
+    return tuple(kind.branches for kind in ref_kinds.versioned().values())
+
+
+def word_for(ref: str) -> str:
+    """What messages call what a ref of no thread is of: "workflow"; "" if there is no word for it."""
+    kind = ref_kinds.kind_of(ref)
+    return kind.word if kind is not None and not kind.of_thread else ""
+
+
+def words() -> dict[str, str]:
+    """What messages call what refs of no thread are of, by their prefixes; first what is registered in versions."""
+    kinds = sorted(ref_kinds.every(), key=lambda kind: not kind.branches)
+    return {kind.prefix: kind.word for kind in kinds if kind.word and not kind.of_thread}
 
 
 def refs_of_threads(threads: Iterable[ThreadId]) -> dict[str, ThreadId]:
     """Every ref that threads may have, with the thread that it would be of."""
-    return {prefix + thread: thread for thread in threads for prefix in OF_THREADS}
+    return {prefix + thread: thread for thread in threads for prefix in of_threads()}
 
 
 def namespace_of(ref: str) -> str:
@@ -154,7 +179,7 @@ def namespace_of(ref: str) -> str:
 
 
 def thread_of(ref: str) -> ThreadId:
-    """The thread that a ref of OF_THREADS is about."""
+    """The thread that a ref of a thread is about."""
     return ThreadId(ref[ref.rindex("/") + 1 :])
 
 
@@ -165,7 +190,7 @@ def removed(ref: str) -> str:
 
 def tracking(remote: str, name: str) -> str:
     """Where a remote's shared ref, or its branch of a published workflow or crew, is tracked."""
-    if name.startswith(VERSION_BRANCHES):
+    if is_of_versions(name):
         return f"{REMOTES}{remote}/branches/{name.removeprefix(BRANCHES)}"
     return f"{REMOTES}{remote}/{name.removeprefix(NAMESPACE)}"
 
@@ -216,16 +241,6 @@ class Trailers(NamedTuple):
     node: Hash
 
 
-_KIND_TRAILERS = {
-    "Uwf-Workflow": "workflow",
-    "Uwf-Crew": "crew",
-    "Uwf-Start": "start",
-    "Uwf-Step": "step",
-    "Uwf-Attempt": "attempt",
-    "Uwf-Node": "pin",
-    "Uwf-Suite": "suite",
-    "Uwf-Baseline": "baseline",
-}
 FOLD_TRAILER = "Uwf-Fold"
 
 
@@ -389,8 +404,8 @@ def parse_message(text: str) -> Trailers | None:
     last = text.rstrip("\n").rsplit("\n\n", 1)[-1]
     for line in last.split("\n"):
         match = _TRAILER.match(line)
-        if match and match.group(1) in _KIND_TRAILERS and is_hash(match.group(2)):
-            return Trailers(_KIND_TRAILERS[match.group(1)], Hash(match.group(2)))
+        if match and is_hash(match[2]) and (kind := ref_kinds.record_of(match[1])) is not None:
+            return Trailers(kind, Hash(match[2]))
     return None
 
 

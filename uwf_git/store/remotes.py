@@ -102,14 +102,14 @@ class Remotes:
 
         if own:
             put("url", url)
-        for fetched in layout.SHARED:
+        for fetched in layout.shared():
             put("fetch", f"+{fetched}*:{layout.tracking(name, fetched)}*")
         if own:
             put("tagOpt", "--no-tags")
             if not self._here:
-                for branches in layout.VERSION_BRANCHES:
+                for branches in layout.branches_of_versions():
                     put("fetch", f"+{branches}*:{layout.tracking(name, branches)}*")
-            for pushed in layout.SHARED:
+            for pushed in layout.shared():
                 put("push", f"{pushed}*:{pushed}*")
         put("uwf", "true")
         self._sync()

@@ -47,7 +47,7 @@ def keep(
 def kept_refs(repository: Repository, thread: ThreadId) -> dict[str, Oid]:
     """Return the refs that a removed thread had; {} if nothing of it is kept. Their objects may be in the bundle
     alone."""
-    names = (prefix + thread for prefix in layout.OF_THREADS)
+    names = (prefix + thread for prefix in layout.of_threads())
     legacy = {name: repository.ref(layout.removed(name)) for name in names}
     return {**{name: oid for name, oid in legacy.items() if oid}, **_heads(_path(repository, thread))}
 
@@ -67,7 +67,7 @@ def forget(repository: Repository, thread: ThreadId) -> None:
         for path in paths:
             path.unlink(missing_ok=True)
         sync(_folder(repository))
-    names = (layout.removed(prefix + thread) for prefix in layout.OF_THREADS)
+    names = (layout.removed(prefix + thread) for prefix in layout.of_threads())
     found = {name: oid for name in names if (oid := repository.ref(name)) is not None}
     repository.delete_refs(found)
 
@@ -88,7 +88,7 @@ def put_away(repository: Repository, warn: Callable[[str], None]) -> None:
 
 
 def _in_refs(repository: Repository) -> set[ThreadId]:
-    kinds = tuple(map(layout.removed, layout.OF_THREADS))
+    kinds = tuple(map(layout.removed, layout.of_threads()))
     names = repository.ref_names(layout.REMOVED)
     return {layout.thread_of(name) for name in names if name.startswith(kinds)}
 

@@ -19,7 +19,7 @@ from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import parse_attempt, parse_start, parse_step
 from uwf_git.git.objects import Stamp, Tag, parse_tag
 from uwf_git.git.repository import COMMIT, TAG, Commit, Oid, Repository, StoreUnwritable
-from uwf_git.store import layout
+from uwf_git.store import layout, ref_kinds
 from uwf_git.store.index import ArchiveRow, CommitRow, FoldedRow, Index, Tip, commit_row, start_row, step_row
 from uwf_git.store.nodes import NodeStore
 
@@ -53,7 +53,7 @@ class Store(NodeStore):
         if self._taking_in or not self._follows_refs:
             return False  # a commit names a node which isn't there: looking again would not help
         refs, unreadable = self.repository.refs_and_broken(without=layout.REMOTES)
-        refs = {name: oid for name, oid in refs.items() if name.startswith(layout.FOLLOWED)}
+        refs = {name: oid for name, oid in refs.items() if layout.is_followed_ref(name)}
         if {name: oid.raw for name, oid in refs.items()} == self.index.sound_tips():
             return False
         seen = self.index.tips()
@@ -78,7 +78,7 @@ class Store(NodeStore):
             for name in lost:  # where it was is all that is known of it
                 self.index.set_tip(Tip(name, seen[name].oid, None, "its ref can't be read"))
             for name in gone:
-                if not name.startswith(layout.FOLLOWED):  # an older version has followed it
+                if not layout.is_followed_ref(name):  # an older version has followed it
                     self.index.drop_tip(name)
                     continue
                 self.index.miss(name)
@@ -116,9 +116,9 @@ class Store(NodeStore):
 
     def _is_stood_for(self, name: str) -> bool:
         """Return whether another ref says why this one is gone: its thread has ended, is folded, or was removed."""
-        if not name.startswith(layout.FOLLOWED):
+        if not layout.is_followed_ref(name):
             return True
-        if not name.startswith(layout.OF_THREADS):
+        if not layout.is_thread_ref(name):
             return False
         thread = layout.thread_of(name)
         ended = name != layout.ARCHIVE + thread and self.repository.ref(layout.ARCHIVE + thread) is not None
@@ -145,9 +145,9 @@ class Store(NodeStore):
         folded = self.index.folded_threads()
 
         def is_wanted(name: str) -> bool:
-            if name in here or not name.startswith(layout.FOLLOWED):
+            if name in here or not layout.is_followed_ref(name):
                 return False
-            if not name.startswith(layout.OF_THREADS):
+            if not layout.is_thread_ref(name):
                 return True
             thread = layout.thread_of(name)
             if thread in folded or layout.REMOVED + thread in here:
@@ -194,15 +194,17 @@ class Store(NodeStore):
 
     def _take_in_ref(self, name: str, oid: Oid) -> None:
         tip: Oid | None = oid
-        if name.startswith(layout.FOLDED):
+        kind = ref_kinds.kind_of(name)
+        target = kind.target if kind is not None else "commit"
+        if target == "fold":
             problem = self._problem_in(oid, lambda: self._take_in_fold(name, oid))
             if problem:
                 self.index.set_folded(name, ())
-        elif name.startswith(layout.ARCHIVE):
+        elif target == "end":
             problem = self._problem_in(oid, lambda: self._take_in(self._peel(oid)))
             archive = self.index.archive(oid.raw)
             tip = Oid(raw=archive.target) if archive else None
-        elif name.startswith((layout.FORKS, layout.PAUSED)):
+        elif target in ("fork", "pause"):
             problem = self._problem_in(oid, lambda: self._take_in(self._parted(oid)))
             tip = None
         else:
@@ -395,12 +397,6 @@ class Store(NodeStore):
         kind, node = trailers
         payload = self.get(node).payload
         row = commit_row(oid, kind, node, parents, when)
-        if kind == "workflow":
-            return row._replace(workflow=node, name=payload["name"])
-        if kind in ("crew", "suite"):
-            return row._replace(name=payload["name"])
-        if kind == "baseline":
-            return row._replace(name=payload["suite"])
         if kind == "start":
             start = parse_start(payload)
             return start_row(row, start, self.get(start.workflow).payload["name"], author)
@@ -412,7 +408,10 @@ class Store(NodeStore):
         if kind == "attempt":
             attempt = parse_attempt(payload)
             return row._replace(start=attempt.start, role=attempt.role)
-        return row
+        if kind == "workflow":
+            row = row._replace(workflow=node)
+        refs = ref_kinds.kind_of_record(kind)
+        return row._replace(name=payload[refs.name_field]) if refs is not None and refs.name_field else row
 
     def _step_row(self, row: CommitRow, before: CommitRow) -> CommitRow:
         """The row of a commit that records a step, filled in; `before` is that of its first parent."""
@@ -469,8 +468,9 @@ def _followed(commit: Commit) -> tuple[Oid, ...]:
     forge, with any history."""
     if len(commit.parents) > 1:
         trailers = layout.parse_message(commit.message)
-        if trailers is not None and trailers.kind in layout.REGISTERED:
-            return commit.parents[:1]
+        kind = ref_kinds.kind_of_record(trailers.kind) if trailers is not None else None
+        if kind is not None and kind.record_parents:
+            return commit.parents[: kind.record_parents]
     return commit.parents
 
 

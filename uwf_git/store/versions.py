@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from uwf_git.base.errors import HeadMoved, Invalid, NotFound, StoreDamaged
 from uwf_git.base.text import closest, counted, harmless, nearest
+from uwf_git.ext import RefKind
 from uwf_git.format.builtin import META
 from uwf_git.format.ids import Hash, name_problem
 from uwf_git.format.kinds import Code, Workflow, parse_workflow
@@ -26,7 +27,7 @@ from uwf_git.format.suites import BASELINE
 from uwf_git.format.types import OF_THREADS, is_kind, workflow_type
 from uwf_git.git.objects import Stamp
 from uwf_git.git.repository import Entry, Oid, Repository
-from uwf_git.store import layout
+from uwf_git.store import layout, ref_kinds
 from uwf_git.store.taking_in import Store
 
 if TYPE_CHECKING:
@@ -129,15 +130,16 @@ Defined = TypeVar("Defined")
 
 
 class Versions(ABC, Generic[Defined]):
-    """What a store has of one `kind` under names; `prefix` is where their refs are, `kept` what is kept as it is."""
+    """What a store has of one kind under names. `refs` is the kind of their refs, `kept` what is kept as it is."""
 
-    kind: ClassVar[str]
+    refs: ClassVar[RefKind]
     kept: ClassVar[str]
-    prefix: ClassVar[str]
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._repository = store.repository
+        self.kind = self.refs.records[0]
+        self.prefix = self.refs.prefix
 
     @abstractmethod
     def name_of(self, definition: Defined) -> str:
@@ -206,7 +208,7 @@ class Versions(ABC, Generic[Defined]):
         """The newest version of a name. Raises NotFound with the nearest name."""
         oid = None if name_problem(name) else self._repository.ref(self.prefix + name)
         if oid is None:
-            hint = nearest(name, self.names()) or f"see: {layout.GROUPS[self.kind]} list"
+            hint = nearest(name, self.names()) or f"see: {self.refs.commands} list"
             raise NotFound(f"no {self.kind} {name!r}", hint)
         return self._version(oid)
 
@@ -218,7 +220,7 @@ class Versions(ABC, Generic[Defined]):
         past = self.history(name)
         if len(back) > 9 or int(back) >= len(past):
             many = counted(len(past), "version")
-            hint = f"see: {layout.GROUPS[self.kind]} history {name}"
+            hint = f"see: {self.refs.commands} history {name}"
             raise NotFound(f"{self.kind} {name!r} has {many}, so none is {text}", hint)
         return past[int(back)].version
 
@@ -267,9 +269,7 @@ class Versions(ABC, Generic[Defined]):
             missing = f"no version {to}" if to else "no older version"
             if older and not to:
                 missing += " that differs: those before it are the same as it is now"
-            raise NotFound(
-                f"{self.kind} {name!r} has {missing}", f"see: {layout.GROUPS[self.kind]} history {name}"
-            )
+            raise NotFound(f"{self.kind} {name!r} has {missing}", f"see: {self.refs.commands} history {name}")
         if self.are_same(target.version, now):
             return now
         old, source = Oid(hex=now.commit), Oid(hex=origin(target).version.commit)
@@ -296,7 +296,7 @@ class Versions(ABC, Generic[Defined]):
         self._store.sync()
         found = [Oid(raw=row.oid) for row in self._store.index.commits_of(node) if row.kind == self.kind]
         if not found:
-            raise NotFound(f"no {self.kind} {node}", f"see: {layout.GROUPS[self.kind]} list")
+            raise NotFound(f"no {self.kind} {node}", f"see: {self.refs.commands} list")
         return found
 
     def write(
@@ -347,9 +347,8 @@ class Versions(ABC, Generic[Defined]):
 class Registry(Versions["Compiled"]):
     """The workflows of one store, at `refs/uwf/workflows/<name>`."""
 
-    kind = "workflow"
+    refs = ref_kinds.WORKFLOWS
     kept = "a workflow"
-    prefix = layout.WORKFLOWS
 
     def name_of(self, definition: Compiled) -> str:
         return definition.workflow.name
@@ -497,9 +496,8 @@ class Baseline(NamedTuple):
 class Baselines(Versions[Baseline]):
     """The baselines of suites, at `refs/uwf/baselines/<suite>`."""
 
-    kind = "baseline"
+    refs = ref_kinds.registering("baseline")
     kept = "a baseline"
-    prefix = layout.BASELINES
 
     def current(self, name: str) -> Version:
         """The newest baseline of a suite. Raises NotFound, which says how one is set."""
@@ -508,7 +506,7 @@ class Baselines(Versions[Baseline]):
         except NotFound as error:
             match = closest(name, self.names())
             meant = f' · did you mean "{match}"?' if match else ""
-            raise NotFound(error.message, f"set one: {layout.GROUPS[self.kind]} set {name}{meant}") from None
+            raise NotFound(error.message, f"set one: {self.refs.commands} set {name}{meant}") from None
 
     def name_of(self, definition: Baseline) -> str:
         return definition.suite
@@ -529,7 +527,7 @@ class Baselines(Versions[Baseline]):
         """The value of a Baseline node. Raises NotFound, Invalid."""
         content = self._store.get(node)
         if not is_kind(content.type, self.kind):
-            raise Invalid(f"node {node} is no baseline", f"see: {layout.GROUPS[self.kind]} list")
+            raise Invalid(f"node {node} is no baseline", f"see: {self.refs.commands} list")
         return Baseline(content.payload)
 
     def _tree(self, definition: Baseline) -> Oid:

@@ -14,7 +14,7 @@ from uwf_git.base.errors import Busy, HeadMoved, StoreDamaged
 from uwf_git.engine.pause import was_lifted
 from uwf_git.format.ids import ThreadId
 from uwf_git.git.repository import TAG, Oid, TooLarge
-from uwf_git.store import archives, layout
+from uwf_git.store import archives, layout, ref_kinds
 from uwf_git.store.history import Link, ancestry, link_of, own_forks, parse_link, relate, tagged_commit
 from uwf_git.store.opened import Instance
 from uwf_git.sync import tracking
@@ -107,12 +107,13 @@ class Adoption:
         self._waiting: set[str] = set()
         self._of = 0
         self._settlers = {
-            layout.WORKFLOWS: self._version,
-            layout.CREWS: self._version,
-            layout.BASELINES: self._version,
-            layout.PINS: self._replaceable,
-            layout.FOLDED: self._folded,
-            layout.EVALS: self._suite,
+            "version": self._version,
+            "replace": self._replaceable,
+            "fold": self._folded,
+            "grow": self._growing,
+            "attempts": self._attempts,
+            "fork": self._fork,
+            "pause": self._paused,
         }
 
     def _wanted(self, refs: Mapping[str, Oid], yields: bool) -> Mapping[str, Oid]:
@@ -126,7 +127,7 @@ class Adoption:
             for name, oid in refs.items()
             if not (
                 removed
-                and name.startswith(layout.OF_THREADS)
+                and layout.is_thread_ref(name)
                 and layout.thread_of(name) in removed
                 and not self._instance.threads.exists(layout.thread_of(name))
             )
@@ -184,21 +185,18 @@ class Adoption:
     def _settle(
         self, differing: Mapping[str, Oid], threads: Sequence[ThreadId]
     ) -> Iterator[Adopted | Refused]:
-        for name, oid in sorted(differing.items()):
-            if settle := self._settlers.get(layout.namespace_of(name)):
-                yield from self._sound(name, oid, settle)
+        kinds = {name: ref_kinds.kind_of(name) for name in sorted(differing)}
+        for name, kind in kinds.items():
+            if kind is not None and not kind.of_thread:
+                yield from self._sound(name, differing[name], self._settlers[kind.settle])
         known = self._here(threads)
         yield from self._unknown([thread for thread in threads if thread not in known])
         for thread in threads:
             if thread in known:
                 yield from self._thread(thread)
-        for name, oid in sorted(differing.items()):
-            if name.startswith(layout.ATTEMPTS):
-                yield from self._sound(name, oid, self._attempts)
-            elif name.startswith(layout.FORKS):
-                yield from self._sound(name, oid, self._fork)
-            elif name.startswith(layout.PAUSED):
-                yield from self._sound(name, oid, self._paused)
+        for name, kind in kinds.items():
+            if kind is not None and kind.of_thread and kind.settle != "thread":
+                yield from self._sound(name, differing[name], self._settlers[kind.settle])
 
     def _here(self, threads: Sequence[ThreadId]) -> set[ThreadId]:
         """Those of these threads that are here in any form."""
@@ -398,13 +396,15 @@ class Adoption:
     # What has one side only, or is the same whoever made it
 
     def _replaceable(self, name: str, oid: Oid) -> Iterator[Adopted | Refused]:
+        if layout.is_thread_ref(name) and not self._instance.threads.exists(layout.thread_of(name)):
+            return  # of a thread that was refused, or deleted there
         old = self._repository.ref(name)
         if old is None or self._yields:
             self._repository.put_ref(name, old, oid)
             yield Adopted(name, Case.TWO_COMMITS if old else Case.UNKNOWN)
 
-    def _suite(self, name: str, oid: Oid) -> Iterator[Adopted | Refused]:
-        """What two machines have added to a suite is in it, whoever was first."""
+    def _growing(self, name: str, oid: Oid) -> Iterator[Adopted | Refused]:
+        """A history whose trees only grow, as a suite's: what two machines have added is in it, whoever was first."""
         ours = self._repository.ref(name)
         united = unite(self._instance.store, ours, oid) if ours else oid
         if united == ours:

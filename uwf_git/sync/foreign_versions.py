@@ -43,8 +43,8 @@ _OF_NODES = ("workflow", "workflow/nodes", "crew", "crew/nodes", "baseline", "ba
 
 def versions_of(store: Store, kind: str) -> Versions[Any]:
     """What a store has of a kind, `workflow`, `crew` or `baseline`, in versions."""
-    if kind in (Registry.kind, Baselines.kind):
-        return Registry(store) if kind == Registry.kind else Baselines(store)
+    if kind in ("workflow", "baseline"):
+        return Registry(store) if kind == "workflow" else Baselines(store)
     from uwf_git.ext.crews.registry import Crews
 
     return Crews(store)

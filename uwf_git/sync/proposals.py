@@ -22,7 +22,7 @@ from uwf_git.base.text import nearest
 from uwf_git.format.ids import Hash
 from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid, Repository
-from uwf_git.store import layout
+from uwf_git.store import layout, ref_kinds
 from uwf_git.store.index import Overlay
 from uwf_git.store.taking_in import Store
 from uwf_git.store.versions import Defined, Version, Versions
@@ -161,7 +161,7 @@ def publish_proposal(instance: Instance, git: Git, remote: Remote, proposal: Pro
         remote,
         PROPOSED + proposal.branch,
         Oid(hex=proposal.commit),
-        layout.REGISTERED[proposal.kind][1] + proposal.name,
+        ref_kinds.registering(proposal.kind).branches + proposal.name,
         base,
         another,
     )
@@ -187,11 +187,11 @@ def accept(instance: Instance, git: Git, branch: str, remote: Remote | None, kin
             nearest(branch, known) or "take a remote's with: --remote origin",
         )
     if (found := kind_in(repository, source, f"proposal {branch}")) != kind:
-        again = f"{layout.GROUPS[found]} accept {shlex.quote(branch)}" + (
+        again = f"{ref_kinds.registering(found).commands} accept {shlex.quote(branch)}" + (
             f" --remote {remote.name}" if remote else ""
         )
         raise Usage(f"proposal {branch} is about a {found}, not a {kind}", again)
-    published = branch.removeprefix(short(layout.REGISTERED[kind][1]))
+    published = branch.removeprefix(short(ref_kinds.registering(kind).branches))
     if remote is not None and published != branch:
         wording = _of_published(repository, remote.name, kind, published, source)
     else:
@@ -209,12 +209,12 @@ def take_merged(instance: Instance, remote: str) -> list[Taken]:
     repository = instance.store.repository
     git = Git(repository.path)
     found: list[Taken] = []
-    for kind, (prefix, branches) in layout.REGISTERED.items():
-        tracked = layout.tracking(remote, branches)
+    for kind, row in ref_kinds.versioned().items():
+        tracked = layout.tracking(remote, row.branches)
         for ref, source in sorted(repository.refs(tracked).items()):
             name = ref.removeprefix(tracked)
             try:
-                registered = repository.ref(prefix + name)
+                registered = repository.ref(row.prefix + name)
                 if registered is None or source == registered or is_ancestor(git, source, registered):
                     continue
                 wording = _of_published(repository, remote, kind, name, source)
@@ -264,7 +264,7 @@ def _of_published(repository: Repository, remote: str, kind: str, name: str, sou
         correct = f"change the file elsewhere: {_PROPOSING[kind]} --remote {remote}"
     one, put = _PUTTING[kind]
     return _Wording(
-        f"branch {short(layout.REGISTERED[kind][1])}{name} of {remote}",
+        f"branch {short(ref_kinds.registering(kind).branches)}{name} of {remote}",
         f"see it: {shown_by(repository, source)}; put both changes into one {one}, then: {put} && {ours}",
         f"{correct}, or put back the version from here: {ours}",
     )

@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import HeadMoved, Invalid, NotFound, RemoteFailed, StoreDamaged, Usage
 from uwf_git.base.text import nearest, one_line
+from uwf_git.ext import RefKind
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.git.libgit2 import reference_is_valid_name
 from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid, Repository
-from uwf_git.store import layout
+from uwf_git.store import layout, ref_kinds
 from uwf_git.store.history import ancestry, link_of, links
 from uwf_git.store.index import CommitRow
 from uwf_git.sync.forges import Pages, pages
@@ -86,7 +87,7 @@ def publish_version(
     """Pushes the newest version of the workflow or crew `what` to `refs/heads/uwf/workflows/<what>`, or crews/, or the
     branch `name`, with the version before as its base. Raises as publish_thread does."""
     commit = Oid(hex=versions.current(what).commit)
-    branch, base_branch = _names(instance, *_branches_of(versions.kind, what), name)
+    branch, base_branch = _names(instance, *_branches_of(versions.refs, what), name)
     parents = instance.store.repository.commit(commit).parents
     another = f"uwf publish {versions.kind} {what} --as BRANCH --remote {remote.name}"
     base = parents[0] if parents else None
@@ -258,28 +259,28 @@ def _published_as(instance: Instance, what: str) -> list[tuple[str, str]]:
     except (NotFound, Usage):
         pass
     repository = instance.store.repository
-    for kind, (prefix, _) in layout.REGISTERED.items():
-        if prefix + what in repository.ref_names(prefix):
+    for kind in ref_kinds.versioned().values():
+        if kind.prefix + what in repository.ref_names(kind.prefix):
             found.append(_branches_of(kind, what))
     name = branch_name(what)
     found.append((PROPOSED + name, ""))
     if name.startswith(short(THREAD_BRANCHES)):
         found.append((HEADS + name, BASES + name.removeprefix(short(THREAD_BRANCHES))))
-    for kind, (_, branches) in layout.REGISTERED.items():
-        if name.startswith(short(branches)):
-            found.append(_branches_of(kind, name.removeprefix(short(branches))))
+    for kind in ref_kinds.versioned().values():
+        if name.startswith(short(kind.branches)):
+            found.append(_branches_of(kind, name.removeprefix(short(kind.branches))))
     return [*found, (HEADS + name, f"{BASES}branches/{name}")]
 
 
-def _branches_of(kind: str, name: str) -> tuple[str, str]:
-    """The branches that a workflow or a crew is published on, itself and its base."""
-    branch = layout.REGISTERED[kind][1] + name
+def _branches_of(kind: RefKind, name: str) -> tuple[str, str]:
+    """The branches that something of a kind is published on, itself and its base."""
+    branch = kind.branches + name
     return branch, BASES + branch.removeprefix(layout.BRANCHES)
 
 
 def kind_on(ref: str) -> str:
     """What a branch holds versions of, as far as its name says: a proposal may be of any."""
-    found = (kind for kind, (_, branches) in layout.REGISTERED.items() if ref.startswith(branches))
+    found = (name for name, kind in ref_kinds.versioned().items() if ref.startswith(kind.branches))
     return next(found, "workflow")
 
 
@@ -290,9 +291,9 @@ def _is_ours(instance: Instance, git: Git, oid: Oid) -> bool:
         return False
     instance.store.sync()
     row = instance.store.index.commit(oid.raw)
-    if row is not None and row.kind in ("start", "step", *layout.REGISTERED):
+    if row is not None and row.kind in ("start", "step", *ref_kinds.versioned()):
         return True
-    prefixes = (prefix for prefix, _ in layout.REGISTERED.values())
+    prefixes = (kind.prefix for kind in ref_kinds.versioned().values())
     kept = ("for-each-ref", "--count=1", "--contains", str(oid), *prefixes, layout.PROPOSALS)
     return bool(git.run(*kept, check=False).out)
 
@@ -306,8 +307,8 @@ def _not_taken_over(
         git_dir = shlex.quote(str(repository.path))
         look = f"git --git-dir {git_dir} fetch {remote.name} {shlex.quote(ref)} && {look}"
     hint = f"look at it: {look}; "
-    if ref.startswith((*layout.VERSION_BRANCHES, PROPOSED)):
-        hint += f"take it over: {layout.GROUPS[kind_on(ref)]} accept {branch} --remote {remote.name}; "
+    if layout.is_of_versions(ref) or ref.startswith(PROPOSED):
+        hint += f"take it over: {ref_kinds.registering(kind_on(ref)).commands} accept {branch} --remote {remote.name}; "
     return HeadMoved(
         f"branch {short(ref)} of {remote.name} is at commit {oid}, which was not taken over here",
         f"{hint}or delete it all the same: {again} --force",
@@ -333,8 +334,8 @@ def _push(git: Git, remote: Remote, arguments: list[str], more: str) -> None:
 def _other_commits(remote: Remote, ref: str, more: str) -> HeadMoved:
     branch = short(ref)
     hint = more.removeprefix("or: ").removeprefix("then: ")
-    if ref.startswith(layout.VERSION_BRANCHES):
-        take_in = f"{layout.GROUPS[kind_on(ref)]} accept {shlex.quote(branch)} --remote {remote.name}"
+    if layout.is_of_versions(ref):
+        take_in = f"{ref_kinds.registering(kind_on(ref)).commands} accept {shlex.quote(branch)} --remote {remote.name}"
         hint = f"take in what was merged there: {take_in}; {more}"
     elif ref.startswith(PROPOSED):
         take_in = (

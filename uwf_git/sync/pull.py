@@ -116,8 +116,9 @@ def _take_over(
     if whole:
         _remember(instance, remote, None if fetched.gone else tracked)
     # A name outside of what is shared may be of a later version; within, it is somebody's mischief.
-    strange = [name for name in listed.strange if not name.startswith(layout.SHARED)]
-    misnamed = [name for name in listed.strange if name.startswith(layout.SHARED)]
+    shared = layout.shared()
+    strange = [name for name in listed.strange if not name.startswith(shared)]
+    misnamed = [name for name in listed.strange if name.startswith(shared)]
     refused += tuple(map(_misnamed, misnamed))
     return Pulled(remote.name, (*adopted, *changed), refused, tuple(strange), merged, steps)
 
@@ -130,7 +131,7 @@ def _get_ready() -> None:
 
 def _merged(instance: Instance, remote: Remote, listed: Listed) -> tuple[Taken, ...]:
     """What was merged into published workflows and crews, where any are."""
-    if not any(name.startswith(layout.VERSION_BRANCHES) for name in listed.refs):
+    if not any(layout.is_of_versions(name) for name in listed.refs):
         return ()
     from uwf_git.sync.proposals import take_merged
 
@@ -249,7 +250,7 @@ def raise_if_refused(pulled: Pulled, thread: ThreadId | None = None) -> None:
     where it is given."""
     invalid = sorted((each for each in pulled.refused if not each.later), key=lambda each: each.is_unchecked)
     if thread is not None:
-        others = {each.ref for each in invalid if each.ref.startswith(layout.OF_THREADS)}
+        others = {each.ref for each in invalid if layout.is_thread_ref(each.ref)}
         others -= layout.refs_of_threads([thread]).keys()
         invalid = [each for each in invalid if each.ref not in others]
     if invalid:

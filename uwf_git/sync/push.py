@@ -107,7 +107,7 @@ def plan(
     superseded = {
         name: oid
         for name, oid in known.items()
-        if name not in refs and name.startswith(layout.OF_THREADS) and _is_superseded(instance, name, oid)
+        if name not in refs and layout.is_thread_ref(name) and _is_superseded(instance, name, oid)
     }
     replaced = {
         name: known[name]
@@ -116,7 +116,7 @@ def plan(
     }
     of_known = {layout.thread_of(name) for name in known if name.startswith((layout.THREADS, layout.ARCHIVE))}
     seen = bool(superseded) or any(
-        name in known or (name.startswith(layout.OF_THREADS) and layout.thread_of(name) in of_known)
+        name in known or (layout.is_thread_ref(name) and layout.thread_of(name) in of_known)
         for name in updates
     )
     return Plan(updates, superseded, replaced, held, seen)
@@ -369,7 +369,7 @@ def _listed(remote: Remote, listed: Listed, pushed: Pushed) -> Pushed:
 
 def _is_hidden(name: str, listed: Listed) -> bool:
     likes = layout.NAMESPACE if name.startswith(layout.PAUSED) else layout.namespace_of(name)
-    of_thread = {prefix + layout.thread_of(name) for prefix in layout.OF_THREADS}
+    of_thread = {prefix + layout.thread_of(name) for prefix in layout.of_threads()}
     return not any(each.startswith(likes) or each in of_thread for each in listed.refs)
 
 

@@ -38,7 +38,7 @@ from uwf_git.base.errors import StoreDamaged
 from uwf_git.engine.pause import carry
 from uwf_git.format.ids import ThreadId, fork_id
 from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Commit, Entry, Oid, Person
-from uwf_git.store import layout
+from uwf_git.store import layout, ref_kinds
 from uwf_git.store.history import Head, Relation, relate
 from uwf_git.store.index import ArchiveRow, CommitRow
 from uwf_git.store.opened import Instance
@@ -351,8 +351,9 @@ def settle_attempts(instance: Instance, thread: ThreadId, theirs: Oid) -> bool:
 
 
 def unite(store: Store, ours: Oid, theirs: Oid) -> Oid:
-    """The commit of a suite that has all of two: one of them where it goes on from the other, else a new one with both
-    as parents, which is the same on every machine that puts these two together. Moves no ref."""
+    """The commit that has all of two of a growing history, such as a suite's: one of them if it goes on from the other,
+    else a new one with both as parents, which is the same on every machine that puts these two together. Moves no
+    ref."""
     if _goes_on(store, ours, theirs):
         return ours
     if _goes_on(store, theirs, ours):
@@ -362,7 +363,9 @@ def unite(store: Store, ours: Oid, theirs: Oid) -> Oid:
     one, other = repository.commit(first), repository.commit(second)
     tree = repository.united(one.tree, other.tree)
     row = store.take_in(first)
-    text = layout.suite_message(row.name or "", row.node, {})
+    kind = ref_kinds.kind_of_record(row.kind)
+    assert kind is not None
+    text = layout.message(f"{kind.word} {row.name or ''}: two sides", {kind.trailer: row.node})
     nobody, when = Person("uwf", "uwf@localhost"), max(one.time, other.time)
     made = repository.write_commit(tree, [first, second], nobody, text, when, committer=nobody)
     store.take_in(made)
@@ -370,14 +373,15 @@ def unite(store: Store, ours: Oid, theirs: Oid) -> Oid:
 
 
 def _goes_on(store: Store, commit: Oid, earlier: Oid) -> bool:
-    """Whether a commit of a suite goes on from another, or is it."""
+    """Whether a commit of a growing history goes on from another, or is it."""
+    kind = store.take_in(commit).kind
     pending, seen = [commit], {commit}
     while pending:
         at = pending.pop()
         if at == earlier:
             return True
         for parent in store.repository.commit(at).parents[:2]:
-            if parent not in seen and store.take_in(parent).kind == "suite":
+            if parent not in seen and store.take_in(parent).kind == kind:
                 seen.add(parent)
                 pending.append(parent)
     return False

@@ -63,7 +63,7 @@ def remove(instance: Instance, thread: ThreadId) -> None:
     repository = instance.store.repository
     kept.put_away(repository, instance.warn)
     with instance.locks.hold(thread):
-        refs = {prefix + thread: repository.ref(prefix + thread) for prefix in layout.OF_THREADS}
+        refs = {prefix + thread: repository.ref(prefix + thread) for prefix in layout.of_threads()}
         found = {name: oid for name, oid in refs.items() if oid is not None}
         buried = {**_unfolded(instance, thread), **found}
 
@@ -284,7 +284,7 @@ def forget_removed(instance: Instance, threads: Iterable[ThreadId]) -> None:
     for thread in threads:
         kept.forget(instance.store.repository, thread)
         # Until now the removal stood for whatever was gone of it.
-        instance.store.miss_no_more([prefix + thread for prefix in layout.OF_THREADS])
+        instance.store.miss_no_more([prefix + thread for prefix in layout.of_threads()])
         instance.threads.drop(layout.REMOVED + thread)
         tracking.restored(instance, thread)
 
@@ -313,7 +313,7 @@ def delete(instance: Instance, git: Git, remote: Remote, threads: Iterable[Threa
     from uwf_git.sync.transfer import Pushed, Rejected, remove
 
     wanted = set(threads)
-    with_all = {prefix + thread for prefix in layout.OF_THREADS for thread in wanted}
+    with_all = {prefix + thread for prefix in layout.of_threads() for thread in wanted}
     tracking.look(instance, git, remote)
     known = tracked_refs(instance.store.repository, remote.name)
     doomed = {name: oid for name, oid in known.items() if name in with_all}

@@ -187,7 +187,7 @@ def explain_loss(instance: Instance, git: Git, remote: Remote, rejected: Rejecte
     if is_thread and instance.store.repository.ref(layout.tracking(remote.name, layout.ARCHIVE + thread)):
         name = layout.ARCHIVE + thread
     who = moved_by(instance, remote, name)
-    kind = layout.CALLED.get(layout.namespace_of(rejected.ref), "archives of")
+    kind = layout.word_for(rejected.ref) or "archives of"
     what = f"thread {thread}" if is_thread else f"{kind} {rejected.ref.rpartition('/')[2]}"
     if name.startswith(layout.PAUSED):
         what = f"the pause of {what}"

@@ -19,7 +19,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -29,7 +29,7 @@ from uwf_git.format.ids import ALPHABET, ThreadId
 from uwf_git.git.lockfiles import is_git_at_work
 from uwf_git.git.program import Git, OverBounds
 from uwf_git.git.repository import Oid, Repository
-from uwf_git.store import layout
+from uwf_git.store import layout, ref_kinds
 from uwf_git.store.opened import Instance
 from uwf_git.store.remotes import Remote
 
@@ -54,10 +54,6 @@ _TABLE = ("-c", "core.abbrev=40", "-c", "fetch.output=full")
 _BY_GIT = re.compile(r"tmp_(?:pack|idx|rev)_[A-Za-z0-9]{6}")  # those of uwf have longer names
 _OID = re.compile(r"[0-9a-f]{40}")
 _OTHER_OID = re.compile(r"[0-9a-f]{64}")
-# Of thousands of refs nearly all are of threads: rows of nothing else need no look at each.
-_ROWS_OF_THREADS = re.compile(
-    rf"(?:[0-9a-f]{{40}}\t(?:{'|'.join(layout.OF_THREADS)})[0-7][{ALPHABET}]{{25}}(?:\^{{}})?\n)++", re.ASCII
-)
 # A row of the table in which a fetch tells what it does: a flag, what came of the ref, the remote's name for it and
 # ours. Of a ref that has moved it tells where from and where to, of a new one nothing but its name.
 _TOLD = re.compile(
@@ -99,7 +95,7 @@ def list_refs(
     """What a remote has under refs/uwf/ and of published workflows and crews. `branches`: whether it has any is looked
     for too. `meanwhile` is called while the remote is being asked. Raises RemoteFailed, also for more refs than
     `uwf.maxRefs` allows."""
-    published = [f"{branches}*" for branches in layout.VERSION_BRANCHES]
+    published = [f"{branches}*" for branches in layout.branches_of_versions()]
     patterns = ["refs/uwf/*", *(["HEAD", "refs/heads/*"] if branches else published)]
     found: set[str] = set()
     at_most = repository.config.max_refs
@@ -114,7 +110,7 @@ def list_refs(
         meanwhile()
         for block in blocks:
             text = block.decode("utf-8", "backslashreplace")
-            if _ROWS_OF_THREADS.fullmatch(text):
+            if _rows_of_threads().fullmatch(text):
                 rows = [row for row in text.split("\n") if row and row[-1] != "}"]
                 refs.update(zip([row[41:] for row in rows], [Oid(hex=row[:40]) for row in rows], strict=True))
             else:
@@ -128,6 +124,13 @@ def list_refs(
         "W1JTH9PS", "{remote} lists {refs} refs", remote=remote.name, refs=len(refs), strange=strange[:10]
     )
     return Listed(refs, tuple(strange), not branches or bool(found))
+
+
+@cache
+def _rows_of_threads() -> re.Pattern[str]:
+    """Of thousands of refs nearly all are of threads: rows of nothing else need no look at each."""
+    prefixes = "|".join(layout.of_threads())
+    return re.compile(rf"(?:[0-9a-f]{{40}}\t(?:{prefixes})[0-7][{ALPHABET}]{{25}}(?:\^{{}})?\n)++", re.ASCII)
 
 
 def _is_taken(name: str) -> bool:
@@ -180,7 +183,7 @@ def _of_uwf(
             continue
         if not branches and (name == "HEAD" or name.startswith("refs/heads/")):
             branches.add(name)
-        if name.startswith(layout.LOCAL):
+        if layout.is_local_ref(name):
             continue  # the remote is a store with remotes and proposals of its own
         if name.startswith(layout.NAMESPACE) or (_is_of_versions(name) and not remote.code):
             yield oid, name
@@ -189,8 +192,9 @@ def _of_uwf(
 def _is_of_versions(name: str) -> bool:
     """Whether a branch is one that versions of a workflow or a crew are published on."""
     return any(
-        name.startswith(branches) and layout.is_shared_ref(prefix + name.removeprefix(branches))
-        for prefix, branches in layout.REGISTERED.values()
+        name.startswith(kind.branches)
+        and layout.is_shared_ref(kind.prefix + name.removeprefix(kind.branches))
+        for kind in ref_kinds.versioned().values()
     )
 
 
@@ -447,7 +451,7 @@ def look(instance: Instance, git: Git, remote: Remote) -> None:
     known = tracked_refs(repository, remote.name)
     listed = list_refs(git, repository, remote).refs
     gone = {name: oid for name, oid in known.items() if name not in listed}
-    if any(name.startswith(layout.OF_THREADS) for name in gone):
+    if any(layout.is_thread_ref(name) for name in gone):
         # Where one of them was folded meanwhile, the new fold says so. It is taken over by the next pull.
         folds = [
             name for name, oid in listed.items() if name.startswith(layout.FOLDED) and not repository.has(oid)
@@ -517,7 +521,7 @@ class _There:
     def accounts_for(self, name: str) -> bool:
         """Whether a ref of which only the thread's steps can tell is gone with these, or into a fold, or with the
         thread's end."""
-        if not name.startswith(layout.OF_THREADS):
+        if not layout.is_thread_ref(name):
             return False
         thread = layout.thread_of(name)
         return name.startswith(layout.PAUSED) or thread in self._folded or not self.has(thread)
@@ -565,7 +569,7 @@ def marked(instance: Instance, remote: Remote, refs: Iterable[str]) -> frozenset
     return frozenset(
         name
         for name in refs
-        if name in marks or (name.startswith(layout.OF_THREADS) and layout.thread_of(name) in threads)
+        if name in marks or (layout.is_thread_ref(name) and layout.thread_of(name) in threads)
     )
 
 

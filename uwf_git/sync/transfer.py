@@ -69,7 +69,7 @@ def send(
     here and not to be pushed; for no more than FEW refs they need not be known. A push that the remote refuses as a
     whole, as it may do for its size, is tried again in smaller ones. What isn't among the results did not get there.
     Raises RemoteFailed where nothing did."""
-    order = {prefix: place for place, prefix in enumerate(layout.SHARED)}
+    order = {prefix: place for place, prefix in enumerate(layout.shared())}
     waiting = sorted(updates, key=lambda name: (order[layout.namespace_of(name)], name))
     size = at_most or max(len(waiting), 1)
     results: Results = {}
@@ -158,7 +158,7 @@ def _refspecs(names: Sequence[str], updates: Mapping[str, Oid], others: Collecti
         return [f"{updates[name]}:{name}" for name in names]
     specs = []
     spared = sorted(others)
-    for prefix in layout.SHARED:
+    for prefix in layout.shared():
         within = sorted(name for name in names if name.startswith(prefix))
         for fitting in _cover(prefix, within, [name for name in spared if name.startswith(prefix)]):
             specs.append(f"{fitting}:{fitting}" if fitting.endswith("*") else f"{updates[fitting]}:{fitting}")

@@ -21,7 +21,7 @@ from uwf_git.git.database import files_of_loose_objects
 from uwf_git.git.objects import parse_commit, parse_tag, parse_tree
 from uwf_git.git.packs import belongs_to, is_whole
 from uwf_git.git.repository import COMMIT, TAG, TREE, Oid, Repository
-from uwf_git.store import archives, layout
+from uwf_git.store import archives, layout, ref_kinds
 from uwf_git.store.index import Index
 from uwf_git.store.taking_in import Store
 
@@ -49,18 +49,13 @@ class Hurt(NamedTuple):
     def what(self) -> str:
         """What is not whole, in a few words."""
         name = self.ref.rsplit("/", 1)[1]
+        kind = ref_kinds.kind_of(self.ref)
         if self.thread is None:
-            words = {**layout.CALLED, layout.PROPOSALS: "the proposal"}
-            if self.ref.startswith(layout.FOLDED):
-                return f"the threads that ended in {name}"
-            return f"{words.get(layout.namespace_of(self.ref), 'ref')} {name}"
+            told = kind.told if kind is not None else ""
+            return told.format(name) if told else f"{layout.word_for(self.ref) or 'ref'} {name}"
         thread = f"thread {self.thread}" + (f" ({one_line(self.title, 60)})" if self.title else "")
-        if self.ref.startswith(layout.ATTEMPTS):
-            return f"the failed attempts of {thread}"
-        if self.ref.startswith(layout.FORKS):
-            return f"where {thread} parted from another"
-        if self.ref.startswith(layout.PAUSED):
-            return f"the pause of {thread}"
+        if kind is not None and kind.told:
+            return kind.told.format(thread)
         if self.step is None:
             return thread
         return f"{thread} from step {self.step} on" if self.step else f"{thread} from its start on"

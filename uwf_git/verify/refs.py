@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from uwf_git.base.errors import UwfError
 from uwf_git.base.text import one_line
 from uwf_git.base.timelimit import Budget, BudgetExceeded
+from uwf_git.ext import RefKind
 from uwf_git.format.ids import ThreadId, is_thread_id
 from uwf_git.git.config import MAX_BLOB
 from uwf_git.git.repository import Oid
-from uwf_git.store import layout
+from uwf_git.store import layout, ref_kinds
 from uwf_git.store.taking_in import Store
 from uwf_git.verify.findings import Bad, Finding, Report
 from uwf_git.verify.known import Known, Record
@@ -95,35 +96,23 @@ class Verifier:
         may learn what it leads to."""
         found: list[Finding] = []
         self._name = name
-        prefix = next((each for each in layout.SHARED if name.startswith(each)), "")
+        kind = ref_kinds.kind_of(name)
+        prefix = kind.prefix if kind is not None else ""
         thread = ThreadId(name.removeprefix(prefix)) if is_thread_id(name.removeprefix(prefix)) else None
 
         def report(code: str, message: str, at: object = None) -> None:
             found.append(Finding(code, thread, None, str(at or oid), message))
 
-        checks = {
-            layout.WORKFLOWS: self._workflow,
-            layout.CREWS: self._crew,
-            layout.BASELINES: self._baseline,
-            layout.THREADS: self._thread,
-            layout.ARCHIVE: self._archive,
-            layout.ATTEMPTS: self._attempts,
-            layout.PINS: self._pin,
-            layout.FORKS: self._fork,
-            layout.FOLDED: self._fold,
-            layout.PAUSED: self._paused,
-            layout.EVALS: self._suite,
-        }
         try:
-            if not layout.is_shared_ref(name):
+            if kind is None or not layout.is_shared_ref(name):
                 raise Bad("wrong-ref", "no ref of that name is shared", oid)
-            checks[prefix](name.removeprefix(prefix), oid, found, report)
+            self._target(kind, name.removeprefix(prefix), oid, found, report)
         except Bad as bad:
             report(bad.code, bad.message, bad.at)
         except _UNFORESEEN as error:
             report("malformed", f"{type(error).__name__}: {error}", oid)
         if not self._fresh and not found:
-            if prefix == layout.ARCHIVE:
+            if kind is not None and kind.target == "end":
                 self._store.take_in_tag(oid)
             self._take_in(self._tips)
         self._tips = []
@@ -151,30 +140,26 @@ class Verifier:
 
     # What each kind of ref points at
 
-    def _workflow(self, name: str, oid: Oid, found: list[Finding], report: Report) -> None:
-        record = self._reached(self._commit(oid), ("workflow",), found, report)
-        if record is not None and (actual := self._known.name_of(record)) != name:
-            report("wrong-name", f"the workflow is called {actual!r}, its ref {name!r}", oid)
+    def _target(self, kind: RefKind, name: str, oid: Oid, found: list[Finding], report: Report) -> None:
+        tags = {"end": self._archive, "fork": self._fork, "pause": self._paused, "fold": self._fold}
+        if (check := tags.get(kind.target)) is not None:
+            check(name, oid, found, report)
+        else:
+            self._pointed_at(kind, name, oid, found, report)
 
-    def _crew(self, name: str, oid: Oid, found: list[Finding], report: Report) -> None:
-        record = self._reached(self._commit(oid), ("crew",), found, report)
-        if record is not None and record.row.name != name:
-            report("wrong-name", f"the crew is called {record.row.name!r}, its ref {name!r}", oid)
-
-    def _suite(self, name: str, oid: Oid, found: list[Finding], report: Report) -> None:
-        record = self._reached(self._commit(oid), ("suite",), found, report)
-        if record is not None and record.row.name != name:
-            report("wrong-name", f"the suite is called {record.row.name!r}, its ref {name!r}", oid)
-
-    def _baseline(self, name: str, oid: Oid, found: list[Finding], report: Report) -> None:
-        record = self._reached(self._commit(oid), ("baseline",), found, report)
-        if record is not None and record.row.name != name:
-            report("wrong-name", f"the baseline is of suite {record.row.name!r}, its ref {name!r}", oid)
-
-    def _thread(self, name: str, oid: Oid, found: list[Finding], report: Report) -> None:
-        self.threads.add(name)
-        if self._reached(self._commit(oid), ("start", "step"), found, report):
-            self._claim(layout.THREADS, name, oid)
+    def _pointed_at(self, kind: RefKind, name: str, oid: Oid, found: list[Finding], report: Report) -> None:
+        """A commit that records what the kind of its ref leads to, under the name that its node says."""
+        if kind is ref_kinds.THREADS:
+            self.threads.add(name)
+        record = self._reached(self._commit(oid), kind.records, found, report)
+        if record is None:
+            return
+        if kind.of_thread and record.row.start is not None:
+            self._claim(kind.prefix, name, oid)
+        elif kind.names == "node" and (node := record.row.node) != name:
+            report("wrong-name", f"the commit keeps node {node}, its ref is called {name}", oid)
+        elif kind.name_field and record.row.name != name:
+            report("wrong-name", f"{kind.owner} {record.row.name!r}, its ref {name!r}", oid)
 
     def _archive(self, name: str, oid: Oid, found: list[Finding], report: Report) -> None:
         self._ended(name, self._tag(oid), found, report)
@@ -201,15 +186,6 @@ class Verifier:
         else:
             if not ended:
                 report("wrong-tag", f"completed, but the workflow goes on after {record.row.node}", tag.oid)
-
-    def _attempts(self, name: str, oid: Oid, found: list[Finding], report: Report) -> None:
-        if self._reached(self._commit(oid), ("attempt",), found, report):
-            self._claim(layout.ATTEMPTS, name, oid)
-
-    def _pin(self, name: str, oid: Oid, found: list[Finding], report: Report) -> None:
-        record = self._reached(self._commit(oid), ("pin",), found, report)
-        if record is not None and (node := record.row.node) != name:
-            report("wrong-name", f"the commit keeps node {node}, its ref is called {name}", oid)
 
     def _fork(self, name: str, oid: Oid, found: list[Finding], report: Report) -> None:
         self._forked(name, self._tag(oid), found, report)
@@ -273,7 +249,7 @@ class Verifier:
         try:
             self._ended(entry.thread, parse_tag(entry.tag, entry.raw), inside, note)
             if entry.attempts is not None:
-                self._attempts(entry.thread, entry.attempts, inside, note)
+                self._pointed_at(ref_kinds.ATTEMPTS, entry.thread, entry.attempts, inside, note)
             if entry.fork is not None:
                 self._forked(entry.thread, parse_tag(fold, entry.fork), inside, note)
         except Bad as bad:
@@ -442,8 +418,8 @@ def _entered(commit: CommitObject) -> tuple[Oid, ...]:
     """The parents that are records as well. Where a version was taken from may be anything, such as a merge
     on a forge."""
     trailers = commit.trailers
-    if trailers is None or trailers.kind == "pin":
+    if trailers is None:
         return ()
-    if trailers.kind == "suite":
-        return commit.parents
-    return commit.parents[: 1 if trailers.kind in layout.REGISTERED else 2]
+    kind = ref_kinds.kind_of_record(trailers.kind)
+    most = 2 if kind is None or kind.of_thread else kind.record_parents
+    return commit.parents[:most]

@@ -11,7 +11,7 @@ from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.git.objects import is_signed, parse_commit, parse_tag
 from uwf_git.git.program import Git
 from uwf_git.git.repository import COMMIT, TAG, Oid, Repository
-from uwf_git.store import archives, layout
+from uwf_git.store import archives, layout, ref_kinds
 
 GOOD, BAD, UNKNOWN, EXPIRED, REVOKED, NONE = "good", "bad", "unknown", "expired", "revoked", "none"
 # What git log says with %G?: U is a good signature by a key that nobody vouches for, E one that can't be
@@ -26,9 +26,6 @@ _STATES = {
     "R": REVOKED,
     "N": NONE,
 }
-
-
-_TAGS = {layout.FORKS: "fork", layout.PAUSED: "pause"}
 
 
 class Signature(NamedTuple):
@@ -88,7 +85,9 @@ def _records(
         try:
             kind, data = repository.read(at)
             if kind == TAG:
-                tag_kind = _TAGS.get(layout.namespace_of(ref), "archive")
+                pointing = ref_kinds.kind_of(ref)
+                target = pointing.target if pointing is not None else ""
+                tag_kind = target if target in ("fork", "pause") else "archive"
                 found[at] = Signed(ref, belongs, tag_kind, None, at, Signature(NONE))
                 pending.append((parse_tag(data).target, belongs))
             elif kind == COMMIT:
@@ -97,7 +96,8 @@ def _records(
                 folded = layout.folded_month(commit.message) is not None
                 what = record.kind if record else "fold" if folded else "other"
                 # A version belongs to no thread, though one stands on it.
-                of = None if what in layout.REGISTERED else belongs
+                refs = ref_kinds.kind_of_record(what)
+                of = None if refs is not None and refs.branches else belongs
                 found[at] = Signed(ref, of, what, record.node if record else None, at, Signature(NONE))
                 tags = _folded_tags(repository, at) if folded and at == oid else []
                 same = commit.parents[:1] if what == "step" else commit.parents

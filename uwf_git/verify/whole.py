@@ -13,19 +13,14 @@ from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import REHEARSE
 from uwf_git.git.config import MAX_BLOB
 from uwf_git.git.repository import Oid, Repository
-from uwf_git.store import layout
+from uwf_git.store import layout, ref_kinds
 from uwf_git.store.history import own_forks
 from uwf_git.store.index import Overlay
 from uwf_git.store.taking_in import Store
 from uwf_git.verify.findings import Finding
 from uwf_git.verify.refs import Claim, Verifier
 
-_CLAIMED = {
-    layout.THREADS: "head",
-    layout.ARCHIVE: "head",
-    layout.ATTEMPTS: "attempts",
-    layout.PAUSED: "pause",
-}
+_LAST = 1 << 30  # the place of what is in no transfer
 
 
 class Verified(NamedTuple):
@@ -44,14 +39,13 @@ def local_refs(repository: Repository) -> dict[str, Oid | None]:
     """Every ref of the store that is shared or looks so; None where it holds no object id."""
     found: dict[str, Oid | None] = dict.fromkeys(repository.broken_refs())
     found.update(repository.refs(without=layout.REMOTES))
-    local = (*layout.LOCAL, layout.RESERVED)
-    return {name: oid for name, oid in found.items() if not name.startswith(local) or oid is None}
+    return {name: oid for name, oid in found.items() if oid is None or not layout.is_local_ref(name)}
 
 
 def thread_refs(repository: Repository, threads: Iterable[ThreadId]) -> dict[str, Oid | None]:
     """The refs of some threads: active, archive, attempts, fork and pause."""
     every = local_refs(repository)
-    names = [prefix + thread for thread in threads for prefix in layout.OF_THREADS]
+    names = [prefix + thread for thread in threads for prefix in layout.of_threads()]
     return {name: every[name] for name in names if name in every}
 
 
@@ -148,7 +142,8 @@ def _together(verifier: Verifier, heads: Mapping[ThreadId, Claim]) -> Iterator[F
         head = heads.get(claim.thread)
         if claim.prefix != layout.FORKS:
             if head is not None and _start(verifier, claim) != _start(verifier, head):
-                what = _CLAIMED[claim.prefix]
+                kind = ref_kinds.kind_of(claim.prefix)
+                what = kind.word if kind is not None else "ref"
                 yield finding("wrong-ref", f"its {what} and {head.ref} have different beginnings")
             continue
         if head is not None and not verifier.leads_to(head.commit, claim.commit):
@@ -163,10 +158,9 @@ def _start(verifier: Verifier, claim: Claim) -> Hash | None:
 
 
 def _order(item: tuple[str, Oid | None]) -> tuple[int, str]:
-    """Workflows first, as in layout.SHARED: what is wrong with one is then said of it, not of its threads."""
-    name = item[0]
-    place = next((n for n, prefix in enumerate(layout.SHARED) if name.startswith(prefix)), len(layout.SHARED))
-    return place, name
+    """Workflows first, as in a transfer: what is wrong with one is then said of it, not of its threads."""
+    kind = ref_kinds.kind_of(item[0])
+    return kind.order if kind is not None and kind.is_shared else _LAST, item[0]
 
 
 class Trial:

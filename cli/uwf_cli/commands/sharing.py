@@ -188,7 +188,7 @@ def _named_there(instance: Instance, git: Git, remote: Remote, ids: list[str]) -
                 from uwf_git.sync.tracking import list_refs
 
                 refs = list_refs(git, instance.store.repository, remote).refs
-                there = {layout.thread_of(name) for name in refs if name.startswith(layout.OF_THREADS)}
+                there = {layout.thread_of(name) for name in refs if layout.is_thread_ref(name)}
             try:
                 found[ThreadId(complete(each, there, "thread", ends=True))] = None
             except NotFound:

@@ -1,6 +1,21 @@
 """Crews: packages of personas, menus and workflows; read, compiled, kept, chosen from."""
 
-from uwf_git.ext import Command, Extension
+from uwf_git.ext import Command, Extension, RefKind
+
+REFS = RefKind(
+    "refs/uwf/crews/",
+    "name",
+    order=20,
+    records=("crew",),
+    trailer="Uwf-Crew",
+    record_parents=1,
+    name_field="name",
+    settle="version",
+    word="crew",
+    owner="the crew is called",
+    branches="refs/heads/uwf/crews/",
+    commands="uwf crew",
+)
 
 EXTENSION = Extension(
     "crews",
@@ -25,4 +40,5 @@ EXTENSION = Extension(
         ),
     ),
     collected="uwf_git.ext.crews.mounts:collect",
+    refs=(REFS,),
 )

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.base.errors import Invalid, NotFound, NotSupportedClassicWorkflow, StoreDamaged, UnknownWorkflow
 from uwf_git.base.text import harmless, nearest, one_line
+from uwf_git.ext.crews import REFS
 from uwf_git.ext.crews.menu import document_of
 from uwf_git.ext.crews.package import CLASSIC
 from uwf_git.format.ids import Hash
@@ -53,9 +54,8 @@ class Found(NamedTuple):
 class Crews(Versions[Definition]):
     """The crews of one store."""
 
-    kind = "crew"
+    refs = REFS
     kept = "a package"
-    prefix = layout.CREWS
 
     def name_of(self, definition: Definition) -> str:
         return definition.compiled.crew.name

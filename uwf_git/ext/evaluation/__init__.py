@@ -1,6 +1,32 @@
 """Suites of cases, their runs, judges, and the comparison of two versions."""
 
-from uwf_git.ext import Command, Extension
+from uwf_git.ext import Command, Extension, RefKind
+
+SUITES = RefKind(
+    "refs/uwf/evals/",
+    "name",
+    order=100,
+    records=("suite",),
+    trailer="Uwf-Suite",
+    name_field="name",
+    settle="grow",
+    word="suite",
+    owner="the suite is called",
+)
+BASELINES = RefKind(
+    "refs/uwf/baselines/",
+    "name",
+    order=110,
+    records=("baseline",),
+    trailer="Uwf-Baseline",
+    record_parents=1,
+    name_field="suite",
+    settle="version",
+    word="baseline",
+    owner="the baseline is of suite",
+    branches="refs/heads/uwf/baselines/",
+    commands="uwf eval baseline",
+)
 
 EXTENSION = Extension(
     "evaluation",
@@ -12,4 +38,5 @@ EXTENSION = Extension(
             "Many at once",
         ),
     ),
+    refs=(SUITES, BASELINES),
 )

@@ -1,6 +1,9 @@
 """Many threads, many workers: Temporal hands out the steps, git says what is true."""
 
-from uwf_git.ext import Command, Extension
+from uwf_git.ext import Command, Extension, RefKind
+
+MARKS = RefKind("refs/uwf/fleets/", target="")
+"""What tells of a fleet: it stays on the remote that the fleet is on."""
 
 EXTENSION = Extension(
     "fleet",
@@ -13,4 +16,5 @@ EXTENSION = Extension(
         ),
     ),
     resumed="uwf_git.ext.fleet.news:tell",
+    refs=(MARKS,),
 )

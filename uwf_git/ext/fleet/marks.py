@@ -20,11 +20,11 @@ from typing import Any, NamedTuple
 from uwf_git.base import log
 from uwf_git.base.errors import RemoteFailed, UwfError
 from uwf_git.base.text import one_line
+from uwf_git.ext.fleet import MARKS
 from uwf_git.ext.fleet.place import Place
 from uwf_git.format.node import parse_json
 from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid, Repository
-from uwf_git.store import layout
 from uwf_git.store.remotes import Remote
 from uwf_git.sync.tracking import listed_lines
 from uwf_git.sync.transfer import transfer
@@ -33,7 +33,7 @@ COUNTS = 24 * 60 * 60.0
 """Seconds for which a mark counts."""
 _MOST = 20  # marks that are returned, and those that are fetched one by one
 _MOST_READ = 500  # marks that are fetched
-_NAME = re.compile(rf"{layout.FLEETS}[0-9A-Za-z-]{{1,64}}")
+_NAME = re.compile(rf"{MARKS.prefix}[0-9A-Za-z-]{{1,64}}")
 _LARGEST = 10_000  # bytes of one
 
 
@@ -58,9 +58,9 @@ def mark(repository: Repository, git: Git, remote: Remote, place: Place, identit
     """Mark a remote as that of a fleet, whose namespace has this id. Return the marks of other fleets. Touches
     `refs/uwf/fleets/` on the remote. Raises RemoteFailed if that can't be asked; a mark that it doesn't take or give is
     nothing that a fleet needs."""
-    ask = ("ls-remote", "--", remote.name, f"{layout.FLEETS}*")
+    ask = ("ls-remote", "--", remote.name, f"{MARKS.prefix}*")
     listed = {name: oid for oid, name in islice(listed_lines(git, *ask), _MOST_READ + 2)}
-    own = layout.FLEETS + identity
+    own = MARKS.prefix + identity
     value = {
         "address": place.address,
         "namespace": place.namespace,
@@ -101,7 +101,7 @@ def own_identity(repository: Repository) -> str:
 
 def unmark(git: Git, remote: Remote, identity: str) -> None:
     """Delete the mark of a fleet that is over. Raises RemoteFailed."""
-    transfer(git, remote, [f":{layout.FLEETS}{identity}"])
+    transfer(git, remote, [f":{MARKS.prefix}{identity}"])
 
 
 def _read(repository: Repository, ref: str, oid: str) -> Mark | None:

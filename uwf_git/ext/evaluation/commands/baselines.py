@@ -199,7 +199,7 @@ def accept(invocation: Invocation, branch: str, remote: str | None) -> None:
 
     instance = invocation.instance
     chosen = instance.remotes.get(remote) if remote else None
-    accepted = take(instance, git_for(instance), branch, chosen, Baselines.kind)
+    accepted = take(instance, git_for(instance), branch, chosen, "baseline")
     value = {**accepted.to_json(), **version_value(Baselines(instance.store), accepted.version)}
     invocation.emit(value, lambda shown: _text(shown, ("accepted", shown["case"])))
 

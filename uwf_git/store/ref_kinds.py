@@ -1,0 +1,186 @@
+"""The kinds of refs below `refs/uwf/`: a row each, in one table. Every list of refs, and whatever treats a ref by its
+kind, derives from it: the index, verification, transfer, settling, `doctor`, the words of messages.
+
+The core's rows are here, those of extensions in their manifests. Extensions of other packages are asked for theirs when
+a name isn't known, or when a caller needs every kind. What nobody knows was made by a newer version: it isn't damage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+
+from uwf_git import ext
+from uwf_git.ext import RefKind
+
+WORKFLOWS = RefKind(
+    "refs/uwf/workflows/",
+    "name",
+    order=10,
+    records=("workflow",),
+    trailer="Uwf-Workflow",
+    name_field="name",
+    word="workflow",
+    owner="the workflow is called",
+    record_parents=1,
+    settle="version",
+    branches="refs/heads/uwf/workflows/",
+    commands="uwf workflow",
+)
+FORKS = RefKind(
+    "refs/uwf/forks/",
+    "thread",
+    order=30,
+    of_thread=True,
+    target="fork",
+    records=("start", "step"),
+    word="fork",
+    told="where {} parted from another",
+    settle="fork",
+)
+FOLDED = RefKind(
+    "refs/uwf/folded/", "month", order=40, target="fold", told="the threads that ended in {}", settle="fold"
+)
+ARCHIVE = RefKind(
+    "refs/uwf/archive/",
+    "thread",
+    order=50,
+    of_thread=True,
+    target="end",
+    records=("start", "step"),
+    settle="thread",
+    word="head",
+)
+PAUSED = RefKind(
+    "refs/uwf/paused/",
+    "thread",
+    order=60,
+    of_thread=True,
+    target="pause",
+    records=("start", "step"),
+    word="pause",
+    told="the pause of {}",
+    settle="pause",
+)
+THREADS = RefKind(
+    "refs/uwf/threads/",
+    "thread",
+    order=70,
+    of_thread=True,
+    records=("start", "step"),
+    settle="thread",
+    word="head",
+)
+ATTEMPTS = RefKind(
+    "refs/uwf/attempts/",
+    "thread",
+    order=80,
+    of_thread=True,
+    records=("attempt",),
+    trailer="Uwf-Attempt",
+    word="attempts",
+    told="the failed attempts of {}",
+    settle="attempts",
+)
+PINS = RefKind(
+    "refs/uwf/nodes/",
+    "node",
+    order=90,
+    records=("pin",),
+    trailer="Uwf-Node",
+    word="node",
+    record_parents=0,
+)
+PROPOSALS = RefKind("refs/uwf/proposals/", told="the proposal {}")
+RESUMED = RefKind("refs/uwf/resumed/", target="")
+REMOVED = RefKind("refs/uwf/removed/", target="")
+MERGED = RefKind("refs/uwf/merged/", target="")
+REMOTES = RefKind("refs/uwf/remotes/", target="")
+
+RESERVED = "refs/uwf/local/"
+"""Below it each room has a folder of refs that no version of uwf shares, follows or checks unless it knows the room."""
+
+_CORE = (
+    WORKFLOWS,
+    FORKS,
+    FOLDED,
+    ARCHIVE,
+    PAUSED,
+    THREADS,
+    ATTEMPTS,
+    PINS,
+    PROPOSALS,
+    RESUMED,
+    REMOVED,
+    MERGED,
+    REMOTES,
+)
+_TRAILERS = {"Uwf-Start": "start", "Uwf-Step": "step"}
+"""The trailers of records that several kinds of refs lead to."""
+_OF_HEADS = frozenset({*_TRAILERS.values(), "other"})
+_SAID = frozenset({"Uwf-Role", "Uwf-Agent", "Uwf-Extraction", "Uwf-Fold"})
+"""The trailers that name no record."""
+
+
+def kind_of(name: str) -> RefKind | None:
+    """The kind of a ref, by its name; None for a name that no uwf of today gives."""
+    found = _ours().get(_prefix(name))
+    if found is None and name.startswith("refs/uwf/"):
+        found = _all().get(_prefix(name))
+    return found
+
+
+def every() -> tuple[RefKind, ...]:
+    """Every kind there is, those that are shared first, in the order of a transfer."""
+    return tuple(sorted(_all().values(), key=lambda kind: (not kind.is_shared, kind.order)))
+
+
+def versioned() -> dict[str, RefKind]:
+    """The kinds of what is registered under a name, in versions, by their records: "workflow", "crew", …"""
+    return {kind.records[0]: kind for kind in every() if kind.branches}
+
+
+def kind_of_record(record: str) -> RefKind | None:
+    """The kind of the refs that have records of a kind as their own: "crew", "pin", …; None for those of threads."""
+    return _by_record(_ours).get(record) or (None if record in _OF_HEADS else _by_record(_all).get(record))
+
+
+def registering(record: str) -> RefKind:
+    """The kind of the refs under whose names versions of a kind of record are registered: "workflow", "crew", …"""
+    kind = kind_of_record(record)
+    assert kind is not None and kind.branches, record
+    return kind
+
+
+def record_of(trailer: str) -> str | None:
+    """The kind of record that a commit declares by a trailer; None for a trailer that names none."""
+    found = _by_trailer(_ours).get(trailer)
+    if found is None and trailer.startswith("Uwf-") and trailer not in _SAID:
+        found = _by_trailer(_all).get(trailer)
+    return found
+
+
+def _prefix(name: str) -> str:
+    """The part of a ref's name that tells its kind: `refs/uwf/threads/`, `refs/uwf/local/schedules/`."""
+    end = name.find("/", len(RESERVED) if name.startswith(RESERVED) else len("refs/uwf/"))
+    return name[: end + 1]
+
+
+@cache
+def _ours() -> Mapping[str, RefKind]:
+    return {kind.prefix: kind for kind in (*_CORE, *(kind for each in ext.ours() for kind in each.refs))}
+
+
+@cache
+def _all() -> Mapping[str, RefKind]:
+    return {**{kind.prefix: kind for each in ext.others() for kind in each.refs}, **_ours()}
+
+
+@cache
+def _by_record(kinds: Callable[[], Mapping[str, RefKind]]) -> Mapping[str, RefKind]:
+    return {kind.records[0]: kind for kind in kinds().values() if kind.trailer}
+
+
+@cache
+def _by_trailer(kinds: Callable[[], Mapping[str, RefKind]]) -> Mapping[str, str]:
+    return _TRAILERS | {kind.trailer: kind.records[0] for kind in kinds().values() if kind.trailer}
