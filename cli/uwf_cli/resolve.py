@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_cli import terminal
+from uwf_git import ext
 from uwf_git.base.errors import (
     Invalid,
     NotFound,
@@ -164,7 +165,7 @@ def find_workflow(invocation: Invocation, text: str) -> Found:
 def compile_file(invocation: Invocation, file: Path, name: str | None = None) -> Compiled:
     """A workflow's file, compiled and rehearsed, where it isn't code; its warnings are told. `name` is what a bundle is
     called that doesn't say it. Raises NotFound, Usage, InvalidWorkflow."""
-    from uwf_git.ext.code.files import language_of
+    from uwf_git.workflow.code_file import language_of
     from uwf_git.workflow.compile import compile_source, foresee
     from uwf_git.workflow.source import read_source
 
@@ -183,7 +184,7 @@ def compile_file(invocation: Invocation, file: Path, name: str | None = None) ->
 
 def check_file(invocation: Invocation, file: Path) -> Sequence[Finding]:
     """All findings about a workflow's file, in the order of its lines. Raises NotFound, Invalid."""
-    from uwf_git.ext.code.files import language_of
+    from uwf_git.workflow.code_file import language_of
     from uwf_git.workflow.compile import InvalidWorkflow, validate
 
     if language_of(file) is None:
@@ -196,9 +197,11 @@ def check_file(invocation: Invocation, file: Path) -> Sequence[Finding]:
 
 def _compile_code(invocation: Invocation, file: Path, name: str | None = None) -> Compiled:
     from uwf_git.config.read import load_config
-    from uwf_git.ext.code.contract import compile_bundle
+    from uwf_git.workflow.code_file import language_of
 
-    return compile_bundle(file, load_config(invocation.location.root), name)
+    language = language_of(file)
+    assert language is not None
+    return ext.compiler(language).compile_file(file, load_config(invocation.location.root), name)
 
 
 def warnings_of(compiled: Compiled) -> dict[str, Any]:
@@ -209,7 +212,7 @@ def warnings_of(compiled: Compiled) -> dict[str, Any]:
 def workflow_file(invocation: Invocation, text: str) -> Path | None:
     """The file that an argument names: one of that path, else one of the project's `.workflows` or of the folders that
     `workflowPaths` of config.yaml names."""
-    from uwf_git.ext.code.files import language_of
+    from uwf_git.workflow.code_file import language_of
 
     path = Path(text)
     is_named = path.suffix.lower() in SUFFIXES or language_of(path) is not None
@@ -382,7 +385,7 @@ def _stored(instance: Instance, node: Hash, commit: str) -> Found:
 
 
 def _in_file(invocation: Invocation, path: Path) -> Found:
-    from uwf_git.ext.code.files import language_of
+    from uwf_git.workflow.code_file import language_of
     from uwf_git.workflow.compile import compile_source
     from uwf_git.workflow.source import read_source
 
@@ -423,7 +426,7 @@ def _folders(root: Path) -> Iterator[Path]:
 def file_names(root: Path) -> list[str]:
     """The names of the workflow files in the project's `.workflows` and the folders of config.yaml below a storage
     root."""
-    from uwf_git.ext.code.files import name_of
+    from uwf_git.workflow.code_file import name_of
 
     return [name_of(path) for path in _files_in(_folders(root))]
 
@@ -431,8 +434,8 @@ def file_names(root: Path) -> list[str]:
 def project_roles() -> dict[str, set[str]]:
     """The roles of the workflows in the project's `.workflows`, by the names in the files. What can't be read is
     left out."""
-    from uwf_git.ext.code.files import language_of
     from uwf_git.workflow.check import examine
+    from uwf_git.workflow.code_file import language_of
     from uwf_git.workflow.source import read_source
 
     known: dict[str, set[str]] = {}

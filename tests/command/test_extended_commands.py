@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 from conftest import Uwf
+from uwf_cli.invocation import Invocation
+from uwf_cli.resolve import check_file
+
+from uwf_git import ext
+from uwf_git.base.errors import Invalid
 
 MANIFEST = """\
 from uwf_git.ext import Command, Export, Extension
@@ -76,3 +85,30 @@ def test_an_extension_is_told_of_threads_that_can_go_on_and_of_gc(uwf: Uwf, thre
     assert f"the sea hears of {thread}" in uwf("thread", "resume", thread).err
     assert f"the sea hears of {thread}" in uwf("thread", "say", thread, "-m", "Hm.").err
     assert "the sea is clean" in uwf("gc").err
+
+
+@pytest.fixture
+def register(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Makes `shells` the first of our extensions: it adds the `fields`, and its module holds the `objects`."""
+
+    def add(objects: Mapping[str, object], **fields: Any) -> None:
+        module = ModuleType("uwf_git.ext.shells")
+        vars(module).update(objects, EXTENSION=ext.Extension("shells", **fields))
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+        monkeypatch.setattr(ext, "OURS", ("shells", *ext.OURS))
+        ext.ours.cache_clear()
+        ext._our.cache_clear()
+
+    yield add
+    ext.ours.cache_clear()
+    ext._our.cache_clear()
+
+
+def test_an_extension_compiles_the_code_of_a_language(register: Callable[..., None]) -> None:
+    class Shells:
+        def compile_file(self, path: Path, *_: object) -> None:
+            raise Invalid(f"{path} is under water")
+
+    register({"COMPILER": Shells()}, compilers={"python": "uwf_git.ext.shells:COMPILER"})
+    with pytest.raises(Invalid, match=r"reef\.py is under water"):
+        check_file(Invocation(), Path("reef.py"))

@@ -11,13 +11,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from uwf_git.base.errors import UwfError
 from uwf_git.base.text import one_line
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+    from pathlib import Path
+
+    from uwf_git.config.settings import Config
+    from uwf_git.format.document import Document
+    from uwf_git.format.findings import Finding
+    from uwf_git.workflow.compile import Compiled
 
 OURS = (
     "agents",
@@ -132,14 +138,29 @@ class RefKind(NamedTuple):
         return self.order > 0
 
 
+class Compiler(Protocol):
+    """Makes workflows of files of code, whose language the format knows."""
+
+    def compile_file(self, path: Path, config: Config, name: str | None = None) -> Compiled:
+        """Evaluate a file, for its descriptor. `name` is for a file that has none. Raises NotFound, Usage,
+        InvalidWorkflow."""
+
+    def compile_described(self, text: bytes, shown: str, document: Document, name: str) -> Compiled:
+        """Evaluate nothing: the descriptor is a document. Raises InvalidWorkflow."""
+
+    def breaches_of(self, text: bytes, language: str) -> list[Finding]:
+        """What of the text breaks the contract, as far as that shows without evaluating it."""
+
+
 class Extension(NamedTuple):
     """A feature: the commands, agents and kinds of refs that it adds, the forms that it exports threads in, and its
     part in the steps of workflows, by the `kind` of a workflow that the format knows.
 
     Of `runners` each value names an `Agent` that does all steps of such workflows, of `step_parts` the `StepParts` of
-    their steps. `resumed` is a function of an Instance and ids of threads, called when threads that waited or were
-    paused can go on. `collected` is a function of an Instance, called by `uwf gc` to remove files of the private folder
-    that nothing needs any more. Each of these two is "" for an extension without one."""
+    their steps, of `compilers` the `Compiler` of a language, as in `format.types.JAVASCRIPT`. `resumed` is a function
+    of an Instance and ids of threads, called when threads that waited or were paused can go on. `collected` is a
+    function of an Instance, called by `uwf gc` to remove files of the private folder that nothing needs any more. Each
+    of these two is "" for an extension without one."""
 
     name: str
     commands: tuple[Command, ...] = ()
@@ -148,6 +169,7 @@ class Extension(NamedTuple):
     exports: tuple[Export, ...] = ()
     runners: Mapping[str, str] = {}
     step_parts: Mapping[str, str] = {}
+    compilers: Mapping[str, str] = {}
     resumed: str = ""
     collected: str = ""
 
@@ -254,3 +276,9 @@ def collected(instance: Any) -> None:
     for extension in (*ours(), *others()):
         if extension.collected:
             load(extension.collected)(instance)
+
+
+def compiler(language: str) -> Compiler:
+    """The compiler of a language, which the format knows: no installed package is asked."""
+    where = next(each.compilers[language] for each in ours() if language in each.compilers)
+    return cast(Compiler, load(where))

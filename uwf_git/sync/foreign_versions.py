@@ -97,8 +97,7 @@ def holds_code(repository: Repository, commit: Oid) -> bool:
 
 def _bundle(files: _Files, code: str) -> Compiled:
     """The bundle in a tree, by its nodes there. Raises Invalid where the file is another one than they are about."""
-    from uwf_git.ext.code.contract import kept_bundle
-    from uwf_git.ext.code.files import MAX_BYTES
+    from uwf_git.workflow.code_file import MAX_BYTES, kept_bundle
 
     for other in DEFINITIONS.values():
         if other != code and files.has(other):

@@ -280,8 +280,8 @@ class Remade(Place):
 def _version(store: Store, node: Hash, commit: Oid, parents: Sequence[Oid]) -> None:
     """A workflow version from its definition, whose tree it is in; its nodes and pages follow from that. The nodes of a
     bundle follow from its code alone, which isn't run for that: they have to be there."""
-    from uwf_git.ext.code.contract import kept_bundle
     from uwf_git.ext.crews.compile import compile_version
+    from uwf_git.workflow.code_file import kept_bundle
     from uwf_git.workflow.compile import compile_source
     from uwf_git.workflow.source import parse_source
 

@@ -17,4 +17,8 @@ EXTENSION = Extension(
             "Let a workflow that is code run here no longer.",
         ),
     ),
+    compilers={
+        "javascript": "uwf_git.ext.code.contract:Contract",
+        "python": "uwf_git.ext.code.contract:Contract",
+    },
 )

@@ -8,22 +8,21 @@ what it is trusted by.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from uwf_git.base.errors import Invalid, Usage
+from uwf_git.base.errors import Usage
 from uwf_git.base.text import one_line
 from uwf_git.ext.code.descriptor import parse_descriptor
-from uwf_git.ext.code.files import MAX_BYTES, language_of, name_of
 from uwf_git.ext.code.syntax import Breaches, Places
 from uwf_git.format import cbor
 from uwf_git.format.document import Document, Mark, read_bytes
 from uwf_git.format.findings import Finding, Findings
-from uwf_git.format.ids import Hash, name_problem
+from uwf_git.format.ids import name_problem
 from uwf_git.format.kinds import Workflow, parse_workflow
 from uwf_git.format.node import file_id, hash_of
 from uwf_git.format.types import CODE, JAVASCRIPT, PYTHON
+from uwf_git.workflow.code_file import MAX_BYTES, language_of, name_of
 from uwf_git.workflow.compile import Compiled, InvalidWorkflow
 from uwf_git.workflow.source import Source
 
@@ -99,17 +98,6 @@ def _compiled(text: bytes, language: str, document: Document, name: str | None, 
     return Compiled(payload, hash_of(CODE, payload), descriptor.schemas, workflow, source, tuple(found))
 
 
-def kept_bundle(payload: dict[str, Any], schemas: Mapping[Hash, Any], text: bytes) -> Compiled:
-    """A bundle whose nodes are there already, with its file. Nothing is evaluated. Raises Invalid where that is not the
-    file that the Bundle node names."""
-    workflow = parse_workflow(payload)
-    code = workflow.code
-    if code is None or hashlib.sha256(text).hexdigest() != code.sha256 or file_id(text) != code.id:
-        raise Invalid(f"{workflow.file} is not the file that the Bundle node names")
-    source = Source(workflow.file, text, None, Document(workflow.file, None, {}, {}, {}), {})
-    return Compiled(payload, hash_of(CODE, payload), schemas, workflow, source)
-
-
 def breaches_of(text: bytes, language: str) -> list[Finding]:
     """What breaks the contract, as far as the syntax tree shows it. Nothing is evaluated."""
     return _contract(text, language)[0]
@@ -137,3 +125,11 @@ def _module(text: bytes, language: str) -> javascript.Module | python.Module:
     from uwf_git.ext.code.javascript import Module
 
     return Module(text)
+
+
+class Contract:
+    """The compiler of code, as the registry has it."""
+
+    compile_file = staticmethod(compile_bundle)
+    compile_described = staticmethod(compile_described)
+    breaches_of = staticmethod(breaches_of)

@@ -16,8 +16,8 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
+from uwf_git import ext
 from uwf_git.base.errors import Invalid, UwfError
-from uwf_git.ext.code.files import MAX_BYTES
 from uwf_git.ext.importers.folder import Folder, Source
 from uwf_git.ext.importers.intake import Intake, TakenWorkflow
 from uwf_git.ext.importers.json_cas import LATEST
@@ -27,7 +27,8 @@ from uwf_git.ext.importers.threads import Past, Threads, Turn
 from uwf_git.ext.importers.workflows import Workflows
 from uwf_git.format.ids import Hash, ThreadId, is_hash, is_thread_id, name_problem
 from uwf_git.format.node import file_id
-from uwf_git.format.types import END
+from uwf_git.format.types import END, JAVASCRIPT
+from uwf_git.workflow.code_file import MAX_BYTES
 from uwf_git.workflow.compile import Compiled
 
 AGENT = "uncaged-workflow"
@@ -130,7 +131,6 @@ def take_code(intake: Intake, threads: Threads, code: OldCode) -> list[TakenWork
 
 def _compiled(code: OldCode, name: str, bundle: str) -> Compiled:
     """A bundle as a version. Raises NotFound, Invalid."""
-    from uwf_git.ext.code.contract import compile_described
     from uwf_git.format import yaml12
 
     if code.bundles is None:
@@ -140,7 +140,7 @@ def _compiled(code: OldCode, name: str, bundle: str) -> Compiled:
         raise Invalid(f"bundle {bundle} is damaged: its hash is {actual}")
     described = code.bundles.read(bundle + _DESCRIPTOR, MAX_BYTES)
     document = yaml12.load(described, bundle + _DESCRIPTOR)
-    return compile_described(text, bundle + _CODE, document, name)
+    return ext.compiler(JAVASCRIPT).compile_described(text, bundle + _CODE, document, name)
 
 
 def _past(

@@ -87,7 +87,7 @@ def export(
 
 def _write_bundle(instance: Instance, folder: Path, node: Hash) -> None:
     """Writes the file of a bundle, which its node only names. Raises OSError, StoreDamaged."""
-    from uwf_git.ext.code.files import name_in_root
+    from uwf_git.workflow.code_file import name_in_root
 
     workflow = instance.registry.workflow(node)
     try:

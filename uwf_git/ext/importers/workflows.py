@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from uwf_git import ext
 from uwf_git.base.errors import Invalid, NotFound, UwfError
 from uwf_git.ext.importers import definitions
 from uwf_git.ext.importers.folder import Folder
@@ -133,8 +134,7 @@ def of_nodes(intake: Intake, bundles: Folder | None) -> Workflows:
 
 def _bundle(intake: Intake, payload: Any, bundles: Folder | None) -> Compiled:
     """A bundle by its node and its file. Nothing of it is evaluated. Raises Invalid, NotFound."""
-    from uwf_git.ext.code.contract import breaches_of, kept_bundle
-    from uwf_git.ext.code.files import MAX_BYTES, name_in_root
+    from uwf_git.workflow.code_file import MAX_BYTES, kept_bundle, name_in_root
 
     if found := intake.store.problems(CODE, payload):
         raise Invalid(f"its node is no Bundle: {found[0]}")
@@ -154,7 +154,8 @@ def _bundle(intake: Intake, payload: Any, bundles: Folder | None) -> Compiled:
         schemas[role.schema] = schema.payload
     kept = kept_bundle(payload, schemas, text)
     assert workflow.code is not None
-    if breaches := breaches_of(text, workflow.code.language):
+    language = workflow.code.language
+    if breaches := ext.compiler(language).breaches_of(text, language):
         raise InvalidWorkflow(name, breaches)
     return kept
 

@@ -1,17 +1,20 @@
-"""The file of a bundle: its language and name, by what it is called."""
+"""The file of a bundle: its language and name, by what it is called, and the node that names it."""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from uwf_git.base.errors import Invalid
 from uwf_git.base.text import one_line
-from uwf_git.format.ids import is_hash
-from uwf_git.format.types import JAVASCRIPT, PYTHON
+from uwf_git.format.ids import Hash, is_hash
+from uwf_git.format.types import CODE, JAVASCRIPT, PYTHON
 
 if TYPE_CHECKING:
     from uwf_git.format.kinds import Workflow
+    from uwf_git.workflow.compile import Compiled
 
 SUFFIXES = {".esm.js": JAVASCRIPT, ".mjs": JAVASCRIPT, ".js": JAVASCRIPT, ".py": PYTHON}
 """What the names of bundles end in, longest first, and their language."""
@@ -38,3 +41,20 @@ def name_in_root(workflow: Workflow) -> str:
     if not is_hash(code.id):
         raise Invalid(f"{one_line(code.id)} is no bundle's id")
     return code.id + workflow.file.removeprefix("workflow")
+
+
+def kept_bundle(payload: dict[str, Any], schemas: Mapping[Hash, Any], text: bytes) -> Compiled:
+    """A bundle whose nodes are there already, with its file. Nothing is evaluated. Raises Invalid where that is not the
+    file that the Bundle node names."""
+    from uwf_git.format.document import Document
+    from uwf_git.format.kinds import parse_workflow
+    from uwf_git.format.node import file_id, hash_of
+    from uwf_git.workflow.compile import Compiled
+    from uwf_git.workflow.source import Source
+
+    workflow = parse_workflow(payload)
+    code = workflow.code
+    if code is None or hashlib.sha256(text).hexdigest() != code.sha256 or file_id(text) != code.id:
+        raise Invalid(f"{workflow.file} is not the file that the Bundle node names")
+    source = Source(workflow.file, text, None, Document(workflow.file, None, {}, {}, {}), {})
+    return Compiled(payload, hash_of(CODE, payload), schemas, workflow, source)
