@@ -121,3 +121,8 @@ def ago(then: float, now: float | None = None) -> str:
             return f"{seconds}{unit} ago"
         seconds //= size
     return iso(then)[:10]
+
+
+def exact(seconds: float) -> str:
+    """A moment, of Unix seconds, as it is written out."""
+    return iso(seconds).replace("T", " ").replace("Z", " UTC")

@@ -13,10 +13,10 @@ from conftest import Uwf
 from crew_packages import CREW, folder, own
 from playwright.sync_api import Page
 from site_serving import Serve
+from uwf_cli.page import markup
 from workflows import opened, register
 
 from uwf_git.engine.step import kill
-from uwf_git.ext.web.page import markup
 from uwf_git.ext.web.site import FORMS, PAGES
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import Attempt, Step

@@ -15,12 +15,12 @@ from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from starlette.routing import compile_path
+from uwf_cli.page import style
 
 from uwf_git.base.errors import Invalid
 from uwf_git.engine.lineage import parents
 from uwf_git.ext.web import figures, render, workflow
 from uwf_git.ext.web.addresses import Asked, Page
-from uwf_git.ext.web.page import style
 from uwf_git.ext.web.site import PAGES, Maker, Site, failed
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.store.history import Head, History, PastStep

@@ -1,5 +1,5 @@
 """Templates: every value is escaped where it is put in, control and direction characters are written out, and only what
-`page.markup` made is HTML already. The same templates make the pages of the server and the files of an export, which
+`uwf_cli.page.markup` made is HTML already. The same templates make the pages of the server and of an export, which
 differ in `link`: from an address to what leads there.
 """
 
@@ -15,12 +15,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from uwf_cli import terminal
 from uwf_cli.output import ago, as_json, dollars, iso
+from uwf_cli.page import markup
 from uwf_cli.watching.lines import lasted
 
 from uwf_git.base.text import counted, one_line, shortened
 from uwf_git.ext.web import addresses
 from uwf_git.ext.web.addresses import Page
-from uwf_git.ext.web.page import markup
 from uwf_git.ext.web.page.step import name_of
 from uwf_git.format.types import END, START, role_name
 

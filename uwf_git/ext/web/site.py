@@ -20,6 +20,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from uwf_cli import terminal
 from uwf_cli.failures import describe
+from uwf_cli.page import markup, style
 
 from uwf_git import __version__
 from uwf_git.base.errors import NotFound, Usage
@@ -38,7 +39,6 @@ from uwf_git.ext.web import (
 )
 from uwf_git.ext.web.actions import Action, Actions, Form, NotDone, parse_form
 from uwf_git.ext.web.addresses import Asked, Page
-from uwf_git.ext.web.page import markup, style
 from uwf_git.store.history import Head
 from uwf_git.store.location import Location
 from uwf_git.store.opened import Instance

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from uwf_cli.page.markup import tag, text
+
 from uwf_git.base.text import counted, harmless, shortened
-from uwf_git.ext.web.page.markup import tag, text
 from uwf_git.format.kinds import Workflow
 from uwf_git.format.types import END, START, USER
 from uwf_git.workflow.diagram import edges, order

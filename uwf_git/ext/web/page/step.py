@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from uwf_cli.output import dollars, iso
+from uwf_cli.output import dollars
+from uwf_cli.page.markup import answer, fold, pre, tag, text
 
 from uwf_git.base.text import cut, one_line
 from uwf_git.engine.spending import Spent, money, tokens_of
-from uwf_git.ext.web.page.markup import answer, fold, pre, tag, text
 from uwf_git.format.kinds import asks_human
 from uwf_git.format.kinds import status_of as status_in
 from uwf_git.store.pages import verdict
@@ -64,11 +64,6 @@ def lasted(seconds: float) -> str:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
-
-
-def exact(seconds: float) -> str:
-    """A moment, of Unix seconds, as it is written out."""
-    return iso(seconds).replace("T", " ").replace("Z", " UTC")
 
 
 def name_of(author: str) -> str:

@@ -7,15 +7,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from uwf_cli.output import exact
+from uwf_cli.page.document import document
+from uwf_cli.page.markup import answer, fold, markdown, pre, tag, text, value
+
 from uwf_git.base.text import counted
 from uwf_git.engine.accounts import nested, runs
 from uwf_git.engine.budget import prices
 from uwf_git.engine.spending import Spent, together
 from uwf_git.engine.status import outlook, status_of
-from uwf_git.ext.web.page.document import document
 from uwf_git.ext.web.page.graph import drawing, way_of
-from uwf_git.ext.web.page.markup import answer, fold, markdown, pre, tag, text, value
-from uwf_git.ext.web.page.step import amounts, exact, gist, how_found, judges, name_of, turn
+from uwf_git.ext.web.page.step import amounts, gist, how_found, judges, name_of, turn
 from uwf_git.format.kinds import REHEARSE, StepContext, asks_human, title_of
 from uwf_git.format.types import BUNDLE, END, USER, is_kind, role_name
 from uwf_git.git.repository import Oid

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from uwf_cli.output import exact
+from uwf_cli.page.document import document
+from uwf_cli.page.markup import table, tag, text
 from uwf_cli.plot import pairs_drawing
 
 from uwf_git.base.text import one_line
 from uwf_git.ext.evaluation.commands.compared import OUTCOMES, difference_text, flaky_text, pairs_of, percent
 from uwf_git.ext.evaluation.commands.shown import summary
-from uwf_git.ext.web.page.document import document
-from uwf_git.ext.web.page.markup import table, tag, text
-from uwf_git.ext.web.page.step import exact
 
 CHARTED = 60
 """Cases in the chart: those that differ most."""

@@ -15,7 +15,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from uwf_cli.terminal import escape
-
 from uwf_git.base.text import cut
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""How the page of a thread looks; `uwf web` has the same style, and its own on top."""
+"""The style of a page that is one file; `uwf web` has the same, and its own on top."""
 
 from __future__ import annotations
 

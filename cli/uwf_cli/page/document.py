@@ -4,8 +4,8 @@ forbids both.
 
 from __future__ import annotations
 
-from uwf_git.ext.web.page.markup import tag, text
-from uwf_git.ext.web.page.style import STYLE
+from uwf_cli.page.markup import tag, text
+from uwf_cli.page.style import STYLE
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 
