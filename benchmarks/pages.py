@@ -60,8 +60,9 @@ def first_page(folder: Path, size: Size) -> Iterator[Row]:
 
 def a_long_thread(folder: Path, size: Size) -> Iterator[Row]:
     """The page of a long thread, one of its steps, and how much of both is sent."""
+    from uwf_cli.page.addresses import Asked
+
     from uwf_git.ext.web import render, thread
-    from uwf_git.ext.web.addresses import Asked
     from uwf_git.ext.web.site import Site, made
 
     steps = min(_STEPS, size.long)

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from conftest import Uwf
+from conftest import EXAMPLES, Uwf
 from uwf_cli.invocation import Invocation
 from uwf_cli.resolve import check_file
 
@@ -17,11 +17,12 @@ from uwf_git import ext
 from uwf_git.base.errors import Invalid
 
 MANIFEST = """\
-from uwf_git.ext import Command, Export, Extension
+from uwf_git.ext import Command, Export, Extension, Pages
 
 EXTENSION = Extension(
     "tides",
     commands=(Command("workflow float", "uwf_tides.work:float_", "Say that a workflow floats."),),
+    pages=Pages("Tides", "refs/uwf/threads/", {"/tides": "uwf_tides.work:page"}),
     exports=(Export("--tides", "uwf_tides.work:export", "The file for what the sea says.", is_file=True),),
     resumed="uwf_tides.work:resumed",
     collected="uwf_tides.work:collected",
@@ -29,6 +30,7 @@ EXTENSION = Extension(
 """
 WORK = '''\
 from uwf_cli.command import command
+from uwf_cli.page.addresses import Page
 
 
 @command("uwf workflow float")
@@ -48,7 +50,15 @@ def resumed(instance, threads):
 
 def collected(instance):
     instance.warn("the sea is clean")
+
+
+def page(instance, asked):
+    return Page("tides.html", "Tides", {"sea": "<deep>"})
 '''
+TEMPLATE = """\
+{% extends "base.html" %}
+{% block content %}The sea is {{ sea }}{% endblock %}
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -60,6 +70,8 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (site / "uwf_tides").mkdir()
     (site / "uwf_tides" / "__init__.py").write_text(MANIFEST)
     (site / "uwf_tides" / "work.py").write_text(WORK)
+    (site / "uwf_tides" / "templates").mkdir()
+    (site / "uwf_tides" / "templates" / "tides.html").write_text(TEMPLATE)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: uwf-tides\nVersion: 1.2\n")
     (info / "entry_points.txt").write_text("[uwf.extensions]\ntides = uwf_tides:EXTENSION\n")
     monkeypatch.setenv("PYTHONPATH", str(site))
@@ -112,3 +124,10 @@ def test_an_extension_compiles_the_code_of_a_language(register: Callable[..., No
     register({"COMPILER": Shells()}, compilers={"python": "uwf_git.ext.shells:COMPILER"})
     with pytest.raises(Invalid, match=r"reef\.py is under water"):
         check_file(Invocation(), Path("reef.py"))
+
+
+def test_an_extension_adds_pages_and_the_navigation_leads_to_them(uwf: Uwf, tmp_path: Path) -> None:
+    uwf("thread", "start", EXAMPLES / "solve-issue.yaml", "-p", "Swim")
+    uwf("web", "--export", tmp_path / "pages")
+    assert "The sea is &lt;deep&gt;" in (tmp_path / "pages" / "tides.html").read_text()
+    assert '<a href="tides.html">Tides</a>' in (tmp_path / "pages" / "index.html").read_text()

@@ -138,6 +138,16 @@ class RefKind(NamedTuple):
         return self.order > 0
 
 
+class Pages(NamedTuple):
+    """Pages of an extension in `uwf web`. `makers` names for each path, such as `/eval/{name}`, the function of the
+    store and an `Asked` of `uwf_cli.page.addresses` that makes its `Page`. The navigation leads to the first path by
+    `title` if the store has refs that begin with `refs`. Templates are in the folder `templates` beside the module."""
+
+    title: str
+    refs: str
+    makers: Mapping[str, str]
+
+
 class Compiler(Protocol):
     """Makes workflows of files of code, whose language the format knows."""
 
@@ -156,11 +166,11 @@ class Extension(NamedTuple):
     """A feature: the commands, agents and kinds of refs that it adds, the forms that it exports threads in, and its
     part in the steps of workflows, by the `kind` of a workflow that the format knows.
 
-    Of `runners` each value names an `Agent` that does all steps of such workflows, of `step_parts` the `StepParts` of
-    their steps, of `compilers` the `Compiler` of a language, as in `format.types.JAVASCRIPT`. `resumed` is a function
-    of an Instance and ids of threads, called when threads that waited or were paused can go on. `collected` is a
-    function of an Instance, called by `uwf gc` to remove files of the private folder that nothing needs any more. Each
-    of these two is "" for an extension without one."""
+    `pages` are its pages in `uwf web`. Of `runners` each value names an `Agent` that does all steps of such workflows,
+    of `step_parts` the `StepParts` of their steps, of `compilers` the `Compiler` of a language, as in
+    `format.types.JAVASCRIPT`. `resumed` is a function of an Instance and ids of threads, called when threads that
+    waited or were paused can go on. `collected` is a function of an Instance, called by `uwf gc` to remove files of the
+    private folder that nothing needs any more. Each of these two is "" for an extension without one."""
 
     name: str
     commands: tuple[Command, ...] = ()
@@ -170,6 +180,7 @@ class Extension(NamedTuple):
     runners: Mapping[str, str] = {}
     step_parts: Mapping[str, str] = {}
     compilers: Mapping[str, str] = {}
+    pages: Pages | None = None
     resumed: str = ""
     collected: str = ""
 
@@ -282,3 +293,16 @@ def compiler(language: str) -> Compiler:
     """The compiler of a language, which the format knows: no installed package is asked."""
     where = next(each.compilers[language] for each in ours() if language in each.compilers)
     return cast(Compiler, load(where))
+
+
+def pages() -> tuple[Pages, ...]:
+    """The pages of extensions in `uwf web`."""
+    return tuple(each.pages for each in (*ours(), *others()) if each.pages is not None)
+
+
+def template_folders() -> list[Path]:
+    """The folders with the templates of those pages."""
+    from pathlib import Path
+
+    modules = {where.partition(":")[0] for each in pages() for where in each.makers.values()}
+    return [Path(str(import_module(name).__file__)).parent / "templates" for name in sorted(modules)]

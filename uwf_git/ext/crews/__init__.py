@@ -1,6 +1,6 @@
 """Crews: packages of personas, menus and workflows; read, compiled, kept, chosen from."""
 
-from uwf_git.ext import Command, Extension, RefKind
+from uwf_git.ext import Command, Extension, Pages, RefKind
 
 REFS = RefKind(
     "refs/uwf/crews/",
@@ -41,4 +41,9 @@ EXTENSION = Extension(
     ),
     collected="uwf_git.ext.crews.mounts:collect",
     refs=(REFS,),
+    pages=Pages(
+        "Crews",
+        "refs/uwf/crews/",
+        {"/crews": "uwf_git.ext.crews.pages:crews", "/crew/{name}": "uwf_git.ext.crews.pages:crew"},
+    ),
 )

@@ -1,6 +1,6 @@
 """Suites of cases, their runs, judges, and the comparison of two versions."""
 
-from uwf_git.ext import Command, Extension, RefKind
+from uwf_git.ext import Command, Extension, Pages, RefKind
 
 SUITES = RefKind(
     "refs/uwf/evals/",
@@ -39,4 +39,12 @@ EXTENSION = Extension(
         ),
     ),
     refs=(SUITES, BASELINES),
+    pages=Pages(
+        "Suites",
+        "refs/uwf/evals/",
+        {
+            "/evals": "uwf_git.ext.evaluation.pages:evals",
+            "/eval/{name}": "uwf_git.ext.evaluation.pages:suite",
+        },
+    ),
 )

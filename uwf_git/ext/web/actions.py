@@ -22,13 +22,13 @@ from urllib.parse import parse_qsl
 
 from uwf_cli.failures import reported
 from uwf_cli.invocation import itself
+from uwf_cli.page import addresses
+from uwf_cli.page.addresses import Asked, Page
 from uwf_cli.resolve import file_names
 
 from uwf_git.base.errors import Busy, HeadMoved, NotFound, Usage, UwfError, Waiting
 from uwf_git.engine.budget import OPTIONS, Budgets
 from uwf_git.engine.status import FAILED, IDLE, PAUSED, outlook
-from uwf_git.ext.web import addresses
-from uwf_git.ext.web.addresses import Asked, Page
 from uwf_git.format.ids import ThreadId, name_problem
 from uwf_git.format.kinds import parse_workflow
 from uwf_git.sandbox.child import spawn

@@ -73,7 +73,8 @@ def web(
             raise Usage("--export serves nothing", "give it alone, or with an ID")
         _export(invocation, folder, thread)
         return
-    from uwf_git.ext.web import addresses
+    from uwf_cli.page import addresses
+
     from uwf_git.ext.web.server import LOOPBACK, serve
     from uwf_git.ext.web.site import Site
 

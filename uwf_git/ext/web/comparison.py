@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from uwf_cli.page.addresses import Asked, Page
+
 from uwf_git.engine.accounts import account, spent_on
 from uwf_git.engine.budget import prices
 from uwf_git.engine.spending import Spent, money
 from uwf_git.engine.status import status_of
-from uwf_git.ext.web.addresses import Asked, Page
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import StepContext, title_of
 from uwf_git.store.history import Head, History, shared_steps

@@ -16,12 +16,12 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from starlette.routing import compile_path
 from uwf_cli.page import style
+from uwf_cli.page.addresses import Asked, Page
 
 from uwf_git.base.errors import Invalid
 from uwf_git.engine.lineage import parents
-from uwf_git.ext.web import figures, render, workflow
-from uwf_git.ext.web.addresses import Asked, Page
-from uwf_git.ext.web.site import PAGES, Maker, Site, failed
+from uwf_git.ext.web import figures, render
+from uwf_git.ext.web.site import PAGES, Maker, Site, failed, sections
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.store.history import Head, History, PastStep
 from uwf_git.store.opened import Instance
@@ -157,10 +157,7 @@ class _Pages:
         self._chosen = None if thread is None else _with_children(instance, thread)
         self._base = [("thread", each) for each in sorted(self._chosen or ())]
         self._known = {**site.known(), "live": False, "write": False, "run": False, "tag": ""}
-        self._shown = {
-            "crews_known": thread is None and workflow.has_crews(instance),
-            "suites_known": thread is None and figures.has_suites(instance),
-        }
+        self._shown = {"sections": sections(instance) if thread is None else []}
         self._names: dict[str, str] = {}
         self._left: list[tuple[str, Maker, Asked]] = []
         self._written: dict[str, int] = {}

@@ -15,12 +15,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from uwf_cli import terminal
 from uwf_cli.output import ago, as_json, dollars, iso
-from uwf_cli.page import markup
+from uwf_cli.page import addresses, markup
+from uwf_cli.page.addresses import Page
 from uwf_cli.watching.lines import lasted
 
+from uwf_git import ext
 from uwf_git.base.text import counted, one_line, shortened
-from uwf_git.ext.web import addresses
-from uwf_git.ext.web.addresses import Page
 from uwf_git.ext.web.page.step import name_of
 from uwf_git.format.types import END, START, role_name
 
@@ -42,7 +42,7 @@ def html(page: Page, link: Link, site: Mapping[str, Any]) -> str:
 def _environment(live: bool) -> Environment:
     """The templates. On a page that is live times are said as people say them, else as they are."""
     made = Environment(
-        loader=FileSystemLoader(FOLDER / "templates"),
+        loader=FileSystemLoader([FOLDER / "templates", *ext.template_folders()]),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=_shown,

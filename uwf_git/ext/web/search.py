@@ -11,9 +11,9 @@ import re
 from typing import Any
 
 from uwf_cli.invocation import itself
+from uwf_cli.page.addresses import STATUS, Asked, Page
 
 from uwf_git.base.errors import Invalid, NotFound, StoreDamaged, Usage, UwfError
-from uwf_git.ext.web.addresses import STATUS, Asked, Page
 from uwf_git.format.ids import ThreadId
 from uwf_git.store.location import Location
 from uwf_git.store.opened import Instance

@@ -20,13 +20,13 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from uwf_cli import terminal
 from uwf_cli.failures import describe
-from uwf_cli.page import markup, style
+from uwf_cli.page import addresses, markup, style
+from uwf_cli.page.addresses import Asked, Page
 
-from uwf_git import __version__
+from uwf_git import __version__, ext
 from uwf_git.base.errors import NotFound, Usage
 from uwf_git.ext.web import (
     actions,
-    addresses,
     comparison,
     events,
     figures,
@@ -38,12 +38,22 @@ from uwf_git.ext.web import (
     workflow,
 )
 from uwf_git.ext.web.actions import Action, Actions, Form, NotDone, parse_form
-from uwf_git.ext.web.addresses import Asked, Page
 from uwf_git.store.history import Head
 from uwf_git.store.location import Location
 from uwf_git.store.opened import Instance
 
 Maker = Callable[[Instance, Asked], Page]
+
+
+def _loaded(where: str) -> Maker:
+    """What makes a page of an extension, imported when it is asked for."""
+
+    def make(instance: Instance, asked: Asked) -> Page:
+        page: Page = ext.load(where)(instance, asked)
+        return page
+
+    return make
+
 
 PAGES: tuple[tuple[str, Maker], ...] = (
     ("/", threads.page),
@@ -54,11 +64,8 @@ PAGES: tuple[tuple[str, Maker], ...] = (
     ("/diff/{a}/{b}", comparison.page),
     ("/workflows", workflow.index),
     ("/workflow/{name:path}", workflow.page),
-    ("/crews", workflow.crews),
-    ("/crew/{name}", workflow.crew),
     ("/stats", figures.spending),
-    ("/evals", figures.evals),
-    ("/eval/{name}", figures.suite),
+    *((path, _loaded(where)) for pages in ext.pages() for path, where in pages.makers.items()),
 )
 """The addresses that show something, and what makes their pages."""
 
@@ -206,15 +213,20 @@ def _does(site: Site, do: Callable[[Request, Form], Awaitable[str]]) -> Callable
 
 def made(site: Site, maker: Maker, asked: Asked) -> Page:
     """The page that a function makes, or the one that says why there is none."""
-    known: dict[str, bool] = {}
+    known: dict[str, object] = {}
     try:
         with site.opened() as instance, markup.room_for_markdown(render.RENDERED):
-            known["crews_known"] = workflow.has_crews(instance)
-            known["suites_known"] = figures.has_suites(instance)
+            known["sections"] = sections(instance)
             page = maker(instance, asked)
     except Exception as error:
         page = failed(error, "Not found" if isinstance(error, NotFound) else "It can't be shown")
     return page._replace(values={**known, **page.values})
+
+
+def sections(instance: Instance) -> list[tuple[str, str]]:
+    """The titles and addresses of the extensions' pages that the navigation has for this store."""
+    refs = instance.store.repository.ref_names
+    return [(pages.title, next(iter(pages.makers))) for pages in ext.pages() if refs(pages.refs)]
 
 
 def failed(error: Exception, title: str, back: str = "", typed: Sequence[str] = ()) -> Page:

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 from markupsafe import Markup
 from uwf_cli.page import markup
+from uwf_cli.page.addresses import Asked, Page
 
 from uwf_git.base.errors import NotFound, UwfError
 from uwf_git.base.text import cut
@@ -21,7 +22,6 @@ from uwf_git.engine import budget
 from uwf_git.engine.past_prompt import prompt_of_step
 from uwf_git.engine.spending import spent
 from uwf_git.engine.turns import turns_so_far
-from uwf_git.ext.web.addresses import Asked, Page
 from uwf_git.ext.web.page.step import amounts, brief, how_found, judges, name_of, plain, turn
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import (

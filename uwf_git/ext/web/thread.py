@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from markupsafe import Markup
+from uwf_cli.page import addresses
+from uwf_cli.page.addresses import Asked, Page
 from uwf_cli.watching.lines import step_value
 
 from uwf_git.base.errors import UwfError
@@ -21,10 +23,8 @@ from uwf_git.engine.lineage import Kin, kin
 from uwf_git.engine.progress import Watch
 from uwf_git.engine.state import state
 from uwf_git.engine.status import CORRUPT, RUNNING, WAITING, outlook, status_of, used_up
-from uwf_git.ext.web import addresses
 from uwf_git.ext.web import step as steps
 from uwf_git.ext.web.actions import possible
-from uwf_git.ext.web.addresses import Asked, Page
 from uwf_git.ext.web.page.graph import NEXT, NOW, described, drawing, transitions, way_of
 from uwf_git.ext.web.page.step import amounts, brief, name_of, outcome
 from uwf_git.format.kinds import REHEARSE, StepContext, credited, parse_attempt, parse_start, parse_step

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 from uwf_cli.commands.listing import thread_items
+from uwf_cli.page.addresses import STATUS, Asked, Page
 from uwf_cli.resolve import moment
 from uwf_cli.selection import STATUSES, Filters, Listed, listed
 
@@ -13,7 +14,6 @@ from uwf_git.base.errors import NotFound, Usage, UwfError
 from uwf_git.engine.inbox import BUDGET, waits_of, wanting
 from uwf_git.engine.status import CORRUPT, WAITING
 from uwf_git.ext.web.actions import registered, workflows
-from uwf_git.ext.web.addresses import STATUS, Asked, Page
 from uwf_git.store.history import Head
 from uwf_git.store.opened import Instance
 

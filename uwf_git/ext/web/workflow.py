@@ -1,5 +1,4 @@
-"""`/workflows` and `/workflow/NAME`: which there are, in which versions, and what one does; `/crews` and `/crew/NAME`:
-who speaks in a crew, and what it offers."""
+"""`/workflows` and `/workflow/NAME`: which there are, in which versions, and what one does."""
 
 from __future__ import annotations
 
@@ -10,6 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 from uwf_cli.commands.workflow import bundle_of, history_note, past, registered, unified
+from uwf_cli.page.addresses import Asked, Page
 from uwf_cli.resolve import Found, stored_workflow
 from uwf_cli.selection import Filters, Listed, listed
 
@@ -17,7 +17,6 @@ from uwf_git.base.errors import LimitExceeded, NotFound, Usage, UwfError
 from uwf_git.base.text import duration, nearest
 from uwf_git.base.timelimit import BudgetExceeded
 from uwf_git.engine.budget import OPTIONS
-from uwf_git.ext.web.addresses import Asked, Page
 from uwf_git.ext.web.page.graph import described, drawing
 from uwf_git.format.kinds import Workflow
 from uwf_git.format.types import END, START
@@ -270,44 +269,3 @@ def _code(instance: Instance, found: Found) -> dict[str, Any]:
         return {"problem": error.message, "text": "", "hidden": 0}
     lines = data.decode("utf-8", "replace").splitlines()
     return {"problem": "", "text": "\n".join(lines[:LINES]), "hidden": max(0, len(lines) - LINES)}
-
-
-# Crews
-
-
-def has_crews(instance: Instance) -> bool:
-    """Whether there is any crew, so that pages name them."""
-    from uwf_git.store import layout
-
-    return bool(instance.store.repository.ref_names(layout.CREWS))
-
-
-def crews(instance: Instance, asked: Asked) -> Page:
-    """The crews."""
-    from uwf_git.ext.crews.commands.commands import registered as registered_crews
-    from uwf_git.ext.crews.registry import Crews
-
-    return Page("crews.html", "Crews", {"crews": registered_crews(Crews(instance.store))})
-
-
-def crew(instance: Instance, asked: Asked) -> Page:
-    """A crew by its name, with ~2 after it the version two before. Raises NotFound."""
-    from uwf_git.ext.crews.commands.commands import FORMS, crew_value, does
-    from uwf_git.ext.crews.commands.commands import past as past_crews
-    from uwf_git.ext.crews.registry import Crews
-
-    found = Crews(instance.store)
-    version = found.named(asked.parts["name"])
-    value = crew_value(found.crew(version.hash), version.hash, version.commit)
-    return Page(
-        "crew.html",
-        f"Crew {value['name']}",
-        {
-            "crew": value,
-            "form": FORMS.get(value["format"], value["format"]),
-            "updated": version.time,
-            "does": does,
-            "versions": past_crews(found, version.name),
-            "note": history_note,
-        },
-    )

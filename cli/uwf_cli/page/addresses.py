@@ -40,7 +40,8 @@ class Asked(NamedTuple):
 
 
 class Page(NamedTuple):
-    """What is shown: a template of `templates/`, and the values that it names. `title` stands in the browser's tab."""
+    """What is shown: a template of the folder `templates` of `uwf web` or of an extension, and the values that
+    it names. `title` stands in the browser's tab."""
 
     template: str
     title: str

@@ -1,0 +1,39 @@
+"""`/crews` and `/crew/NAME` of `uwf web`: who speaks in a crew, and what it offers."""
+
+from __future__ import annotations
+
+from uwf_cli.commands.workflow import history_note
+from uwf_cli.page.addresses import Asked, Page
+
+from uwf_git.store.opened import Instance
+
+
+def crews(instance: Instance, asked: Asked) -> Page:
+    """The crews."""
+    from uwf_git.ext.crews.commands.commands import registered as registered_crews
+    from uwf_git.ext.crews.registry import Crews
+
+    return Page("crews.html", "Crews", {"crews": registered_crews(Crews(instance.store))})
+
+
+def crew(instance: Instance, asked: Asked) -> Page:
+    """A crew by its name, with ~2 after it the version two before. Raises NotFound."""
+    from uwf_git.ext.crews.commands.commands import FORMS, crew_value, does
+    from uwf_git.ext.crews.commands.commands import past as past_crews
+    from uwf_git.ext.crews.registry import Crews
+
+    found = Crews(instance.store)
+    version = found.named(asked.parts["name"])
+    value = crew_value(found.crew(version.hash), version.hash, version.commit)
+    return Page(
+        "crew.html",
+        f"Crew {value['name']}",
+        {
+            "crew": value,
+            "form": FORMS.get(value["format"], value["format"]),
+            "updated": version.time,
+            "does": does,
+            "versions": past_crews(found, version.name),
+            "note": history_note,
+        },
+    )
