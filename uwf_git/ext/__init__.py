@@ -8,9 +8,12 @@ known here or `--help` wants them all, so that starting costs nothing.
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from uwf_git.base.errors import UwfError
@@ -18,7 +21,6 @@ from uwf_git.base.text import one_line
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
-    from pathlib import Path
 
     from uwf_git.config.settings import Config
     from uwf_git.format.document import Document
@@ -206,6 +208,8 @@ def agent_programs() -> Iterator[AgentProgram]:
 @cache
 def others() -> tuple[Extension, ...]:
     """The extensions of installed packages, by their names. Raises UwfError if one cannot be imported."""
+    if not _may_be_installed():
+        return ()
     from importlib.metadata import entry_points
 
     return tuple(
@@ -238,6 +242,32 @@ def step_parts(kind: str) -> str | None:
     """The parts that steps of workflows of a kind have of their own, None if they have none. Kinds are of the format,
     so no installed package is asked."""
     return next((each.step_parts[kind] for each in map(_our, OURS) if kind in each.step_parts), None)
+
+
+def _may_be_installed() -> bool:
+    """Whether an installed package may have an entry point. `importlib.metadata`, which finds them, takes 25 ms to
+    load, and each push and pull asks."""
+    for folder in sys.path:
+        try:
+            with os.scandir(folder or ".") as entries:
+                names = [entry.name for entry in entries]
+        except NotADirectoryError:  # an archive
+            return True
+        except OSError:
+            continue
+        if any(name.endswith(".egg") or name == "EGG-INFO" for name in names):
+            return True
+        infos = (name for name in names if name.endswith((".dist-info", ".egg-info")))
+        if any(_names_group(Path(folder, info, "entry_points.txt")) for info in infos):
+            return True
+    return False
+
+
+def _names_group(file: Path) -> bool:
+    try:
+        return ENTRY_POINTS.encode() in file.read_bytes()
+    except OSError:
+        return False
 
 
 def load(where: str) -> Any:
