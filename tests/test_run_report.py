@@ -95,3 +95,12 @@ def test_a_random_order_says_how_to_repeat_it(tmp_path: Path, order: str) -> Non
     seed = printed[0].removeprefix("in random order; to repeat it: make test ORDER=")
     assert seed.isdigit() and (order == "random" or seed == order)
     assert f"--random-order-seed={seed}" in printed[1]
+
+
+@pytest.mark.parametrize("options", [("-n", "0"), ("-n", "2")], ids=["one process", "two workers"])
+def test_the_ids_of_failed_tests_are_written_to_be_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("UWF_TEST_FAILED", str(tmp_path / "failed"))
+    run(tmp_path, *options)
+    assert (tmp_path / "failed").read_text() == "test_it.py::test_failing\n"

@@ -1,10 +1,11 @@
 """Progress of a test run: how far it is, what failed, and at the end what was skipped and how to have it.
 
-It replaces pytest's dots in a quiet run.
+It replaces pytest's dots in a quiet run. With UWF_TEST_FAILED the ids of failed tests go into that file, a line each.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections import Counter
@@ -40,7 +41,7 @@ class RunReport:
         self._plugins = config.pluginmanager
         self._began = self._last_line = time.monotonic()
         self._total = self._total_long = self._workers = 0
-        self._failed = 0
+        self._failures: dict[str, None] = {}
         self._done = {False: 0, True: 0}  # long tests: True
         self._seconds = {False: 0.0, True: 0.0}
 
@@ -69,7 +70,7 @@ class RunReport:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Count finished tests and print a line now and then."""
         if report.failed:
-            self._failed += 1
+            self._failures[report.nodeid] = None
             self._say(f"FAILED {report.nodeid}", red=True)
         long = dict(report.user_properties).get("long tests", 0)
         self._total_long = self._total_long or long
@@ -80,7 +81,7 @@ class RunReport:
             return
         self._last_line = now
         self._say(
-            f"{sum(self._done.values()):,} of {self._total:,} tests, {self._failed} failed; "
+            f"{sum(self._done.values()):,} of {self._total:,} tests, {len(self._failures)} failed; "
             f"{_minutes(now - self._began)} so far, about {_minutes(self._left())} left"
         )
 
@@ -92,6 +93,12 @@ class RunReport:
             mean = (mean * weight + self._seconds[long]) / (weight + self._done[long])
             seconds += mean * max(0, total - self._done[long])
         return seconds / max(1, self._workers)
+
+    def pytest_sessionfinish(self) -> None:
+        """Write the ids of failed tests."""
+        if path := os.environ.get("UWF_TEST_FAILED"):
+            with open(path, "w", encoding="utf-8") as file:
+                file.writelines(f"{each}\n" for each in self._failures)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print each reason for skipped tests once, and the command that installs the packages they need."""
