@@ -2,8 +2,9 @@
 
 An extension is one folder with all of one feature. Its `__init__.py` holds `EXTENSION`, which is data: whatever has to
 be imported for a feature is named as `module:attribute`, and loaded when it is used. `OURS` has a line for each that
-ships; others are installed packages with an entry point in the group `uwf.extensions`, asked only when a name isn't
-known here or `--help` wants them all, so that starting costs nothing.
+ships; others are installed packages with an entry point in the group `uwf.extensions`. These are asked only if a name
+is not known here, or if all extensions are needed, as for help, pages, an exchange and `uwf gc`, so that starting costs
+nothing.
 """
 
 from __future__ import annotations
@@ -108,7 +109,6 @@ class RefKind(NamedTuple):
     record_parents  how many parents of such a commit are records as well, None for all. What a version was taken from,
                     its second parent, may be anything
     name_field      the field of the record's node that has the name, which the ref must have too
-    check           `module:attribute` of a `verify.records.Check`, which checks such a commit; the core has its own
     settle          what becomes of a ref that another side has: `version`, `replace`, `grow`; of kinds that the core
                     alone has, `thread`, `attempts`, `fork`, `pause`, `fold`
     word            what messages call one: `crew`; `told` says of a ref of a thread, or of many of them, what it is of,
@@ -126,7 +126,6 @@ class RefKind(NamedTuple):
     trailer: str = ""
     record_parents: int | None = None
     name_field: str = ""
-    check: str = ""
     settle: str = "replace"
     word: str = ""
     told: str = ""
@@ -217,6 +216,11 @@ def others() -> tuple[Extension, ...]:
     )
 
 
+def every() -> tuple[Extension, ...]:
+    """All extensions, those that ship first."""
+    return (*ours(), *others())
+
+
 def _loaded(entry: EntryPoint) -> Extension:
     try:
         extension = entry.load()
@@ -302,19 +306,19 @@ def _by_group(ship: bool) -> dict[str, dict[str, Command]]:
 
 def exports() -> tuple[Export, ...]:
     """The forms that threads are exported in."""
-    return tuple(form for extension in (*ours(), *others()) for form in extension.exports)
+    return tuple(form for extension in every() for form in extension.exports)
 
 
 def resumed(instance: Any, threads: Collection[str]) -> None:
     """Tell extensions that threads which waited or were paused can go on."""
-    for extension in (*ours(), *others()):
+    for extension in every():
         if extension.resumed:
             load(extension.resumed)(instance, threads)
 
 
 def collected(instance: Any) -> None:
     """Have extensions remove files of the private folder that nothing needs any more."""
-    for extension in (*ours(), *others()):
+    for extension in every():
         if extension.collected:
             load(extension.collected)(instance)
 
@@ -327,12 +331,10 @@ def compiler(language: str) -> Compiler:
 
 def pages() -> tuple[Pages, ...]:
     """The pages of extensions in `uwf web`."""
-    return tuple(each.pages for each in (*ours(), *others()) if each.pages is not None)
+    return tuple(each.pages for each in every() if each.pages is not None)
 
 
 def template_folders() -> list[Path]:
     """The folders with the templates of those pages."""
-    from pathlib import Path
-
     modules = {where.partition(":")[0] for each in pages() for where in each.makers.values()}
     return [Path(str(import_module(name).__file__)).parent / "templates" for name in sorted(modules)]
