@@ -27,7 +27,7 @@ def complete(invocation: Invocation, instruction: str) -> int:
     return shell_complete(uwf, {"obj": invocation}, "uwf", VARIABLE, instruction)
 
 
-def _offering(find: Callable[[Invocation, str], Iterable[tuple[str, str]]]) -> Any:
+def offering(find: Callable[[Invocation, str], Iterable[tuple[str, str]]]) -> Any:
     """A completer that offers nothing where anything goes wrong: a shell's line is no place for errors."""
 
     def offer(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -57,52 +57,35 @@ def _registered(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, 
     return [(name, "") for name in invocation.instance.registry.names() if name.startswith(incomplete)]
 
 
-def _suites(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
-    from uwf_git.ext.evaluation.suite import Suites
+def names_of(record: str) -> Any:
+    """A completer of the names that a kind of record has refs under."""
 
-    return [(name, "") for name in Suites(invocation.instance.store).names() if name.startswith(incomplete)]
+    def find(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
+        from uwf_git.store.ref_kinds import kind_of_record
 
+        kind = kind_of_record(record)
+        assert kind is not None, record
+        refs = invocation.instance.store.repository.ref_names(kind.prefix)
+        names = sorted(ref.removeprefix(kind.prefix) for ref in refs)
+        return [(name, "") for name in names if name.startswith(incomplete)]
 
-def _crews(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
-    from uwf_git.ext.crews.registry import Crews
-
-    crews = Crews(invocation.instance.store)
-    return [(name, "") for name in crews.names() if name.startswith(incomplete)]
-
-
-def _personas(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
-    """Crews, and personas as CREW/PERSONA once the crew is known."""
-    from uwf_git.ext.crews.registry import Crews
-
-    crews = Crews(invocation.instance.store)
-    for name in crews.names():
-        if name.startswith(incomplete):
-            yield name, ""
-        if f"{name}/".startswith(incomplete) or incomplete.startswith(f"{name}/"):
-            for each in crews.crew(crews.current(name).hash).members:
-                if (address := f"{name}/{each.persona.id}").startswith(incomplete):
-                    yield address, each.persona.title
+    return offering(find)
 
 
 def _speakers(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
     """The personas of all crews, by their ids."""
-    from uwf_git.ext.crews.registry import Crews
+    from uwf_git.store.definitions import packages
 
-    crews = Crews(invocation.instance.store)
-    members = [each for name in crews.names() for each in crews.crew(crews.current(name).hash).members]
-    names = {each.persona.id: each.persona.name for each in members}
+    found = packages(invocation.instance.store)
+    names = dict(speaker for each in found for name in each.names() for speaker in each.speakers(name))
     return [(id_, name) for id_, name in names.items() if id_.startswith(incomplete)]
 
 
-def _of_crews(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
-    from uwf_git.ext.crews.registry import Crews
+def _of_packages(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
+    from uwf_git.store.definitions import packages
 
-    crews = Crews(invocation.instance.store)
-    for name in crews.names():
-        if f"{name}/".startswith(incomplete) or incomplete.startswith(f"{name}/"):
-            for each in crews.crew(crews.current(name).hash).workflows:
-                if (address := f"{name}/{each.id}").startswith(incomplete):
-                    yield address, each.title
+    for found in packages(invocation.instance.store):
+        yield from ((offer.address, offer.title) for offer in found.offers(incomplete))
 
 
 def _remotes(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
@@ -117,7 +100,7 @@ def _workflows(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, s
 
     files = file_names(invocation.location.root)
     names = dict.fromkeys(name for name in files if name.startswith(incomplete))
-    known = [*_registered(invocation, incomplete), *_of_crews(invocation, incomplete)]
+    known = [*_registered(invocation, incomplete), *_of_packages(invocation, incomplete)]
     return [*known, *((name, "") for name in names), *_files(incomplete)]
 
 
@@ -167,15 +150,14 @@ def _settings(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, st
     return [(name, "") for name in names if name.startswith(incomplete)]
 
 
-complete_thread = _offering(_threads)
-complete_name = _offering(_registered)
-complete_workflow = _offering(_workflows)
-complete_crew = _offering(_crews)
-complete_speaker = _offering(_speakers)
-complete_persona = _offering(_personas)
-complete_hash = _offering(_hashes)
-complete_step = _offering(_steps)
-complete_agent = _offering(_agents)
-complete_setting = _offering(_settings)
-complete_remote = _offering(_remotes)
-complete_suite = _offering(_suites)
+complete_thread = offering(_threads)
+complete_name = offering(_registered)
+complete_workflow = offering(_workflows)
+complete_crew = names_of("crew")
+complete_speaker = offering(_speakers)
+complete_hash = offering(_hashes)
+complete_step = offering(_steps)
+complete_agent = offering(_agents)
+complete_setting = offering(_settings)
+complete_remote = offering(_remotes)
+complete_suite = names_of("suite")

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_cli import terminal
-from uwf_git import ext
 from uwf_git.base.errors import (
     Invalid,
     NotFound,
@@ -31,19 +30,17 @@ from uwf_git.base.errors import (
     UwfError,
 )
 from uwf_git.base.text import counted, nearest, nearest_file
-from uwf_git.format.ids import Hash, ThreadId, complete, name_problem
+from uwf_git.format.ids import Hash, ThreadId, complete
 from uwf_git.format.kinds import Workflow
 from uwf_git.format.node import parse_json
 from uwf_git.format.types import CODE, is_kind, versions
 
 if TYPE_CHECKING:
     from uwf_cli.invocation import Invocation
-    from uwf_git.ext.crews.registry import Crews
     from uwf_git.format.findings import Finding
     from uwf_git.git.repository import Oid
     from uwf_git.store.index import CommitRow
     from uwf_git.store.opened import Instance
-    from uwf_git.store.versions import Version
     from uwf_git.workflow.compile import Compiled
 
 STDIN = "-"
@@ -196,12 +193,13 @@ def check_file(invocation: Invocation, file: Path) -> Sequence[Finding]:
 
 
 def _compile_code(invocation: Invocation, file: Path, name: str | None = None) -> Compiled:
+    from uwf_git.api.compilers import compiler
     from uwf_git.config.read import load_config
     from uwf_git.workflow.code_file import language_of
 
     language = language_of(file)
     assert language is not None
-    return ext.compiler(language).compile_file(file, load_config(invocation.location.root), name)
+    return compiler(language).compile_file(file, load_config(invocation.location.root), name)
 
 
 def warnings_of(compiled: Compiled) -> dict[str, Any]:
@@ -302,9 +300,9 @@ def stored_workflow(instance: Instance, text: str) -> Found | None:
     names = registry.names()
     if text in names or (tilde and back.isdecimal() and name in names):
         version = registry.named(text)
-        return _stored(instance, version.hash, version.commit)
+        return at_version(instance, version.hash, version.commit)
     if "/" in text:
-        return _of_crew(instance, text)
+        return _of_package(instance, text)
     prefix = text.strip().upper()
     if not 4 <= len(prefix) <= 13 or not prefix.isalnum():
         return None
@@ -321,51 +319,38 @@ def stored_workflow(instance: Instance, text: str) -> Found | None:
             )
     except NotFound:
         return None
-    found_there = _stored(instance, node, str(registry.commit_for(node)))
+    found_there = at_version(instance, node, str(registry.commit_for(node)))
     return found_there._replace(speaker=_first_speaker(instance, found_there.workflow))
 
 
-def _of_crew(instance: Instance, text: str) -> Found | None:
-    """The workflow of a registered crew; None where there is no such crew, or a file of that path in its place."""
-    from uwf_git.store import layout
+def _of_package(instance: Instance, text: str) -> Found | None:
+    """The workflow of a registered package, such as a crew; None if there is no such package, or a file of that path in
+    its place."""
+    from uwf_git.store.definitions import package_at
 
-    name = text.partition("/")[0]
-    if name_problem(name) or instance.store.repository.ref(layout.CREWS + name) is None:
+    packages = package_at(instance.store, text)
+    if packages is None:
         return None
-    from uwf_git.ext.crews.registry import Crews
-
-    crews = Crews(instance.store)
     try:
-        version, crew, offered = crews.find(text)
+        offer = packages.offer(text)
     except (UnknownWorkflow, NotSupportedClassicWorkflow):
         if Path(text).is_file():
             return None
         raise
-    found = of_version(instance, crews, version, offered.workflow)
-    return found._replace(speaker=crew.members[0].persona.id)
-
-
-def of_version(instance: Instance, crews: Crews, version: Version, workflow: Hash) -> Found:
-    """A workflow of a version of a crew."""
-    from uwf_git.git.repository import Oid
-
-    commit = crews.workflow_version(Oid(hex=version.commit), workflow)
-    return _stored(instance, workflow, str(commit))
+    found = at_version(instance, offer.workflow, str(packages.begin(offer)))
+    return found._replace(speaker=offer.speakers[0])
 
 
 def _first_speaker(instance: Instance, workflow: Workflow) -> str:
-    """Who speaks first in the crew that a workflow is of; where the crew isn't here or is another by now, whose id
-    comes first."""
+    """Who speaks first in the package that a workflow is of; if the package isn't here or is another by now, the
+    persona whose id comes first."""
     if workflow.crew is None:
         return ""
-    from uwf_git.ext.crews.registry import Crews
+    from uwf_git.store.definitions import package_at
 
-    crews = Crews(instance.store)
-    name, ids = workflow.crew.name, sorted(workflow.personas)
-    if name in crews.names():
-        members = crews.crew(crews.current(name).hash).members
-        ids = [each.persona.id for each in members if each.persona.id in workflow.personas] + ids
-    return ids[0]
+    packages = package_at(instance.store, workflow.crew.name)
+    here = packages.speakers(workflow.crew.name) if packages is not None else iter(())
+    return next((speaker for speaker, _ in here if speaker in workflow.personas), min(workflow.personas))
 
 
 def _bundles(instance: Instance) -> dict[str, list[Hash]]:
@@ -376,7 +361,8 @@ def _bundles(instance: Instance) -> dict[str, list[Hash]]:
     return found
 
 
-def _stored(instance: Instance, node: Hash, commit: str) -> Found:
+def at_version(instance: Instance, node: Hash, commit: str) -> Found:
+    """The workflow of a node that a version commit has."""
     workflow = instance.registry.workflow(node)
     payload = instance.store.get(node).payload
     names = dict.fromkeys(role.schema for role in workflow.roles.values())

@@ -244,9 +244,9 @@ def _require_known(instance: Instance, workflow: str) -> None:
     rows = [head.row for head in instance.threads.all(archived=True) if isinstance(head, Head)]
     names = {*instance.registry.names(), *(row.name or "" for row in rows)}
     if "/" in workflow:
-        from uwf_git.ext.crews.registry import Crews
+        from uwf_git.store.definitions import addresses
 
-        names.update(Crews(instance.store).addresses())
+        names.update(addresses(instance.store))
     if workflow not in names and not any(_is_of(workflow, row.name, row.workflow) for row in rows):
         hint = nearest(workflow, sorted(names)) or "see: uwf workflow list"
         raise NotFound(f"no workflow {workflow!r}", hint)

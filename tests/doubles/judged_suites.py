@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from cli_samples import PAIR
 from workflows import register
 
+from uwf_git.ext.evaluation.node_types import CASE, SCORE, SUITE_RUN, TRIAL
 from uwf_git.ext.evaluation.records import (
     COMPLETED,
     FAILED,
@@ -24,7 +25,6 @@ from uwf_git.ext.evaluation.records import (
 from uwf_git.ext.evaluation.suite import Added, Suites
 from uwf_git.format.ids import Hash
 from uwf_git.format.node import hash_of
-from uwf_git.format.suites import CASE, SCORE, SUITE_RUN, TRIAL
 from uwf_git.format.types import STARTNODE
 from uwf_git.store.opened import Instance
 

@@ -8,6 +8,7 @@ from forged import Forger
 
 from uwf_git.base.errors import Invalid, NotFound
 from uwf_git.engine.step import step
+from uwf_git.ext.evaluation import SUITES
 from uwf_git.ext.evaluation.records import (
     COMMAND,
     COMPLETED,
@@ -27,6 +28,7 @@ from uwf_git.ext.evaluation.records import (
 )
 from uwf_git.ext.evaluation.sides import side_of
 from uwf_git.ext.evaluation.suite import Added, Suites
+from uwf_git.ext.evaluation.suite_tree import result_folder
 from uwf_git.git.repository import BLOB_MODE, Entry, Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Head
@@ -36,7 +38,7 @@ from uwf_git.verify.whole import local_refs, verify_refs
 from uwf_git.workflow.compile import compile_source
 from uwf_git.workflow.source import read_source
 
-REF = layout.EVALS + "bugs"
+REF = SUITES.prefix + "bugs"
 
 
 @pytest.fixture
@@ -165,7 +167,7 @@ def test_a_suite_that_somebody_changed_by_hand_is_named(instance: Instance, head
     gone = {name: each for name, each in folder.items() if name != "cases"}
     assert "changed-file" in forged(gone)
     git.point(REF, str(tip))
-    git.point(layout.EVALS + "others", str(tip))
+    git.point(SUITES.prefix + "others", str(tip))
     assert findings(instance) == {"wrong-name"}
 
 
@@ -209,7 +211,7 @@ def test_a_node_that_two_machines_made_at_other_times_is_one(instance: Instance,
     first = suites.add("bugs", Added(cases=[case], commits=[head.commit]))
     ours = suites.add("bugs", judged(case, head))
     (score,) = suites.read("bugs").scores
-    path = f"{layout.result_folder(score)}/{layout.node_file(score)}"
+    path = f"{result_folder(score)}/{layout.node_file(score)}"
     content = git("show", f"{ours}:{path}", data=b"")
     when = instance.store.get(score).timestamp
     later = git.blob(content.replace(str(when), str(when + 1)).encode())

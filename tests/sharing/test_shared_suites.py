@@ -11,12 +11,12 @@ from test_pull_cases import Pair
 from test_some_threads import opened, tracked
 from two_machines import Machine
 
+from uwf_git.ext.evaluation import SUITES
 from uwf_git.ext.evaluation.records import UNKNOWN, Case, identified
 from uwf_git.ext.evaluation.suite import Added, Suites
 from uwf_git.format.ids import ThreadId
-from uwf_git.store import layout
 
-BUGS = layout.EVALS + "bugs"
+BUGS = SUITES.prefix + "bugs"
 
 
 @pytest.fixture

@@ -14,11 +14,10 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, NamedTuple
 
+from uwf_git import ext
 from uwf_git.base.errors import Invalid, RemoteFailed, StoreDamaged, UwfError
 from uwf_git.base.text import counted
 from uwf_git.config.policy import RUN, tighten
@@ -59,47 +58,15 @@ from uwf_git.store.private import ROOM, Folders
 from uwf_git.store.remotes import Remote
 from uwf_git.store.taking_in import Store
 from uwf_git.store.threads import Damaged
-from uwf_git.verify.damage import Damage, Hurt, find_damage
+from uwf_git.verify.checks import ERROR, OK, WARNING, Check, hurt_check
+from uwf_git.verify.damage import Damage, find_damage
 
-OK, WARNING, ERROR = "ok", "warning", "error"
 MANY_LOOSE = 20_000
 MANY_ENDED = 5_000  # refs that every push has to hear of
 MB = 1_000_000
 FIX = "uwf doctor --fix"
 _SANDBOX = "see that bubblewrap is installed and works"
 SYNCING_GIT = (2, 36)  # the first that knows core.fsync
-
-
-class Check(NamedTuple):
-    """One thing looked at. `status` is ok, warning or error; `damaged` means the store lost something; `more` is what
-    programs are told besides."""
-
-    check: str
-    status: str
-    message: str
-    hint: str = ""
-    damaged: bool = False
-    more: Mapping[str, Any] = MappingProxyType({})
-
-    def as_json(self) -> dict[str, Any]:
-        """The check as a JSON object; `damaged` shows in an exit status."""
-        said = {"check": self.check, "status": self.status, "message": self.message, "hint": self.hint}
-        return {**said, **self.more}
-
-
-def hurt_check(check: str, hurt: Hurt, objects: Mapping[Oid, str], hint: str) -> Check:
-    """A check that failed: what a thread or another ref misses of what it leads to."""
-    lost = sorted((str(oid), reason) for oid, reason in objects.items() if oid.raw in hurt.objects)
-    first = f"object {lost[0][0]} is damaged: {lost[0][1]}" if lost else "it can't be read"
-    others = f", and {len(lost) - 1} more" if len(lost) > 1 else ""
-    more = {
-        "ref": hurt.ref,
-        "thread": hurt.thread,
-        "title": hurt.title or None,
-        "step": hurt.step,
-        "objects": [oid for oid, _ in lost],
-    }
-    return Check(check, ERROR, f"{hurt.what} can't be read: {first}{others}", hint, True, more)
 
 
 class Doctor:
@@ -156,7 +123,7 @@ class Doctor:
                 yield from _guarded("objects", self._objects(instance))
             yield from _guarded("threads", _threads(instance))
             yield from _guarded("workflows", _workflows(instance))
-            yield from _guarded("crews", _crews(instance))
+            yield from _guarded("extensions", _of_extensions(instance))
             yield from _guarded("config", self._names(instance))
             if not self._quick:
                 yield from _guarded("sizes", _sizes(instance))
@@ -502,18 +469,9 @@ def _workflows(instance: Instance) -> Iterator[Check]:
     yield Check("workflows", OK, f"{len(names)} registered")
 
 
-def _crews(instance: Instance) -> Iterator[Check]:
-    from uwf_git.ext.crews.registry import Crews
-
-    crews = Crews(instance.store)
-    names = crews.names()
-    for name in names:
-        try:
-            crews.workflows(crews.crew(crews.current(name).hash))
-        except UwfError as error:
-            yield Check("crews", ERROR, f"{name}: {error.message}", error.hint, True)
-    if names:
-        yield Check("crews", OK, f"{len(names)} imported")
+def _of_extensions(instance: Instance) -> Iterator[Check]:
+    for name, where in ext.checks():
+        yield from _guarded(name, ext.load(where)(instance))
 
 
 def _damage(damage: Damage) -> Iterator[Check]:

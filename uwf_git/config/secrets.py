@@ -66,6 +66,8 @@ _LONGEST_HEADER = 40  # characters
 _HEADER = re.compile(r"authorization|api-key|private-token|aws[_-]?secret", re.IGNORECASE)
 _REMEMBERED, _MOST_REMEMBERED = 64 * 1024, 64  # characters, texts
 _PLACE = re.compile(r"\[redacted:([^\]\n]*)\]")
+REDACTED = re.compile(r"\[redacted:[A-Za-z_][A-Za-z0-9_-]*\]")
+"""The place of a secret that was taken out of a text."""
 
 # What stands between two characters of a secret where a line was broken: the end of the line, which may be escaped or
 # written as in JSON, and what the next one is indented by. White space within a secret may have become any other.

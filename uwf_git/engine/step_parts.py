@@ -97,6 +97,10 @@ class StepParts(Protocol):
         """How far a run is, as JSON: `state` of `uwf thread show`. `current` is the role whose turn it is, $END, $USER,
         or "" if the graph knows no way on."""
 
+    def data_problem(self, data: Mapping[str, Any], file: Callable[[str], bytes | None]) -> str | None:
+        """What is wrong with the `data` of a StartNode, None if nothing is. `file` gives the content of a file that the
+        workflow's version includes, by its path; None if there is none."""
+
 
 def parts_of(workflow: Workflow) -> StepParts | None:
     """The parts that the workflow's kind has, None if it has none of its own."""

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import UwfError
 from uwf_git.base.text import one_line
@@ -23,10 +23,6 @@ from uwf_git.base.text import one_line
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-    from uwf_git.config.settings import Config
-    from uwf_git.format.document import Document
-    from uwf_git.format.findings import Finding
-    from uwf_git.workflow.compile import Compiled
 
 OURS = (
     "agents",
@@ -113,8 +109,13 @@ class RefKind(NamedTuple):
                     alone has, `thread`, `attempts`, `fork`, `pause`, `fold`
     word            what messages call one: `crew`; `told` says of a ref of a thread, or of many of them, what it is of,
                     `owner` how a message begins about one that has another name than its ref
-    branches        where a remote's published branches are, if this kind is registered in versions
-    commands        the group of commands that has those versions: `uwf crew`
+    along           the prefixes of the refs of the same name that are pushed along with one that is asked for
+    foreign         folders of the tree whose files are none of uwf's, whatever they are called
+    check           the function that verifies a commit which records the kind's own record, as of `verify.versions`
+    versions        the `store.versions.Versions` of what is registered in versions; then there are also:
+    branches        where a remote's published branches are
+    commands        the group of commands: `uwf crew`
+    made_of, put, propose   what a version is made of, and the commands that register and propose one
     """
 
     prefix: str
@@ -130,8 +131,15 @@ class RefKind(NamedTuple):
     word: str = ""
     told: str = ""
     owner: str = ""
+    along: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
+    check: str = ""
+    versions: str = ""
     branches: str = ""
     commands: str = ""
+    made_of: str = ""
+    put: str = ""
+    propose: str = ""
 
     @property
     def is_shared(self) -> bool:
@@ -149,41 +157,32 @@ class Pages(NamedTuple):
     makers: Mapping[str, str]
 
 
-class Compiler(Protocol):
-    """Makes workflows of files of code, whose language the format knows."""
-
-    def compile_file(self, path: Path, config: Config, name: str | None = None) -> Compiled:
-        """Evaluate a file, for its descriptor. `name` is for a file that has none. Raises NotFound, Usage,
-        InvalidWorkflow."""
-
-    def compile_described(self, text: bytes, shown: str, document: Document, name: str) -> Compiled:
-        """Evaluate nothing: the descriptor is a document. Raises InvalidWorkflow."""
-
-    def breaches_of(self, text: bytes, language: str) -> list[Finding]:
-        """What of the text breaks the contract, as far as that shows without evaluating it."""
-
-
 class Extension(NamedTuple):
     """A feature: the commands, agents and kinds of refs that it adds, the forms that it exports threads in, and its
     part in the steps of workflows, by the `kind` of a workflow that the format knows.
 
     `pages` are its pages in `uwf web`. Of `runners` each value names an `Agent` that does all steps of such workflows,
-    of `step_parts` the `StepParts` of their steps, of `compilers` the `Compiler` of a language, as in
-    `format.types.JAVASCRIPT`. `resumed` is a function of an Instance and ids of threads, called when threads that
-    waited or were paused can go on. `collected` is a function of an Instance, called by `uwf gc` to remove files of the
-    private folder that nothing needs any more. Each of these two is "" for an extension without one."""
+    of `step_parts` the `StepParts` of their steps, of `compilers` the `api.compilers.Compiler` of a language.
+    `node_types` has, for the hash of each type that an extension which ships adds to those of the format, the mapping
+    that holds its schema. Other packages store their schemas like any node, so that a store can be read without them.
+
+    The others name a function each, "" for none. `resumed` takes an Instance and ids of threads that waited or were
+    paused and can go on. `collected` takes an Instance; `uwf gc` calls it to remove files of the private folder that
+    nothing needs any more. `checks` takes an Instance and yields each `verify.checks.Check` of `uwf doctor`."""
 
     name: str
     commands: tuple[Command, ...] = ()
     agents: tuple[AgentProgram, ...] = ()
     refs: tuple[RefKind, ...] = ()
     exports: tuple[Export, ...] = ()
+    node_types: Mapping[str, str] = {}
     runners: Mapping[str, str] = {}
     step_parts: Mapping[str, str] = {}
     compilers: Mapping[str, str] = {}
     pages: Pages | None = None
     resumed: str = ""
     collected: str = ""
+    checks: str = ""
 
 
 @cache
@@ -323,10 +322,20 @@ def collected(instance: Any) -> None:
             load(extension.collected)(instance)
 
 
-def compiler(language: str) -> Compiler:
-    """The compiler of a language, which the format knows: no installed package is asked."""
-    where = next(each.compilers[language] for each in ours() if language in each.compilers)
-    return cast(Compiler, load(where))
+def checks() -> Iterator[tuple[str, str]]:
+    """The names of extensions with checks of `uwf doctor`, and where these are."""
+    return ((each.name, each.checks) for each in every() if each.checks)
+
+
+def compiler(language: str) -> str:
+    """Where the compiler of a language is, which the format knows: no installed package is asked."""
+    return next(each.compilers[language] for each in ours() if language in each.compilers)
+
+
+@cache
+def node_types() -> Mapping[str, str]:
+    """The hashes of the built-in node types of extensions that ship, and where their schemas are."""
+    return {name: where for each in ours() for name, where in each.node_types.items()}
 
 
 def pages() -> tuple[Pages, ...]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any, cast
 
+from uwf_git import ext
 from uwf_git.format.ids import Hash
 from uwf_git.format.schema import DIALECT
 
@@ -16,14 +19,43 @@ META_SCHEMA: dict[str, Any] = {
 
 META = Hash("1ETEAXPCRHVYW")
 
-BUILTIN: dict[Hash, dict[str, Any]] = {META: META_SCHEMA}
-"""The built-in schemas by their hashes."""
+Schema = dict[str, Any]
+
+
+class Builtin(Mapping[Hash, Schema]):
+    """The built-in schemas by their hashes: those of the format, then those of the extensions that ship, which are
+    loaded when one is asked for."""
+
+    def __init__(self) -> None:
+        self.core: dict[Hash, Schema] = {META: META_SCHEMA}
+
+    def __getitem__(self, node: Hash) -> Schema:
+        schema = self.core.get(node)
+        return schema if schema is not None else _loaded(ext.node_types()[node])[node]
+
+    def __contains__(self, node: object) -> bool:
+        return node in self.core or node in ext.node_types()
+
+    def __iter__(self) -> Iterator[Hash]:
+        yield from self.core
+        yield from map(Hash, ext.node_types())
+
+    def __len__(self) -> int:
+        return len(self.core) + len(ext.node_types())
+
+
+@cache
+def _loaded(where: str) -> Mapping[Hash, Schema]:
+    return cast(Mapping[Hash, Schema], ext.load(where))
+
+
+BUILTIN = Builtin()
 
 
 def builtin(name: str, schema: dict[str, Any]) -> Hash:
-    """Make a schema a built-in one. `name` is its hash, written down since computing those of all would take most of a
-    command's start; a test computes them."""
-    BUILTIN[Hash(name)] = schema
+    """Make a schema one of the format. `name` is its hash, written down since computing all of them would take most of
+    a command's start; a test computes them."""
+    BUILTIN.core[Hash(name)] = schema
     return Hash(name)
 
 

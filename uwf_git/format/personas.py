@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from uwf_git.base.errors import Invalid
+from uwf_git.base.errors import Invalid, NotFound
+from uwf_git.base.text import nearest, one_line
 from uwf_git.format.ids import Hash
 
 
@@ -195,3 +196,15 @@ def _parse_does(payload: Any) -> Does:
 
 def _filled(value: Mapping[str, str]) -> dict[str, str]:
     return {key: text for key, text in value.items() if text}
+
+
+def find_persona(crew: str, personas: Iterable[Persona], said: str) -> Persona:
+    """The persona that has that id or, in any case, that id or name. Raises NotFound with the nearest."""
+    known = list(personas)
+    exact = [each for each in known if each.id == said]
+    folded = said.casefold()
+    found = exact or [each for each in known if folded in (each.id.casefold(), each.name.casefold())]
+    if len(found) != 1:
+        hint = nearest(said, [each.id for each in known]) or f"see: uwf crew show {crew}"
+        raise NotFound(f"crew {crew!r} has no persona {one_line(said, 80)!r}", hint)
+    return found[0]

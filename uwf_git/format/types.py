@@ -25,7 +25,6 @@ from uwf_git.format.builtin import (
     record,
 )
 from uwf_git.format.ids import Hash
-from uwf_git.format.suites import BASELINE, CASE, CASE_REMOVAL, OF_SUITES, SCORE, SUITE, SUITE_RUN, TRIAL
 
 START = "$START"
 END = "$END"
@@ -498,15 +497,8 @@ _KINDS: dict[str, frozenset[Hash]] = {
     "turn": frozenset({FIRST_TURN, TURN}),
     "attempt": frozenset({ATTEMPT}),
     "text": frozenset({TEXT}),
-    "suite": frozenset({SUITE}),
-    "case": frozenset({CASE}),
-    "removal": frozenset({CASE_REMOVAL}),
-    "trial": frozenset({TRIAL}),
-    "score": frozenset({SCORE}),
-    "run": frozenset({SUITE_RUN}),
-    "baseline": frozenset({BASELINE}),
 }
-OF_THREADS = tuple(each for each in BUILTIN if each not in (*OF_SUITES, BASELINE))
+OF_THREADS = tuple(BUILTIN.core)
 """The built-in types that a thread may have nodes of."""
 
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from uwf_git.git.libgit2 import Oid as Oid
 
+COUNT_LIMIT = 50_000  # files that one commit adds
 TREE_MODE = "40000"
 BLOB_MODE = "100644"
 _SIGNATURE = "-----BEGIN "

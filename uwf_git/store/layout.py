@@ -10,26 +10,7 @@ stranger with plain git sees.
     steps/00xx.md                        the list of a full hundred of steps
     attempts/0001-reviewer/{README.md,nodes/}  only on refs/uwf/attempts/<ULID>
 
-and, in the commit of a crew's version, which no thread stands on:
-
-    README.md                            the crew's page
-    package/                             the files of its package
-    package.bmad                         the package as the ZIP that it came as
-    crew/nodes/                          its nodes, those of its workflows among them
-
-and, in the commits of a suite, whose trees only grow:
-
-    README.md                            what a suite is
-    suite/nodes/                         the Suite node and the types of the others
-    cases/csv-<hash>/{README.md,nodes/}  a case
-    removed/nodes/                       what takes cases out again
-    results/4K/nodes/                    trials, scores and runs, by the first two characters of their hashes
-    files/<id of a tree>/                fixtures, and what became of them
-
-and, in those of a suite's baseline:
-
-    README.md                            its scores
-    baseline/nodes/                      the Baseline node and its type
+Extensions say in their modules what the commits of their records hold.
 
 The README of each folder is a page that people read; `pages` makes them.
 """
@@ -38,11 +19,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.base.errors import Invalid
-from uwf_git.base.text import counted, one_line
+from uwf_git.base.text import one_line
 from uwf_git.format.ids import Hash, ThreadId, is_hash, is_thread_id, name_problem
 from uwf_git.format.kinds import Attempt, credited
 from uwf_git.git.objects import Person
@@ -56,7 +37,6 @@ GITATTRIBUTES = b"* -text\n**/nodes/*.json linguist-generated=true gitlab-genera
 
 NAMESPACE = "refs/uwf/"
 WORKFLOWS = ref_kinds.WORKFLOWS.prefix
-CREWS = "refs/uwf/crews/"
 THREADS = ref_kinds.THREADS.prefix
 ARCHIVE = ref_kinds.ARCHIVE.prefix
 ATTEMPTS = ref_kinds.ATTEMPTS.prefix
@@ -68,19 +48,12 @@ PROPOSALS = ref_kinds.PROPOSALS.prefix
 RESUMED = ref_kinds.RESUMED.prefix
 REMOVED = ref_kinds.REMOVED.prefix
 MERGED = ref_kinds.MERGED.prefix
-EVALS = "refs/uwf/evals/"
-BASELINES = "refs/uwf/baselines/"
 REMOTES = ref_kinds.REMOTES.prefix
 # Where a remote's published branches are; those of what is registered in versions are tracked.
 BRANCHES = "refs/heads/uwf/"
 
-# The folder of a crew's files in the tree of its version, and the file with the ZIP that they came in.
-PACKAGE = "package/"
-ARCHIVED_PACKAGE = "package.bmad"
 # Where a workflow's version has the files that it was made of besides its definition: of a crew's, all of the package.
 INCLUDED = "workflow/include/"
-# Where a suite's commits have folders of files, each by the id of its tree.
-FIXTURES = "files/"
 
 # The characters that may be said of why a thread is paused.
 LONGEST_REASON = 500
@@ -291,37 +264,10 @@ def _trailers_of(message: str) -> str:
     return message.rstrip("\n").rsplit("\n\n", 1)[-1]
 
 
-def crew_message(name: str, version: str, node: Hash) -> str:
-    """The message of a crew's version; `version` is what its makers call it."""
-    return message(f"crew {name} {version}", {"Uwf-Crew": node})
-
-
 def crew_definition(crew: str, workflow: str) -> bytes:
     """The file that says which workflow of which crew a version is of."""
     said = json.dumps({"crew": crew, "workflow": workflow}, ensure_ascii=False, separators=(",", ":"))
     return f"{said}\n".encode()
-
-
-def suite_message(name: str, node: Hash, added: Mapping[str, int]) -> str:
-    """The message of a commit of a suite, whose Suite node that is: how many of what it adds. What adds nothing has put
-    two sides together."""
-    counts = [counted(number, what) for what, number in added.items() if number]
-    return message(f"suite {name}: {', '.join(counts) or 'two sides'}", {"Uwf-Suite": node})
-
-
-def case_folder(name: str, node: Hash) -> str:
-    """The folder of a case below the root of a suite's tree."""
-    return f"cases/{slug(name)}-{node}"
-
-
-def result_folder(node: Hash) -> str:
-    """The folder of a trial, score or run below the root of a suite's tree."""
-    return f"results/{node[:2]}"
-
-
-def baseline_message(suite: str, node: Hash) -> str:
-    """The message of a version of a suite's baseline."""
-    return message(f"baseline {suite} {node}", {"Uwf-Baseline": node})
 
 
 def start_message(workflow: str, prompt: str, node: Hash) -> str:

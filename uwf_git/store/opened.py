@@ -15,7 +15,6 @@ from uwf_git.base.timelimit import Budget
 from uwf_git.git.refs import read_file
 from uwf_git.git.repository import PRIVATE
 from uwf_git.sandbox.programs import avoid_all
-from uwf_git.store import layout
 from uwf_git.store.history import Head
 from uwf_git.store.location import Location, check_format, locate
 from uwf_git.store.locks import Locks
@@ -135,16 +134,16 @@ class Instance:
         """The roles of every workflow that is registered or that an active thread runs, by the workflow's name: those
         of its newest version and of the versions in use; of a crew's also its personas, which are there by the crew's
         name too. What can't be read is left out."""
-        from uwf_git.format.personas import parse_crew
+        from uwf_git.store import definitions
 
         nodes = set()
         for name in self.registry.names():
             with suppress(UwfError):
                 nodes.add(self.registry.current(name).hash)
-        for tip in self.store.repository.refs(layout.CREWS).values():
-            with suppress(UwfError):
-                crew = parse_crew(self.store.get(self.store.take_in(tip).node).payload)
-                nodes.update(offered.workflow for offered in crew.workflows)
+        for packages in definitions.packages(self.store):
+            for name in packages.names():
+                with suppress(UwfError):
+                    nodes.update(offer.workflow for offer in packages.offers(f"{name}/"))
         nodes |= {
             head.row.workflow for head in self.threads.all() if isinstance(head, Head) and head.row.workflow
         }

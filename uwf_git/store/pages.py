@@ -21,7 +21,7 @@ import json
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from uwf_git.base.markdown import below, code, inline, output, question, quoted, table
+from uwf_git.base.markdown import below, code, inline, output, question, table
 from uwf_git.base.text import counted, fenced, harmless, one_line
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import (
@@ -422,61 +422,6 @@ def _past_names(hundreds: int) -> dict[str, int]:
 def _span(hundred: int) -> str:
     numbers = numbers_in(hundred)
     return f"{numbers[0]} to {numbers[-1]}"
-
-
-def suite_page(name: str) -> bytes:
-    """README.md of a suite. It says nothing of what is in it: that grows on several machines at once."""
-    shown = code(name)
-    said = (
-        f"# Suite {shown}\n\nCases by which workflows and agents are judged, and what came of them.\n\n"
-        "- `cases/` has a folder for each case.\n"
-        "- `results/` has trials, what judges said of them, and runs.\n"
-        "- `files/` has the folders that cases begin with, and what became of these.\n"
-        "- `removed/` takes cases out again: here nothing is ever deleted.\n\n"
-        f"`uwf eval show {name}` lists them, `uwf eval run {name}` runs them.\n"
-    )
-    return harmless(said).encode("utf-8")
-
-
-def case_page(case: Mapping[str, Any]) -> bytes:
-    """README.md of a case, by the payload of its node."""
-    rows = []
-    if role := case.get("role"):
-        rows.append(("the step", code(case["step"])))
-        rows.append(("is done again by", code(role)))
-    elif "start" in case:
-        rows.append(("the task of", code(case["start"])))
-        rows += [("had come to", code(case["step"]))] if "step" in case else []
-    rows += (
-        [("files", f"[{case['fixture'][:10]}](../../files/{case['fixture']})")] if "fixture" in case else []
-    )
-    judges = ", ".join(inline(judge["name"]) for judge in case.get("judges", ()))
-    rows += [("judged by", judges)] if judges else []
-    rows += [("tags", ", ".join(map(inline, case["tags"])))] if "tags" in case else []
-    rows += [(inline(key), inline(str(limit))) for key, limit in sorted(case.get("limits", {}).items())]
-    parts = [f"# {inline(case['name'])}"]
-    parts += [quoted(case["prompt"])] if case.get("prompt", "").strip() else []
-    parts += [table(("", ""), rows)] if rows else []
-    if "expected" in case:
-        said = json.dumps(case["expected"], ensure_ascii=False, indent=2, sort_keys=True)
-        parts += ["## Expected", fenced(said, "json")]
-    return harmless("\n\n".join(parts) + "\n").encode("utf-8")
-
-
-def baseline_page(baseline: Mapping[str, Any]) -> bytes:
-    """README.md of a suite's baseline, by the payload of its node: what a change of it changes, line by line."""
-    rows, means = [], []
-    for case in baseline["cases"]:
-        scores = [run["score"] for run in case["runs"]]
-        means.append(sum(scores) / len(scores))
-        spread = "" if min(scores) == max(scores) else f"{min(scores):.2f} to {max(scores):.2f}"
-        rows.append((inline(case["name"]), f"{means[-1]:.2f}", spread, str(len(scores))))
-    said = (
-        f"# Baseline of {code(baseline['suite'])}\n\n{inline(baseline['said'])}: a score of"
-        f" {sum(means) / len(means):.2f} over {counted(len(means), 'case')}.\n\n"
-        f"{table(('case', 'score', 'spread', 'runs'), rows)}\n"
-    )
-    return harmless(said).encode("utf-8")
 
 
 def first_attempt_page(attempt: Attempt, detail: Node | None) -> bytes:

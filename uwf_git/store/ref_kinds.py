@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
+from typing import Any
 
 from uwf_git import ext
 from uwf_git.ext import RefKind
@@ -26,6 +27,11 @@ WORKFLOWS = RefKind(
     settle="version",
     branches="refs/heads/uwf/workflows/",
     commands="uwf workflow",
+    versions="uwf_git.store.versions:Registry",
+    made_of="file",
+    put="uwf workflow put FILE",
+    propose="uwf workflow propose FILE",
+    foreign=("workflow/include/",),
 )
 FORKS = RefKind(
     "refs/uwf/forks/",
@@ -150,6 +156,18 @@ def registering(record: str) -> RefKind:
     kind = kind_of_record(record)
     assert kind is not None and kind.branches, record
     return kind
+
+
+def class_of_packages(kind: str) -> Any:
+    """The `store.versions.Packages` that hold workflows of a kind, None for a kind that packages don't hold."""
+    row = _by_record(_ours).get(kind)
+    return None if row is None or row is WORKFLOWS else ext.load(row.versions)
+
+
+def foreign_folders(record: str) -> tuple[str, ...]:
+    """The folders in the tree of a record's commit whose files are none of uwf's, whatever they are called."""
+    kind = kind_of_record(record)
+    return WORKFLOWS.foreign if kind is None else WORKFLOWS.foreign + kind.foreign
 
 
 def record_of(trailer: str) -> str | None:

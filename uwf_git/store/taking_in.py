@@ -23,7 +23,6 @@ from uwf_git.store import layout, ref_kinds
 from uwf_git.store.index import ArchiveRow, CommitRow, FoldedRow, Index, Tip, commit_row, start_row, step_row
 from uwf_git.store.nodes import NodeStore
 
-_OF_OTHERS = (layout.PACKAGE, layout.INCLUDED, layout.FIXTURES)
 # What content that uwf did not write makes its readers raise.
 _STUMBLES = (ValueError, LookupError, TypeError, OverflowError, RecursionError)
 
@@ -365,12 +364,16 @@ class Store(NodeStore):
     def _take_in_nodes(self, commit: Commit) -> None:
         """Takes in the nodes that a commit adds to those of its first parent."""
         before = self.repository.commit(commit.parents[0]).tree if commit.parents else None
-        self.adopt(list(self._new_nodes(commit.tree, before)))
+        trailers = layout.parse_message(commit.message)
+        foreign = ref_kinds.foreign_folders(trailers.kind if trailers else "")
+        self.adopt(list(self._new_nodes(commit.tree, before, foreign)))
 
-    def _new_nodes(self, tree: Oid, before: Oid | None, folder: str = "") -> Iterator[tuple[Hash, Oid]]:
-        """The node files of a tree that an older tree hasn't; equal subtrees are not entered, nor are folders of files
-        that somebody else has named."""
-        if folder in _OF_OTHERS:
+    def _new_nodes(
+        self, tree: Oid, before: Oid | None, foreign: Sequence[str], folder: str = ""
+    ) -> Iterator[tuple[Hash, Oid]]:
+        """The node files of a tree that an older tree hasn't. Equal subtrees are not entered, nor are foreign
+        folders."""
+        if folder in foreign:
             return
         old = {entry.name: entry for entry in self.repository.tree(before)} if before else {}
         for entry in self.repository.tree(tree):
@@ -378,7 +381,8 @@ class Store(NodeStore):
                 continue
             if entry.is_tree:
                 was, path = old.get(entry.name), f"{folder}{entry.name}/"
-                yield from self._new_nodes(entry.oid, was.oid if was and was.is_tree else None, path)
+                older = was.oid if was and was.is_tree else None
+                yield from self._new_nodes(entry.oid, older, foreign, path)
             elif node := layout.node_in_path(folder + entry.name):
                 yield node, entry.oid
 

@@ -1,5 +1,4 @@
-"""What is registered under a name, in versions: workflows and the baselines of suites here, and crews as
-`crews.registry` has them. A ref, such as
+"""Definitions that are registered under a name, in versions: workflows here, other kinds in extensions. A ref, such as
 `refs/uwf/workflows/<name>`, points at the newest version's commit.
 
 A version's commit holds the definition as written, its nodes and a page to read; its parent is the
@@ -17,18 +16,18 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from uwf_git.base.errors import HeadMoved, Invalid, NotFound, StoreDamaged
-from uwf_git.base.text import closest, counted, harmless, nearest
+from uwf_git.base.text import counted, harmless, nearest
 from uwf_git.ext import RefKind
+from uwf_git.format import cbor
 from uwf_git.format.builtin import META
 from uwf_git.format.ids import Hash, name_problem
 from uwf_git.format.kinds import Code, Workflow, parse_workflow
-from uwf_git.format.node import hash_of
-from uwf_git.format.suites import BASELINE
-from uwf_git.format.types import OF_THREADS, is_kind, workflow_type
+from uwf_git.format.types import CODE, DEFINITIONS, JAVASCRIPT, OF_THREADS, PYTHON, is_kind, workflow_type
 from uwf_git.git.objects import Stamp
 from uwf_git.git.repository import Entry, Oid, Repository
 from uwf_git.store import layout, ref_kinds
 from uwf_git.store.taking_in import Store
+from uwf_git.store.version_files import VersionFiles
 
 if TYPE_CHECKING:
     from uwf_git.git.objects import Commit
@@ -127,6 +126,7 @@ def _edges(workflow: Workflow) -> dict[str, _Edge]:
 
 
 Defined = TypeVar("Defined")
+CODE_FILES = (DEFINITIONS[JAVASCRIPT], DEFINITIONS[PYTHON])
 
 
 class Versions(ABC, Generic[Defined]):
@@ -158,6 +158,17 @@ class Versions(ABC, Generic[Defined]):
     def sources(self, definition: Defined) -> Iterator[tuple[str, str, bytes]]:
         """The files that a version keeps as they are: the path that their author knows, the one that is kept, and the
         content."""
+
+    @classmethod
+    @abstractmethod
+    def is_in(cls, files: VersionFiles) -> bool:
+        """Whether a tree holds a version of this kind."""
+
+    @classmethod
+    @abstractmethod
+    def read(cls, files: VersionFiles) -> Defined:
+        """The definition in a tree that anybody may have made. Code isn't evaluated: what it says of itself has to be
+        there as it was registered. Raises Invalid, NotFound, TooLarge, StoreDamaged."""
 
     @abstractmethod
     def _tree(self, definition: Defined) -> Oid:
@@ -307,6 +318,11 @@ class Versions(ABC, Generic[Defined]):
         tree = self.tree(definition)
         return self._commit(self.name_of(definition), self.node_of(definition), tree, parents, stamp, words)
 
+    def remake(self, commit: Oid, node: Hash, parents: Sequence[Oid]) -> None:
+        """Write a version of a node again from the files of its tree, whatever else of it is lost."""
+        tree = self._repository.commit(commit).tree
+        self.write(self.read(VersionFiles(self._repository, tree, str(commit))), parents)
+
     def move(self, name: str, old: Oid | None, new: Oid) -> Version:
         """Moves the ref of a name from `old`, None where there is none, to a version commit.
         Raises HeadMoved where it isn't there."""
@@ -344,6 +360,44 @@ class Versions(ABC, Generic[Defined]):
         return Version(row.name, row.node, str(oid), row.time)
 
 
+class Offer(NamedTuple):
+    """A workflow that a version of a package holds. `speakers` are the ids of the personas that may speak in it, the
+    default first."""
+
+    address: str
+    title: str
+    version: Version
+    workflow: Hash
+    speakers: tuple[str, ...] = ()
+
+
+class Packages(Versions[Defined]):
+    """Definitions that hold several workflows, each of which threads can begin on by an address, `<name>/<id>`."""
+
+    @abstractmethod
+    def offers(self, beginning: str = "") -> Iterator[Offer]:
+        """The workflows of the newest versions, packages by name: those whose addresses begin so."""
+
+    @abstractmethod
+    def offer(self, address: str) -> Offer:
+        """The workflow that an address names, with ~2 after it in the version two before the newest. Raises
+        NotFound."""
+
+    @abstractmethod
+    def begin(self, offer: Offer) -> Oid:
+        """The version commit that threads of an offered workflow begin on; it has no ref."""
+
+    @abstractmethod
+    def speakers(self, name: str) -> Iterator[tuple[str, str]]:
+        """The ids and names of the personas of a package's newest version, whoever speaks by default first."""
+
+    @staticmethod
+    @abstractmethod
+    def compile(definition: bytes, files: Mapping[str, bytes]) -> Compiled:
+        """The workflow of a version on which threads begin, from the file that defines it and the files of the package.
+        Raises Invalid, NotFound."""
+
+
 class Registry(Versions["Compiled"]):
     """The workflows of one store, at `refs/uwf/workflows/<name>`."""
 
@@ -358,6 +412,36 @@ class Registry(Versions["Compiled"]):
 
     def message(self, name: str, node: Hash) -> str:
         return layout.workflow_message(name, node)
+
+    @classmethod
+    def is_in(cls, files: VersionFiles) -> bool:
+        return any(files.has(name) for name in DEFINITIONS.values())
+
+    @classmethod
+    def read(cls, files: VersionFiles) -> Compiled:
+        from uwf_git.workflow.compile import compile_source
+        from uwf_git.workflow.source import parse_source
+
+        if code := next((name for name in CODE_FILES if files.has(name)), None):
+            return _read_code(files, code)
+        name = DEFINITIONS[None]
+        included = parse_source(files.read(name), name, lambda path: files.read(layout.INCLUDED + path))
+        return compile_source(included)
+
+    def remake(self, commit: Oid, node: Hash, parents: Sequence[Oid]) -> None:
+        from uwf_git.workflow.code_file import kept_bundle
+
+        workflow = self.workflow(node)
+        packages = ref_kinds.class_of_packages(workflow.kind)
+        if packages is not None:
+            files = self.files(commit)
+            self.write(packages.compile(files.pop(workflow.file), files), parents)
+        elif workflow.code is not None:  # what code says of itself isn't asked again
+            schemas = {role.schema: self._store.get(role.schema).payload for role in workflow.roles.values()}
+            payload = self._store.get(node).payload
+            self.write(kept_bundle(payload, schemas, self.source(commit)), parents)
+        else:
+            super().remake(commit, node, parents)
 
     def commit_unregistered(self, compiled: Compiled) -> Oid:
         """A version commit without a ref, for a thread started straight from a file. The newest
@@ -476,68 +560,23 @@ def walk_tree(repository: Repository, oid: Oid, prefix: str = "") -> Iterator[tu
             yield path, entry
 
 
-class Baseline(NamedTuple):
-    """What the runs of a suite are held against, by the normalised payload of its node: scores by case. It stands for
-    itself, so that it outlives what it was measured by, and can be read where that is not."""
+def _read_code(files: VersionFiles, file: str) -> Compiled:
+    """The workflow in a file of code, by its nodes in the tree. Raises Invalid if none of them is of that file."""
+    from uwf_git.workflow.code_file import MAX_BYTES, kept_bundle
 
-    payload: Mapping[str, Any]
-
-    @property
-    def suite(self) -> str:
-        """The name of the suite."""
-        return str(self.payload["suite"])
-
-    @property
-    def hash(self) -> Hash:
-        """The hash of the node."""
-        return hash_of(BASELINE, self.payload)
-
-
-class Baselines(Versions[Baseline]):
-    """The baselines of suites, at `refs/uwf/baselines/<suite>`."""
-
-    refs = ref_kinds.registering("baseline")
-    kept = "a baseline"
-
-    def current(self, name: str) -> Version:
-        """The newest baseline of a suite. Raises NotFound, which says how one is set."""
-        try:
-            return super().current(name)
-        except NotFound as error:
-            match = closest(name, self.names())
-            meant = f' · did you mean "{match}"?' if match else ""
-            raise NotFound(error.message, f"set one: {self.refs.commands} set {name}{meant}") from None
-
-    def name_of(self, definition: Baseline) -> str:
-        return definition.suite
-
-    def node_of(self, definition: Baseline) -> Hash:
-        return definition.hash
-
-    def message(self, name: str, node: Hash) -> str:
-        return layout.baseline_message(name, node)
-
-    def holds(self, commit: Oid, definition: Baseline) -> bool:
-        return self._version(commit).hash == definition.hash
-
-    def sources(self, definition: Baseline) -> Iterator[tuple[str, str, bytes]]:
-        return iter(())
-
-    def baseline(self, node: Hash) -> Baseline:
-        """The value of a Baseline node. Raises NotFound, Invalid."""
-        content = self._store.get(node)
-        if not is_kind(content.type, self.kind):
-            raise Invalid(f"node {node} is no baseline", f"see: {self.refs.commands} list")
-        return Baseline(content.payload)
-
-    def _tree(self, definition: Baseline) -> Oid:
-        from uwf_git.store.pages import baseline_page
-
-        node = self._store.put(BASELINE, definition.payload, timestamp=0)
-        files: dict[str, bytes | Oid] = {
-            ".gitattributes": layout.GITATTRIBUTES,
-            "README.md": baseline_page(definition.payload),
-        }
-        for each in (META, BASELINE, node):
-            files[f"baseline/{layout.node_file(each)}"] = self._store.blob_of(each)
-        return self._repository.write_folder(files)
+    for other in DEFINITIONS.values():
+        if other != file and files.has(other):
+            raise Invalid(f"{other} stands beside {file}: a version has one definition")
+    text = files.read(file, MAX_BYTES)
+    digest = sha256(text).hexdigest()
+    nodes = files.nodes("workflow")
+    for node in nodes.values():
+        if node.type == CODE:
+            payload = cbor.normalise(node.payload)
+            workflow = parse_workflow(payload)
+            if workflow.code is not None and workflow.code.sha256 == digest:
+                if (named := workflow.file) != file:
+                    raise Invalid(f"{file} was {named}, and is the same still: a bundle keeps its language")
+                schemas = {role.schema: nodes[role.schema].payload for role in workflow.roles.values()}
+                return kept_bundle(payload, schemas, text)
+    raise Invalid(f"{file} was changed there, and what code says of itself is only known by running it")

@@ -20,19 +20,19 @@ from uwf_git.base.errors import Invalid, NotFound, RemoteFailed, StoreDamaged, U
 from uwf_git.engine.status import decide_at
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import parse_detail, parse_start, parse_step
-from uwf_git.format.types import CODE, CREW_DEFINITION, CREW_WORKFLOW, is_kind
+from uwf_git.format.types import is_kind
 from uwf_git.git.bulk import Bulk
 from uwf_git.git.durable import ASIDE
 from uwf_git.git.objects import Person, id_of, tag_text
 from uwf_git.git.program import Git
 from uwf_git.git.repository import TAG, Oid, Repository
-from uwf_git.store import layout
+from uwf_git.store import layout, ref_kinds
+from uwf_git.store.definitions import versions_of
 from uwf_git.store.history import Head
 from uwf_git.store.index import CommitRow, Overlay
 from uwf_git.store.remotes import Remote, check_url, without_password
 from uwf_git.store.taking_in import Store
 from uwf_git.store.threads import Threads
-from uwf_git.store.versions import Registry, walk_tree
 from uwf_git.sync.tracking import bring, list_refs, listed_lines, sort_out
 from uwf_git.verify.damage import problem_with
 
@@ -253,10 +253,8 @@ class Remade(Place):
     def _make(self, repository: _Imagined, store: Store, row: CommitRow) -> None:
         repository.now = row.time
         parent = Oid(raw=row.parent) if row.parent else None
-        if row.kind == "workflow":
-            _version(store, row.node, Oid(raw=row.oid), [parent] if parent else [])
-        elif row.kind == "crew":
-            _crew_version(store, Oid(raw=row.oid), [parent] if parent else [])
+        if row.kind in ref_kinds.versioned():
+            versions_of(store, row.kind).remake(Oid(raw=row.oid), row.node, [parent] if parent else [])
         elif row.kind == "start" and parent:
             start = parse_start(store.get(row.node).payload)
             Threads(store).start(parent, start.workflow, start.prompt, start.budget or None, start.max_rounds)
@@ -275,51 +273,6 @@ class Remade(Place):
                 repository.keep(
                     TAG, tag_text(layout.tag_name(thread), target, repository.user, tag.time, said + "\n")
                 )
-
-
-def _version(store: Store, node: Hash, commit: Oid, parents: Sequence[Oid]) -> None:
-    """A workflow version from its definition, whose tree it is in; its nodes and pages follow from that. The nodes of a
-    bundle follow from its code alone, which isn't run for that: they have to be there."""
-    from uwf_git.ext.crews.compile import compile_version
-    from uwf_git.workflow.code_file import kept_bundle
-    from uwf_git.workflow.compile import compile_source
-    from uwf_git.workflow.source import parse_source
-
-    repository = store.repository
-    tree = repository.commit(commit).tree
-
-    def file(path: str) -> bytes:
-        oid = repository.file(tree, path)
-        if oid is None:
-            raise LookupError(path)
-        return repository.blob(oid)
-
-    registry = Registry(store)
-    if (content := store.get(node)).type == CODE:
-        workflow = registry.workflow(node)
-        schemas = {role.schema: store.get(role.schema).payload for role in workflow.roles.values()}
-        registry.write(kept_bundle(content.payload, schemas, file(workflow.file)), parents)
-        return
-    if content.type == CREW_WORKFLOW:
-        included = repository.file(tree, layout.INCLUDED.rstrip("/"))
-        below = walk_tree(repository, included) if included is not None else ()
-        package = {path: repository.blob(entry.oid) for path, entry in below}
-        registry.write(compile_version(file(CREW_DEFINITION), package), parents)
-        return
-    source = parse_source(
-        file("workflow.yaml"), "workflow.yaml", lambda path: file(f"{layout.INCLUDED}{path}")
-    )
-    registry.write(compile_source(source), parents)
-
-
-def _crew_version(store: Store, commit: Oid, parents: Sequence[Oid]) -> None:
-    """A version of a crew from the files of its package, whose folder it is in."""
-    from uwf_git.ext.crews.compile import compile_crew
-    from uwf_git.ext.crews.registry import Crews, Definition
-
-    crews = Crews(store)
-    package = crews.package(commit)
-    crews.write(Definition(package, compile_crew(package)), parents)
 
 
 def _step(store: Store, head: Head, node: Hash) -> None:

@@ -23,6 +23,7 @@ from uwf_git.format.ids import Hash
 from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import layout, ref_kinds
+from uwf_git.store.definitions import kind_in, versions_of
 from uwf_git.store.index import Overlay
 from uwf_git.store.taking_in import Store
 from uwf_git.store.versions import Defined, Version, Versions
@@ -31,10 +32,8 @@ from uwf_git.sync.foreign_versions import (
     findings_in,
     holds_code,
     is_version,
-    kind_in,
     same_version,
     version_below,
-    versions_of,
 )
 from uwf_git.sync.publish import (
     HEADS,
@@ -154,7 +153,7 @@ def publish_proposal(instance: Instance, git: Git, remote: Remote, proposal: Pro
     """Pushes a proposal to a remote's `refs/heads/uwf/proposals/<branch>`, and what it is to be merged
     into, the registered version, to `refs/heads/uwf/workflows/<name>` or crews/. Raises RemoteFailed, HeadMoved."""
     base = Oid(hex=proposal.base) if proposal.base is not None else None
-    another = f"{_PROPOSING[proposal.kind]} --branch BRANCH --remote {remote.name}"
+    another = f"{ref_kinds.registering(proposal.kind).propose} --branch BRANCH --remote {remote.name}"
     return publish_branch(
         instance,
         git,
@@ -234,38 +233,26 @@ class _Wording(NamedTuple):
     correct: str
 
 
-_PROPOSING = {
-    "workflow": "uwf workflow propose FILE",
-    "crew": "uwf crew propose PACKAGE",
-    "baseline": "uwf eval baseline propose SUITE",
-}
-_PUTTING = {
-    "workflow": ("file", "uwf workflow put FILE"),
-    "crew": ("package", "uwf crew import PACKAGE"),
-    "baseline": ("run", "uwf eval baseline set SUITE"),
-}
-
-
 def _of_proposal(branch: str, kind: str, remote: Remote | None) -> _Wording:
-    propose = f"{_PROPOSING[kind]} --branch {shlex.quote(branch)}"
+    propose = f"{ref_kinds.registering(kind).propose} --branch {shlex.quote(branch)}"
     propose += f" --remote {remote.name}" if remote is not None else ""
     return _Wording(
         f"proposal {branch}",
-        f"put both changes into one {_PUTTING[kind][0]}, then: {propose}",
+        f"put both changes into one {ref_kinds.registering(kind).made_of}, then: {propose}",
         f"correct it: {propose}",
     )
 
 
 def _of_published(repository: Repository, remote: str, kind: str, name: str, source: Oid) -> _Wording:
+    row = ref_kinds.registering(kind)
     what = f"{shlex.quote(name)} --remote {remote}"
     ours = f"uwf unpublish {what} --force && uwf publish {kind} {what}"
     correct = "correct it on the branch"
     if kind == "workflow" and holds_code(repository, source):
-        correct = f"change the file elsewhere: {_PROPOSING[kind]} --remote {remote}"
-    one, put = _PUTTING[kind]
+        correct = f"change the file elsewhere: {row.propose} --remote {remote}"
     return _Wording(
-        f"branch {short(ref_kinds.registering(kind).branches)}{name} of {remote}",
-        f"see it: {shown_by(repository, source)}; put both changes into one {one}, then: {put} && {ours}",
+        f"branch {short(row.branches)}{name} of {remote}",
+        f"see it: {shown_by(repository, source)}; put both changes into one {row.made_of}, then: {row.put} && {ours}",
         f"{correct}, or put back the version from here: {ours}",
     )
 

@@ -16,7 +16,7 @@ from uwf_git.format.ids import ThreadId, name_problem
 from uwf_git.git.config import ADVISED_BLOB
 from uwf_git.git.program import Git, telling_line
 from uwf_git.git.repository import Oid
-from uwf_git.store import layout
+from uwf_git.store import definitions, layout, ref_kinds
 from uwf_git.store.history import Head, parted_from, tagged_commit
 from uwf_git.store.opened import Instance
 from uwf_git.store.remotes import Remote
@@ -151,32 +151,27 @@ def refs_of(instance: Instance, threads: Iterable[ThreadId]) -> set[str]:
 
 
 def refs_of_workflow(instance: Instance, name: str) -> set[str]:
-    """The ref of a workflow, or that of the crew which has it, and every ref that its threads may have. Raises
+    """The ref of a workflow, or that of the package which has it, and every ref that its threads may have. Raises
     NotFound."""
     if "/" in name:
-        from uwf_git.ext.crews.registry import Crews
-
-        ref = layout.CREWS + Crews(instance.store).find(name).version.name
+        packages = definitions.packages_with(instance.store, name)
+        ref = packages.prefix + packages.offer(name).version.name
     else:
         ref = layout.WORKFLOWS + instance.registry.current(name).name
     return {ref, *_refs_of_threads(instance, lambda of: of == name)}
 
 
-def refs_of_crew(instance: Instance, name: str) -> set[str]:
-    """The ref of a crew, and every ref that the threads of its workflows may have. Raises NotFound."""
-    from uwf_git.ext.crews.registry import Crews
-
-    ref = layout.CREWS + Crews(instance.store).current(name).name
-    return {ref, *_refs_of_threads(instance, lambda of: of.startswith(f"{name}/"))}
-
-
-def refs_of_suite(instance: Instance, name: str) -> set[str]:
-    """The ref of a suite, which leads to the threads of its cases, and that of its baseline. Raises NotFound."""
+def refs_of_kind(instance: Instance, record: str, name: str) -> set[str]:
+    """The ref of what an extension keeps under a name, those of the same name that go along with it, and every ref that
+    the threads of its workflows may have. Raises NotFound."""
+    kind = ref_kinds.kind_of_record(record)
+    assert kind is not None, record
     repository = instance.store.repository
-    if name_problem(name) or repository.ref(layout.EVALS + name) is None:
-        known = (each.removeprefix(layout.EVALS) for each in repository.ref_names(layout.EVALS))
-        raise NotFound(f"no suite {name!r}", nearest(name, known) or "see: uwf eval list")
-    return {layout.EVALS + name, layout.BASELINES + name}
+    if name_problem(name) or repository.ref(kind.prefix + name) is None:
+        known = (each.removeprefix(kind.prefix) for each in repository.ref_names(kind.prefix))
+        raise NotFound(f"no {kind.word} {name!r}", nearest(name, known) or f"see: {kind.commands} list")
+    refs = {prefix + name for prefix in (kind.prefix, *kind.along)}
+    return refs | _refs_of_threads(instance, lambda of: of.startswith(f"{name}/")) if kind.versions else refs
 
 
 def _refs_of_threads(instance: Instance, fits: Callable[[str], bool]) -> set[str]:

@@ -16,7 +16,6 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from uwf_git.api.doctor import ERROR, OK, WARNING, Check, hurt_check
 from uwf_git.base import log
 from uwf_git.base.errors import RemoteFailed, UwfError
 from uwf_git.base.text import counted, one_line, shortened
@@ -30,6 +29,7 @@ from uwf_git.store.history import relate
 from uwf_git.store.opened import Instance
 from uwf_git.store.taking_in import Store
 from uwf_git.sync.places import Found, Place, Places, Remade
+from uwf_git.verify.checks import ERROR, OK, WARNING, Check, hurt_check
 from uwf_git.verify.damage import Damage, Walk, derived, find_damage, links, lost_objects, problem_with
 from uwf_git.verify.findings import UNCHECKED
 from uwf_git.verify.whole import verify_refs

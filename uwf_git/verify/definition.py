@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,9 +13,9 @@ from uwf_git.format.builtin import BUILTIN
 from uwf_git.format.ids import Hash, name_problem
 from uwf_git.format.kinds import Code, Workflow, parse_workflow
 from uwf_git.format.node import Node, file_id
-from uwf_git.format.types import CREW_DEFINITION, DEFINITIONS, is_kind
+from uwf_git.format.types import CREW_DEFINITION, DEFINITIONS, versions
 from uwf_git.git.repository import Oid
-from uwf_git.store import layout
+from uwf_git.store import layout, ref_kinds
 from uwf_git.verify.findings import Bad, Report
 from uwf_git.verify.nodes import NodeRow, Nodes, files_below, node_files
 from uwf_git.verify.objects import Objects
@@ -41,7 +41,8 @@ def check_definition(objects: Objects, nodes: Nodes, tree: bytes, name: Hash, re
     """The definition in the tree of a version commit that says to record the Workflow node `name`.
     Reports what is wrong; raises Bad where there is no workflow."""
     files = files_below(objects, tree, "", report)
-    blobs, here = read_version(nodes, files, "workflow/", name, "workflow", report)
+    types = versions("workflow")
+    blobs, here = read_version(nodes, files, "workflow/", name, "workflow", types, report)
     root = here[name]
     reached = nodes.closure(name, here, lambda _: False, report)
     for extra in here.keys() - reached - BUILTIN.keys():
@@ -54,7 +55,7 @@ def check_definition(objects: Objects, nodes: Nodes, tree: bytes, name: Hash, re
     definition = workflow.file
     _check_files(objects, files, definition, blobs, report)
     if workflow.code is None:
-        _check_source(objects, files, definition, name, report)
+        _check_source(objects, files, definition, workflow.kind, name, report)
     else:
         for role in workflow.roles:
             if role.startswith("$") or name_problem(role):
@@ -81,17 +82,23 @@ def read_all(nodes: Nodes, blobs: Mapping[Hash, bytes], report: Report) -> dict[
 
 
 def read_version(
-    nodes: Nodes, files: Mapping[str, bytes], folder: str, name: Hash, kind: str, report: Report
+    nodes: Nodes,
+    files: Mapping[str, bytes],
+    folder: str,
+    name: Hash,
+    kind: str,
+    types: Collection[Hash],
+    report: Report,
 ) -> tuple[Mapping[Hash, bytes], dict[Hash, Node]]:
-    """The blobs of all nodes in the folder of a version, and the nodes that can be read. Raises Bad where the one that
-    its commit names, of that kind, isn't among them."""
+    """The blobs of all nodes in the folder of a version, and the nodes that can be read. Raises Bad if the node `name`
+    that its commit names, of one of the `types` of its kind, isn't among them."""
     blobs = node_files(files, folder)
     if name not in blobs:
         raise Bad("missing-file", f"there is no {folder}{layout.node_file(name)}")
     here = read_all(nodes, blobs, report)
     if name not in here:
         raise Bad("missing-node", f"{kind.capitalize()} {name} can't be read")
-    if not is_kind(here[name].type, kind):
+    if here[name].type not in types:
         raise Bad("wrong-kind", f"node {name} is no {kind.capitalize()}")
     return blobs, here
 
@@ -130,9 +137,9 @@ def _check_code(objects: Objects, blob: bytes, path: str, code: Code, report: Re
 
 
 def _check_source(
-    objects: Objects, files: Mapping[str, bytes], definition: str, name: Hash, report: Report
+    objects: Objects, files: Mapping[str, bytes], definition: str, kind: str, name: Hash, report: Report
 ) -> None:
-    """The definition, with the files that it includes, compiles to the node."""
+    """The definition of a kind of workflow, with the files that it includes, compiles to the node."""
     if definition not in files:
         return
     source = Oid(raw=files[definition])
@@ -143,7 +150,7 @@ def _check_source(
     }
     try:
         with time_limit(SECONDS):
-            compiled = _compiled(objects, definition, files[definition], included)
+            compiled = _compiled(objects, definition, kind, files[definition], included)
     except TimeExceeded:
         report("bad-source", f"{definition} takes over {SECONDS:g} s to compile", source)
     except UwfError as error:
@@ -157,14 +164,15 @@ def _check_source(
             report("extra-file", f"{layout.INCLUDED}{path} is not included by {definition}")
 
 
-def _compiled(objects: Objects, definition: str, text: bytes, included: Mapping[str, bytes]) -> Compiled:
-    """What a definition compiles to with the files that lie beside it."""
-    if definition == CREW_DEFINITION:
-        from uwf_git.ext.crews.compile import compile_version
-
-        return compile_version(
-            objects.blob(text), {path: objects.blob(blob) for path, blob in included.items()}
-        )
+def _compiled(
+    objects: Objects, definition: str, kind: str, text: bytes, included: Mapping[str, bytes]
+) -> Compiled:
+    """What the definition of a kind of workflow compiles to with the files that lie beside it."""
+    packages = ref_kinds.class_of_packages(kind)
+    if packages is not None:
+        files = {path: objects.blob(blob) for path, blob in included.items()}
+        compiled: Compiled = packages.compile(objects.blob(text), files)
+        return compiled
     from uwf_git.workflow.compile import compile_source
     from uwf_git.workflow.source import parse_source
 

@@ -4,10 +4,11 @@ ask of both."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from uwf_git.base.errors import UwfError
 from uwf_git.base.text import harmless, one_line
+from uwf_git.config.secrets import REDACTED
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import Start, StepContext, Workflow, parse_detail, parse_start, parse_workflow
 from uwf_git.format.node import Node
@@ -131,8 +132,6 @@ def is_instruction(said: str, expected: str | None, redacted: bool) -> bool:
         return True
     if expected is None or not redacted:
         return False
-    from uwf_git.ext.crews.prompt import REDACTED
-
     at = 0
     pieces = REDACTED.split(said)
     for number, piece in enumerate(pieces):
@@ -159,6 +158,7 @@ class Known:
         self.nodes = Nodes(objects, store, fresh)
         self.records: dict[bytes, Record | None] = {}
         self.workflows: dict[tuple[Hash, bytes], Definition] = {}
+        self.versions: dict[tuple[str, bytes, Hash], Any] = {}
         self.starts: dict[Hash, Start] = {}
         self.past = Past(store)
         self._aside = Past(store)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from uwf_git.base.errors import StoreDamaged
 from uwf_git.base.text import printable, shortened
 from uwf_git.git.config import MAX_BLOB
+from uwf_git.git.objects import COUNT_LIMIT as COUNT_LIMIT
 from uwf_git.git.objects import LATEST, stands_for_git
 from uwf_git.git.repository import BLOB, COMMIT, TAG, TREE, Oid, Repository, TooLarge
 from uwf_git.store import layout
@@ -20,7 +21,6 @@ MESSAGE_LIMIT = 1 << 20  # bytes of a commit or tag
 TREE_LIMIT = 4 << 20  # bytes, about 70,000 entries
 DEPTH_LIMIT = 20  # folders within folders: no record needs as many, but a crew's package may
 _MANY = 8  # entries of a folder worth remembering
-COUNT_LIMIT = 50_000  # files that one commit adds
 
 _KINDS = {COMMIT: "commit", TREE: "tree", BLOB: "blob", TAG: "tag"}
 _ROW = re.compile(rb"([0-7]{1,7}) ([^\0]*)\0(.{20})", re.DOTALL)

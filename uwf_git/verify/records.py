@@ -26,16 +26,14 @@ from uwf_git.format.node import Node
 from uwf_git.format.types import ANSWER, BUNDLE, END, PERSON, QUESTION, REMARK, RESULT, USER, is_kind
 from uwf_git.store import layout, pages
 from uwf_git.store.index import CommitRow, commit_row, start_row, step_row
-from uwf_git.verify.baselines import check_baseline
-from uwf_git.verify.crews import CrewVersion, check_crew
 from uwf_git.verify.definition import Definition, check_attributes, check_definition, read_all
 from uwf_git.verify.findings import Bad, Report
 from uwf_git.verify.known import Known, Record
 from uwf_git.verify.nodes import files_below, grown, node_files, row_of
 from uwf_git.verify.objects import CommitObject
 from uwf_git.verify.starts import check_speaking
-from uwf_git.verify.suites import check_suite
 from uwf_git.verify.thread_pages import ThreadPages, files_of
+from uwf_git.verify.versions import check_record
 from uwf_git.workflow.moderator import Asking, Coded, Ended, Next
 
 
@@ -46,7 +44,6 @@ class Records:
         self._known = known
         self._pages = ThreadPages(known)
         self._definitions: dict[bytes, Definition] = {}
-        self._crews: dict[tuple[bytes, Hash], CrewVersion] = {}
 
     def check(self, commit: CommitObject, report: Report) -> Record | None:
         """Checks a commit and returns what it records; None where a parent's record is missing, which was
@@ -57,21 +54,17 @@ class Records:
         kind, node = trailers
         if kind == "workflow":
             return self._workflow(commit, node, report)
-        if kind == "crew":
-            return self._crew(commit, node, report)
-        if kind == "baseline":
-            return self._baseline(commit, node, report)
         if kind == "start":
             return self._start(commit, node, report)
         if kind == "step":
             return self._step(commit, node, report)
         if kind == "attempt":
             return self._attempt(commit, node, report)
-        if kind == "suite":
-            return check_suite(self._known, commit, node, report)
-        return self._pin(commit, node, report)
+        if kind == "pin":
+            return self._pin(commit, node, report)
+        return check_record(self._known, commit, kind, node, report)
 
-    # Versions of workflows, crews and baselines
+    # Versions of workflows
 
     def _workflow(self, commit: CommitObject, node: Hash, report: Report) -> Record | None:
         if len(commit.parents) > 2:
@@ -103,46 +96,6 @@ class Records:
                 report("wrong-parent", "the version before is another workflow's")
         row = _row(commit, "workflow", node)._replace(workflow=node, name=name)
         return Record(row, commit.tree)
-
-    def _crew(self, commit: CommitObject, node: Hash, report: Report) -> Record | None:
-        if len(commit.parents) > 2:
-            report("wrong-parent", "a version of a crew has at most two parents")
-        version = self._crews.get((commit.tree, node))
-        if version is not None:
-            self._known.nodes.rows.extend(version.rows)
-        else:
-            sound = True
-
-            def note(code: str, message: str, at: object = None) -> None:
-                nonlocal sound
-                sound = False
-                report(code, message, at)
-
-            version = check_crew(self._known.objects, self._known.nodes, commit.tree, node, note)
-            if sound:
-                self._crews[commit.tree, node] = version
-        crew = version.crew
-        self._known.message(commit, report, (layout.crew_message(crew.name, crew.version, node),))
-        if commit.parents:
-            before = self._known.parent(commit, 0, ("crew",))
-            if before is None:
-                return None
-            if before.row.name != crew.name:
-                report("wrong-parent", "the version before is another crew's")
-        return Record(_row(commit, "crew", node)._replace(name=crew.name), commit.tree)
-
-    def _baseline(self, commit: CommitObject, node: Hash, report: Report) -> Record | None:
-        if len(commit.parents) > 2:
-            report("wrong-parent", "a version of a baseline has at most two parents")
-        suite = check_baseline(self._known.objects, self._known.nodes, commit.tree, node, report)
-        self._known.message(commit, report, (layout.baseline_message(suite, node),))
-        if commit.parents:
-            before = self._known.parent(commit, 0, ("baseline",))
-            if before is None:
-                return None
-            if before.row.name != suite:
-                report("wrong-parent", "the version before is another suite's")
-        return Record(_row(commit, "baseline", node)._replace(name=suite), commit.tree)
 
     # Starts
 

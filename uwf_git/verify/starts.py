@@ -4,6 +4,7 @@ limits hold for the tools of a step follows from who speaks, so a thread where n
 from __future__ import annotations
 
 from uwf_git.base.text import one_line
+from uwf_git.engine.step_parts import parts_of
 from uwf_git.format.kinds import Start
 from uwf_git.format.node import Node
 from uwf_git.format.types import CREW_START
@@ -29,9 +30,11 @@ def check_speaking(known: Known, version: Record, node: Node, start: Start, repo
         report("wrong-persona", f"the StartNode names persona {shown!r}, which {workflow.name} does not have")
     if start.data is not None:
         tree = version.tree
-        from uwf_git.ext.crews.prompt import data_problem
-
-        problem = data_problem(start.data, lambda path: _file(known.objects, tree, layout.INCLUDED + path))
+        parts = parts_of(workflow)
+        assert parts is not None, workflow.kind
+        problem = parts.data_problem(
+            start.data, lambda path: _file(known.objects, tree, layout.INCLUDED + path)
+        )
         if problem is not None:
             report("wrong-data", f"the StartNode brings along what no menu does: {problem}")
 

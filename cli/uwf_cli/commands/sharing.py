@@ -115,18 +115,21 @@ def _meant(
     """The refs that are meant by ids or the name of a workflow, crew or suite, None for all there are; and those that
     are called by their name, not only as what belongs to it."""
     from uwf_git.api.exchange import refs_of_threads
-    from uwf_git.sync.push import refs_of_crew, refs_of_suite, refs_of_workflow
+    from uwf_git.sync.push import refs_of_kind, refs_of_workflow
 
     if suite is not None:
-        meant = refs_of_suite(instance, suite)
+        meant = refs_of_kind(instance, "suite", suite)
         return meant, meant
     if workflow is not None or crew is not None:
         meant = (
             refs_of_workflow(instance, workflow)
             if workflow is not None
-            else refs_of_crew(instance, str(crew))
+            else refs_of_kind(instance, "crew", str(crew))
         )
-        return meant, {name for name in meant if name.startswith((layout.WORKFLOWS, layout.CREWS))}
+        from uwf_git.store import ref_kinds
+
+        registered = tuple(kind.prefix for kind in ref_kinds.versioned().values())
+        return meant, {name for name in meant if name.startswith(registered)}
     threads = [instance.threads.find(each) for each in ids]
     return refs_of_threads(instance, threads)
 

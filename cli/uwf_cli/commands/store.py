@@ -116,11 +116,12 @@ def doctor(invocation: Invocation, fix: bool, named: tuple[str, ...], quick: boo
     """
     from uwf_cli.exchange import git_for
     from uwf_cli.resolve import project_roles
-    from uwf_git.api.doctor import ERROR, Doctor
+    from uwf_git.api.doctor import Doctor
     from uwf_git.engine.performer import embedded
     from uwf_git.sandbox.bubblewrap import find_sandbox
     from uwf_git.sync.push import plan
     from uwf_git.sync.repair import Repair
+    from uwf_git.verify.checks import ERROR
 
     if named and not fix:
         raise Usage("--from says where a repair takes objects from", "add --fix")

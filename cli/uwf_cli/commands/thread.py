@@ -246,7 +246,7 @@ def _speaker(found: resolve.Found, said: str | None) -> str:
         return ""
     if said is None:
         return found.speaker
-    from uwf_git.ext.crews.entry import find_persona
+    from uwf_git.format.personas import find_persona
 
     return find_persona(workflow.crew.name, workflow.personas.values(), said).id
 

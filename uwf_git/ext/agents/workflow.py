@@ -135,15 +135,13 @@ def _version(ctx: Context) -> tuple[Oid, Hash, str]:
     if "/" not in name:
         version = instance.registry.current(name)
         return Oid(hex=version.commit), version.hash, ""
-    from uwf_git.ext.crews.registry import Crews
+    from uwf_git.store.definitions import packages_with
 
-    crews = Crews(instance.store)
-    found = crews.find(name)
-    commit = crews.workflow_version(Oid(hex=found.version.commit), found.offered.workflow)
-    here, speakers = ctx.history.workflow.crew, [each.persona.id for each in found.crew.members]
-    speaker = ctx.history.start.persona
-    is_same = here is not None and here.name == found.crew.name and speaker in speakers
-    return commit, found.offered.workflow, speaker if is_same else speakers[0]
+    packages = packages_with(instance.store, name)
+    offer = packages.offer(name)
+    here, speaker = ctx.history.workflow.crew, ctx.history.start.persona
+    is_same = here is not None and here.name == offer.version.name and speaker in offer.speakers
+    return packages.begin(offer), offer.workflow, speaker if is_same else offer.speakers[0]
 
 
 def _task(ctx: Context) -> str:

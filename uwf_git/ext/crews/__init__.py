@@ -13,8 +13,14 @@ REFS = RefKind(
     settle="version",
     word="crew",
     owner="the crew is called",
+    foreign=("package/",),
+    check="uwf_git.ext.crews.check:check",
+    versions="uwf_git.ext.crews.registry:Crews",
     branches="refs/heads/uwf/crews/",
     commands="uwf crew",
+    made_of="package",
+    put="uwf crew import PACKAGE",
+    propose="uwf crew propose PACKAGE",
 )
 
 EXTENSION = Extension(
@@ -40,6 +46,7 @@ EXTENSION = Extension(
         ),
     ),
     collected="uwf_git.ext.crews.mounts:collect",
+    checks="uwf_git.ext.crews.doctor:checks",
     refs=(REFS,),
     pages=Pages(
         "Crews",

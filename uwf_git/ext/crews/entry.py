@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.base.errors import (
     DataLoadFailed,
     Invalid,
-    NotFound,
     NotSupportedClassicWorkflow,
     UnknownPromptId,
     UnknownWorkflow,
@@ -30,7 +29,7 @@ from uwf_git.ext.crews.menu import RUN_PROMPT, RUN_SCRIPT, START, TURNS, Choice,
 from uwf_git.ext.crews.package import CLASSIC, mounted
 from uwf_git.ext.crews.prompt import data_in, data_message, data_problem
 from uwf_git.ext.crews.registry import Crews, offered_by
-from uwf_git.format.personas import Crew, Member, Offered, Persona
+from uwf_git.format.personas import Crew, Member, Offered, find_persona
 from uwf_git.sandbox.mounts import PACKAGE, PROJECT
 
 if TYPE_CHECKING:
@@ -279,18 +278,6 @@ def is_of_menu(instance: Instance, history: History, message: str, project: Path
         return Entry(instance, f"{crew.name}/{persona}", project, at).says(message)
     except UwfError:  # nothing more is allowed for what can't be looked up
         return False
-
-
-def find_persona(crew: str, personas: Iterable[Persona], said: str) -> Persona:
-    """The persona that has that id or, in any case, that id or name. Raises NotFound with the nearest."""
-    known = list(personas)
-    exact = [each for each in known if each.id == said]
-    folded = said.casefold()
-    found = exact or [each for each in known if folded in (each.id.casefold(), each.name.casefold())]
-    if len(found) != 1:
-        hint = nearest(said, [each.id for each in known]) or f"see: uwf crew show {crew}"
-        raise NotFound(f"crew {crew!r} has no persona {one_line(said, 80)!r}", hint)
-    return found[0]
 
 
 def _text(path: str, data: bytes) -> str:

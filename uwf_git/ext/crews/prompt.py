@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from uwf_git.base.text import fenced, one_line, printable
+from uwf_git.config.secrets import REDACTED
 from uwf_git.ext.crews.package import path_problem
 from uwf_git.ext.crews.state import STATE, Way, reached, ways
 from uwf_git.format.kinds import PackageNode, Role, StepContext, asks_human, split_remarks
@@ -30,7 +31,6 @@ ARTIFACTS = "@project/artifacts/"
 """Where products belong."""
 FORMATS = ("json", "yaml", "csv", "xml", "text")
 """What a file that a menu brings along may be."""
-REDACTED = re.compile(r"\[redacted:[A-Za-z_][A-Za-z0-9_-]*\]")
 """What stands in place of a secret."""
 _DATA = re.compile(
     r"(.+) \((\w+), (?:the beginning of )?(\d{1,15}) bytes(?:; the rest is there to be read)?\)"

@@ -12,7 +12,8 @@ A thread begins on a version of one of its workflows, as every thread does. That
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.base.errors import Invalid, NotFound, NotSupportedClassicWorkflow, StoreDamaged, UnknownWorkflow
@@ -27,13 +28,17 @@ from uwf_git.format.types import CREW, CREW_DEFINITION, OF_THREADS, is_kind
 from uwf_git.git.objects import Stamp, id_of
 from uwf_git.git.repository import BLOB, Oid
 from uwf_git.store import layout
-from uwf_git.store.versions import Version, Versions, put_definition, version_files, walk_tree
+from uwf_git.store.version_files import VersionFiles
+from uwf_git.store.versions import Offer, Packages, Version, put_definition, version_files, walk_tree
 
 if TYPE_CHECKING:
     from uwf_git.ext.crews.compile import CompiledCrew
     from uwf_git.ext.crews.package import Package
+    from uwf_git.workflow.compile import Compiled
 
 NODES = "crew/"
+PACKAGE = "package/"
+ARCHIVED_PACKAGE = "package.bmad"
 
 
 class Definition(NamedTuple):
@@ -51,7 +56,7 @@ class Found(NamedTuple):
     offered: Offered
 
 
-class Crews(Versions[Definition]):
+class Crews(Packages[Definition]):
     """The crews of one store."""
 
     refs = REFS
@@ -64,7 +69,7 @@ class Crews(Versions[Definition]):
         return definition.compiled.hash
 
     def message(self, name: str, node: Hash) -> str:
-        return layout.crew_message(name, self.crew(node).version, node)
+        return crew_message(name, self.crew(node).version, node)
 
     def write(
         self, definition: Definition, parents: Sequence[Oid], stamp: Stamp | None = None, words: str = ""
@@ -85,7 +90,7 @@ class Crews(Versions[Definition]):
 
     def _folder(self, version: Version) -> Oid | None:
         root = self._repository.root(Oid(hex=version.commit))
-        return self._repository.file(root, layout.PACKAGE.rstrip("/"))
+        return self._repository.file(root, PACKAGE.rstrip("/"))
 
     def sources(self, definition: Definition) -> Iterator[tuple[str, str, bytes]]:
         from uwf_git.ext.crews.package import hidden_files
@@ -113,12 +118,36 @@ class Crews(Versions[Definition]):
             "README.md": harmless(readme(compiled.crew, workflows)).encode("utf-8"),
         }
         for path, data in package.files.items():
-            files[layout.PACKAGE + path] = self._known(data)
+            files[PACKAGE + path] = self._known(data)
         if package.archive is not None:
-            files[layout.ARCHIVED_PACKAGE] = self._known(package.archive)
+            files[ARCHIVED_PACKAGE] = self._known(package.archive)
         for node in (*nodes, compiled.hash):
             files[NODES + layout.node_file(node)] = self._store.blob_of(node)
         return self._repository.write_folder(files)
+
+    @classmethod
+    def is_in(cls, files: VersionFiles) -> bool:
+        return files.has(PACKAGE.rstrip("/"))
+
+    @classmethod
+    def read(cls, files: VersionFiles) -> Definition:
+        """The ZIP that a package came in is left out if somebody has changed its files."""
+        from uwf_git.ext.crews.compile import compile_crew
+        from uwf_git.ext.crews.package import MAX_ARCHIVE, MAX_FILES, MAX_TOTAL, from_files, read_archive
+
+        package = from_files(files.what, dict(files.below(PACKAGE.rstrip("/"), MAX_FILES, MAX_TOTAL)))
+        if files.has(ARCHIVED_PACKAGE):
+            with suppress(Invalid):
+                archived = read_archive(files.read(ARCHIVED_PACKAGE, MAX_ARCHIVE), files.what)
+                if archived.files == package.files:
+                    package = package._replace(archive=archived.archive)
+        return Definition(package, compile_crew(package))
+
+    @staticmethod
+    def compile(definition: bytes, files: Mapping[str, bytes]) -> Compiled:
+        from uwf_git.ext.crews.compile import compile_version
+
+        return compile_version(definition, files)
 
     def _known(self, data: bytes) -> bytes | Oid:
         """A file's content, by its id where it is in the repository: a pack would hold it once more."""
@@ -144,10 +173,10 @@ class Crews(Versions[Definition]):
         from uwf_git.ext.crews.package import Package
 
         top = {entry.name: entry for entry in self._repository.tree(self._repository.root(commit))}
-        archive = top.get(layout.ARCHIVED_PACKAGE)
+        archive = top.get(ARCHIVED_PACKAGE)
         files = {
             path: self._repository.blob(entry.oid)
-            for path, entry in walk_tree(self._repository, top[layout.PACKAGE.rstrip("/")].oid)
+            for path, entry in walk_tree(self._repository, top[PACKAGE.rstrip("/")].oid)
         }
         data = self._repository.blob(archive.oid) if archive is not None else None
         return Package(self._version(commit).name, files, data)
@@ -162,11 +191,23 @@ class Crews(Versions[Definition]):
         crew = self.crew(version.hash)
         return Found(version, crew, offered_by(crew, id_ if is_past else said))
 
-    def addresses(self) -> Iterable[str]:
-        """Every `<crew>/<id>` of the newest versions, crews by name and workflows in their order."""
+    def offers(self, beginning: str = "") -> Iterator[Offer]:
         for name in self.names():
-            for each in self.crew(self.current(name).hash).workflows:
-                yield f"{name}/{each.id}"
+            if f"{name}/".startswith(beginning) or beginning.startswith(f"{name}/"):
+                version = self.current(name)
+                crew = self.crew(version.hash)
+                offers = (_offer(version, crew, each) for each in crew.workflows)
+                yield from (offer for offer in offers if offer.address.startswith(beginning))
+
+    def offer(self, address: str) -> Offer:
+        return _offer(*self.find(address))
+
+    def begin(self, offer: Offer) -> Oid:
+        return self.workflow_version(Oid(hex=offer.version.commit), offer.workflow)
+
+    def speakers(self, name: str) -> Iterator[tuple[str, str]]:
+        for each in self.crew(self.current(name).hash).members:
+            yield each.persona.id, each.persona.name
 
     # What threads stand on
 
@@ -197,9 +238,9 @@ class Crews(Versions[Definition]):
     def workflow_version(self, commit: Oid, workflow: Hash) -> Oid:
         """The version commit of a workflow of a crew's version: what its threads begin on. The one that was made before
         is used, else one is made, without a ref."""
-        package = self._repository.file(self._repository.root(commit), layout.PACKAGE.rstrip("/"))
+        package = self._repository.file(self._repository.root(commit), PACKAGE.rstrip("/"))
         if package is None:
-            raise NotFound(f"commit {commit} holds no {layout.PACKAGE}", "it is no version of a crew")
+            raise NotFound(f"commit {commit} holds no {PACKAGE}", "it is no version of a crew")
         include = layout.INCLUDED.rstrip("/")
         for row in self._store.index.commits_of(workflow):
             made = Oid(raw=row.oid)
@@ -221,6 +262,16 @@ class Crews(Versions[Definition]):
         made = self._repository.write_commit(tree, [], self._repository.user, message)
         self._store.take_in(made)
         return made
+
+
+def _offer(version: Version, crew: Crew, offered: Offered) -> Offer:
+    speakers = tuple(each.persona.id for each in crew.members)
+    return Offer(f"{version.name}/{offered.id}", offered.title, version, offered.workflow, speakers)
+
+
+def crew_message(name: str, version: str, node: Hash) -> str:
+    """The message of a crew's version; `version` is what its makers call it."""
+    return layout.message(f"crew {name} {version}", {REFS.trailer: node})
 
 
 def offered_by(crew: Crew, said: str) -> Offered:

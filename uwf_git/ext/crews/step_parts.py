@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +57,12 @@ class CrewParts:
         from uwf_git.ext.crews.state import reached
 
         return reached(history, current).as_json()
+
+    def data_problem(self, data: Mapping[str, Any], file: Callable[[str], bytes | None]) -> str | None:
+        """Why no menu could bring along that file."""
+        from uwf_git.ext.crews.prompt import data_problem
+
+        return data_problem(data, file)
 
 
 PARTS: StepParts = CrewParts()

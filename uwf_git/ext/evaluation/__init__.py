@@ -10,6 +10,10 @@ SUITES = RefKind(
     trailer="Uwf-Suite",
     name_field="name",
     settle="grow",
+    along=("refs/uwf/baselines/",),
+    foreign=("files/",),
+    check="uwf_git.ext.evaluation.suite_check:check_suite",
+    commands="uwf eval",
     word="suite",
     owner="the suite is called",
 )
@@ -24,8 +28,12 @@ BASELINES = RefKind(
     settle="version",
     word="baseline",
     owner="the baseline is of suite",
+    versions="uwf_git.ext.evaluation.baselines:Baselines",
     branches="refs/heads/uwf/baselines/",
     commands="uwf eval baseline",
+    made_of="run",
+    put="uwf eval baseline set SUITE",
+    propose="uwf eval baseline propose SUITE",
 )
 
 EXTENSION = Extension(
@@ -39,6 +47,18 @@ EXTENSION = Extension(
         ),
     ),
     refs=(SUITES, BASELINES),
+    node_types=dict.fromkeys(
+        (
+            "6VTWWHRPQQYDV",
+            "5BD7YF89X13DB",
+            "F27S8NB1B30BY",
+            "DY0VM7BMRT4E5",
+            "3Y1P8V59PQ6XF",
+            "9D4ST712WQ95H",
+            "9ENYQ67A48NW3",
+        ),
+        "uwf_git.ext.evaluation.node_types:SCHEMAS",
+    ),
     pages=Pages(
         "Suites",
         "refs/uwf/evals/",

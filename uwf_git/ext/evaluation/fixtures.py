@@ -25,13 +25,13 @@ from typing import NamedTuple, NoReturn
 
 from uwf_git.base.errors import Invalid, StoreDamaged, UwfError
 from uwf_git.base.text import one_line
+from uwf_git.ext.evaluation.suite_check import DEEPEST, LINK, PROGRAM, files_of_fixture, link_problem
 from uwf_git.git.program import Done, Git, failure
 from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Entry, Oid, Repository, StoreUnwritable
 from uwf_git.sandbox.path import FILE, opened, opened_below
 from uwf_git.store.opened import Instance
 from uwf_git.verify.findings import Bad
 from uwf_git.verify.objects import COUNT_LIMIT, Objects, name_problem, shown_name
-from uwf_git.verify.suites import DEEPEST, LINK, PROGRAM, files_of_fixture, link_problem
 
 GONE = "their folder is gone, or something else is in its place"
 MOST_FILES = 20_000

@@ -225,10 +225,10 @@ def _inner(instance: Instance, name: str, around: tuple[str, ...]) -> list[str]:
     a role of it."""
     persona = ""
     if "/" in name:
-        from uwf_git.ext.crews.registry import Crews
+        from uwf_git.store.definitions import packages_with
 
-        found = Crews(instance.store).find(name)
-        version, persona = found.offered.workflow, found.crew.members[0].persona.id
+        offer = packages_with(instance.store, name).offer(name)
+        version, persona = offer.workflow, offer.speakers[0]
     else:
         version = instance.registry.current(name).hash
     workflow = parse_workflow(instance.store.get(version).payload)

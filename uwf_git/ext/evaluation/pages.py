@@ -11,8 +11,8 @@ from uwf_cli.plot import pairs_drawing
 
 from uwf_git.base.errors import NotFound
 from uwf_git.base.text import duration
+from uwf_git.ext.evaluation.baselines import Baselines
 from uwf_git.store.opened import Instance
-from uwf_git.store.versions import Baselines
 
 if TYPE_CHECKING:
     from uwf_git.ext.evaluation.sides import Side
@@ -78,7 +78,7 @@ def suite(instance: Instance, asked: Asked) -> Page:
     def side(text: str) -> sides.Side:
         if text == BASELINE:
             version = baselines.current(name)
-            return sides.side_of_baseline(found, baselines.baseline(version.hash))
+            return sides.side_of_baseline(found, baselines.baseline(version))
         if (run := sides.by_hash(found, text)) is None:
             raise NotFound(f"suite {name!r} has no run {text!r}", f"see: uwf eval show {name}")
         return sides.side_of(found, run, names)

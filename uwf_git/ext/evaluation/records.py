@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from uwf_git.base.errors import Invalid
+from uwf_git.ext.evaluation.node_types import CASE, SCORE, SUITE_RUN, TRIAL
 from uwf_git.format import cbor
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import Usage
 from uwf_git.format.node import hash_of
-from uwf_git.format.suites import CASE, SCORE, SUITE_RUN, TRIAL
 
 USE, JSONATA, EXACT, SCHEMA, COMMAND, WORKFLOW = "use", "jsonata", "exact", "schema", "command", "workflow"
 KINDS = (USE, JSONATA, EXACT, SCHEMA, COMMAND, WORKFLOW)

@@ -12,6 +12,16 @@ from typing import NamedTuple
 
 from uwf_git.base.errors import HeadMoved, Invalid, NotFound, Usage
 from uwf_git.base.text import counted, nearest
+from uwf_git.ext.evaluation import SUITES
+from uwf_git.ext.evaluation.node_types import (
+    CASE,
+    CASE_REMOVAL,
+    OF_SUITES,
+    SCORE,
+    SUITE,
+    SUITE_RUN,
+    TRIAL,
+)
 from uwf_git.ext.evaluation.records import (
     Case,
     Result,
@@ -23,13 +33,18 @@ from uwf_git.ext.evaluation.records import (
     parse_score,
     parse_trial,
 )
+from uwf_git.ext.evaluation.suite_tree import (
+    FIXTURES,
+    case_folder,
+    case_page,
+    result_folder,
+    suite_message,
+    suite_page,
+)
 from uwf_git.format.builtin import META
 from uwf_git.format.ids import Hash, name_problem
-from uwf_git.format.suites import CASE, CASE_REMOVAL, OF_SUITES, SCORE, SUITE, SUITE_RUN, TRIAL
-from uwf_git.format.types import is_kind
 from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Entry, Oid
 from uwf_git.store import layout
-from uwf_git.store.pages import case_page, suite_page
 from uwf_git.store.taking_in import Store
 
 _TRIES = 10
@@ -106,12 +121,12 @@ class Suites:
 
     def names(self) -> list[str]:
         """The names of all suites, sorted."""
-        names = self._repository.ref_names(layout.EVALS)
-        return sorted(name.removeprefix(layout.EVALS) for name in names)
+        names = self._repository.ref_names(SUITES.prefix)
+        return sorted(name.removeprefix(SUITES.prefix) for name in names)
 
     def tip(self, name: str) -> Oid:
         """The newest commit of a suite. Raises NotFound with the nearest name."""
-        oid = None if name_problem(name) else self._repository.ref(layout.EVALS + name)
+        oid = None if name_problem(name) else self._repository.ref(SUITES.prefix + name)
         if oid is None:
             raise NotFound(f"no suite {name!r}", nearest(name, self.names()) or "see: uwf eval list")
         return oid
@@ -127,16 +142,16 @@ class Suites:
         runs: list[SuiteRun] = []
         for node in self._nodes(self._repository.commit(tip).tree):
             type_, payload, time = self._store.get(node)
-            if is_kind(type_, "case"):
+            if type_ == CASE:
                 every[node] = parse_case(node, payload)
                 gone.update(every[node].replaces)
-            elif is_kind(type_, "removal"):
+            elif type_ == CASE_REMOVAL:
                 gone.add(payload["case"])
-            elif is_kind(type_, "trial"):
+            elif type_ == TRIAL:
                 trials[node] = parse_trial(node, payload, time)
-            elif is_kind(type_, "score"):
+            elif type_ == SCORE:
                 scores[node] = parse_score(node, payload, time)
-            elif is_kind(type_, "run"):
+            elif type_ == SUITE_RUN:
                 runs.append(parse_run(node, payload, time))
         cases = sorted(
             (case for case in every.values() if case.hash not in gone), key=lambda case: case[1::-1]
@@ -167,7 +182,7 @@ class Suites:
         if problem := name_problem(name):
             raise Invalid(f"the name {name!r} of a suite {problem}", "choose another: --to NAME")
         for _ in range(_TRIES):
-            old = self._repository.ref(layout.EVALS + name)
+            old = self._repository.ref(SUITES.prefix + name)
             if old is None and not added.cases:
                 raise NotFound(f"suite {name!r} is gone, so nothing is added to it", "see: uwf eval list")
             with self._store.together():
@@ -175,17 +190,17 @@ class Suites:
                 if new == old:
                     return new
                 try:
-                    self._repository.put_ref(layout.EVALS + name, old, new)
+                    self._repository.put_ref(SUITES.prefix + name, old, new)
                 except HeadMoved:
                     continue
                 self._store.take_in(new)
-                self._store.moved(layout.EVALS + name, new, new)
+                self._store.moved(SUITES.prefix + name, new, new)
             return new
         raise HeadMoved(f"suite {name!r} moves too often to be added to", "repeat")
 
     def remove(self, name: str) -> None:
         """Deletes the ref of a suite. Raises NotFound, HeadMoved."""
-        self._repository.delete_ref(layout.EVALS + name, self.tip(name))
+        self._repository.delete_ref(SUITES.prefix + name, self.tip(name))
 
     def _grown(self, name: str, old: Oid | None, added: Added) -> Oid:
         """The commit after `old` that has what is added; `old` itself where there is nothing new."""
@@ -205,15 +220,15 @@ class Suites:
                 counts[what] += 1
                 files[f"{folder}/{layout.node_file(found)}"] = self._entry(self._store.blob_of(found))
         for case in added.cases:
-            folder = layout.case_folder(case.name, case.hash)
+            folder = case_folder(case.name, case.hash)
             if f"{folder}/{layout.node_file(case.hash)}" in files:
                 files[f"{folder}/README.md"] = self._entry(repository.write_blob(case_page(case.payload())))
         if old is not None and not files:
             return old
         for oid in added.files:
-            files[layout.FIXTURES + oid] = Entry(TREE_MODE, "", Oid(hex=oid))
+            files[FIXTURES + oid] = Entry(TREE_MODE, "", Oid(hex=oid))
         tree = repository.grown(tree, files)
-        text = layout.suite_message(name, node, counts)
+        text = suite_message(name, node, counts)
         before = [old] if old else []
         return repository.write_commit(tree, [*before, *dict.fromkeys(added.commits)], repository.user, text)
 
@@ -233,7 +248,7 @@ class Suites:
         put = self._store.put
         for case in added.cases:
             put(CASE, case.payload(), timestamp=0)
-            yield "case", layout.case_folder(case.name, case.hash), case.hash
+            yield "case", case_folder(case.name, case.hash), case.hash
         for removed in added.removed:
             yield "removed case", "removed", put(CASE_REMOVAL, {"case": removed}, timestamp=0)
         results: Iterable[tuple[str, Hash, dict[str, object]]] = (
@@ -243,7 +258,7 @@ class Suites:
         )
         for what, type_hash, payload in results:
             found = put(type_hash, payload)
-            yield what, layout.result_folder(found), found
+            yield what, result_folder(found), found
 
     def _entry(self, blob: Oid) -> Entry:
         return Entry(BLOB_MODE, "", blob)

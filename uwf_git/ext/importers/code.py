@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from uwf_git import ext
+from uwf_git.api.compilers import compiler
 from uwf_git.base.errors import Invalid, UwfError
 from uwf_git.ext.importers.folder import Folder, Source
 from uwf_git.ext.importers.intake import Intake, TakenWorkflow
@@ -140,7 +140,7 @@ def _compiled(code: OldCode, name: str, bundle: str) -> Compiled:
         raise Invalid(f"bundle {bundle} is damaged: its hash is {actual}")
     described = code.bundles.read(bundle + _DESCRIPTOR, MAX_BYTES)
     document = yaml12.load(described, bundle + _DESCRIPTOR)
-    return ext.compiler(JAVASCRIPT).compile_described(text, bundle + _CODE, document, name)
+    return compiler(JAVASCRIPT).compile_described(text, bundle + _CODE, document, name)
 
 
 def _past(

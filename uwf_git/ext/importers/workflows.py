@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from uwf_git import ext
+from uwf_git.api.compilers import compiler
 from uwf_git.base.errors import Invalid, NotFound, UwfError
 from uwf_git.ext.importers import definitions
 from uwf_git.ext.importers.folder import Folder
@@ -155,7 +155,7 @@ def _bundle(intake: Intake, payload: Any, bundles: Folder | None) -> Compiled:
     kept = kept_bundle(payload, schemas, text)
     assert workflow.code is not None
     language = workflow.code.language
-    if breaches := ext.compiler(language).breaches_of(text, language):
+    if breaches := compiler(language).breaches_of(text, language):
         raise InvalidWorkflow(name, breaches)
     return kept
 

@@ -308,10 +308,10 @@ def start(instance: Instance, form: Form) -> Order:
 
 
 def registered(instance: Instance) -> list[str]:
-    """The workflows of the store and of its crews, as a command names them."""
-    from uwf_git.ext.crews.registry import Crews
+    """The workflows of the store and of its packages, as a command names them."""
+    from uwf_git.store.definitions import addresses
 
-    return [*instance.registry.names(), *Crews(instance.store).addresses()]
+    return [*instance.registry.names(), *addresses(instance.store)]
 
 
 def workflows(instance: Instance) -> list[str]:

@@ -19,12 +19,12 @@ from uwf_cli.commands.thread import (
     read_prompt,
     require_agent,
 )
-from uwf_cli.completers import complete_persona
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import as_json
 
 from uwf_git.base.errors import NotFound, Usage, UwfError
 from uwf_git.base.text import nearest, one_line
+from uwf_git.ext.crews.commands.completers import complete_persona
 from uwf_git.ext.crews.menu import CHAT, CLARIFY, EXACT, RESUME, SHOW_MENU, Routed, shown
 
 if TYPE_CHECKING:

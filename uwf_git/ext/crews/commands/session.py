@@ -14,17 +14,18 @@ import click
 from uwf_cli import terminal
 from uwf_cli.command import command
 from uwf_cli.commands.running import AGENT, CWD, folder
-from uwf_cli.completers import complete_persona
 from uwf_cli.invocation import Invocation
 
 from uwf_git.base.errors import Usage, UwfError
 from uwf_git.base.text import nearest
 from uwf_git.engine.conversation import CHAT, TALK
+from uwf_git.ext.crews.commands.completers import complete_persona
 from uwf_git.ext.crews.commands.resuming import NEWEST, Left, left_at
 from uwf_git.ext.crews.commands.shown import Shown
 from uwf_git.ext.crews.commands.talker import BUILTIN, talker
 from uwf_git.ext.crews.commands.typed import typed
 from uwf_git.format.types import OWN, USER
+from uwf_git.git.repository import Oid
 
 if TYPE_CHECKING:
     from uwf_git.engine.step import Outcome
@@ -425,12 +426,14 @@ class Session:
     def _start(self, entry: Entry, begins: Any) -> None:
         """Starts a run from the conversation, and steps it."""
         from uwf_cli.commands.thread import begin
-        from uwf_cli.resolve import of_version
+        from uwf_cli.resolve import at_version
 
         from uwf_git.api.start import Start
 
         origin = self._instance.threads.head(self._talk()).commit
-        found = of_version(self._instance, entry.crews, entry.version, begins.workflow.workflow)
+        workflow = begins.workflow.workflow
+        commit = entry.crews.workflow_version(Oid(hex=entry.version.commit), workflow)
+        found = at_version(self._instance, workflow, str(commit))
         what = Start(begins.prompt, cwd=self._cwd, data=begins.data, origin=origin)
         begun = begin(self._invocation, found, what, persona=begins.persona, to_run=True)
         self._after = None

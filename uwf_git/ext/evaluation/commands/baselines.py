@@ -16,10 +16,10 @@ from uwf_cli.invocation import Invocation
 
 from uwf_git.base.text import counted, iso
 from uwf_git.ext.evaluation import sides
+from uwf_git.ext.evaluation.baselines import Baseline, Baselines
 from uwf_git.ext.evaluation.commands.compared import score_text
 from uwf_git.ext.evaluation.commands.sides import find_side, names_of, narrowing
 from uwf_git.ext.evaluation.suite import Suites
-from uwf_git.store.versions import Baseline, Baselines
 
 if TYPE_CHECKING:
     from uwf_git.store.versions import PastVersion, Version
@@ -57,7 +57,7 @@ def set_(
     baselines = Baselines(invocation.instance.store)
     before = baselines.names()
     old = baselines.current(suite).commit if suite in before else None
-    version = baselines.put(_made(invocation, suite, run, workflow, agent, partial))
+    version = baselines.put(_made(invocation, suite, run, workflow, agent, partial).payload)
     value = {**version_value(baselines, version), "changed": version.commit != old}
     invocation.emit(value, lambda shown: _text(shown, _UNLESS_CHANGED[shown["changed"]]))
 
@@ -170,7 +170,7 @@ def propose(
     chosen = instance.remotes.get(remote) if remote else None
     baselines = Baselines(instance.store)
     made = _made(invocation, suite, run, workflow, agent, partial)
-    proposal = make(instance, baselines, made, branch)
+    proposal = make(instance, baselines, made.payload, branch)
     value = {
         **proposal.to_json(),
         **_scores(made),
@@ -216,12 +216,12 @@ def rm(invocation: Invocation, suite: str) -> None:
 
 def version_value(baselines: Baselines, version: Version) -> dict[str, Any]:
     """A version of a baseline as it is printed, with its scores."""
-    return {**brief(baselines, version), **_scores(baselines.baseline(version.hash))}
+    return {**brief(baselines, version), **_scores(baselines.baseline(version))}
 
 
 def brief(baselines: Baselines, version: Version) -> dict[str, Any]:
     """The same without the cases."""
-    told = _scores(baselines.baseline(version.hash))
+    told = _scores(baselines.baseline(version))
     del told["cases"]
     return {**told, "hash": version.hash, "commit": version.commit, "time": iso(version.time)}
 

@@ -46,11 +46,11 @@ def report(
     RUN is a version of a workflow, an agent, a label or the hash of a run; without it the newest run is meant. It is
     compared with the baseline, if there is one. The file holds no script and fetches nothing.
     """
+    from uwf_git.ext.evaluation.baselines import Baselines
     from uwf_git.ext.evaluation.commands.page import page
     from uwf_git.ext.evaluation.comparison import compare, drop
     from uwf_git.ext.evaluation.sides import side_of
     from uwf_git.ext.evaluation.suite import Suites
-    from uwf_git.store.versions import Baselines
 
     instance = invocation.instance
     read = Suites(instance.store).read(suite)

@@ -101,11 +101,11 @@ def _fitting(
     """The sides that a word may mean, at least one: those that go before others first. Raises NotFound, Usage."""
     store = invocation.instance.store
     if text.partition("~")[0] == BASELINE:
-        from uwf_git.store.versions import Baselines
+        from uwf_git.ext.evaluation.baselines import Baselines
 
         baselines = Baselines(store)
         version = baselines.named(suite.name + text.removeprefix(BASELINE))
-        side = sides.side_of_baseline(suite, baselines.baseline(version.hash))
+        side = sides.side_of_baseline(suite, baselines.baseline(version))
         return [_Fitting(side.agent, side.workflow, lambda: side)]
     if (one := sides.by_hash(suite, text)) is not None:
         found = [one]

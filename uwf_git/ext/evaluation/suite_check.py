@@ -10,14 +10,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from uwf_git.ext.evaluation.node_types import CASE, CASE_REMOVAL, OF_SUITES, SCORE, SUITE, SUITE_RUN, TRIAL
+from uwf_git.ext.evaluation.suite_tree import (
+    FIXTURES,
+    case_folder,
+    case_page,
+    result_folder,
+    suite_message,
+    suite_page,
+)
 from uwf_git.format.builtin import META
 from uwf_git.format.ids import Hash
 from uwf_git.format.node import Node
-from uwf_git.format.suites import OF_SUITES
-from uwf_git.format.types import is_kind
 from uwf_git.git.objects import stands_for_modules
 from uwf_git.git.repository import Oid
-from uwf_git.store import layout, pages
+from uwf_git.store import layout
 from uwf_git.store.index import commit_row
 from uwf_git.verify.definition import check_attributes, read_all
 from uwf_git.verify.findings import Bad, Report
@@ -39,6 +46,13 @@ LINK, PROGRAM = b"120000", b"100755"
 _JUDGES = {
     "case": {"use", "jsonata", "exact", "schema", "workflow"},
     "score": {"command", "jsonata", "exact", "schema", "workflow"},
+}
+_TYPES = {
+    CASE: "case",
+    CASE_REMOVAL: "removal",
+    TRIAL: "trial",
+    SCORE: "score",
+    SUITE_RUN: "run",
 }
 _KINDS = {"case": "case", "removal": "removed case", "trial": "result", "score": "result", "run": "run"}
 
@@ -69,7 +83,7 @@ def check_suite(known: Known, commit: CommitObject, node: Hash, report: Report) 
     added = _added(known.objects, commit.tree, [side.tree for side in sides], report)
     here = _read(known, added, report)
     content = here.get(node) or known.nodes.get(node)
-    if not is_kind(content.type, "suite"):
+    if content.type != SUITE:
         raise Bad("wrong-kind", f"node {node} is no Suite")
     name = content.payload["name"]
     _check_beginning(known, added, here, node, name, not sides, report)
@@ -77,12 +91,12 @@ def check_suite(known: Known, commit: CommitObject, node: Hash, report: Report) 
         report("extra-file", "what puts two sides of a suite together adds to them")
     counts = dict.fromkeys(("case", "removed case", "result", "run"), 0)
     for found, each in here.items():
-        kind = next((kind for kind in _KINDS if is_kind(each.type, kind)), None)
+        kind = _TYPES.get(each.type)
         if kind is not None:
             counts[_KINDS[kind]] += 1
             _check_place(known, added.files, found, each, kind, report)
             _check_references(known, commit, here, found, each, kind, others, report)
-    known.message(commit, report, (layout.suite_message(name, node, counts),))
+    known.message(commit, report, (suite_message(name, node, counts),))
     row = commit_row(commit.oid, "suite", node, commit.parents, commit.time)
     return Record(row._replace(name=name), commit.tree)
 
@@ -91,10 +105,10 @@ def _added(objects: Objects, tree: bytes, before: Sequence[bytes], report: Repor
     files: dict[str, bytes] = {}
     fixtures: dict[str, bytes] = {}
     for path, (mode, _, oid) in _new(objects, tree, before, "", report):
-        if f"{path}/" == layout.FIXTURES:
+        if f"{path}/" == FIXTURES:
             fixtures |= {shown_name(name): raw for _, name, raw in objects.tree(oid)}
-        elif path.startswith(layout.FIXTURES):
-            fixtures[path.removeprefix(layout.FIXTURES)] = oid
+        elif path.startswith(FIXTURES):
+            fixtures[path.removeprefix(FIXTURES)] = oid
         elif mode == FOLDER:
             below = files_below(objects, oid, f"{path}/", report)
             files |= {f"{path}/{name}": blob for name, blob in below.items()}
@@ -104,7 +118,7 @@ def _added(objects: Objects, tree: bytes, before: Sequence[bytes], report: Repor
             files[path] = oid
     for name, raw in fixtures.items():
         if name != raw.hex():
-            report("wrong-name", f"{layout.FIXTURES}{name} is tree {raw.hex()}", Oid(raw=raw))
+            report("wrong-name", f"{FIXTURES}{name} is tree {raw.hex()}", Oid(raw=raw))
         for _, _, blob in files_of_fixture(objects, raw, report):
             objects.blob(blob)
     return _Grown(files, fixtures)
@@ -161,7 +175,7 @@ def _check_beginning(
     top = {".gitattributes", "README.md"}
     if is_first:
         check_attributes(known.objects, added.files, report)
-        known.page(added.files, "", report, lambda: pages.suite_page(name))
+        known.page(added.files, "", report, lambda: suite_page(name))
         for each in (META, *OF_SUITES, node):
             path = f"suite/{layout.node_file(each)}"
             top.add(path)
@@ -176,11 +190,7 @@ def _check_beginning(
             found = layout.node_in_path(path)
             if found is None and not _is_page(path):
                 report("extra-file", f"{path} is neither a node nor a page of one")
-            elif (
-                found is not None
-                and found in here
-                and not any(is_kind(here[found].type, kind) for kind in _KINDS)
-            ):
+            elif found is not None and found in here and here[found].type not in _TYPES:
                 report("extra-file", f"{path} is of a type that no suite holds")
 
 
@@ -195,11 +205,11 @@ def _check_place(
     """A node stands where its kind does; a case has its page."""
     payload = node.payload
     if kind == "case":
-        folder = layout.case_folder(payload["name"], found)
+        folder = case_folder(payload["name"], found)
         page = {"README.md": blob} if (blob := files.get(f"{folder}/README.md")) else {}
-        known.page(page, f"{folder}/", report, lambda: pages.case_page(payload))
+        known.page(page, f"{folder}/", report, lambda: case_page(payload))
     else:
-        folder = "removed" if kind == "removal" else layout.result_folder(found)
+        folder = "removed" if kind == "removal" else result_folder(found)
     if f"{folder}/{layout.node_file(found)}" not in files:
         report("extra-file", f"{kind} {found} does not stand in {folder}/nodes")
 
@@ -250,15 +260,15 @@ def _check_references(
         ]
     for target, what in wanted:
         content = here.get(target) or known.nodes.get(target)
-        if not is_kind(content.type, what):
+        if _TYPES.get(content.type) != what:
             report("wrong-kind", f"{kind} {found} names {target}, which is no {what}")
     for key in ("fixture", "work"):
         if (tree := payload.get(key)) is not None and not _has_fixture(known.objects, commit.tree, tree):
-            report("missing-file", f"{kind} {found} names files {tree}, which are not in {layout.FIXTURES}")
+            report("missing-file", f"{kind} {found} names files {tree}, which are not in {FIXTURES}")
 
 
 def _has_fixture(objects: Objects, root: bytes, tree: str) -> bool:
-    folder = layout.FIXTURES.rstrip("/").encode()
+    folder = FIXTURES.rstrip("/").encode()
     rows = next(
         (objects.tree(oid) for mode, name, oid in objects.tree(root) if (mode, name) == (FOLDER, folder)), []
     )
@@ -268,7 +278,7 @@ def _has_fixture(objects: Objects, root: bytes, tree: str) -> bool:
 def files_of_fixture(objects: Objects, tree: bytes, report: Report) -> Iterator[tuple[str, bytes, bytes]]:
     """The files of a folder that is laid out on a disk: paths, modes, ids of contents. Reports what no such folder may
     have, and leaves that out: names, links, entries that are no files. Raises Bad, also where it is too large."""
-    where = f"{layout.FIXTURES}{tree.hex()}/"
+    where = f"{FIXTURES}{tree.hex()}/"
     pending = [("", tree, 1)]
     count = 0
     while pending:

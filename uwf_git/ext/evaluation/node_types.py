@@ -1,6 +1,8 @@
-"""The types of nodes that a suite is made of, and of the baseline that is accepted for it."""
+"""The types of the nodes that a suite is made of, and of the baseline that is accepted for it."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from uwf_git.format.builtin import (
     BUDGET,
@@ -13,9 +15,18 @@ from uwf_git.format.builtin import (
     STRING,
     STRINGS,
     USAGE,
-    builtin,
     record,
 )
+from uwf_git.format.ids import Hash
+
+SCHEMAS: dict[Hash, dict[str, Any]] = {}
+"""The schemas by their hashes."""
+
+
+def _type(name: str, schema: dict[str, Any]) -> Hash:
+    SCHEMAS[Hash(name)] = schema
+    return Hash(name)
+
 
 _FOLDER_ID = {
     "type": "string",
@@ -35,8 +46,8 @@ _JUDGE = {
     "output": {**STRING, "description": "What its last output means: an expression over its history."},
     "threshold": {**_SHARE, "description": "The least score that passes; 0.5 where it isn't said."},
 }
-SUITE = builtin("6VTWWHRPQQYDV", record("Suite", ["name"], {"name": STRING}))
-CASE = builtin(
+SUITE = _type("6VTWWHRPQQYDV", record("Suite", ["name"], {"name": STRING}))
+CASE = _type(
     "5BD7YF89X13DB",
     record(
         "Case",
@@ -57,12 +68,12 @@ CASE = builtin(
         },
     ),
 )
-CASE_REMOVAL = builtin("F27S8NB1B30BY", record("CaseRemoval", ["case"], {"case": REF}))
+CASE_REMOVAL = _type("F27S8NB1B30BY", record("CaseRemoval", ["case"], {"case": REF}))
 TRIAL_ENDS = ("completed", "failed", "waiting", "stuck", "limited", "inapplicable")
 """What can become of a trial: only one that is completed is judged."""
 _TOLD = {"usage": USAGE, "cost": COST, "unpriced": COUNT, "durationMs": COUNT}
 _TOLD_ALWAYS = ("usage", "unpriced", "durationMs")
-TRIAL = builtin(
+TRIAL = _type(
     "DY0VM7BMRT4E5",
     record(
         "Trial",
@@ -92,7 +103,7 @@ TRIAL = builtin(
         },
     ),
 )
-SCORE = builtin(
+SCORE = _type(
     "3Y1P8V59PQ6XF",
     record(
         "Score",
@@ -118,7 +129,7 @@ SCORE = builtin(
         },
     ),
 )
-SUITE_RUN = builtin(
+SUITE_RUN = _type(
     "9D4ST712WQ95H",
     record(
         "SuiteRun",
@@ -147,7 +158,7 @@ SUITE_RUN = builtin(
     ),
 )
 
-BASELINE = builtin(
+BASELINE = _type(
     "9ENYQ67A48NW3",
     record(
         "Baseline",
@@ -189,4 +200,4 @@ BASELINE = builtin(
 
 
 OF_SUITES = (SUITE, CASE, CASE_REMOVAL, TRIAL, SCORE, SUITE_RUN)
-"""The types of what a suite holds; no thread has nodes of them."""
+"""The types of the nodes of a suite."""

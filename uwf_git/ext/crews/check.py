@@ -4,58 +4,64 @@ and the page says what the nodes say."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from uwf_git.base.errors import UwfError
 from uwf_git.base.text import harmless
 from uwf_git.base.timelimit import TimeExceeded, time_limit
+from uwf_git.ext.crews import REFS
+from uwf_git.ext.crews.compile import compile_crew
+from uwf_git.ext.crews.package import from_files, read_archive
+from uwf_git.ext.crews.page import readme
+from uwf_git.ext.crews.registry import ARCHIVED_PACKAGE, NODES, PACKAGE, crew_message
 from uwf_git.format.builtin import BUILTIN
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import Workflow, parse_workflow
 from uwf_git.format.node import Node
 from uwf_git.format.personas import Crew, parse_crew
-from uwf_git.format.types import is_kind
+from uwf_git.format.types import is_kind, versions
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.verify.definition import SECONDS, check_attributes, read_version
 from uwf_git.verify.findings import Bad, Report
-from uwf_git.verify.nodes import NodeRow, Nodes, files_below
-from uwf_git.verify.objects import Objects
+from uwf_git.verify.known import Known, Record
+from uwf_git.verify.nodes import Nodes, files_below
+from uwf_git.verify.objects import CommitObject, Objects
+from uwf_git.verify.versions import Version, check_version
 
-_NODES = "crew/"
 _STUMBLES = (ValueError, LookupError, TypeError, AttributeError, RecursionError, MemoryError)
 
 
-class CrewVersion(NamedTuple):
-    """What a version of a crew holds; `rows` are what an index keeps of its nodes."""
+def check(known: Known, commit: CommitObject, node: Hash, report: Report) -> Record | None:
+    """Check a commit that says to record the Crew node `node`. Raises Bad."""
 
-    crew: Crew
-    rows: tuple[NodeRow, ...]
+    def read(note: Report) -> Version:
+        return _read(known.objects, known.nodes, commit.tree, node, note)
+
+    return check_version(REFS, known, commit, node, report, read)
 
 
-def check_crew(objects: Objects, nodes: Nodes, tree: bytes, name: Hash, report: Report) -> CrewVersion:
-    """The crew in the tree of a commit that says to record the Crew node `name`. Reports what is wrong; raises Bad
-    where there is no crew."""
+def _read(objects: Objects, nodes: Nodes, tree: bytes, name: Hash, report: Report) -> Version:
     files = files_below(objects, tree, "", report)
-    blobs, here = read_version(nodes, files, _NODES, name, "crew", report)
+    blobs, here = read_version(nodes, files, NODES, name, "crew", versions("crew"), report)
     reached = nodes.closure(name, here, lambda _: False, report)
     for extra in here.keys() - reached - BUILTIN.keys():
-        path = f"{_NODES}{layout.node_file(extra)}"
+        path = f"{NODES}{layout.node_file(extra)}"
         report("extra-file", f"{path} is not reached by the crew", Oid(raw=blobs[extra]))
     try:
         crew = parse_crew(here[name].payload)
         workflows = {node: parse_workflow(each.payload) for node, each in _workflows(crew, here).items()}
     except UwfError as error:
         raise Bad("breaks-schema", error.message) from None
-    plain = {".gitattributes", "README.md", layout.ARCHIVED_PACKAGE}
-    plain |= {_NODES + layout.node_file(node) for node in blobs}
+    plain = {".gitattributes", "README.md", ARCHIVED_PACKAGE}
+    plain |= {NODES + layout.node_file(node) for node in blobs}
     for path in files:
-        if path not in plain and not path.startswith(layout.PACKAGE):
+        if path not in plain and not path.startswith(PACKAGE):
             report("extra-file", f"{path} does not belong to a version of a crew")
     check_attributes(objects, files, report)
     _check_package(objects, files, name, crew.name, report)
     _check_page(objects, files, crew, workflows, report)
-    return CrewVersion(crew, tuple((node, each.type, blobs[node]) for node, each in here.items()))
+    rows = tuple((node, each.type, blobs[node]) for node, each in here.items())
+    return Version(crew.name, crew_message(crew.name, crew.version, name), rows)
 
 
 def _workflows(crew: Crew, here: Mapping[Hash, Node]) -> dict[Hash, Node]:
@@ -69,28 +75,23 @@ def _workflows(crew: Crew, here: Mapping[Hash, Node]) -> dict[Hash, Node]:
 def _check_package(
     objects: Objects, files: Mapping[str, bytes], name: Hash, crew: str, report: Report
 ) -> None:
-    from uwf_git.ext.crews.compile import compile_crew
-    from uwf_git.ext.crews.package import from_files, read_archive
-
     content = {
-        path.removeprefix(layout.PACKAGE): objects.blob(blob)
+        path.removeprefix(PACKAGE): objects.blob(blob)
         for path, blob in files.items()
-        if path.startswith(layout.PACKAGE)
+        if path.startswith(PACKAGE)
     }
-    archive = objects.blob(files[layout.ARCHIVED_PACKAGE]) if layout.ARCHIVED_PACKAGE in files else None
+    archive = objects.blob(files[ARCHIVED_PACKAGE]) if ARCHIVED_PACKAGE in files else None
     try:
         with time_limit(SECONDS):
             package = from_files(crew, content, archive)
             for path in content.keys() - package.files.keys():
-                report("extra-file", f"{layout.PACKAGE}{path} is hidden, so it belongs to no package")
+                report("extra-file", f"{PACKAGE}{path} is hidden, so it belongs to no package")
             compiled = compile_crew(package)
             if compiled.hash != name:
                 report("other-source", f"the package compiles to {compiled.hash}, not to {name}")
             if archive is not None and read_archive(archive, crew).files != package.files:
-                blob = Oid(raw=files[layout.ARCHIVED_PACKAGE])
-                report(
-                    "other-source", f"{layout.ARCHIVED_PACKAGE} holds other files than {layout.PACKAGE}", blob
-                )
+                blob = Oid(raw=files[ARCHIVED_PACKAGE])
+                report("other-source", f"{ARCHIVED_PACKAGE} holds other files than {PACKAGE}", blob)
     except TimeExceeded:
         report("bad-source", f"the package takes over {SECONDS:g} s to compile")
     except UwfError as error:
@@ -106,8 +107,6 @@ def _check_page(
     workflows: Mapping[Hash, Workflow],
     report: Report,
 ) -> None:
-    from uwf_git.ext.crews.page import readme
-
     if "README.md" not in files:
         report("missing-file", "there is no README.md")
         return

@@ -1,0 +1,26 @@
+"""What the tab key offers for the commands of crews."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from uwf_cli.completers import names_of, offering
+from uwf_cli.invocation import Invocation
+
+from uwf_git.ext.crews.registry import Crews
+
+
+def _personas(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
+    """Crews, and personas as CREW/PERSONA once the crew is known."""
+    crews = Crews(invocation.instance.store)
+    for name in crews.names():
+        if name.startswith(incomplete):
+            yield name, ""
+        if f"{name}/".startswith(incomplete) or incomplete.startswith(f"{name}/"):
+            for each in crews.crew(crews.current(name).hash).members:
+                if (address := f"{name}/{each.persona.id}").startswith(incomplete):
+                    yield address, each.persona.title
+
+
+complete_crew = names_of("crew")
+complete_persona = offering(_personas)

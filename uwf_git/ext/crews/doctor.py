@@ -1,0 +1,26 @@
+"""The checks of `uwf doctor` about crews."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from uwf_git.base.errors import UwfError
+from uwf_git.ext.crews.registry import Crews
+from uwf_git.verify.checks import ERROR, OK, Check
+
+if TYPE_CHECKING:
+    from uwf_git.store.opened import Instance
+
+
+def checks(instance: Instance) -> Iterator[Check]:
+    """Whether every crew, and each workflow of it, can be read."""
+    crews = Crews(instance.store)
+    names = crews.names()
+    for name in names:
+        try:
+            crews.workflows(crews.crew(crews.current(name).hash))
+        except UwfError as error:
+            yield Check("crews", ERROR, f"{name}: {error.message}", error.hint, True)
+    if names:
+        yield Check("crews", OK, f"{len(names)} imported")

@@ -1,0 +1,68 @@
+"""The baselines of suites, at `refs/uwf/baselines/<suite>`, in versions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from uwf_git.base.errors import NotFound
+from uwf_git.base.markdown import code, inline, table
+from uwf_git.base.text import closest, counted, harmless
+from uwf_git.ext.evaluation import BASELINES
+from uwf_git.ext.evaluation.node_types import BASELINE, SCHEMAS
+from uwf_git.format.ids import Hash
+from uwf_git.store.node_versions import NodeVersions
+from uwf_git.store.versions import Version
+
+
+class Baseline(NamedTuple):
+    """The scores that the runs of a suite are held against, by case: the normalised payload of its node. It stands for
+    itself, so that it outlives the run that it was measured in, and can be read where that run is not."""
+
+    payload: Mapping[str, Any]
+
+    @property
+    def suite(self) -> str:
+        """The name of the suite."""
+        return str(self.payload["suite"])
+
+
+class Baselines(NodeVersions):
+    """The baselines of one store."""
+
+    refs = BASELINES
+    kept = "a baseline"
+    schema = SCHEMAS[BASELINE]
+
+    @classmethod
+    def type(cls) -> Hash:
+        return BASELINE
+
+    @classmethod
+    def page(cls, payload: Mapping[str, Any]) -> bytes:
+        """The scores, so that a change of the baseline shows line by line."""
+        rows, means = [], []
+        for case in payload["cases"]:
+            scores = [run["score"] for run in case["runs"]]
+            means.append(sum(scores) / len(scores))
+            spread = "" if min(scores) == max(scores) else f"{min(scores):.2f} to {max(scores):.2f}"
+            rows.append((inline(case["name"]), f"{means[-1]:.2f}", spread, str(len(scores))))
+        text = (
+            f"# Baseline of {code(payload['suite'])}\n\n{inline(payload['said'])}: a score of"
+            f" {sum(means) / len(means):.2f} over {counted(len(means), 'case')}.\n\n"
+            f"{table(('case', 'score', 'spread', 'runs'), rows)}\n"
+        )
+        return harmless(text).encode("utf-8")
+
+    def current(self, name: str) -> Version:
+        """The newest baseline of a suite. Raises NotFound, which says how one is set."""
+        try:
+            return super().current(name)
+        except NotFound as error:
+            match = closest(name, self.names())
+            meant = f' · did you mean "{match}"?' if match else ""
+            raise NotFound(error.message, f"set one: {self.refs.commands} set {name}{meant}") from None
+
+    def baseline(self, version: Version) -> Baseline:
+        """The baseline of a version. Raises NotFound, Invalid."""
+        return Baseline(self.definition(version))

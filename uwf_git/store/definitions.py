@@ -1,0 +1,71 @@
+"""The kinds of definition that a store keeps in versions, as the rows of `ref_kinds` name their classes: workflows, and
+what extensions add, such as crews and baselines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from uwf_git import ext
+from uwf_git.format.ids import name_problem
+from uwf_git.git.repository import Oid, Repository
+from uwf_git.store import ref_kinds
+from uwf_git.store.version_files import VersionFiles
+from uwf_git.store.versions import Packages, Versions
+
+if TYPE_CHECKING:
+    from uwf_git.store.taking_in import Store
+
+
+def class_of(kind: str) -> type[Versions[Any]]:
+    """The class of a kind of definition: "workflow", "crew", "baseline"."""
+    found: type[Versions[Any]] = ext.load(ref_kinds.registering(kind).versions)
+    return found
+
+
+def versions_of(store: Store, kind: str) -> Versions[Any]:
+    """A store's definitions of a kind."""
+    return class_of(kind)(store)
+
+
+def kind_in(repository: Repository, commit: Oid, what: str = "the branch") -> str:
+    """The kind of definition that a commit's tree holds a version of: a workflow, if none other. Raises Invalid for a
+    tree that is too large."""
+    files = VersionFiles(repository, repository.commit(commit).tree, what)
+    workflow = ref_kinds.WORKFLOWS.records[0]
+    others = (kind for kind in ref_kinds.versioned() if kind != workflow)
+    return next((kind for kind in others if class_of(kind).is_in(files)), workflow)
+
+
+def packages(store: Store) -> Iterator[Packages[Any]]:
+    """The definitions that hold several workflows each, of kinds that the store has any of."""
+    for kind, row in ref_kinds.versioned().items():
+        if row is not ref_kinds.WORKFLOWS and store.repository.ref_names(row.prefix):
+            found = versions_of(store, kind)
+            if isinstance(found, Packages):
+                yield found
+
+
+def package_at(store: Store, address: str) -> Packages[Any] | None:
+    """The packages one of which an address, `<package>/<id>`, begins with; None if none is registered."""
+    name = address.partition("/")[0]
+    if name_problem(name):
+        return None
+    for kind, row in ref_kinds.versioned().items():
+        if store.repository.ref(row.prefix + name) is not None and issubclass(class_of(kind), Packages):
+            return versions_of(store, kind)  # type: ignore[return-value]
+    return None
+
+
+def packages_with(store: Store, address: str) -> Packages[Any]:
+    """The packages that say what an address leads to, or that there is no such package."""
+    found = package_at(store, address)
+    if found is None:
+        classes = map(class_of, ref_kinds.versioned())
+        found = next(each for each in classes if issubclass(each, Packages))(store)
+    return found
+
+
+def addresses(store: Store) -> list[str]:
+    """The addresses of all workflows that packages hold."""
+    return [offer.address for found in packages(store) for offer in found.offers()]

@@ -1,0 +1,44 @@
+"""What `uwf doctor` says of one thing that it looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from uwf_git.git.repository import Oid
+from uwf_git.verify.damage import Hurt
+
+OK, WARNING, ERROR = "ok", "warning", "error"
+
+
+class Check(NamedTuple):
+    """One thing looked at. `status` is ok, warning or error; `damaged` means the store lost something; `more` is what
+    programs are told besides."""
+
+    check: str
+    status: str
+    message: str
+    hint: str = ""
+    damaged: bool = False
+    more: Mapping[str, Any] = MappingProxyType({})
+
+    def as_json(self) -> dict[str, Any]:
+        """The check as a JSON object; `damaged` shows in an exit status."""
+        said = {"check": self.check, "status": self.status, "message": self.message, "hint": self.hint}
+        return {**said, **self.more}
+
+
+def hurt_check(check: str, hurt: Hurt, objects: Mapping[Oid, str], hint: str) -> Check:
+    """A check that failed: what a thread or another ref misses of what it leads to."""
+    lost = sorted((str(oid), reason) for oid, reason in objects.items() if oid.raw in hurt.objects)
+    first = f"object {lost[0][0]} is damaged: {lost[0][1]}" if lost else "it can't be read"
+    others = f", and {len(lost) - 1} more" if len(lost) > 1 else ""
+    more = {
+        "ref": hurt.ref,
+        "thread": hurt.thread,
+        "title": hurt.title or None,
+        "step": hurt.step,
+        "objects": [oid for oid, _ in lost],
+    }
+    return Check(check, ERROR, f"{hurt.what} can't be read: {first}{others}", hint, True, more)

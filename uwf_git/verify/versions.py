@@ -1,0 +1,137 @@
+"""Versions of definitions that extensions keep: the checks that all kinds share, and the whole check of those that are
+one node each.
+
+The `check` of a kind of refs is a function of the records so far, the commit, the hash of the node that its message
+names, and the report of findings. It returns the record; None if a parent could not be read, which was reported with
+that parent. It raises Bad if the commit can't be read further.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from uwf_git import ext
+from uwf_git.base.errors import Invalid
+from uwf_git.base.text import harmless
+from uwf_git.ext import RefKind
+from uwf_git.format.builtin import BUILTIN
+from uwf_git.format.ids import Hash
+from uwf_git.git.repository import Oid
+from uwf_git.store import layout, ref_kinds
+from uwf_git.store.index import commit_row
+from uwf_git.store.node_versions import NodeVersions, checked, message
+from uwf_git.verify.definition import check_attributes, read_version
+from uwf_git.verify.findings import Bad, Report
+from uwf_git.verify.known import Known, Record
+from uwf_git.verify.nodes import NodeRow, files_below
+from uwf_git.verify.objects import CommitObject, Objects
+
+
+class Version(NamedTuple):
+    """A version as its tree has it: its name, the message of its commit, and the rows that an index keeps of its
+    nodes."""
+
+    name: str
+    message: str
+    rows: tuple[NodeRow, ...] = ()
+
+
+Check = Callable[[Known, CommitObject, Hash, Report], "Record | None"]
+
+
+def check_record(
+    known: Known, commit: CommitObject, record: str, node: Hash, report: Report
+) -> Record | None:
+    """Check a commit of a kind of record that is not the core's, by the check of its kind. Raises Bad."""
+    kind = ref_kinds.kind_of_record(record)
+    if kind is None or not (kind.check or kind.versions):
+        raise Bad("no-record", f"commit {commit.oid} records a {record}, which this uwf can't check")
+    check: Check = ext.load(kind.check) if kind.check else check_node_version
+    return check(known, commit, node, report)
+
+
+def check_version(
+    kind: RefKind,
+    known: Known,
+    commit: CommitObject,
+    node: Hash,
+    report: Report,
+    read: Callable[[Report], Version],
+) -> Record | None:
+    """Check the commit of a version: its tree as `read` checks it, its message, and the version before. Raises Bad."""
+    record = kind.records[0]
+    if len(commit.parents) > 2:
+        report("wrong-parent", f"a version of a {record} has at most two parents")
+    version = known.versions.get((record, commit.tree, node))
+    if version is not None:
+        known.nodes.rows.extend(version.rows)
+    else:
+        sound = True
+
+        def note(code: str, message: str, at: object = None) -> None:
+            nonlocal sound
+            sound = False
+            report(code, message, at)
+
+        version = read(note)
+        if sound:
+            known.versions[record, commit.tree, node] = version
+    known.message(commit, report, (version.message,))
+    if commit.parents:
+        before = known.parent(commit, 0, (record,))
+        if before is None:
+            return None
+        if before.row.name != version.name:
+            of = record if kind.name_field == "name" else kind.name_field
+            report("wrong-parent", f"the version before is another {of}'s")
+    row = commit_row(commit.oid, record, node, commit.parents, commit.time)
+    return Record(row._replace(name=version.name), commit.tree)
+
+
+def check_node_version(known: Known, commit: CommitObject, node: Hash, report: Report) -> Record | None:
+    """Check a version of a definition that is one node: the node, and the page that says what the node says. Raises
+    Bad."""
+    assert commit.trailers is not None
+    kind = ref_kinds.registering(commit.trailers.kind)
+    versions: type[NodeVersions] = ext.load(kind.versions)
+
+    def read(note: Report) -> Version:
+        return _read(versions, known, commit, node, note)
+
+    return check_version(kind, known, commit, node, report, read)
+
+
+def _read(
+    versions: type[NodeVersions], known: Known, commit: CommitObject, node: Hash, report: Report
+) -> Version:
+    record = versions.refs.records[0]
+    files = files_below(known.objects, commit.tree, "", report)
+    types = (versions.type(),)
+    blobs, here = read_version(known.nodes, files, f"{record}/", node, record, types, report)
+    for extra in here.keys() - {node, *types} - BUILTIN.keys():
+        path = f"{record}/{layout.node_file(extra)}"
+        report("extra-file", f"{path} is not of the {record}", Oid(raw=blobs[extra]))
+    plain = {".gitattributes", "README.md", *(f"{record}/{layout.node_file(each)}" for each in blobs)}
+    for path in files.keys() - plain:
+        report("extra-file", f"{path} does not belong to a version of a {record}")
+    check_attributes(known.objects, files, report)
+    try:
+        payload = checked(versions, here[node].payload)
+    except Invalid as error:
+        raise Bad("wrong-name", error.message) from None
+    name = str(payload[versions.refs.name_field])
+    _check_page(known.objects, files, versions.page(payload), record, report)
+    rows = tuple((each, content.type, blobs[each]) for each, content in here.items())
+    return Version(name, message(record, versions.refs.trailer, name, node), rows)
+
+
+def _check_page(
+    objects: Objects, files: Mapping[str, bytes], expected: bytes, record: str, report: Report
+) -> None:
+    if "README.md" not in files:
+        report("missing-file", "there is no README.md")
+        return
+    page = objects.blob(files["README.md"])
+    if expected not in (page, harmless(page.decode("utf-8", "replace")).encode("utf-8")):
+        report("wrong-page", f"README.md is not what the {record} says", Oid(raw=files["README.md"]))
