@@ -59,40 +59,45 @@ def builtin(name: str, schema: dict[str, Any]) -> Hash:
     return Hash(name)
 
 
-REF = {"type": "string", "format": "cas_ref"}
-NULLABLE_REF = {"anyOf": [REF, {"type": "null"}]}
-REFS = {"type": "array", "items": REF}
-STRING = {"type": "string"}
-STRINGS = {"type": "array", "items": STRING}
-COUNT = {"type": "integer", "minimum": 0}
-FLAG = {"type": "boolean"}
-COST = {"type": "number", "minimum": 0, "description": "US dollars, as the agent reported it."}
-
-
-def record(title: str, required: list[str], properties: dict[str, Any]) -> dict[str, Any]:
-    """The schema of an object with these fields and no others."""
+def record(title: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema of an object with these fields and no others. A `?` at the end of a field's name says that it may be
+    left out. The order of the other fields is part of the schema's hash."""
     return {
         "title": title,
         "type": "object",
-        "properties": properties,
-        "required": required,
+        "properties": {name.removesuffix("?"): schema for name, schema in fields.items()},
+        "required": [name for name in fields if not name.endswith("?")],
         "additionalProperties": False,
     }
 
 
+def list_of(item: Any, **besides: Any) -> dict[str, Any]:
+    """The schema of a list; `besides` are further keywords."""
+    return {**besides, "type": "array", "items": item}
+
+
+def map_of(value: Any, **besides: Any) -> dict[str, Any]:
+    """The schema of an object that maps names to values; `besides` are further keywords."""
+    return {**besides, "type": "object", "additionalProperties": value}
+
+
+REF = {"type": "string", "format": "cas_ref"}
+NULLABLE_REF = {"anyOf": [REF, {"type": "null"}]}
+REFS = list_of(REF)
+STRING = {"type": "string"}
+NULLABLE_STRING = {"type": ["string", "null"]}
+STRINGS = list_of(STRING)
+COUNT = {"type": "integer", "minimum": 0}
+POSITIVE = {"type": "integer", "minimum": 1}
+FLAG = {"type": "boolean"}
+COST = {"type": "number", "minimum": 0, "description": "US dollars, as the agent reported it."}
 BUDGET = record(
     "Budget",
-    [],
     {
-        "maxSteps": {"type": "integer", "minimum": 1},
-        "maxTokens": {"type": "integer", "minimum": 1},
-        "maxCost": {"type": "number", "exclusiveMinimum": 0, "description": "US dollars."},
-        "maxWallTime": {"type": "number", "exclusiveMinimum": 0, "description": "Seconds."},
+        "maxSteps?": POSITIVE,
+        "maxTokens?": POSITIVE,
+        "maxCost?": {"type": "number", "exclusiveMinimum": 0, "description": "US dollars."},
+        "maxWallTime?": {"type": "number", "exclusiveMinimum": 0, "description": "Seconds."},
     },
 )
-USAGE = {
-    "anyOf": [
-        record("Usage", ["input", "output"], {"input": COUNT, "output": COUNT, "cached": COUNT}),
-        {"type": "null"},
-    ]
-}
+USAGE = {"anyOf": [record("Usage", {"input": COUNT, "output": COUNT, "cached?": COUNT}), {"type": "null"}]}

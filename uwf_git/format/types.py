@@ -16,12 +16,16 @@ from uwf_git.format.builtin import (
     COUNT,
     FLAG,
     NULLABLE_REF,
+    NULLABLE_STRING,
+    POSITIVE,
     REF,
     REFS,
     STRING,
     STRINGS,
     USAGE,
     builtin,
+    list_of,
+    map_of,
     record,
 )
 from uwf_git.format.ids import Hash
@@ -62,12 +66,11 @@ def next_name(role: str) -> str:
 
 TEXT = builtin("8451C8DVPAGHX", {"title": "Text", "type": "string"})
 
-_TARGET = record("Target", ["role"], {"role": STRING, "prompt": STRING, "location": STRING})
+_TARGET = record("Target", {"role": STRING, "prompt?": STRING, "location?": STRING})
 
 _ROLE_TOOLS = record(
     "Tools",
-    [],
-    {"allow": STRINGS, "deny": STRINGS, "runCommand": {"const": False}, "network": {"const": False}},
+    {"allow?": STRINGS, "deny?": STRINGS, "runCommand?": {"const": False}, "network?": {"const": False}},
 )
 
 
@@ -76,65 +79,31 @@ def _workflow_schema(
 ) -> dict[str, Any]:
     """`in_role`, `besides` and `in_edge` are what a role, the workflow and an edge with a condition may hold beyond the
     first version."""
+    role = record("Role", {"description": STRING, "systemPrompt": STRING, "outputSchema": REF, **in_role})
+    role_with_a_procedure = record(
+        "Role with a procedure",
+        {
+            "description": STRING,
+            "goal": STRING,
+            "capabilities?": STRINGS,
+            "procedure?": STRING,
+            "output?": STRING,
+            "frontmatter": REF,
+            **in_role,
+        },
+    )
+    transition = record(
+        "Transition",
+        {"role": STRING, "condition": NULLABLE_STRING, "prompt?": STRING, "location?": STRING, **in_edge},
+    )
     return record(
         title,
-        ["name", "description", "roles", "conditions", "graph"],
         {
             "name": STRING,
             "description": STRING,
-            "roles": {
-                "type": "object",
-                "additionalProperties": {
-                    "anyOf": [
-                        record(
-                            "Role",
-                            ["description", "systemPrompt", "outputSchema"],
-                            {"description": STRING, "systemPrompt": STRING, "outputSchema": REF, **in_role},
-                        ),
-                        record(
-                            "Role with a procedure",
-                            ["description", "goal", "frontmatter"],
-                            {
-                                "description": STRING,
-                                "goal": STRING,
-                                "capabilities": STRINGS,
-                                "procedure": STRING,
-                                "output": STRING,
-                                "frontmatter": REF,
-                                **in_role,
-                            },
-                        ),
-                    ]
-                },
-            },
-            "conditions": {
-                "type": "object",
-                "additionalProperties": record(
-                    "Condition", ["description", "expression"], {"description": STRING, "expression": STRING}
-                ),
-            },
-            "graph": {
-                "type": "object",
-                "additionalProperties": {
-                    "anyOf": [
-                        {
-                            "type": "array",
-                            "items": record(
-                                "Transition",
-                                ["role", "condition"],
-                                {
-                                    "role": STRING,
-                                    "condition": {"type": ["string", "null"]},
-                                    "prompt": STRING,
-                                    "location": STRING,
-                                    **in_edge,
-                                },
-                            ),
-                        },
-                        {"type": "object", "additionalProperties": _TARGET},
-                    ]
-                },
-            },
+            "roles": map_of({"anyOf": [role, role_with_a_procedure]}),
+            "conditions": map_of(record("Condition", {"description": STRING, "expression": STRING})),
+            "graph": map_of({"anyOf": [list_of(transition), map_of(_TARGET)]}),
             **besides,
         },
     )
@@ -142,128 +111,112 @@ def _workflow_schema(
 
 WORKFLOW = builtin("5N0WD6B3F85DE", _workflow_schema("Workflow", {}, {}))
 LIMITED_WORKFLOW = builtin(
-    "DFGC74BXXJBJ1", _workflow_schema("Workflow2", {"tools": _ROLE_TOOLS}, {"budget": BUDGET})
+    "DFGC74BXXJBJ1", _workflow_schema("Workflow2", {"tools?": _ROLE_TOOLS}, {"budget?": BUDGET})
 )
 EXTRACTING_WORKFLOW = builtin(
     "92B2C05ZB76R7",
-    _workflow_schema("Workflow3", {"tools": _ROLE_TOOLS, "extractPrompt": STRING}, {"budget": BUDGET}),
+    _workflow_schema("Workflow3", {"tools?": _ROLE_TOOLS, "extractPrompt?": STRING}, {"budget?": BUDGET}),
 )
 
 _PERSONA = record(
     "Persona",
-    ["name"],
     {
-        **dict.fromkeys(("name", "title", "icon", "description", "role", "identity", "style"), STRING),
-        "principles": STRINGS,
-        "actions": {**STRINGS, "description": "What it does whatever it is asked."},
-        "systemPrompt": {**STRING, "description": "Told instead of all that."},
-        "tools": record(
+        "name": STRING,
+        **dict.fromkeys(("title?", "icon?", "description?", "role?", "identity?", "style?"), STRING),
+        "principles?": STRINGS,
+        "actions?": {**STRINGS, "description": "What it does whatever it is asked."},
+        "systemPrompt?": {**STRING, "description": "Told instead of all that."},
+        "tools?": record(
             "Tools",
-            [],
             {
-                "allow": STRINGS,
-                "deny": STRINGS,
-                "files": FLAG,
-                "maxReadBytes": COUNT,
-                "maxWriteBytes": COUNT,
-                "mcp": FLAG,
-                "servers": STRINGS,
+                "allow?": STRINGS,
+                "deny?": STRINGS,
+                "files?": FLAG,
+                "maxReadBytes?": COUNT,
+                "maxWriteBytes?": COUNT,
+                "mcp?": FLAG,
+                "servers?": STRINGS,
             },
         ),
     },
 )
 _NODE = record(
     "Node",
-    ["type", "file"],
     {
         "type": {"enum": ["step", "decision", "merge", "end"]},
-        **dict.fromkeys(("file", "title"), STRING),
-        "inputs": STRINGS,
-        "outputs": STRINGS,
+        "file": STRING,
+        "title?": STRING,
+        "inputs?": STRINGS,
+        "outputs?": STRINGS,
     },
 )
 CREW_WORKFLOW = builtin(
     "DTMTA9WSDV6NZ",
     _workflow_schema(
         "Workflow4",
-        {"tools": _ROLE_TOOLS, "extractPrompt": STRING, "persona": STRING, "node": _NODE},
+        {"tools?": _ROLE_TOOLS, "extractPrompt?": STRING, "persona?": STRING, "node?": _NODE},
         {
-            "budget": BUDGET,
-            "crew": record(
+            "budget?": BUDGET,
+            "crew?": record(
                 "Origin",
-                ["name", "workflow", "format"],
                 {
-                    **dict.fromkeys(("name", "workflow"), STRING),
+                    "name": STRING,
+                    "workflow": STRING,
                     "format": {"enum": [BMAD, OWN]},
-                    "entry": {**STRING, "description": "The path of the document that it begins with."},
-                    "graph": {**STRING, "description": "The path of its graph in the package."},
-                    "variables": {"type": "object", "description": "What a run knows at its start."},
+                    "entry?": {**STRING, "description": "The path of the document that it begins with."},
+                    "graph?": {**STRING, "description": "The path of its graph in the package."},
+                    "variables?": {"type": "object", "description": "What a run knows at its start."},
                 },
             ),
-            "personas": {"type": "object", "additionalProperties": _PERSONA},
+            "personas?": map_of(_PERSONA),
         },
         {
-            "label": {**STRING, "description": "What the package calls the edge."},
-            "text": {**STRING, "description": "When to take it, for whoever decides."},
+            "label?": {**STRING, "description": "What the package calls the edge."},
+            "text?": {**STRING, "description": "When to take it, for whoever decides."},
         },
     ),
 )
 
-_DOES = dict.fromkeys(("workflow", "exec", "action", "data"), STRING)
+_DOES = dict.fromkeys(("workflow?", "exec?", "action?", "data?"), STRING)
+_ITEM = record(
+    "Item",
+    {
+        "description": STRING,
+        "trigger?": STRING,
+        "cmd?": STRING,
+        "aliases?": STRINGS,
+        "handlers?": list_of(record("Handler", {"match": STRING, **_DOES})),
+        **_DOES,
+        "validate?": STRING,
+        "surface?": {"enum": ["ide", "web", "none"]},
+    },
+)
+_MEMBER = record(
+    "Member",
+    {"id": STRING, "persona": _PERSONA, "prompts?": map_of(STRING), "menu?": list_of(_ITEM)},
+)
+_OFFERED = record(
+    "Offered",
+    {
+        "id": STRING,
+        **dict.fromkeys(("title?", "description?", "entry?"), STRING),
+        "tags?": STRINGS,
+        "workflow": REF,
+    },
+)
 CREW = builtin(
     "CRD5B6KSPJS8K",
     record(
         "Crew",
-        ["name", "version", "description", "format", "personas", "workflows"],
         {
             "name": STRING,
             "version": STRING,
             "description": STRING,
             "format": {"enum": [BMAD, OWN]},
-            "personas": {
-                "description": "The first is who speaks where nobody is named.",
-                "type": "array",
-                "minItems": 1,
-                "items": record(
-                    "Member",
-                    ["id", "persona"],
-                    {
-                        "id": STRING,
-                        "persona": _PERSONA,
-                        "prompts": {"type": "object", "additionalProperties": STRING},
-                        "menu": {
-                            "type": "array",
-                            "items": record(
-                                "Item",
-                                ["description"],
-                                {
-                                    **dict.fromkeys(("description", "trigger", "cmd"), STRING),
-                                    "aliases": STRINGS,
-                                    "handlers": {
-                                        "type": "array",
-                                        "items": record("Handler", ["match"], {"match": STRING, **_DOES}),
-                                    },
-                                    **_DOES,
-                                    "validate": STRING,
-                                    "surface": {"enum": ["ide", "web", "none"]},
-                                },
-                            ),
-                        },
-                    },
-                ),
-            },
-            "workflows": {
-                "type": "array",
-                "items": record(
-                    "Offered",
-                    ["id", "workflow"],
-                    {
-                        **dict.fromkeys(("id", "title", "description", "entry"), STRING),
-                        "tags": STRINGS,
-                        "workflow": REF,
-                    },
-                ),
-            },
+            "personas": list_of(
+                _MEMBER, minItems=1, description="The first is who speaks where nobody is named."
+            ),
+            "workflows": list_of(_OFFERED),
         },
     ),
 )
@@ -272,47 +225,35 @@ CODE = builtin(
     "3XCB718V9QZB7",
     record(
         "Bundle",
-        ["name", "description", "language", "file", "roles", "graph"],
         {
             "name": STRING,
             "description": STRING,
             "language": {"enum": [JAVASCRIPT, PYTHON]},
             "file": record(
                 "File",
-                ["id", "sha256", "size"],
                 {
-                    "id": {"type": "string", "description": "XXH64 of its bytes, in Crockford's Base32."},
-                    "sha256": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
-                    "size": {"type": "integer", "minimum": 1},
+                    "id": {**STRING, "description": "XXH64 of its bytes, in Crockford's Base32."},
+                    "sha256": {**STRING, "pattern": "^[0-9a-f]{64}$"},
+                    "size": POSITIVE,
                 },
             ),
-            "roles": {
-                "type": "object",
-                "additionalProperties": record(
+            "roles": map_of(
+                record(
                     "Role",
-                    ["description", "systemPrompt", "outputSchema"],
                     {
                         "description": STRING,
                         "systemPrompt": STRING,
-                        "extractPrompt": STRING,
+                        "extractPrompt?": STRING,
                         "outputSchema": REF,
                     },
-                ),
-            },
-            "graph": {
-                "description": "What the bundle says of its ways, for people: its code decides.",
-                "type": "object",
-                "additionalProperties": {
-                    "type": "array",
-                    "items": record(
-                        "Way",
-                        ["role", "condition"],
-                        {"role": STRING, "condition": {"type": ["string", "null"]}},
-                    ),
-                },
-            },
-            "maxRounds": {"type": "integer", "minimum": 1},
-            "budget": BUDGET,
+                )
+            ),
+            "graph": map_of(
+                list_of(record("Way", {"role": STRING, "condition": NULLABLE_STRING})),
+                description="What the bundle says of its ways, for people: its code decides.",
+            ),
+            "maxRounds?": POSITIVE,
+            "budget?": BUDGET,
         },
     ),
 )
@@ -321,123 +262,122 @@ RESULT = builtin(
 )
 
 _START = {"workflow": REF, "prompt": STRING}
-STARTNODE = builtin("22GWWJB6PPWS6", record("StartNode", list(_START), _START))
-_START_WITH_BUDGET = {**_START, "budget": BUDGET}
-LIMITED_START = builtin("1HEHHD9CH0065", record("StartNode2", list(_START_WITH_BUDGET), _START_WITH_BUDGET))
+STARTNODE = builtin("22GWWJB6PPWS6", record("StartNode", _START))
+LIMITED_START = builtin("1HEHHD9CH0065", record("StartNode2", {**_START, "budget": BUDGET}))
 ROUNDS_START = builtin(
-    "0N5C4D05ZG4JJ",
-    record(
-        "StartNode3",
-        [*_START, "maxRounds"],
-        {**_START_WITH_BUDGET, "maxRounds": {"type": "integer", "minimum": 1}},
-    ),
+    "0N5C4D05ZG4JJ", record("StartNode3", {**_START, "budget?": BUDGET, "maxRounds": POSITIVE})
+)
+_DATA = record(
+    "Data",
+    {
+        **dict.fromkeys(("path", "format"), STRING),
+        "text": {**STRING, "description": "Its beginning, as far as the policy lets it be read."},
+        "size": {**COUNT, "description": "Bytes."},
+    },
 )
 CREW_START = builtin(
     "00MN8SZB9SACN",
     record(
         "StartNode4",
-        [*_START, "persona"],
         {
-            **_START_WITH_BUDGET,
+            **_START,
+            "budget?": BUDGET,
             "persona": {
                 **STRING,
                 "description": "Who does what the workflow leaves to nobody in particular.",
             },
-            "data": record(
-                "Data",
-                ["path", "format", "text", "size"],
-                {
-                    **dict.fromkeys(("path", "format"), STRING),
-                    "text": {**STRING, "description": "Its beginning, as far as the policy lets it be read."},
-                    "size": {**COUNT, "description": "Bytes."},
-                },
-            ),
+            "data?": _DATA,
         },
     ),
 )
 
-_STEP = {"start": REF, "prev": NULLABLE_REF, "role": STRING, "output": REF, "detail": REF, "agent": STRING}
-STEPNODE = builtin("2VPBA58TEM5G7", record("StepNode", list(_STEP), _STEP))
+STEPNODE = builtin(
+    "2VPBA58TEM5G7",
+    record(
+        "StepNode",
+        {
+            "start": REF,
+            "prev": NULLABLE_REF,
+            "role": STRING,
+            "output": REF,
+            "detail": REF,
+            "agent": STRING,
+        },
+    ),
+)
 
 _TURN = {
     "role": STRING,
     "text": STRING,
-    "tool": STRING,
-    "arguments": True,
-    "result": True,
-    "usage": USAGE,
-    "durationMs": COUNT,
+    "tool?": STRING,
+    "arguments?": True,
+    "result?": True,
+    "usage?": USAGE,
+    "durationMs?": COUNT,
 }
-FIRST_TURN = builtin("4BD0HYWXZYS6J", record("Turn", ["role", "text"], _TURN))
+FIRST_TURN = builtin("4BD0HYWXZYS6J", record("Turn", _TURN))
 TURN = builtin(
     "8JM467WK0SC2S",
     record(
         "Turn2",
-        ["role", "text"],
         {
             **_TURN,
-            "model": STRING,
-            "call": {"type": "string", "description": "The id that the model gave a tool call."},
-            "failed": {"type": "boolean"},
+            "model?": STRING,
+            "call?": {**STRING, "description": "The id that the model gave a tool call."},
+            "failed?": FLAG,
         },
     ),
 )
 
-_REDACTIONS = {
-    "type": "array",
-    "items": record("Redaction", ["where", "count"], {"where": STRING, "count": COUNT}),
-    "description": "Where secrets were taken out, and how many.",
-}
+_REDACTIONS = list_of(
+    record("Redaction", {"where": STRING, "count": COUNT}),
+    description="Where secrets were taken out, and how many.",
+)
 _DETAIL: dict[str, Any] = {
-    "answer": {"type": "string", "description": "What the agent said last, verbatim."},
+    "answer": {**STRING, "description": "What the agent said last, verbatim."},
     "turns": REFS,
-    "session": {"type": ["string", "null"]},
-    "model": {"type": ["string", "null"]},
+    "session": NULLABLE_STRING,
+    "model": NULLABLE_STRING,
     "usage": USAGE,
     "durationMs": COUNT,
-    "instruction": {"type": ["string", "null"], "description": "The edge's rendered prompt."},
+    "instruction": {**NULLABLE_STRING, "description": "The edge's rendered prompt."},
     "context": {
         **NULLABLE_REF,
         "description": "The head the prompt was built from: prompts are rebuilt, never stored.",
     },
     "extraction": {
-        "type": "string",
+        **STRING,
         "description": "frontmatter, correction, native, or model:<name> where a model extracted the output.",
     },
 }
-FIRST_DETAIL = builtin("9D6EMB9AHAV1T", record("Detail", list(_DETAIL), {**_DETAIL, "redactions": COUNT}))
+FIRST_DETAIL = builtin("9D6EMB9AHAV1T", record("Detail", {**_DETAIL, "redactions?": COUNT}))
 DETAIL = builtin(
     "4BWB2N0VS99W8",
     record(
         "Detail2",
-        list(_DETAIL),
         {
             **_DETAIL,
-            "cost": COST,
-            "notes": {
+            "cost?": COST,
+            "notes?": {
                 **STRINGS,
                 "description": "What happened besides: a session that was gone, a tool denied.",
             },
-            "budget": {**BUDGET, "description": "Limits that a human raised before this step."},
-            "redactions": _REDACTIONS,
+            "budget?": {**BUDGET, "description": "Limits that a human raised before this step."},
+            "redactions?": _REDACTIONS,
         },
     ),
 )
-_SOURCE = {
-    "source": {"type": "string", "description": "What the step is called where it was imported from."},
-    "nodes": {**REFS, "description": "Nodes of that step, as they were there."},
-}
 IMPORTED_DETAIL = builtin(
     "7XS736FCJBKH5",
     record(
         "ImportedDetail",
-        [*_DETAIL, *_SOURCE],
         {
             **_DETAIL,
-            **_SOURCE,
-            "cost": COST,
-            "notes": {**STRINGS, "description": "What didn't come along, and why."},
-            "redactions": _REDACTIONS,
+            "source": {**STRING, "description": "What the step is called where it was imported from."},
+            "nodes": {**REFS, "description": "Nodes of that step, as they were there."},
+            "cost?": COST,
+            "notes?": {**STRINGS, "description": "What didn't come along, and why."},
+            "redactions?": _REDACTIONS,
         },
     ),
 )
@@ -446,7 +386,6 @@ ATTEMPT = builtin(
     "14DZYKRE083H4",
     record(
         "Attempt",
-        ["start", "prev", "role", "agent", "error", "detail"],
         {
             "start": REF,
             "prev": NULLABLE_REF,
@@ -454,19 +393,17 @@ ATTEMPT = builtin(
             "agent": STRING,
             "error": STRING,
             "detail": NULLABLE_REF,
-            "stdout": {"type": "string", "description": "The end of what it printed."},
-            "stderr": {"type": "string", "description": "The end of what it logged."},
+            "stdout?": {**STRING, "description": "The end of what it printed."},
+            "stderr?": {**STRING, "description": "The end of what it logged."},
         },
     ),
 )
 
-ANSWER = builtin("37JFM247WQ9DK", record("Answer", ["answer"], {"answer": STRING}))
+ANSWER = builtin("37JFM247WQ9DK", record("Answer", {"answer": STRING}))
 REMARK = builtin(
     "598QZEAVDK23W",
     record(
-        "Remark",
-        ["remark"],
-        {"remark": {**STRING, "description": "What a person said to a thread that asked nothing."}},
+        "Remark", {"remark": {**STRING, "description": "What a person said to a thread that asked nothing."}}
     ),
 )
 
@@ -478,7 +415,7 @@ SUSPEND_SCHEMA: dict[str, Any] = {
         "$status": {"const": SUSPEND},
         "status": {"const": NEEDS_INPUT},
         "question": {"type": "string", "minLength": 1},
-        "options": {"type": "array", "items": STRING},
+        "options": STRINGS,
         "reason": STRING,
     },
     "required": ["question"],
