@@ -38,11 +38,11 @@ def read_json(data: str | bytes, name: str) -> tuple[Document, tuple[Repeated, .
     """The document in a JSON text, and its repeated keys, of which the first counts. `name` stands in messages. Raises
     InvalidYaml, which has line and column, for what is no JSON (Invalid for over 1 MiB)."""
     check_size(data, name)
-    reader = _Reader(decode(data, name), name)
-    return reader.document(), tuple(reader.repeated)
+    parser = _Parser(decode(data, name), name)
+    return parser.document(), tuple(parser.repeated)
 
 
-class _Reader:
+class _Parser:
     def __init__(self, text: str, name: str) -> None:
         self._text = text
         self._name = name

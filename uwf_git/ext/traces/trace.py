@@ -64,7 +64,7 @@ class Span(NamedTuple):
 def export(instance: Instance, head: Head, content: bool = False) -> dict[str, Any]:
     """The trace of a thread as an OTLP ExportTraceServiceRequest in JSON. `content` includes prompts, answers,
     and what tools were given and gave. Raises what reading the thread raises."""
-    root = _Reader(instance, content).thread(head)
+    root = _Spans(instance, content).thread(head)
     trace = sha256(f"uwf trace {head.thread}".encode()).hexdigest()[:32]
     spans: list[dict[str, Any]] = []
     _flatten(root, trace, "", spans)
@@ -129,7 +129,7 @@ class _Done(NamedTuple):
     merged: bytes | None = None
 
 
-class _Reader:
+class _Spans:
     """Makes spans of a store's threads."""
 
     def __init__(self, instance: Instance, content: bool) -> None:

@@ -80,7 +80,7 @@ def parse_patch(text: str) -> list[FilePatch]:
     return patches
 
 
-class _Reader:
+class _Lines:
     """Lines, taken one after the other."""
 
     def __init__(self, lines: Sequence[str]) -> None:
@@ -111,7 +111,7 @@ class _Reader:
         return old, new
 
 
-class _Envelope(_Reader):
+class _Envelope(_Lines):
     """The form between *** Begin Patch and *** End Patch."""
 
     def files(self) -> list[FilePatch]:
@@ -174,7 +174,7 @@ class _Envelope(_Reader):
         return tuple(hunks)
 
 
-class _Unified(_Reader):
+class _Unified(_Lines):
     """A unified diff."""
 
     def files(self) -> list[FilePatch]:
