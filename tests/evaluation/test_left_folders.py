@@ -17,7 +17,7 @@ from suite_bench import AGENT, Bench
 from two_machines import Machine
 
 from uwf_git.ext.evaluation.records import UNKNOWN, Case, identified
-from uwf_git.ext.evaluation.run import run_suite
+from uwf_git.ext.evaluation.run import RunPlan, run_suite
 from uwf_git.ext.evaluation.suite import Added, Suites
 from uwf_git.ext.evaluation.trials import Asked, Version
 from uwf_git.format.ids import Hash, ThreadId
@@ -196,7 +196,7 @@ def test_files_that_a_suite_got_past_pull_are_not_laid_out_and_stop_no_other_cas
     begun: list[ThreadId] = []
     asked = Asked(bench.agent, "by others")
     every = suites.read("bugs").cases
-    by_others = run_suite(instance, "bugs", every, lambda case: version, asked, stepped=begun.extend)
+    by_others = run_suite(instance, "bugs", RunPlan(every, lambda case: version, asked, step=begun.extend))
     assert (len(begun), {name for name, _ in by_others.problems}) == (1, set(trees))
     found = bench.uwf("verify", "--all", check=7).json
     assert {each["code"] for each in found["findings"]} == {"malformed", "unsafe-mode"}

@@ -68,6 +68,20 @@ class Export(NamedTuple):
         return self.option.lstrip("-").replace("-", "_")
 
 
+class Dispatcher(NamedTuple):
+    """Another way than one thread after another to step those of a command, chosen by an `option` such as `--fleet` of
+    `uwf eval run`; `line` is for its help, `where` an `api.dispatch.Dispatch`."""
+
+    option: str
+    where: str
+    line: str
+
+    @property
+    def parameter(self) -> str:
+        """The name that click gives the option."""
+        return self.option.lstrip("-").replace("-", "_")
+
+
 class AgentProgram(NamedTuple):
     """An agent that an extension adds, known by the `name` of its command, `uwf-<short name>`. `where` is an `Agent` of
     `uwf_git.kit`, or a function that takes the name and returns one; the command is `main` in the same module.
@@ -158,8 +172,9 @@ class Pages(NamedTuple):
 
 
 class Extension(NamedTuple):
-    """A feature: the commands, agents and kinds of refs that it adds, the forms that it exports threads in, and its
-    part in the steps of workflows, by the `kind` of a workflow that the format knows.
+    """A feature: the commands, agents and kinds of refs that it adds, the forms that it exports threads in, the ways in
+    which it steps many of them, and its part in the steps of workflows, by the `kind` of a workflow that the format
+    knows.
 
     `pages` are its pages in `uwf web`. Of `runners` each value names an `Agent` that does all steps of such workflows,
     of `step_parts` the `StepParts` of their steps, of `compilers` the `api.compilers.Compiler` of a language.
@@ -175,6 +190,7 @@ class Extension(NamedTuple):
     agents: tuple[AgentProgram, ...] = ()
     refs: tuple[RefKind, ...] = ()
     exports: tuple[Export, ...] = ()
+    dispatchers: tuple[Dispatcher, ...] = ()
     node_types: Mapping[str, str] = {}
     runners: Mapping[str, str] = {}
     step_parts: Mapping[str, str] = {}
@@ -306,6 +322,11 @@ def _by_group(ship: bool) -> dict[str, dict[str, Command]]:
 def exports() -> tuple[Export, ...]:
     """The forms that threads are exported in."""
     return tuple(form for extension in every() for form in extension.exports)
+
+
+def dispatchers() -> tuple[Dispatcher, ...]:
+    """The ways to step many threads."""
+    return tuple(each for extension in every() for each in extension.dispatchers)
 
 
 def resumed(instance: Any, threads: Collection[str]) -> None:

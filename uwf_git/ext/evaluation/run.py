@@ -83,30 +83,34 @@ class Shown(NamedTuple):
     is_known: bool
 
 
+class RunPlan(NamedTuple):
+    """What is run: which `cases`, each with the version of a workflow that `version_of` tells, how and by whom as
+    `asked`, each `repeats` times, `jobs` at once. `workflow` is the one that was asked for, if one was; `limits` are
+    those of the whole run, by the names of a budget's. `step` steps threads to their ends by other means, before what
+    they came to is judged."""
+
+    cases: Sequence[Case]
+    version_of: Callable[[Case], Version]
+    asked: Asked
+    workflow: Hash | None = None
+    repeats: int = 1
+    jobs: int = 1
+    limits: Mapping[str, float] = {}
+    step: Callable[[Sequence[ThreadId]], None] | None = None
+
+
 def run_suite(
     instance: Instance,
     name: str,
-    cases: Sequence[Case],
-    version_of: Callable[[Case], Version],
-    asked: Asked,
-    *,
-    workflow: Hash | None = None,
-    repeats: int = 1,
-    jobs: int = 1,
-    limits: Mapping[str, float] | None = None,
+    plan: RunPlan,
     show: Callable[[Shown], None] = lambda shown: None,
     waits: Callable[[Sequence[int]], None] = lambda processes: None,
-    stepped: Callable[[list[ThreadId]], None] | None = None,
 ) -> Done:
-    """Tries cases of a suite with the versions of workflows that `version_of` tells, and records what comes of it.
-    `workflow` is the one that was asked for, if one was; `limits` are those of the whole run, by the names of a
-    budget's. `stepped` steps threads to their ends by other means, before what they came to is judged here. Where
-    the suite is being run, by the processes that `waits` is told, what they come to is waited for, and is known then.
-    Moves `refs/uwf/evals/<name>` and the refs of the threads. Raises NotFound, Usage, Untrusted; what was recorded by
-    then stays."""
+    """Tries cases of a suite and records what comes of it. If the suite is being run already, by the processes that
+    `waits` is told, it waits for their end and takes their results. Moves `refs/uwf/evals/<name>` and the refs of the
+    threads. Raises NotFound, Usage, Untrusted; what was recorded by then stays."""
     with instance.locks.turn(lock_of(name), waits):
-        run = _Run(instance, name, asked, limits or {}, show)
-        return run.run(cases, version_of, workflow, repeats, jobs, stepped)
+        return _Run(instance, name, plan, show).run()
 
 
 class _Run:
@@ -114,15 +118,14 @@ class _Run:
         self,
         instance: Instance,
         name: str,
-        asked: Asked,
-        limits: Mapping[str, float],
+        wanted: RunPlan,
         show: Callable[[Shown], None],
     ) -> None:
         self._instance = instance
         self._suites = Suites(instance.store)
         self._name = name
-        self._asked = asked
-        self._limits = limits
+        self._plan = wanted
+        self._asked = wanted.asked
         self._show = show
         self._began = time.monotonic()
         self._recorded = self._began
@@ -132,15 +135,8 @@ class _Run:
         self._steps = 0
         self._stopped = ""
 
-    def run(
-        self,
-        cases: Sequence[Case],
-        version_of: Callable[[Case], Version],
-        workflow: Hash | None,
-        repeats: int,
-        jobs: int,
-        stepped: Callable[[list[ThreadId]], None] | None,
-    ) -> Done:
+    def run(self) -> Done:
+        repeats = self._plan.repeats
         # Nobody is asked where what is recorded in the end would be refused.
         for said, option in ((self._asked.agent, "--agent"), (self._asked.label, "--label")):
             self._instance.redactor.refuse(said or "", option, "that")
@@ -148,9 +144,14 @@ class _Run:
         suite = self._suites.read(self._name)
         planned = [
             each
-            for case in cases
+            for case in self._plan.cases
             for each in plan(
-                self._instance, suite.named[case.hash], case, version_of(case), self._asked, repeats
+                self._instance,
+                suite.named[case.hash],
+                case,
+                self._plan.version_of(case),
+                self._asked,
+                repeats,
             )
         ]
         known = _Known(suite)
@@ -165,13 +166,14 @@ class _Run:
                 self._show(Shown(each.name, result, None, len(found), len(planned), True))
             else:
                 tasks.append((number, task))
-        if stepped is not None and (threads := self._begun([task for _, task in tasks])):
-            stepped(threads)
+        step = self._plan.step
+        if step is not None and (threads := self._begun([task for _, task in tasks])):
+            step(threads)
         places = {id(task): number for number, task in tasks}
         problems: list[tuple[str, UwfError]] = []
         fresh = 0
         given = self._allowed(task for _, task in tasks)
-        at_once = min(jobs, len(tasks))
+        at_once = min(self._plan.jobs, len(tasks))
         done = (
             side_by_side(self._instance, given, self._asked, at_once)
             if at_once > 1
@@ -196,10 +198,10 @@ class _Run:
         results = tuple(found[number] for number in sorted(found))
         run = SuiteRun(
             UNKNOWN,
-            workflow,
+            self._plan.workflow,
             self._asked.agent,
             self._asked.label,
-            len(cases),
+            len(self._plan.cases),
             repeats,
             tuple(
                 RunResult(each.case.hash, each.trial.hash, tuple(s.hash for s in each.scores), each.errors)
@@ -246,7 +248,7 @@ class _Run:
 
     def _over(self) -> str:
         used = {**self._spent.use(self._steps), "maxWallTime": time.monotonic() - self._began}
-        reached = budget.used_up(budget.limits([("run", self._limits)], {}), used)
+        reached = budget.used_up(budget.limits([("run", self._plan.limits)], {}), used)
         if reached is None:
             return ""
         return f"{reached.key} is used up, {budget.share(reached.key, used[reached.key], reached.value)}"

@@ -1,6 +1,6 @@
 """Many threads, many workers: Temporal hands out the steps, git says what is true."""
 
-from uwf_git.ext import Command, Extension, RefKind
+from uwf_git.ext import Command, Dispatcher, Extension, RefKind
 
 MARKS = RefKind("refs/uwf/fleets/", target="")
 """What tells of a fleet: it stays on the remote that the fleet is on."""
@@ -13,6 +13,11 @@ EXTENSION = Extension(
             "uwf_git.ext.fleet.commands.tree:fleet",
             "Many threads at once, on one machine or many.",
             "Many at once",
+        ),
+    ),
+    dispatchers=(
+        Dispatcher(
+            "--fleet", "uwf_git.ext.fleet.dispatch:dispatch", "Step whole threads by a fleet of this machine."
         ),
     ),
     resumed="uwf_git.ext.fleet.news:tell",

@@ -19,7 +19,7 @@ from uwf_git.base.errors import Invalid, NotFound, Undecided, Worse
 from uwf_git.base.text import counted
 from uwf_git.ext.evaluation.commands.compared import judged_otherwise, percent
 from uwf_git.ext.evaluation.commands.comparing import compared_text, compared_value
-from uwf_git.ext.evaluation.commands.running import carried_out, how_to_go_on, running
+from uwf_git.ext.evaluation.commands.running import RunOptions, carried_out, how_to_go_on, running
 from uwf_git.ext.evaluation.commands.sides import BASELINE, find_side, names_of
 from uwf_git.ext.evaluation.comparison import LOSS, SAME
 from uwf_git.ext.evaluation.records import ERROR
@@ -276,7 +276,7 @@ def check(
     against: str,
     same_judges: bool,
     junit: Path | None,
-    **options: Any,
+    options: RunOptions,
 ) -> None:
     """Run a suite, and fail if its score is lower than that of its baseline.
 
@@ -292,8 +292,8 @@ def check(
         raise Invalid(f"can't write {junit}", "name another file")  # before anybody is paid
     before = suites.read(suite)
     find_side(invocation, before, against)  # nothing is run where there is nothing to hold it against
-    _require_workflow(invocation, options["workflow"])
-    done = carried_out(invocation, suite, (), (), **options)
+    _require_workflow(invocation, options.workflow)
+    done = carried_out(invocation, suite, (), (), options)
     read = suites.read(suite)
     now = side_of(read, done.run, names_of(instance, read), done.results, done.untried)
     base = find_side(invocation, before, against, like=now)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from functools import update_wrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 from uwf_cli import resolve, terminal
@@ -16,12 +17,14 @@ from uwf_cli.completers import complete_suite, complete_workflow
 from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
 
+from uwf_git import ext
+from uwf_git.api.dispatch import Terms
 from uwf_git.api.start import warn_of_limit
 from uwf_git.base.errors import AgentFailed, NotFound, Usage, Waiting
 from uwf_git.base.text import counted, nearest
 from uwf_git.ext.evaluation.commands.shown import called, result_line, result_value, run_value, summary
 from uwf_git.ext.evaluation.commands.suites import JUDGES, parse_judges
-from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.ids import Hash
 
 if TYPE_CHECKING:
     from uwf_git.ext.evaluation.records import Case, Result
@@ -31,10 +34,41 @@ if TYPE_CHECKING:
 
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+_LIMITS = ("max_cost", "max_tokens", "max_time", "case_cost", "case_tokens", "case_time")
+
+
+class RunOptions(NamedTuple):
+    """How cases are tried and judged: the options of the command line by their names. `by` is the way in which their
+    threads are stepped, None for one after another; `limits` has the texts of the others."""
+
+    workflow: str | None
+    agent: str | None
+    repeat: int
+    by: ext.Dispatcher | None
+    jobs: int
+    judges: tuple[str, ...]
+    label: str
+    max_steps: int
+    retries: int
+    quiet: bool
+    limits: Mapping[str, str | None]
 
 
 def running(function: _F) -> _F:
-    """Adds the options by which cases are tried and judged: those of `carried_out`."""
+    """Give a command the options by which cases are tried and judged, as a parameter `options`."""
+
+    def packed(*args: Any, **given: Any) -> Any:
+        chosen = [each for each in ext.dispatchers() if given.pop(each.parameter)]
+        if len(chosen) > 1:
+            raise Usage(
+                " and ".join(each.option for each in chosen) + " exclude each other", "give one of them"
+            )
+        limits = {name: given.pop(name) for name in _LIMITS}
+        named = {name: given.pop(name) for name in RunOptions._fields if name in given}
+        options = RunOptions(**named, by=chosen[0] if chosen else None, limits=limits)
+        return function(*args, options=options, **given)
+
+    wrapped: Any = update_wrapper(packed, function)
     options = (
         click.option(
             "--workflow",
@@ -51,9 +85,7 @@ def running(function: _F) -> _F:
             metavar="K",
             help="Each case so often.",
         ),
-        click.option(
-            "--fleet", "by_fleet", is_flag=True, help="Step whole threads by a fleet of this machine."
-        ),
+        *(click.option(each.option, is_flag=True, help=each.line) for each in ext.dispatchers()),
         click.option("-j", "--jobs", type=AT_ONCE, default=1, metavar="N", help="So many at once."),
         JUDGES,
         click.option(
@@ -87,8 +119,8 @@ def running(function: _F) -> _F:
         QUIET,
     )
     for option in reversed(options):
-        function = option(function)
-    return function
+        wrapped = option(wrapped)
+    return wrapped  # type: ignore[no-any-return]
 
 
 @command(
@@ -102,7 +134,7 @@ def running(function: _F) -> _F:
 @click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only cases with it; may be repeated.")
 @running
 def run(
-    invocation: Invocation, suite: str, cases: tuple[str, ...], tags: tuple[str, ...], **options: Any
+    invocation: Invocation, suite: str, cases: tuple[str, ...], tags: tuple[str, ...], options: RunOptions
 ) -> None:
     """Try cases, have them judged, and record what came of it.
 
@@ -112,7 +144,7 @@ def run(
     from uwf_git.ext.evaluation.suite import Suites
     from uwf_git.ext.evaluation.trials import threads_of
 
-    done = carried_out(invocation, suite, cases, tags, **options)
+    done = carried_out(invocation, suite, cases, tags, options)
     instance, failures = invocation.instance, Failures(invocation)
     threads = threads_of(instance, done.results)
     value = {
@@ -134,25 +166,11 @@ def run(
 
 
 def carried_out(
-    invocation: Invocation,
-    suite: str,
-    cases: tuple[str, ...],
-    tags: tuple[str, ...],
-    workflow: str | None,
-    agent: str | None,
-    repeat: int,
-    by_fleet: bool,
-    jobs: int,
-    judges: tuple[str, ...],
-    label: str,
-    max_steps: int,
-    retries: int,
-    quiet: bool,
-    **limits: str | None,
+    invocation: Invocation, suite: str, cases: tuple[str, ...], tags: tuple[str, ...], options: RunOptions
 ) -> Done:
-    """Tries cases of a suite, all of them where none are named, as the options of `running` say. Prints a line for each
-    result, for people. Raises NotFound, Usage."""
-    from uwf_git.ext.evaluation.run import run_suite
+    """Tries cases of a suite, all of them where none are named. Prints a line for each result, for people. Raises
+    NotFound, Usage."""
+    from uwf_git.ext.evaluation.run import RunPlan, run_suite
     from uwf_git.ext.evaluation.stepping import Limits
     from uwf_git.ext.evaluation.suite import Suites
     from uwf_git.ext.evaluation.trials import Asked
@@ -160,22 +178,26 @@ def carried_out(
     instance = invocation.instance
     read = Suites(instance.store).read(suite)
     chosen = _chosen(read, cases, tags)
-    if agent is not None:
-        require_agent(invocation, agent)
-    versions = _Versions(invocation, workflow)
+    if options.agent is not None:
+        require_agent(invocation, options.agent)
+    versions = _Versions(invocation, options.workflow)
+    limits = options.limits
     whole = {key: limits[key] for key in ("max_cost", "max_tokens", "max_time")}
     each = {f"max_{key[5:]}": text for key, text in limits.items() if key.startswith("case_")}
     asked = Asked(
-        agent,
-        label.strip(),
-        parse_judges(judges, commands=True),
-        Limits(max_steps, resolve.limits({**each, "max_steps": None}), retries),
+        options.agent,
+        options.label.strip(),
+        parse_judges(options.judges, commands=True),
+        Limits(options.max_steps, resolve.limits({**each, "max_steps": None}), options.retries),
         Path.cwd(),
     )
     budget = resolve.limits({**whole, "max_steps": None})
-    _warn(
-        invocation, versions, chosen, agent, bool(budget.get("maxCost") or asked.limits.budget.get("maxCost"))
-    )
+    is_limited = bool(budget.get("maxCost") or asked.limits.budget.get("maxCost"))
+    _warn(invocation, versions, chosen, options.agent, is_limited)
+    step = None
+    if options.by is not None:
+        terms = Terms(options.agent, options.retries, budget, options.jobs)
+        step = ext.load(options.by.where)(instance, terms, invocation.warn)
     invocation.going_on = f"nothing is lost, uwf eval run {shlex.quote(suite)} goes on with the same options"
 
     def waits(processes: Sequence[int]) -> None:
@@ -185,16 +207,11 @@ def carried_out(
     return run_suite(
         instance,
         suite,
-        chosen,
-        versions,
-        asked,
-        workflow=versions.given,
-        repeats=repeat,
-        jobs=jobs,
-        limits=budget,
-        stepped=_by_fleet(invocation, agent, retries, budget, jobs) if by_fleet else None,
-        waits=waits,
-        show=_teller(invocation, quiet, [read.named[case.hash] for case in chosen], repeat),
+        RunPlan(
+            chosen, versions, asked, versions.given, options.repeat, options.jobs, limits=budget, step=step
+        ),
+        _teller(invocation, options.quiet, [read.named[case.hash] for case in chosen], options.repeat),
+        waits,
     )
 
 
@@ -296,40 +313,6 @@ def _teller(
         invocation.write(result_line(value, size, shown.is_known))
 
     return tell
-
-
-def _by_fleet(
-    invocation: Invocation, agent: str | None, retries: int, limits: Mapping[str, float], at_once: int
-) -> Callable[[list[ThreadId]], None]:
-    """What steps threads by a fleet of this machine, whose budget is that of the run. Raises what says that there can't
-    be one."""
-    import asyncio
-
-    from uwf_git.ext.fleet import client
-    from uwf_git.ext.fleet.admission import Admission, Allowance
-    from uwf_git.ext.fleet.asked import HEARTBEAT
-    from uwf_git.ext.fleet.commands.places import begins
-    from uwf_git.ext.fleet.hand import Orders
-    from uwf_git.ext.fleet.run import Fleet, up
-    from uwf_git.ext.fleet.worker import Duty
-
-    client.require()
-
-    def tell(value: Mapping[str, Any]) -> None:
-        if "warning" in value:
-            invocation.warn(value["warning"])
-
-    def stepped(threads: list[ThreadId]) -> None:
-        instance = invocation.instance
-        wanted = begins(invocation, threads, HEARTBEAT, retries + 1, agent, bool(limits))
-        stops = instance.config.stops_unpriced
-        admission = Admission(wanted, Allowance(None, dict(limits))._replace(stops_unpriced=stops))
-        with up(instance, None) as (at, server):
-            fleet = Fleet(instance, server, Duty(at, at_once, Orders(agent)), 1, tell)
-            asyncio.run(fleet.run(admission))
-        instance.store.sync()
-
-    return stepped
 
 
 def _raise_if_short(done: Done, suite: str) -> None:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from uwf_cli.selection import Chosen
 
     from uwf_git.ext.fleet.admission import Allowance
-    from uwf_git.ext.fleet.asked import Begin
     from uwf_git.ext.fleet.hand import Orders
     from uwf_git.ext.fleet.place import Place
     from uwf_git.format.ids import ThreadId
@@ -270,30 +269,3 @@ def share(
     for problem in {id(each): each for each in problems.values() if each is not None}.values():
         failures.add(problem)
     return [thread for thread in threads if problems[thread] is None]
-
-
-def begins(
-    invocation: Invocation,
-    threads: list[ThreadId],
-    heartbeat: float,
-    tries: int,
-    agent: str | None = None,
-    counts: bool = False,
-) -> list[Begin]:
-    """Threads as they are put into the queue. `agent` goes before the configuration; with `counts` it is known how much
-    they use from now on."""
-    from uwf_git.engine.status import outlook
-    from uwf_git.ext.fleet.admission import used_by
-    from uwf_git.ext.fleet.asked import QUEUE, Begin
-    from uwf_git.ext.fleet.limits import next_queue
-
-    instance = invocation.instance
-
-    def begin(thread: ThreadId) -> Begin:
-        head, queue = instance.threads.head(thread), QUEUE
-        with suppress(UwfError):  # the step will say why it can't be read
-            queue = next_queue(instance, head, outlook(instance, head).next, agent)
-        used = used_by(instance, thread) if counts else None
-        return Begin(thread, head.node, queue, heartbeat, tries, used=used)
-
-    return list(map(begin, threads))

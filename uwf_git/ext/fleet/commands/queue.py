@@ -22,7 +22,8 @@ from uwf_cli.selection import Chosen, Filters, short_ids, threads
 from uwf_git.base.errors import NotFound, Usage
 from uwf_git.base.text import counted
 from uwf_git.ext.fleet.client import QUEUED, RUNNING, STATES
-from uwf_git.ext.fleet.commands.places import begins, found, mark_remote, pace, place, share, to_step
+from uwf_git.ext.fleet.commands.places import found, mark_remote, pace, place, share, to_step
+from uwf_git.ext.fleet.dispatch import begins
 from uwf_git.format.amounts import LIMITS
 from uwf_git.format.ids import is_thread_id
 
@@ -65,7 +66,7 @@ def start(
     failures = Failures(invocation)
     wanted = to_step(invocation, chosen, failures)
     shared = wanted if remote is None else share(invocation, remote, wanted, failures)
-    begun = begins(invocation, shared, heartbeat, tries)
+    begun = begins(invocation.instance, shared, heartbeat, tries)
     at = found(invocation, address, namespace)
     mark_remote(invocation, remote, at)
     started = _ask(at, lambda queue: queue.start(begun))
@@ -284,7 +285,7 @@ def sync(
         wanted = to_step(invocation, chosen, failures)
     else:
         adopt_news(invocation)
-    begun = begins(invocation, wanted, heartbeat, tries)
+    begun = begins(invocation.instance, wanted, heartbeat, tries)
 
     async def bring(queue: Queue) -> dict[str, list[str]]:
         states = {row.thread: row.state for row in await queue.glance()}

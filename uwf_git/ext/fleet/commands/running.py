@@ -23,7 +23,6 @@ from uwf_git.ext.fleet.commands.places import (
     WORKSPACE,
     WORKSPACE_REMOTE,
     allowance,
-    begins,
     mark_remote,
     named,
     orders,
@@ -105,6 +104,7 @@ def run(
     from uwf_git.ext.fleet.admission import Admission
     from uwf_git.ext.fleet.commands.ends import tell_ends
     from uwf_git.ext.fleet.commands.table import Table
+    from uwf_git.ext.fleet.dispatch import begins
     from uwf_git.ext.fleet.place import find, kept
     from uwf_git.ext.fleet.run import Fleet, up
     from uwf_git.ext.fleet.worker import Duty
@@ -138,7 +138,7 @@ def run(
     if not found:
         failures.end()
         return
-    wanted = begins(invocation, found, heartbeat, tries, agent, counts=bool(bounds.limits))
+    wanted = begins(instance, found, heartbeat, tries, agent, counts=bool(bounds.limits))
     admission = Admission(wanted, bounds._replace(stops_unpriced=instance.config.stops_unpriced))
     told = Told(invocation)
     table = Table(instance, admission, len(wanted), told)

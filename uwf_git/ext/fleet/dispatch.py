@@ -1,0 +1,72 @@
+"""Threads are stepped by a fleet of this machine that lasts as long as they take, for others than `uwf fleet`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from uwf_git.base.errors import UwfError
+
+if TYPE_CHECKING:
+    from uwf_git.api.dispatch import Terms
+    from uwf_git.ext.fleet.asked import Begin
+    from uwf_git.format.ids import ThreadId
+    from uwf_git.store.opened import Instance
+
+
+def dispatch(
+    instance: Instance, terms: Terms, warn: Callable[[str], None]
+) -> Callable[[Sequence[ThreadId]], None]:
+    """What steps threads by such a fleet: an `api.dispatch.Dispatch`. Raises UwfError without the extra of fleets."""
+    from uwf_git.ext.fleet import client
+
+    client.require()
+
+    def tell(value: Mapping[str, Any]) -> None:
+        if "warning" in value:
+            warn(value["warning"])
+
+    def step(threads: Sequence[ThreadId]) -> None:
+        import asyncio
+
+        from uwf_git.ext.fleet.admission import Admission, Allowance
+        from uwf_git.ext.fleet.asked import HEARTBEAT
+        from uwf_git.ext.fleet.hand import Orders
+        from uwf_git.ext.fleet.run import Fleet, up
+        from uwf_git.ext.fleet.worker import Duty
+
+        wanted = begins(instance, threads, HEARTBEAT, terms.retries + 1, terms.agent, bool(terms.limits))
+        stops = instance.config.stops_unpriced
+        admission = Admission(wanted, Allowance(None, dict(terms.limits), stops))
+        with up(instance, None) as (at, server):
+            fleet = Fleet(instance, server, Duty(at, terms.at_once, Orders(terms.agent)), 1, tell)
+            asyncio.run(fleet.run(admission))
+        instance.store.sync()
+
+    return step
+
+
+def begins(
+    instance: Instance,
+    threads: Sequence[ThreadId],
+    heartbeat: float,
+    tries: int,
+    agent: str | None = None,
+    counts: bool = False,
+) -> list[Begin]:
+    """Threads as they are put into the queue. `agent` goes before the configuration; with `counts` it is known how much
+    they use from now on."""
+    from uwf_git.engine.status import outlook
+    from uwf_git.ext.fleet.admission import used_by
+    from uwf_git.ext.fleet.asked import QUEUE, Begin
+    from uwf_git.ext.fleet.limits import next_queue
+
+    def begin(thread: ThreadId) -> Begin:
+        head, queue = instance.threads.head(thread), QUEUE
+        with suppress(UwfError):  # the step will say why it can't be read
+            queue = next_queue(instance, head, outlook(instance, head).next, agent)
+        used = used_by(instance, thread) if counts else None
+        return Begin(thread, head.node, queue, heartbeat, tries, used=used)
+
+    return list(map(begin, threads))
