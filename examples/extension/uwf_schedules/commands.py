@@ -1,0 +1,66 @@
+"""The group `uwf schedule`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from uwf_cli import terminal
+from uwf_cli.command import Group, Place, command
+from uwf_cli.failures import Failures
+from uwf_cli.invocation import Invocation
+
+from uwf_git.base.errors import Usage, UwfError
+from uwf_git.format.amounts import parse_duration
+from uwf_schedules.schedules import Schedules, start
+
+
+@command("uwf schedule set nightly --workflow solve-issue --every 1d --prompt 'Triage what came in.'")
+@click.argument("name")
+@click.option("--workflow", required=True, metavar="NAME", help="The workflow to start.")
+@click.option("--every", required=True, metavar="TIME", help="How often: 90s, 12h, 1d.")
+@click.option("--prompt", "-p", required=True, metavar="TEXT", help="The prompt of each thread.")
+def set_(invocation: Invocation, name: str, workflow: str, every: str, prompt: str) -> None:
+    """Register a schedule under its name. Nothing is started yet."""
+    seconds = parse_duration(every)
+    if seconds is None:
+        raise Usage(f"--every {every!r} is no time", "give it as 90s, 12h or 1d")
+    definition = {"name": name, "workflow": workflow, "prompt": prompt, "every": seconds}
+    version = Schedules(invocation.instance.store).put(definition)
+    invocation.emit({**definition, "hash": version.hash}, lambda shown: f"{shown['name']} {shown['hash']}")
+
+
+@command("uwf schedule list")
+def list_(invocation: Invocation) -> None:
+    """List the schedules."""
+
+    def text(value: Any) -> str:
+        rows = [(each["name"], each["workflow"], f"{each['every']:g} s", each["prompt"]) for each in value]
+        return terminal.table(rows, ("schedule", "workflow", "every", "prompt")) if rows else "no schedule"
+
+    invocation.emit(Schedules(invocation.instance.store).every(), text)
+
+
+@command("uwf schedule start")
+def start_(invocation: Invocation) -> None:
+    """Start the threads that are due, and print their ids."""
+    instance, failures, started = invocation.instance, Failures(invocation), []
+    for schedule in Schedules(instance.store).due():
+        try:
+            started.append(start(instance, schedule).id)
+        except UwfError as error:  # the others are due nevertheless
+            failures.add(error)
+    invocation.emit({"started": started}, lambda shown: "\n".join(shown["started"]))
+    failures.end()
+
+
+schedule = Group(
+    "schedule",
+    {
+        "set": Place("uwf_schedules.commands:set_", "Register a schedule under its name."),
+        "list": Place("uwf_schedules.commands:list_", "List the schedules."),
+        "start": Place("uwf_schedules.commands:start_", "Start the threads that are due."),
+    },
+    examples=("uwf schedule start",),
+    help="Start threads again and again.",
+)
