@@ -11,6 +11,7 @@ import secrets
 import shutil
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,7 @@ from commands import UWF, begin, git
 from conftest import REPOSITORY, Uwf
 from model_server import ModelServer, says, status
 
+from uwf_git.base import log
 from uwf_git.base.log import LEVELS
 from uwf_git.base.log_files import LARGEST, MOST
 from uwf_git.base.log_sites import Site, sites
@@ -345,3 +347,22 @@ def test_a_file_where_the_log_should_be_is_named_with_what_to_do(uwf: Uwf, root:
     )
     refused = uwf("debug", check=1).error
     assert "it is no folder" in refused["message"] and refused["hint"] == f"mv {logs} {logs}.old"
+
+
+def test_what_one_thread_is_about_is_in_no_record_of_another() -> None:
+    found: list[tuple[str, object]] = []
+    log.begin(log.DEBUG, lambda _level, _tag, content, fields: found.append((content, fields.get("thread"))))
+    both = threading.Barrier(2, timeout=20)
+
+    def tell(name: str) -> None:
+        with log.about(thread=name):
+            both.wait()
+            log.debug("", name)
+            both.wait()
+
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(tell, ["one", "two"]))
+    finally:
+        log.end()
+    assert sorted(found) == [("one", "one"), ("two", "two")]

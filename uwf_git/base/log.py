@@ -12,8 +12,9 @@ Who opens a log says where records go, and takes the secrets out of them; see `l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 DEBUG, INFO, WARNING, ERROR = 10, 20, 30, 40
 """As `logging` counts them, which is imported where there is a log."""
@@ -27,7 +28,7 @@ _OFF = 100
 
 _threshold = _OFF
 _write: Write | None = None
-_about: dict[str, object] = {}
+_about: ContextVar[Mapping[str, object]] = ContextVar("about", default={})  # noqa: B039 -- nobody changes it
 
 
 def begin(level: int, write: Write) -> None:
@@ -49,14 +50,13 @@ def is_on(level: int = ERROR) -> bool:
 
 @contextmanager
 def about(**fields: object) -> Iterator[None]:
-    """The records of the block have these fields too: the `thread` that it is at, the `role`."""
-    before = dict(_about)
-    _about.update(fields)
+    """The records of the block have these fields too: the `thread` that it is at, the `role`. Those of other threads of
+    the program do not."""
+    before = _about.set({**_about.get(), **fields})
     try:
         yield
     finally:
-        _about.clear()
-        _about.update(before)
+        _about.reset(before)
 
 
 def debug(tag: str, content: str, /, **fields: object) -> None:
@@ -81,4 +81,4 @@ def error(tag: str, content: str, /, **fields: object) -> None:
 
 def _tell(level: int, tag: str, content: str, fields: dict[str, object]) -> None:
     if level >= _threshold and _write is not None:
-        _write(level, tag, content, {**_about, **fields})
+        _write(level, tag, content, {**_about.get(), **fields})
