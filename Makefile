@@ -1,8 +1,9 @@
 # Everything goes into this folder: .venv, .venv-bench, .agents, .demo. Needed: Python 3.11 or newer, git, make.
 #
 #   make demo          three runs to their end, nothing configured, no network besides pip
-#   make test          the whole test suite, on all cores; PYTEST_ARGS="tests/cost -k budget" for a part of it,
-#                      ORDER=random (or ORDER=SEED) in random order
+#   make test          the tests that a change needs, on all cores; PYTEST_ARGS="tests/cost -k budget" for a part of
+#                      them, ORDER=random (or ORDER=SEED) in random order
+#   make test-all      these and the extended ones: real agents, a browser, Temporal, power cuts, faults, long histories
 #   make faults        every crash and failing call there is, and a table of what came of them; takes an hour or more
 #   make agent-programs  the real agents (claude, codex, llm, two of ACP) that tests run; 1.2 GB
 #   make test-agents   the tests with real agents, the slow ones among them: opencode, gemini, hermes, qwen, copilot as well
@@ -28,14 +29,15 @@ ORDER_ARGS = $(if $(ORDER),--random-order-bucket=global --random-order-seed=$(OR
 PIP_INSTALL = -m pip install -qq --disable-pip-version-check --no-input
 SOURCES = $(shell find uwf_git cli -name '*.py')
 
-.PHONY: demo test faults soak fleet-soak agent-programs test-agents fuzz pictures lint bench bench-smoke venv clean
+.PHONY: demo test test-all faults soak fleet-soak agent-programs test-agents fuzz pictures lint bench bench-smoke venv clean
 
 demo: $(VENV)/.installed
 	@UWF_BIN=$(VENV)/bin sh examples/demo/run.sh
 
-test: $(VENV)/.installed-dev
-	@$(if $(ORDER),echo "in random order; to repeat it: make test ORDER=$(ORDER)")
-	@$(VENV)/bin/python -m pytest -n auto --dist worksteal $(ORDER_ARGS) $(PYTEST_ARGS)
+test: TIER = -m 'not extended'
+test test-all: $(VENV)/.installed-dev
+	@$(if $(ORDER),echo "in random order; to repeat it: make $@ ORDER=$(ORDER)")
+	@$(VENV)/bin/python -m pytest -n auto --dist worksteal $(TIER) $(ORDER_ARGS) $(PYTEST_ARGS)
 
 soak: $(VENV)/.installed-dev
 	@$(VENV)/bin/python tests/histories/soak.py --seconds $(or $(SECONDS),1800) --keep history.jsonl

@@ -70,9 +70,18 @@ def pytest_xdist_auto_num_workers() -> int:
     return cores + 1
 
 
+EXTENDED_FOLDERS = {REPOSITORY / "tests" / name for name in ("faults", "fleet", "histories")}
+EXTENDED_FIXTURES = {"browser", "page"}
+"""Faults, a Temporal server, long histories, a browser: only `make test-all` has them, and what has the mark itself."""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the tests that are given most time, so that none of them is left alone at the end."""
+    """Mark extended tests, and begin with the tests that are given most time, so that none of them is left alone at the
+    end."""
+    for item in items:
+        if item.path.parent in EXTENDED_FOLDERS or EXTENDED_FIXTURES & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.extended)
     items.sort(key=time_given, reverse=True)
 
 

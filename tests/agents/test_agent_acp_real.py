@@ -13,8 +13,7 @@ from model_server import Asked, Call, Fail, ModelServer, Say, Turn, aside, servi
 
 from uwf_git.store.opened import Instance
 
-if agent_programs.SLOW_WANTED:
-    pytestmark = pytest.mark.timeout(400)
+pytestmark = [pytest.mark.extended, pytest.mark.timeout(400 if agent_programs.SLOW_WANTED else 120)]
 
 DONE = "---\nsummary: {}\n---\n\nAs asked.\n"
 

@@ -25,8 +25,7 @@ from uwf_git.engine.step import Outcome, step
 from uwf_git.format.kinds import Usage
 from uwf_git.store.opened import Instance
 
-if agent_programs.SLOW_WANTED:
-    pytestmark = pytest.mark.timeout(400)
+pytestmark = [pytest.mark.extended, pytest.mark.timeout(400 if agent_programs.SLOW_WANTED else 120)]
 
 PATCH = (
     "apply_patch <<'EOF'\n*** Begin Patch\n*** Update File: note.txt\n@@\n-old\n+new\n*** End Patch\nEOF\n"

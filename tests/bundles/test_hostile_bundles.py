@@ -18,6 +18,8 @@ from conftest import Uwf
 from uwf_git.ext.code.describe import HARNESSES, NODE_FLAGS
 from uwf_git.ext.code.live import CHANNEL
 
+pytestmark = pytest.mark.extended
+
 STEP = 'yield { role: "a", content: "done", meta: { n: 1 } };'
 
 

@@ -17,6 +17,8 @@ from conftest import REPOSITORY, Uwf
 from model_server import Asked, ModelServer, Say, Turn, by_prompt, serving
 from two_machines import Machine
 
+pytestmark = pytest.mark.extended
+
 TEMPLATES = REPOSITORY / "examples" / "templates"
 PROJECT = Path(__file__).parent / "typescript"
 

@@ -14,6 +14,8 @@ from conftest import REPOSITORY
 
 from uwf_git import __version__
 
+pytestmark = pytest.mark.extended
+
 Demo = Callable[[], "subprocess.CompletedProcess[str]"]
 
 

@@ -14,6 +14,8 @@ from commands import UWF, begin, wait_for, wait_until_gone
 from fleets import processes
 from suite_bench import AGENT, Bench, held
 
+pytestmark = pytest.mark.extended
+
 WITH_NOTES = {"name": "one", "prompt": "say a", "files": {"notes.txt": "todo"}}
 CAPITALS = "command:grep -q TODO notes.txt"
 

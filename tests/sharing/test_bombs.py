@@ -29,6 +29,8 @@ from uwf_git.workflow.compile import compile_source
 from uwf_git.workflow.moderator import choose
 from uwf_git.workflow.source import parse_source
 
+pytestmark = pytest.mark.extended
+
 THREAD = "refs/uwf/threads/01M7YG01Q9Z55XDYX31FFWGFQ5"
 DATED = {
     "GIT_AUTHOR_DATE": "@0 +0000",

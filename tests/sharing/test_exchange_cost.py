@@ -21,6 +21,8 @@ from workflows import start_thread
 from uwf_git.format.ids import ThreadId
 from uwf_git.store.opened import Instance
 
+pytestmark = pytest.mark.extended
+
 
 @pytest.fixture(autouse=True)
 def no_landing(hermetic: Path) -> None:

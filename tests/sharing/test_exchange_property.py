@@ -33,6 +33,8 @@ from uwf_git.sync.push import plan, push
 from uwf_git.sync.step import share_all
 from uwf_git.verify.refs import Verifier
 
+pytestmark = pytest.mark.extended
+
 WHO = st.integers(0, 2)
 WHICH = st.integers(0, 999)
 # Few texts, so that two people often make the same output.

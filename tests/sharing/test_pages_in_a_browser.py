@@ -17,6 +17,8 @@ from conftest import EXAMPLES, Uwf
 from git_servers import bare
 from web_pages import Browser, cgit, klaus
 
+pytestmark = pytest.mark.extended
+
 # The hermetic fixture takes it out of the environment before a test runs.
 _ARTEFACTS = os.environ.get("UWF_TEST_ARTEFACTS")
 

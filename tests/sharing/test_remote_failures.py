@@ -31,6 +31,8 @@ from faults import DRIVER
 from git_servers import Server, Wire
 from two_machines import Machine
 
+pytestmark = pytest.mark.extended
+
 MOMENTS = 9 if os.environ.get("UWF_TEST_FAULTS") == "all" else 3
 
 

@@ -25,6 +25,8 @@ from two_machines import Machine
 from uwf_git.git.packing import OURS
 from uwf_git.git.packs import Pack
 
+pytestmark = pytest.mark.extended
+
 STEPS = 4  # of a thread that REJECTS_ONCE plays
 
 

@@ -11,6 +11,8 @@ from conftest import Uwf
 from git_servers import Server
 from two_machines import RELAY, Machine
 
+pytestmark = pytest.mark.extended
+
 
 @pytest.fixture(scope="module", params=git_servers.TRANSPORTS)
 def server(request: pytest.FixtureRequest) -> Iterator[Server]:

@@ -22,6 +22,8 @@ from faults import obeying_modes, on_a_small_disk
 
 from uwf_git.git.database import unwritable
 
+pytestmark = pytest.mark.extended
+
 
 @pytest.fixture
 def thread(uwf: Uwf, hermetic: Path) -> str:

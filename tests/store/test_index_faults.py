@@ -19,6 +19,8 @@ from workflows import opened
 
 from uwf_git.format.builtin import META
 
+pytestmark = pytest.mark.extended
+
 traced = pytest.mark.skipif(not shutil.which("strace"), reason="needs strace (Debian package strace)")
 
 

@@ -10,6 +10,8 @@ import pytest
 from cli_samples import ONE
 from conftest import Uwf
 
+pytestmark = pytest.mark.extended
+
 SECONDS = 30
 RUNS = [f"store.git/uwf/runs/{{}}.{suffix}" for suffix in ("json", "result", "turns", "log", "now", "off")]
 PLACES = [

@@ -19,6 +19,8 @@ from power import FILE_SYSTEMS, Disk, unsynced_installs
 from uwf_git.git.packing import OURS
 from uwf_git.store.maintenance import LIMIT
 
+pytestmark = pytest.mark.extended
+
 
 @pytest.fixture(params=FILE_SYSTEMS)
 def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Disk]:

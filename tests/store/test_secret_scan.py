@@ -16,6 +16,8 @@ from conftest import Result, Uwf
 from crew_packages import folder, own, zipped
 from uwf_cli.tree import uwf as command_tree
 
+pytestmark = pytest.mark.extended
+
 WORD = "s3cr3t" + "-of-the-file-Zx81"
 SHELL = "letmein" + "please-Kq93"
 TOKEN = "gh" + "p_" + "aB3dE5gH7jK9mN1pQ2rS4tU6vW8xY0zA2bC4"

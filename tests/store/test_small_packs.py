@@ -23,6 +23,8 @@ from uwf_git.git.packing import MANY, OURS, ours
 from uwf_git.git.repository import BLOB, Oid
 from uwf_git.store.opened import Instance
 
+pytestmark = pytest.mark.extended
+
 STEPS = 40
 
 

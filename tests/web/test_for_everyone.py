@@ -14,6 +14,8 @@ from site_serving import Serve, Serving, keep_picture
 
 from uwf_git.ext.web.site import FORMS, PAGES
 
+pytestmark = pytest.mark.extended
+
 _RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 
 # What a key can reach and a hand can click, as it is seen.

@@ -22,6 +22,8 @@ from site_serving import Serve, keep_picture
 
 from uwf_git.store.opened import Instance
 
+pytestmark = pytest.mark.extended
+
 SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 
 
