@@ -65,9 +65,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """One worker more than there are cores: tests often wait for processes."""
+    """Two workers more than there are cores: tests often wait for processes."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return cores + 1
+    return cores + 2
 
 
 EXTENDED_FOLDERS = {REPOSITORY / "tests" / name for name in ("faults", "fleet", "histories")}

@@ -74,6 +74,7 @@ CASES = [
 ]
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(("name", "fault"), CASES)
 def test_a_failure_is_told_with_its_true_reason_and_leaves_the_thread_as_it_was(
     name: str,

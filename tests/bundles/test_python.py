@@ -117,6 +117,7 @@ HARM = {
 }
 
 
+@pytest.mark.extended
 def test_what_harms_or_is_no_step_is_named_and_the_head_stays(uwf: Uwf, root: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as outside:
         fails(uwf, root, outside.getsockname()[1])

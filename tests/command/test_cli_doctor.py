@@ -81,6 +81,7 @@ def test_threads_that_are_not_on_a_remote_are_counted(
     assert found("remotes")[0]["message"] == "1 thread is not on origin, or not as here"
 
 
+@pytest.mark.extended
 def test_a_node_that_forges_do_not_like_or_do_not_take_is_named(
     found: Found, thread: str, root: Path
 ) -> None:

@@ -15,6 +15,7 @@ import pytest
 from conftest import EXAMPLES, REPOSITORY, Uwf
 from shell_session import File, Mismatch, Session, parse
 from uwf_cli.tree import uwf as command_tree
+from warm import WarmUwf
 
 from uwf_git.base import errors
 from uwf_git.config.settings import FIELDS, OVERRIDES, TEXTS
@@ -33,10 +34,14 @@ _NAMED = [str(path.relative_to(REPOSITORY)) for path in DOCUMENTS]
 
 
 @pytest.fixture
-def session(hermetic: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
+def session(hermetic: Path, warm: WarmUwf | None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
     """A shell in a folder that holds the examples, as the root of a checkout does; nothing is configured
     and results are text, as on a terminal."""
     work = hermetic / "work"
+    if warm is not None:
+        (hermetic / "bin").mkdir()
+        warm.program(hermetic / "bin")
+        monkeypatch.setenv("PATH", f"{hermetic / 'bin'}{os.pathsep}{os.environ['PATH']}")
     shutil.copytree(EXAMPLES, work / "examples")
     monkeypatch.delenv("UWF_STORAGE_ROOT")
     monkeypatch.setenv("UWF_FORMAT", "text")

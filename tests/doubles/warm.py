@@ -99,6 +99,34 @@ class WarmUwf:
                 thread.join(timeout)
         return subprocess.CompletedProcess(list(args), code, found[1], found[2])
 
+    def program(self, folder: Path) -> Path:
+        """A program `uwf` in a folder, for shells: a small interpreter that has the fork run on its own descriptors,
+        hands signals on, and ends as the fork does."""
+        path = folder / "uwf"
+        path.write_text(f"#!{sys.executable} -IS\nPATH = {str(self._path)!r}\n{_CLIENT}")
+        path.chmod(0o755)
+        return path
+
+
+_CLIENT = """\
+import json, os, signal, socket, sys
+
+order = json.dumps([sys.argv[1:], dict(os.environ), os.getcwd()]).encode()
+call = socket.socket(socket.AF_UNIX)
+call.connect(PATH)
+socket.send_fds(call, [b"%16d" % len(order)], [0, 1, 2])
+call.sendall(order)
+pid = int(call.recv(16, socket.MSG_WAITALL))
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    if signal.getsignal(number) != signal.SIG_IGN:
+        signal.signal(number, lambda number, _: os.kill(pid, number))
+status = int(call.recv(16, socket.MSG_WAITALL))
+if status < 0:
+    signal.signal(-status, signal.SIG_DFL)
+    os.kill(os.getpid(), -status)
+os._exit(status)
+"""
+
 
 def _read_once(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name.startswith(_READ_ONCE)}

@@ -133,6 +133,7 @@ def test_a_case_that_broke_is_named_though_the_average_rose() -> None:
     assert fallen.lower == {"t01": pytest.approx(1 / 252)}
 
 
+@pytest.mark.extended
 def test_noise_fails_a_check_no_more_often_than_is_stated() -> None:
     """Two of ten cases fail in 40 % of tries, before and after: 2 repeats held against a baseline of 5."""
     chance = random.Random(20)

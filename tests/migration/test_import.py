@@ -391,6 +391,7 @@ def many(root: Path, threads: int) -> OldStore:
     return store
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("pieces", ["begun", "further"])
 def test_a_killed_import_leaves_a_sound_store_and_the_next_one_takes_the_rest(
     uwf: Uwf, root: Path, tmp_path: Path, pieces: str

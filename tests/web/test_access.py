@@ -258,6 +258,7 @@ def _memory(process: subprocess.Popen[str]) -> int:
     return int(status.partition("VmHWM:")[2].split()[0])
 
 
+@pytest.mark.extended
 def test_more_open_requests_than_there_is_room_for_are_outlived(serve: Serve) -> None:
     serving = serve()
     port = int(serving.address.rpartition(":")[2])

@@ -335,6 +335,7 @@ def test_text_of_others_is_text_in_every_field(instance: Instance, serve: Serve,
     assert all(url.startswith(serving.address) for url in asked)
 
 
+@pytest.mark.extended
 def test_a_thread_of_any_size_is_shown_in_part(instance: Instance, client: httpx.Client) -> None:
     thread = forged(instance, "word " * 450_000, 450)
     attempt = instance.attempts.all(thread)[0].hash
