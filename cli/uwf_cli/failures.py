@@ -62,11 +62,17 @@ def failed(invocation: Invocation, error: Exception, arguments: Sequence[str] = 
         import traceback
 
         traceback.print_exc()
+    failure = failure_without_secrets(invocation, error)
+    tell(invocation, failure, arguments)
+    return invocation.exit_status(failure.code, failure.status)
+
+
+def failure_without_secrets(invocation: Invocation, error: Exception) -> Failure:
+    """Describe an error without the secrets that are known where a command works, and log it."""
     failure = _without_secrets(invocation, describe(error))
     if log.is_on():
         _log(error, failure)
-    tell(invocation, failure, arguments)
-    return invocation.exit_status(failure.code, failure.status)
+    return failure
 
 
 def _without_secrets(invocation: Invocation, failure: Failure) -> Failure:
@@ -143,11 +149,7 @@ def tell(
     from uwf_cli import output, terminal
 
     if _format(invocation, arguments) == "json":
-        found: dict[str, Any] = {"code": failure.code, "message": failure.message, "hint": failure.hint}
-        if failure.findings:
-            found["findings"] = [finding._asdict() for finding in failure.findings]
-        if failure.throttled:
-            found["throttled"] = failure.throttled._asdict()
+        found = failure_value(failure)
         if thread is not None:
             found["thread"] = thread
         text = output.as_json({"error": found}, compact=True)
@@ -159,6 +161,16 @@ def tell(
         text = label + terminal.escape("\n".join(lines))
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
+
+
+def failure_value(failure: Failure) -> dict[str, Any]:
+    """A failure as JSON, without its exit status."""
+    value: dict[str, Any] = {"code": failure.code, "message": failure.message, "hint": failure.hint}
+    if failure.findings:
+        value["findings"] = [finding._asdict() for finding in failure.findings]
+    if failure.throttled:
+        value["throttled"] = failure.throttled._asdict()
+    return value
 
 
 def reported(stderr: str) -> dict[str, Any] | None:

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -45,10 +46,23 @@ if TYPE_CHECKING:
 
 STDIN = "-"
 LARGEST = 32 << 20
+_stdin: ContextVar[str | None] = ContextVar("stdin", default=None)
+
+
+@contextmanager
+def stdin(text: str) -> Iterator[None]:
+    """Take a text for standard input, in this thread or task."""
+    before = _stdin.set(text)
+    try:
+        yield
+    finally:
+        _stdin.reset(before)
 
 
 def read_stdin(what: str) -> str:
     """All of standard input. Raises Usage on a terminal, Invalid for what is no UTF-8."""
+    if (text := _stdin.get()) is not None:
+        return text
     if sys.stdin is None:
         raise Usage(f"the {what} is read from standard input, which is closed", "pipe it in")
     if terminal.is_terminal(sys.stdin):

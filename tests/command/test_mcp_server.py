@@ -279,6 +279,27 @@ def test_standard_output_holds_frames_only_and_a_client_that_goes_ends_the_step(
     assert uwf("thread", "show", slow).json["status"] == "idle"
 
 
+def test_no_command_is_started_for_what_runs_no_agent_and_rehearses_nothing(
+    configured: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(
+        "seen/sitecustomize.py",
+        f"import sys\nprint(*sys.orig_argv[-3:], file=open({str(Path('started').absolute())!r}, 'a'))\n",
+    )
+    monkeypatch.setenv("PYTHONPATH", str(Path("seen").absolute()))
+
+    async def scenario(client: Client) -> None:
+        thread = (await call(client, "start_thread", workflow="pair.yaml", prompt="x"))["thread"]
+        for tool in ("show_thread", "thread_steps", "fork_thread", "pause_thread", "kill_thread"):
+            await call(client, tool, **{"origin" if tool == "fork_thread" else "thread": thread})
+        last = [line.split()[-1] for line in Path("started").read_text().splitlines()]
+        assert [word for word in last if word != "main()"] == ["mcp"]  # which is base/apart
+        await refused(client, "step_thread", thread=thread)
+        assert Path("started").read_text().splitlines()[-1].endswith(f"step -- {thread}")
+
+    drive(scenario)
+
+
 def test_data_is_extracted_out_of_a_text_and_a_file_of_the_folder(configured: None) -> None:
     schema = {"type": "object", "properties": {"size": {"type": "integer"}}, "additionalProperties": False}
     write("note.md", "---\nsize: 3\nmood: good\n---\n")

@@ -1,9 +1,9 @@
 """`uwf mcp` at work: a Model Context Protocol server on standard input and output.
 
-Each call is a `uwf` process of its own. So a result is what the command prints, a workflow is held to the
-limits that only a process's main thread can set, a call that is cancelled ends like Ctrl-C with its agent,
-and none waits for another. Nothing of them reaches this process's standard output, which belongs to the
-protocol.
+A tool's result is the JSON of its command, which is called in a worker thread, so that no call waits for another.
+Calls that are `apart` get a process of their own: steps and extractions, which end like Ctrl-C with their agent when
+the client cancels them, and whose agents may print; and rehearsals, which may compute for half a minute on a client's
+text. Nothing of either reaches this process's standard output, which belongs to the protocol.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import math
 import os
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, unquote
 
 import anyio
@@ -24,12 +24,18 @@ from mcp import types
 from mcp.server import Server, ServerRequestContext
 from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
-from uwf_cli.failures import reported
+from uwf_cli.call import Failed as CommandFailed
+from uwf_cli.call import call as call_command
+from uwf_cli.call import calling
+from uwf_cli.exchange import find_thread
+from uwf_cli.failures import failure_value, reported
 from uwf_cli.invocation import itself
+from uwf_cli.output import as_yaml
+from uwf_cli.transcript import Transcript
 
 from uwf_git import __version__
 from uwf_git.base.errors import UwfError
-from uwf_git.ext.mcp.tools import SOURCE_FILE, WAIT, Call, ServedTool, offered
+from uwf_git.ext.mcp.tools import QUOTA, SOURCE_FILE, WAIT, Call, ServedTool, offered
 from uwf_git.sandbox.child import Pipes, lines, spawn, stop
 from uwf_git.store.location import Location
 
@@ -45,11 +51,10 @@ DRAIN = 1.0
 LARGEST_RESULT = 32 << 20
 LISTED = 50
 MARKDOWN, YAML = "text/markdown", "application/yaml"
-# Of a kind of resource: the tool whose command prints it, in which --format, and what that is.
-_RESOURCES: dict[str, tuple[str, str | None, str]] = {
-    "thread": ("read_thread", None, MARKDOWN),
-    "workflow": ("show_workflow", "yaml", YAML),
-}
+# The tool whose command reads a kind of resource, and the resource's type.
+_RESOURCES = {"thread": ("read_thread", MARKDOWN), "workflow": ("show_workflow", YAML)}
+
+T = TypeVar("T")
 
 
 class Done(NamedTuple):
@@ -93,6 +98,7 @@ class Serving:
     """One server with one client."""
 
     def __init__(self, location: Location, folder: Path, read_only: bool) -> None:
+        self._location = location
         self._folder = folder.resolve()
         self._tools = offered(read_only)
         self._environment = {
@@ -139,7 +145,9 @@ class Serving:
             call = tool.parse(arguments, self._folder)
             if tool.name == "step_thread":
                 return await self._step(context, call, arguments)
-            async with self._room:
+            async with (
+                self._room if call.apart else contextlib.nullcontext()
+            ):  # a thread takes its place itself
                 return await self._result(call)
         except Failed as error:
             return _failure(error)
@@ -190,21 +198,33 @@ class Serving:
         if call.wrap:
             value = {call.wrap: value}
         texts = [json.dumps(value, ensure_ascii=False, indent=1), *notes]
+        if len(texts[0]) > LARGEST_RESULT:
+            raise _too_large()
         return types.CallToolResult(
             content=[types.TextContent(type="text", text=text) for text in texts], structured_content=value
         )
 
     async def _value(self, call: Call) -> tuple[Any, list[str]]:
-        """What a command prints as JSON, and what it says beside that. Raises Failed."""
-        done = await self._run(call, "json")
+        """Return the JSON of a command, and its warnings. Raises Failed."""
+        if not call.apart:
+            return await self._in_thread(lambda: call_command(self._location, call.argv, call.stdin or ""))
+        done = await self._run(call)
         try:
             return _printed(done.out.decode("utf-8", "replace")), _notes(done)
         except ValueError:
             raise Failed("internal", f"`uwf {call.argv[0]} {call.argv[1]}` printed no JSON") from None
 
-    async def _run(self, call: Call, form: str | None) -> Done:
-        """A command's end, if it came to a result. Raises Failed."""
-        argv = itself(form, *call.argv)
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        """Work in a thread. It is never abandoned, so the number of threads is bounded. Raises Failed."""
+        try:
+            return await anyio.to_thread.run_sync(work, limiter=self._room)
+        except CommandFailed as error:
+            failure = error.failure
+            raise Failed(status=failure.status, **failure_value(failure)) from None
+
+    async def _run(self, call: Call) -> Done:
+        """Run a command in a process, and return its end if it came to a result. Raises Failed."""
+        argv = itself("json", *call.argv)
         with contextlib.ExitStack() as stack:
             folder = self._folder
             if call.source is not None:
@@ -220,9 +240,7 @@ class Serving:
         if done.code < 0:
             raise Failed("failure", f"the command was killed by signal {-done.code}", "repeat", done.code)
         if len(done.out) > LARGEST_RESULT:
-            raise Failed(
-                "failure", f"the result is larger than {LARGEST_RESULT >> 20} MiB", "ask for less of it"
-            )
+            raise _too_large()
         return done
 
     async def _list_resources(
@@ -272,9 +290,14 @@ class Serving:
         try:
             if kind not in _RESOURCES:
                 raise Failed("not_found", f"no resource {uri!r}", "uwf://thread/ID or uwf://workflow/NAME", 3)
-            tool, form, media = _RESOURCES[kind]
+            tool, media = _RESOURCES[kind]
             call = self._tools[tool].parse({kind: unquote(rest)}, self._folder)
-            text = (await self._run(call, form)).out.decode("utf-8", "replace")
+            if kind == "thread":
+                text = await self._in_thread(lambda: _transcript(self._location, unquote(rest)))
+            else:
+                text = as_yaml((await self._value(call))[0])
+            if len(text) > LARGEST_RESULT:
+                raise _too_large()
         except Failed as error:
             raise MCPError(types.INVALID_PARAMS, error.text, {"uri": uri, **error.error}) from None
         except UwfError as error:
@@ -282,6 +305,18 @@ class Serving:
         return types.ReadResourceResult(
             contents=[types.TextResourceContents(uri=uri, mime_type=media, text=text)]
         )
+
+
+def _transcript(location: Location, thread: str) -> str:
+    """Return a thread as Markdown, as `uwf thread read` prints it."""
+    with calling(location) as invocation:
+        instance = invocation.instance
+        head = instance.threads.head(find_thread(invocation, thread))
+        return "\n\n".join(Transcript(instance, head, QUOTA, None).parts()).rstrip("\n") + "\n"
+
+
+def _too_large() -> Failed:
+    return Failed("failure", f"the result is larger than {LARGEST_RESULT >> 20} MiB", "ask for less of it")
 
 
 async def read_input() -> bytes:

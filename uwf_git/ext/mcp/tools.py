@@ -1,5 +1,5 @@
 """The tools that `uwf mcp` offers, each as the command it stands for: a table of names, schemas and
-annotations, and from a client's arguments to a command line.
+annotations, and from a client's arguments to the words of a command.
 
 No tool takes an agent. The user's configuration says which command works for a role; a client that could name one could
 run anything.
@@ -20,17 +20,21 @@ from uwf_git.base.text import nearest
 
 LONGEST = 1000
 LARGEST = 4 << 20
+QUOTA = 40_000
+"""Characters of a thread that are read unless a client says otherwise."""
 WAIT = "wait"
 
 
 class Call(NamedTuple):
-    """A command line after `uwf`. `stdin` is its input; `wrap` the name that a list gets in the result,
-    which has to be an object; `source` the text of a `workflow.yaml` in the folder it is run in."""
+    """The words of a command after `uwf`. `stdin` is its input; `wrap` the name that a list gets in the result,
+    which has to be an object; `source` the text of a `workflow.yaml` in the folder it is run in. `apart` says that it
+    takes a process of its own."""
 
     argv: tuple[str, ...]
     stdin: str | None = None
     wrap: str = ""
     source: str | None = None
+    apart: bool = False
 
 
 class ServedTool(NamedTuple):
@@ -129,15 +133,15 @@ def _options(arguments: Mapping[str, Any], **options: str) -> list[str]:
 
 def _validate(arguments: Mapping[str, Any], folder: Path) -> Call:
     if "source" in arguments:
-        return Call(("workflow", "validate", SOURCE_FILE), source=arguments["source"])
+        return Call(("workflow", "validate", SOURCE_FILE), source=arguments["source"], apart=True)
     _within(arguments["file"], folder, "file")
-    return Call(("workflow", "validate", "--", arguments["file"]))
+    return Call(("workflow", "validate", "--", arguments["file"]), apart=True)
 
 
 def _rehearse(arguments: Mapping[str, Any], folder: Path) -> Call:
     if "source" in arguments:
-        return Call(("workflow", "rehearse", f"./{SOURCE_FILE}"), source=arguments["source"])
-    return Call(("workflow", "rehearse", "--", _workflow(arguments, folder)))
+        return Call(("workflow", "rehearse", f"./{SOURCE_FILE}"), source=arguments["source"], apart=True)
+    return Call(("workflow", "rehearse", "--", _workflow(arguments, folder)), apart=True)
 
 
 def _list_threads(arguments: Mapping[str, Any], _folder: Path) -> Call:
@@ -146,12 +150,13 @@ def _list_threads(arguments: Mapping[str, Any], _folder: Path) -> Call:
 
 
 def _thread(
-    command: str, subject: str = "thread", wrap: str = "", **options: str
+    command: str, subject: str = "thread", wrap: str = "", apart: bool = False, **options: str
 ) -> Callable[[Mapping[str, Any], Path], Call]:
     """`uwf thread COMMAND` on the argument `subject`, with the options that arguments stand for."""
 
     def call(arguments: Mapping[str, Any], _folder: Path) -> Call:
-        return Call(("thread", command, *_options(arguments, **options), "--", arguments[subject]), wrap=wrap)
+        words = ("thread", command, *_options(arguments, **options), "--", arguments[subject])
+        return Call(words, wrap=wrap, apart=apart)
 
     return call
 
@@ -166,14 +171,15 @@ def _start(arguments: Mapping[str, Any], folder: Path) -> Call:
 def _extract(arguments: Mapping[str, Any], folder: Path) -> Call:
     options = _options(arguments, prompt="--prompt", thread="--thread")
     schema = arguments["schema"]
-    text = schema if isinstance(schema, str) else json.dumps(schema)
+    shown = schema if isinstance(schema, str) else json.dumps(schema)
     if isinstance(schema, str) and ("/" in schema or Path(schema).suffix or (folder / schema).is_file()):
         _within(schema, folder, "schema")
-    argv = ("extract", f"--schema={text}", *options)
+    argv = ("extract", f"--schema={shown}", *options)
     if "file" in arguments:
         _within(arguments["file"], folder, "file")
-        return Call((*argv, "--", arguments["file"]), wrap="data")
-    return Call((*argv, "--", "-") if "text" in arguments else argv, stdin=arguments.get("text"), wrap="data")
+        return Call((*argv, "--", arguments["file"]), wrap="data", apart=True)
+    text = ("--", "-") if "text" in arguments else ()
+    return Call((*argv, *text), stdin=arguments.get("text"), wrap="data", apart=True)
 
 
 def _resume(arguments: Mapping[str, Any], _folder: Path) -> Call:
@@ -270,7 +276,7 @@ TOOLS = (
         "says how many older ones were left out under the quota; read them with `before`.",
         {
             "thread": _THREAD,
-            "quota": _number("About so many characters; the newest step is always there.", 1, default=40_000),
+            "quota": _number("About so many characters; the newest step is always there.", 1, default=QUOTA),
             "before": _text("Only the steps before this one: its hash, or the beginning of it."),
         },
         _thread("read", quota="--quota", before="--before"),
@@ -360,7 +366,7 @@ TOOLS = (
                 "description": "Seconds to wait for the end of the step; as long as it takes if left out.",
             },
         },
-        _thread("step"),
+        _thread("step", apart=True),
         ("thread",),
         writes=True,
         destroys=True,

@@ -1,0 +1,87 @@
+"""Call a command from a server: the result is a value, an error is a `Failed`, and standard streams stay untouched.
+
+Calls may run in several threads at once. Each opens the store for itself and closes it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_cli import output, resolve, terminal
+from uwf_cli.failures import failure_without_secrets
+from uwf_cli.invocation import Invocation
+
+if TYPE_CHECKING:
+    from uwf_git.base.errors import Failure
+    from uwf_git.store.location import Location
+
+
+class Result(NamedTuple):
+    """The JSON value that a command would print, and its warnings, a line each."""
+
+    value: Any
+    warnings: list[str]
+
+
+class Failed(Exception):
+    """A command failed. The failure holds no secrets."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+class Call(Invocation):
+    """An invocation that keeps its result and its warnings instead of printing them."""
+
+    def __init__(self, location: Location) -> None:
+        super().__init__()
+        self.format_option = "json"
+        self.location = location
+        self.value: Any = None
+        self.warnings: list[str] = []
+
+    def begin_log(self) -> None:
+        """The log is the server's own."""
+
+    def emit(self, value: Any, text: Any = None, shown: Any = None, compact: bool = False) -> None:
+        self.value = value
+
+    def emit_document(self, document: str, value: Any, rich: bool = False) -> None:
+        self.value = value
+
+    def warn(self, text: str) -> None:
+        self.warnings.append(terminal.escape(text))
+
+
+@contextmanager
+def calling(location: Location) -> Iterator[Call]:
+    """Make a call, run the hooks that it caused, and close the store. Raises Failed for any Exception."""
+    invocation = Call(location)
+    try:
+        yield invocation
+        invocation.afterwards()
+    except Exception as error:
+        raise Failed(failure_without_secrets(invocation, error)) from error
+    finally:
+        if "instance" in invocation.__dict__:
+            invocation.instance.store.index.close()
+
+
+def call(location: Location, argv: tuple[str, ...], stdin: str = "") -> Result:
+    """Run a command. `argv` is its line after `uwf`, `stdin` what it reads from standard input. Its exit status says
+    nothing that the value doesn't. Raises Failed."""
+    from click.exceptions import Exit
+
+    from uwf_cli.tree import uwf
+
+    with calling(location) as invocation, resolve.stdin(stdin):
+        try:
+            with uwf.make_context("uwf", list(argv), obj=invocation) as context:
+                uwf.invoke(context)
+        except Exit:
+            pass
+    return Result(json.loads(output.as_json(invocation.value)), invocation.warnings)
