@@ -198,41 +198,36 @@ class Thread:
     def answer(self, text: str) -> None:
         """Answer the question that it asks. Raises Invalid if it asks none, Usage for a text that is none of the
         question's options."""
-        from uwf_git.engine.inbox import answer
+        from uwf_git.api.control import answer
 
         answer(self.store._instance, self._id, text)
 
     def say(self, text: str) -> None:
         """Append a remark, which the next role is told; it doesn't change which role that is."""
-        from uwf_git.engine.inbox import remark
+        from uwf_git.api.control import say
 
-        remark(self.store._instance, self._id, text)
+        say(self.store._instance, self._id, text)
 
     def pause(self, reason: str = "", *, now: bool = False) -> None:
         """Keep it from being stepped. A step in progress comes to its end, or with `now` is ended."""
-        from uwf_git.engine.pause import pause
+        from uwf_git.api.control import pause
 
-        instance = self.store._instance
-        pause(instance, self._id, instance.without_secrets(reason, "the reason"), now)
+        pause(self.store._instance, self._id, reason, now)
 
     def resume(self, text: str = "") -> Thread:
         """Let a paused thread be stepped again, and return it. Of one that has ended, return a new thread that goes on
         from its end with a text."""
-        from uwf_git.engine.inbox import go_on
-        from uwf_git.engine.pause import resume
+        from uwf_git.api.control import resume
 
         instance = self.store._instance
-        if instance.threads.has_ended(self._id):
-            return Thread(self.store, go_on(instance, self._id, text).thread)
-        resume(instance, self._id)
-        return self
+        said = text if instance.threads.has_ended(self._id) else None
+        return Thread(self.store, resume(instance, self._id, said).thread)
 
     def kill(self, reason: str = "") -> None:
         """End it for good, its running agent first. It stays readable."""
-        from uwf_git.engine.step import kill
+        from uwf_git.api.control import kill
 
-        instance = self.store._instance
-        kill(instance, self._id, instance.without_secrets(reason, "the reason"))
+        kill(self.store._instance, self._id, reason)
 
     def fork(self, at: int | None = None) -> Thread:
         """Return a new thread that shares its first `at` steps, all of them by default. Nothing is copied."""

@@ -98,7 +98,7 @@ def answer(
 
     Where the question has options, the answer is one of them or its number.
     """
-    from uwf_git.engine.inbox import answer as give
+    from uwf_git.api.control import answer as give
 
     instance = invocation.instance
     found = find_thread(invocation, thread)
@@ -111,7 +111,6 @@ def answer(
     elif message == resolve.STDIN:
         message = resolve.read_stdin("answer")
     emit_outcome(invocation, give(instance, found, message, step_asking, other))
-    ext.resumed(instance, [found])
 
 
 @command(
@@ -126,7 +125,8 @@ def say(invocation: Invocation, thread: str, message: str | None) -> None:
 
     The remark is a step of its own. It changes neither who is next nor what the workflow tells that role.
     """
-    from uwf_git.engine.inbox import check_remarkable, remark
+    from uwf_git.api.control import say as remark
+    from uwf_git.engine.inbox import check_remarkable
 
     instance = invocation.instance
     found = find_thread(invocation, thread)
@@ -136,7 +136,6 @@ def say(invocation: Invocation, thread: str, message: str | None) -> None:
     elif message == resolve.STDIN:
         message = resolve.read_stdin("remark")
     emit_outcome(invocation, remark(instance, found, message))
-    ext.resumed(instance, [found])
 
 
 def _remark(thread: ThreadId) -> str:
@@ -193,18 +192,13 @@ def pause(invocation: Invocation, chosen: Chosen, now: bool, message: str) -> No
 
     A step in progress comes to its end first. They can still be read, forked, answered and killed.
     """
-    from uwf_git.engine.hooks import tell
-    from uwf_git.engine.pause import is_paused
-    from uwf_git.engine.pause import pause as keep
+    from uwf_git.api.control import pause as keep
 
     instance = invocation.instance
     why = instance.without_secrets(message, "the reason")
 
     def do(thread: ThreadId) -> dict[str, Any]:
-        before = is_paused(instance, thread)
         found = keep(instance, thread, why, now)
-        if not before:
-            instance.after(lambda: tell(instance, thread, "paused"))
         status = "running" if instance.locks.is_held(thread) else "paused"
         return {"thread": thread, "status": status, "paused": found.as_json()}
 
@@ -230,10 +224,9 @@ def resume(invocation: Invocation, chosen: Chosen, message: str | None) -> None:
     workflow names for it, as `resume` under $START. Of a thread that asks, TEXT is the answer. It does no step: that
     is for uwf thread run.
     """
+    from uwf_git.api.control import resume_untold
     from uwf_git.config.secrets import told
     from uwf_git.engine.budget import waiting as budget_reached
-    from uwf_git.engine.inbox import answer, go_on
-    from uwf_git.engine.pause import resume as let
     from uwf_git.engine.status import outlook, status_of, used_up
 
     if message is not None and not chosen.ids and chosen.filters != Filters():
@@ -248,52 +241,22 @@ def resume(invocation: Invocation, chosen: Chosen, message: str | None) -> None:
     def do(thread: ThreadId) -> dict[str, Any]:
         goes_on.append(thread)
         head = instance.threads.head(thread)
-        origin: dict[str, Any] = {}
-        if head.archive is not None:
-            outcome = go_on(instance, thread, text or "")
-            origin = {"resumedFrom": {"thread": thread, "step": head.node}}
-        elif text is None:
-            resumed = let(instance, thread)
-            return {"thread": thread, "status": status_of(instance, head), "resumed": resumed}
-        elif head.row.asks:
-            outcome = answer(instance, thread, text)
-        else:
-            raise Usage(f"thread {thread} asks nothing and has not ended", _onward(instance, head))
+        after, outcome, changed = resume_untold(instance, thread, text)
+        now = instance.threads.head(after)
+        value: dict[str, Any] = {"thread": after, "status": status_of(instance, now), "resumed": changed}
+        if outcome is None:
+            return value
         if redactions := told(outcome.redactions):
             invocation.warn(redactions)
-        resumed = head.archive is not None or let(instance, thread)
-        now = instance.threads.head(outcome.thread)
+        value |= {"head": outcome.head, "next": outlook(instance, now).next}
+        if head.archive is not None:
+            value["resumedFrom"] = {"thread": thread, "step": head.node}
         if standing := used_up(instance, now):
-            origin |= {
-                "reason": standing.reason,
-                "command": budget_reached(now.thread, standing).hint,
-            }
-        return {
-            "thread": outcome.thread,
-            "status": status_of(instance, now),
-            "resumed": resumed,
-            "head": outcome.head,
-            "next": outlook(instance, now).next,
-            **origin,
-        }
+            value |= {"reason": standing.reason, "command": budget_reached(now.thread, standing).hint}
+        return value
 
     instance.after(lambda: ext.resumed(instance, goes_on))
     on_each(invocation, chosen, do, _resumed_text, ("paused", "running"), none="nothing is paused here")
-
-
-def _onward(instance: Instance, head: Head) -> str:
-    """What lets a thread that nobody has to say anything to go on."""
-    from uwf_git.engine.budget import waiting as budget_reached
-    from uwf_git.engine.status import PAUSED, RUNNING, status_of, used_up
-
-    status = status_of(instance, head)
-    if status == PAUSED:
-        return f"uwf thread resume {head.thread}"
-    if status == RUNNING:
-        return f"it is at work; uwf thread show {head.thread}"
-    if standing := used_up(instance, head):
-        return budget_reached(head.thread, standing).hint
-    return f"uwf thread run {head.thread}"
 
 
 def _resumed_text(value: Any) -> str:

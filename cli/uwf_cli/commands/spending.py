@@ -15,8 +15,7 @@ from uwf_cli.failures import Failures
 from uwf_cli.files import write_text
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import dollars
-from uwf_git import ext
-from uwf_git.base.errors import Usage, UwfError
+from uwf_git.base.errors import UwfError
 from uwf_git.engine.spending import BY, grouped, money, together, tokens_of
 from uwf_git.format.types import role_name
 
@@ -245,14 +244,16 @@ def budget(invocation: Invocation, /, thread: str, **given: str | None) -> None:
     With +, the limit that holds is raised by so much. The next step records what was raised, so that it
     goes wherever the thread goes; only the limits of other machines' config.yaml still hold there.
     """
+    from uwf_git.api.control import raise_budget
     from uwf_git.engine.accounts import account
-    from uwf_git.engine.budget import COST, METERED, Budgets, pending, raise_limits
+    from uwf_git.engine.budget import COST, METERED, OPTIONS, Budgets, pending
 
     instance = invocation.instance
     found = find_thread(invocation, thread)
     head = instance.threads.head(found)
-    if asked := {name: text for name, text in given.items() if text is not None}:
-        raise_limits(instance, found, _raised(instance, instance.threads.active_head(found), asked))
+    names = {key: option.lstrip("-").replace("-", "_") for key, option in OPTIONS.items()}
+    if asked := {key: text for key, name in names.items() if (text := given[name]) is not None}:
+        raise_budget(instance, found, asked)
     standing = Budgets(instance).standing(head)
     recorded = account(instance, head).raised
     fresh = pending(instance, found)
@@ -270,33 +271,6 @@ def budget(invocation: Invocation, /, thread: str, **given: str | None) -> None:
             row |= {"step": step, "by": _committer(instance, step)}
         rows.append(row)
     invocation.emit({"thread": found, "budget": rows}, _budget_text)
-    if asked:
-        ext.resumed(instance, [found])
-
-
-def _raised(instance: Instance, head: Head, asked: dict[str, str]) -> dict[str, float]:
-    """The limits that options give. Raises Usage for one that the thread doesn't have, or that is no raise of it."""
-    from uwf_git.engine.budget import OPTIONS, Budgets, amount, parse_option
-
-    standing = Budgets(instance).standing(head)
-    held = standing.limits if standing else {}
-    raised: dict[str, float] = {}
-    for key, option in OPTIONS.items():
-        text = asked.get(option.lstrip("-").replace("-", "_"))
-        if text is None:
-            continue
-        raised[key] = parse_option(key, text, held)
-        if key not in held:
-            raise Usage(
-                f"thread {head.thread} has no {key} that could be raised",
-                "limits are set by uwf thread start, by the workflow's budget, and by budgets in config.yaml",
-            )
-        if raised[key] <= held[key].value:
-            raise Usage(
-                f"{key} of thread {head.thread} is {amount(key, held[key].value)}: {option} {text} doesn't raise it",
-                f"give more than that, or say with a + by how much: {option} +{text}",
-            )
-    return raised
 
 
 def _committer(instance: Instance, step: Hash) -> str:

@@ -376,7 +376,7 @@ def fork(invocation: Invocation, origin: str, at: int | None, from_role: str | N
 @click.option("--yes", is_flag=True, help="Really do it to all that filters select.")
 def kill(invocation: Invocation, chosen: Chosen, reason: str, yes: bool) -> None:
     """End threads for good, their running agents first. They stay readable."""
-    from uwf_git.engine.step import kill as end
+    from uwf_git.api.control import kill as end
 
     instance = invocation.instance
     why = instance.without_secrets(reason, "the reason")

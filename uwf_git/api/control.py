@@ -1,0 +1,129 @@
+"""Controlling a thread besides stepping it: answer, say, pause, resume, kill, raise its budget. Hooks are run and
+extensions told when the store's `after` lets them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from uwf_git import ext
+from uwf_git.base.errors import Usage
+from uwf_git.engine import inbox
+from uwf_git.engine import pause as pauses
+from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.store.opened import Instance
+
+if TYPE_CHECKING:
+    from uwf_git.engine.pause import Pause
+    from uwf_git.engine.step import Outcome
+    from uwf_git.store.history import Head
+
+
+class Resumed(NamedTuple):
+    """`thread` can be stepped: the one that was resumed, or a new one that goes on from its end. `outcome` is that of a
+    text; `changed` says whether the thread was paused or had ended."""
+
+    thread: ThreadId
+    outcome: Outcome | None
+    changed: bool
+
+
+def answer(
+    instance: Instance, thread: ThreadId, text: str, step: Hash | None = None, other: bool = False
+) -> Outcome:
+    """Answer the question of a thread, or of a `step` if that still asks; if `other`, with something else than one of
+    its options. Moves and raises what `engine.inbox.answer` does."""
+    outcome = inbox.answer(instance, thread, text, step, other)
+    _tell(instance, thread)
+    return outcome
+
+
+def say(instance: Instance, thread: ThreadId, text: str) -> Outcome:
+    """Append a remark. Moves and raises what `engine.inbox.remark` does."""
+    outcome = inbox.remark(instance, thread, text)
+    _tell(instance, thread)
+    return outcome
+
+
+def pause(instance: Instance, thread: ThreadId, reason: str = "", now: bool = False) -> Pause:
+    """Keep a thread from being stepped; with `now` end the step in progress. Makes and raises what `engine.pause.pause`
+    does."""
+    from uwf_git.engine.hooks import tell
+
+    was_paused = pauses.is_paused(instance, thread)
+    pause = pauses.pause(instance, thread, instance.without_secrets(reason, "the reason"), now)
+    if not was_paused:
+        instance.after(lambda: tell(instance, thread, "paused"))
+    return pause
+
+
+def resume(instance: Instance, thread: ThreadId, text: str | None = None) -> Resumed:
+    """Let a thread be stepped again. One that has ended goes on with the text as a new thread; one that asks takes it
+    for the answer. Raises Usage for a text that a thread has no use for, and what these raise."""
+    resumed = resume_untold(instance, thread, text)
+    _tell(instance, thread)
+    return resumed
+
+
+def resume_untold(instance: Instance, thread: ThreadId, text: str | None) -> Resumed:
+    """As `resume`, for a caller that tells extensions of several threads together."""
+    head = instance.threads.head(thread)
+    if head.archive is not None:
+        outcome = inbox.go_on(instance, thread, text or "")
+        return Resumed(outcome.thread, outcome, True)
+    if text is not None and not head.row.asks:
+        raise Usage(f"thread {thread} asks nothing and has not ended", _onward(instance, head))
+    answered = inbox.answer(instance, thread, text) if text is not None else None
+    return Resumed(thread, answered, pauses.resume(instance, thread))
+
+
+def kill(instance: Instance, thread: ThreadId, reason: str = "") -> Head:
+    """End a thread for good, its running agent first. Moves and raises what `engine.step.kill` does."""
+    from uwf_git.engine.step import kill
+
+    return kill(instance, thread, instance.without_secrets(reason, "the reason"))
+
+
+def raise_budget(instance: Instance, thread: ThreadId, given: Mapping[str, str]) -> None:
+    """Raise limits of a thread on this machine, as "20" or "+5" by the names of `format.amounts`. The next step records
+    them. Raises Usage for a limit that the thread doesn't have, or that isn't raised."""
+    from uwf_git.engine.budget import OPTIONS, Budgets, amount, parse_option, raise_limits
+
+    standing = Budgets(instance).standing(instance.threads.active_head(thread))
+    held = standing.limits if standing else {}
+    raised: dict[str, float] = {}
+    for key, option in OPTIONS.items():
+        if (text := given.get(key)) is None:
+            continue
+        raised[key] = parse_option(key, text, held)
+        if key not in held:
+            raise Usage(
+                f"thread {thread} has no {key} that could be raised",
+                "limits are set by uwf thread start, by the workflow's budget, and by budgets in config.yaml",
+            )
+        if raised[key] <= held[key].value:
+            raise Usage(
+                f"{key} of thread {thread} is {amount(key, held[key].value)}: {option} {text} doesn't raise it",
+                f"give more than that, or say with a + by how much: {option} +{text}",
+            )
+    raise_limits(instance, thread, raised)
+    _tell(instance, thread)
+
+
+def _tell(instance: Instance, thread: ThreadId) -> None:
+    instance.after(lambda: ext.resumed(instance, [thread]))
+
+
+def _onward(instance: Instance, head: Head) -> str:
+    """Return the command that lets a thread go on that no person has to say anything to."""
+    from uwf_git.engine.budget import waiting
+    from uwf_git.engine.status import PAUSED, RUNNING, status_of, used_up
+
+    status = status_of(instance, head)
+    if status == PAUSED:
+        return f"uwf thread resume {head.thread}"
+    if status == RUNNING:
+        return f"it is at work; uwf thread show {head.thread}"
+    if standing := used_up(instance, head):
+        return waiting(head.thread, standing).hint
+    return f"uwf thread run {head.thread}"
