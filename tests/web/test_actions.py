@@ -1,4 +1,4 @@
-"""What a page may do with --write and --run: it is a command of its own, which ends without the page."""
+"""What a page may do with --write and --run. A step is a command of its own, which ends without the page."""
 
 from __future__ import annotations
 
@@ -137,6 +137,49 @@ def test_what_a_command_says_against_it_is_shown_with_the_command(
     assert changing.post("/thread/01ARZ3NDEKTSV4RRFFQ69G5FAV/pause", data={"reason": "so"}).status_code == 404
     assert changing.post(f"/thread/{thread}/pause", data={"reason": "a\0b"}).status_code == 400
     assert changing.post(f"/thread/{thread}/pause", json={}).status_code == 400
+
+
+def test_an_action_that_takes_long_keeps_no_page_waiting(
+    changing: httpx.Client,
+    uwf: Uwf,
+    thread: str,
+    script: Callable[[str, str], Path],
+    config: Config,
+    tmp_path: Path,
+) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    begun, gate = tmp_path / "begun", tmp_path / "gate"
+    hook = script("hook", SLOW.format(gate=str(gate), begun=str(begun)))
+    config(f"hooks: {{ paused: {hook} }}\n")
+    with ThreadPoolExecutor(1) as other:
+        paused = other.submit(changing.post, f"/thread/{thread}/pause", data={"reason": "so"})
+        _until(begun.exists)
+        assert "paused" in changing.get(f"/thread/{thread}").text
+        assert not paused.done()
+        gate.touch()
+        assert paused.result().status_code == 303
+
+
+def test_only_what_runs_agents_starts_a_command(
+    serve: Serve, uwf: Uwf, thread: str, monkeypatch: pytest.MonkeyPatch, config: Config
+) -> None:
+    config(AGENT.format(command=scripted(REJECTS_ONCE)))
+    write(
+        "seen/sitecustomize.py",
+        f"import sys\nprint(*sys.orig_argv, file=open({str(Path('started').absolute())!r}, 'a'))\n",
+    )
+    head, started = {"head": _head(uwf, thread)}, Path("started").absolute()
+    monkeypatch.setenv("PYTHONPATH", str(Path("seen").absolute()))
+    serving = serve("--run")
+    for client in entered(serving):
+        client.headers["Origin"] = serving.address
+        started.write_text("")
+        for name in ("pause", "resume", "fork"):
+            assert client.post(f"/thread/{thread}/{name}", data=head).status_code == 303
+        assert "uwf_cli.main" not in started.read_text()
+        assert client.post(f"/thread/{thread}/step", data=head).status_code == 303
+        assert f"uwf_cli.main --format json thread step -- {thread}" in started.read_text()
 
 
 def test_only_what_is_offered_can_be_started(changing: httpx.Client, uwf: Uwf, thread: str) -> None:

@@ -1,33 +1,35 @@
-"""What pages can change: each action is a `uwf` command, carried out by a process of its own.
+"""What pages can change. An action calls the API in a thread of the server, so that no page waits for another; steps
+and runs are `uwf` processes.
 
-So what a page does is what the command does, and it ends whether or not the page, the browser or the server are still
-there. A form names no agent, and no file but a workflow's of the folders that are searched for them: the user's
-configuration alone says which command works for a role. What a form says becomes the value of an option, or standard
-input, and never an option.
+A form names no agent, and no file but a workflow's of the folders that are searched for them: the user's
+configuration alone says which command works for a role. What a form says becomes the value of an option, and never an
+option.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import shlex
 import subprocess
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, suppress
 from tempfile import TemporaryFile
 from typing import IO, Any, NamedTuple
 from urllib.parse import parse_qsl
 
+from uwf_cli.call import Call, Failed, calling
 from uwf_cli.failures import reported
 from uwf_cli.invocation import itself
 from uwf_cli.page import addresses
 from uwf_cli.page.addresses import Asked, Page
 from uwf_cli.resolve import file_names
 
+from uwf_git.api import control
 from uwf_git.base.errors import Busy, HeadMoved, NotFound, Usage, UwfError, Waiting
-from uwf_git.engine.budget import OPTIONS, Budgets
+from uwf_git.engine.budget import OPTIONS, Budgets, parse_option
 from uwf_git.engine.status import FAILED, IDLE, PAUSED, outlook
 from uwf_git.format.ids import ThreadId, name_problem
 from uwf_git.format.kinds import parse_workflow
@@ -37,21 +39,24 @@ from uwf_git.store.location import Location
 from uwf_git.store.opened import Instance
 
 LONGEST = 1000  # characters of what becomes an argument
-PATIENCE = 60.0  # seconds that a page waits for a command
+PATIENCE = 60.0  # seconds that a page waits for an action
 _BEGIN = 10.0  # and for a step to begin
 _AT_ONCE = 8
 _FIELDS = 32
 _LOOK = 0.02
 _REAP = 1.0
-_PRINTED = 4 << 20  # bytes of what a command prints
+_PRINTED = 4 << 20  # bytes of what a command says went wrong
 _TOLD = 200  # threads of which is known why nobody worked on them
 
 
 class Order(NamedTuple):
-    """A command line after `uwf`. `text` is what the option whose value is `-` reads."""
+    """An action that a form asks for. `do` carries it out and returns the thread to show next; None for one in which
+    agents work. `argv` does the same in a shell, as the words after `uwf`; `text` is what the option whose value is
+    `-` reads."""
 
     argv: tuple[str, ...]
     text: str | None = None
+    do: Callable[[Call], ThreadId] | None = None
 
     @property
     def shown(self) -> str:
@@ -131,58 +136,80 @@ def parse_form(body: bytes) -> Form:
 
 
 def _answer(at: At, form: Form) -> Order:
+    thread, step = at.thread, at.head.node
     if not at.head.row.asks:
-        raise NotDone(f"thread {at.thread} asks nothing", f"see: uwf thread show {at.thread}", 409)
+        raise NotDone(f"thread {thread} asks nothing", f"see: uwf thread show {thread}", 409)
     options = outlook(at.instance, at.head).options
     number = form.number("option")
     if number is not None and not 0 < number <= len(options):
-        raise Usage(f"thread {at.thread} has no option {number}", "read the question again")
+        raise Usage(f"thread {thread} has no option {number}", "read the question again")
     text = form.text("answer") or (options[number - 1] if number else "")
     # A text that is one option's may be the number of another.
-    as_it_is = ["--other"] if options and ("answer" in form.fields or text.strip().isdigit()) else []
-    argv = ("thread", "answer", f"--for={at.head.node}", *as_it_is, "--message=-", "--", at.thread)
-    return Order(argv, text)
+    other = bool(options) and ("answer" in form.fields or text.strip().isdigit())
+    as_it_is = ["--other"] if other else []
+    argv = ("thread", "answer", f"--for={step}", *as_it_is, "--message=-", "--", thread)
+    return Order(argv, text, lambda call: control.answer(call.instance, thread, text, step, other).thread)
 
 
 def _fork(at: At, form: Form) -> Order:
+    from uwf_git.api.fork import fork
+
     number = form.number("at")
     after = [] if number is None else [f"--at={number}"]
-    return Order(("thread", "fork", *after, "--", at.thread))
+    argv = ("thread", "fork", *after, "--", at.thread)
+    return Order(argv, do=lambda call: fork(call.instance, at.thread, number))
 
 
 def _pause(at: At, form: Form) -> Order:
-    now = ["--now"] if "now" in form.fields else []
-    return Order(("thread", "pause", *now, *_said(form, "--message"), "--", at.thread))
+    now, reason = "now" in form.fields, form.option("reason")
+    options = [*["--now"] * now, *_said("--message", reason)]
+
+    def do(call: Call) -> ThreadId:
+        control.pause(call.instance, at.thread, reason, now)
+        return at.thread
+
+    return Order(("thread", "pause", *options, "--", at.thread), do=do)
 
 
 def _resume(at: At, form: Form) -> Order:
     text = form.text("message") or None
     said = [] if text is None else ["--message=-"]
-    return Order(("thread", "resume", *said, "--", at.thread), text)
+    argv = ("thread", "resume", *said, "--", at.thread)
+    return Order(argv, text, lambda call: control.resume(call.instance, at.thread, text).thread)
 
 
 def _kill(at: At, form: Form) -> Order:
     if "sure" not in form.fields:
         raise Usage(f"thread {at.thread} would end for good", "check the box that says so")
-    return Order(("thread", "kill", *_said(form, "--reason"), "--", at.thread))
-
-
-def _said(form: Form, option: str) -> list[str]:
     reason = form.option("reason")
+    argv = ("thread", "kill", *_said("--reason", reason), "--", at.thread)
+    return Order(argv, do=lambda call: control.kill(call.instance, at.thread, reason).thread)
+
+
+def _said(option: str, reason: str) -> list[str]:
     return [f"{option}={reason}"] if reason else []
 
 
-def _limits(form: Form, sign: str = "") -> list[str]:
-    """The limits as options. `sign` stands before the numbers that have none."""
-    given = [(option, form.option(key)) for key, option in OPTIONS.items()]
-    return [f"{option}={sign if text[0].isdigit() else ''}{text}" for option, text in given if text]
+def _limits(form: Form, sign: str = "") -> dict[str, str]:
+    """Return the limits by their names. `sign` goes before the numbers that have none."""
+    given = [(key, form.option(key)) for key in OPTIONS]
+    return {key: f"{sign if text[0].isdigit() else ''}{text}" for key, text in given if text}
+
+
+def _as_options(limits: Mapping[str, str]) -> list[str]:
+    return [f"{OPTIONS[key]}={text}" for key, text in limits.items()]
 
 
 def _budget(at: At, form: Form) -> Order:
     limits = _limits(form, "+")  # beside "Raise" a number is what is to be added
     if not limits:
         raise Usage(f"no limit of thread {at.thread} would be raised", "give at least one, such as +10")
-    return Order(("thread", "budget", *limits, "--", at.thread))
+
+    def do(call: Call) -> ThreadId:
+        control.raise_budget(call.instance, at.thread, limits)
+        return at.thread
+
+    return Order(("thread", "budget", *_as_options(limits), "--", at.thread), do=do)
 
 
 def _step(at: At, _form: Form) -> Order:
@@ -294,7 +321,7 @@ def start_page(instance: Instance, asked: Asked) -> Page:
 
 
 def start(instance: Instance, form: Form) -> Order:
-    """The command that starts a thread. Raises Usage, NotFound for a workflow that the list doesn't have: by other
+    """The order to start a thread. Raises Usage, NotFound for a workflow that the list doesn't have: by other
     names a command would find any file."""
     workflow = form.fields.get("workflow", "")
     if workflow not in workflows(instance):
@@ -302,9 +329,20 @@ def start(instance: Instance, form: Form) -> Order:
     prompt = form.text("prompt")
     if not prompt:
         raise Usage("there is no task", "say what is to be done")
-    persona = form.option("persona")
+    persona, limits = form.option("persona"), _limits(form)
+
+    def do(call: Call) -> ThreadId:
+        from uwf_cli.commands.thread import begin
+
+        from uwf_git.api.start import Start
+
+        budget = {key: parse_option(key, text) for key, text in limits.items()}
+        return begin(call, workflow, Start(prompt, budget), persona=persona or None).thread
+
     speaker = [f"--as={persona}"] if persona else []
-    return Order(("thread", "start", "--prompt=-", *speaker, *_limits(form), "--", workflow), prompt)
+    return Order(
+        ("thread", "start", "--prompt=-", *speaker, *_as_options(limits), "--", workflow), prompt, do
+    )
 
 
 def registered(instance: Instance) -> list[str]:
@@ -325,7 +363,7 @@ def workflows(instance: Instance) -> list[str]:
 
 
 class NotDone(UwfError):
-    """A command failed, or is still at work. `status` is that of HTTP."""
+    """An action failed, or is still at work. `status` is that of HTTP."""
 
     def __init__(self, message: str, hint: str, status: int) -> None:
         super().__init__(message, hint)
@@ -354,12 +392,14 @@ class Actions:
     is done once."""
 
     def __init__(self, location: Location, opened: Callable[[], AbstractContextManager[Instance]]) -> None:
+        self._location = location
         self._opened = opened
         inherited = {name: value for name, value in os.environ.items() if name != "UWF_FORMAT"}
         self._environment = {**inherited, **location.environment()}
         self._under_way: dict[tuple[object, ...], asyncio.Task[str]] = {}
         self._beginning: set[ThreadId] = set()
-        self._room = asyncio.Semaphore(_AT_ONCE)
+        self._threads = ThreadPoolExecutor(_AT_ONCE)
+        self._processes = asyncio.Semaphore(_AT_ONCE)
         self._left: set[asyncio.Task[None]] = set()
         self._refused: dict[ThreadId, Refused] = {}
         self.told = 0
@@ -380,17 +420,19 @@ class Actions:
                 at = At(instance, instance.threads.head(instance.threads.find(thread)))
                 if action.moves:
                     _require_unmoved(at.head, form)
-                order, work = action.order(at, form), None
-                if action.runs:
+                order = action.order(at, form)
+                if order.do is None:
                     if at.thread in self._beginning or instance.locks.is_held(at.thread):
                         raise Busy(
                             f"an agent is at work on thread {at.thread}", "wait for the end of its step"
                         )
                     work = self._work(at)
+            if order.do is not None:
+                return await self._call(order, order.do)
             # Of two that begin at once, the lock would tell of both that they have begun.
-            with self._begins(at.thread) if action.runs else nullcontext():
-                printed = await self._run(order, work)
-            return _destination(printed, at.thread)
+            with self._begins(at.thread):
+                await self._run(order, work)
+            return addresses.thread(at.thread)
 
         return await self._once((action.name, thread, *sorted(form.fields.items())), carried_out)
 
@@ -433,7 +475,8 @@ class Actions:
         async def carried_out() -> str:
             with self._opened() as instance:
                 order = start(instance, form)
-            return _destination(await self._run(order, None), None)
+            assert order.do is not None
+            return await self._call(order, order.do)
 
         return await self._once(("start", *sorted(form.fields.items())), carried_out)
 
@@ -445,64 +488,61 @@ class Actions:
             task.add_done_callback(lambda _done: self._under_way.pop(key))
         return await asyncio.shield(task)
 
-    async def _run(self, order: Order, work: _Work | None) -> str:
-        """Carries out a command; returns what it prints. One that is to have agents work is left alone once they do,
-        and its failure is taken down. Nobody but itself ends it: it has a session of its own, and what it prints goes
-        to files without a name, as a pipe would break where the server ends. Raises NotDone."""
-        async with self._room:
-            with ExitStack() as files:
-                given, out, err = (files.enter_context(TemporaryFile()) for _ in range(3))
-                given.write((order.text or "").encode("utf-8", "replace"))
-                given.seek(0)
-                try:
-                    child = spawn(
-                        itself("json", *order.argv),
-                        stdin=given,
-                        stdout=out,
-                        stderr=err,
-                        cwd=None,
-                        env=self._environment,
-                    )
-                except (OSError, ValueError) as error:
-                    raise NotDone(f"uwf does not start: {error}", order.shown, 500) from None
-                code = await _ended(child, _BEGIN if work else PATIENCE, work.is_begun if work else None)
-                if code is None:
-                    self._take_leave(child, order, err, work, files.pop_all())
-                    if work is None:
-                        raise NotDone(
-                            f"the command is still at work after {PATIENCE:.0f} seconds: {order.shown}",
-                            "look at the thread: what it does is done all the same",
-                            504,
-                        )
-                    return ""
-                failure = _failure(code, err, order)
-                if failure is not None:
-                    if work is None:
-                        raise failure
-                    work.refused(failure)
-                out.seek(0)
-                return out.read(_PRINTED).decode("utf-8", "replace")
+    async def _call(self, order: Order, do: Callable[[Call], ThreadId]) -> str:
+        """Carry an order out in a thread, and return the address of the page to show next. Raises NotDone."""
 
-    def _take_leave(
-        self,
-        child: subprocess.Popen[bytes],
-        order: Order,
-        err: IO[bytes],
-        work: _Work | None,
-        files: ExitStack,
-    ) -> None:
-        """Waits for a process to end that nobody asks for any more, which would stay in the table of processes."""
+        def called() -> ThreadId:
+            with calling(self._location) as call:
+                return do(call)
 
-        async def waited() -> None:
-            with files:
-                while (code := child.poll()) is None:
-                    await asyncio.sleep(_REAP)
-                if work is not None and (failure := _failure(code, err, order)) is not None:
-                    work.refused(failure)
+        doing = asyncio.get_running_loop().run_in_executor(self._threads, called)
+        done, _ = await asyncio.wait([doing], timeout=PATIENCE)
+        if not done:
+            raise NotDone(
+                f"this is still being done after {PATIENCE:.0f} seconds: {order.shown}",
+                "look at the thread: it is done all the same",
+                504,
+            )
+        try:
+            return addresses.thread(doing.result())
+        except Failed as error:
+            failure = error.failure
+            raise _not_done(failure.message, failure.hint, failure.status, order) from None
 
-        task = asyncio.create_task(waited())
-        self._left.add(task)
-        task.add_done_callback(self._left.discard)
+    async def _run(self, order: Order, work: _Work) -> None:
+        """Begin the work of agents, and leave it alone once they work; a failure is taken down. It is a process with a
+        session of its own, and its standard error a file without a name, since a step goes on when the server ends,
+        and its agent ends with it when somebody kills the thread. Raises NotDone if it doesn't start."""
+        async with self._processes:
+            err = TemporaryFile()  # noqa: SIM115 it is closed when the process has ended
+            try:
+                child = spawn(
+                    itself("json", *order.argv),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=err,
+                    cwd=None,
+                    env=self._environment,
+                )
+            except (OSError, ValueError) as error:
+                err.close()
+                raise NotDone(f"uwf does not start: {error}", order.shown, 500) from None
+            ended = asyncio.create_task(self._ended(child, order, err, work))
+            self._left.add(ended)
+            ended.add_done_callback(self._left.discard)
+            deadline = time.monotonic() + _BEGIN
+            while not ended.done() and not work.is_begun() and time.monotonic() < deadline:
+                await asyncio.sleep(_LOOK)
+
+    async def _ended(self, child: subprocess.Popen[bytes], order: Order, err: IO[bytes], work: _Work) -> None:
+        """Wait for the end of a process, and take its failure down."""
+        with err:
+            pause = _LOOK
+            while (code := child.poll()) is None:
+                await asyncio.sleep(pause)
+                pause = min(pause * 1.1, _REAP)
+            if (failure := _failure(code, err, order)) is not None:
+                work.refused(failure)
 
 
 def _require_unmoved(head: Head, form: Form) -> None:
@@ -514,18 +554,6 @@ def _require_unmoved(head: Head, form: Form) -> None:
         )
 
 
-async def _ended(
-    child: subprocess.Popen[bytes], patience: float, is_begun: Callable[[], bool] | None
-) -> int | None:
-    """How a process ended; None where it is at work still, after `patience` seconds or because it has begun."""
-    deadline = time.monotonic() + patience
-    while (code := child.poll()) is None and time.monotonic() < deadline:
-        if is_begun is not None and is_begun():
-            return None
-        await asyncio.sleep(_LOOK)
-    return code
-
-
 def _failure(code: int, err: IO[bytes], order: Order) -> NotDone | None:
     """What a command says went wrong; None where nothing did. That a run has come to a question is no failure."""
     if code in (0, Waiting.exit_status):
@@ -535,14 +563,10 @@ def _failure(code: int, err: IO[bytes], order: Order) -> NotDone | None:
     error = reported(err.read().decode("utf-8", "replace"))
     if error is None:
         return NotDone(f"the command ended with status {code}: {order.shown}", "run it in a terminal", 500)
-    hint = f"{error['hint']} — " if error["hint"] else ""
-    return NotDone(error["message"], f"{hint}the same in a terminal: {order.shown}", _STATUS.get(code, 422))
+    return _not_done(error["message"], error["hint"], code, order)
 
 
-def _destination(printed: str, thread: ThreadId | None) -> str:
-    """The page of the thread that a command names in its result, else that of the thread it was done to."""
-    try:
-        value = json.loads(printed)
-        return addresses.thread(str(value["thread"]))
-    except (ValueError, TypeError, KeyError):  # a run prints a line for each step
-        return addresses.thread(thread) if thread else "/"
+def _not_done(message: str, hint: str, status: int, order: Order) -> NotDone:
+    """Return a failure with its exit `status` as a page tells it."""
+    before = f"{hint} — " if hint else ""
+    return NotDone(message, f"{before}the same in a terminal: {order.shown}", _STATUS.get(status, 422))
