@@ -65,8 +65,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """More workers than there are cores, as tests often wait for processes; fewer with the extended tests, some of which
-    take several cores."""
+    """More workers than there are cores, as tests often wait for processes; fewer with the extended tests, some of
+    which take several cores."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return cores + (2 if "not extended" in config.option.markexpr else 1)
 
