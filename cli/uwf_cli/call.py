@@ -11,11 +11,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_cli import output, resolve, terminal
-from uwf_cli.failures import failure_without_secrets
+from uwf_cli.failures import failure_value, failure_without_secrets
 from uwf_cli.invocation import Invocation
 
 if TYPE_CHECKING:
-    from uwf_git.base.errors import Failure
     from uwf_git.store.location import Location
 
 
@@ -27,11 +26,12 @@ class Result(NamedTuple):
 
 
 class Failed(Exception):
-    """A command failed. The failure holds no secrets."""
+    """A command failed: its error as the command prints it in JSON, with its exit `status`. It holds no secrets."""
 
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.message)
-        self.failure = failure
+    def __init__(self, code: str, message: str, hint: str = "", status: int = 1, **more: Any) -> None:
+        super().__init__(message)
+        self.message, self.hint, self.status = message, hint, status
+        self.error = {"code": code, "message": message, "hint": hint, "exitStatus": status, **more}
 
 
 class Call(Invocation):
@@ -65,7 +65,8 @@ def calling(location: Location) -> Iterator[Call]:
         yield invocation
         invocation.afterwards()
     except Exception as error:
-        raise Failed(failure_without_secrets(invocation, error)) from error
+        failure = failure_without_secrets(invocation, error)
+        raise Failed(status=failure.status, **failure_value(failure)) from error
     finally:
         if "instance" in invocation.__dict__:
             invocation.instance.store.index.close()

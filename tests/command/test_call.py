@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,7 +9,6 @@ from pathlib import Path
 import pytest
 from conftest import Uwf
 from uwf_cli.call import Failed, call
-from uwf_cli.failures import failure_value
 
 from uwf_git.store.location import Location, locate
 
@@ -56,8 +54,8 @@ def test_a_call_that_fails_has_the_error_of_its_command(
     with pytest.raises(Failed) as failed:
         call(location, argv, "red")
     assert capfd.readouterr() == ("", "")
-    done = uwf(*argv, "--format", "json", check=failed.value.failure.status, input="red")
-    assert json.loads(json.dumps(failure_value(failed.value.failure))) == done.error
+    done = uwf(*argv, "--format", "json", check=failed.value.status, input="red")
+    assert failed.value.error == {**done.error, "exitStatus": failed.value.status}
 
 
 def test_a_call_reads_its_text_and_never_the_standard_input_of_the_server(
@@ -75,7 +73,7 @@ def test_an_error_of_a_call_holds_no_secret(
     monkeypatch.setenv("SOME_API_KEY", "hunter2hunter2hunter2")
     with pytest.raises(Failed) as failed:
         call(location, ("thread", "show", "hunter2hunter2hunter2"))
-    assert "hunter2" not in failed.value.failure.message
+    assert "hunter2" not in failed.value.message
 
 
 def test_calls_of_several_threads_of_a_process_do_not_disturb_each_other(

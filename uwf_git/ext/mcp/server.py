@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
-import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
 import anyio
@@ -24,19 +22,17 @@ from mcp import types
 from mcp.server import Server, ServerRequestContext
 from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
-from uwf_cli.call import Failed as CommandFailed
+from uwf_cli.call import Failed, Result, calling
 from uwf_cli.call import call as call_command
-from uwf_cli.call import calling
+from uwf_cli.call_process import LARGEST, TooLarge, call_in_process
 from uwf_cli.exchange import find_thread
-from uwf_cli.failures import failure_value, reported
-from uwf_cli.invocation import itself
 from uwf_cli.output import as_yaml
 from uwf_cli.transcript import Transcript
 
 from uwf_git import __version__
 from uwf_git.base.errors import UwfError
 from uwf_git.ext.mcp.tools import QUOTA, SOURCE_FILE, WAIT, Call, ServedTool, offered
-from uwf_git.sandbox.child import Pipes, lines, spawn, stop
+from uwf_git.sandbox.child import lines
 from uwf_git.store.location import Location
 
 INSTRUCTIONS = """\
@@ -45,39 +41,13 @@ thread is completed; each step lets the agent of the next role work. A thread th
 put the question to them and pass the answer on with answer_thread. Ids and hashes may be shortened."""
 
 AT_ONCE = 8
-GRACE = 10.0
 TICK = 2.0
-DRAIN = 1.0
-LARGEST_RESULT = 32 << 20
 LISTED = 50
 MARKDOWN, YAML = "text/markdown", "application/yaml"
 # The tool whose command reads a kind of resource, and the resource's type.
 _RESOURCES = {"thread": ("read_thread", MARKDOWN), "workflow": ("show_workflow", YAML)}
 
 T = TypeVar("T")
-
-
-class Done(NamedTuple):
-    """How a command ended. `code` is negative for a signal."""
-
-    code: int
-    out: bytes
-    err: str
-
-
-class Failed(Exception):
-    """A call that failed: the error as the command reports it."""
-
-    def __init__(self, code: str, message: str, hint: str = "", status: int = 1, **more: Any) -> None:
-        super().__init__(message)
-        self.error = {"code": code, "message": message, "hint": hint, "exitStatus": status, **more}
-
-    @property
-    def text(self) -> str:
-        """The error in one line."""
-        error = self.error
-        hint = f" — {error['hint']}" if error["hint"] else ""
-        return f"{error['message']}{hint} ({error['code']}, exit status {error['exitStatus']})"
 
 
 class Step:
@@ -101,10 +71,6 @@ class Serving:
         self._location = location
         self._folder = folder.resolve()
         self._tools = offered(read_only)
-        self._environment = {
-            **{name: value for name, value in os.environ.items() if name != "UWF_FORMAT"},
-            **location.environment(),
-        }
 
     async def run(self) -> None:
         """Serves standard input and output."""
@@ -198,50 +164,26 @@ class Serving:
         if call.wrap:
             value = {call.wrap: value}
         texts = [json.dumps(value, ensure_ascii=False, indent=1), *notes]
-        if len(texts[0]) > LARGEST_RESULT:
-            raise _too_large()
+        if len(texts[0]) > LARGEST:
+            raise TooLarge()
         return types.CallToolResult(
             content=[types.TextContent(type="text", text=text) for text in texts], structured_content=value
         )
 
-    async def _value(self, call: Call) -> tuple[Any, list[str]]:
-        """Return the JSON of a command, and its warnings. Raises Failed."""
+    async def _value(self, call: Call) -> Result:
+        """Return the result of a command. Raises Failed."""
         if not call.apart:
             return await self._in_thread(lambda: call_command(self._location, call.argv, call.stdin or ""))
-        done = await self._run(call)
-        try:
-            return _printed(done.out.decode("utf-8", "replace")), _notes(done)
-        except ValueError:
-            raise Failed("internal", f"`uwf {call.argv[0]} {call.argv[1]}` printed no JSON") from None
-
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        """Work in a thread. It is never abandoned, so the number of threads is bounded. Raises Failed."""
-        try:
-            return await anyio.to_thread.run_sync(work, limiter=self._room)
-        except CommandFailed as error:
-            failure = error.failure
-            raise Failed(status=failure.status, **failure_value(failure)) from None
-
-    async def _run(self, call: Call) -> Done:
-        """Run a command in a process, and return its end if it came to a result. Raises Failed."""
-        argv = itself("json", *call.argv)
         with contextlib.ExitStack() as stack:
             folder = self._folder
             if call.source is not None:
                 folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="uwf-mcp-")))
                 (folder / SOURCE_FILE).write_text(call.source, encoding="utf-8", errors="replace")
-            stdin = None if call.stdin is None else call.stdin.encode("utf-8", "replace")
-            try:
-                done = await run(argv, stdin, folder, self._environment)
-            except (OSError, ValueError) as error:
-                raise Failed("failure", f"uwf does not start: {error}") from None
-        if (found := reported(done.err)) is not None:
-            raise Failed(status=done.code, **found)
-        if done.code < 0:
-            raise Failed("failure", f"the command was killed by signal {-done.code}", "repeat", done.code)
-        if len(done.out) > LARGEST_RESULT:
-            raise _too_large()
-        return done
+            return await call_in_process(self._location, call.argv, call.stdin, folder)
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        """Work in a thread. It is never abandoned, so the number of threads is bounded."""
+        return await anyio.to_thread.run_sync(work, limiter=self._room)
 
     async def _list_resources(
         self, _context: ServerRequestContext[Any], _params: types.PaginatedRequestParams | None
@@ -296,10 +238,10 @@ class Serving:
                 text = await self._in_thread(lambda: _transcript(self._location, unquote(rest)))
             else:
                 text = as_yaml((await self._value(call))[0])
-            if len(text) > LARGEST_RESULT:
-                raise _too_large()
+            if len(text) > LARGEST:
+                raise TooLarge()
         except Failed as error:
-            raise MCPError(types.INVALID_PARAMS, error.text, {"uri": uri, **error.error}) from None
+            raise MCPError(types.INVALID_PARAMS, _text(error), {"uri": uri, **error.error}) from None
         except UwfError as error:
             raise MCPError(types.INVALID_PARAMS, error.message, {"uri": uri}) from None
         return types.ReadResourceResult(
@@ -315,49 +257,12 @@ def _transcript(location: Location, thread: str) -> str:
         return "\n\n".join(Transcript(instance, head, QUOTA, None).parts()).rstrip("\n") + "\n"
 
 
-def _too_large() -> Failed:
-    return Failed("failure", f"the result is larger than {LARGEST_RESULT >> 20} MiB", "ask for less of it")
-
-
 async def read_input() -> bytes:
     """What comes on standard input, be that a file, a pipe or a socket. No thread waits for it, as one that did would
     keep an interrupted process from ending."""
     with contextlib.suppress(PermissionError):  # a file is always readable, and can't be waited for
         await anyio.wait_readable(0)
     return os.read(0, 1 << 16)
-
-
-async def run(argv: list[str], stdin: bytes | None, cwd: Path, env: Mapping[str, str]) -> Done:
-    """Runs a command to its end. Cancelled, it alone is terminated and waited for: it ends its agent itself and keeps
-    what that said, and git's packing may go on. A session of its own keeps the signals of this process's client from
-    it: one that ends is not to be interrupted at that. Raises OSError, ValueError where it can't be started."""
-    process = spawn(argv, stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE, cwd=cwd, env=env)
-    pipes = Pipes(process, LARGEST_RESULT)
-    try:
-        await pipes.connect()
-        pipes.write(stdin or b"")
-        pipes.close_input()
-        out = bytearray()
-        async with anyio.create_task_group() as reading:
-            read = anyio.Event()
-            reading.start_soon(_read, pipes, out, read)
-            await pipes.exit_status(math.inf, 0)
-            with anyio.move_on_after(DRAIN):  # what it left behind may hold the pipes for ever
-                await read.wait()
-                await pipes.exit_status(0, DRAIN)
-            reading.cancel_scope.cancel()
-        return Done(process.wait(), bytes(out), pipes.stderr)
-    finally:
-        with anyio.CancelScope(shield=True):
-            await anyio.to_thread.run_sync(stop, process, GRACE)
-            await pipes.close()
-
-
-async def _read(pipes: Pipes, into: bytearray, done: anyio.Event) -> None:
-    while data := await pipes.read():
-        if len(into) <= LARGEST_RESULT:
-            into += data
-    done.set()
 
 
 async def _report(context: ServerRequestContext[Any], role: str) -> None:
@@ -382,27 +287,15 @@ def _described(tool: ServedTool) -> types.Tool:
     )
 
 
-def _printed(text: str) -> Any:
-    """The result in what a command printed. An agent that works in the command's process may have printed
-    before. Raises ValueError."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        begin = max(text.rfind(opening) for opening in ("\n{\n", "\n[\n"))
-        if begin < 0:
-            raise
-        return json.loads(text[begin:])
-
-
-def _notes(done: Done) -> list[str]:
-    """The warnings and notes of a command that succeeded."""
-    said = done.err.splitlines()
-    return [line.removeprefix("uwf: ") for line in said if line.startswith("uwf: ")]
+def _text(error: Failed) -> str:
+    """Return an error as one line."""
+    hint = f" — {error.hint}" if error.hint else ""
+    return f"{error.message}{hint} ({error.error['code']}, exit status {error.status})"
 
 
 def _failure(error: Failed) -> types.CallToolResult:
     return types.CallToolResult(
-        content=[types.TextContent(type="text", text=error.text)],
+        content=[types.TextContent(type="text", text=_text(error))],
         structured_content={"error": error.error},
         is_error=True,
     )

@@ -506,8 +506,7 @@ class Actions:
         try:
             return addresses.thread(doing.result())
         except Failed as error:
-            failure = error.failure
-            raise _not_done(failure.message, failure.hint, failure.status, order) from None
+            raise _not_done(error.message, error.hint, error.status, order) from None
 
     async def _run(self, order: Order, work: _Work) -> None:
         """Begin the work of agents, and leave it alone once they work; a failure is taken down. It is a process with a

@@ -4,16 +4,15 @@ long and then ended: no other page has to wait for it, whatever somebody searche
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
-import os
 import re
 from typing import Any
 
-from uwf_cli.invocation import itself
+import anyio
+from uwf_cli.call import Failed, Result
+from uwf_cli.call_process import TooLarge, call_in_process
 from uwf_cli.page.addresses import STATUS, Asked, Page
 
-from uwf_git.base.errors import Invalid, NotFound, StoreDamaged, Usage, UwfError
+from uwf_git.base.errors import UwfError
 from uwf_git.format.ids import ThreadId
 from uwf_git.store.location import Location
 from uwf_git.store.opened import Instance
@@ -39,8 +38,8 @@ async def page(location: Location, asked: Asked) -> Page:
     try:
         async with _AT_ONCE:
             found, unread = await _found(location, [*words, "--limit", str(HITS + 1), "--", pattern])
-    except UwfError as error:
-        return Page("search.html", title, {**values, "wrong": error}, STATUS.get(error.exit_status, 500))
+    except Failed as error:
+        return Page("search.html", title, {**values, "wrong": error}, STATUS.get(error.status, 500))
     hits = [_hit(each, pattern, asked) for each in found[:HITS]]
     values |= {"threads": _by_thread(location, hits), "lines": len(hits)}
     values |= {"more": len(found) > HITS, "unread": unread}
@@ -77,62 +76,18 @@ def _words(asked: Asked) -> list[str]:
     return words + [f"--{name}={asked.one(name)}" for name in _FILTERS if asked.one(name)]
 
 
-async def _found(location: Location, words: list[str]) -> tuple[list[dict[str, Any]], list[str]]:
-    """What `uwf` prints, and what it says can't be searched. Raises Usage for a search that takes too long or finds too
-    much, else what it says."""
-    inherited = {name: value for name, value in os.environ.items() if name != "UWF_FORMAT"}
-    child = await asyncio.create_subprocess_exec(
-        *itself("json", *words),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env={**inherited, **location.environment()},
-    )
-    assert child.stdout is not None and child.stderr is not None
+async def _found(location: Location, words: list[str]) -> Result:
+    """Return the hits, and warnings of what can't be searched. Raises Failed, also for a search that takes too long."""
     try:
-        async with asyncio.timeout(SECONDS):
-            out, err = await asyncio.gather(_some(child.stdout), _some(child.stderr))
-            code = await child.wait()
-    except TimeoutError:
-        raise Usage(
-            f"the search took more than {SECONDS:.0f} seconds", "narrow it down, or search with uwf grep"
+        with anyio.fail_after(SECONDS):
+            return await call_in_process(location, tuple(words), most=_MOST)
+    except TooLarge:
+        raise Failed(
+            "usage", "more was found than a page can show", "search for more of the text", 2
         ) from None
-    finally:
-        await _end(child)
-    # 1: nothing matches; 7: there is damage, beside what was found
-    if code not in (0, 1, 7) or (code == 7 and not out):
-        raise _failure(code, err)
-    warned = err.decode("utf-8", "replace").splitlines() if code == 7 else []
-    return list(json.loads(out or b"[]")), [line.removeprefix("uwf: ") for line in warned]
-
-
-async def _some(stream: asyncio.StreamReader) -> bytes:
-    data = bytearray()
-    while piece := await stream.read(1 << 16):
-        data += piece
-        if len(data) > _MOST:
-            raise Usage("more was found than a page can show", "search for more of the text")
-    return bytes(data)
-
-
-async def _end(child: asyncio.subprocess.Process) -> None:
-    """Ends a search that still goes on, with the git that it has started."""
-    for end in (child.terminate, child.kill):
-        if child.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                end()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(3):
-                    await child.wait()
-
-
-def _failure(code: int, err: bytes) -> UwfError:
-    kind = {2: Usage, 3: NotFound, 7: StoreDamaged}.get(code, Invalid)
-    try:
-        said = json.loads(err.splitlines()[-1])["error"]
-        return kind(said["message"], said["hint"])
-    except (ValueError, LookupError, TypeError):
-        return Invalid("the search failed", "see what uwf grep says")
+    except TimeoutError:
+        hint = "narrow it down, or search with uwf grep"
+        raise Failed("usage", f"the search took more than {SECONDS:.0f} seconds", hint, 2) from None
 
 
 def _hit(found: dict[str, Any], pattern: str, asked: Asked) -> dict[str, Any]:

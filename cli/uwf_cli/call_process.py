@@ -1,0 +1,110 @@
+"""Call a command in a process of its own, which ends when the call is cancelled: for agents, and for what may compute
+for long."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+
+from uwf_cli.call import Failed, Result
+from uwf_cli.failures import reported
+from uwf_cli.invocation import itself
+from uwf_git.sandbox.child import Pipes, spawn, stop
+from uwf_git.store.location import Location
+
+GRACE = 10.0
+DRAIN = 1.0
+LARGEST = 32 << 20  # bytes that a command may print
+
+
+class TooLarge(Failed):
+    """A result is too large."""
+
+    def __init__(self, most: int = LARGEST) -> None:
+        super().__init__("failure", f"the result is larger than {most >> 20} MiB", "ask for less of it")
+
+
+async def call_in_process(
+    location: Location,
+    argv: tuple[str, ...],
+    stdin: str | None = None,
+    folder: Path | None = None,
+    most: int = LARGEST,
+) -> Result:
+    """Run a command, as `call.call` does, in a folder. It may print `most` bytes. Raises Failed, TooLarge."""
+    inherited = {name: value for name, value in os.environ.items() if name != "UWF_FORMAT"}
+    given = None if stdin is None else stdin.encode("utf-8", "replace")
+    try:
+        process = spawn(
+            itself("json", *argv),
+            stdin=subprocess.DEVNULL if given is None else subprocess.PIPE,
+            cwd=folder,
+            env={**inherited, **location.environment()},
+        )
+    except (OSError, ValueError) as error:
+        raise Failed("failure", f"uwf does not start: {error}") from None
+    out, err = await _end_of(process, given or b"", most)
+    code = process.wait()
+    if (report := reported(err)) is not None:
+        raise Failed(status=code, **report)
+    if code < 0:
+        raise Failed("failure", f"the command was killed by signal {-code}", "repeat", code)
+    if len(out) > most:
+        raise TooLarge(most)
+    try:
+        value = _printed(out.decode("utf-8", "replace"))
+    except ValueError:
+        raise Failed("internal", f"`uwf {' '.join(argv[:2])}` printed no JSON") from None
+    said = (line for line in err.splitlines() if line.startswith("uwf: "))
+    return Result(value, [line.removeprefix("uwf: ") for line in said])
+
+
+async def _end_of(process: subprocess.Popen[bytes], stdin: bytes, most: int) -> tuple[bytes, str]:
+    """Wait for a process, and return what it wrote to its output and to standard error. Cancelled, it alone is
+    terminated and waited for: it ends its agent itself and keeps what that said, and git's packing may go on. A session
+    of its own keeps the signals of a server's client from it."""
+    pipes = Pipes(process, most)
+    try:
+        await pipes.connect()
+        pipes.write(stdin)
+        pipes.close_input()
+        out = bytearray()
+        async with anyio.create_task_group() as reading:
+            read = anyio.Event()
+            reading.start_soon(_read, pipes, out, most, read)
+            await pipes.exit_status(math.inf, 0)
+            with anyio.move_on_after(DRAIN):  # what it left behind may hold the pipes for ever
+                await read.wait()
+                await pipes.exit_status(0, DRAIN)
+            reading.cancel_scope.cancel()
+        return bytes(out), pipes.stderr
+    finally:
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(stop, process, GRACE)
+            await pipes.close()
+
+
+async def _read(pipes: Pipes, into: bytearray, most: int, done: anyio.Event) -> None:
+    while data := await pipes.read():
+        if len(into) <= most:
+            into += data
+    done.set()
+
+
+def _printed(text: str) -> Any:
+    """Return the result in a command's output. An agent that works in the command's process may have printed before.
+    Raises ValueError."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        begin = max(text.rfind(opening) for opening in ("\n{\n", "\n[\n"))
+        if begin < 0:
+            raise
+        return json.loads(text[begin:])
