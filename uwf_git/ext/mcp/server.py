@@ -74,7 +74,7 @@ class Serving:
 
     async def run(self) -> None:
         """Serves standard input and output."""
-        self._room = anyio.CapacityLimiter(AT_ONCE)
+        self._threads, self._processes = anyio.CapacityLimiter(AT_ONCE), anyio.CapacityLimiter(AT_ONCE)
         server: Server[Any] = Server(
             "uwf",
             version=__version__,
@@ -111,9 +111,7 @@ class Serving:
             call = tool.parse(arguments, self._folder)
             if tool.name == "step_thread":
                 return await self._step(context, call, arguments)
-            async with (
-                self._room if call.apart else contextlib.nullcontext()
-            ):  # a thread takes its place itself
+            async with self._processes if call.apart else contextlib.nullcontext():
                 return await self._result(call)
         except Failed as error:
             return _failure(error)
@@ -183,7 +181,7 @@ class Serving:
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         """Work in a thread. It is never abandoned, so the number of threads is bounded."""
-        return await anyio.to_thread.run_sync(work, limiter=self._room)
+        return await anyio.to_thread.run_sync(work, limiter=self._threads)
 
     async def _list_resources(
         self, _context: ServerRequestContext[Any], _params: types.PaginatedRequestParams | None
