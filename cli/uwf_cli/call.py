@@ -73,16 +73,20 @@ def calling(location: Location) -> Iterator[Call]:
 
 
 def call(location: Location, argv: tuple[str, ...], stdin: str = "") -> Result:
-    """Run a command. `argv` is its line after `uwf`, `stdin` what it reads from standard input. Its exit status says
-    nothing that the value doesn't. Raises Failed."""
+    """Run a command. `argv` is its line after `uwf`, `stdin` what it reads from standard input; in both, half of a
+    surrogate pair is replaced. The exit status is dropped, since the value tells as much. Raises Failed."""
     from click.exceptions import Exit
 
     from uwf_cli.tree import uwf
 
-    with calling(location) as invocation, resolve.stdin(stdin):
+    with calling(location) as invocation, resolve.stdin(_encodable(stdin)):
         try:
-            with uwf.make_context("uwf", list(argv), obj=invocation) as context:
+            with uwf.make_context("uwf", list(map(_encodable, argv)), obj=invocation) as context:
                 uwf.invoke(context)
         except Exit:
             pass
     return Result(json.loads(output.as_json(invocation.value)), invocation.warnings)
+
+
+def _encodable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode("utf-8")

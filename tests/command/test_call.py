@@ -67,6 +67,14 @@ def test_a_call_reads_its_text_and_never_the_standard_input_of_the_server(
         call(location, ("thread", "start", "--prompt=-", "pair"))
 
 
+def test_half_of_a_surrogate_pair_is_replaced(uwf: Uwf, thread: str, location: Location) -> None:
+    made = call(location, ("thread", "start", "--prompt=-", "pair"), "a\ud800b").value["thread"]
+    assert uwf("thread", "read", made, "--format", "json").json["prompt"] == "a?b"
+    call(location, ("thread", "kill", "--reason=a\udfffb", "--", made))
+    with pytest.raises(Failed, match=r"no thread 'a\?b'"):
+        call(location, ("thread", "show", "--", "a\ud800b"))
+
+
 def test_an_error_of_a_call_holds_no_secret(
     location: Location, thread: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

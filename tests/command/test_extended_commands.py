@@ -13,6 +13,7 @@ from conftest import EXAMPLES, Uwf
 from uwf_cli.invocation import Invocation
 from uwf_cli.resolve import check_file
 
+import uwf_git
 from uwf_git import ext
 from uwf_git.base.errors import Invalid
 
@@ -114,6 +115,21 @@ def register(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
     yield add
     ext.ours.cache_clear()
     ext._our.cache_clear()
+
+
+def test_an_extension_is_told_of_threads_that_a_program_lets_go_on(
+    register: Callable[..., None], thread: str
+) -> None:
+    heard: list[str] = []
+    register(
+        {"RESUMED": lambda _instance, threads: heard.extend(threads)}, resumed="uwf_git.ext.shells:RESUMED"
+    )
+    opened = uwf_git.open().thread(thread)
+    opened.pause()
+    assert heard == []
+    opened.resume()
+    opened.say("Hm.")
+    assert heard == [thread, thread]
 
 
 def test_an_extension_compiles_the_code_of_a_language(register: Callable[..., None]) -> None:
