@@ -496,8 +496,13 @@ class Actions:
                 return do(call)
 
         doing = asyncio.get_running_loop().run_in_executor(self._threads, called)
-        done, _ = await asyncio.wait([doing], timeout=PATIENCE)
+        try:
+            done, _ = await asyncio.wait([doing], timeout=PATIENCE)
+        except asyncio.CancelledError:  # the server ends; what the thread does comes to its end
+            doing.cancel()
+            raise
         if not done:
+            doing.add_done_callback(lambda late: late.cancelled() or late.exception())
             raise NotDone(
                 f"this is still being done after {PATIENCE:.0f} seconds: {order.shown}",
                 "look at the thread: it is done all the same",
