@@ -19,9 +19,9 @@ from uwf_git.format.kinds import BODY
 from uwf_git.format.schema import ValuePath
 from uwf_git.format.shape import named
 from uwf_git.format.types import DEFAULT_STATUS, END, NEW, RESUME, START, SUSPEND, USER
+from uwf_git.workflow.common_mistakes import expression_hint, is_expression, means_end, means_start
 from uwf_git.workflow.draft import Draft, DraftEdge, DraftEdges, read_draft
 from uwf_git.workflow.expression import check_expression
-from uwf_git.workflow.habits import expression_hint, is_expression, means_end, means_start
 from uwf_git.workflow.moderator import can_end, reachable
 from uwf_git.workflow.role_schemas import HUMAN, Answers, answers_of, schema_problems
 from uwf_git.workflow.source import Source, read_source
@@ -421,7 +421,7 @@ class _Checker:
                 )
 
     def _doubts_of(self, name: str, expression: str, path: tuple[str | int, ...]) -> None:
-        from uwf_git.workflow.lookups import doubts
+        from uwf_git.workflow.type_check import doubts
 
         schemas = {role: answers.schema for role, answers in self._answers.items()}
         sources = [self._meant.get(source, source) for source in self._used.get(name, ())]

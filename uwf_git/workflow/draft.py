@@ -19,7 +19,7 @@ from uwf_git.format.findings import Findings
 from uwf_git.format.ids import name_problem
 from uwf_git.format.schema import ValuePath
 from uwf_git.format.types import DEFAULT_STATUS, END, NEW, START
-from uwf_git.workflow.habits import key_hint, means_start, meant_key
+from uwf_git.workflow.common_mistakes import key_hint, means_start, meant_key
 
 VERSION = 1
 

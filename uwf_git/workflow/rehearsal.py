@@ -19,8 +19,8 @@ from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import CONTENT, TIMESTAMP, Start, StepContext, Workflow, asks_human, status_of
 from uwf_git.format.schema import Schema
 from uwf_git.format.types import END, START, SUSPEND, USER
-from uwf_git.workflow.made_up import Hints, hints_of, variants
 from uwf_git.workflow.moderator import Chosen, brief, can_end, choose, describe, follow, reachable
+from uwf_git.workflow.sample_outputs import Hints, hints_of, variants
 
 MAX_STEPS = 2_000
 SECONDS = 30.0

@@ -23,7 +23,7 @@ from uwf_git.base import apart
 from uwf_git.base.errors import Invalid, LimitExceeded
 from uwf_git.base.text import closest, one_line
 from uwf_git.base.timelimit import MemoryExceeded, TimeExceeded, time_limit
-from uwf_git.workflow.habits import filter_habit
+from uwf_git.workflow.common_mistakes import filter_mistake
 
 SECONDS = 2.0
 MEMORY = 256 * 1024 * 1024
@@ -305,7 +305,7 @@ class _Anything(dict[str, Any]):
 def _check_filters(parsed: Any) -> None:
     for name in parsed.analyze().filters:
         if name not in _environment().filters:
-            known = filter_habit(name) or closest(name, _environment().filters)
+            known = filter_mistake(name) or closest(name, _environment().filters)
             raise _Unusable(f"there is no filter {name!r}" + (f'; did you mean "{known}"?' if known else ""))
 
 

@@ -31,8 +31,8 @@ from uwf_git.format.schema import Schema
 from uwf_git.format.types import END, USER
 from uwf_git.kit import Agent, Context, Reply
 from uwf_git.store.history import History
-from uwf_git.workflow.made_up import Hints, hints_of, variants
 from uwf_git.workflow.moderator import leading_to
+from uwf_git.workflow.sample_outputs import Hints, hints_of, variants
 
 USAGE = "uwf-rehearse [--script FILE]"
 _REMEMBERED = 24  # last turns of a role, from which it is counted how often each edge was taken

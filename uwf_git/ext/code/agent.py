@@ -31,7 +31,7 @@ from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import REHEARSE, Detail, Step, TurnRecord
 from uwf_git.format.types import END, RESULT, STEPNODE, SUSPEND, USER
 from uwf_git.git.repository import StoreUnwritable
-from uwf_git.workflow.habits import means_end
+from uwf_git.workflow.common_mistakes import means_end
 from uwf_git.workflow.moderator import Coded, brief, decide
 
 if TYPE_CHECKING:

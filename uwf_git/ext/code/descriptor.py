@@ -25,7 +25,7 @@ from uwf_git.format.node import hash_of
 from uwf_git.format.schema import ValuePath
 from uwf_git.format.types import END, MOST_ROUNDS, START
 from uwf_git.workflow.check import check_role_schema
-from uwf_git.workflow.habits import means_end, means_start
+from uwf_git.workflow.common_mistakes import means_end, means_start
 
 _TOP = ("name", "description", "roles", "graph", "maxRounds", "budget")
 _ROLE = ("description", "schema", "systemPrompt", "extractPrompt")

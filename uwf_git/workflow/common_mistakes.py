@@ -1,4 +1,4 @@
-"""What people write out of habit, from other languages and other tools, and what it is called here: keys of a
+"""Common mistakes out of habit, from other languages and other tools, and the right word for each: keys of a
 workflow, names of the end, filters of templates, operators and names in expressions.
 
 Where the nearest name is only a matter of letters, these know what was meant.
@@ -192,7 +192,7 @@ def expression_hint(text: str) -> str:
     return ""
 
 
-def name_habit(name: str) -> str | None:
+def name_mistake(name: str) -> str | None:
     """What to write for a word that JSONata takes for a field's name; None for one that means nothing."""
     if name in ("True", "TRUE", "False", "FALSE", "Null", "NULL"):
         return f"JSONata writes {name.lower()}"
@@ -201,13 +201,13 @@ def name_habit(name: str) -> str | None:
     return _NAMES.get(name.casefold())
 
 
-def filter_habit(name: str) -> str | None:
+def filter_mistake(name: str) -> str | None:
     """Liquid's filter of the meaning that a filter has elsewhere; None for one that is only misspelt."""
     folded = name.casefold()
     return next((meant for meant, others in _FILTERS.items() if folded in others), None)
 
 
-def field_habit(name: str) -> str:
+def field_mistake(name: str) -> str:
     """What to write for a property that other languages have; "" for a field that is only misspelt."""
     return _FIELDS.get(name.casefold(), "")
 

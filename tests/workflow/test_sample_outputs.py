@@ -14,8 +14,8 @@ from uwf_git.base.errors import Invalid
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import parse_workflow
 from uwf_git.format.schema import Schema
-from uwf_git.workflow.made_up import Hints, hints_of, variants
 from uwf_git.workflow.pattern import matching
+from uwf_git.workflow.sample_outputs import Hints, hints_of, variants
 
 HASH = Hash("0000000000000")
 

@@ -14,9 +14,7 @@ from typing import Any, NamedTuple
 from uwf_git.base.text import closest, nearest, one_line
 from uwf_git.format.shape import variants_of
 from uwf_git.format.types import START
-from uwf_git.workflow.expression import function_names, syntax_tree
-from uwf_git.workflow.habits import field_habit, name_habit
-from uwf_git.workflow.possible import (
+from uwf_git.workflow.abstract_values import (
     BOOLEAN,
     HISTORY,
     NUMBER,
@@ -36,6 +34,8 @@ from uwf_git.workflow.possible import (
     of_role,
     of_schema,
 )
+from uwf_git.workflow.common_mistakes import field_mistake, name_mistake
+from uwf_git.workflow.expression import function_names, syntax_tree
 
 _RESULTS: Mapping[str, Value] = {
     **dict.fromkeys(
@@ -323,11 +323,11 @@ class _Walk:
             return
         of_roles = [known for known, whose in field.known.items() if whose.startswith(SCHEMA_OF)]
         message = f"it asks for {_shown(path, upto=place + 1)}, which {owners} doesn't have"
-        self._doubt("unknown-field", message, field_habit(name) or nearest(name, of_roles or field.known))
+        self._doubt("unknown-field", message, field_mistake(name) or nearest(name, of_roles or field.known))
 
     def _root_hint(self, name: str, path: Any) -> str:
         """What was meant by a name at the beginning of a path that the history doesn't have."""
-        if (habit := name_habit(name)) is not None:
+        if (habit := name_mistake(name)) is not None:
             return habit
         if len(path.steps) == 1 and any("string" in kinds_of(atom) for atom in self._expected):
             return f'a text stands in quotes: "{name}"'
