@@ -319,6 +319,18 @@ def foreseen(text: str, seconds: float = 30) -> list[tuple[int, str]]:
     return [(finding.line, finding.code) for finding in foresee(compiled, seconds)]
 
 
+@pytest.mark.parametrize(
+    ("expression", "code"),
+    [
+        ("$count(steps) > '3'", "fails"),
+        ("steps[-1].output.n & 'x'", "condition-never-false"),
+        ("$filter(steps, function($s){ $s.output.okay })", "condition-never-true"),
+    ],
+)
+def test_a_slip_that_the_check_does_not_see_is_found_by_a_rehearsal(expression: str, code: str) -> None:
+    assert (14, code) in foreseen(FORESEEN.replace("steps[-1].output.n > 5", expression))
+
+
 def test_what_a_rehearsal_finds_is_told_at_its_line_once() -> None:
     # The condition that can never hold is seen in its text, the edges and the role behind them follow.
     assert foreseen(FORESEEN) == [

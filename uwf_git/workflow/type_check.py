@@ -1,8 +1,8 @@
-"""What a condition looks for in the history, compared with what the roles can answer: fields that no answer has, and
-comparisons that can never hold.
+"""Type checking of conditions: fields that no role's schema has, and comparisons that can never hold.
 
-The expression is followed with the schemas in place of values: wherever it goes, it is known which schemas the value
-there may have, or it isn't, and then nothing is said. After a first doubt in a path nothing more is said of it.
+An expression is evaluated over schemas in place of values. If the schemas of a value are not known, it is not checked;
+one path has at most one doubt. A rehearsal runs the conditions, so this finds only mistakes whose cause a rehearsal
+can't name.
 """
 
 from __future__ import annotations
@@ -44,17 +44,12 @@ _RESULTS: Mapping[str, Value] = {
     **dict.fromkeys(("string", "substring", "uppercase", "lowercase", "trim"), TEXT),
     **dict.fromkeys(("exists", "not", "boolean", "contains"), BOOLEAN),
 }
-"""What functions return, where it is always the same."""
-_OVER_ITEMS = ("map", "filter", "single", "each")
+"""Types that functions return."""
 _LITERALS = ("string", "number", "value")
-
-_Names = dict[str, Value]
-"""What variables hold."""
 
 
 class Doubt(NamedTuple):
-    """Something in an expression that can't be meant so. `code` is one of unknown-field, never-equal,
-    mixed-types, list-compared, text-as-condition."""
+    """A probable mistake in an expression. `code` is one of unknown-field, never-equal, list-compared."""
 
     code: str
     message: str
@@ -64,145 +59,128 @@ class Doubt(NamedTuple):
 def doubts(
     expression: str, schemas: Mapping[str, Any], roles: Collection[str], sources: Collection[str]
 ) -> list[Doubt]:
-    """What can't be meant so in an expression that `check_expression` finds nothing in. `schemas` are the schemas of
-    the answers by role, as far as they are known, of `roles`; `sources` the roles whose edges use the
-    condition: one of them has made the last step."""
+    """Check an expression that `check_expression` accepts. `schemas` are the known schemas of the `roles`' answers;
+    `sources` are the roles whose edges use the condition: one of them made the last step."""
     walk = _Walk(schemas, roles, [source for source in sources if source != START] if sources else roles)
-    tree = syntax_tree(expression)
-    walk.value(tree, walk.history, {})
-    walk.as_condition(tree)
+    walk.value(syntax_tree(expression), walk.history)
     return list(dict.fromkeys(walk.found))
 
 
 class _Walk:
-    """One expression, followed from its root."""
-
     def __init__(self, schemas: Mapping[str, Any], roles: Collection[str], last: Collection[str]) -> None:
         self.found: list[Doubt] = []
         self.history = history(roles, schemas, last)
         self._schemas = schemas
         self._roles = roles
         self._last = last
+        self._variables: dict[str, Value] = {}
         self._expected: list[Atom] = []  # what the other side of a comparison can be
 
-    # What an expression is
-
-    def value(self, node: Any, here: Value, names: _Names) -> Value:
-        """What an expression's value may be, where `here` is the value it is evaluated over."""
-        found = self._value(node, here, names)
+    def value(self, node: Any, here: Value) -> Value:
+        """The value of an expression that is evaluated over `here`."""
+        found = self._value(node, here)
         for stage in node.predicate or ():
-            found = self._filtered(found, stage, names)
+            found = self._filtered(found, stage)
         return found
 
-    def _value(self, node: Any, here: Value, names: _Names) -> Value:
+    def _value(self, node: Any, here: Value) -> Value:
         match node.type:
             case "string" | "number" | "value":
                 return of_schema({"const": node.value})
             case "path":
-                return self._path(node, here, names)
+                return self._path(node, here)
             case "variable":
-                return self._variable(node, here, names)
+                return self._variable(node.value, here)
             case "binary":
-                return self._binary(node, here, names)
+                return self._binary(node, here)
             case "unary":
-                return self._unary(node, here, names)
+                return self._unary(node, here)
             case "condition":
-                self.value(node.condition, here, names)
+                self.value(node.condition, here)
                 branches = [node.then, node._else]
-                return either(self.value(each, here, names) for each in branches if each is not None)
+                return either(self.value(each, here) for each in branches if each is not None)
             case "block":
-                inner, found = dict(names), None
+                found: Value = None
                 for each in node.expressions:
-                    found = self.value(each, here, inner)
+                    found = self.value(each, here)
                 return found
             case "bind":
-                found = self.value(node.rhs, here, names)
-                name = node.lhs.value
-                names[name] = None if name in names and names[name] != found else found
-                return found
+                found = self.value(node.rhs, here)
+                return self._set(node.lhs.value, found)
             case "apply":
-                self.value(node.lhs, here, names)
+                self.value(node.lhs, here)
                 if node.rhs.type == "function":
-                    self._arguments(node.rhs, here, names, None)
+                    self._call(node.rhs, here)
             case "function" | "partial":
-                return self._call(node, here, names)
+                return self._call(node, here)
             case "lambda":
-                self._lambda(node, names, None)
+                self._lambda(node)
         return None
 
-    def _unary(self, node: Any, here: Value, names: _Names) -> Value:
+    def _unary(self, node: Any, here: Value) -> Value:
         if node.value == "[":
-            return either([self.value(each, here, names) for each in node.expressions]) or None
+            return either([self.value(each, here) for each in node.expressions]) or None
         if node.value == "{":
             for pair in node.lhs_object:
                 for each in pair:
-                    self.value(each, here, names)
+                    self.value(each, here)
             return of_schema({"type": "object"})
-        self.value(node.expression, here, names)
+        self.value(node.expression, here)
         return NUMBER
 
-    def _variable(self, node: Any, here: Value, names: _Names) -> Value:
-        name = node.value
-        if name == "":
-            return here
-        if name == "$":
-            return self.history
-        if name not in names and name not in function_names():
+    def _variable(self, name: str, here: Value) -> Value:
+        if name in ("", "$"):
+            return self.history if name else here
+        if name not in self._variables and name not in function_names():
             self._unset(name)
-        return names.get(name)
+        return self._variables.get(name)
 
-    def _call(self, node: Any, here: Value, names: _Names) -> Value:
+    def _set(self, name: str, value: Value) -> Value:
+        """Set a variable. Scopes are ignored: nothing is known of a name that is set to two values."""
+        self._variables[name] = value if self._variables.get(name, value) == value else None
+        return value
+
+    def _call(self, node: Any, here: Value) -> Value:
         procedure = node.procedure
         if procedure.type == "lambda":
-            self._lambda(procedure, names, None)
+            self._lambda(procedure)
         name = procedure.value if procedure.type == "variable" else ""
-        self._arguments(node, here, names, name)
-        return None if name in names else _RESULTS.get(name)
+        for argument in node.arguments or ():
+            self.value(argument, here)
+        return None if name in self._variables else _RESULTS.get(name)
 
-    def _arguments(self, node: Any, here: Value, names: _Names, name: str | None) -> None:
-        over: Value = None
-        for place, argument in enumerate(node.arguments or ()):
-            if argument.type == "lambda":
-                self._lambda(argument, names, over if name in _OVER_ITEMS else None)
-            else:
-                found = self.value(argument, here, names)
-                over = items(found) if place == 0 else over
-
-    def _lambda(self, node: Any, names: _Names, first: Value) -> None:
-        """The body of a function whose first parameter is `first`."""
-        parameters = [argument.value for argument in node.arguments]
-        inner = {**names, **dict.fromkeys(parameters)}
-        if parameters:
-            inner[parameters[0]] = first
-        self.value(node.body, None, inner)
+    def _lambda(self, node: Any) -> None:
+        for argument in node.arguments:
+            self._variables[argument.value] = None
+        self.value(node.body, None)
 
     # Paths
 
-    def _path(self, node: Any, here: Value, names: _Names) -> Value:
+    def _path(self, node: Any, here: Value) -> Value:
         found = here
         for place, step in enumerate(node.steps):
             if step.type == "name":
                 found = self._field(found, step.value, place, node)
             elif step.type == "variable" and place > 0:
-                if step.value and step.value not in names and step.value not in function_names():
+                if step.value and step.value not in self._variables and step.value not in function_names():
                     self._unset(step.value, in_path=True)
                 found = None
             elif step.type == "sort":
                 for term in step.terms:
-                    self.value(term.expression, items(found), names)
+                    self.value(term.expression, items(found))
             elif step.type in ("wildcard", "descendant", "parent"):
                 found = None
             else:
-                found = self._value(step, items(found) if place else found, names)
-            if step.focus is not None or step.index is not None:
-                names = {**names, **dict.fromkeys(name for name in (step.focus, step.index) if name)}
-                found = None
+                found = self._value(step, items(found) if place else found)
+            for name in (step.focus, step.index):
+                if name is not None:
+                    self._variables[name] = found = None
             for stage in [*(step.stages or ()), *(step.predicate or ())]:
-                found = self._filtered(found, stage, names)
+                found = self._filtered(found, stage)
         return found if node.group is None else None
 
-    def _filtered(self, found: Value, stage: Any, names: _Names) -> Value:
-        """What is left of a value by `[…]`."""
+    def _filtered(self, found: Value, stage: Any) -> Value:
+        """The items of a value that `[…]` keeps."""
         if stage.type != "filter":
             return None
         test = stage.expr
@@ -214,11 +192,10 @@ class _Walk:
             self._doubt("unknown-field", message, f"write .{name}")
             return None
         before = len(self.found)
-        self.value(test, items(found), names)
+        self.value(test, items(found))
         return None if len(self.found) > before else _kept(items(found), test)
 
     def _field(self, found: Value, name: str, place: int, path: Any) -> Value:
-        """The field of that name in a value, or in each item of a list."""
         field = field_of(found, name)
         if field.value == ():
             self._missing(field, name, place, path)
@@ -227,16 +204,13 @@ class _Walk:
 
     # Comparisons
 
-    def _binary(self, node: Any, here: Value, names: _Names) -> Value:
+    def _binary(self, node: Any, here: Value) -> Value:
         operator = node.value
-        one = self.value(node.lhs, here, names)
+        one = self.value(node.lhs, here)
         before, self._expected = self._expected, (atoms(one) or []) if operator in ("=", "!=", "in") else []
-        other = self.value(node.rhs, here, names)
+        other = self.value(node.rhs, here)
         self._expected = before
-        if operator in ("and", "or"):
-            self.as_condition(node.lhs)
-            self.as_condition(node.rhs)
-        elif operator in ("=", "!="):
+        if operator in ("=", "!="):
             if not self._list_compared(node):
                 self._equal(node.lhs, node.rhs, one, other, operator)
         elif operator == "in":
@@ -246,19 +220,11 @@ class _Walk:
                         self._equal(node.lhs, each, one, of_schema({"const": each.value}), "=")
             else:
                 self._equal(node.lhs, node.rhs, one, other, "=")
-        elif operator in ("<", "<=", ">", ">="):
-            self._ordered(node, one, other)
         elif operator in ("+", "-", "*", "/", "%"):
             return NUMBER
         else:
             return TEXT if operator == "&" else None
         return BOOLEAN
-
-    def as_condition(self, node: Any) -> None:
-        """Doubts an expression that is asked whether it holds."""
-        if node.type == "binary" and node.value == "&":
-            message = "& joins two texts, so what it makes is hardly ever false"
-            self._doubt("text-as-condition", message, "write and where both must hold")
 
     def _list_compared(self, node: Any) -> bool:
         """Doubts the comparison of something of all steps with one value."""
@@ -288,17 +254,6 @@ class _Walk:
         of = f" of {owners.removeprefix(SCHEMA_OF)}" if owners else ""
         verb = "is never" if operator == "=" else "is always something else than"
         self._doubt("never-equal", f"{_shown(left)}{of} {verb} {_shown(right)}", _hint_for(right, these))
-
-    def _ordered(self, node: Any, one: Value, other: Value) -> None:
-        kinds = [{kind for atom in atoms(each) or () for kind in kinds_of(atom)} for each in (one, other)]
-        if not kinds[0] or not kinds[1] or kinds[0] & kinds[1] & {"number", "string"}:
-            return
-        left, right = (
-            f"{_shown(side)} is {_in_words(each)}"
-            for side, each in zip((node.lhs, node.rhs), kinds, strict=True)
-        )
-        hint = "compare numbers with numbers: $number(…) makes one of a text"
-        self._doubt("mixed-types", f"{left} and {right}, so {node.value} fails", hint)
 
     # Doubts
 
