@@ -26,7 +26,7 @@ from uwf_git.config.secrets import Redactor, load_secrets, told
 from uwf_git.config.settings import Provider
 from uwf_git.config.tokens import SHAPES
 from uwf_git.engine.kit.context import Reply
-from uwf_git.engine.kit.extract import extract
+from uwf_git.engine.kit.extract import Wanted, extract
 from uwf_git.format.builtin import BUILTIN, META
 from uwf_git.format.kinds import Role
 from uwf_git.format.node import hash_of
@@ -591,7 +591,7 @@ def test_an_output_that_needs_its_secret_to_be_valid_is_corrected() -> None:
         return Redactor({}).value(value)[0]
 
     reply = Reply(f"---\nid: {token}\n---\n", "s")
-    found = extract(reply, role, Schema(wide), continue_=again, clean=clean)
+    found = extract(reply, Wanted(role, Schema(wide), clean=clean), continue_=again)
     assert (found.output, found.how) == ({"id": "ghost"}, "correction")
     assert "a secret" in told[0] and token not in told[0]
-    assert extract(reply, role, Schema(wide)).output == {"id": token}
+    assert extract(reply, Wanted(role, Schema(wide))).output == {"id": token}

@@ -9,7 +9,7 @@ import pytest
 
 from uwf_git.base.errors import AgentFailed
 from uwf_git.engine.kit.context import Reply
-from uwf_git.engine.kit.extract import Extraction, ExtractionFailed, correction, extract, sum_usage
+from uwf_git.engine.kit.extract import Extraction, ExtractionFailed, Wanted, correction, extract, sum_usage
 from uwf_git.format.builtin import META
 from uwf_git.format.kinds import Role, TurnRecord, Usage
 from uwf_git.format.node import hash_of
@@ -24,6 +24,7 @@ PAYLOAD = {
 }
 SCHEMA = Schema(PAYLOAD)
 ROLE = Role("reviewer", "Reviews", hash_of(META, PAYLOAD))
+WANTED = Wanted(ROLE, SCHEMA)
 GOOD = "---\napproved: yes\n---\n\nAll well.\n"
 BAD = "---\napproved: perhaps\n---\n\nI looked at everything.\n"
 
@@ -61,7 +62,7 @@ def model(*answers: str | Exception) -> Callable[[Sequence[Mapping[str, Any]]], 
 def test_a_good_answer_needs_nobody() -> None:
     session = Session()
     reply = Reply(GOOD, "s1", usage=Usage(10, 2))
-    found = extract(reply, ROLE, SCHEMA, continue_=session)
+    found = extract(reply, WANTED, continue_=session)
     assert found == Extraction(
         {"approved": True},
         ROLE.schema,
@@ -75,15 +76,15 @@ def test_a_good_answer_needs_nobody() -> None:
 
 
 def test_a_native_output_is_checked_but_not_coerced() -> None:
-    found = extract(Reply("done", output={"approved": True}), ROLE, SCHEMA)
+    found = extract(Reply("done", output={"approved": True}), WANTED)
     assert (found.output, found.how, found.answer) == ({"approved": True}, "native", "done")
     with pytest.raises(ExtractionFailed, match="'yes' is not of type 'boolean'"):
-        extract(Reply(GOOD, output={"approved": "yes"}), ROLE, SCHEMA)
+        extract(Reply(GOOD, output={"approved": "yes"}), WANTED)
 
 
 def test_a_correction_names_the_exact_problems_in_the_same_session() -> None:
     session = Session(GOOD)
-    found = extract(Reply("---\napproved: perhaps\nscore: 3\n---", "s1"), ROLE, SCHEMA, continue_=session)
+    found = extract(Reply("---\napproved: perhaps\nscore: 3\n---", "s1"), WANTED, continue_=session)
     assert (found.output, found.how) == ({"approved": True}, "correction")
     ((told, message),) = session.told
     assert told == "s1"
@@ -97,7 +98,7 @@ def test_replies_turns_and_usage_add_up_over_corrections() -> None:
     second = Reply("what?", "s2", usage=None)
     third = Reply(GOOD, None, usage=Usage(130, 8, 100))
     session = Session(second, third)
-    found = extract(first, ROLE, SCHEMA, continue_=session)
+    found = extract(first, WANTED, continue_=session)
     assert found.replies == (first, second, third._replace(session="s2"))
     assert found.usage == Usage(230, 28, 160)
     assert [turn.role for turn in found.turns] == [
@@ -113,16 +114,16 @@ def test_replies_turns_and_usage_add_up_over_corrections() -> None:
 
 
 def test_a_correction_that_is_only_the_block_keeps_the_report() -> None:
-    found = extract(Reply(BAD, "s"), ROLE, SCHEMA, continue_=Session("---\napproved: true\n---"))
+    found = extract(Reply(BAD, "s"), WANTED, continue_=Session("---\napproved: true\n---"))
     assert found.answer == "---\napproved: true\n---\n\nI looked at everything.\n"
-    found = extract(Reply(BAD, "s"), ROLE, SCHEMA, continue_=Session(GOOD))
+    found = extract(Reply(BAD, "s"), WANTED, continue_=Session(GOOD))
     assert found.answer == GOOD
 
 
 def test_after_two_corrections_it_fails_with_all_that_was_said() -> None:
     session = Session("no", "still no")
     with pytest.raises(ExtractionFailed) as caught:
-        extract(Reply(BAD, "s", usage=Usage(1, 1)), ROLE, SCHEMA, continue_=session)
+        extract(Reply(BAD, "s", usage=Usage(1, 1)), WANTED, continue_=session)
     error = caught.value
     assert len(session.told) == 2
     assert [reply.text for reply in error.replies] == [BAD, "no", "still no"]
@@ -138,14 +139,14 @@ def test_after_two_corrections_it_fails_with_all_that_was_said() -> None:
 def test_without_a_session_nobody_is_asked_again() -> None:
     session = Session(GOOD)
     with pytest.raises(ExtractionFailed, match="gave an answer without"):
-        extract(Reply(BAD), ROLE, SCHEMA, continue_=session)
+        extract(Reply(BAD), WANTED, continue_=session)
     assert session.told == []
 
 
 def test_a_correction_that_fails_keeps_the_first_reply() -> None:
     session = Session(AgentFailed("the line is dead", "call again"))
     with pytest.raises(ExtractionFailed) as caught:
-        extract(Reply(BAD, "s"), ROLE, SCHEMA, continue_=session)
+        extract(Reply(BAD, "s"), WANTED, continue_=session)
     assert [reply.text for reply in caught.value.replies] == [BAD]
     assert caught.value.problems[-1].endswith("; asking again failed: the line is dead")
     assert caught.value.hint == "call again"
@@ -153,9 +154,7 @@ def test_a_correction_that_fails_keeps_the_first_reply() -> None:
 
 def test_a_model_reads_the_fields_last() -> None:
     ask = model('{"approved": "yes", "comments": "fine"}')
-    found = extract(
-        Reply("It is fine.", "s"), ROLE, SCHEMA, continue_=Session("As I said.", "Fine!"), model=ask
-    )
+    found = extract(Reply("It is fine.", "s"), WANTED, continue_=Session("As I said.", "Fine!"), model=ask)
     assert (found.output, found.how) == ({"approved": True, "comments": "fine"}, "model:small-1")
     assert found.answer == "Fine!"
     assert found.usage == Usage(50, 5)
@@ -169,12 +168,12 @@ def test_a_model_reads_the_fields_last() -> None:
 
 def test_a_model_may_correct_itself_once() -> None:
     ask = model("I think so.", '{"approved": true}')
-    assert extract(Reply("Fine."), ROLE, SCHEMA, model=ask).output == {"approved": True}
+    assert extract(Reply("Fine."), WANTED, model=ask).output == {"approved": True}
     assert [message["role"] for message in ask.asked[1]] == ["system", "user", "assistant", "user"]  # type: ignore[attr-defined]
     with pytest.raises(ExtractionFailed, match="'maybe' is not of type 'boolean'"):
-        extract(Reply("Fine."), ROLE, SCHEMA, model=model("no", '{"approved": "maybe"}'))
+        extract(Reply("Fine."), WANTED, model=model("no", '{"approved": "maybe"}'))
     with pytest.raises(ExtractionFailed) as caught:
-        extract(Reply("Fine."), ROLE, SCHEMA, model=model("no", AgentFailed("no such model")))
+        extract(Reply("Fine."), WANTED, model=model("no", AgentFailed("no such model")))
     assert caught.value.usage == Usage(50, 5)
     assert [reply.text for reply in caught.value.replies] == ["Fine."]
     assert caught.value.problems[-1].endswith("; extraction by a model failed: no such model")
@@ -182,16 +181,16 @@ def test_a_model_may_correct_itself_once() -> None:
 
 def test_asking_a_human_needs_no_place_in_the_schema() -> None:
     text = "---\n$status: $SUSPEND\nquestion: Which branch?\noptions: main\n---\n"
-    found = extract(Reply(text), ROLE, SCHEMA)
+    found = extract(Reply(text), WANTED)
     assert found.type == QUESTION
     assert found.output == {"$status": "$SUSPEND", "question": "Which branch?", "options": ["main"]}
-    assert extract(Reply("---\nstatus: needs_input\nquestion: Why?\n---"), ROLE, SCHEMA).type == QUESTION
+    assert extract(Reply("---\nstatus: needs_input\nquestion: Why?\n---"), WANTED).type == QUESTION
 
 
 def test_a_reason_alone_is_the_question() -> None:
     for question in ("", "question:\n", "question: ''\n"):
         reply = Reply(f"---\n$status: $SUSPEND\n{question}reason: No key.\n---\n\nI tried.")
-        found = extract(reply, ROLE, SCHEMA)
+        found = extract(reply, WANTED)
         assert (found.type, found.output) == (QUESTION, {"$status": "$SUSPEND", "question": "No key."})
         assert "reason: No key." in found.answer
 
@@ -199,13 +198,13 @@ def test_a_reason_alone_is_the_question() -> None:
 def test_a_model_is_told_what_the_role_says_of_extraction() -> None:
     ask = model('{"approved": true}')
     told = ROLE._replace(extract_prompt="Nothing said is a yes.")
-    extract(Reply("Fine."), told, SCHEMA, model=ask)
+    extract(Reply("Fine."), Wanted(told, SCHEMA), model=ask)
     assert "Nothing said is a yes." in ask.asked[0][0]["content"]  # type: ignore[attr-defined]
 
 
 def test_a_question_is_checked_against_the_reserved_schema() -> None:
     session = Session("---\n$status: $SUSPEND\nquestion: Which?\n---")
-    found = extract(Reply("---\n$status: $SUSPEND\n---", "s"), ROLE, SCHEMA, continue_=session)
+    found = extract(Reply("---\n$status: $SUSPEND\n---", "s"), WANTED, continue_=session)
     assert found.output == {"$status": "$SUSPEND", "question": "Which?"}
     assert "what asks a human needs a question or a reason" in session.told[0][1]
 
@@ -221,13 +220,13 @@ def test_a_question_is_checked_against_the_reserved_schema() -> None:
     ],
 )
 def test_whoever_means_to_ask_a_human_does(answer: str, question: str) -> None:
-    found = extract(Reply(f"---\n{answer}"), ROLE, SCHEMA)
+    found = extract(Reply(f"---\n{answer}"), WANTED)
     assert (found.type, found.output["question"]) == (QUESTION, question)
 
 
 def test_a_misspelt_question_is_no_reason_to_ask_what_stands_below() -> None:
     with pytest.raises(ExtractionFailed, match="needs a question or a reason"):
-        extract(Reply("---\n$status: $SUSPEND\nquestoin: Which?\n---\nA report."), ROLE, SCHEMA)
+        extract(Reply("---\n$status: $SUSPEND\nquestoin: Which?\n---\nA report."), WANTED)
 
 
 def test_an_unknown_status_is_told_all_that_are_possible() -> None:
@@ -251,14 +250,16 @@ def test_a_role_may_have_a_needs_input_of_its_own() -> None:
         "required": ["status", "left"],
     }
     role = Role("planner", "Plans", hash_of(META, payload))
-    found = extract(Reply("---\nstatus: needs_input\nquestion: Why?\nleft: 3\n---"), role, Schema(payload))
+    found = extract(
+        Reply("---\nstatus: needs_input\nquestion: Why?\nleft: 3\n---"), Wanted(role, Schema(payload))
+    )
     assert (found.type, found.output["left"]) == (role.schema, 3)
 
 
 def test_a_schema_that_cannot_be_applied_asks_nobody() -> None:
     session = Session(GOOD)
     with pytest.raises(ExtractionFailed, match="does not hold"):
-        extract(Reply(GOOD, "s"), ROLE, Schema({"$ref": "#/nowhere"}), continue_=session)
+        extract(Reply(GOOD, "s"), Wanted(ROLE, Schema({"$ref": "#/nowhere"})), continue_=session)
     assert session.told == []
 
 
@@ -294,9 +295,13 @@ def test_standard_fields_cost_no_correction_where_the_schema_is_closed(
     payload: Any, answer: str, output: Any
 ) -> None:
     session = Session()
-    found = extract(Reply(f"---\n{STANDARD}{answer}\n---\n", "s"), ROLE, Schema(payload), continue_=session)
+    found = extract(
+        Reply(f"---\n{STANDARD}{answer}\n---\n", "s"), Wanted(ROLE, Schema(payload)), continue_=session
+    )
     assert (found.output, found.how, found.notes) == (output, "frontmatter", ())
-    found = extract(Reply(f"---\nmood: good\n{answer}\n---\n", "s"), ROLE, Schema(payload), continue_=session)
+    found = extract(
+        Reply(f"---\nmood: good\n{answer}\n---\n", "s"), Wanted(ROLE, Schema(payload)), continue_=session
+    )
     assert found.output == {key: value for key, value in output.items() if key in answer}
     assert found.notes == ("left out of the output, as the schema has no such field: mood",)
 
@@ -310,7 +315,7 @@ def test_standard_fields_cost_no_correction_where_the_schema_is_closed(
 )
 def test_what_is_meant_for_the_schema_and_wrong_is_corrected(answer: str, said: str) -> None:
     session = Session(GOOD)
-    assert extract(Reply(f"---\n{answer}\n---\n", "s"), ROLE, SCHEMA, continue_=session).how == "correction"
+    assert extract(Reply(f"---\n{answer}\n---\n", "s"), WANTED, continue_=session).how == "correction"
     [problem] = [line for line in session.told[0][1].splitlines() if line.startswith("- ")]
     assert said in problem
 
@@ -321,7 +326,7 @@ def test_an_open_schema_keeps_what_it_names_the_standard_fields_and_what_the_wor
     standard = {"status": "done", "next": "tester", "confidence": 0.9, "artifacts": ["a.py"], "scope": "role"}
 
     def output(payload: Any, reads: Callable[[str], bool]) -> Any:
-        return extract(reply, ROLE, Schema(payload), reads=reads).output
+        return extract(reply, Wanted(ROLE, Schema(payload), reads)).output
 
     own = {**standard, "plan": "go", "risk": 1}
     assert output(payload, lambda name: False) == own
@@ -330,19 +335,19 @@ def test_an_open_schema_keeps_what_it_names_the_standard_fields_and_what_the_wor
     assert output({**payload, "additionalProperties": {}}, lambda name: False) == everything
     assert output({"type": "object"}, lambda name: False) == everything
     assert output({**payload, "minProperties": 9}, lambda name: False) == everything
-    assert "mood: good" in extract(reply, ROLE, Schema(payload), reads=lambda name: False).answer
+    assert "mood: good" in extract(reply, Wanted(ROLE, Schema(payload), lambda name: False)).answer
 
 
 def test_a_question_with_standard_fields_is_a_question() -> None:
     asked = Reply("---\n$status: $SUSPEND\nquestion: Which?\nconfidence: 0.2\nnext: developer\n---\n")
-    found = extract(asked, ROLE, SCHEMA)
+    found = extract(asked, WANTED)
     assert (found.type, found.output) == (QUESTION, {"$status": "$SUSPEND", "question": "Which?"})
 
 
 def test_what_has_no_hash_is_a_problem_to_correct() -> None:
     session = Session(GOOD)
     reply = Reply('{"approved": true, "comments": "\\ud800"}', "s")
-    assert extract(reply, ROLE, SCHEMA, continue_=session).output == {"approved": True}
+    assert extract(reply, WANTED, continue_=session).output == {"approved": True}
     assert "- text holds a lone surrogate\n" in session.told[0][1]
 
 

@@ -478,9 +478,9 @@ def create_agent(
 
 def judged(ctx: Context, reply: Reply) -> Verdict:
     """Whether a reply holds a valid output of the step. Raises Invalid when the role's schema can't be applied."""
-    from uwf_git.engine.kit.extract import judge
+    from uwf_git.engine.kit.extract import Wanted, judge
 
-    return judge(reply, ctx.role, ctx.schema, ctx.reads, ctx.written)
+    return judge(reply, Wanted(ctx.role, ctx.schema, ctx.reads, ctx.written))
 
 
 def read_output(
@@ -493,21 +493,18 @@ def read_output(
     """The output that a reply holds: after corrections in the conversation, or as a model reads it, where that is
     needed. It obeys the `schema`, the role's own if none is given. `heard` is handed the turns of each reply, and what
     is said to the agent about it, before anybody is asked more. Raises ExtractionFailed."""
-    from uwf_git.engine.kit.candidate import reads_all
-    from uwf_git.engine.kit.extract import extract, nothing_written, unheard
+    from uwf_git.engine.kit.extract import Wanted, extract, unheard
     from uwf_git.engine.kit.reading import reader
 
-    wanted = schema or ctx.schema
+    wanted = (
+        Wanted(ctx.role, ctx.schema, ctx.reads, ctx.written) if schema is None else Wanted(ctx.role, schema)
+    )
     said = conversation.more if conversation is not None and conversation.correctable else None
     return extract(
         reply,
-        ctx.role,
-        wanted,
+        wanted._replace(clean=lambda value: ctx.instance.redactor.value(value)[0]),
         continue_=(lambda _, text: said(text)) if said else None,
-        model=reader(ctx.config, ctx.secrets, wanted.payload, ctx.deadline),
-        clean=lambda value: ctx.instance.redactor.value(value)[0],
-        reads=ctx.reads if schema is None else reads_all,
-        written=ctx.written if schema is None else nothing_written,
+        model=reader(ctx.config, ctx.secrets, wanted.schema.payload, ctx.deadline),
         heard=heard or unheard,
         kept=f"all that was said is kept: uwf thread attempts {ctx.thread}",
         retells=conversation is not None and conversation.retells,

@@ -94,6 +94,10 @@ def extract_data(
     return Data(verdict.output, said_by(reply), verdict.notes)
 
 
+def _verdict(value: Any, schema: Schema) -> Verdict:
+    return built(value, _NO_TYPE, schema, "", reads_all)
+
+
 def _found(text: str, schema: Schema) -> Verdict:
     """The data that stands in a text, or what is wrong with what stands there."""
     unheld: Invalid | None = None
@@ -101,7 +105,7 @@ def _found(text: str, schema: Schema) -> Verdict:
         if isinstance(value, Invalid):
             unheld = unheld or value
             continue
-        verdict = built(value, _NO_TYPE, schema, "", reads_all)
+        verdict = _verdict(value, schema)
         if not verdict.problems:
             return verdict
 
@@ -111,11 +115,8 @@ def _found(text: str, schema: Schema) -> Verdict:
         if unheld is not None:
             return _unheld(unheld)
 
-    def fits(fields: dict[str, Any]) -> bool:
-        return not built(fields, _NO_TYPE, schema, "", reads_all).problems
-
-    answer = parse_answer(text, fits)
-    block = None if answer.fields is None else built(answer.fields, _NO_TYPE, schema, "", reads_all)
+    answer = parse_answer(text, lambda fields: not _verdict(fields, schema).problems)
+    block = None if answer.fields is None else _verdict(answer.fields, schema)
     if block is not None and not block.problems:
         return block
     return _standing(text, schema) or block or Verdict(None, _NO_TYPE, (_NOTHING,))
@@ -129,10 +130,7 @@ def _standing(text: str, schema: Schema) -> Verdict | None:
     for line, value in _values_in(text):
         if value is _UNREAD:
             return Verdict(None, _NO_TYPE, (_TOO_MANY,))
-        if isinstance(value, Invalid):
-            verdict = _unheld(value)
-        else:
-            verdict = built(value, _NO_TYPE, schema, "", reads_all)
+        verdict = _unheld(value) if isinstance(value, Invalid) else _verdict(value, schema)
         first = first or verdict
         if not verdict.problems:
             found.setdefault(json.dumps(verdict.output, sort_keys=True), (line, verdict))

@@ -55,6 +55,18 @@ def nothing_written() -> None:
     """Of an agent that has no such document."""
 
 
+class Wanted(NamedTuple):
+    """The output that an answer must hold: one that obeys the `schema`, usually the role's own. Fields that an open
+    schema doesn't have are in it if `reads` says that the workflow may look at them. What was `written` elsewhere
+    counts with it. With `clean`, it must be valid without its secrets too."""
+
+    role: Role
+    schema: Schema
+    reads: Reads = reads_all
+    written: Written = nothing_written
+    clean: Clean | None = None
+
+
 class Extraction(NamedTuple):
     """A valid output and how it came about.
 
@@ -123,34 +135,30 @@ class _Said:
 
 def extract(
     reply: Reply,
-    role: Role,
-    schema: Schema,
+    wanted: Wanted,
     *,
     continue_: Continue | None = None,
     model: Ask | None = None,
-    clean: Clean | None = None,
-    reads: Reads = reads_all,
-    written: Written = nothing_written,
     heard: Heard = unheard,
     kept: str = "",
     retells: bool = False,
 ) -> Extraction:
     """The output that `reply` holds, or a later reply to a correction, or what `model` reads out of them.
 
-    Corrections need `continue_` and a reply with a session, or an agent that `retells` it all without one. With
-    `clean`, an output must be valid without its secrets too. `reads` and `written` are for judge. `heard` is handed
-    the turns of a reply that isn't enough, and what is then said to the agent, before anybody is asked more. Raises
-    ExtractionFailed where none of these gave a valid output, or failed itself; its hint is `kept`, where nothing
-    better is known.
+    Corrections need `continue_` and a reply with a session, or an agent that `retells` it all without one. `heard` is
+    handed the turns of a reply that isn't enough, and what is then said to the agent, before anybody is asked more.
+    Raises ExtractionFailed if none of these gave a valid output, or failed itself; its hint is `kept`, unless a better
+    one is known.
     """
     said = _Said(kept)
     said.add(reply)
+    role = wanted.role
     how = "native" if talks(role) or reply.output is not None else "frontmatter"
     session = reply.session
     bodies: list[str] = []
     for tries_left in range(CORRECTIONS, -1, -1):
         try:
-            verdict = _storable(judge(reply, role, schema, reads, written), schema, clean)
+            verdict = judge(reply, wanted)
         except Invalid as error:  # the schema can't be applied: no other answer would help
             raise _failed(role, said, [error.message], error.hint) from None
         log.debug(
@@ -193,34 +201,42 @@ def extract(
     if model is None:
         raise _failed(role, said, verdict.problems)
     heard(said.turns[said.last :], None)
-    return _by_model(said, role, schema, model, verdict.problems, clean, reads, written)
+    return _by_model(said, wanted, model, verdict.problems)
 
 
-def judge(
-    reply: Reply, role: Role, schema: Schema, reads: Reads = reads_all, written: Written = nothing_written
-) -> Verdict:
-    """Whether a reply holds a valid output: one that obeys the role's schema, or the reserved question's
-    where it asks a human; of a role that talks, any answer is a reply. Fields that an open schema doesn't have are in
-    it where `reads` says that the workflow may look at them. What was `written` elsewhere counts with it. Raises
-    Invalid when the role's schema itself can't be applied."""
-    if talks(role):
+def judge(reply: Reply, wanted: Wanted) -> Verdict:
+    """Whether a reply holds the wanted output, or the reserved question's if it asks a human; of a role that talks, any
+    answer is a reply. Raises Invalid if the schema itself can't be applied."""
+    verdict = _judged(reply, wanted)
+    if verdict.problems or wanted.clean is None or (value := wanted.clean(verdict.output)) == verdict.output:
+        return verdict
+    obeyed = Schema(SUSPEND_SCHEMA) if verdict.type == QUESTION else wanted.schema
+    taken_out = "a secret, which is never stored, was taken out, and then"
+    return verdict._replace(problems=tuple(f"{taken_out} {each}" for each in obeyed.problems(value)))
+
+
+def _judged(reply: Reply, wanted: Wanted) -> Verdict:
+    own_type = wanted.role.schema
+    if talks(wanted.role):
         problems = () if reply.text.strip() else ("the answer is empty",)
-        return Verdict(replied(reply.text), role.schema, problems, reply.text)
+        return Verdict(replied(reply.text), own_type, problems, reply.text)
     try:
-        changes = written()
+        changes = wanted.written()
     except Invalid as error:
         problem = " — ".join(filter(None, (error.message, error.hint)))
-        return Verdict(None, role.schema, (problem,), parse_answer(reply.text, lambda _: True).body)
+        return Verdict(None, own_type, (problem,), parse_answer(reply.text, lambda _: True).body)
 
     if reply.output is not None:
         whole = _with(changes, reply.output)
-        return _check(whole, role, schema, reply.text, None if whole is reply.output else reads)
-    answer = parse_answer(
-        reply.text, lambda fields: not _check(_with(changes, fields), role, schema, "", reads).problems
-    )
+        return _check(whole, wanted, reply.text, coerced=whole is not reply.output)
+
+    def check(fields: Any, body: str = "") -> Verdict:
+        return _check(_with(changes, fields), wanted, body)
+
+    answer = parse_answer(reply.text, lambda fields: not check(fields).problems)
     if answer.fields is None:
-        return Verdict(None, role.schema, (answer.problem,), answer.body)
-    return _check(_with(changes, answer.fields), role, schema, answer.body, reads)
+        return Verdict(None, own_type, (answer.problem,), answer.body)
+    return check(answer.fields, answer.body)
 
 
 def _with(changes: Changes | None, fields: Any) -> Any:
@@ -229,50 +245,38 @@ def _with(changes: Changes | None, fields: Any) -> Any:
     return fields if alone or changes is None else changes.added_to(fields)
 
 
-def judge_printed(
-    text: str, role: Role, schema: Schema, reads: Reads = reads_all, changes: Changes | None = None
-) -> Verdict | None:
-    """The verdict on what a program printed, which is an answer only where it holds fields: all of it, or some of the
-    schema's or a status in it, with the `changes` that it wrote elsewhere. None where it is none. Raises Invalid as
+def judge_printed(text: str, wanted: Wanted, changes: Changes | None = None) -> Verdict | None:
+    """The verdict on what a program printed, which is an answer only if it holds fields: all of it, or some of the
+    schema's or a status in it, with the `changes` that it wrote elsewhere. None if it is none. Raises Invalid as
     `judge` does."""
-    wanted = named(schema.payload)
+    own = named(wanted.schema.payload)
     stripped = text.strip().removeprefix("\ufeff").lstrip()
     stands_alone = stripped.startswith("---") or (stripped.startswith("{") and stripped.endswith("}"))
     meant: list[dict[str, Any]] = []
 
+    def check(fields: Any, body: str = "") -> Verdict:
+        return _check(_with(changes, fields), wanted, body)
+
     def is_valid(fields: dict[str, Any]) -> bool:
-        if any(name in STATUS or wanted.has(name) for name in fields):
+        if any(name in STATUS or own.has(name) for name in fields):
             meant.append(fields)
         elif not stands_alone:
             return False
-        return not _check(_with(changes, fields), role, schema, "", reads).problems
+        return not check(fields).problems
 
     answer = parse_answer(text, is_valid)
     fields = answer.fields
     if fields is not None and (fields in meant or is_valid(fields)):
-        return _check(_with(changes, fields), role, schema, answer.body, reads)
+        return check(fields, answer.body)
     if meant:
-        return _check(_with(changes, meant[0]), role, schema, "", reads)
-    names = "|".join(map(re.escape, sorted({*STATUS, *wanted.names})))
+        return check(meant[0])
+    names = "|".join(map(re.escape, sorted({*STATUS, *own.names})))
     if stripped.startswith("{") and not stripped.endswith("}") and re.search(rf'"(?:{names})"\s*:', stripped):
-        return Verdict(None, role.schema, ("the JSON object has no end",))
+        return Verdict(None, wanted.role.schema, ("the JSON object has no end",))
     opened = fields is None and (stripped.startswith("---") or answer.problem != NO_BLOCK)
     if opened and re.search(rf"(?m)^[\"']?(?:{names})[\"']?[ ]*:", stripped):
-        return Verdict(None, role.schema, (answer.problem,))
+        return Verdict(None, wanted.role.schema, (answer.problem,))
     return None
-
-
-def _storable(verdict: Verdict, schema: Schema, clean: Clean | None) -> Verdict:
-    """The verdict; for a valid output with secrets, with the problems that it has once they are taken out."""
-    if verdict.problems or clean is None or (value := clean(verdict.output)) == verdict.output:
-        return verdict
-    obeyed = Schema(SUSPEND_SCHEMA) if verdict.type == QUESTION else schema
-    problems = obeyed.problems(value)
-    return verdict._replace(
-        problems=tuple(
-            f"a secret, which is never stored, was taken out, and then {each}" for each in problems
-        )
-    )
 
 
 def correction(problems: Sequence[str]) -> str:
@@ -308,16 +312,18 @@ def sum_tokens(usages: Iterable[Usage | None]) -> Usage | None:
     return total
 
 
-def _check(value: Any, role: Role, schema: Schema, body: str, reads: Reads | None) -> Verdict:
-    """The verdict on fields; without `reads` they are an output already, which is taken as it is or not at all."""
+def _check(value: Any, wanted: Wanted, body: str, coerced: bool = True) -> Verdict:
+    """The verdict on fields; unless they are `coerced`, they are an output already, which is taken as it is or not at
+    all."""
+    reads = wanted.reads if coerced else None
     asked = _asked(value)
     if asked is None:
-        return built(value, role.schema, schema, body, reads)
+        return built(value, wanted.role.schema, wanted.schema, body, reads)
     question = built(asked, QUESTION, Schema(SUSPEND_SCHEMA), body, reads)
     if not question.problems and not question.notes:
         return question
     # A role may have a status of that name in its own schema, with fields of its own.
-    own = obeys(value, role.schema, schema, body, reads is not None)
+    own = obeys(value, wanted.role.schema, wanted.schema, body, coerced)
     if not own.problems:
         return own
     if not question.problems or natural(asked.get("question")) not in (None, ""):
@@ -376,25 +382,15 @@ def _failed(
     return ExtractionFailed(message, hint or said.kept, said, problems)
 
 
-def _by_model(
-    said: _Said,
-    role: Role,
-    schema: Schema,
-    model: Ask,
-    problems: Sequence[str],
-    clean: Clean | None,
-    reads: Reads,
-    written: Written,
-) -> Extraction:
+def _by_model(said: _Said, wanted: Wanted, model: Ask, problems: Sequence[str]) -> Extraction:
     """The output as a model reads it out of all that the agent said, with one chance to correct itself."""
-    texts = [reply.text for reply in said.replies]
-
-    def verdict_on(reply: Reply) -> Verdict:
-        return _storable(judge(reply._replace(output=None), role, schema, reads, written), schema, clean)
-
+    role = wanted.role
+    messages = messages_for(
+        wanted.schema.payload, [reply.text for reply in said.replies], role.extract_prompt
+    )
     try:
         reply, verdict = read_by(
-            model, messages_for(schema.payload, texts, role.extract_prompt), verdict_on, said.read
+            model, messages, lambda reply: judge(reply._replace(output=None), wanted), said.read
         )
     except UwfError as error:
         first, *others = problems

@@ -22,7 +22,7 @@ from uwf_git.base.text import fenced, last_line, nearest, settled, shortened
 from uwf_git.engine.conversation import talks
 from uwf_git.engine.kit.agent import Conversation
 from uwf_git.engine.kit.arguments import read_options
-from uwf_git.engine.kit.extract import STATUS, failed_with, judge_printed
+from uwf_git.engine.kit.extract import STATUS, Wanted, failed_with, judge_printed
 from uwf_git.engine.kit.format import render_frontmatter
 from uwf_git.format.shape import Field, Variant, choices, types, variants
 from uwf_git.kit import Agent, Context, Reply, TurnRecord
@@ -285,7 +285,7 @@ def _printed(ctx: Context, options: Options, text: str, changes: Changes | None)
     """The verdict on what was printed, with what was written of the run; None where that is no answer."""
     if options.stdin == "prompt":  # its example of an answer is none, where it is only repeated
         text = text.replace(ctx.prompt.strip(), "")
-    return judge_printed(text, ctx.role, ctx.schema, ctx.reads, changes)
+    return judge_printed(text, Wanted(ctx.role, ctx.schema, ctx.reads), changes)
 
 
 def _fill(ctx: Context, options: Options, ended: Ended, changes: Changes | None) -> dict[str, Any] | None:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from uwf_git.base.attention import undisturbed
 from uwf_git.base.errors import Absent, AgentFailed, Invalid, Usage, UwfError
 from uwf_git.engine.kit.coerce import Plain, coerce
-from uwf_git.engine.kit.extract import failed_with, judge
+from uwf_git.engine.kit.extract import Wanted, failed_with, judge
 from uwf_git.engine.kit.format import describe, example, render_frontmatter
 from uwf_git.format.cbor import normalise
 from uwf_git.format.kinds import split_remarks
@@ -320,7 +320,7 @@ def _edit(ctx: Context, terminal: Terminal) -> Reply:
                 raise failed_with(
                     failed, f"the form of role {ctx.role.name!r} was left as it was", "step again"
                 )
-            verdict = judge(Reply(edited), ctx.role, ctx.schema)
+            verdict = judge(Reply(edited), Wanted(ctx.role, ctx.schema))
             if not verdict.problems:
                 return Reply(edited, output=verdict.output)
             problems, text = verdict.problems, edited

@@ -21,7 +21,7 @@ from uwf_git.config.known_agents import BUNDLES
 from uwf_git.config.settings import Grants
 from uwf_git.engine.kit.agent import Agent, AttemptFailed
 from uwf_git.engine.kit.context import Reply
-from uwf_git.engine.kit.extract import judge, sum_tokens, sum_usage
+from uwf_git.engine.kit.extract import Wanted, judge, sum_tokens, sum_usage
 from uwf_git.engine.kit.record import Recorder
 from uwf_git.engine.trust import require_trusted
 from uwf_git.ext.code.calls import Calls, Heard
@@ -242,7 +242,7 @@ def step_of(instance: Instance, history: History, value: Any) -> Made:
     if "meta" not in value:
         raise AgentFailed(f"role {name}: the yield has no meta", _HINT)
     meta = _bounded(value["meta"], f"role {name}: the meta of the yield")
-    verdict = judge(Reply(content, output=meta), role, instance.store.schema(role.schema))
+    verdict = judge(Reply(content, output=meta), Wanted(role, instance.store.schema(role.schema)))
     if verdict.problems:
         more = f" (and {len(verdict.problems) - 1} more)" if len(verdict.problems) > 1 else ""
         raise AgentFailed(
