@@ -493,7 +493,7 @@ def read_output(
     """The output that a reply holds: after corrections in the conversation, or as a model reads it, where that is
     needed. It obeys the `schema`, the role's own if none is given. `heard` is handed the turns of each reply, and what
     is said to the agent about it, before anybody is asked more. Raises ExtractionFailed."""
-    from uwf_git.engine.kit.extract import Wanted, extract, unheard
+    from uwf_git.engine.kit.extract import Wanted, extract
     from uwf_git.engine.kit.reading import reader
 
     wanted = (
@@ -505,7 +505,7 @@ def read_output(
         wanted._replace(clean=lambda value: ctx.instance.redactor.value(value)[0]),
         continue_=(lambda _, text: said(text)) if said else None,
         model=reader(ctx.config, ctx.secrets, wanted.schema.payload, ctx.deadline),
-        heard=heard or unheard,
+        heard=heard or (lambda turns, message: None),
         kept=f"all that was said is kept: uwf thread attempts {ctx.thread}",
         retells=conversation is not None and conversation.retells,
     )

@@ -47,14 +47,6 @@ Heard = Callable[[Sequence[TurnRecord], TurnRecord | None], object]
 """Is handed the turns of an answer that isn't enough, and what its agent is then told; None where a model is asked."""
 
 
-def unheard(_turns: Sequence[TurnRecord], _asked: TurnRecord | None) -> None:
-    """Where nobody listens meanwhile."""
-
-
-def nothing_written() -> None:
-    """Of an agent that has no such document."""
-
-
 class Wanted(NamedTuple):
     """The output that an answer must hold: one that obeys the `schema`, usually the role's own. Fields that an open
     schema doesn't have are in it if `reads` says that the workflow may look at them. What was `written` elsewhere
@@ -63,7 +55,7 @@ class Wanted(NamedTuple):
     role: Role
     schema: Schema
     reads: Reads = reads_all
-    written: Written = nothing_written
+    written: Written = lambda: None
     clean: Clean | None = None
 
 
@@ -139,7 +131,7 @@ def extract(
     *,
     continue_: Continue | None = None,
     model: Ask | None = None,
-    heard: Heard = unheard,
+    heard: Heard = lambda turns, message: None,
     kept: str = "",
     retells: bool = False,
 ) -> Extraction:
