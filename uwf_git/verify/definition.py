@@ -17,7 +17,7 @@ from uwf_git.format.types import CREW_DEFINITION, DEFINITIONS, versions
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout, ref_kinds
 from uwf_git.verify.findings import Bad, Report
-from uwf_git.verify.nodes import NodeRow, Nodes, files_below, node_files
+from uwf_git.verify.nodes import NodeRow, Nodes, check_page, files_below, node_files
 from uwf_git.verify.objects import Objects
 
 if TYPE_CHECKING:
@@ -193,13 +193,14 @@ def _check_page(
 ) -> None:
     from uwf_git.workflow.diagram import readme
 
-    if "workflow/README.md" in files:
-        schemas = {node: content.payload for node, content in here.items()}
-        page = objects.blob(files["workflow/README.md"])
+    if "workflow/README.md" not in files:
+        return
+
+    def page() -> bytes:
         try:
-            expected = harmless(readme(workflow, schemas)).encode("utf-8")
+            return harmless(readme(workflow, schemas)).encode("utf-8")
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise Bad("wrong-page", f"its page can't be made: {type(error).__name__}") from None
-        if expected not in (page, harmless(page.decode("utf-8", "replace")).encode("utf-8")):
-            blob = Oid(raw=files["workflow/README.md"])
-            report("wrong-page", "workflow/README.md is not what the workflow says", blob)
+
+    schemas = {node: content.payload for node, content in here.items()}
+    check_page(objects, files, "", report, page, name="workflow/README.md", source="the workflow says")

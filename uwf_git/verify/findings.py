@@ -85,6 +85,18 @@ class Report(Protocol):
     def __call__(self, code: str, message: str, at: object = None) -> None: ...
 
 
+class Listener:
+    """A Report that hands findings on, and knows whether there were any."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self.is_silent = True
+
+    def __call__(self, code: str, message: str, at: object = None) -> None:
+        self.is_silent = False
+        self._report(code, message, at)
+
+
 class Bad(Exception):
     """Ends the check of one thing, which can't be read any further. Internal: it becomes a Finding. `at` as in
     a Report."""

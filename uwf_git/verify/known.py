@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from uwf_git.base.errors import UwfError
-from uwf_git.base.text import harmless, one_line
+from uwf_git.base.text import one_line
 from uwf_git.config.secrets import REDACTED
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import Start, StepContext, Workflow, parse_detail, parse_start, parse_workflow
@@ -23,7 +23,7 @@ from uwf_git.store.taking_in import Store
 from uwf_git.store.threads import Threads
 from uwf_git.verify.definition import Definition, read_all
 from uwf_git.verify.findings import Bad, Report
-from uwf_git.verify.nodes import Nodes, files_below, node_files, row_of
+from uwf_git.verify.nodes import Nodes, check_page, files_below, node_files, row_of
 from uwf_git.verify.objects import FOLDER, CommitObject, Objects
 from uwf_git.workflow.moderator import Decision, Replay, decide
 
@@ -334,17 +334,7 @@ class Known:
         name: str = "README.md",
     ) -> None:
         """Reports a page that is none of those that are expected; they are made until one is it."""
-        blob = files.get(name)
-        if blob is None:
-            report("missing-file", f"there is no {path}{name}")
-            return
-        page = self.objects.blob(blob)
-        if any(make() == page for make in expected):
-            return
-        # Of a page that an earlier uwf wrote.
-        shown = harmless(page.decode("utf-8", "replace")).encode("utf-8")
-        if not any(make() == shown for make in expected):
-            report("wrong-page", f"{path}{name} is not what the nodes say", Oid(raw=blob))
+        check_page(self.objects, files, path, report, *expected, name=name)
 
     def message(self, commit: CommitObject, report: Report, expected: Iterable[str]) -> None:
         """Reports a message that is none of those that are expected; they are made until one is it."""

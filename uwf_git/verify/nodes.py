@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from uwf_git.base.errors import StoreDamaged, UwfError
+from uwf_git.base.text import harmless
 from uwf_git.base.timelimit import TimeExceeded, time_limit
 from uwf_git.format import cbor
 from uwf_git.format.builtin import BUILTIN, META
@@ -367,3 +368,26 @@ def node_files(files: Mapping[str, bytes], folder: str) -> dict[Hash, bytes]:
         if node is not None and path == f"{folder}{layout.node_file(node)}":
             found[node] = blob
     return found
+
+
+def check_page(
+    objects: Objects,
+    files: Mapping[str, bytes],
+    folder: str,
+    report: Report,
+    *expected: Callable[[], bytes],
+    name: str = "README.md",
+    source: str = "the nodes say",
+) -> None:
+    """Report a page of a folder that is missing, or is none of those expected; they are made until one matches.
+    `source` says in messages what the page should agree with."""
+    blob = files.get(name)
+    if blob is None:
+        report("missing-file", f"there is no {folder}{name}")
+        return
+    page = objects.blob(blob)
+    if any(make() == page for make in expected):
+        return
+    earlier = harmless(page.decode("utf-8", "replace")).encode("utf-8")  # of a page that an earlier uwf wrote
+    if not any(make() == earlier for make in expected):
+        report("wrong-page", f"{folder}{name} is not what {source}", Oid(raw=blob))

@@ -27,7 +27,7 @@ from uwf_git.format.types import ANSWER, BUNDLE, END, PERSON, QUESTION, REMARK, 
 from uwf_git.store import layout, pages
 from uwf_git.store.index import CommitRow, commit_row, start_row, step_row
 from uwf_git.verify.definition import Definition, check_attributes, check_definition, read_all
-from uwf_git.verify.findings import Bad, Report
+from uwf_git.verify.findings import Bad, Listener, Report
 from uwf_git.verify.known import Known, Record
 from uwf_git.verify.nodes import files_below, grown, node_files, row_of
 from uwf_git.verify.objects import CommitObject
@@ -73,15 +73,9 @@ class Records:
         if definition is not None and definition.hash == node:
             self._known.nodes.rows.extend(definition.rows)
         else:
-            sound = True
-
-            def note(code: str, message: str, at: object = None) -> None:
-                nonlocal sound
-                sound = False
-                report(code, message, at)
-
-            definition = check_definition(self._known.objects, self._known.nodes, commit.tree, node, note)
-            if sound:
+            listener = Listener(report)
+            definition = check_definition(self._known.objects, self._known.nodes, commit.tree, node, listener)
+            if listener.is_silent:
                 self._definitions[commit.tree] = definition
         self._known.workflows[node, self._known.workflow_folder(commit.tree)] = definition
         name = definition.workflow.name

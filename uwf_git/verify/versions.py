@@ -9,11 +9,10 @@ that parent. It raises Bad if the commit can't be read further.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from uwf_git import ext
 from uwf_git.base.errors import Invalid
-from uwf_git.base.text import harmless
 from uwf_git.ext import RefKind
 from uwf_git.format.builtin import BUILTIN
 from uwf_git.format.ids import Hash
@@ -22,10 +21,10 @@ from uwf_git.store import layout, ref_kinds
 from uwf_git.store.index import commit_row
 from uwf_git.store.node_versions import NodeVersions, checked, message
 from uwf_git.verify.definition import check_attributes, read_version
-from uwf_git.verify.findings import Bad, Report
+from uwf_git.verify.findings import Bad, Listener, Report
 from uwf_git.verify.known import Known, Record
-from uwf_git.verify.nodes import NodeRow, files_below
-from uwf_git.verify.objects import CommitObject, Objects
+from uwf_git.verify.nodes import NodeRow, check_page, files_below
+from uwf_git.verify.objects import CommitObject
 
 
 class Version(NamedTuple):
@@ -67,15 +66,9 @@ def check_version(
     if version is not None:
         known.nodes.rows.extend(version.rows)
     else:
-        sound = True
-
-        def note(code: str, message: str, at: object = None) -> None:
-            nonlocal sound
-            sound = False
-            report(code, message, at)
-
-        version = read(note)
-        if sound:
+        listener = Listener(report)
+        version = read(listener)
+        if listener.is_silent:
             known.versions[record, commit.tree, node] = version
     known.message(commit, report, (version.message,))
     if commit.parents:
@@ -121,17 +114,15 @@ def _read(
     except Invalid as error:
         raise Bad("wrong-name", error.message) from None
     name = str(payload[versions.refs.name_field])
-    _check_page(known.objects, files, versions.page(payload), record, report)
+    check_page(
+        known.objects, files, "", report, lambda: _page(versions, payload), source=f"the {record} says"
+    )
     rows = tuple((each, content.type, blobs[each]) for each, content in here.items())
     return Version(name, message(record, versions.refs.trailer, name, node), rows)
 
 
-def _check_page(
-    objects: Objects, files: Mapping[str, bytes], expected: bytes, record: str, report: Report
-) -> None:
-    if "README.md" not in files:
-        report("missing-file", "there is no README.md")
-        return
-    page = objects.blob(files["README.md"])
-    if expected not in (page, harmless(page.decode("utf-8", "replace")).encode("utf-8")):
-        report("wrong-page", f"README.md is not what the {record} says", Oid(raw=files["README.md"]))
+def _page(versions: type[NodeVersions], payload: Mapping[str, Any]) -> bytes:
+    try:
+        return versions.page(payload)
+    except Exception as error:  # an extension's code, and a payload that anybody may have made
+        raise Bad("wrong-page", f"its page can't be made: {type(error).__name__}") from None

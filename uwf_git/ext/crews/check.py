@@ -24,7 +24,7 @@ from uwf_git.store import layout
 from uwf_git.verify.definition import SECONDS, check_attributes, read_version
 from uwf_git.verify.findings import Bad, Report
 from uwf_git.verify.known import Known, Record
-from uwf_git.verify.nodes import Nodes, files_below
+from uwf_git.verify.nodes import Nodes, check_page, files_below
 from uwf_git.verify.objects import CommitObject, Objects
 from uwf_git.verify.versions import Version, check_version
 
@@ -59,7 +59,7 @@ def _read(objects: Objects, nodes: Nodes, tree: bytes, name: Hash, report: Repor
             report("extra-file", f"{path} does not belong to a version of a crew")
     check_attributes(objects, files, report)
     _check_package(objects, files, name, crew.name, report)
-    _check_page(objects, files, crew, workflows, report)
+    check_page(objects, files, "", report, lambda: _page(crew, workflows), source="the crew says")
     rows = tuple((node, each.type, blobs[node]) for node, each in here.items())
     return Version(crew.name, crew_message(crew.name, crew.version, name), rows)
 
@@ -100,20 +100,8 @@ def _check_package(
         report("bad-source", f"the package does not compile: {type(error).__name__}")
 
 
-def _check_page(
-    objects: Objects,
-    files: Mapping[str, bytes],
-    crew: Crew,
-    workflows: Mapping[Hash, Workflow],
-    report: Report,
-) -> None:
-    if "README.md" not in files:
-        report("missing-file", "there is no README.md")
-        return
-    page = objects.blob(files["README.md"])
+def _page(crew: Crew, workflows: Mapping[Hash, Workflow]) -> bytes:
     try:
-        expected = harmless(readme(crew, workflows)).encode("utf-8")
+        return harmless(readme(crew, workflows)).encode("utf-8")
     except _STUMBLES as error:
         raise Bad("wrong-page", f"its page can't be made: {type(error).__name__}") from None
-    if expected not in (page, harmless(page.decode("utf-8", "replace")).encode("utf-8")):
-        report("wrong-page", "README.md is not what the crew says", Oid(raw=files["README.md"]))
