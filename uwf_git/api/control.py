@@ -1,5 +1,5 @@
-"""Controlling a thread besides stepping it: answer, say, pause, resume, kill, raise its budget. Hooks are run and
-extensions told when the store's `after` lets them."""
+"""Controlling a thread besides stepping it: answer, say, pause, resume, kill, raise its budget. Hooks and extensions
+hear of it through `instance.after`: a command prints its result first."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ def pause(instance: Instance, thread: ThreadId, reason: str = "", now: bool = Fa
 def resume(instance: Instance, thread: ThreadId, text: str | None = None) -> Resumed:
     """Let a thread be stepped again. One that has ended goes on with the text as a new thread; one that asks takes it
     for the answer. Raises Usage for a text that a thread has no use for, and what these raise."""
-    resumed = resume_untold(instance, thread, text)
+    resumed = resume_one(instance, thread, text)
     _tell(instance, thread)
     return resumed
 
 
-def resume_untold(instance: Instance, thread: ThreadId, text: str | None) -> Resumed:
-    """As `resume`, for a caller that tells extensions of several threads together."""
+def resume_one(instance: Instance, thread: ThreadId, text: str | None) -> Resumed:
+    """Do what `resume` does, for a caller that tells extensions of several threads at once."""
     head = instance.threads.head(thread)
     if head.archive is not None:
         outcome = inbox.go_on(instance, thread, text or "")

@@ -50,6 +50,10 @@ class Command(NamedTuple):
     section: str = ""
 
 
+def _parameter(option: str) -> str:
+    return option.lstrip("-").replace("-", "_")
+
+
 class Export(NamedTuple):
     """A form in which `uwf export` writes threads, chosen by an `option` such as `--html`; `line` is for its help.
 
@@ -65,7 +69,7 @@ class Export(NamedTuple):
     @property
     def parameter(self) -> str:
         """The name that click gives the option."""
-        return self.option.lstrip("-").replace("-", "_")
+        return _parameter(self.option)
 
 
 class Dispatcher(NamedTuple):
@@ -79,7 +83,7 @@ class Dispatcher(NamedTuple):
     @property
     def parameter(self) -> str:
         """The name that click gives the option."""
-        return self.option.lstrip("-").replace("-", "_")
+        return _parameter(self.option)
 
 
 class AgentProgram(NamedTuple):

@@ -224,7 +224,7 @@ def resume(invocation: Invocation, chosen: Chosen, message: str | None) -> None:
     workflow names for it, as `resume` under $START. Of a thread that asks, TEXT is the answer. It does no step: that
     is for uwf thread run.
     """
-    from uwf_git.api.control import resume_untold
+    from uwf_git.api.control import resume_one
     from uwf_git.config.secrets import told
     from uwf_git.engine.budget import waiting as budget_reached
     from uwf_git.engine.status import outlook, status_of, used_up
@@ -241,7 +241,7 @@ def resume(invocation: Invocation, chosen: Chosen, message: str | None) -> None:
     def do(thread: ThreadId) -> dict[str, Any]:
         goes_on.append(thread)
         head = instance.threads.head(thread)
-        after, outcome, changed = resume_untold(instance, thread, text)
+        after, outcome, changed = resume_one(instance, thread, text)
         now = instance.threads.head(after)
         value: dict[str, Any] = {"thread": after, "status": status_of(instance, now), "resumed": changed}
         if outcome is None:

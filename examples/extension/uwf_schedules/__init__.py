@@ -16,6 +16,8 @@ SCHEDULES = RefKind(
     versions="uwf_schedules.schedules:Schedules",
     branches="refs/heads/uwf/schedules/",
     commands="uwf schedule",
+    made_of="definition",
+    put="uwf schedule set NAME",
 )
 LAST = RefKind("refs/uwf/local/schedules/", "name", target="")
 """The start of the newest thread of a schedule on this machine."""

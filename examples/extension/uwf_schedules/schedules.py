@@ -9,6 +9,7 @@ from typing import Any
 from uwf_git.api.store import Store
 from uwf_git.api.thread import Thread
 from uwf_git.base.markdown import code, inline
+from uwf_git.base.text import harmless
 from uwf_git.store.node_versions import NodeVersions
 from uwf_git.store.opened import Instance
 from uwf_git.verify.checks import OK, WARNING, Check
@@ -38,10 +39,11 @@ class Schedules(NodeVersions):
     @classmethod
     def page(cls, payload: Mapping[str, Any]) -> bytes:
         """README.md of a version."""
-        return (
+        text = (
             f"# Schedule {code(payload['name'])}\n\n"
             f"Starts {code(payload['workflow'])} every {payload['every']:g} s: {inline(payload['prompt'])}\n"
-        ).encode()
+        )
+        return harmless(text).encode("utf-8")
 
     def every(self) -> list[Mapping[str, Any]]:
         """The newest version of each."""

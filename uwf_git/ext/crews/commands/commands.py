@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from uwf_cli import terminal
 from uwf_cli.command import command
-from uwf_cli.completers import complete_remote
+from uwf_cli.completers import complete_crew, complete_remote
 from uwf_cli.exchange import adopt_news
 from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
@@ -17,7 +17,6 @@ from uwf_cli.output import iso
 
 from uwf_git.base.errors import Invalid, Usage, UwfError
 from uwf_git.base.text import counted
-from uwf_git.ext.crews.commands.completers import complete_crew
 from uwf_git.format.types import BMAD, OWN
 
 if TYPE_CHECKING:

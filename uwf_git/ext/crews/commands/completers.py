@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from uwf_cli.completers import names_of, offering
+from uwf_cli.completers import offering
 from uwf_cli.invocation import Invocation
 
 from uwf_git.ext.crews.registry import Crews
@@ -22,5 +22,4 @@ def _personas(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, st
                     yield address, each.persona.title
 
 
-complete_crew = names_of("crew")
 complete_persona = offering(_personas)
