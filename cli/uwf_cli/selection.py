@@ -18,35 +18,18 @@ from uwf_cli.exchange import adopt_news
 from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
 from uwf_cli.resolve import moment
-from uwf_git.base.errors import NotFound, Usage, UwfError
-from uwf_git.base.text import counted, nearest
+from uwf_git.api.listing import ENDED, STATUSES, Filters, listed, rests
+from uwf_git.base.errors import Usage, UwfError
+from uwf_git.base.text import counted
 
 if TYPE_CHECKING:
     from uwf_git.format.ids import ThreadId
-    from uwf_git.store.history import Head
     from uwf_git.store.opened import Instance
-    from uwf_git.store.threads import Damaged
 
-ACTIVE = ("idle", "running", "paused", "waiting", "failed")
-ENDED = ("completed", "killed")
-STATUSES = (*ACTIVE, *ENDED, "corrupt")
 
 _DAY = 86_400  # seconds
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-
-
-class Filters(NamedTuple):
-    """What threads must be like. Several statuses are alternatives; everything else must hold together. `since`
-    and `until` are in Unix seconds, `until` not included; `ended` says that those that have ended are wanted too."""
-
-    statuses: tuple[str, ...] = ()
-    workflow: str | None = None
-    author: str | None = None
-    since: float | None = None
-    search: str | None = None
-    ended: bool = False
-    until: float | None = None
 
 
 class Chosen(NamedTuple):
@@ -54,18 +37,6 @@ class Chosen(NamedTuple):
 
     ids: tuple[str, ...]
     filters: Filters
-
-
-class Listed(NamedTuple):
-    """A thread and its status, one of STATUSES."""
-
-    head: Head | Damaged
-    status: str
-
-    @property
-    def thread(self) -> ThreadId:
-        """Its id."""
-        return self.head.thread
 
 
 def filters(ended: str | None) -> Callable[[_F], _F]:
@@ -158,100 +129,6 @@ def threads(function: _F) -> _F:
 # Finding
 
 
-def listed(instance: Instance, wanted: Filters) -> list[Listed]:
-    """The threads that filters select, newest first. Without `ended`, only the active and the damaged ones, unless a
-    status asks for others. Raises NotFound for a workflow that there is none of."""
-    from uwf_git.engine.budget import Budgets
-    from uwf_git.engine.pause import paused_threads
-    from uwf_git.engine.status import status_of
-    from uwf_git.store.layout import ATTEMPTS
-    from uwf_git.store.threads import Damaged
-
-    heads = instance.threads.all(wanted.ended or bool(set(wanted.statuses) & set(ENDED)))
-    heads = _like(instance, heads, wanted)
-    running, paused = instance.locks.held(), paused_threads(instance)
-    tried = instance.store.index.tip_commits(ATTEMPTS)
-    budgets = Budgets(instance)
-    found: list[Listed] = []
-    for head in heads:
-        plain = not isinstance(head, Damaged) and not (
-            head.archive
-            or head.thread in running
-            or head.thread in paused
-            or head.row.asks
-            or ATTEMPTS + head.thread in tried
-            or budgets.sources(head)
-        )
-        status = "idle" if plain else status_of(instance, head, running, budgets, paused)
-        if not wanted.statuses or status in wanted.statuses:
-            found.append(Listed(head, status))
-    return found
-
-
-def _like(instance: Instance, heads: list[Head | Damaged], wanted: Filters) -> list[Head | Damaged]:
-    """Those that have the workflow, author, time and text that are asked for; a damaged thread has none."""
-    from uwf_git.store.history import Head
-
-    if wanted.workflow is not None:
-        _require_known(instance, wanted.workflow)
-    if (wanted.workflow, wanted.author, wanted.since, wanted.until, wanted.search) == (None,) * 5:
-        return heads
-    author = (wanted.author or "").casefold()
-    forked_by = _forked_by(instance) if author else {}
-    found = [
-        head
-        for head in heads
-        if isinstance(head, Head)
-        and (wanted.workflow is None or _is_of(wanted.workflow, head.row.name, head.row.workflow))
-        and (wanted.since is None or head.updated >= wanted.since)
-        and (wanted.until is None or head.updated < wanted.until)
-        and (author in (head.row.author or "").casefold() or author in forked_by.get(head.thread, ""))
-    ]
-    if wanted.search is None:
-        return list(found)
-    text, prompts = wanted.search.casefold(), dict[str, bool]()
-    return [head for head in found if _asks_for(instance, head, text, prompts)]
-
-
-def _forked_by(instance: Instance) -> dict[ThreadId, str]:
-    """Who forked each fork, in lower case."""
-    from uwf_git.store.history import links
-
-    return {link.thread: link.by.casefold() for link in links(instance.store).values() if link.forked}
-
-
-def _asks_for(instance: Instance, head: Head, text: str, known: dict[str, bool]) -> bool:
-    """Whether a prompt holds a text. Forks have one prompt, which is read once."""
-    from uwf_git.format.kinds import parse_start
-
-    if text in (head.row.title or "").casefold():
-        return True
-    start = head.row.start or head.row.node
-    if start not in known:
-        known[start] = text in parse_start(instance.store.get(start).payload).prompt.casefold()
-    return known[start]
-
-
-def _is_of(workflow: str, name: str | None, node: str | None) -> bool:
-    """Whether a text is a workflow's name, or four characters and more that its hash begins with."""
-    return name == workflow or (len(workflow) >= 4 and (node or "").startswith(workflow.upper()))
-
-
-def _require_known(instance: Instance, workflow: str) -> None:
-    """Raises NotFound, with the nearest name, for a workflow that is neither registered nor any thread's."""
-    from uwf_git.store.history import Head
-
-    rows = [head.row for head in instance.threads.all(archived=True) if isinstance(head, Head)]
-    names = {*instance.registry.names(), *(row.name or "" for row in rows)}
-    if "/" in workflow:
-        from uwf_git.store.definitions import addresses
-
-        names.update(addresses(instance.store))
-    if workflow not in names and not any(_is_of(workflow, row.name, row.workflow) for row in rows):
-        hint = nearest(workflow, sorted(names)) or "see: uwf workflow list"
-        raise NotFound(f"no workflow {workflow!r}", hint)
-
-
 def short_ids(instance: Instance, whole: bool = False) -> Callable[[str], str]:
     """How threads are named on a terminal: by so much of the end of an id as tells it from every other's beginning
     and end. Elsewhere, and where `whole` is asked for, by all of it."""
@@ -292,7 +169,7 @@ def chosen_threads(
                 "no thread was named", "give ids, @ for the newest, or filters such as --status failed"
             )
         selected = (each for each in listed(instance, chosen.filters) if each.status in among)
-        return [each.thread for each in selected if not (to_step and _rests(instance, each))]
+        return [each.thread for each in selected if not (to_step and rests(instance, each))]
     found: dict[ThreadId, None] = {}
     for text in chosen.ids:
         try:
@@ -302,14 +179,6 @@ def chosen_threads(
                 raise
             failures.add(error)
     return list(found)
-
-
-def _rests(instance: Instance, each: Listed) -> bool:
-    """Whether a thread is a conversation in which it is the user's turn."""
-    from uwf_git.engine.status import at_rest
-    from uwf_git.store.history import Head
-
-    return each.status == "idle" and isinstance(each.head, Head) and at_rest(instance, each.head)
 
 
 def require_yes(invocation: Invocation, threads: list[ThreadId], verb: str) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import NotFound, UwfError
 from uwf_git.engine import status
 from uwf_git.engine.status import outlook, status_of, used_up, wordless
 from uwf_git.format.ids import ThreadId
 from uwf_git.store.opened import Instance
+
+if TYPE_CHECKING:
+    from uwf_git.store.history import Head
 
 
 class Idle(NamedTuple):
@@ -95,6 +98,18 @@ def state_of(instance: Instance, thread: ThreadId) -> State:
     if name == status.FAILED and (attempt := instance.attempts.last(head)) is not None:
         return Failed(attempt.error)
     return Idle(following.next or "")
+
+
+def standing(instance: Instance, head: Head) -> dict[str, Any]:
+    """Return where a thread is and what comes next as JSON, with the step in progress under `running`."""
+    from uwf_git.engine.state import state
+
+    value = state(instance, head)
+    if value["status"] == status.RUNNING:
+        from uwf_git.api.progress import step_in_progress
+
+        value |= step_in_progress(instance, head.thread)
+    return value
 
 
 def has_ended(instance: Instance, thread: ThreadId, error: UwfError) -> bool:

@@ -9,14 +9,15 @@ import click
 
 from uwf_cli import resolve, terminal
 from uwf_cli.command import command
-from uwf_cli.commands.listing import origin_mark, origins_of
+from uwf_cli.commands.listing import origin_mark
 from uwf_cli.commands.running import emit_outcome
 from uwf_cli.completers import complete_step, complete_thread
 from uwf_cli.exchange import adopt_news, find_thread
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import ago, iso
-from uwf_cli.selection import ACTIVE, Chosen, Filters, on_each, threads
+from uwf_cli.selection import Chosen, on_each, threads
 from uwf_git import ext
+from uwf_git.api.listing import ACTIVE, Filters, origins_of
 from uwf_git.base.errors import Usage
 from uwf_git.base.text import numbered, one_line
 
@@ -99,10 +100,11 @@ def answer(
     Where the question has options, the answer is one of them or its number.
     """
     from uwf_git.api.control import answer as give
+    from uwf_git.api.find import find_step
 
     instance = invocation.instance
     found = find_thread(invocation, thread)
-    step_asking = resolve.find_step(instance, asked_by) if asked_by else None
+    step_asking = find_step(instance, asked_by) if asked_by else None
     if message is None:
         head = instance.threads.active_head(found)
         message = _ask(instance, head, other) if head.row.asks else ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -14,16 +13,15 @@ from uwf_cli.command import command
 from uwf_cli.exchange import adopt_news
 from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
-from uwf_cli.output import ago, dollars, iso
-from uwf_cli.selection import Filters, Listed, filters, listed, short_ids
+from uwf_cli.output import ago, dollars
+from uwf_cli.selection import filters, short_ids
+from uwf_git.api.listing import Filters, listed, thread_items
 from uwf_git.base.errors import Usage
 from uwf_git.format.types import role_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from uwf_git.engine.spending import Spent
-    from uwf_git.format.ids import ThreadId
     from uwf_git.store.history import Head
     from uwf_git.store.opened import Instance
 
@@ -71,79 +69,6 @@ def _rank(item: dict[str, Any], sort: str) -> tuple[bool, Any]:
     if isinstance(value, str):
         return False, [-ord(character) for character in value]
     return value is None, -(value or 0)
-
-
-def thread_items(instance: Instance, found: list[Listed]) -> list[dict[str, Any]]:
-    """Threads as JSON, in the same order."""
-    from uwf_git.engine.accounts import spent_by_all
-    from uwf_git.engine.lineage import parents
-    from uwf_git.engine.spending import money
-    from uwf_git.store.history import Head
-
-    heads = [each.head for each in found if isinstance(each.head, Head)]
-    above, origins = parents(instance, heads), origins_of(instance)
-    spent = spent_by_all(instance, heads)
-    known = _prices(instance, spent)
-    nothing = {
-        "thread": None,
-        "workflow": None,
-        "head": None,
-        "status": "corrupt",
-        "name": None,
-        "title": None,
-    }
-    nothing |= dict.fromkeys(("author", "steps", "role", "agent", "rehearsed", "cost", "unpriced"))
-    items: list[dict[str, Any]] = []
-    for each in found:
-        head = each.head
-        if not isinstance(head, Head):
-            ending = {"updated": None, "parent": None, "problem": head.problem}
-            items.append({**nothing, "thread": head.thread, **ending})
-            continue
-        row = head.row
-        used = spent.get(head.thread)
-        cost, unpriced = money(used, known) if used and used.lines else (None, 0)
-        items.append(
-            {
-                "thread": head.thread,
-                "workflow": row.workflow,
-                "head": row.node,
-                "status": each.status,
-                "name": row.name,
-                "title": row.title,
-                "author": row.author,
-                "steps": row.number,
-                "role": row.role,
-                "agent": row.agent,
-                "rehearsed": row.rehearsed,
-                "cost": None if cost is None else round(cost, 6),
-                "unpriced": unpriced,
-                "updated": iso(head.updated),
-                "parent": above.get(head.thread),
-                **origins.get(head.thread, {}),
-                **_unjudged(instance, head),
-            }
-        )
-    return items
-
-
-def _unjudged(instance: Instance, head: Head) -> dict[str, str]:
-    """Why the next role of a thread, and with it a used up budget, isn't known; empty if it is, or wasn't needed."""
-    limit = instance.judging.stuck.get(head.node)
-    return {} if limit is None else {"problem": limit.message}
-
-
-def _prices(instance: Instance, spent: Mapping[ThreadId, Spent]) -> Mapping[str, Any]:
-    """The configured prices, where there is anything that they could be of."""
-    from uwf_git.base.errors import UwfError
-    from uwf_git.engine.budget import prices
-
-    if not any(each.lines for each in spent.values()):
-        return {}
-    try:  # the file is parsed only where it has any
-        return prices(instance) if instance.config_has(b"price") else {}
-    except (OSError, UwfError):  # whoever needs the configuration says what is wrong with it
-        return {}
 
 
 def _list_text(instance: Instance, value: Any, wide: bool) -> str:
@@ -194,19 +119,6 @@ def _row(
     if several:
         cells.append(each["name"])
     return (*cells, origin_mark(each, names) + each["title"])
-
-
-def origins_of(instance: Instance) -> dict[ThreadId, dict[str, Any]]:
-    """How each fork and each other side of a divergence began, as `link_value` has it. A damaged one is left out."""
-    from uwf_git.base.errors import UwfError
-    from uwf_git.engine.state import link_value
-    from uwf_git.store.history import links
-
-    found: dict[ThreadId, dict[str, Any]] = {}
-    for link in links(instance.store).values():
-        with suppress(UwfError):
-            found[link.thread] = link_value(instance, link)
-    return found
 
 
 def origin_mark(each: Mapping[str, Any], names: Callable[[str], str] = str) -> str:

@@ -17,7 +17,7 @@ from uwf_git.base.text import counted, one_line
 from uwf_git.format.types import next_name, role_name
 
 if TYPE_CHECKING:
-    from uwf_git.format.ids import Hash, ThreadId
+    from uwf_git.format.ids import Hash
     from uwf_git.store.opened import Instance
 
 
@@ -25,29 +25,13 @@ if TYPE_CHECKING:
 @click.argument("thread", metavar="ID", shell_complete=complete_thread)
 def show(invocation: Invocation, thread: str) -> None:
     """Show where a thread is and what comes next."""
-    from uwf_git.engine.state import state
-    from uwf_git.engine.status import RUNNING
+    from uwf_git.api.states import standing
 
     instance = invocation.instance
     head = instance.threads.head(find_thread(invocation, thread))
-    value = state(instance, head)
-    if value["status"] == RUNNING:
-        value |= _running(instance, head.thread)
+    value = standing(instance, head)
     shown = {**value, "name": head.row.name, "number": head.row.number, "updated": iso(head.updated)}
     invocation.emit(value, _state_text, shown)
-
-
-def _running(instance: Instance, thread: ThreadId) -> dict[str, Any]:
-    """What is going on in the step that is being made, under `running`; nothing where nobody has said so yet."""
-    from uwf_cli.watching.lines import step_value
-    from uwf_git.engine.progress import Watch
-
-    step = Watch(instance).step(thread)
-    value = inner = {"running": step_value(step)} if step else {}
-    while step is not None and step.child is not None:
-        step, inner = step.child, inner.get("running") or inner["child"]
-        inner["child"] = {"thread": step.thread, **step_value(step)}
-    return value
 
 
 def _state_text(value: Any) -> str:
@@ -146,19 +130,10 @@ def _found(extraction: str) -> str:
 @click.argument("thread", metavar="ID", shell_complete=complete_thread)
 def steps(invocation: Invocation, thread: str) -> None:
     """List a thread's steps with their outputs, oldest first."""
-    from uwf_cli.transcript import step_value
+    from uwf_git.api.transcript import steps_of
 
     instance = invocation.instance
-    history = instance.threads.history(instance.threads.head(find_thread(invocation, thread)))
-    found = [
-        {
-            **step_value(number, step),
-            "output": step.output,
-            "detail": step.detail,
-            "time": iso(instance.store.get(step.hash).timestamp / 1000),
-        }
-        for number, step in enumerate(history.steps, 1)
-    ]
+    found = steps_of(instance, instance.threads.head(find_thread(invocation, thread)))
 
     def text(value: Any) -> str:
         from uwf_git.store.pages import verdict
@@ -202,7 +177,7 @@ def read(invocation: Invocation, thread: str, quota: int | None, before: str | N
 
     Under --quota steps are left out whole, the oldest first; the newest is always there.
     """
-    from uwf_cli.transcript import Transcript
+    from uwf_git.api.transcript import Transcript
 
     instance = invocation.instance
     head = instance.threads.head(find_thread(invocation, thread))
@@ -225,8 +200,8 @@ def read(invocation: Invocation, thread: str, quota: int | None, before: str | N
 @click.argument("step", metavar="HASH|ID@STEP", shell_complete=complete_step)
 def step_details(invocation: Invocation, step: str) -> None:
     """Show a step, or a failed attempt: its output, how it came about, every turn. Off a terminal as YAML."""
-    from uwf_cli.resolve import find_step
-    from uwf_cli.transcript import details
+    from uwf_git.api.find import find_step
+    from uwf_git.api.transcript import details
 
     node = find_step(invocation.instance, step, attempts=True)
     value = details(invocation.instance, node)
@@ -238,9 +213,9 @@ def step_details(invocation: Invocation, step: str) -> None:
 
 def _details_text(instance: Instance, node: Hash, value: Any) -> str:
     """A step or a failed attempt for people. `value` is its JSON, escaped."""
-    from uwf_cli.commands.conversation import turn_lines, turn_value
-    from uwf_cli.transcript import step_page
-    from uwf_git.engine.turns import turns_of
+    from uwf_cli.commands.conversation import turn_lines
+    from uwf_git.api.transcript import step_page
+    from uwf_git.api.turns import turn_value, turns_of
 
     detail = (value["detail"] or {}).get("value")
     how = detail if isinstance(detail, dict) and "answer" in detail else {}
@@ -299,7 +274,7 @@ def attempts(invocation: Invocation, thread: str) -> None:
 @click.argument("b", shell_complete=complete_thread)
 def diff(invocation: Invocation, a: str, b: str) -> None:
     """Show what two threads share and where they part."""
-    from uwf_cli.transcript import compare
+    from uwf_git.api.transcript import compare
 
     instance = invocation.instance
     heads = [instance.threads.head(find_thread(invocation, name)) for name in (a, b)]

@@ -31,10 +31,8 @@ if TYPE_CHECKING:
     from uwf_cli.watching.lines import Lines
     from uwf_git.api.exchange import Exchange
     from uwf_git.api.run import Options
-    from uwf_git.engine.progress import Watch
     from uwf_git.engine.step import Outcome
     from uwf_git.format.ids import ThreadId
-    from uwf_git.store.opened import Instance
 
 _PAUSE = 0.5  # seconds between two looks at what runs
 _LEAST = 8  # columns of what is said of an output, however narrow the terminal is
@@ -297,16 +295,16 @@ def _lines(invocation: Invocation, again: str, thread: ThreadId, quiet: bool) ->
 @click.option("--watch", is_flag=True, help="Again and again, until Ctrl-C; as JSON a line for each change.")
 def ps(invocation: Invocation, watch: bool) -> None:
     """List what runs on this machine: who is at work, since when, what was said or printed last."""
-    from uwf_git.engine.progress import Watch
+    from uwf_git.api.progress import progress
 
-    seen = Watch(invocation.instance)
+    running = progress(invocation.instance)
     if watch:
-        _watch(invocation, seen)
+        _watch(invocation, running)
         return
-    invocation.emit(_running(invocation.instance, seen), lambda rows: "\n".join(_rows(rows)))
+    invocation.emit(running(), lambda rows: "\n".join(_rows(rows)))
 
 
-def _watch(invocation: Invocation, seen: Watch) -> None:
+def _watch(invocation: Invocation, running: Callable[[], list[dict[str, Any]]]) -> None:
     """Shows what runs until Ctrl-C, which is no error here."""
     from uwf_cli.watching.lines import Lines
 
@@ -315,34 +313,13 @@ def _watch(invocation: Invocation, seen: Watch) -> None:
     drawn = invocation.format == "text" and terminal.colours()
     with suppress(KeyboardInterrupt), Lines(lambda: shown) if drawn else nullcontext():
         while True:
-            found = _running(invocation.instance, seen)
+            found = running()
             if drawn:
                 shown = _rows(terminal.escape_value(found))
             elif (now := [(each["thread"], each["turns"], each["last"]) for each in found]) != before:
                 before = now
                 invocation.emit(found, lambda value: "\n".join(_rows(value)), compact=True)
             time.sleep(_PAUSE)
-
-
-def _running(instance: Instance, seen: Watch) -> list[dict[str, Any]]:
-    """What runs, the oldest thread first, the thread of a sub-workflow after the one that it is for."""
-    from uwf_cli.watching.lines import step_value
-
-    steps = {thread: seen.step(thread) for thread in sorted(instance.locks.held())}
-    inner = {step.child.thread for step in steps.values() if step and step.child}
-    found: list[dict[str, Any]] = []
-    for thread, step in steps.items():
-        parent = None
-        while thread not in inner or parent:
-            with suppress(NotFound):  # it was removed meanwhile
-                row = instance.threads.head(thread).row
-                value = {"thread": thread, "workflow": row.workflow, "name": row.name, "parent": parent}
-                found.append({**value, **step_value(step)})
-            if step is None or step.child is None:
-                break
-            parent, step = thread, step.child
-            thread = step.thread
-    return found
 
 
 def _rows(found: Sequence[dict[str, Any]]) -> list[str]:

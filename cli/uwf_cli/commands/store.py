@@ -76,7 +76,7 @@ def _note_left(invocation: Invocation, before: Location, marker: Path) -> None:
     """Says how many threads stay in the store that commands used here before, how to see them, and how to go back."""
     from collections import Counter
 
-    from uwf_cli.selection import Filters, listed
+    from uwf_git.api.listing import Filters, listed
     from uwf_git.store.opened import Instance
 
     if not before.git_dir.exists():

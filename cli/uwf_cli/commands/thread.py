@@ -25,7 +25,8 @@ from uwf_cli.completers import complete_remote, complete_speaker, complete_threa
 from uwf_cli.exchange import git_for
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import iso
-from uwf_cli.selection import ACTIVE, Chosen, Filters, on_each, threads
+from uwf_cli.selection import Chosen, on_each, threads
+from uwf_git.api.listing import ACTIVE, Filters
 from uwf_git.base.errors import HeadMoved, NotFound, Usage, UwfError
 from uwf_git.base.text import nearest, one_line
 from uwf_git.format.ids import Hash, ThreadId, is_thread_id
@@ -332,6 +333,7 @@ def fork(invocation: Invocation, origin: str, at: int | None, from_role: str | N
 
     Nothing is copied.
     """
+    from uwf_git.api.find import find_thread_or_step
     from uwf_git.api.fork import fork_commit
     from uwf_git.engine.status import COMPLETED
     from uwf_git.git.repository import Oid
@@ -340,7 +342,7 @@ def fork(invocation: Invocation, origin: str, at: int | None, from_role: str | N
     if at is not None and from_role is not None:
         raise Usage("--at and --from-role exclude each other", "give one of them")
     instance = invocation.instance
-    found = resolve.find_thread_or_step(instance, origin)
+    found = find_thread_or_step(instance, origin)
     thread = ThreadId(found) if is_thread_id(found) else None
     if thread is not None:
         row = _fork_point(instance, instance.threads.head(thread), at, from_role)

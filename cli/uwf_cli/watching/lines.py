@@ -17,14 +17,14 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from uwf_cli import terminal
-from uwf_cli.output import iso, whose
+from uwf_cli.output import whose
 from uwf_git.base.attention import drawing
 from uwf_git.base.errors import OutputFailed
 from uwf_git.base.text import counted
 from uwf_git.format.types import role_name
 
 if TYPE_CHECKING:
-    from uwf_git.engine.progress import Progress
+    from uwf_git.api.progress import Progress
     from uwf_git.format.ids import ThreadId
     from uwf_git.store.opened import Instance
 
@@ -103,7 +103,7 @@ class Lines:
 
 def of_step(instance: Instance, thread: ThreadId) -> Lines:
     """The line of the step that is being made of a thread from now on, or by whoever holds it."""
-    from uwf_git.engine.progress import Watch
+    from uwf_git.api.progress import Watch
 
     watch, began = Watch(instance), time.time()
 
@@ -117,6 +117,8 @@ def of_step(instance: Instance, thread: ThreadId) -> Lines:
 
 def step_line(step: Progress) -> str:
     """What is going on in a step, in one line that begins as the line of a finished one does."""
+    from uwf_git.api.progress import step_value
+
     who, at = "", step
     while True:
         who += terminal.escape(f"{role_name(at.role)} {whose(at._asdict())}")
@@ -125,26 +127,6 @@ def step_line(step: Progress) -> str:
         who, at = f"{who} → ", at.child
     value = terminal.escape_value(step_value(at))
     return " · ".join([f"{step.number:4d}  {who}", lasted(time.time() - step.since), *spent(value)])
-
-
-def step_value(step: Progress | None) -> dict[str, Any]:
-    """A step that is being made as JSON, without its child; nulls where nobody has said so yet."""
-    if step is None:
-        return dict.fromkeys(
-            ("step", "role", "agent", "since", "seconds", "model", "turns", "tokens", "last")
-        )
-    return {
-        "step": step.number,
-        "role": step.role,
-        "agent": step.agent,
-        **({"persona": dict(step.persona)} if step.persona else {}),
-        "since": iso(step.since),
-        "seconds": max(0, int(time.time() - step.since)),
-        "model": step.model or None,
-        "turns": step.turns,
-        "tokens": step.tokens,
-        "last": step.last,
-    }
 
 
 def spent(value: Mapping[str, Any]) -> list[str]:

@@ -45,7 +45,7 @@ def watch(invocation: Invocation, thread: str | None) -> None:
     Nothing is drawn over and nothing moves, for screen readers, ssh and pipes. One thread is watched until nobody is
     at work on it any more; the exit status is then that of thread run.
     """
-    from uwf_cli.watching.happening import Happening
+    from uwf_git.api.happening import Happening
 
     found = find_thread(invocation, thread) if thread else None
     if found is not None:
@@ -68,7 +68,7 @@ def _tell(invocation: Invocation, value: Mapping[str, Any], text: Callable[[Any]
 
 def _one(invocation: Invocation, thread: ThreadId) -> None:
     """Watches one thread; one that nobody is at work on yet, from when somebody is. Raises as `_is_over` does."""
-    from uwf_cli.watching.happening import Happening
+    from uwf_git.api.happening import Happening
 
     invocation.going_on = f"uwf watch {thread} goes on watching"
     happening = Happening(invocation.instance, thread)

@@ -27,9 +27,9 @@ from uwf_cli.call import call as call_command
 from uwf_cli.call_process import LARGEST, TooLarge, call_in_process
 from uwf_cli.exchange import find_thread
 from uwf_cli.output import as_yaml
-from uwf_cli.transcript import Transcript
 
 from uwf_git import __version__
+from uwf_git.api.transcript import Transcript
 from uwf_git.base.errors import UwfError
 from uwf_git.ext.mcp.tools import QUOTA, SOURCE_FILE, WAIT, Call, ServedTool, offered
 from uwf_git.sandbox.child import lines

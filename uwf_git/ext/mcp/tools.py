@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from uwf_cli.resolve import SUFFIXES
-from uwf_cli.selection import STATUSES
 
+from uwf_git.api.listing import STATUSES
 from uwf_git.base.errors import Usage
 from uwf_git.base.text import nearest
 

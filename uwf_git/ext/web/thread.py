@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from markupsafe import Markup
 from uwf_cli.page import addresses
 from uwf_cli.page.addresses import Asked, Page
-from uwf_cli.watching.lines import step_value
 
+from uwf_git.api.progress import step_value
 from uwf_git.base.errors import UwfError
 from uwf_git.engine import budget
 from uwf_git.engine.accounts import account, spent_on

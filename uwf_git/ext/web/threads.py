@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from uwf_cli.commands.listing import thread_items
 from uwf_cli.page.addresses import STATUS, Asked, Page
 from uwf_cli.resolve import moment
-from uwf_cli.selection import STATUSES, Filters, Listed, listed
 
+from uwf_git.api.listing import STATUSES, Filters, Listed, listed, thread_items
 from uwf_git.base.errors import NotFound, Usage, UwfError
 from uwf_git.engine.inbox import BUDGET, waits_of, wanting
 from uwf_git.engine.status import CORRUPT, WAITING

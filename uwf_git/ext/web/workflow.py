@@ -11,8 +11,8 @@ from markupsafe import Markup
 from uwf_cli.commands.workflow import bundle_of, history_note, past, registered, unified
 from uwf_cli.page.addresses import Asked, Page
 from uwf_cli.resolve import Found, stored_workflow
-from uwf_cli.selection import Filters, Listed, listed
 
+from uwf_git.api.listing import Filters, Listed, listed
 from uwf_git.base.errors import LimitExceeded, NotFound, Usage, UwfError
 from uwf_git.base.text import duration, nearest
 from uwf_git.base.timelimit import BudgetExceeded

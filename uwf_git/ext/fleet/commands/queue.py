@@ -17,8 +17,9 @@ from uwf_cli.exchange import adopt_news, find_thread, git_for
 from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import ago, iso
-from uwf_cli.selection import Chosen, Filters, short_ids, threads
+from uwf_cli.selection import Chosen, short_ids, threads
 
+from uwf_git.api.listing import Filters
 from uwf_git.base.errors import NotFound, Usage
 from uwf_git.base.text import counted
 from uwf_git.ext.fleet.client import QUEUED, RUNNING, STATES

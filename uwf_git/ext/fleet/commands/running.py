@@ -16,8 +16,9 @@ from uwf_cli.command import command
 from uwf_cli.commands.running import AGENT, AT_ONCE, CWD, QUIET, REMOTE, folder, outcome_line
 from uwf_cli.failures import Failures, tell
 from uwf_cli.invocation import Invocation
-from uwf_cli.selection import Chosen, Filters, short_ids, threads
+from uwf_cli.selection import Chosen, short_ids, threads
 
+from uwf_git.api.listing import Filters
 from uwf_git.base.errors import Busy, Failure, OutputFailed, Throttled, Usage, Waiting
 from uwf_git.ext.fleet.commands.places import (
     WORKSPACE,

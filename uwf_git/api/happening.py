@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from uwf_cli.commands.conversation import turn_value
-from uwf_cli.output import iso
+from uwf_git.api.turns import turn_value
 from uwf_git.base.errors import NotFound, StoreDamaged
+from uwf_git.base.text import iso
 from uwf_git.engine.budget import prices
 from uwf_git.engine.inbox import waits_of
 from uwf_git.engine.pause import pause_of

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from uwf_cli.output import iso
 from uwf_git.base.errors import NotFound
 from uwf_git.base.markdown import below, code, inline
-from uwf_git.base.text import counted
+from uwf_git.base.text import counted, iso
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import REHEARSE, StepContext, parse_attempt, parse_detail, parse_step, persona_value
 from uwf_git.format.types import is_kind
@@ -115,6 +114,19 @@ def child_value(instance: Instance, detail: Hash) -> dict[str, Any]:
         return {}
     child = instance.threads.ending_with(detail)
     return {"child": child} if child else {}
+
+
+def steps_of(instance: Instance, head: Head) -> list[dict[str, Any]]:
+    """Return the steps of a thread as JSON, oldest first."""
+    return [
+        {
+            **step_value(number, step),
+            "output": step.output,
+            "detail": step.detail,
+            "time": iso(instance.store.get(step.hash).timestamp / 1000),
+        }
+        for number, step in enumerate(instance.threads.history(head).steps, 1)
+    ]
 
 
 def step_value(number: int, step: StepContext) -> dict[str, Any]:

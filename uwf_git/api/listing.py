@@ -1,0 +1,240 @@
+"""The threads of a store: selected by filters, and as the JSON of a list."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git.base.errors import NotFound
+from uwf_git.base.text import iso, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from uwf_git.engine.spending import Spent
+    from uwf_git.format.ids import ThreadId
+    from uwf_git.store.history import Head
+    from uwf_git.store.opened import Instance
+    from uwf_git.store.threads import Damaged
+
+
+ACTIVE = ("idle", "running", "paused", "waiting", "failed")
+
+
+ENDED = ("completed", "killed")
+
+
+STATUSES = (*ACTIVE, *ENDED, "corrupt")
+
+
+class Filters(NamedTuple):
+    """What threads must be like. Several statuses are alternatives; everything else must hold together. `since`
+    and `until` are in Unix seconds, `until` not included; `ended` says that those that have ended are wanted too."""
+
+    statuses: tuple[str, ...] = ()
+    workflow: str | None = None
+    author: str | None = None
+    since: float | None = None
+    search: str | None = None
+    ended: bool = False
+    until: float | None = None
+
+
+class Listed(NamedTuple):
+    """A thread and its status, one of STATUSES."""
+
+    head: Head | Damaged
+    status: str
+
+    @property
+    def thread(self) -> ThreadId:
+        """Its id."""
+        return self.head.thread
+
+
+def listed(instance: Instance, wanted: Filters) -> list[Listed]:
+    """The threads that filters select, newest first. Without `ended`, only the active and the damaged ones, unless a
+    status asks for others. Raises NotFound for a workflow that there is none of."""
+    from uwf_git.engine.budget import Budgets
+    from uwf_git.engine.pause import paused_threads
+    from uwf_git.engine.status import status_of
+    from uwf_git.store.layout import ATTEMPTS
+    from uwf_git.store.threads import Damaged
+
+    heads = instance.threads.all(wanted.ended or bool(set(wanted.statuses) & set(ENDED)))
+    heads = _like(instance, heads, wanted)
+    running, paused = instance.locks.held(), paused_threads(instance)
+    tried = instance.store.index.tip_commits(ATTEMPTS)
+    budgets = Budgets(instance)
+    found: list[Listed] = []
+    for head in heads:
+        plain = not isinstance(head, Damaged) and not (
+            head.archive
+            or head.thread in running
+            or head.thread in paused
+            or head.row.asks
+            or ATTEMPTS + head.thread in tried
+            or budgets.sources(head)
+        )
+        status = "idle" if plain else status_of(instance, head, running, budgets, paused)
+        if not wanted.statuses or status in wanted.statuses:
+            found.append(Listed(head, status))
+    return found
+
+
+def _like(instance: Instance, heads: list[Head | Damaged], wanted: Filters) -> list[Head | Damaged]:
+    """Those that have the workflow, author, time and text that are asked for; a damaged thread has none."""
+    from uwf_git.store.history import Head
+
+    if wanted.workflow is not None:
+        _require_known(instance, wanted.workflow)
+    if (wanted.workflow, wanted.author, wanted.since, wanted.until, wanted.search) == (None,) * 5:
+        return heads
+    author = (wanted.author or "").casefold()
+    forked_by = _forked_by(instance) if author else {}
+    found = [
+        head
+        for head in heads
+        if isinstance(head, Head)
+        and (wanted.workflow is None or _is_of(wanted.workflow, head.row.name, head.row.workflow))
+        and (wanted.since is None or head.updated >= wanted.since)
+        and (wanted.until is None or head.updated < wanted.until)
+        and (author in (head.row.author or "").casefold() or author in forked_by.get(head.thread, ""))
+    ]
+    if wanted.search is None:
+        return list(found)
+    text, prompts = wanted.search.casefold(), dict[str, bool]()
+    return [head for head in found if _asks_for(instance, head, text, prompts)]
+
+
+def _forked_by(instance: Instance) -> dict[ThreadId, str]:
+    """Who forked each fork, in lower case."""
+    from uwf_git.store.history import links
+
+    return {link.thread: link.by.casefold() for link in links(instance.store).values() if link.forked}
+
+
+def _asks_for(instance: Instance, head: Head, text: str, known: dict[str, bool]) -> bool:
+    """Whether a prompt holds a text. Forks have one prompt, which is read once."""
+    from uwf_git.format.kinds import parse_start
+
+    if text in (head.row.title or "").casefold():
+        return True
+    start = head.row.start or head.row.node
+    if start not in known:
+        known[start] = text in parse_start(instance.store.get(start).payload).prompt.casefold()
+    return known[start]
+
+
+def _is_of(workflow: str, name: str | None, node: str | None) -> bool:
+    """Whether a text is a workflow's name, or four characters and more that its hash begins with."""
+    return name == workflow or (len(workflow) >= 4 and (node or "").startswith(workflow.upper()))
+
+
+def _require_known(instance: Instance, workflow: str) -> None:
+    """Raises NotFound, with the nearest name, for a workflow that is neither registered nor any thread's."""
+    from uwf_git.store.history import Head
+
+    rows = [head.row for head in instance.threads.all(archived=True) if isinstance(head, Head)]
+    names = {*instance.registry.names(), *(row.name or "" for row in rows)}
+    if "/" in workflow:
+        from uwf_git.store.definitions import addresses
+
+        names.update(addresses(instance.store))
+    if workflow not in names and not any(_is_of(workflow, row.name, row.workflow) for row in rows):
+        hint = nearest(workflow, sorted(names)) or "see: uwf workflow list"
+        raise NotFound(f"no workflow {workflow!r}", hint)
+
+
+def rests(instance: Instance, each: Listed) -> bool:
+    """Whether a thread is a conversation in which it is the user's turn."""
+    from uwf_git.engine.status import at_rest
+    from uwf_git.store.history import Head
+
+    return each.status == "idle" and isinstance(each.head, Head) and at_rest(instance, each.head)
+
+
+def thread_items(instance: Instance, found: list[Listed]) -> list[dict[str, Any]]:
+    """Threads as JSON, in the same order."""
+    from uwf_git.engine.accounts import spent_by_all
+    from uwf_git.engine.lineage import parents
+    from uwf_git.engine.spending import money
+    from uwf_git.store.history import Head
+
+    heads = [each.head for each in found if isinstance(each.head, Head)]
+    above, origins = parents(instance, heads), origins_of(instance)
+    spent = spent_by_all(instance, heads)
+    known = _prices(instance, spent)
+    nothing = {
+        "thread": None,
+        "workflow": None,
+        "head": None,
+        "status": "corrupt",
+        "name": None,
+        "title": None,
+    }
+    nothing |= dict.fromkeys(("author", "steps", "role", "agent", "rehearsed", "cost", "unpriced"))
+    items: list[dict[str, Any]] = []
+    for each in found:
+        head = each.head
+        if not isinstance(head, Head):
+            ending = {"updated": None, "parent": None, "problem": head.problem}
+            items.append({**nothing, "thread": head.thread, **ending})
+            continue
+        row = head.row
+        used = spent.get(head.thread)
+        cost, unpriced = money(used, known) if used and used.lines else (None, 0)
+        items.append(
+            {
+                "thread": head.thread,
+                "workflow": row.workflow,
+                "head": row.node,
+                "status": each.status,
+                "name": row.name,
+                "title": row.title,
+                "author": row.author,
+                "steps": row.number,
+                "role": row.role,
+                "agent": row.agent,
+                "rehearsed": row.rehearsed,
+                "cost": None if cost is None else round(cost, 6),
+                "unpriced": unpriced,
+                "updated": iso(head.updated),
+                "parent": above.get(head.thread),
+                **origins.get(head.thread, {}),
+                **_unjudged(instance, head),
+            }
+        )
+    return items
+
+
+def _unjudged(instance: Instance, head: Head) -> dict[str, str]:
+    """Why the next role of a thread, and with it a used up budget, isn't known; empty if it is, or wasn't needed."""
+    limit = instance.judging.stuck.get(head.node)
+    return {} if limit is None else {"problem": limit.message}
+
+
+def _prices(instance: Instance, spent: Mapping[ThreadId, Spent]) -> Mapping[str, Any]:
+    """The configured prices, where there is anything that they could be of."""
+    from uwf_git.base.errors import UwfError
+    from uwf_git.engine.budget import prices
+
+    if not any(each.lines for each in spent.values()):
+        return {}
+    try:  # the file is parsed only where it has any
+        return prices(instance) if instance.config_has(b"price") else {}
+    except (OSError, UwfError):  # whoever needs the configuration says what is wrong with it
+        return {}
+
+
+def origins_of(instance: Instance) -> dict[ThreadId, dict[str, Any]]:
+    """How each fork and each other side of a divergence began, as `link_value` has it. A damaged one is left out."""
+    from uwf_git.base.errors import UwfError
+    from uwf_git.engine.state import link_value
+    from uwf_git.store.history import links
+
+    found: dict[ThreadId, dict[str, Any]] = {}
+    for link in links(instance.store).values():
+        with suppress(UwfError):
+            found[link.thread] = link_value(instance, link)
+    return found

@@ -1,0 +1,72 @@
+"""The steps that are being made on this machine, as JSON."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from uwf_git.base.errors import NotFound
+from uwf_git.base.text import iso
+from uwf_git.engine.progress import Progress as Progress
+from uwf_git.engine.progress import Watch as Watch
+
+if TYPE_CHECKING:
+    from uwf_git.format.ids import ThreadId
+    from uwf_git.store.opened import Instance
+
+
+def step_value(step: Progress | None) -> dict[str, Any]:
+    """Return a step that is being made as JSON, without its child; nulls if it isn't known yet."""
+    if step is None:
+        return dict.fromkeys(
+            ("step", "role", "agent", "since", "seconds", "model", "turns", "tokens", "last")
+        )
+    return {
+        "step": step.number,
+        "role": step.role,
+        "agent": step.agent,
+        **({"persona": dict(step.persona)} if step.persona else {}),
+        "since": iso(step.since),
+        "seconds": max(0, int(time.time() - step.since)),
+        "model": step.model or None,
+        "turns": step.turns,
+        "tokens": step.tokens,
+        "last": step.last,
+    }
+
+
+def step_in_progress(instance: Instance, thread: ThreadId) -> dict[str, Any]:
+    """Return the step in progress of a thread under `running`, or {} if it isn't known yet."""
+    step = Watch(instance).step(thread)
+    value = inner = {"running": step_value(step)} if step else {}
+    while step is not None and step.child is not None:
+        step, inner = step.child, inner.get("running") or inner["child"]
+        inner["child"] = {"thread": step.thread, **step_value(step)}
+    return value
+
+
+def progress(instance: Instance) -> Callable[[], list[dict[str, Any]]]:
+    """Return a function that lists the steps in progress: the oldest thread first, the thread of a sub-workflow after
+    the one that it is for. It reads anew only what has changed since its last call."""
+    seen = Watch(instance)
+    return lambda: _steps(instance, seen)
+
+
+def _steps(instance: Instance, seen: Watch) -> list[dict[str, Any]]:
+    steps = {thread: seen.step(thread) for thread in sorted(instance.locks.held())}
+    inner = {step.child.thread for step in steps.values() if step and step.child}
+    found: list[dict[str, Any]] = []
+    for thread, step in steps.items():
+        parent = None
+        while thread not in inner or parent:
+            with suppress(NotFound):  # it was removed meanwhile
+                row = instance.threads.head(thread).row
+                value = {"thread": thread, "workflow": row.workflow, "name": row.name, "parent": parent}
+                found.append({**value, **step_value(step)})
+            if step is None or step.child is None:
+                break
+            parent, step = thread, step.child
+            thread = step.thread
+    return found

@@ -1,0 +1,62 @@
+"""The prompt of a thread's next step, and of a past one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from uwf_git.base.errors import Invalid
+
+if TYPE_CHECKING:
+    from uwf_git.format.ids import ThreadId
+    from uwf_git.store.opened import Instance
+
+
+def next_prompt(instance: Instance, thread: ThreadId, role: str | None, resumed: bool) -> dict[str, Any]:
+    """Return the prompt of the next step as JSON, or of the next turn of a `role`; if `resumed`, for an agent that
+    remembers the role's last turn. Raises Invalid."""
+    from uwf_git.engine.kit.prompt import prompt_at, role_of
+    from uwf_git.engine.past_prompt import configured_recipient
+    from uwf_git.engine.status import outlook, raise_if_stuck
+    from uwf_git.format.types import BUNDLE, END, USER
+    from uwf_git.store.history import Position
+
+    head = instance.threads.head(thread)
+    history = instance.threads.history(head)
+    following = outlook(instance, head, history)
+    if role is None:
+        raise_if_stuck(following, thread)
+        role = following.asks if following.next == USER else following.next
+        if role is None or role == END:
+            raise Invalid(
+                f"thread {thread} has nobody next",
+                f"name one with --role, or a step: {thread}@{head.row.number}",
+            )
+        if role == BUNDLE:
+            raise Invalid(f"the code of thread {thread} decides who is next", "name a role with --role")
+    instruction = following.instruction if role == following.next else None
+    recipient = configured_recipient(instance, Position(head, history), role)._replace(remembers=resumed)
+    text = prompt_at(instance, history, role_of(history, role), instruction, recipient)
+    return {"thread": thread, "role": role, "instruction": instruction, "prompt": text}
+
+
+def past_prompt(instance: Instance, thread: ThreadId, number: int) -> dict[str, Any]:
+    """Return the prompt of step number `number` as JSON. Raises NotFound, Invalid."""
+    from uwf_git.api.find import numbered_step
+    from uwf_git.engine.past_prompt import prompt_of_step
+    from uwf_git.format.kinds import parse_step
+    from uwf_git.format.types import USER
+    from uwf_git.git.repository import Oid
+
+    row = numbered_step(instance, thread, number)
+    before = instance.store.take_in(Oid(raw=row.parent or b""))
+    history = instance.threads.history_at(thread, before.node)
+    detail = instance.store.detail(parse_step(instance.store.get(row.node).payload).detail)
+    if row.role == USER:
+        raise Invalid(f"step {number} of thread {thread} was said by a person, who had no prompt", "")
+    if history.workflow.code is not None or row.role not in history.workflow.roles:
+        raise Invalid(f"the code of the workflow made the prompt of step {number} of thread {thread}", "")
+    if detail is None:
+        raise Invalid(f"step {number} of thread {thread} doesn't say what its agent was told", "")
+    text = prompt_of_step(instance, history, before, row, detail)
+    step = {"step": row.node, "number": number, "agent": row.agent}
+    return {"thread": thread, "role": row.role, "instruction": detail.instruction, **step, "prompt": text}
