@@ -17,9 +17,8 @@ from uwf_git.base.errors import UwfError
 from uwf_git.format.ids import ThreadId
 
 if TYPE_CHECKING:
-    from uwf_git.git.program import Git
+    from uwf_git.api.exchange import Git, Large
     from uwf_git.store.opened import Instance
-    from uwf_git.sync.push import Large
 
 AFTER = 1.0
 BETWEEN = 0.1
@@ -87,11 +86,10 @@ class Meter:
 
 def git_for(instance: Instance, meter: Meter | None = None) -> Git:
     """The git program; how far it is goes to standard error where that is a terminal."""
-    from uwf_git.git.program import Git
+    from uwf_git.api.exchange import git_for
 
     meter = meter or Meter()
-    repository = instance.store.repository
-    return Git(repository.path, meter.heard if meter.shown else None, bounds=repository.config.bounds)
+    return git_for(instance, meter.heard if meter.shown else None)
 
 
 def tell_large(invocation: Invocation, large: Sequence[Large]) -> None:
@@ -115,7 +113,7 @@ def adopt_news(invocation: Invocation) -> None:
     if not invocation.location.git_dir.exists() or not invocation.instance.store.repository.has_tracking_refs:
         return
     from uwf_cli.exchanged import TOLD
-    from uwf_git.sync.pull import adopt_fetched
+    from uwf_git.api.exchange import adopt_fetched
 
     try:
         for pulled in adopt_fetched(invocation.instance):

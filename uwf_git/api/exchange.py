@@ -1,35 +1,62 @@
-"""Pushing to and pulling from another store."""
+"""Exchanging threads and definitions with another store: through a remote, or in a file."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import TYPE_CHECKING, NamedTuple
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.format.ids import ThreadId
+from uwf_git.base.errors import NotFound, RemoteFailed
+from uwf_git.format.ids import ALPHABET, ThreadId, complete, parse_thread_id
+from uwf_git.git.program import Git as Git
 from uwf_git.store import layout
 from uwf_git.store.opened import Instance
 
 if TYPE_CHECKING:
-    from uwf_git.git.program import Git
-    from uwf_git.store.remotes import Remote
+    from uwf_git.store.location import Location
+    from uwf_git.store.remotes import Remote as Remote
+    from uwf_git.sync.pull import Pulled
+    from uwf_git.sync.push import Large as Large
     from uwf_git.sync.push import Report
 
 
 class Exchange(NamedTuple):
-    """The remote that a thread is pulled from before each step and pushed to after it, and the git program for that."""
+    """The remote that is exchanged with, and the git program for that."""
 
     remote: Remote
     git: Git
 
 
+class Refs(NamedTuple):
+    """What is pushed: the refs that are `meant`, None for all; `called` are those that are called by their name, not
+    only as what belongs to it."""
+
+    meant: set[str] | None = None
+    called: Collection[str] = ()
+
+
+def git_for(instance: Instance, heard: Callable[[str], None] | None = None) -> Git:
+    """Return the git program for a store. `heard` is called with what it says of its progress, and "" at the end."""
+    repository = instance.store.repository
+    return Git(repository.path, heard, bounds=repository.config.bounds)
+
+
+def exchange_with(instance: Instance, remote: str | None) -> Exchange:
+    """Return a remote, `origin` or the only one without a name, with git for it. Raises NotFound, Usage."""
+    return Exchange(instance.remotes.get(remote), git_for(instance))
+
+
+# Pulling
+
+
 def pull(instance: Instance, exchange: Exchange) -> list[ThreadId]:
     """Pull all that a remote has; return the threads that are new or have moved here, and those that sides of a
     divergence became. Moves and raises what `sync.pull.pull` does, and what `raise_if_incomplete` does."""
-    from uwf_git.sync.pull import pull as do
-    from uwf_git.sync.pull import raise_if_incomplete
     from uwf_git.sync.reconcile import Case
 
-    pulled = do(instance, exchange.git, exchange.remote)
+    pulled = fetch(instance, exchange)
     raise_if_incomplete(pulled)
     still = (Case.EQUAL, Case.AHEAD, Case.DELETED_THERE, Case.ENDED_HERE)
     moved = [each for each in pulled.adopted if each.case not in still and each.thread is not None]
@@ -37,24 +64,134 @@ def pull(instance: Instance, exchange: Exchange) -> list[ThreadId]:
     return [thread for thread in dict.fromkeys(threads) if instance.threads.exists(thread)]
 
 
+def fetch(
+    instance: Instance,
+    exchange: Exchange,
+    threads: Collection[ThreadId] | None = None,
+    on_verified: Callable[[int, int], None] | None = None,
+) -> Pulled:
+    """Pull all that a remote has, or some threads, and return the report, whatever is missing from it. `on_verified`
+    is called with how many commits of how many are verified. Moves and raises what `sync.pull.pull` does."""
+    from uwf_git.sync.pull import gather, pull
+
+    remote, git = exchange
+    if threads is None:
+        return pull(instance, git, remote, on_verified)
+    return gather(instance, git, remote, threads, on_verified)
+
+
+def raise_if_incomplete(pulled: Pulled) -> None:
+    """Raise StoreDamaged for what was invalid, Busy for what was left for later."""
+    from uwf_git.sync.pull import raise_if_incomplete
+
+    raise_if_incomplete(pulled)
+
+
+def bring(instance: Instance, exchange: Exchange, text: str) -> None:
+    """Pull the thread of that id if it isn't here. Raises what is wrong with it."""
+    from uwf_git.sync.pull import raise_if_refused
+
+    if len(text.strip()) == 26 and not instance.threads.exists(thread := parse_thread_id(text)):
+        raise_if_refused(fetch(instance, exchange, [thread]))
+
+
+def adopt_fetched(instance: Instance) -> list[Pulled]:
+    """Take over what git fetched by itself since the last pull. Moves and raises what that of `sync.pull` does."""
+    from uwf_git.sync.pull import adopt_fetched
+
+    return adopt_fetched(instance)
+
+
+def raise_if_not_pulled(instance: Instance, remote: Remote, thread: ThreadId) -> None:
+    """Raise NotFound for a thread that isn't here after a pull of it."""
+    if instance.threads.exists(thread):
+        return
+    if instance.store.repository.ref(layout.REMOVED + thread) is None:
+        raise NotFound(f"no thread {thread} on {remote.name}", "uwf pull brings all that is there")
+    instance.threads.find(thread)
+
+
+@contextmanager
+def cloning(location: Location, url: str, opened: Callable[[], Instance]) -> Iterator[tuple[Remote, bool]]:
+    """Make a store, if there is none, with a remote `origin`, to be pulled from in the block; say whether it was made.
+    `opened` opens it. If the block raises, what was made is undone, unless something has arrived."""
+    from uwf_git.git.program import CHECK_ADDRESS
+    from uwf_git.store.location import abandon, init
+
+    root = location.root
+    is_new, is_new_root = not location.git_dir.exists(), not root.exists()
+    if is_new:
+        init(location)
+    instance = opened()
+    known = {remote.name for remote in instance.remotes.all()}
+    remote = instance.remotes.add("origin", url)
+    try:
+        yield remote, is_new
+    except BaseException as error:
+        is_unknown = isinstance(error, RemoteFailed) and remote.name not in known
+        if isinstance(error, RemoteFailed) and error.hint == CHECK_ADDRESS:
+            error.hint = "check the address with: git ls-remote URL"  # the remote is not kept
+        if is_new and not instance.store.repository.refs():
+            abandon(location)
+            if is_new_root:
+                with suppress(OSError):  # something else is in it by now
+                    root.rmdir()
+        elif is_unknown and not instance.store.repository.ref_names(layout.REMOTES):
+            instance.remotes.remove(remote.name)
+        raise
+
+
+# Pushing
+
+
 def push(instance: Instance, exchange: Exchange, threads: Collection[ThreadId] = ()) -> None:
     """Push all that a remote hasn't got, or some threads. Raises HeadMoved where the remote's has moved on, and what
     `sync.push.push` and a refusal of the remote raise."""
-    from uwf_git.sync.push import plan_anew, push
-
-    git, remote = exchange.git, exchange.remote
-    with instance.locks.exchange(remote.name):
-        meant, named = refs_of_threads(instance, threads)
-        report = push(instance, git, remote, plan_anew(instance, git, remote, meant, named))
+    report = send(instance, exchange, refs_of_threads(instance, threads))
     raise_if_rejected(instance, exchange, report)
 
 
-def refs_of_threads(instance: Instance, threads: Collection[ThreadId]) -> tuple[set[str] | None, set[str]]:
-    """Return the refs that are pushed for some threads, None for all there are; and those that are called by name."""
+def send(instance: Instance, exchange: Exchange, refs: Refs, again: bool = False) -> Report:
+    """Push refs and return the report, whatever was rejected; `again` also those that were deleted there. Moves and
+    raises what `sync.push.push` does."""
+    from uwf_git.sync.push import plan_anew, push
+
+    remote, git = exchange
+    with instance.locks.exchange(remote.name):
+        return push(instance, git, remote, plan_anew(instance, git, remote, refs.meant, refs.called, again))
+
+
+def delete(instance: Instance, exchange: Exchange, threads: Collection[ThreadId]) -> Report:
+    """Delete threads on a remote and return the report, whatever was rejected. Moves and raises what
+    `sync.removal.delete` does."""
+    from uwf_git.sync.removal import delete
+
+    remote, git = exchange
+    with instance.locks.exchange(remote.name):
+        return delete(instance, git, remote, threads)
+
+
+def refs_of_threads(instance: Instance, threads: Collection[ThreadId]) -> Refs:
+    """Return the refs of some threads, or all there are for none."""
     from uwf_git.sync.push import refs_of
 
-    named = {prefix + thread for prefix in layout.of_threads() for thread in threads}
-    return refs_of(instance, threads) if threads else None, named
+    called = {prefix + thread for prefix in layout.of_threads() for thread in threads}
+    return Refs(refs_of(instance, threads) if threads else None, called)
+
+
+def refs_of_definition(instance: Instance, kind: str, name: str) -> Refs:
+    """Return the refs of a "workflow", "crew" or "suite" with those of its threads. Raises NotFound."""
+    from uwf_git.store import ref_kinds
+    from uwf_git.sync.push import refs_of_kind, refs_of_workflow
+
+    if kind == "workflow":
+        meant = refs_of_workflow(instance, name)
+    else:
+        meant = refs_of_kind(instance, kind, name)
+    if kind == "suite":
+        return Refs(meant, meant)
+    registered = tuple(kind.prefix for kind in ref_kinds.versioned().values())
+    return Refs(meant, {ref for ref in meant if ref.startswith(registered)})
 
 
 def raise_if_rejected(instance: Instance, exchange: Exchange, report: Report) -> None:
@@ -67,3 +204,87 @@ def raise_if_rejected(instance: Instance, exchange: Exchange, report: Report) ->
         from uwf_git.sync.push import refusal
 
         raise refusal(exchange.remote, refused)
+
+
+# Files
+
+
+def bundle(instance: Instance, git: Git, threads: Collection[ThreadId], path: Path) -> list[str]:
+    """Write threads to a file and return the refs in it. Moves and raises what `sync.bundle.bundle` does."""
+    from uwf_git.sync.bundle import bundle
+
+    return bundle(instance, git, threads, path)
+
+
+def unbundle(instance: Instance, git: Git, path: Path) -> Pulled:
+    """Take over the threads in a file. Moves and raises what `sync.bundle.unbundle` does."""
+    from uwf_git.sync.bundle import unbundle
+
+    return unbundle(instance, git, path)
+
+
+# Naming
+
+
+def remote_value(remote: Remote) -> dict[str, Any]:
+    """Return a remote as JSON, without passwords."""
+    from uwf_git.store.remotes import without_password
+
+    value = {"name": remote.name, "url": without_password(remote.url)}
+    if remote.push_url != remote.url:
+        value["pushUrl"] = without_password(remote.push_url)
+    return value
+
+
+def remote_and_ids(
+    instance: Instance, words: Sequence[str], may_be_unknown: bool = False
+) -> tuple[Remote, list[str]]:
+    """Return the remote that words begin with, or `origin` or the only one, and the other words, which are ids of
+    threads. A first word that is no thread's here is a remote's, unless it `may_be_unknown`. Raises NotFound, Usage."""
+    from uwf_git.store.remotes import named
+
+    remotes = instance.remotes.all()
+    if words and words[0] in {remote.name for remote in remotes}:
+        return named(words[0], remotes), list(words[1:])
+    if words:
+        try:
+            instance.threads.find(words[0])
+        except NotFound:
+            if not (may_be_unknown and _may_be_id(words[0])):
+                return named(words[0], remotes), list(words[1:])
+    return named(None, remotes), list(words)
+
+
+def _may_be_id(text: str) -> bool:
+    """Whether a word may be a thread's id or the beginning of one: no remote is called like one."""
+    return re.fullmatch(rf"[0-7][{ALPHABET}]{{3,25}}", text.upper()) is not None
+
+
+def threads_there(instance: Instance, exchange: Exchange, ids: Sequence[str]) -> list[ThreadId]:
+    """Return the threads of these ids. A part of an id that fits no thread here names one of the remote, which is then
+    asked for all it has. Raises NotFound, Usage, RemoteFailed."""
+    from uwf_git.store.threads import NEWEST
+
+    remote, git = exchange
+    found: dict[ThreadId, None] = {}
+    there: set[ThreadId] = set()
+    for each in ids:
+        if len(each) == 26:
+            found[parse_thread_id(each)] = None
+            continue
+        try:
+            found[instance.threads.find(each)] = None
+        except NotFound:
+            if each.startswith(NEWEST):
+                raise
+            if not there:
+                from uwf_git.sync.tracking import list_refs
+
+                refs = list_refs(git, instance.store.repository, remote).refs
+                there = {layout.thread_of(name) for name in refs if layout.is_thread_ref(name)}
+            try:
+                found[ThreadId(complete(each, there, "thread", ends=True))] = None
+            except NotFound:
+                hint = "give the whole id of one that is folded there"
+                raise NotFound(f"no thread {each}, neither here nor on {remote.name}", hint) from None
+    return list(found)

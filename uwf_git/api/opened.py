@@ -50,9 +50,6 @@ class Opened:
         return instance
 
     def _exchange(self, remote: str | None) -> Exchange:
-        from uwf_git.api.exchange import Exchange
-        from uwf_git.git.program import Git
+        from uwf_git.api.exchange import exchange_with
 
-        repository = self._instance.store.repository
-        git = Git(repository.path, bounds=repository.config.bounds)
-        return Exchange(self._instance.remotes.get(remote), git)
+        return exchange_with(self._instance, remote)

@@ -237,7 +237,7 @@ class Thread:
 
     def remove(self) -> None:
         """Remove it from this store, with its failed attempts. Forks keep what they share."""
-        from uwf_git.sync.removal import remove
+        from uwf_git.api.removal import remove
 
         remove(self.store._instance, self._id)
 

@@ -23,7 +23,6 @@ from uwf_cli.output import whose
 from uwf_cli.selection import Chosen, chosen_threads, threads
 from uwf_git.base.errors import Invalid, NotFound, OutOfRounds, UwfError, Waiting
 from uwf_git.base.text import counted, numbered
-from uwf_git.format.ids import parse_thread_id
 from uwf_git.format.types import next_name, role_name
 from uwf_git.sandbox.programs import avoid
 
@@ -344,14 +343,12 @@ def exchanged(invocation: Invocation, thread: str, remote: str | None) -> tuple[
     one that only the remote knows: the thread is pulled then."""
     if remote is None:
         return None, find_thread(invocation, thread)
-    from uwf_git.api.exchange import Exchange
-    from uwf_git.sync.pull import gather, raise_if_refused
+    from uwf_git.api.exchange import Exchange, bring
 
     instance = invocation.instance
-    git, there = exchange.git_for(instance), instance.remotes.get(remote)
-    if len(thread.strip()) == 26 and not instance.threads.exists(parse_thread_id(thread)):
-        raise_if_refused(gather(instance, git, there, [parse_thread_id(thread)]))
-    return Exchange(there, git), find_thread(invocation, thread)
+    there = Exchange(git=exchange.git_for(instance), remote=instance.remotes.get(remote))
+    bring(instance, there, thread)
+    return there, find_thread(invocation, thread)
 
 
 def _live_stderr(invocation: Invocation, lines: Lines | None) -> Callable[[bytes], None] | None:

@@ -3,8 +3,6 @@ remote or in a file; and `uwf remote`, which says where the remotes are."""
 
 from __future__ import annotations
 
-import contextlib
-import re
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,19 +15,13 @@ from uwf_cli.completers import complete_crew, complete_name, complete_remote, co
 from uwf_cli.exchanged import pulled, pushed
 from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
-from uwf_git.base.errors import NotFound, RemoteFailed, Usage
+from uwf_git.api import exchange as api
+from uwf_git.base.errors import Usage
 from uwf_git.base.text import counted
-from uwf_git.format.ids import ALPHABET, ThreadId, complete, parse_thread_id
-from uwf_git.store import layout
-from uwf_git.store.remotes import Remote, named, without_password
-from uwf_git.store.threads import NEWEST
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from uwf_git.git.program import Git
-    from uwf_git.store.opened import Instance
-    from uwf_git.sync.pull import Pulled
+    from uwf_git.api.exchange import Remote
+    from uwf_git.format.ids import ThreadId
 
 _VERBOSE = click.option("-v", "--verbose", is_flag=True, help="A line for each ref.")
 
@@ -70,68 +62,29 @@ def push(
     sides. Exit 8 where the remote can't be reached or refuses.
     """
     instance = invocation.instance
-    remote, ids = _remote_and_ids(instance, words)
-    from uwf_git.api.exchange import Exchange, raise_if_rejected
-    from uwf_git.sync.push import plan_anew
-    from uwf_git.sync.push import push as do
-
+    remote, ids = api.remote_and_ids(instance, words)
     if sum(map(bool, (ids, again, workflow, crew, suite))) > 1:
         raise Usage("ids, --all, --workflow, --crew and --suite exclude each other", "give one of them")
     if deletes and not ids:
         raise Usage("--delete needs the ids of the threads", f"uwf push {remote.name} ID --delete")
-    git = exchange.git_for(instance)
-    with instance.locks.exchange(remote.name):
-        if deletes:
-            from uwf_git.sync.removal import delete
-
-            report = delete(instance, git, remote, [instance.threads.find(each) for each in ids])
-        else:
-            meant, named = _meant(instance, ids, workflow, crew, suite)
-            report = do(instance, git, remote, plan_anew(instance, git, remote, meant, named, again))
+    there = api.Exchange(remote, exchange.git_for(instance))
+    threads = [instance.threads.find(each) for each in ids]
+    named = {"workflow": workflow, "crew": crew, "suite": suite}
+    if deletes:
+        report = api.delete(instance, there, threads)
+    else:
+        refs = next(
+            (
+                api.refs_of_definition(instance, kind, name)
+                for kind, name in named.items()
+                if name is not None
+            ),
+            None,
+        )
+        report = api.send(instance, there, refs or api.refs_of_threads(instance, threads), again)
     exchange.tell_large(invocation, report.large)
     invocation.emit(report.to_json(remote.name), partial(pushed, verbose=verbose, by_name=deletes))
-    raise_if_rejected(instance, Exchange(remote, git), report)
-
-
-def _remote_and_ids(
-    instance: Instance, words: tuple[str, ...], may_be_unknown: bool = False
-) -> tuple[Remote, list[str]]:
-    """Words begin with a remote's name, or are all ids of threads, which `may_be_unknown` here."""
-    remotes = instance.remotes.all()
-    if words and words[0] in {remote.name for remote in remotes}:
-        return named(words[0], remotes), list(words[1:])
-    if words:
-        try:
-            instance.threads.find(words[0])
-        except NotFound:
-            if not (may_be_unknown and _may_be_id(words[0])):
-                return named(words[0], remotes), list(words[1:])
-    return named(None, remotes), list(words)
-
-
-def _meant(
-    instance: Instance, ids: list[str], workflow: str | None, crew: str | None, suite: str | None
-) -> tuple[set[str] | None, set[str]]:
-    """The refs that are meant by ids or the name of a workflow, crew or suite, None for all there are; and those that
-    are called by their name, not only as what belongs to it."""
-    from uwf_git.api.exchange import refs_of_threads
-    from uwf_git.sync.push import refs_of_kind, refs_of_workflow
-
-    if suite is not None:
-        meant = refs_of_kind(instance, "suite", suite)
-        return meant, meant
-    if workflow is not None or crew is not None:
-        meant = (
-            refs_of_workflow(instance, workflow)
-            if workflow is not None
-            else refs_of_kind(instance, "crew", str(crew))
-        )
-        from uwf_git.store import ref_kinds
-
-        registered = tuple(kind.prefix for kind in ref_kinds.versioned().values())
-        return meant, {name for name in meant if name.startswith(registered)}
-    threads = [instance.threads.find(each) for each in ids]
-    return refs_of_threads(instance, threads)
+    api.raise_if_rejected(instance, there, report)
 
 
 @command(
@@ -158,51 +111,15 @@ def pull(invocation: Invocation, words: tuple[str, ...], prunes: bool, yes: bool
     instance = invocation.instance
     if yes and not prunes:
         raise Usage("--yes goes with --prune-deleted", "uwf pull --prune-deleted --yes")
-    remote, ids = _remote_and_ids(instance, words, may_be_unknown=True)
+    remote, ids = api.remote_and_ids(instance, words, may_be_unknown=True)
     if not ids:
         _pull(invocation, remote, verbose, prunes=prunes, confirmed=yes)
         return
-    from uwf_git.sync.pull import gather
-
-    threads = _named_there(instance, exchange.git_for(instance), remote, ids)
-    pruned = _pull(invocation, remote, verbose, partial(gather, threads=threads), prunes=prunes, only=threads)
+    threads = api.threads_there(instance, api.Exchange(remote, exchange.git_for(instance)), ids)
+    pruned = _pull(invocation, remote, verbose, threads, prunes=prunes)
     for thread in threads:
-        if thread not in pruned and not instance.threads.exists(thread):
-            if instance.store.repository.ref(layout.REMOVED + thread) is None:
-                raise NotFound(f"no thread {thread} on {remote.name}", "uwf pull brings all that is there")
-            instance.threads.find(thread)
-
-
-def _named_there(instance: Instance, git: Git, remote: Remote, ids: list[str]) -> list[ThreadId]:
-    """The threads that are meant by their ids. A part of an id that fits none here is one of the remote's, which is
-    asked for all it has then. Raises NotFound, Usage, RemoteFailed."""
-    found: dict[ThreadId, None] = {}
-    there: set[ThreadId] = set()
-    for each in ids:
-        if len(each) == 26:
-            found[parse_thread_id(each)] = None
-            continue
-        try:
-            found[instance.threads.find(each)] = None
-        except NotFound:
-            if each.startswith(NEWEST):
-                raise
-            if not there:
-                from uwf_git.sync.tracking import list_refs
-
-                refs = list_refs(git, instance.store.repository, remote).refs
-                there = {layout.thread_of(name) for name in refs if layout.is_thread_ref(name)}
-            try:
-                found[ThreadId(complete(each, there, "thread", ends=True))] = None
-            except NotFound:
-                hint = "give the whole id of one that is folded there"
-                raise NotFound(f"no thread {each}, neither here nor on {remote.name}", hint) from None
-    return list(found)
-
-
-def _may_be_id(text: str) -> bool:
-    """Whether a word may be a thread's id or the beginning of one: no remote is called like one."""
-    return re.fullmatch(rf"[0-7][{ALPHABET}]{{3,25}}", text.upper()) is not None
+        if thread not in pruned:
+            api.raise_if_not_pulled(instance, remote, thread)
 
 
 @command(
@@ -217,52 +134,26 @@ def clone(invocation: Invocation, url: str, verbose: bool) -> None:
         raise Usage(
             "this repository is a store already", "add the remote to it: uwf remote add origin, then uwf pull"
         )
-    from uwf_git.git.program import CHECK_ADDRESS
-    from uwf_git.store.location import abandon, init
-
-    root = invocation.location.root
-    is_new, is_new_root = not invocation.location.git_dir.exists(), not root.exists()
-    if is_new:
-        init(invocation.location)
-    instance = invocation.instance
-    known = {remote.name for remote in instance.remotes.all()}
-    remote = instance.remotes.add("origin", url)
-    try:
+    with api.cloning(invocation.location, url, lambda: invocation.instance) as (remote, is_new):
         _pull(invocation, remote, verbose, is_new=is_new)
-    except BaseException as error:
-        is_unknown = isinstance(error, RemoteFailed) and remote.name not in known
-        if isinstance(error, RemoteFailed) and error.hint == CHECK_ADDRESS:
-            error.hint = "check the address with: git ls-remote URL"  # the remote is not kept
-        if is_new and not instance.store.repository.refs():
-            abandon(invocation.location)
-            if is_new_root:
-                with contextlib.suppress(OSError):  # something else is in it by now
-                    root.rmdir()
-        elif is_unknown and not instance.store.repository.ref_names(layout.REMOTES):
-            instance.remotes.remove(remote.name)
-        raise
 
 
 def _pull(
     invocation: Invocation,
     remote: Remote,
     verbose: bool,
-    some: Callable[..., Pulled] | None = None,
+    threads: list[ThreadId] | None = None,
     is_new: bool = False,
     prunes: bool = False,
-    only: list[ThreadId] | None = None,
     confirmed: bool = False,
 ) -> list[ThreadId]:
-    """Pulls all that a remote has, or what `some` pulls, and tells what came of it, also that the store `is_new`. If it
-    `prunes`, threads are removed that were deleted there, `only` of those given; returns these."""
-    from uwf_git.sync.pull import pull as everything
-    from uwf_git.sync.pull import raise_if_incomplete
-
+    """Pulls all that a remote has, or `threads`, and tells what came of it, also that the store `is_new`. If it
+    `prunes`, those are removed that were deleted there; returns these."""
     instance, meter = invocation.instance, exchange.Meter()
     try:
         tell = partial(meter.step, "verifying") if meter.shown else None
-        git = exchange.git_for(instance, meter)
-        found = (some or everything)(instance, git, remote, on_verified=tell)
+        there = api.Exchange(remote, exchange.git_for(instance, meter))
+        found = api.fetch(instance, there, threads, tell)
     finally:
         meter.clear()
     if is_new:
@@ -270,16 +161,16 @@ def _pull(
     value, failures = found.to_json(), Failures(invocation)
     pruned: list[ThreadId] = []
     if prunes:
-        from uwf_git.sync.removal import prune
+        from uwf_git.api.removal import prune
 
-        pruned, kept, problems = prune(instance, remote.name, only, confirmed)
+        pruned, kept, problems = prune(instance, remote.name, threads, confirmed)
         value["pruned"] = pruned
         if kept:
             value["kept"] = kept
         for problem in problems:
             failures.add(problem)
     invocation.emit(value, partial(pulled, verbose=verbose))
-    raise_if_incomplete(found)
+    api.raise_if_incomplete(found)
     failures.end()
     return pruned
 
@@ -291,12 +182,12 @@ def _pull(
 )
 def bundle(invocation: Invocation, threads: tuple[str, ...], path: Path) -> None:
     """Write threads to one file, with all they stand on. It is a git bundle."""
-    from uwf_git.sync.bundle import bundle as do
-
     if str(path) == resolve.STDIN:
         raise Usage("a bundle needs a file", "name one: -o threads.bundle")
     instance = invocation.instance
-    refs = do(instance, exchange.git_for(instance), [instance.threads.find(each) for each in threads], path)
+    refs = api.bundle(
+        instance, exchange.git_for(instance), [instance.threads.find(each) for each in threads], path
+    )
 
     def text(value: Any) -> str:
         return f"{value['file']}: {counted(len(threads), 'thread')}, {value['bytes']:,} bytes"
@@ -314,13 +205,10 @@ def unbundle(invocation: Invocation, path: Path, verbose: bool) -> None:
     Where both sides went on, yours keeps the thread's id, and what the file brings becomes a thread of its
     own. Exit 7 where something was invalid and left out.
     """
-    from uwf_git.sync.bundle import unbundle as do
-    from uwf_git.sync.pull import raise_if_incomplete
-
     instance = invocation.instance_for_writing()
-    found = do(instance, exchange.git_for(instance), path)
+    found = api.unbundle(instance, exchange.git_for(instance), path)
     invocation.emit(found.to_json(), partial(pulled, verbose=verbose))
-    raise_if_incomplete(found)
+    api.raise_if_incomplete(found)
 
 
 @command(
@@ -337,13 +225,13 @@ def add(invocation: Invocation, name: str, url: str | None) -> None:
     move the same refs. In a repository shared with code a remote that is there needs no URL; its branches
     are left alone.
     """
-    invocation.emit(_remote_value(invocation.instance_for_writing().remotes.add(name, url)), _remote_text)
+    invocation.emit(api.remote_value(invocation.instance_for_writing().remotes.add(name, url)), _remote_text)
 
 
 @command("uwf remote list")
 def list_(invocation: Invocation) -> None:
     """List the remotes."""
-    found = [_remote_value(remote) for remote in invocation.instance.remotes.all()]
+    found = [api.remote_value(remote) for remote in invocation.instance.remotes.all()]
 
     def text(value: Any) -> str:
         rows = [(terminal.style(each["name"], "bold"), each["url"]) for each in value]
@@ -357,14 +245,7 @@ def list_(invocation: Invocation) -> None:
 def rm(invocation: Invocation, name: str) -> None:
     """Forget a remote, and where its refs were. Threads stay as they are, here and there."""
     removed = invocation.instance.remotes.remove(name)
-    invocation.emit({**_remote_value(removed), "removed": True}, lambda value: f"forgot {value['name']}")
-
-
-def _remote_value(remote: Remote) -> dict[str, Any]:
-    value = {"name": remote.name, "url": without_password(remote.url)}
-    if remote.push_url != remote.url:
-        value["pushUrl"] = without_password(remote.push_url)
-    return value
+    invocation.emit({**api.remote_value(removed), "removed": True}, lambda value: f"forgot {value['name']}")
 
 
 def _remote_text(value: Any) -> str:

@@ -24,10 +24,9 @@ from uwf_cli.commands.running import (
 from uwf_cli.completers import complete_remote, complete_speaker, complete_thread, complete_workflow
 from uwf_cli.exchange import git_for
 from uwf_cli.invocation import Invocation
-from uwf_cli.output import iso
 from uwf_cli.selection import Chosen, on_each, threads
 from uwf_git.api.listing import ACTIVE, Filters
-from uwf_git.base.errors import HeadMoved, NotFound, Usage, UwfError
+from uwf_git.base.errors import NotFound, Usage
 from uwf_git.base.text import nearest, one_line
 from uwf_git.format.ids import Hash, ThreadId, is_thread_id
 from uwf_git.format.types import MOST_ROUNDS
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from uwf_git.store.history import Head
     from uwf_git.store.index import CommitRow
     from uwf_git.store.opened import Instance
-    from uwf_git.store.remotes import Remote
 
 
 PROMPT = click.option("-p", "--prompt", metavar="TEXT", help="The task; - reads standard input.")
@@ -408,18 +406,11 @@ def rm(invocation: Invocation, chosen: Chosen, remote: str | None, yes: bool) ->
     What a remote has of them stays there, unless it is named, and no pull brings it back. For a month uwf thread
     restore does; uwf gc --prune makes an end of them at once.
     """
-    from uwf_git.sync.removal import find_removed, remotes_with, remove
+    from uwf_git.api.exchange import Exchange
+    from uwf_git.api.removal import delete_there, find_here_or_removed, remotes_with, remove
 
     instance = invocation.instance
     there = instance.remotes.get(remote) if remote is not None else None
-
-    def find(text: str) -> ThreadId:
-        try:
-            return instance.threads.find(text)
-        except NotFound:
-            if there is None:
-                raise
-            return find_removed(instance, text)  # there it may still be
 
     def do(thread: ThreadId) -> dict[str, Any]:
         elsewhere = remotes_with(instance, thread)
@@ -435,26 +426,11 @@ def rm(invocation: Invocation, chosen: Chosen, remote: str | None, yes: bool) ->
 
     def first(found: list[ThreadId]) -> None:
         if there is not None and yes:
-            _delete_there(instance, there, found)
+            delete_there(instance, Exchange(there, git_for(instance)), found)
 
     unasked = "" if yes or chosen.ids else "removed"
+    find = partial(find_here_or_removed, instance) if there is not None else None
     on_each(invocation, chosen, do, _removed_text, unasked=unasked, find=find, first=first)
-
-
-def _delete_there(instance: Instance, there: Remote, found: list[ThreadId]) -> None:
-    """Deletes threads on a remote. Raises before anything is removed here where that didn't go well."""
-    from uwf_git.sync.push import refusal
-    from uwf_git.sync.removal import delete
-
-    with instance.locks.exchange(there.name):
-        rejected = delete(instance, git_for(instance), there, found).rejected
-    if lost := [each for each in rejected if each.lost]:
-        raise HeadMoved(
-            f"{lost[0].ref} has moved on {there.name} since it was last seen",
-            f"uwf pull {there.name}, then again",
-        )
-    if rejected:
-        raise refusal(there, rejected)
 
 
 def _removed_text(value: Any) -> str:
@@ -477,41 +453,25 @@ def restore(invocation: Invocation, ids: tuple[str, ...], every: bool) -> None:
 
     One whose objects are gone comes back with the next pull, from a remote that has it.
     """
-    from uwf_git.engine.status import status_of
-    from uwf_git.sync.removal import removed
-    from uwf_git.sync.removal import restore as bring
+    from uwf_git.api.removal import removed
+    from uwf_git.api.removal import restore as bring
 
     if ids and every:
         raise Usage("ids and --all exclude each other", "give one of them")
     instance = invocation.instance
     found = [] if ids else removed(instance)
     if not ids and not every:
-        listed = [
-            {
-                "thread": each.thread,
-                **_what_it_was(instance, each.thread),
-                "by": each.by,
-                "at": iso(each.time),
-                "kept": each.kept,
-            }
-            for each in found
-        ]
-        invocation.emit(listed, _removals_text)
+        invocation.emit(found, _removals_text)
         return
-
-    def do(thread: ThreadId) -> dict[str, Any]:
-        here = bring(instance, thread)
-        status = status_of(instance, instance.threads.head(thread)) if here else None
-        return {"thread": thread, "restored": here, "status": status}
-
+    do = partial(bring, instance)
     if not every:
         on_each(invocation, Chosen(ids, Filters()), do, _restored_text, find=partial(_find_removed, instance))
         return
-    invocation.emit([do(each.thread) for each in found], _all_restored_text)
+    invocation.emit([do(each["thread"]) for each in found], _all_restored_text)
 
 
 def _find_removed(instance: Instance, text: str) -> ThreadId:
-    from uwf_git.sync.removal import find_removed
+    from uwf_git.api.removal import find_removed
 
     if text.strip().startswith("@"):
         raise Usage(
@@ -519,26 +479,6 @@ def _find_removed(instance: Instance, text: str) -> ThreadId:
             "give the id, or so much of its end as tells it from others: uwf thread restore lists them",
         )
     return find_removed(instance, text)
-
-
-def _what_it_was(instance: Instance, thread: ThreadId) -> dict[str, str | None]:
-    """The workflow's name and the task's first line of a removed thread; None where nothing of it is kept."""
-    from uwf_git.git.repository import Oid
-    from uwf_git.store import layout
-    from uwf_git.store.removed import kept_refs
-
-    store = instance.store
-    try:
-        refs = kept_refs(store.repository, thread)
-        commit = refs.get(layout.THREADS + thread)
-        if commit is None:
-            folded = store.index.folded(thread)
-            tag = refs.get(layout.ARCHIVE + thread) or (Oid(raw=folded.tag) if folded else None)
-            commit = Oid(raw=store.take_in_tag(tag).target) if tag else None
-        row = store.take_in(commit) if commit else None
-    except UwfError:  # of a damaged thread there may be nothing to tell
-        row = None
-    return {"name": row.name if row else None, "title": row.title if row else None}
 
 
 def _removals_text(value: Any) -> str:

@@ -1,0 +1,88 @@
+"""Removing threads, here and on a remote, and bringing them back."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+from uwf_git.base.errors import HeadMoved, NotFound, UwfError
+from uwf_git.base.text import iso
+from uwf_git.format.ids import ThreadId
+from uwf_git.sync import removal
+from uwf_git.sync.removal import find_removed as find_removed
+from uwf_git.sync.removal import prune as prune
+from uwf_git.sync.removal import remotes_with as remotes_with
+from uwf_git.sync.removal import remove as remove
+
+if TYPE_CHECKING:
+    from uwf_git.api.exchange import Exchange
+    from uwf_git.store.opened import Instance
+
+
+def find_here_or_removed(instance: Instance, text: str) -> ThreadId:
+    """Return the thread that the beginning of an id names, also one that was removed here. Raises NotFound, Usage."""
+    try:
+        return instance.threads.find(text)
+    except NotFound:
+        return find_removed(instance, text)
+
+
+def delete_there(instance: Instance, exchange: Exchange, threads: Collection[ThreadId]) -> None:
+    """Delete threads on a remote, by lease. Moves refs of the remote, and those here that say where it is. Raises
+    HeadMoved if one has moved there, RemoteFailed."""
+    from uwf_git.api.exchange import delete
+    from uwf_git.sync.push import refusal
+
+    remote = exchange.remote
+    rejected = delete(instance, exchange, threads).rejected
+    if lost := [each for each in rejected if each.lost]:
+        raise HeadMoved(
+            f"{lost[0].ref} has moved on {remote.name} since it was last seen",
+            f"uwf pull {remote.name}, then again",
+        )
+    if rejected:
+        raise refusal(remote, rejected)
+
+
+def removed(instance: Instance) -> list[dict[str, Any]]:
+    """Return the threads that were removed here as JSON, newest first."""
+    return [
+        {
+            "thread": each.thread,
+            **_what_it_was(instance, each.thread),
+            "by": each.by,
+            "at": iso(each.time),
+            "kept": each.kept,
+        }
+        for each in removal.removed(instance)
+    ]
+
+
+def restore(instance: Instance, thread: ThreadId) -> dict[str, Any]:
+    """Bring a thread back, and return as JSON whether it is here and its status. Makes and raises what
+    `sync.removal.restore` does."""
+    from uwf_git.engine.status import status_of
+
+    here = removal.restore(instance, thread)
+    status = status_of(instance, instance.threads.head(thread)) if here else None
+    return {"thread": thread, "restored": here, "status": status}
+
+
+def _what_it_was(instance: Instance, thread: ThreadId) -> dict[str, str | None]:
+    """Return the name of the workflow and the first line of the task of a removed thread; None if they are not kept."""
+    from uwf_git.git.repository import Oid
+    from uwf_git.store import layout
+    from uwf_git.store.removed import kept_refs
+
+    store = instance.store
+    try:
+        refs = kept_refs(store.repository, thread)
+        commit = refs.get(layout.THREADS + thread)
+        if commit is None:
+            folded = store.index.folded(thread)
+            tag = refs.get(layout.ARCHIVE + thread) or (Oid(raw=folded.tag) if folded else None)
+            commit = Oid(raw=store.take_in_tag(tag).target) if tag else None
+        row = store.take_in(commit) if commit else None
+    except UwfError:  # of a damaged thread there may be nothing to tell
+        row = None
+    return {"name": row.name if row else None, "title": row.title if row else None}
