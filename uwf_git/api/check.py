@@ -1,22 +1,82 @@
-"""Verifying a store, or some of its threads."""
+"""Verifying a store, some of its threads, or what was fetched from a remote."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.format.ids import ThreadId
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.opened import Instance
+from uwf_git.verify.findings import UNCHECKED as UNCHECKED
+from uwf_git.verify.findings import Finding
+from uwf_git.verify.whole import Verified, missing_refs
 
 if TYPE_CHECKING:
-    from uwf_git.verify.findings import Finding
-    from uwf_git.verify.whole import Verified
+    from uwf_git.verify.signatures import Signed
 
 
-def refs_to_verify(instance: Instance, threads: Collection[ThreadId]) -> dict[str, Oid | None]:
-    """Return the refs of some threads, with the folds that hold them, or of the whole store for none."""
+class Report(NamedTuple):
+    """What verification came to: `refs` are those that were verified, `findings` what is wrong; `signed` are the
+    signatures, None if they weren't asked for."""
+
+    refs: Mapping[str, Oid | None]
+    verified: Verified
+    findings: list[Finding]
+    signed: list[Signed] | None = None
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether something is wrong, besides what could not be checked."""
+        return any(finding.code != UNCHECKED for finding in self.findings)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form that is printed."""
+        found = self.verified
+        value: dict[str, Any] = {
+            "verified": {"threads": found.threads, "steps": found.steps, "nodes": found.nodes},
+            "findings": [finding.as_json() for finding in self.findings],
+            "warnings": [finding.as_json() for finding in found.warnings],
+            "notes": [finding.as_json() for finding in found.notes],
+        }
+        if self.signed is not None:
+            value["signatures"] = [_as_json(each) for each in self.signed]
+        return value
+
+
+def check(
+    instance: Instance,
+    threads: Collection[ThreadId] = (),
+    remote: str | None = None,
+    on_commit: Callable[[], None] = lambda: None,
+) -> Report:
+    """Verify some threads with the folds that hold them, what was last fetched from a remote, or the whole store.
+    Nothing that was found out before is believed. Raises NotFound."""
+    from uwf_git.verify.whole import verify_refs
+
+    repository = instance.store.repository
+    refs = _refs(instance, threads) if remote is None else _refs_of_remote(instance, remote)
+    verified = verify_refs(repository, refs, repository.config.max_blob, on_commit)
+    missing = missing_refs(instance.store, threads) if remote is None else []
+    return Report(refs, verified, [*missing, *verified.findings])
+
+
+def verify(instance: Instance, threads: Collection[ThreadId] = ()) -> list[Finding]:
+    """Verify some threads, or the whole store, and return what is wrong."""
+    return check(instance, threads).findings
+
+
+def with_signatures(instance: Instance, report: Report) -> Report:
+    """Return a report with the signatures of what was verified; bad ones are findings."""
+    from uwf_git.verify.signatures import signed_records
+
+    refs = {name: oid for name, oid in report.refs.items() if oid is not None}
+    signed = signed_records(instance.store.repository, refs)
+    return report._replace(findings=[*report.findings, *_bad(signed)], signed=signed)
+
+
+def _refs(instance: Instance, threads: Collection[ThreadId]) -> dict[str, Oid | None]:
     from uwf_git.verify.whole import local_refs, thread_refs
 
     repository = instance.store.repository
@@ -30,19 +90,30 @@ def refs_to_verify(instance: Instance, threads: Collection[ThreadId]) -> dict[st
     return refs
 
 
-def verify_refs(
-    instance: Instance, refs: Mapping[str, Oid | None], on_commit: Callable[[], None] = lambda: None
-) -> Verified:
-    """Verify refs; nothing that was found out before is believed."""
-    from uwf_git.verify import whole
+def _refs_of_remote(instance: Instance, remote: str) -> dict[str, Oid | None]:
+    from uwf_git.sync.tracking import tracked_refs
 
-    repository = instance.store.repository
-    return whole.verify_refs(repository, refs, repository.config.max_blob, on_commit)
+    # What is on a branch becomes a record only when it is accepted.
+    tracked = tracked_refs(instance.store.repository, instance.remotes.get(remote).name).items()
+    return {ref: oid for ref, oid in tracked if not ref.startswith(layout.BRANCHES)}
 
 
-def verify(instance: Instance, threads: Collection[ThreadId] = ()) -> list[Finding]:
-    """Verify some threads, or the whole store, and return what is wrong."""
-    from uwf_git.verify.whole import missing_refs
+def _bad(signed: list[Signed]) -> list[Finding]:
+    return [
+        Finding(
+            "bad-signature",
+            each.thread,
+            each.node if each.kind == "step" else None,
+            str(each.object),
+            f"the signature of {each.kind} {each.node or each.thread or each.object} is bad",
+            each.ref,
+        )
+        for each in signed
+        if each.signature.state == "bad"
+    ]
 
-    report = verify_refs(instance, refs_to_verify(instance, threads))
-    return [*missing_refs(instance.store, threads), *report.findings]
+
+def _as_json(signed: Signed) -> dict[str, Any]:
+    record = {**signed._asdict(), "object": str(signed.object)}
+    del record["signature"]
+    return {**record, **signed.signature._asdict()}

@@ -1,8 +1,8 @@
 """Is everything in order on this machine? The programs, the configuration, the store, its index and its leftovers,
 each with what to do where something is wrong.
 
-Only leftovers are touched here, and only where that is asked for: a ref of a thread that has ended, temporary files,
-the mode of `.env`, a stale index. What puts right what is damaged is handed in.
+Without `fix` nothing is touched. Leftovers are a ref of a thread that has ended, temporary files, the mode of `.env`, a
+stale index; what is damaged is brought again by `sync.repair`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from uwf_git import ext
+from uwf_git.api.exchange import Git, git_for
 from uwf_git.base.errors import Invalid, RemoteFailed, StoreDamaged, UwfError
 from uwf_git.base.text import counted
 from uwf_git.config.policy import RUN, tighten
@@ -25,6 +26,7 @@ from uwf_git.config.read import check_config, load_config
 from uwf_git.config.secrets import load_secrets
 from uwf_git.config.settings import FILE, Config
 from uwf_git.config.workflows import Known, check_names, together
+from uwf_git.engine.performer import embedded
 from uwf_git.format.ids import ThreadId
 from uwf_git.git.config import ADVISED_BLOB, SET_IDENTITY
 from uwf_git.git.database import files_of_loose_objects
@@ -33,6 +35,7 @@ from uwf_git.git.lockfiles import FOLDER as LOCKING
 from uwf_git.git.mending import has_head, mend_folders, mend_head
 from uwf_git.git.program import git_program
 from uwf_git.git.repository import PRIVATE, Oid
+from uwf_git.sandbox.bubblewrap import find_sandbox
 from uwf_git.sandbox.limits import held_by
 from uwf_git.sandbox.programs import avoid_all
 from uwf_git.store.history import relate
@@ -55,10 +58,12 @@ from uwf_git.store.location import Location
 from uwf_git.store.maintenance import leftovers
 from uwf_git.store.opened import Instance
 from uwf_git.store.private import ROOM, Folders
-from uwf_git.store.remotes import Remote
 from uwf_git.store.taking_in import Store
 from uwf_git.store.threads import Damaged
-from uwf_git.verify.checks import ERROR, OK, WARNING, Check, hurt_check
+from uwf_git.sync.push import plan
+from uwf_git.sync.repair import Repair
+from uwf_git.verify.checks import ERROR as ERROR
+from uwf_git.verify.checks import OK, WARNING, Check, hurt_check
 from uwf_git.verify.damage import Damage, find_damage
 
 MANY_LOOSE = 20_000
@@ -70,31 +75,25 @@ SYNCING_GIT = (2, 36)  # the first that knows core.fsync
 
 
 class Doctor:
-    """Looks at one location. `in_engine` tells whether an agent's command runs in the engine's process, so that no
-    program has to be found for it; `unconfined` says why this machine has no sandbox for commands, with network or
-    without, "" where it has one; `to_push` names the refs that a push to a remote would take. With `fix` what is
-    merely left over is removed, and `repair` called, which puts right what is damaged; with `quick` not every object
-    is read. `project` are the roles of the workflows that the current folder brings."""
+    """Looks at one location. With `fix`, leftovers are removed and what is damaged is brought again, from the `sources`
+    and then the remotes, by the program that `git` gives; with `quick`, not every object is read. `project` are the
+    roles of the workflows that the current folder brings."""
 
     def __init__(
         self,
         location: Location,
-        in_engine: Callable[[str], bool],
-        unconfined: Callable[[bool], str],
-        to_push: Callable[[Instance, Remote], Collection[str]],
         fix: bool = False,
         quick: bool = False,
         project: Known | None = None,
-        repair: Callable[[Instance], Iterator[Check]] | None = None,
+        sources: Sequence[str] = (),
+        git: Callable[[Instance], Git] = git_for,
     ) -> None:
-        self._repair = repair
         self._location = location
-        self._in_engine = in_engine
-        self._unconfined = unconfined
-        self._to_push = to_push
         self._fix = fix
         self._quick = quick
         self._project = project or {}
+        self._sources = sources
+        self._git = git
 
     def checks(self) -> Iterator[Check]:
         """Looks at everything. An error on the way is a check that failed and stops no other; where no store can be
@@ -106,9 +105,9 @@ class Doctor:
         yield from _guarded("agents", self._agents())
         opened: list[Instance] = []
         yield from _guarded("store", self._store(opened))
-        if self._fix and self._repair is not None:
+        if self._fix and not self._quick:
             for instance in opened:
-                yield from self._repair(instance)
+                yield from Repair(instance, self._git(instance), self._sources).run()
             opened = [Instance(instance.location) for instance in opened]  # libgit2 keeps packs open
         for instance in opened:
             try:
@@ -167,7 +166,7 @@ class Doctor:
                 message = f"workflowPaths: {folder} is not a folder"
                 yield Check("config", WARNING, message, f"create it, or take it out of {FILE}")
         for agent in config.agents.values():
-            if not agent.command or self._in_engine(agent.command):
+            if not agent.command or embedded(agent.command) is not None:
                 continue
             if found := shutil.which(agent.command):
                 yield Check("agents", OK, f"{agent.alias}: {found}")
@@ -192,7 +191,7 @@ class Doctor:
             yield Check("limits", OK, f"what commands use is {held_by()}")
         for network in sorted({bool(policy.network) for policy in allowed}):
             some = [policy for policy in allowed if bool(policy.network) == network]
-            reason = self._unconfined(network)
+            reason = find_sandbox(os.environ, network=network).reason
             if not reason:
                 with_ = "with" if network else "without"
                 yield Check("sandbox", OK, f"commands are allowed, and confined {with_} network")
@@ -312,7 +311,7 @@ class Doctor:
 
     def _remotes(self, instance: Instance) -> Iterator[Check]:
         for remote in instance.remotes.all():
-            missing = self._to_push(instance, remote)
+            missing = plan(instance, remote).updates.keys()
             threads = {name.rsplit("/", 1)[1] for name in missing if is_thread_ref(name)}
             others = sum(1 for name in missing if not is_thread_ref(name))
             parts = [counted(len(threads), "thread")] if threads else []

@@ -3,13 +3,10 @@ program, looked over and packed, and the log of what is done in it."""
 
 from __future__ import annotations
 
-import contextlib
 import datetime
-import math
 import os
 import re
 import shlex
-import time
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +20,6 @@ from uwf_cli.completers import complete_thread
 from uwf_cli.exchange import find_thread
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import as_line
-from uwf_git import ext
 from uwf_git.base.errors import Invalid, NotFound, StoreDamaged, Usage
 from uwf_git.base.log import LEVELS
 from uwf_git.base.text import counted
@@ -116,28 +112,14 @@ def doctor(invocation: Invocation, fix: bool, named: tuple[str, ...], quick: boo
     """
     from uwf_cli.exchange import git_for
     from uwf_cli.resolve import project_roles
-    from uwf_git.api.doctor import Doctor
-    from uwf_git.engine.performer import embedded
-    from uwf_git.sandbox.bubblewrap import find_sandbox
-    from uwf_git.sync.push import plan
-    from uwf_git.sync.repair import Repair
-    from uwf_git.verify.checks import ERROR
+    from uwf_git.api.doctor import ERROR, Doctor
 
     if named and not fix:
         raise Usage("--from says where a repair takes objects from", "add --fix")
     if named and quick:
         raise Usage("a repair has to read every object", "leave out --quick")
 
-    look = Doctor(
-        invocation.location,
-        in_engine=lambda command: embedded(command) is not None,
-        unconfined=lambda network: find_sandbox(os.environ, network=network).reason,
-        to_push=lambda instance, remote: plan(instance, remote).updates.keys(),
-        fix=fix,
-        quick=quick,
-        project=project_roles(),
-        repair=None if quick else lambda instance: Repair(instance, git_for(instance), named).run(),
-    )
+    look = Doctor(invocation.location, fix, quick, project_roles(), named, git_for)
     checks = list(look.checks())
     invocation.emit([each.as_json() for each in checks], _checks_text)
     if any(each.damaged for each in checks):
@@ -235,35 +217,10 @@ def gc(invocation: Invocation, fold_before: str | None, prune: bool) -> None:
     Folded threads are found and read as ever, but stand in one ref a month. A remote with thousands of
     refs gets faster once that is pushed.
     """
-    from uwf_git.engine.pause import forget_lifted
-    from uwf_git.store import maintenance
-    from uwf_git.store.archives import fold_before as fold
-    from uwf_git.sync.removal import KEPT_SECONDS, expiring
+    from uwf_git.api.collect import collect
 
     before = None if fold_before is None else _seconds(fold_before)
-    instance = invocation.instance
-    store = instance.store
-    store.sync()
-    was = maintenance.counts(store.repository)
-    with instance.locks.deleting() if prune else contextlib.nullcontext():
-        folded = {} if before is None else fold(store.repository, before)
-        with expiring(instance, math.inf if prune else time.time() - KEPT_SECONDS):
-            maintenance.collect(store, shared=invocation.location.here, prune=prune)
-        if prune:
-            store.reindex()
-    store.sync()
-    threads = instance.threads
-    known = threads.ids().__contains__
-    instance.sessions.forget(known)
-    instance.runs.forget(
-        lambda thread: (
-            instance.locks.is_held(thread) or (threads.exists(thread) and not threads.has_ended(thread))
-        )
-    )
-    ext.collected(instance)
-    forget_lifted(instance)
-    now = maintenance.counts(store.repository)
-    invocation.emit({"folded": folded, "before": was._asdict(), "after": now._asdict()}, _gc_text)
+    invocation.emit(collect(invocation.instance, before, prune), _gc_text)
 
 
 def _seconds(text: str) -> int:

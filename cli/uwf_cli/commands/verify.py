@@ -17,10 +17,7 @@ from uwf_git.base.errors import StoreDamaged, Undecided, Usage, UwfError
 from uwf_git.base.text import counted
 
 if TYPE_CHECKING:
-    from uwf_git.format.ids import ThreadId
-    from uwf_git.git.repository import Oid
-    from uwf_git.verify.findings import Finding
-    from uwf_git.verify.signatures import Signed
+    pass
 
 EVERY = 100  # commits between two signs of life
 UNCOLLECTED = 20_000  # objects made between two looks for cycles: what is kept has next to none
@@ -52,83 +49,26 @@ def verify(
     were left after a minute of them (git config uwf.maxVerify). Answers that uwf-rehearse made up are a warning.
     Of a workflow that is code it is only told that its code isn't run again.
     """
-    from uwf_git.api.check import verify_refs
-    from uwf_git.verify.findings import UNCHECKED
-    from uwf_git.verify.whole import missing_refs
+    from uwf_git.api.check import check, with_signatures
 
     if (bool(threads) + everything + (remote is not None)) > 1:
         raise Usage("threads, --all and --remote exclude each other", "give one of them")
-    repository = invocation.instance.store.repository
+    instance = invocation.instance
     progress = _Progress()
     gc.set_threshold(UNCOLLECTED)
     try:
-        named = [invocation.instance.threads.find(each) for each in threads]
-        refs = _refs(invocation, named, remote)
-        found = verify_refs(invocation.instance, refs, progress.commit)
+        report = check(instance, [instance.threads.find(each) for each in threads], remote, progress.commit)
     finally:
         progress.end()
-    signed = []
     if signatures:
-        from uwf_git.verify.signatures import signed_records
-
-        signed = signed_records(repository, {name: oid for name, oid in refs.items() if oid is not None})
-    missing = missing_refs(invocation.instance.store, named) if remote is None else []
-    findings = [*missing, *found.findings, *_bad(signed)]
-    value: dict[str, Any] = {
-        "verified": {"threads": found.threads, "steps": found.steps, "nodes": found.nodes},
-        "findings": [finding.as_json() for finding in findings],
-        "warnings": [finding.as_json() for finding in found.warnings],
-        "notes": [finding.as_json() for finding in found.notes],
-    }
-    if signatures:
-        value["signatures"] = [_as_json(each) for each in signed]
-    invocation.emit(value, _text)
-    if any(finding.code != UNCHECKED for finding in findings):
+        report = with_signatures(instance, report)
+    invocation.emit(report.to_json(), _text)
+    if report.is_damaged:
         raise Exit(StoreDamaged.exit_status)
-    if findings:
+    if report.findings:
         raise Exit(Undecided.exit_status)
-    if strict and found.warnings:
+    if strict and report.verified.warnings:
         raise Exit(UwfError.exit_status)
-
-
-def _refs(invocation: Invocation, threads: list[ThreadId], remote: str | None) -> dict[str, Oid | None]:
-    from uwf_git.api.check import refs_to_verify
-    from uwf_git.store import layout
-
-    instance = invocation.instance
-    repository = instance.store.repository
-    if remote is not None:
-        from uwf_git.store.remotes import Remotes
-        from uwf_git.sync.tracking import tracked_refs
-
-        name = Remotes(repository, invocation.location.here).get(remote).name
-        # What is on a branch becomes a record only when it is accepted.
-        tracked = tracked_refs(repository, name).items()
-        return {ref: oid for ref, oid in tracked if not ref.startswith(layout.BRANCHES)}
-    return refs_to_verify(instance, threads)
-
-
-def _bad(signed: list[Signed]) -> list[Finding]:
-    from uwf_git.verify.findings import Finding
-
-    return [
-        Finding(
-            "bad-signature",
-            each.thread,
-            each.node if each.kind == "step" else None,
-            str(each.object),
-            f"the signature of {each.kind} {each.node or each.thread or each.object} is bad",
-            each.ref,
-        )
-        for each in signed
-        if each.signature.state == "bad"
-    ]
-
-
-def _as_json(signed: Signed) -> dict[str, Any]:
-    record = {**signed._asdict(), "object": str(signed.object)}
-    del record["signature"]
-    return {**record, **signed.signature._asdict()}
 
 
 def _text(value: Any) -> str:
@@ -150,7 +90,7 @@ def _signatures(value: Any) -> str:
 
 
 def _findings(value: Any) -> str:
-    from uwf_git.verify.findings import UNCHECKED
+    from uwf_git.api.check import UNCHECKED
 
     counts = value["verified"]
     done = ", ".join(_count(counts[name], name.removesuffix("s")) for name in ("threads", "steps", "nodes"))

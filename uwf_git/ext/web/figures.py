@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from markupsafe import Markup
-from uwf_cli.commands.spending import bars_of, labels, sums
+from uwf_cli.commands.spending import bars_of, labels
 from uwf_cli.page import addresses
 from uwf_cli.page.addresses import STATUS, Asked, Page
 from uwf_cli.plot import bars_drawing
 from uwf_cli.resolve import moment
 
+from uwf_git.api.spending import sums
 from uwf_git.base.errors import Usage
 from uwf_git.base.text import duration
 from uwf_git.store.opened import Instance

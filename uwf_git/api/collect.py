@@ -1,0 +1,43 @@
+"""Packing a store and folding the archives of threads that ended."""
+
+from __future__ import annotations
+
+import math
+import time
+from contextlib import nullcontext
+from typing import Any
+
+from uwf_git import ext
+from uwf_git.engine.pause import forget_lifted
+from uwf_git.store import maintenance
+from uwf_git.store.archives import fold_before
+from uwf_git.store.opened import Instance
+from uwf_git.sync.removal import KEPT_SECONDS, expiring
+
+
+def collect(instance: Instance, before: int | None = None, prune: bool = False) -> dict[str, Any]:
+    """Pack a store, fold the threads that ended `before` a time in Unix seconds, and forget what is left of threads
+    that are gone; return as JSON what was folded, and the size before and after. With `prune` nothing is kept that was
+    removed or can't be reached."""
+    store = instance.store
+    store.sync()
+    was = maintenance.counts(store.repository)
+    with instance.locks.deleting() if prune else nullcontext():
+        folded = {} if before is None else fold_before(store.repository, before)
+        with expiring(instance, math.inf if prune else time.time() - KEPT_SECONDS):
+            maintenance.collect(store, shared=instance.location.here, prune=prune)
+        if prune:
+            store.reindex()
+    store.sync()
+    threads = instance.threads
+    known = threads.ids().__contains__
+    instance.sessions.forget(known)
+    instance.runs.forget(
+        lambda thread: (
+            instance.locks.is_held(thread) or (threads.exists(thread) and not threads.has_ended(thread))
+        )
+    )
+    ext.collected(instance)
+    forget_lifted(instance)
+    now = maintenance.counts(store.repository)
+    return {"folded": folded, "before": was._asdict(), "after": now._asdict()}

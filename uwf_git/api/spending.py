@@ -1,0 +1,138 @@
+"""What agents used, summed up, and the budget of a thread with what is used of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from uwf_git.base.errors import UwfError
+from uwf_git.engine.spending import BY as BY
+from uwf_git.engine.spending import grouped, money, together, tokens_of
+
+if TYPE_CHECKING:
+    from uwf_git.config.settings import Price
+    from uwf_git.engine.spending import Group, Run, Spent
+    from uwf_git.format.ids import Hash, ThreadId
+    from uwf_git.store.history import Head
+    from uwf_git.store.opened import Instance
+
+
+Span = tuple[float | None, float | None]
+"""From when, and up to when, in Unix seconds; None is without a limit."""
+
+
+def sums(instance: Instance, by: str, span: Span, threads: Collection[ThreadId] = ()) -> dict[str, Any]:
+    """Return what agents used in a span of time, by one of BY: the JSON of `uwf stats`. Of all threads those that
+    can't be read are `damaged`; of `threads` that were named nothing is left out. Raises what reading these raises."""
+    from uwf_git.engine.budget import prices
+
+    damaged: list[dict[str, Any]] = []
+    heads = _heads(instance, threads, damaged)
+    found = [run for run in _runs(instance, heads, bool(threads), damaged) if _within(run, span)]
+    known = prices(instance)
+    parts = grouped(found, by)
+    groups = [{**_named(part, by), **_sums(part.spent, known)} for part in parts]
+    if by not in ("step", "day"):
+        groups.sort(key=lambda each: (-(each["cost"] or 0), -(tokens(each) or 0), -each["seconds"]))
+    total = _sums(together(part.spent for part in parts), known)
+    return {"by": by, "groups": groups, "total": total, "damaged": damaged}
+
+
+def _heads(instance: Instance, threads: Collection[ThreadId], damaged: list[dict[str, Any]]) -> list[Head]:
+    """The heads of the threads that are named, or of all; to `damaged` go those that can't be read."""
+    from uwf_git.store.history import Head
+
+    if threads:
+        return [instance.threads.head(each) for each in threads]
+    found = instance.threads.all(archived=True)
+    damaged += [each._asdict() for each in found if not isinstance(each, Head)]
+    return [each for each in found if isinstance(each, Head)]
+
+
+def _runs(
+    instance: Instance, heads: Iterable[Head], named: bool, damaged: list[dict[str, Any]]
+) -> Iterable[Run]:
+    """The runs of all threads. A step that several share counts once, for the oldest of them; that of a
+    sub-workflow, for its own thread where that is among them. Unless they were named, those that can't be read go to
+    `damaged`."""
+    from uwf_git.engine.accounts import nested, runs, runs_of_all
+
+    found: dict[str, Run] = {}
+    ordered = sorted(heads, key=lambda head: head.thread)
+    by_others: list[Head] = []
+    told = ((head, runs(instance, head)) for head in ordered) if named else runs_of_all(instance, ordered)
+    for head, each in told:
+        if isinstance(each, UwfError):
+            damaged.append({"thread": head.thread, "problem": each.message})
+            continue
+        for run in each:
+            found.setdefault(run.id, run)
+        if any(not run.spent.lines and not run.spent.unmetered for run in each):
+            by_others.append(head)
+    for head in by_others:
+        for run in nested(instance, head):
+            found.setdefault(run.id, run)
+    return found.values()
+
+
+def _within(run: Run, span: Span) -> bool:
+    since, until = span
+    return (since is None or run.time >= since) and (until is None or run.time < until)
+
+
+def _named(group: Group, by: str) -> dict[str, Any]:
+    if by == "step":
+        thread, number, role = group.key
+        return {"thread": thread, "step": number, "role": role}
+    return {by: group.key[0] or None}
+
+
+def _sums(spent: Spent, prices: Mapping[str, Price]) -> dict[str, Any]:
+    tokens, paid = tokens_of(spent), money(spent, prices)
+    return {
+        "steps": spent.steps,
+        "attempts": spent.attempts,
+        "seconds": round(spent.seconds, 3),
+        "input": tokens.input if tokens else None,
+        "output": tokens.output if tokens else None,
+        "cached": tokens.cached if tokens else None,
+        "cost": None if paid.cost is None else round(paid.cost, 6),
+        "unpriced": paid.unpriced,
+        "unmetered": spent.unmetered,
+    }
+
+
+def tokens(value: dict[str, Any]) -> int | None:
+    """Return the tokens in and out of a sum, None if they are not known."""
+    return None if value["input"] is None else value["input"] + value["output"]
+
+
+def budget_value(instance: Instance, thread: ThreadId) -> list[dict[str, Any]]:
+    """Return the limits that hold for a thread as JSON, with what is used of each and who set it."""
+    from uwf_git.engine.accounts import account
+    from uwf_git.engine.budget import COST, METERED, Budgets, pending
+
+    head = instance.threads.head(thread)
+    standing = Budgets(instance).standing(head)
+    recorded = account(instance, head).raised
+    fresh = pending(instance, thread)
+    rows: list[dict[str, Any]] = []
+    for limit in standing.limits.values() if standing else ():
+        assert standing is not None
+        row: dict[str, Any] = {"limit": limit.key, "most": limit.value, "used": standing.known(limit.key)}
+        if limit.key == COST and standing.unpriced:
+            row["unpriced"] = standing.unpriced
+        if limit.key in METERED and standing.unmetered:
+            row["unmetered"] = standing.unmetered
+        row["source"] = limit.source
+        value, step = recorded.get(limit.key, (None, None))
+        if limit.source == "raised" and limit.key not in fresh and step and value == limit.value:
+            row |= {"step": step, "by": _committer(instance, step)}
+        rows.append(row)
+    return rows
+
+
+def _committer(instance: Instance, step: Hash) -> str:
+    """Who committed the step that recorded a raise."""
+    commit = instance.store.repository.commit(instance.threads.commit_of(step))
+    return commit.committer.rsplit(" <", 1)[0]
