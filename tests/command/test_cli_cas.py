@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 from conftest import Uwf
@@ -32,6 +33,12 @@ def test_a_node_is_put_kept_and_read_back(uwf: Uwf, instance: Instance) -> None:
     for file in (instance.location.git_dir / "uwf").glob("index.db*"):
         file.unlink()
     assert uwf("cas", "get", hash_).json == node
+
+
+def test_a_process_that_opens_no_store_knows_the_types_of_the_format() -> None:
+    code = "from uwf_git.api import nodes; print(nodes.schema_of_type('StepNode', lambda: 1 / 0).payload['title'])"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout == "StepNode\n"
 
 
 def test_a_type_of_ones_own_is_obeyed_and_its_references_are_followed(uwf: Uwf) -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,18 +12,7 @@ from uwf_cli.completers import complete_hash, complete_thread
 from uwf_cli.exchange import find_thread
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import as_json
-from uwf_git.base.errors import Invalid, NotFound, Usage
-from uwf_git.base.text import nearest
-from uwf_git.format.builtin import BUILTIN, META
-from uwf_git.format.ids import ThreadId, is_hash, parse_hash
-from uwf_git.format.node import hash_of, parse_json
-
-if TYPE_CHECKING:
-    from uwf_git.config.settings import Config
-    from uwf_git.engine.kit.context import Reply
-    from uwf_git.format.ids import Hash
-    from uwf_git.store.opened import Instance
-    from uwf_git.store.taking_in import Store
+from uwf_git.base.errors import NotFound, Usage
 
 
 @command(
@@ -44,20 +30,11 @@ def put(invocation: Invocation, type_: str, json: str) -> None:
     TYPE is the hash of a schema node or the title of a built-in one. The payload must obey it, and what
     it refers to must be here. JSON of - is read from standard input. A payload that holds a secret is refused.
     """
-    from uwf_git.store.taking_in import pin
+    from uwf_git.api import nodes
 
     payload = resolve.json_value(json)
-    instance = invocation.instance_for_writing()
-    node = _put(instance, _type(instance.store, type_), payload, "the payload")
-    pin(instance.store, node)
+    node = nodes.put(invocation.instance_for_writing(), type_, payload)
     invocation.emit({"hash": node}, lambda value: str(value["hash"]))
-
-
-def _put(instance: Instance, kind: Hash, payload: Any, what: str) -> Hash:
-    """Stores a node as somebody gave it, whose hash they may know: nothing can be taken out of it. Raises Invalid
-    where there is a secret in it, and as the store does."""
-    instance.store.gate(payload, what, "a node")
-    return instance.store.put(kind, payload)
 
 
 @command("uwf cas hash Text '\"hello\"'")
@@ -65,13 +42,10 @@ def _put(instance: Instance, kind: Hash, payload: Any, what: str) -> Hash:
 @click.argument("json", metavar="JSON")
 def hash_(invocation: Invocation, type_: str, json: str) -> None:
     """Compute the hash a node would have. Stores nothing."""
-    payload = resolve.json_value(json)
-    kind = _builtin(type_)
-    if kind is None and is_hash(type_.strip().upper()):
-        kind = parse_hash(type_)
-    elif kind is None:
-        kind = _type(invocation.instance.store, type_)
-    invocation.emit({"hash": hash_of(kind, payload)}, lambda value: str(value["hash"]))
+    from uwf_git.api.nodes import hash_as
+
+    node = hash_as(type_, resolve.json_value(json), lambda: invocation.instance.store)
+    invocation.emit({"hash": node}, lambda value: str(value["hash"]))
 
 
 @command("uwf cas get 8FWKR3TN5V1QA")
@@ -125,16 +99,9 @@ def reindex(invocation: Invocation) -> None:
 @command("uwf cas schema list")
 def schema_list(invocation: Invocation) -> None:
     """List the types of nodes."""
-    found: dict[Hash, Any] = dict(BUILTIN)
-    if invocation.location.git_dir.exists():
-        store = invocation.instance.store
-        store.sync()
-        for each in store.index.hashes_of_type(META):
-            found[each] = store.get(each).payload
-    listed = [
-        {"hash": each, "title": _title(payload), "builtin": each in BUILTIN}
-        for each, payload in found.items()
-    ]
+    from uwf_git.api.nodes import types
+
+    listed = types(invocation.instance.store if invocation.location.git_dir.exists() else None)
     invocation.emit(
         listed,
         lambda value: terminal.table(
@@ -150,12 +117,9 @@ def schema_list(invocation: Invocation) -> None:
 @click.argument("type_", metavar="TYPE", shell_complete=complete_hash)
 def schema_get(invocation: Invocation, type_: str) -> None:
     """Print the JSON Schema of a type."""
-    builtin = _builtin(type_)
-    if builtin is not None:
-        payload: Any = BUILTIN[builtin]
-    else:
-        store = invocation.instance.store
-        payload = store.schema(_type(store, type_)).payload
+    from uwf_git.api.nodes import schema_of_type
+
+    payload = schema_of_type(type_, lambda: invocation.instance.store).payload
     invocation.emit(payload, as_json)
 
 
@@ -193,128 +157,29 @@ def extract(
     JSON and blocks of fields in the text are taken as they are; where none of them obeys, the model that is configured
     for extraction reads it. Without FILE the text is standard input, or with --thread the thread's task and steps.
     """
-    from uwf_git.engine.kit.data import extract_data, wanted
-    from uwf_git.engine.kit.prompt import told_thread
-    from uwf_git.engine.kit.reading import reader, why_unread
+    from uwf_git.api import extraction
+    from uwf_git.api.nodes import read_schema
 
-    if schema_ is None and into in (None, _SAME):
+    if schema_ is None and into in (None, extraction.SAME):
         raise Usage("--schema is missing", "a file with a JSON Schema, a type, or the schema itself")
-    payload, type_hash = _schema(invocation, schema_ if schema_ is not None else into or "")
-    obeyed = wanted(payload)
+    schema = read_schema(schema_ if schema_ is not None else into or "", lambda: invocation.instance.store)
+    extraction.check_wanted(schema)
     around = ""
     if thread is not None:
-        instance = invocation.instance
-        head = instance.threads.head(find_thread(invocation, thread))
-        around = told_thread(instance, instance.threads.history(head))
+        around = extraction.thread_text(invocation.instance, find_thread(invocation, thread))
     text = None if file is None and thread is not None else resolve.read_file(file or resolve.STDIN, "text")
     if text is not None and not text.strip():
         raise Usage("the text to read is empty", "give a text, a file or a thread")
-    config, secrets = _settings(invocation)
-    model = reader(config, secrets, payload)
-    found = extract_data(
-        text,
-        obeyed,
-        model,
-        instruction=prompt,
-        around=around,
-        unread=why_unread(config),
-        heard=lambda reply: _charge(invocation, reply),
-    )
+    store = (lambda: invocation.instance) if invocation.location.git_dir.exists() else None
+    within = os.environ.get("UWF_THREAD", "")
+    found = extraction.extract(schema, text, prompt, around, invocation.location.root, store, within)
     for note in found.notes:
         invocation.note(note)
     if into is None:
         invocation.emit(found.value)
         return
-    from uwf_git.config.secrets import told
-    from uwf_git.store.taking_in import pin
-
-    instance = invocation.instance_for_writing()
-    if into == _SAME:
-        kind = type_hash or _put(instance, META, payload, "the schema")
-    else:
-        kind = _type(instance.store, into)
-    data, taken_out = instance.redactor.value(found.value)
-    try:
-        node = instance.store.put(kind, data)
-    except Invalid as error:
-        if not taken_out:
-            raise
-        raise Invalid(
-            f"a secret, which is never stored, was taken out of the data, and then {error.message}",
-            error.hint,
-        ) from None
-    pin(instance.store, node)
-    if redactions := told([("data", taken_out)]):
-        invocation.warn(redactions)
-    invocation.emit({"hash": node, "type": kind, "data": data}, lambda value: str(value["hash"]))
-
-
-_SAME = "schema"
-
-
-def _schema(invocation: Invocation, text: str) -> tuple[Any, Hash | None]:
-    """The JSON Schema that a text is, or that the file or type of that name holds; and the type's hash. Raises
-    NotFound, Invalid."""
-    if text.lstrip().startswith("{") or text.strip() in ("true", "false"):
-        return parse_json(text), None
-    path = Path(text)
-    if path.is_file() or "/" in text or path.suffix in (".json", ".yaml", ".yml"):
-        from uwf_git.format.cbor import normalise
-        from uwf_git.format.yaml12 import read
-
-        return normalise(read(path).data), None
-    builtin = _builtin(text)
-    if builtin is not None:
-        return BUILTIN[builtin], builtin
-    store = invocation.instance.store
-    found = _type(store, text)
-    return store.schema(found).payload, found
-
-
-def _settings(invocation: Invocation) -> tuple[Config, Mapping[str, str]]:
-    """The configuration and the secrets, also where there is no store."""
-    from uwf_git.config.read import load_config
-    from uwf_git.config.secrets import load_secrets
-
-    root = invocation.location.root
-    config = load_config(root)
-    return config, load_secrets(root, config, os.environ)
-
-
-def _charge(invocation: Invocation, reply: Reply) -> None:
-    """Notes what a model read for the step in progress whose agent has called this command: its tokens are that
-    step's."""
-    from uwf_git.engine.kit.reading import turn_of
-    from uwf_git.engine.kit.record import Recorder
-    from uwf_git.format.ids import is_thread_id
-
-    thread = os.environ.get("UWF_THREAD", "")
-    if not is_thread_id(thread) or not invocation.location.git_dir.exists():
-        return
-    instance = invocation.instance
-    order = instance.runs.read_order(ThreadId(thread)) if instance.runs.is_asked(ThreadId(thread)) else None
-    if order is not None and instance.locks.is_held(ThreadId(thread)):
-        Recorder(instance, ThreadId(thread), order.name).record(turn_of(reply))
-
-
-def _type(store: Store, text: str) -> Hash:
-    """The type that a title, a hash or the unique beginning of one names. Raises NotFound, Usage."""
-    builtin = _builtin(text)
-    if builtin is not None:
-        return builtin
-    try:
-        return store.complete(text)
-    except (NotFound, Invalid) as error:  # too short for a hash, or unknown
-        titles = [_title(payload) or "" for payload in BUILTIN.values()]
-        raise NotFound(f"no type {text!r}", nearest(text, titles) or error.hint) from None
-
-
-def _builtin(text: str) -> Hash | None:
-    wanted = text.strip().casefold()
-    titles = ((node, _title(payload)) for node, payload in BUILTIN.items())
-    return next((node for node, title in titles if title and title.casefold() == wanted), None)
-
-
-def _title(payload: Any) -> str | None:
-    title = payload.get("title") if isinstance(payload, dict) else None
-    return title if isinstance(title, str) else None
+    kept = extraction.keep(invocation.instance_for_writing(), schema, into, found.value)
+    if kept.warning:
+        invocation.warn(kept.warning)
+    value = {"hash": kept.node, "type": kept.type, "data": kept.data}
+    invocation.emit(value, lambda value: str(value["hash"]))

@@ -1,0 +1,104 @@
+"""Extracting data that obeys a schema from a text or a thread."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git.api.nodes import Schema, put_as_is, type_of
+from uwf_git.base.errors import Invalid
+from uwf_git.config.read import load_config
+from uwf_git.config.secrets import load_secrets, told
+from uwf_git.engine.kit.data import Data, extract_data, wanted
+from uwf_git.engine.kit.prompt import told_thread
+from uwf_git.engine.kit.reading import reader, turn_of, why_unread
+from uwf_git.format.builtin import META
+from uwf_git.format.ids import Hash, ThreadId, is_thread_id
+from uwf_git.store.opened import Instance
+from uwf_git.store.taking_in import pin
+
+if TYPE_CHECKING:
+    from uwf_git.engine.kit.context import Reply
+
+SAME = "schema"
+"""Instead of a type: the schema that the data obeys."""
+
+
+class Kept(NamedTuple):
+    """A node with data of a type; `warning` says which secrets were taken out, "" for none."""
+
+    node: Hash
+    type: Hash
+    data: Any
+    warning: str
+
+
+def check_wanted(schema: Schema) -> None:
+    """Raise Invalid for a schema that nothing can be extracted by."""
+    wanted(schema.payload)
+
+
+def thread_text(instance: Instance, thread: ThreadId) -> str:
+    """Return the task and the steps of a thread as a text."""
+    return told_thread(instance, instance.threads.history(instance.threads.head(thread)))
+
+
+def extract(
+    schema: Schema,
+    text: str | None,
+    instruction: str,
+    around: str,
+    root: Path,
+    store: Callable[[], Instance] | None,
+    within: str,
+) -> Data:
+    """Extract data from a text that belongs to what is `around`, or from that alone, by the model that `config.yaml` in
+    a storage root names for it. If an agent at work on the thread `within` asks, the tokens are that step's. Raises
+    what `extract_data` does."""
+
+    def charge(reply: Reply) -> None:
+        if store is not None and is_thread_id(within):
+            _charge(store(), ThreadId(within), reply)
+
+    config = load_config(root)
+    return extract_data(
+        text,
+        wanted(schema.payload),
+        reader(config, load_secrets(root, config, os.environ), schema.payload),
+        instruction=instruction,
+        around=around,
+        unread=why_unread(config),
+        heard=charge,
+    )
+
+
+def keep(instance: Instance, schema: Schema, into: str, value: Any) -> Kept:
+    """Store data, without secrets, as a node of the type `into` or of the schema, and pin it. Makes
+    `refs/uwf/nodes/<HASH>`. Raises NotFound, Invalid."""
+    if into == SAME:
+        kind = schema.type or put_as_is(instance, META, schema.payload, "the schema")
+    else:
+        kind = type_of(instance.store, into)
+    data, taken_out = instance.redactor.value(value)
+    try:
+        node = instance.store.put(kind, data)
+    except Invalid as error:
+        if not taken_out:
+            raise
+        raise Invalid(
+            f"a secret, which is never stored, was taken out of the data, and then {error.message}",
+            error.hint,
+        ) from None
+    pin(instance.store, node)
+    return Kept(node, kind, data, told([("data", taken_out)]))
+
+
+def _charge(instance: Instance, thread: ThreadId, reply: Reply) -> None:
+    """Note what a model read for the step in progress whose agent asked."""
+    from uwf_git.engine.kit.record import Recorder
+
+    order = instance.runs.read_order(thread) if instance.runs.is_asked(thread) else None
+    if order is not None and instance.locks.is_held(thread):
+        Recorder(instance, thread, order.name).record(turn_of(reply))

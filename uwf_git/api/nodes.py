@@ -1,0 +1,111 @@
+"""Nodes by hand: their types, put and hashed. `opened` opens the store, if a type isn't built in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import uwf_git.format.types  # noqa: F401 - which puts the types of the format into BUILTIN
+from uwf_git.base.errors import Invalid, NotFound
+from uwf_git.base.text import nearest
+from uwf_git.format.builtin import BUILTIN, META
+from uwf_git.format.ids import Hash, is_hash, parse_hash
+from uwf_git.format.node import hash_of, parse_json
+
+if TYPE_CHECKING:
+    from uwf_git.store.opened import Instance
+    from uwf_git.store.taking_in import Store
+
+
+class Schema(NamedTuple):
+    """A JSON Schema, and the hash of its node if it is a type."""
+
+    payload: Any
+    type: Hash | None
+
+
+def put(instance: Instance, type_: str, payload: Any) -> Hash:
+    """Store a node of a type and pin it. Makes `refs/uwf/nodes/<HASH>`. Raises NotFound, and Invalid for a payload that
+    doesn't obey the type or holds a secret."""
+    from uwf_git.store.taking_in import pin
+
+    node = put_as_is(instance, type_of(instance.store, type_), payload, "the payload")
+    pin(instance.store, node)
+    return node
+
+
+def hash_as(type_: str, payload: Any, opened: Callable[[], Store]) -> Hash:
+    """Return the hash that a node of a type would have. Raises NotFound, Invalid."""
+    kind = _builtin(type_)
+    if kind is None and is_hash(type_.strip().upper()):
+        kind = parse_hash(type_)
+    elif kind is None:
+        kind = type_of(opened(), type_)
+    return hash_of(kind, payload)
+
+
+def types(store: Store | None) -> list[dict[str, Any]]:
+    """Return the types that are built in, and those of a store, as JSON."""
+    found: dict[Hash, Any] = dict(BUILTIN)
+    if store is not None:
+        store.sync()
+        for each in store.index.hashes_of_type(META):
+            found[each] = store.get(each).payload
+    return [
+        {"hash": each, "title": _title(payload), "builtin": each in BUILTIN}
+        for each, payload in found.items()
+    ]
+
+
+def schema_of_type(text: str, opened: Callable[[], Store]) -> Schema:
+    """Return the schema of the type that a text names. Raises NotFound, Usage."""
+    builtin = _builtin(text)
+    if builtin is not None:
+        return Schema(BUILTIN[builtin], builtin)
+    store = opened()
+    found = type_of(store, text)
+    return Schema(store.schema(found).payload, found)
+
+
+def read_schema(text: str, opened: Callable[[], Store]) -> Schema:
+    """Return the JSON Schema that a text is, or that the file or type of that name holds. Raises NotFound, Invalid."""
+    if text.lstrip().startswith("{") or text.strip() in ("true", "false"):
+        return Schema(parse_json(text), None)
+    path = Path(text)
+    if path.is_file() or "/" in text or path.suffix in (".json", ".yaml", ".yml"):
+        from uwf_git.format.cbor import normalise
+        from uwf_git.format.yaml12 import read
+
+        return Schema(normalise(read(path).data), None)
+    return schema_of_type(text, opened)
+
+
+def put_as_is(instance: Instance, kind: Hash, payload: Any, what: str) -> Hash:
+    """Store a node as it was given, since its hash may be known: nothing can be taken out of it. Raises Invalid for a
+    secret in it, and as the store does."""
+    instance.store.gate(payload, what, "a node")
+    return instance.store.put(kind, payload)
+
+
+def type_of(store: Store, text: str) -> Hash:
+    """Return the type that a title, a hash or the unique beginning of one names. Raises NotFound, Usage."""
+    builtin = _builtin(text)
+    if builtin is not None:
+        return builtin
+    try:
+        return store.complete(text)
+    except (NotFound, Invalid) as error:  # too short for a hash, or unknown
+        titles = [_title(payload) or "" for payload in BUILTIN.values()]
+        raise NotFound(f"no type {text!r}", nearest(text, titles) or error.hint) from None
+
+
+def _builtin(text: str) -> Hash | None:
+    wanted = text.strip().casefold()
+    titles = ((node, _title(payload)) for node, payload in BUILTIN.items())
+    return next((node for node, title in titles if title and title.casefold() == wanted), None)
+
+
+def _title(payload: Any) -> str | None:
+    title = payload.get("title") if isinstance(payload, dict) else None
+    return title if isinstance(title, str) else None
