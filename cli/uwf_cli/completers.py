@@ -96,7 +96,7 @@ def _remotes(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str
 
 
 def _workflows(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
-    from uwf_cli.resolve import file_names
+    from uwf_git.api.workflows import file_names
 
     files = file_names(invocation.location.root)
     names = dict.fromkeys(name for name in files if name.startswith(incomplete))

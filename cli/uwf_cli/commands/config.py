@@ -101,6 +101,7 @@ def _unknown_names(invocation: Invocation, key: str = "") -> list[ConfigProblem]
     """The workflows and roles that the setting, or without a key the whole file, names and nobody knows: probably
     slips, but who configures a workflow before it is registered is right. Before there is any, there is nothing to
     compare with."""
+    from uwf_git.api.workflows import project_roles
     from uwf_git.config.edit import split_key
     from uwf_git.config.read import read_document
     from uwf_git.config.workflows import check_names, together
@@ -109,7 +110,7 @@ def _unknown_names(invocation: Invocation, key: str = "") -> list[ConfigProblem]
     path = split_key(key, read_document(root).data) if key else ()
     if path and path[0] not in ("agents", "agentOverrides", "budgets"):
         return []
-    known = resolve.project_roles()
+    known = project_roles()
     if invocation.location.git_dir.exists():
         known = together(known, invocation.instance.known_roles())
     return check_names(root, known, path) if known else []

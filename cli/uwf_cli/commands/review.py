@@ -10,7 +10,7 @@ import click
 
 from uwf_cli import terminal
 from uwf_cli.command import command
-from uwf_cli.commands.workflow import bundle_of, version_rows
+from uwf_cli.commands.workflow import version_rows
 from uwf_cli.completers import (
     complete_name,
     complete_remote,
@@ -18,10 +18,11 @@ from uwf_cli.completers import (
 )
 from uwf_cli.exchange import git_for, tell_large
 from uwf_cli.invocation import Invocation
+from uwf_git.api.versions import bundle_of
 
 if TYPE_CHECKING:
+    from uwf_git.api.versions import Versions
     from uwf_git.store.remotes import Remote
-    from uwf_git.store.versions import Versions
     from uwf_git.sync.proposals import Proposal
 
 REMOTE = click.option(
@@ -150,7 +151,8 @@ def propose(invocation: Invocation, file: Path, branch: str, message: str, remot
 
     Without --remote nothing leaves this machine. Proposing again under the same name adds a version.
     """
-    from uwf_cli.resolve import STDIN, compile_file, read_stdin, warnings_of
+    from uwf_cli.resolve import STDIN, compile_file, read_stdin
+    from uwf_git.api.workflows import warnings_of
     from uwf_git.sync.proposals import propose as make
 
     words = read_stdin("message") if message == STDIN else message

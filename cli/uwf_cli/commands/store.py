@@ -111,8 +111,8 @@ def doctor(invocation: Invocation, fix: bool, named: tuple[str, ...], quick: boo
     Exit 1 where something is wrong, 7 where the store is damaged.
     """
     from uwf_cli.exchange import git_for
-    from uwf_cli.resolve import project_roles
     from uwf_git.api.doctor import ERROR, Doctor
+    from uwf_git.api.workflows import project_roles
 
     if named and not fix:
         raise Usage("--from says where a repair takes objects from", "add --fix")

@@ -33,6 +33,7 @@ from uwf_git.format.types import MOST_ROUNDS
 
 if TYPE_CHECKING:
     from uwf_git.api.start import Start
+    from uwf_git.api.workflows import Found
     from uwf_git.format.ids import ThreadId
     from uwf_git.store.history import Head
     from uwf_git.store.index import CommitRow
@@ -155,6 +156,7 @@ def _start_each(
     nothing else."""
     from uwf_cli.tasks import naming, read_tasks
     from uwf_git.api.start import Start, clean_prompt, warn_of_unknown_costs
+    from uwf_git.api.workflows import speaker_of, version_of
     from uwf_git.store.threads import Task
 
     lines = read_tasks(file)
@@ -171,11 +173,11 @@ def _start_each(
                     clean_prompt(instance, line.prompt, f"the prompt of {line.where}"),
                     {**budget, **line.budget},
                     line.max_rounds or max_rounds,
-                    _speaker(found, line.persona or persona),
+                    speaker_of(found, line.persona or persona),
                 )
             )
             folders.append(folder(line.cwd) if line.cwd is not None else where)
-    threads = instance.threads.start_all(resolve.version_of(instance, found), found.hash, tasks)
+    threads = instance.threads.start_all(version_of(instance, found), found.hash, tasks)
     limited = {key: value for task in tasks for key, value in task.budget.items()}
     warn_of_unknown_costs(instance, found.workflow, Start("", limited, persona=tasks[0].persona))
     for thread, place in zip(threads, folders, strict=True):
@@ -190,7 +192,7 @@ def _start_each(
 
 def begin(
     invocation: Invocation,
-    workflow: str | resolve.Found,
+    workflow: str | Found,
     what: Start,
     *,
     persona: str | None = None,
@@ -199,55 +201,38 @@ def begin(
     """A new thread. One that is `to_run` at once isn't begun of code that may not run here; a file that is named by its
     path is trusted by that. `persona` names who speaks in a crew's workflow."""
     from uwf_git.api.start import Version, start
+    from uwf_git.api.workflows import speaker_of, version_of
 
     found = _startable(invocation, workflow, what.max_rounds is not None, to_run)
     instance = invocation.instance
-    what = what._replace(persona=_speaker(found, persona))
-    version = Version(resolve.version_of(instance, found), found.hash, found.workflow)
+    what = what._replace(persona=speaker_of(found, persona))
+    version = Version(version_of(instance, found), found.hash, found.workflow)
     return Begun(start(instance, version, what), found.hash, found.workflow.name)
 
 
 def _startable(
-    invocation: Invocation, workflow: str | resolve.Found, has_rounds: bool, to_run: bool = False
-) -> resolve.Found:
+    invocation: Invocation, workflow: str | Found, has_rounds: bool, to_run: bool = False
+) -> Found:
     """The workflow that threads are to be started of, trusted as `begin` says; the store is there then. Raises Usage
     for --max-rounds without code."""
-    from uwf_git.engine.trust import is_trusted, require_trusted, trust
+    from uwf_git.api.workflows import may_start
 
     found = resolve.find_workflow(invocation, workflow) if isinstance(workflow, str) else workflow
     instance = invocation.instance_for_writing()  # not before there is something to write
     if has_rounds:
         _require_code(found, "--max-rounds")
-    if found.workflow.code is not None:
-        if found.compiled is not None and isinstance(workflow, str) and Path(workflow).is_file():
-            trust(instance, found.workflow)
-        elif to_run:
-            require_trusted(instance, found.workflow)
-        elif not is_trusted(instance, found.workflow):
-            invocation.note(f"before it is stepped here: uwf workflow trust {found.workflow.name}")
+    is_named = isinstance(workflow, str) and Path(workflow).is_file()
+    if not may_start(instance, found, is_named, to_run):
+        invocation.note(f"before it is stepped here: uwf workflow trust {found.workflow.name}")
     return found
 
 
-def _require_code(found: resolve.Found, option: str) -> None:
+def _require_code(found: Found, option: str) -> None:
     """Raises Usage for a limit on rounds of a workflow that is no bundle."""
     if found.workflow.code is None:
         raise Usage(
             f"{option} is for bundles, and {found.workflow.name} is none", "give --max-steps in its place"
         )
-
-
-def _speaker(found: resolve.Found, said: str | None) -> str:
-    """The id of who speaks where a workflow names nobody, "" for what is of no crew. Raises NotFound, Usage."""
-    workflow = found.workflow
-    if workflow.crew is None:
-        if said is not None:
-            raise Usage(f"--as is for workflows of crews, and {workflow.name} is of none", "leave it out")
-        return ""
-    if said is None:
-        return found.speaker
-    from uwf_git.format.personas import find_persona
-
-    return find_persona(workflow.crew.name, workflow.personas.values(), said).id
 
 
 @command(

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 from uwf_cli import terminal
 from uwf_cli.command import command
-from uwf_cli.commands.workflow import bundle_of, version_rows
+from uwf_cli.commands.workflow import version_rows
 from uwf_cli.completers import complete_workflow
 from uwf_cli.invocation import Invocation
 
+from uwf_git.api.versions import bundle_of
 from uwf_git.base.errors import Usage
 from uwf_git.base.text import counted
 from uwf_git.config.settings import Grants
@@ -20,7 +21,7 @@ from uwf_git.format.types import JAVASCRIPT
 from uwf_git.git.repository import Oid
 
 if TYPE_CHECKING:
-    from uwf_cli.resolve import Found
+    from uwf_git.api.workflows import Found
 
 
 @command(

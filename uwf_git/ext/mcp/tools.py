@@ -12,9 +12,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from uwf_cli.resolve import SUFFIXES
-
 from uwf_git.api.listing import STATUSES
+from uwf_git.api.workflows import SUFFIXES
 from uwf_git.base.errors import Usage
 from uwf_git.base.text import nearest
 

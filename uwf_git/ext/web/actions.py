@@ -25,9 +25,9 @@ from uwf_cli.failures import reported
 from uwf_cli.invocation import itself
 from uwf_cli.page import addresses
 from uwf_cli.page.addresses import Asked, Page
-from uwf_cli.resolve import file_names
 
 from uwf_git.api import control
+from uwf_git.api.workflows import file_names
 from uwf_git.base.errors import Busy, HeadMoved, NotFound, Usage, UwfError, Waiting
 from uwf_git.engine.budget import OPTIONS, Budgets, parse_option
 from uwf_git.engine.status import FAILED, IDLE, PAUSED, outlook

@@ -8,11 +8,12 @@ from contextlib import suppress
 from typing import Any
 
 from markupsafe import Markup
-from uwf_cli.commands.workflow import bundle_of, history_note, past, registered, unified
+from uwf_cli.commands.workflow import history_note
 from uwf_cli.page.addresses import Asked, Page
-from uwf_cli.resolve import Found, stored_workflow
 
 from uwf_git.api.listing import Filters, Listed, listed
+from uwf_git.api.versions import bundle_of, past, registered, unified
+from uwf_git.api.workflows import Found, stored_workflow
 from uwf_git.base.errors import LimitExceeded, NotFound, Usage, UwfError
 from uwf_git.base.text import duration, nearest
 from uwf_git.base.timelimit import BudgetExceeded

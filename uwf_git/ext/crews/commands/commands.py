@@ -150,7 +150,7 @@ def history(invocation: Invocation, crew: str) -> None:
 
 def past(crews: Crews, name: str) -> list[dict[str, Any]]:
     """The versions of a crew, newest first: the JSON of `uwf crew history`. Raises NotFound."""
-    from uwf_cli.commands.workflow import history_values
+    from uwf_git.api.versions import history_values
 
     entries = crews.history(name)
     return [
@@ -174,8 +174,7 @@ def rollback(invocation: Invocation, crew: str, to: str | None) -> None:
     Each rollback goes one version further back. It is a new commit, so nothing is lost, and threads keep
     the version they have.
     """
-    from uwf_cli.commands.workflow import past_hash
-
+    from uwf_git.api.versions import past_hash
     from uwf_git.ext.crews.registry import Crews
 
     crews = Crews(invocation.instance.store)
@@ -200,8 +199,9 @@ def rm(invocation: Invocation, crew: str, yes: bool) -> None:
 
     While an agent of config.yaml or an active thread uses one of its workflows, nothing is done without --yes.
     """
-    from uwf_cli.commands.workflow import use_of
+    from uwf_cli.commands.workflow import warn_of_use
 
+    from uwf_git.api.versions import use_of
     from uwf_git.ext.crews.registry import Crews
 
     instance = invocation.instance
@@ -213,7 +213,7 @@ def rm(invocation: Invocation, crew: str, yes: bool) -> None:
     if use.users and not yes:
         raise Usage(f"crew {crew!r} is in use: {'; '.join(use.users)}", f"uwf crew rm {crew} --yes")
     crews.remove(crew)
-    value |= {"removed": True, **use.told(invocation, f"crew {crew!r}")}
+    value |= {"removed": True, **warn_of_use(invocation, use, f"crew {crew!r}")}
     invocation.emit(value, lambda shown: f"forgot {shown['name']}, which was {shown['hash']}")
 
 

@@ -426,9 +426,9 @@ class Session:
     def _start(self, entry: Entry, begins: Any) -> None:
         """Starts a run from the conversation, and steps it."""
         from uwf_cli.commands.thread import begin
-        from uwf_cli.resolve import at_version
 
         from uwf_git.api.start import Start
+        from uwf_git.api.workflows import at_version
 
         origin = self._instance.threads.head(self._talk()).commit
         workflow = begins.workflow.workflow

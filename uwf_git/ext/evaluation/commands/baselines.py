@@ -127,7 +127,7 @@ def history(invocation: Invocation, suite: str) -> None:
 
 def past(baselines: Baselines, suite: str) -> list[dict[str, Any]]:
     """The baselines of a suite, newest first: the JSON of `uwf eval baseline history`. Raises NotFound."""
-    from uwf_cli.commands.workflow import history_values
+    from uwf_git.api.versions import history_values
 
     entries: list[PastVersion] = baselines.history(suite)
     return [

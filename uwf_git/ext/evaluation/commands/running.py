@@ -20,6 +20,7 @@ from uwf_cli.invocation import Invocation
 from uwf_git import ext
 from uwf_git.api.dispatch import Terms
 from uwf_git.api.start import warn_of_limit
+from uwf_git.api.workflows import Found, stored_workflow, version_of
 from uwf_git.base.errors import AgentFailed, NotFound, Usage, Waiting
 from uwf_git.base.text import counted, nearest
 from uwf_git.ext.evaluation.commands.shown import called, result_line, result_value, run_value, summary
@@ -259,21 +260,19 @@ class _Versions:
             raise Usage(f"case {case.name!r} names no workflow", "give one: --workflow NAME")
         if own not in self._known:
             name = self._instance.registry.workflow(own).name
-            found = resolve.stored_workflow(self._instance, name) or resolve.stored_workflow(
-                self._instance, own
-            )
+            found = stored_workflow(self._instance, name) or stored_workflow(self._instance, own)
             assert found is not None
             self._known[own] = self._version(found)
         return self._known[own]
 
-    def _version(self, found: resolve.Found) -> Version:
+    def _version(self, found: Found) -> Version:
         from uwf_git.ext.evaluation.trials import Version
 
         if found.workflow.code is not None and found.compiled is not None:
             from uwf_git.engine.trust import trust
 
             trust(self._instance, found.workflow)  # a file that is named by its path is trusted by that
-        commit = resolve.version_of(self._instance, found)
+        commit = version_of(self._instance, found)
         return Version(found.hash, commit, found.workflow, found.speaker)
 
 

@@ -14,6 +14,7 @@ from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import ago
 
+from uwf_git.api.workflows import version_of
 from uwf_git.base.errors import NotFound, Usage
 from uwf_git.base.text import counted, one_line
 from uwf_git.ext.evaluation.commands.shown import case_value, parts_of_run, parts_value, run_value, summary
@@ -217,7 +218,7 @@ def import_(invocation: Invocation, file: Path, suite: str | None, workflow: str
 
         def version(text: str) -> tuple[Any, Any]:
             found = resolve.find_workflow(invocation, text)
-            return found.hash, resolve.version_of(instance, found)
+            return found.hash, version_of(instance, found)
 
         drafted = with_workflows(read, version, version(workflow) if workflow else None)
         suites, before = _suites(instance, name)

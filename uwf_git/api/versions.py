@@ -1,0 +1,242 @@
+"""The versions of workflows and other definitions, as JSON, and what uses a workflow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git.base.errors import NotFound, StoreDamaged, UwfError
+from uwf_git.base.text import counted, iso
+
+if TYPE_CHECKING:
+    from uwf_git.api.workflows import Found, Sources
+    from uwf_git.format.ids import Hash
+    from uwf_git.format.kinds import Workflow
+    from uwf_git.store.opened import Instance
+    from uwf_git.store.versions import PastVersion, Version
+    from uwf_git.store.versions import Versions as Versions
+    from uwf_git.workflow.compile import Compiled
+
+
+def put(instance: Instance, compiled: Compiled) -> dict[str, Any]:
+    """Register a compiled workflow, trust its code here, and return the version as JSON. Moves
+    `refs/uwf/workflows/<name>`."""
+    from uwf_git.engine.trust import trust
+
+    version = instance.registry.put(compiled)
+    trust(instance, compiled.workflow)
+    return {**version_value(version), **bundle_of(compiled.workflow, instance, version.commit)}
+
+
+def registered(instance: Instance) -> list[dict[str, Any]]:
+    """The registered workflows, by name: the JSON of `uwf workflow list`."""
+    registry = instance.registry
+    found: list[dict[str, Any]] = []
+    for name in registry.names():
+        try:
+            version = registry.current(name)
+            workflow = registry.workflow(version.hash)
+            found.append(
+                {
+                    **version_value(version),
+                    **bundle_of(workflow, instance, version.commit),
+                    "description": workflow.description,
+                    "updated": iso(version.time),
+                }
+            )
+        except UwfError as error:  # one damaged version must not hide the others
+            found.append({"name": name, "hash": None, "commit": None, "problem": error.message})
+    return found
+
+
+def past(instance: Instance, name: str) -> list[dict[str, Any]]:
+    """The versions of a workflow, newest first: the JSON of `uwf workflow history`. Raises NotFound."""
+    registry = instance.registry
+    entries = registry.history(name)
+    return [
+        {
+            **version_value(entry.version),
+            **bundle_of(registry.workflow(entry.version.hash), instance, entry.version.commit),
+            **told,
+        }
+        for entry, told in zip(entries, history_values(entries), strict=True)
+    ]
+
+
+def history_values(entries: Sequence[PastVersion]) -> list[dict[str, Any]]:
+    """When and by whom versions were registered, as a part of the results of a history."""
+    hashes = {entry.version.commit: entry.version.hash for entry in entries}
+    return [
+        {
+            "time": iso(entry.version.time),
+            "author": entry.author,
+            "current": entry.version.current,
+            "backTo": hashes[entry.back_to] if entry.back_to else None,
+            "takenFrom": entry.taken_from,
+        }
+        for entry in entries
+    ]
+
+
+def past_hash(versions: Versions[Any], name: str, text: str) -> Hash:
+    """The hash of a version of a workflow or crew from so much of it as was given. Raises NotFound, Usage."""
+    from uwf_git.format.ids import Hash, complete
+
+    hashes = {entry.version.hash for entry in versions.history(name)}
+    try:
+        return Hash(complete(text, hashes, "version"))
+    except NotFound:
+        kind = versions.kind
+        raise NotFound(
+            f"{kind} {name!r} has no version {text!r}", f"see: uwf {kind} history {name}"
+        ) from None
+
+
+def version_value(version: Version) -> dict[str, Any]:
+    """Return a version as JSON."""
+    return {"name": version.name, "hash": version.hash, "commit": version.commit}
+
+
+def bundle_of(workflow: Workflow, instance: Instance | None, commit: str | None = None) -> dict[str, Any]:
+    """What a result says of a bundle besides: nothing of a workflow that is none. Whether it is trusted is said of what
+    is in a store; where a version's `commit` has another file than the one that is named, it isn't, and `problem` says
+    so."""
+    if workflow.code is None:
+        return {}
+    value: dict[str, Any] = {"bundle": workflow.code.id, "language": workflow.code.language}
+    if instance is None:
+        return value
+    from uwf_git.engine.trust import is_trusted
+    from uwf_git.git.repository import Oid
+
+    problem = ""
+    if commit is not None:
+        try:
+            instance.registry.code(workflow, Oid(hex=commit))
+        except (StoreDamaged, NotFound) as error:
+            problem = error.message
+    value["trusted"] = not problem and is_trusted(instance, workflow)
+    return {**value, "problem": problem} if problem else value
+
+
+def definition(found: Found, instance: Instance | None) -> dict[str, Any]:
+    """Return a workflow as it was written: schemas in their places instead of their hashes."""
+    payload = dict(found.payload)
+    roles = {}
+    for name, role in payload.pop("roles").items():
+        key = "outputSchema" if "outputSchema" in role else "frontmatter"
+        roles[name] = {**role, key: found.schemas[role[key]]}
+    return {
+        "name": payload.pop("name"),
+        **bundle_of(found.workflow, instance, found.commit),
+        "hash": found.hash,
+        "commit": found.commit,
+        "description": payload.pop("description"),
+        "roles": roles,
+        **payload,
+    }
+
+
+def _compared_with(sources: Sources, found: Found, text: str) -> Found:
+    """What a workflow is compared with where nothing else is named. Raises NotFound."""
+    from uwf_git.api.workflows import find_workflow
+    from uwf_git.git.repository import Oid
+
+    name = found.workflow.name
+    if found.workflow.crew is not None:
+        older, _, back = text.partition("~")
+        if "/" not in older:
+            raise NotFound(
+                f"{text} is a version of {name}, and there may be several before it", "name both sides"
+            )
+        return find_workflow(sources, f"{older}~{int(back or 0) + 1}")
+    if found.commit is None:
+        if sources.opened is None or name not in sources.opened().registry.names():
+            raise NotFound(f"no workflow {name!r} is registered to compare {text} with", "name both sides")
+        return find_workflow(sources, name)
+    before = sources.instance().registry.before(Oid(hex=found.commit))
+    if before is None:
+        raise NotFound(f"{text} is the first version of workflow {name!r}", "name both sides")
+    return find_workflow(sources, before.hash)._replace(commit=before.commit)
+
+
+def files_of(found: Found, opened: Callable[[], Instance]) -> dict[str, bytes]:
+    """Return the files of a definition as they were written."""
+    if found.compiled is not None:
+        source = found.compiled.source
+        return {found.workflow.file: source.text, **source.includes}
+    from uwf_git.git.repository import Oid
+
+    assert found.commit is not None
+    return opened().registry.files(Oid(hex=found.commit))
+
+
+def _side(found: Found) -> dict[str, Any]:
+    path = found.compiled.source.path if found.compiled is not None else None
+    return {"name": found.workflow.name, "hash": found.hash, "commit": found.commit, "file": path}
+
+
+def unified(old: dict[str, bytes], new: dict[str, bytes], labels: Sequence[str]) -> Iterator[str]:
+    """The lines of a unified diff between the files of two definitions, which are called so."""
+    from difflib import unified_diff
+
+    def lines_of(files: dict[str, bytes], path: str) -> list[str]:
+        return [f"{line}\n" for line in files.get(path, b"").decode("utf-8", "replace").splitlines()]
+
+    for path in dict.fromkeys((*old, *new)):
+        names = [f"{path} ({label})" for label in labels]
+        yield from unified_diff(lines_of(old, path), lines_of(new, path), names[0], names[1])
+
+
+class Use(NamedTuple):
+    """What uses workflows: `agents` of config.yaml that start them, other `settings` for their threads, both as dotted
+    keys, and active threads."""
+
+    agents: list[str]
+    settings: list[str]
+    threads: list[str]
+
+    @property
+    def users(self) -> list[str]:
+        """Those that would miss them, in words."""
+        users = [f"{key} in config.yaml starts it" for key in self.agents]
+        if self.threads:
+            shown = ", ".join([*self.threads[:3], *(["…"] if len(self.threads) > 3 else [])])
+            users.append(f"{counted(len(self.threads), 'active thread')} of it: {shown}")
+        return users
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what used them as a part of a result."""
+        return {"settings": [*self.agents, *self.settings], "threads": self.threads}
+
+
+def use_of(instance: Instance, fits: Callable[[str], bool]) -> Use:
+    """What uses the workflows with such a name."""
+    from uwf_git.config.edit import dotted
+    from uwf_git.config.workflows import references
+    from uwf_git.store.history import Head
+
+    paths = [each.path for each in references(instance.config) if fits(each.workflow)]
+    agents = [dotted(path) for path in paths if path[0] == "agents"]
+    others = [dotted(path) for path in paths if path[0] != "agents"]
+    heads = (head for head in instance.threads.all() if isinstance(head, Head))
+    return Use(agents, others, [head.thread for head in heads if fits(head.row.name or "")])
+
+
+def compare(sources: Sources, one: str, other: str | None = None) -> dict[str, Any]:
+    """Return as JSON what is different between two workflows, or between a file and what is registered under its name,
+    or between a version and the one before. Raises NotFound, InvalidWorkflow."""
+    from uwf_git.api.workflows import find_workflow
+    from uwf_git.store.versions import compare
+
+    new = find_workflow(sources, other or one)
+    old = find_workflow(sources, one) if other else _compared_with(sources, new, one)
+    before, after = (files_of(found, sources.instance) for found in (old, new))
+    labels = [f"{found.workflow.name} {found.hash}" for found in (old, new)]
+    return {
+        "from": _side(old),
+        "to": _side(new),
+        "same": old.hash == new.hash,
+        "changes": [each._asdict() for each in compare(old.workflow, new.workflow)],
+        "diff": "".join(unified(before, after, labels)),
+    }

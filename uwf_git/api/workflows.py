@@ -1,0 +1,361 @@
+"""The workflow that a text names. It is looked for in this order, and the first that fits is taken:
+
+1  a registered name, or CREW/ID for a workflow of a registered crew, and with ~2 after it the version two before
+   the newest
+2  the hash of a Workflow node, or the id of a bundle's file, or the unique beginning of one (four characters
+   and more)
+3  a file
+4  `.workflows/NAME.yaml` (or .yml, or a bundle's NAME.esm.js) in the current folder and those above it, up to the
+   edge of the repository; outside a repository only in the current folder
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git.base.errors import (
+    NotFound,
+    NotSupportedClassicWorkflow,
+    UnknownWorkflow,
+    Usage,
+    UwfError,
+)
+from uwf_git.base.text import counted, nearest
+from uwf_git.format.ids import Hash, complete
+from uwf_git.format.kinds import Workflow
+from uwf_git.format.types import CODE, versions
+
+if TYPE_CHECKING:
+    from uwf_git.format.findings import Finding as Finding
+    from uwf_git.git.repository import Oid
+    from uwf_git.store.opened import Instance
+    from uwf_git.workflow.compile import Compiled as Compiled
+    from uwf_git.workflow.rehearsal import Report
+
+
+class Sources(NamedTuple):
+    """Where workflows are looked for, beside the current folder: the storage root, whose config.yaml names folders, and
+    the store, which `opened` opens, None if there is none."""
+
+    root: Path
+    opened: Callable[[], Instance] | None
+
+    def instance(self) -> Instance:
+        """Open the store, which is there."""
+        assert self.opened is not None, "what was found is in a store"
+        return self.opened()
+
+
+FOLDER = ".workflows"
+
+
+SUFFIXES = (".yaml", ".yml", ".esm.js", ".mjs")
+
+
+class Found(NamedTuple):
+    """A workflow that an argument led to: registered, in the store, or in a file. `schemas` are the
+    payloads of its roles' schemas; `commit` is a version commit, None for what is only in a file. Of a crew's workflow,
+    `speaker` is the id of the persona who speaks where neither it nor its thread names one."""
+
+    hash: Hash
+    workflow: Workflow
+    payload: Mapping[str, Any]
+    schemas: Mapping[Hash, Any]
+    commit: str | None
+    compiled: Compiled | None
+    speaker: str = ""
+
+
+def find_workflow(sources: Sources, text: str) -> Found:
+    """The workflow that an argument names. Raises NotFound with the nearest name, Usage for an
+    ambiguous hash, InvalidWorkflow for a file with errors."""
+    if sources.opened is not None:
+        found = stored_workflow(sources.opened(), text)
+        if found is not None:
+            return found
+    path = workflow_file(sources.root, text)
+    if path is not None:
+        return _in_file(sources.root, path)
+    registered = sources.opened().registry.names() if sources.opened is not None else []
+    known = [*registered, *file_names(sources.root)]
+    listed = "uwf crew list" if "/" in text else "uwf workflow list"
+    hint = nearest(text, known) or f"see: {listed}, or give a file"
+    raise NotFound(f"no workflow {text!r}", hint)
+
+
+def find_version(instance: Instance, sources: Sources, text: str) -> Found:
+    """The workflow that an argument names: NAME@VERSION, where VERSION begins a hash or a commit of the name's history,
+    or what every other command takes. Raises NotFound, Usage."""
+    name, at, version = text.rpartition("@")
+    registry = instance.registry
+    if not at or name not in registry.names() or len(version) < 4:
+        return find_workflow(sources, text)
+    found = {
+        past.version.hash: past.version
+        for past in registry.history(name)
+        if past.version.hash.startswith(version.upper()) or past.version.commit.startswith(version.lower())
+    }
+    if not found:
+        raise NotFound(f"workflow {name!r} has no version {version}", f"see: uwf workflow history {name}")
+    if len(found) > 1:
+        raise Usage(f"{text} is {counted(len(found), 'version')}", "give more characters")
+    stored = stored_workflow(instance, next(iter(found)))
+    assert stored is not None
+    return stored
+
+
+def compile_file(root: Path, file: Path, name: str | None = None) -> Compiled:
+    """Compile a workflow's file, and rehearse it if it isn't code. `name` is what a bundle is
+    called that doesn't say it. Raises NotFound, Usage, InvalidWorkflow."""
+    from uwf_git.workflow.code_file import language_of
+    from uwf_git.workflow.compile import compile_source, foresee
+    from uwf_git.workflow.source import read_source
+
+    if language_of(file) is not None:
+        compiled = _compile_code(root, file, name)
+    elif name is not None:
+        raise Usage(f"{file} holds the name of its workflow", "leave out --name")
+    else:
+        compiled = compile_source(read_source(file))
+        compiled = compiled._replace(warnings=foresee(compiled))
+    return compiled
+
+
+def check_file(root: Path, file: Path) -> Sequence[Finding]:
+    """All findings about a workflow's file, in the order of its lines. Raises NotFound, Invalid."""
+    from uwf_git.workflow.code_file import language_of
+    from uwf_git.workflow.compile import InvalidWorkflow, validate
+
+    if language_of(file) is None:
+        return validate(file)
+    try:
+        return _compile_code(root, file).warnings
+    except InvalidWorkflow as error:
+        return error.findings
+
+
+def _compile_code(root: Path, file: Path, name: str | None = None) -> Compiled:
+    from uwf_git.api.compilers import compiler
+    from uwf_git.config.read import load_config
+    from uwf_git.workflow.code_file import language_of
+
+    language = language_of(file)
+    assert language is not None
+    return compiler(language).compile_file(file, load_config(root), name)
+
+
+def warnings_of(compiled: Compiled) -> dict[str, Any]:
+    """The warnings about a workflow as a part of a result: nothing where there are none."""
+    return {"warnings": [each._asdict() for each in compiled.warnings]} if compiled.warnings else {}
+
+
+def workflow_file(root: Path, text: str) -> Path | None:
+    """The file that an argument names: one of that path, else one of the project's `.workflows` or of the folders that
+    `workflowPaths` of config.yaml names."""
+    from uwf_git.workflow.code_file import language_of
+
+    path = Path(text)
+    is_named = path.suffix.lower() in SUFFIXES or language_of(path) is not None
+    if is_named or path.is_file():
+        return path
+    for folder in _folders(root):
+        for suffix in SUFFIXES:
+            candidate = folder / (text + suffix)
+            if candidate.is_file():
+                return candidate
+    return None
+
+
+def version_of(instance: Instance, found: Found) -> Oid:
+    """The commit that a thread of a workflow begins on; made without a ref for what is in a file."""
+    if found.compiled is not None:
+        return instance.registry.commit_unregistered(found.compiled)
+    from uwf_git.git.repository import Oid
+
+    assert found.commit is not None
+    return Oid(hex=found.commit)
+
+
+def stored_workflow(instance: Instance, text: str) -> Found | None:
+    """The registered or stored workflow that a text names; None where it names none. Raises Usage for an ambiguous
+    hash, and NotFound for a version that there isn't."""
+    registry = instance.registry
+    name, tilde, back = text.rpartition("~")
+    names = registry.names()
+    if text in names or (tilde and back.isdecimal() and name in names):
+        version = registry.named(text)
+        return at_version(instance, version.hash, version.commit)
+    if "/" in text:
+        return _of_package(instance, text)
+    prefix = text.strip().upper()
+    if not 4 <= len(prefix) <= 13 or not prefix.isalnum():
+        return None
+    instance.store.sync()
+    try:
+        index = instance.store.index
+        known = [each for type_hash in versions("workflow") for each in index.hashes_of_type(type_hash)]
+        bundles = _bundles(instance)
+        found = complete(prefix, [*known, *bundles], "workflow")
+        node, *others = bundles.get(found, [Hash(found)])
+        if others:
+            raise Usage(
+                f"{found} is the bundle of {counted(len(others) + 1, 'workflow')}", "name one, or give a hash"
+            )
+    except NotFound:
+        return None
+    found_there = at_version(instance, node, str(registry.commit_for(node)))
+    return found_there._replace(speaker=_first_speaker(instance, found_there.workflow))
+
+
+def _of_package(instance: Instance, text: str) -> Found | None:
+    """The workflow of a registered package, such as a crew; None if there is no such package, or a file of that path in
+    its place."""
+    from uwf_git.store.definitions import package_at
+
+    packages = package_at(instance.store, text)
+    if packages is None:
+        return None
+    try:
+        offer = packages.offer(text)
+    except (UnknownWorkflow, NotSupportedClassicWorkflow):
+        if Path(text).is_file():
+            return None
+        raise
+    found = at_version(instance, offer.workflow, str(packages.begin(offer)))
+    return found._replace(speaker=offer.speakers[0])
+
+
+def _first_speaker(instance: Instance, workflow: Workflow) -> str:
+    """Who speaks first in the package that a workflow is of; if the package isn't here or is another by now, the
+    persona whose id comes first."""
+    if workflow.crew is None:
+        return ""
+    from uwf_git.store.definitions import package_at
+
+    packages = package_at(instance.store, workflow.crew.name)
+    here = packages.speakers(workflow.crew.name) if packages is not None else iter(())
+    return next((speaker for speaker, _ in here if speaker in workflow.personas), min(workflow.personas))
+
+
+def _bundles(instance: Instance) -> dict[str, list[Hash]]:
+    """The nodes of each bundle by its file's id: several where one file was put under several names."""
+    found: dict[str, list[Hash]] = {}
+    for node in instance.store.index.hashes_of_type(CODE):
+        found.setdefault(instance.store.get(node).payload["file"]["id"], []).append(node)
+    return found
+
+
+def at_version(instance: Instance, node: Hash, commit: str) -> Found:
+    """The workflow of a node that a version commit has."""
+    workflow = instance.registry.workflow(node)
+    payload = instance.store.get(node).payload
+    names = dict.fromkeys(role.schema for role in workflow.roles.values())
+    schemas = {name: instance.store.get(name).payload for name in names}
+    return Found(node, workflow, payload, schemas, commit, None)
+
+
+def _in_file(root: Path, path: Path) -> Found:
+    from uwf_git.workflow.code_file import language_of
+    from uwf_git.workflow.compile import compile_source
+    from uwf_git.workflow.source import read_source
+
+    is_code = language_of(path) is not None
+    compiled = _compile_code(root, path) if is_code else compile_source(read_source(path))
+    return Found(compiled.hash, compiled.workflow, compiled.payload, compiled.schemas, None, compiled)
+
+
+def _project_folders() -> Iterator[Path]:
+    """The `.workflows` folders a name is looked for in, nearest first. Outside a repository the folders
+    above may be anybody's, such as /tmp."""
+    from uwf_git.store.location import searched_folders
+
+    try:
+        folders = list(searched_folders(Path.cwd()))
+    except FileNotFoundError:  # the working folder is gone, and there is no project
+        return
+    edge = next((number for number, folder in enumerate(folders) if (folder / ".git").exists()), 0)
+    for folder in folders[: edge + 1]:
+        if (folder / FOLDER).is_dir():
+            yield folder / FOLDER
+
+
+def _folders(root: Path) -> Iterator[Path]:
+    """The folders a workflow's name is looked for in: the project's, then those of config.yaml below a storage root."""
+    from uwf_git.config.read import load_config
+
+    yield from _project_folders()
+    for folder in load_config(root).workflow_paths:
+        if folder.is_dir():
+            yield folder
+
+
+def file_names(root: Path) -> list[str]:
+    """The names of the workflow files in the project's `.workflows` and the folders of config.yaml below a storage
+    root."""
+    from uwf_git.workflow.code_file import name_of
+
+    return [name_of(path) for path in _files_in(_folders(root))]
+
+
+def project_roles() -> dict[str, set[str]]:
+    """The roles of the workflows in the project's `.workflows`, by the names in the files. What can't be read is
+    left out."""
+    from uwf_git.workflow.check import examine
+    from uwf_git.workflow.code_file import language_of
+    from uwf_git.workflow.source import read_source
+
+    known: dict[str, set[str]] = {}
+    for path in _files_in(_project_folders()):
+        if language_of(path) is not None:  # only its code knows, and nothing is run for that
+            continue
+        with suppress(UwfError):
+            draft, _ = examine(read_source(path))
+            known.setdefault(draft.name, set()).update(draft.declared)
+    return known
+
+
+def _files_in(folders: Iterable[Path]) -> list[Path]:
+    return [path for folder in folders for path in folder.iterdir() if path.name.endswith(SUFFIXES)]
+
+
+def diagram(found: Found, language: str) -> str:
+    """Return a workflow's graph as a text for "mermaid" or "dot"."""
+    from uwf_git.workflow import diagram
+
+    return diagram.dot(found.workflow) if language == "dot" else diagram.mermaid(found.workflow)
+
+
+def rehearse(found: Found) -> Report:
+    """Walk a workflow's graph with made-up answers."""
+    from uwf_git.workflow.rehearsal import rehearse
+
+    return rehearse(found.workflow, found.schemas)
+
+
+def speaker_of(found: Found, said: str | None) -> str:
+    """Return the id of who speaks where a workflow names nobody, "" for what is of no crew. Raises NotFound, Usage."""
+    workflow = found.workflow
+    if workflow.crew is None:
+        if said is not None:
+            raise Usage(f"--as is for workflows of crews, and {workflow.name} is of none", "leave it out")
+        return ""
+    if said is None:
+        return found.speaker
+    from uwf_git.format.personas import find_persona
+
+    return find_persona(workflow.crew.name, workflow.personas.values(), said).id
+
+
+def may_start(instance: Instance, found: Found, is_named: bool, to_run: bool) -> bool:
+    """Return whether a workflow may be run here. Code in a file that `is_named` by its path is trusted by that. Raises
+    Untrusted for other code that is `to_run` at once."""
+    from uwf_git.engine.trust import is_trusted, require_trusted, trust
+
+    if found.compiled is not None and is_named:
+        trust(instance, found.workflow)
+    elif to_run:
+        require_trusted(instance, found.workflow)
+    return is_trusted(instance, found.workflow)
