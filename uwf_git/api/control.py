@@ -3,8 +3,8 @@ hear of it through `instance.after`: a command prints its result first."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git import ext
 from uwf_git.base.errors import Usage
@@ -75,6 +75,34 @@ def resume_one(instance: Instance, thread: ThreadId, text: str | None) -> Resume
         raise Usage(f"thread {thread} asks nothing and has not ended", _onward(instance, head))
     answered = inbox.answer(instance, thread, text) if text is not None else None
     return Resumed(thread, answered, pauses.resume(instance, thread))
+
+
+def resume_as_json(instance: Instance, thread: ThreadId, text: str | None) -> dict[str, Any]:
+    """As `resume_one`; return as JSON where the thread stands that can be stepped. Warns of secrets that were taken
+    out of the text."""
+    from uwf_git.config.secrets import told
+    from uwf_git.engine.budget import waiting
+    from uwf_git.engine.status import outlook, status_of, used_up
+
+    head = instance.threads.head(thread)
+    after, outcome, changed = resume_one(instance, thread, text)
+    now = instance.threads.head(after)
+    value: dict[str, Any] = {"thread": after, "status": status_of(instance, now), "resumed": changed}
+    if outcome is None:
+        return value
+    if redactions := told(outcome.redactions):
+        instance.warn(redactions)
+    value |= {"head": outcome.head, "next": outlook(instance, now).next}
+    if head.archive is not None:
+        value["resumedFrom"] = {"thread": thread, "step": head.node}
+    if standing := used_up(instance, now):
+        value |= {"reason": standing.reason, "command": waiting(now.thread, standing).hint}
+    return value
+
+
+def tell_resumed(instance: Instance, threads: Collection[ThreadId]) -> None:
+    """Tell extensions of threads that can be stepped again."""
+    ext.resumed(instance, threads)
 
 
 def kill(instance: Instance, thread: ThreadId, reason: str = "") -> Head:

@@ -2,34 +2,66 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from uwf_git.base.errors import NotFound
-from uwf_git.format.ids import ThreadId
+from uwf_git.base.text import nearest
+from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import Head, ancestry
 from uwf_git.store.index import CommitRow
 from uwf_git.store.opened import Instance
 
 
-def fork(instance: Instance, thread: ThreadId, at: int | None = None) -> ThreadId:
-    """Make a thread that shares the first `at` steps of another, all of them by default. It works in the same folder.
-    Makes `refs/uwf/threads/<new ULID>` and `refs/uwf/forks/<new ULID>`. Raises NotFound."""
-    return fork_commit(
-        instance, Oid(raw=row_at(instance, instance.threads.head(thread), at).oid), thread, thread
-    )
+class Fork(NamedTuple):
+    """A thread that was forked at a step, from the thread `source` if that is here. `warning` says that nothing comes
+    next in it, "" if something does."""
+
+    thread: ThreadId
+    step: Hash
+    source: ThreadId | None
+    warning: str
 
 
-def fork_commit(
-    instance: Instance, commit: Oid, source: ThreadId | None, folder_of: ThreadId | None = None
-) -> ThreadId:
-    """Make a thread on a commit of the thread `source`. It works in the folder of the thread `folder_of`."""
+def fork(instance: Instance, thread: ThreadId, at: int | None = None, before: str | None = None) -> ThreadId:
+    """Make a thread that shares the first `at` steps of another, or those `before` the last step of a role, or all. It
+    works in the same folder. Makes `refs/uwf/threads/<new ULID>` and `refs/uwf/forks/<new ULID>`. Raises NotFound."""
+    return fork_thread(instance, thread, at, before).thread
+
+
+def fork_thread(
+    instance: Instance, thread: ThreadId, at: int | None = None, before: str | None = None
+) -> Fork:
+    """As `fork`, and say more of it."""
+    head = instance.threads.head(thread)
+    row = _row_at(instance, head, at) if before is None else _row_before(instance, head, before)
+    return _fork(instance, row.node, Oid(raw=row.oid), thread, thread)
+
+
+def fork_step(instance: Instance, step: Hash) -> Fork:
+    """Make a thread on a step, or on a start, of the oldest thread that has it. Makes what `fork` does. Raises
+    NotFound."""
+    commit = instance.threads.commit_of(step)
+    return _fork(instance, step, commit, instance.threads.oldest_with(commit), None)
+
+
+def _fork(
+    instance: Instance, step: Hash, commit: Oid, source: ThreadId | None, folder_of: ThreadId | None
+) -> Fork:
+    from uwf_git.store.threads import fork_hint
+
     made = instance.threads.fork(commit, source)
     folder = instance.folders.recall(folder_of) if folder_of is not None else None
     if folder is not None:
         instance.folders.remember(made, folder)
-    return made
+    end = instance.threads.head(source) if source is not None else None
+    warning = ""
+    if end is not None and end.commit == commit and end.archive and end.archive.status == "completed":
+        warning = f"nothing comes next in {made}: {source} is completed — {fork_hint(end)}"
+    return Fork(made, step, source, warning)
 
 
-def row_at(instance: Instance, head: Head, at: int | None) -> CommitRow:
+def _row_at(instance: Instance, head: Head, at: int | None) -> CommitRow:
     """Return what is recorded at step number `at` of a thread, at its head for None. Raises NotFound."""
     number = head.row.number if at is None else at
     if not 0 <= number <= head.row.number:
@@ -38,3 +70,15 @@ def row_at(instance: Instance, head: Head, at: int | None) -> CommitRow:
             f"see: uwf thread steps {head.thread}",
         )
     return next(row for row in ancestry(instance.store, head.commit) if row.number == number)
+
+
+def _row_before(instance: Instance, head: Head, role: str) -> CommitRow:
+    """Return what is recorded before the last step of a role. Raises NotFound."""
+    rows = ancestry(instance.store, head.commit)
+    roles = []
+    for row in rows:
+        if row.kind == "step" and row.role == role:
+            return next(rows)
+        if row.kind == "step":
+            roles.append(row.role or "")
+    raise NotFound(f"thread {head.thread} has no step of role {role!r}", nearest(role, sorted(set(roles))))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.base.errors import UwfError
 from uwf_git.engine import step as engine
-from uwf_git.engine.step import Outcome
+from uwf_git.engine.step import Outcome as Outcome
 from uwf_git.format.ids import ThreadId
 from uwf_git.store.opened import Instance
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from uwf_git.base.errors import Usage, UwfError
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.git.repository import Oid
 from uwf_git.store.opened import Instance
+from uwf_git.store.threads import Task as Task
 
 if TYPE_CHECKING:
     from uwf_git.engine.kit.agent import Agent
@@ -87,3 +90,43 @@ def warn_of_limit(instance: Instance, reasons: Sequence[str]) -> None:
 
     if reasons:
         instance.warn(f"maxCost can't be held to: {'; '.join(reasons)} — {UNTOLD_HINT}")
+
+
+def warn_of_agent(instance: Instance, thread: ThreadId, agent: str) -> None:
+    """Warn if a thread has a limit in money and the cost of the `agent` that was named for its next step can't be
+    known."""
+    from uwf_git.engine.budget import COST, Budgets
+    from uwf_git.engine.performer import untold_at
+    from uwf_git.engine.status import outlook
+
+    with suppress(UwfError):  # of a thread that can't be stepped the step says why
+        head = instance.threads.active_head(thread)
+        limited = any(COST in given for _, given in Budgets(instance).sources(head))
+        if limited and not instance.config.stops_unpriced and (role := outlook(instance, head).next):
+            warn_of_limit(instance, list(filter(None, [untold_at(instance, head, role, agent)])))
+
+
+def require_agent(root: Path, agent: str) -> None:
+    """Raise Usage, before there is a thread, for an agent that no step could ask. `root` has config.yaml."""
+    from uwf_git.config.read import load_config
+    from uwf_git.config.resolve import is_missing, resolve_agent
+
+    found = resolve_agent(load_config(root), "", "", agent)
+    if is_missing(found):
+        raise Usage(
+            f"--agent: there is no agent {found.command!r}, and no program of that name on PATH",
+            "uwf agent list",
+        )
+
+
+def start_all(
+    instance: Instance, version: Version, tasks: Sequence[Task], folders: Sequence[Path | None]
+) -> list[ThreadId]:
+    """Start a thread for each task, all or none, and let its agents work in its folder. Warns as `start` does."""
+    threads = instance.threads.start_all(version.commit, version.node, tasks)
+    limited = {key: value for task in tasks for key, value in task.budget.items()}
+    warn_of_unknown_costs(instance, version.workflow, Start("", limited, persona=tasks[0].persona))
+    for thread, folder in zip(threads, folders, strict=True):
+        if folder is not None:
+            instance.folders.remember(thread, folder)
+    return threads

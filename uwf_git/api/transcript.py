@@ -11,8 +11,9 @@ from uwf_git.base.text import counted, iso
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import REHEARSE, StepContext, parse_attempt, parse_detail, parse_step, persona_value
 from uwf_git.format.types import is_kind
-from uwf_git.store.history import shared_steps
-from uwf_git.store.pages import Told, attempt_page, child_of, section, verdict
+from uwf_git.store.history import log, shared_steps
+from uwf_git.store.pages import Told, attempt_page, child_of, section
+from uwf_git.store.pages import verdict as verdict
 
 if TYPE_CHECKING:
     from uwf_git.store.history import Head, History
@@ -127,6 +128,11 @@ def steps_of(instance: Instance, head: Head) -> list[dict[str, Any]]:
         }
         for number, step in enumerate(instance.threads.history(head).steps, 1)
     ]
+
+
+def commits(instance: Instance, head: Head) -> list[dict[str, Any]]:
+    """Return the commits of a thread as JSON, newest first."""
+    return [{**each._asdict(), "time": iso(each.time)} for each in log(instance.store, head)]
 
 
 def step_value(number: int, step: StepContext) -> dict[str, Any]:

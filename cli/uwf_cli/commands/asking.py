@@ -16,14 +16,13 @@ from uwf_cli.exchange import adopt_news, find_thread
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import ago, iso
 from uwf_cli.selection import Chosen, on_each, threads
-from uwf_git import ext
 from uwf_git.api.listing import ACTIVE, Filters, origins_of
 from uwf_git.base.errors import Usage
 from uwf_git.base.text import numbered, one_line
 
 if TYPE_CHECKING:
+    from uwf_git.api.inbox import Head
     from uwf_git.format.ids import ThreadId
-    from uwf_git.store.history import Head
     from uwf_git.store.opened import Instance
 
 
@@ -36,7 +35,7 @@ def inbox(invocation: Invocation) -> None:
 
     That is questions, budgets that are used up, and roles that uwf-human plays on this machine.
     """
-    from uwf_git.engine.inbox import waiting_for_people
+    from uwf_git.api.inbox import waiting_for_people
 
     adopt_news(invocation)
     found = waiting_for_people(invocation.instance)
@@ -101,15 +100,16 @@ def answer(
     """
     from uwf_git.api.control import answer as give
     from uwf_git.api.find import find_step
+    from uwf_git.api.inbox import asking
 
     instance = invocation.instance
     found = find_thread(invocation, thread)
     step_asking = find_step(instance, asked_by) if asked_by else None
     if message is None:
-        head = instance.threads.active_head(found)
-        message = _ask(instance, head, other) if head.row.asks else ""
         # What is answered is the question that was read, whatever happened while somebody typed.
-        step_asking = step_asking or (head.node if head.row.asks else None)
+        head = asking(instance, found)
+        message = _ask(instance, head, other) if head else ""
+        step_asking = step_asking or (head.node if head else None)
     elif message == resolve.STDIN:
         message = resolve.read_stdin("answer")
     emit_outcome(invocation, give(instance, found, message, step_asking, other))
@@ -128,7 +128,7 @@ def say(invocation: Invocation, thread: str, message: str | None) -> None:
     The remark is a step of its own. It changes neither who is next nor what the workflow tells that role.
     """
     from uwf_git.api.control import say as remark
-    from uwf_git.engine.inbox import check_remarkable
+    from uwf_git.api.inbox import check_remarkable
 
     instance = invocation.instance
     found = find_thread(invocation, thread)
@@ -158,10 +158,10 @@ def _ask(instance: Instance, head: Head, other: bool) -> str:
         if not text.strip():
             raise Usage(f"there is no answer for thread {head.thread}", "give one with -m TEXT")
         return text
-    from uwf_git.engine.status import NO_QUESTION, chosen, outlook
+    from uwf_git.api import inbox
 
-    asked = outlook(instance, head)
-    first, *rest = (asked.question or NO_QUESTION).splitlines()
+    asked = inbox.question(instance, head)
+    first, *rest = (asked.question or "").splitlines()
     lines = [f"{asked.asks} asks: {first}", *map(str.strip, rest)]  # indented, one could pass for an option
     lines += [f"  {option}" for option in numbered(asked.options)]
     lines += [f"({asked.reason})"] if asked.reason else []
@@ -173,7 +173,7 @@ def _ask(instance: Instance, head: Head, other: bool) -> str:
         if other or not text or not asked.options:
             return text
         try:
-            return chosen(head.thread, asked.options, text)
+            return inbox.chosen(head.thread, asked.options, text)
         except Usage as error:
             if text in (option.strip() for option in asked.options):
                 sys.stderr.write(terminal.escape(f"{error.message} — {error.hint}") + "\n")
@@ -226,10 +226,7 @@ def resume(invocation: Invocation, chosen: Chosen, message: str | None) -> None:
     workflow names for it, as `resume` under $START. Of a thread that asks, TEXT is the answer. It does no step: that
     is for uwf thread run.
     """
-    from uwf_git.api.control import resume_one
-    from uwf_git.config.secrets import told
-    from uwf_git.engine.budget import waiting as budget_reached
-    from uwf_git.engine.status import outlook, status_of, used_up
+    from uwf_git.api.control import resume_as_json, tell_resumed
 
     if message is not None and not chosen.ids and chosen.filters != Filters():
         raise Usage(
@@ -238,26 +235,13 @@ def resume(invocation: Invocation, chosen: Chosen, message: str | None) -> None:
         )
     instance = invocation.instance
     text = resolve.read_stdin("message") if message == resolve.STDIN else message
-    goes_on: list[str] = []
+    goes_on: list[ThreadId] = []
 
     def do(thread: ThreadId) -> dict[str, Any]:
         goes_on.append(thread)
-        head = instance.threads.head(thread)
-        after, outcome, changed = resume_one(instance, thread, text)
-        now = instance.threads.head(after)
-        value: dict[str, Any] = {"thread": after, "status": status_of(instance, now), "resumed": changed}
-        if outcome is None:
-            return value
-        if redactions := told(outcome.redactions):
-            invocation.warn(redactions)
-        value |= {"head": outcome.head, "next": outlook(instance, now).next}
-        if head.archive is not None:
-            value["resumedFrom"] = {"thread": thread, "step": head.node}
-        if standing := used_up(instance, now):
-            value |= {"reason": standing.reason, "command": budget_reached(now.thread, standing).hint}
-        return value
+        return resume_as_json(instance, thread, text)
 
-    instance.after(lambda: ext.resumed(instance, goes_on))
+    instance.after(lambda: tell_resumed(instance, goes_on))
     on_each(invocation, chosen, do, _resumed_text, ("paused", "running"), none="nothing is paused here")
 
 

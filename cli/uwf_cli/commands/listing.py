@@ -22,7 +22,6 @@ from uwf_git.format.types import role_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from uwf_git.store.history import Head
     from uwf_git.store.opened import Instance
 
 _NUMBERED = 20  # threads that a list gives as @N
@@ -190,8 +189,7 @@ def grep(
     """
     from click.exceptions import Exit
 
-    from uwf_git.engine.grep import grep as search
-    from uwf_git.store.history import Head
+    from uwf_git.api.search import search
 
     if sum(kinds.values()) > 1:
         raise Usage("-F, -E and -P exclude each other", "give one of them")
@@ -203,30 +201,10 @@ def grep(
     adopt_news(invocation)
     instance = invocation.instance
     failures = Failures(invocation)
-    heads: list[Head] = []
-    for each in listed(instance, filters):
-        if isinstance(each.head, Head):
-            heads.append(each.head)
-        else:
-            failures.damaged(True)
-            invocation.warn(f"thread {each.head.thread} can't be searched: {each.head.problem}")
-    hits, unread = search(instance, heads, pattern, [*options, *["-i"] * insensitive], role)
-    for thread, error in unread.items():
-        failures.damaged(True)
-        invocation.warn(f"thread {thread} can't be searched whole: {error.message} — {error.hint}")
-    value = [
-        {
-            "thread": hit.place.thread,
-            "step": hit.place.node,
-            "number": hit.place.number,
-            "role": hit.place.role,
-            "where": hit.where,
-            "line": hit.line,
-            "column": hit.column,
-            "text": hit.text,
-        }
-        for hit in hits[:limit]
-    ]
+    flags = [*options, *["-i"] * insensitive]
+    found = search(instance, listed(instance, filters), pattern, flags, role)
+    failures.damaged(not found.is_whole)
+    value = found.hits[:limit]
     if value or invocation.format != "text":
         invocation.emit(value, lambda shown: _hits_text(instance, shown))
     failures.end()

@@ -136,7 +136,7 @@ def steps(invocation: Invocation, thread: str) -> None:
     found = steps_of(instance, instance.threads.head(find_thread(invocation, thread)))
 
     def text(value: Any) -> str:
-        from uwf_git.store.pages import verdict
+        from uwf_git.api.transcript import verdict
 
         rows = [
             (
@@ -309,11 +309,10 @@ def _diff_text(value: Any) -> str:
 @click.argument("thread", metavar="ID", shell_complete=complete_thread)
 def log(invocation: Invocation, thread: str) -> None:
     """List a thread's commits, newest first. The last is the workflow version it began on."""
-    from uwf_git.store.history import log as read_log
+    from uwf_git.api.transcript import commits
 
     instance = invocation.instance
-    head = instance.threads.head(find_thread(invocation, thread))
-    found = [{**each._asdict(), "time": iso(each.time)} for each in read_log(instance.store, head)]
+    found = commits(instance, instance.threads.head(find_thread(invocation, thread)))
 
     def text(value: Any) -> str:
         rows = [

@@ -21,7 +21,7 @@ from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import whose
 from uwf_cli.selection import Chosen, chosen_threads, threads
-from uwf_git.base.errors import Invalid, NotFound, OutOfRounds, UwfError, Waiting
+from uwf_git.base.errors import Invalid, NotFound, Waiting
 from uwf_git.base.text import counted, numbered
 from uwf_git.format.types import next_name, role_name
 from uwf_git.sandbox.programs import avoid
@@ -29,8 +29,7 @@ from uwf_git.sandbox.programs import avoid
 if TYPE_CHECKING:
     from uwf_cli.watching.lines import Lines
     from uwf_git.api.exchange import Exchange
-    from uwf_git.api.run import Options
-    from uwf_git.engine.step import Outcome
+    from uwf_git.api.run import Options, Outcome
     from uwf_git.format.ids import ThreadId
 
 _PAUSE = 0.5  # seconds between two looks at what runs
@@ -81,6 +80,7 @@ def step(
     quiet: bool,
 ) -> None:
     """Do one step. Who is next works, and what comes of it becomes the new head."""
+    from uwf_git.api.outcome import raise_if_cut_short
     from uwf_git.api.run import Options
     from uwf_git.api.run import step as make
 
@@ -92,7 +92,7 @@ def step(
         options = Options(agent, where, _live_stderr(invocation, lines), shared)
         outcome = make(invocation.instance, found, options)
     emit_outcome(invocation, outcome)
-    _raise_if_cut_short(outcome)
+    raise_if_cut_short(outcome)
     stopped = _stopped(invocation, outcome)
     if stopped is not None:
         invocation.note(f"{stopped.message} — {stopped.hint}")
@@ -153,25 +153,15 @@ def run(
 
 
 def _warn_of_agent(invocation: Invocation, thread: ThreadId, agent: str | None) -> None:
-    """Warns where a thread may spend no more than so much money, and nobody can tell what the `agent` that was named
-    for its next step will cost."""
-    if agent is None:
-        return
-    from uwf_git.api.start import warn_of_limit
-    from uwf_git.engine.budget import COST, Budgets
-    from uwf_git.engine.performer import untold_at
-    from uwf_git.engine.status import outlook
+    if agent is not None:
+        from uwf_git.api.start import warn_of_agent
 
-    instance = invocation.instance
-    with suppress(UwfError):  # of a thread that can't be stepped the step says why
-        head = instance.threads.active_head(thread)
-        limited = any(COST in given for _, given in Budgets(instance).sources(head))
-        if limited and not instance.config.stops_unpriced and (role := outlook(instance, head).next):
-            warn_of_limit(instance, list(filter(None, [untold_at(instance, head, role, agent)])))
+        warn_of_agent(invocation.instance, thread, agent)
 
 
 def run_one(invocation: Invocation, thread: ThreadId, options: Options, most: int, quiet: bool) -> None:
     """Steps a thread until it ends, waits or fails, at most so many times. Raises Waiting where it waits."""
+    from uwf_git.api.outcome import raise_if_cut_short
     from uwf_git.api.run import run as steps
 
     remote = options.exchange.remote.name if options.exchange else None
@@ -182,7 +172,7 @@ def run_one(invocation: Invocation, thread: ThreadId, options: Options, most: in
         for outcome in steps(invocation.instance, thread, lambda: options, most):
             with lines.hidden() if lines else nullcontext():
                 emit_outcome(invocation, outcome, compact=True)
-            _raise_if_cut_short(outcome)
+            raise_if_cut_short(outcome)
             if outcome.done:
                 return
             stopped = _stopped(invocation, outcome)
@@ -199,31 +189,9 @@ def repeated(agent: object, where: Path | None, remote: str | None) -> str:
 
 
 def _stopped(invocation: Invocation, outcome: Outcome) -> Waiting | None:
-    """What a thread waits for, and the command that lets it go on; None where it doesn't wait. A question that people
-    have just read isn't repeated."""
-    from uwf_git.engine.budget import waiting
-    from uwf_git.engine.status import NO_QUESTION, WAITING
+    from uwf_git.api.outcome import waiting_for
 
-    if outcome.status != WAITING:
-        return None
-    thread, question = outcome.thread, outcome.outlook.question
-    if question is None and outcome.standing is not None:
-        return waiting(thread, outcome.standing)
-    said = "waits for an answer" if invocation.format == "text" else f"asks: {question or NO_QUESTION}"
-    return Waiting(f"thread {thread} {said}", f"uwf thread answer {thread} -m TEXT")
-
-
-def _raise_if_cut_short(outcome: Outcome) -> None:
-    """Raises OutOfRounds for a bundle that would have gone on after its last round: the thread has no result."""
-    from uwf_git.engine.status import KILLED
-
-    archive = outcome.position.head.archive
-    if outcome.status == KILLED and archive is not None:
-        name = outcome.position.history.workflow.name
-        raise OutOfRounds(
-            f"thread {outcome.thread} has ended without a result, {archive.reason}",
-            f"uwf thread start {name} --max-rounds N, for a new one with more",
-        )
+    return waiting_for(outcome, is_shown=invocation.format == "text")
 
 
 def emit_outcome(invocation: Invocation, outcome: Outcome, compact: bool = False) -> None:
@@ -236,21 +204,11 @@ def emit_outcome(invocation: Invocation, outcome: Outcome, compact: bool = False
 
 def outcome_value(invocation: Invocation, outcome: Outcome) -> tuple[dict[str, Any], dict[str, Any]]:
     """Where a thread stands after a step, as JSON and for `outcome_line`. Warns of secrets that were taken out."""
-    from uwf_git.config.secrets import told
-    from uwf_git.engine.budget import COST, UNTOLD_HINT
+    from uwf_git.api.outcome import warnings_of
 
     value = outcome.as_json()
-    if redactions := told(outcome.redactions):
-        invocation.warn(redactions)
-    if outcome.unpriced and outcome.role is not None and outcome.standing is None:
-        invocation.warn(
-            f"maxCost doesn't cover {outcome.unpriced:,} tokens, whose price nobody knows — {UNTOLD_HINT}"
-        )
-    if outcome.uncounted and outcome.standing is None:
-        invocation.warn(
-            f"{outcome.uncounted} doesn't count this step: its agent told neither tokens nor cost — "
-            f"{UNTOLD_HINT if outcome.uncounted == COST else 'maxSteps and maxWallTime count it'}"
-        )
+    for warning in warnings_of(outcome):
+        invocation.warn(warning)
     return value, {**value, **outcome.told()}
 
 

@@ -26,8 +26,8 @@ from uwf_cli.exchange import git_for
 from uwf_cli.invocation import Invocation
 from uwf_cli.selection import Chosen, on_each, threads
 from uwf_git.api.listing import ACTIVE, Filters
-from uwf_git.base.errors import NotFound, Usage
-from uwf_git.base.text import nearest, one_line
+from uwf_git.base.errors import Usage
+from uwf_git.base.text import one_line
 from uwf_git.format.ids import Hash, ThreadId, is_thread_id
 from uwf_git.format.types import MOST_ROUNDS
 
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from uwf_git.api.start import Start
     from uwf_git.api.workflows import Found
     from uwf_git.format.ids import ThreadId
-    from uwf_git.store.history import Head
-    from uwf_git.store.index import CommitRow
     from uwf_git.store.opened import Instance
 
 
@@ -155,9 +153,8 @@ def _start_each(
     """Start a thread for each task of a file, and print them in its order. The options hold for each task that says
     nothing else."""
     from uwf_cli.tasks import naming, read_tasks
-    from uwf_git.api.start import Start, clean_prompt, warn_of_unknown_costs
+    from uwf_git.api.start import Task, Version, clean_prompt, start_all
     from uwf_git.api.workflows import speaker_of, version_of
-    from uwf_git.store.threads import Task
 
     lines = read_tasks(file)
     found = _startable(invocation, workflow, max_rounds is not None)
@@ -177,12 +174,8 @@ def _start_each(
                 )
             )
             folders.append(folder(line.cwd) if line.cwd is not None else where)
-    threads = instance.threads.start_all(version_of(instance, found), found.hash, tasks)
-    limited = {key: value for task in tasks for key, value in task.budget.items()}
-    warn_of_unknown_costs(instance, found.workflow, Start("", limited, persona=tasks[0].persona))
-    for thread, place in zip(threads, folders, strict=True):
-        if place is not None:
-            instance.folders.remember(thread, place)
+    version = Version(version_of(instance, found), found.hash, found.workflow)
+    threads = start_all(instance, version, tasks, folders)
     invocation.emit(
         [{"workflow": found.hash, "thread": thread} for thread in threads],
         lambda value: terminal.table(value, free=1),
@@ -291,15 +284,9 @@ def start_and_run(
 
 def require_agent(invocation: Invocation, agent: str) -> None:
     """Raises Usage, before there is a thread, for an agent that no step could ask."""
-    from uwf_git.config.read import load_config
-    from uwf_git.config.resolve import is_missing, resolve_agent
+    from uwf_git.api.start import require_agent
 
-    found = resolve_agent(load_config(invocation.location.root), "", "", agent)
-    if is_missing(found):
-        raise Usage(
-            f"--agent: there is no agent {found.command!r}, and no program of that name on PATH",
-            "uwf agent list",
-        )
+    require_agent(invocation.location.root, agent)
 
 
 @command(
@@ -317,31 +304,22 @@ def fork(invocation: Invocation, origin: str, at: int | None, from_role: str | N
     Nothing is copied.
     """
     from uwf_git.api.find import find_thread_or_step
-    from uwf_git.api.fork import fork_commit
-    from uwf_git.engine.status import COMPLETED
-    from uwf_git.git.repository import Oid
-    from uwf_git.store.threads import fork_hint
+    from uwf_git.api.fork import fork_step, fork_thread
 
     if at is not None and from_role is not None:
         raise Usage("--at and --from-role exclude each other", "give one of them")
     instance = invocation.instance
     found = find_thread_or_step(instance, origin)
-    thread = ThreadId(found) if is_thread_id(found) else None
-    if thread is not None:
-        row = _fork_point(instance, instance.threads.head(thread), at, from_role)
-        node, commit = row.node, Oid(raw=row.oid)
+    if is_thread_id(found):
+        made = fork_thread(instance, ThreadId(found), at, from_role)
     elif at is not None or from_role is not None:
         raise Usage(f"{found} is a step, so --at and --from-role mean nothing", "give a thread's id")
     else:
-        node = Hash(found)
-        commit = instance.threads.commit_of(node)
-    source = thread or instance.threads.oldest_with(commit)
-    made = fork_commit(instance, commit, source, thread)
-    end = instance.threads.head(source) if source is not None else None
-    if end is not None and end.commit == commit and end.archive and end.archive.status == COMPLETED:
-        invocation.warn(f"nothing comes next in {made}: {source} is completed — {fork_hint(end)}")
+        made = fork_step(instance, Hash(found))
+    if made.warning:
+        invocation.warn(made.warning)
     invocation.emit(
-        {"thread": made, "forkedFrom": {"step": node, "thread": source}},
+        {"thread": made.thread, "forkedFrom": {"step": made.step, "thread": made.source}},
         lambda value: terminal.fields(
             [
                 ("thread", terminal.style(value["thread"], "bold")),
@@ -505,21 +483,3 @@ def read_prompt(text: str | None, file: str | None) -> str:
     if not text.strip():
         raise Usage("the prompt is empty", "say what is to be done")
     return text
-
-
-def _fork_point(instance: Instance, head: Head, at: int | None, from_role: str | None) -> CommitRow:
-    """What is recorded at a thread's head, at its step number `at`, or before the last step of a role."""
-    from uwf_git.api.fork import row_at
-    from uwf_git.store.history import ancestry
-
-    if from_role is None:
-        return row_at(instance, head, at)
-    rows = ancestry(instance.store, head.commit)
-    roles = []
-    for row in rows:
-        if row.kind == "step" and row.role == from_role:
-            return next(rows)
-        if row.kind == "step":
-            roles.append(row.role or "")
-    hint = nearest(from_role, sorted(set(roles)))
-    raise NotFound(f"thread {head.thread} has no step of role {from_role!r}", hint)

@@ -168,7 +168,7 @@ class SideBySide:
         if not self._text or not terminal.colours():
             return None
         from uwf_cli.watching.lines import Lines, step_line
-        from uwf_git.engine.progress import Watch
+        from uwf_git.api.progress import Watch
 
         watch, locks = Watch(self._invocation.instance), self._invocation.instance.locks
         began = time.time()

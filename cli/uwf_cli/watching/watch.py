@@ -18,10 +18,10 @@ from uwf_cli.exchange import adopt_news, find_thread
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import dollars, whose
 from uwf_cli.watching.lines import lasted
+from uwf_git.api.inbox import QUESTION
 from uwf_git.base.errors import AgentFailed, Killed, NotFound, NoTransition, Paused, StoreDamaged, Waiting
 from uwf_git.base.lifetime import deferred
 from uwf_git.base.text import counted, numbered, one_line
-from uwf_git.engine.inbox import QUESTION
 from uwf_git.format.types import END, USER, next_name, role_name
 
 if TYPE_CHECKING:

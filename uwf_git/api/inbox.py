@@ -1,0 +1,25 @@
+"""What waits for a person, and the question that a thread asks."""
+
+from __future__ import annotations
+
+from uwf_git.engine.inbox import QUESTION as QUESTION
+from uwf_git.engine.inbox import check_remarkable as check_remarkable
+from uwf_git.engine.inbox import waiting_for_people as waiting_for_people
+from uwf_git.engine.status import NO_QUESTION, Outlook, outlook
+from uwf_git.engine.status import chosen as chosen
+from uwf_git.format.ids import ThreadId
+from uwf_git.store.history import Head as Head
+from uwf_git.store.opened import Instance
+
+
+def asking(instance: Instance, thread: ThreadId) -> Head | None:
+    """Return the head of a thread that asks a person, None if it asks nothing. Raises NotFound, Invalid for one that
+    has ended."""
+    head = instance.threads.active_head(thread)
+    return head if head.row.asks else None
+
+
+def question(instance: Instance, head: Head) -> Outlook:
+    """Return what a thread asks."""
+    asked = outlook(instance, head)
+    return asked._replace(question=asked.question or NO_QUESTION)

@@ -1,0 +1,51 @@
+"""What is to be said of a step that was made, and what its thread waits for then."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from uwf_git.base.errors import OutOfRounds, Waiting
+from uwf_git.config.secrets import told
+from uwf_git.engine.budget import COST, UNTOLD_HINT, waiting
+from uwf_git.engine.status import KILLED, NO_QUESTION, WAITING
+
+if TYPE_CHECKING:
+    from uwf_git.engine.step import Outcome
+
+
+def warnings_of(outcome: Outcome) -> list[str]:
+    """Return warnings of secrets that were taken out, and of limits that don't count all of the step."""
+    warnings = [told(outcome.redactions)]
+    if outcome.unpriced and outcome.role is not None and outcome.standing is None:
+        warnings.append(
+            f"maxCost doesn't cover {outcome.unpriced:,} tokens, whose price nobody knows — {UNTOLD_HINT}"
+        )
+    if outcome.uncounted and outcome.standing is None:
+        warnings.append(
+            f"{outcome.uncounted} doesn't count this step: its agent told neither tokens nor cost — "
+            f"{UNTOLD_HINT if outcome.uncounted == COST else 'maxSteps and maxWallTime count it'}"
+        )
+    return [each for each in warnings if each]
+
+
+def waiting_for(outcome: Outcome, is_shown: bool) -> Waiting | None:
+    """Return what the thread waits for, with the command that lets it go on, None if it doesn't wait. A question that
+    `is_shown` already isn't repeated."""
+    if outcome.status != WAITING:
+        return None
+    thread, question = outcome.thread, outcome.outlook.question
+    if question is None and outcome.standing is not None:
+        return waiting(thread, outcome.standing)
+    said = "waits for an answer" if is_shown else f"asks: {question or NO_QUESTION}"
+    return Waiting(f"thread {thread} {said}", f"uwf thread answer {thread} -m TEXT")
+
+
+def raise_if_cut_short(outcome: Outcome) -> None:
+    """Raise OutOfRounds for a bundle that would have gone on after its last round: the thread has no result."""
+    archive = outcome.position.head.archive
+    if outcome.status == KILLED and archive is not None:
+        name = outcome.position.history.workflow.name
+        raise OutOfRounds(
+            f"thread {outcome.thread} has ended without a result, {archive.reason}",
+            f"uwf thread start {name} --max-rounds N, for a new one with more",
+        )

@@ -1,0 +1,50 @@
+"""Searching what was said in threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from uwf_git.api.listing import Listed
+from uwf_git.engine.grep import grep
+from uwf_git.store.history import Head
+from uwf_git.store.opened import Instance
+
+
+class Searched(NamedTuple):
+    """The lines that match, as JSON, and whether all threads were searched whole."""
+
+    hits: list[dict[str, Any]]
+    is_whole: bool
+
+
+def search(
+    instance: Instance, found: Iterable[Listed], pattern: str, options: Sequence[str], role: str | None
+) -> Searched:
+    """Search threads by git's grep, with its `options`; only what a `role` said, if there is one. Warns of each that
+    can't be searched. Raises what `engine.grep.grep` does."""
+    heads: list[Head] = []
+    is_whole = True
+    for each in found:
+        if isinstance(each.head, Head):
+            heads.append(each.head)
+        else:
+            is_whole = False
+            instance.warn(f"thread {each.head.thread} can't be searched: {each.head.problem}")
+    hits, unread = grep(instance, heads, pattern, options, role)
+    for thread, error in unread.items():
+        instance.warn(f"thread {thread} can't be searched whole: {error.message} — {error.hint}")
+    value = [
+        {
+            "thread": hit.place.thread,
+            "step": hit.place.node,
+            "number": hit.place.number,
+            "role": hit.place.role,
+            "where": hit.where,
+            "line": hit.line,
+            "column": hit.column,
+            "text": hit.text,
+        }
+        for hit in hits
+    ]
+    return Searched(value, is_whole and not unread)
