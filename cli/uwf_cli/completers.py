@@ -42,65 +42,48 @@ def offering(find: Callable[[Invocation, str], Iterable[tuple[str, str]]]) -> An
     return offer
 
 
-def _threads(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
-    """Those whose id begins so; where none does, those whose id ends so."""
-    from uwf_git.store.threads import Damaged
-
-    heads = invocation.instance.threads.all(archived=True)
-    text = incomplete.upper()
-    matching = [head for head in heads if head.thread.startswith(text)]
-    for head in matching or [head for head in heads if head.thread.endswith(text)]:
-        yield head.thread, "" if isinstance(head, Damaged) else f"{head.row.name}: {head.row.title}"
-
-
 def _registered(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
     return [(name, "") for name in invocation.instance.registry.names() if name.startswith(incomplete)]
+
+
+def _of(what: str, place: Callable[[Invocation], Any]) -> Any:
+    """A completer by the function of that name in `api.completion`, for a store or a storage root."""
+
+    def find(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
+        from uwf_git.api import completion
+
+        found: Iterable[tuple[str, str]] = getattr(completion, what)(place(invocation), incomplete)
+        return found
+
+    return offering(find)
+
+
+def _store(invocation: Invocation) -> Any:
+    return invocation.instance
+
+
+def _root(invocation: Invocation) -> Any:
+    return invocation.location.root
 
 
 def names_of(record: str) -> Any:
     """A completer of the names that a kind of record has refs under."""
 
     def find(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
-        from uwf_git.store.ref_kinds import kind_of_record
+        from uwf_git.api.completion import names
 
-        kind = kind_of_record(record)
-        assert kind is not None, record
-        refs = invocation.instance.store.repository.ref_names(kind.prefix)
-        names = sorted(ref.removeprefix(kind.prefix) for ref in refs)
-        return [(name, "") for name in names if name.startswith(incomplete)]
+        return names(invocation.instance, record, incomplete)
 
     return offering(find)
 
 
-def _speakers(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
-    """The personas of all crews, by their ids."""
-    from uwf_git.store.definitions import packages
-
-    found = packages(invocation.instance.store)
-    names = dict(speaker for each in found for name in each.names() for speaker in each.speakers(name))
-    return [(id_, name) for id_, name in names.items() if id_.startswith(incomplete)]
-
-
-def _of_packages(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
-    from uwf_git.store.definitions import packages
-
-    for found in packages(invocation.instance.store):
-        yield from ((offer.address, offer.title) for offer in found.offers(incomplete))
-
-
-def _remotes(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
-    from uwf_git.store.remotes import without_password
-
-    remotes = invocation.instance.remotes.all()
-    return [(each.name, without_password(each.url)) for each in remotes if each.name.startswith(incomplete)]
-
-
 def _workflows(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
+    from uwf_git.api.completion import workflows_of_packages
     from uwf_git.api.workflows import file_names
 
     files = file_names(invocation.location.root)
     names = dict.fromkeys(name for name in files if name.startswith(incomplete))
-    known = [*_registered(invocation, incomplete), *_of_packages(invocation, incomplete)]
+    known = [*_registered(invocation, incomplete), *workflows_of_packages(invocation.instance, incomplete)]
     return [*known, *((name, "") for name in names), *_files(incomplete)]
 
 
@@ -115,49 +98,14 @@ def _files(incomplete: str) -> Iterable[tuple[str, str]]:
                 yield str(path), ""
 
 
-def _hashes(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
-    store = invocation.instance.store
-    store.sync()
-    for node in store.index.hashes_with_prefix(incomplete.upper()):
-        yield node, ""
-
-
-def _steps(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
-    from uwf_git.format.kinds import parse_step
-    from uwf_git.format.types import STEPNODE
-
-    store = invocation.instance.store
-    store.sync()
-    for node in store.index.hashes_of_type(STEPNODE):
-        if node.startswith(incomplete.upper()):
-            yield node, parse_step(store.get(node).payload).role
-
-
-def _agents(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
-    from uwf_git.config.known_agents import known_names
-    from uwf_git.config.read import load_config
-
-    config = load_config(invocation.location.root)
-    names = known_names(config.agents, config.agent_clis)
-    return [(name, "") for name in names if name.startswith(incomplete)]
-
-
-def _settings(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
-    from uwf_git.config.edit import list_values
-    from uwf_git.config.settings import KEYS
-
-    names = dict.fromkeys([*list_values(invocation.location.root), *KEYS])
-    return [(name, "") for name in names if name.startswith(incomplete)]
-
-
-complete_thread = offering(_threads)
+complete_thread = _of("threads", _store)
 complete_name = offering(_registered)
 complete_workflow = offering(_workflows)
 complete_crew = names_of("crew")
-complete_speaker = offering(_speakers)
-complete_hash = offering(_hashes)
-complete_step = offering(_steps)
-complete_agent = offering(_agents)
-complete_setting = offering(_settings)
-complete_remote = offering(_remotes)
+complete_speaker = _of("speakers", _store)
+complete_hash = _of("hashes", _store)
+complete_step = _of("steps", _store)
+complete_agent = _of("agents", _root)
+complete_setting = _of("settings", _root)
+complete_remote = _of("remotes", _store)
 complete_suite = names_of("suite")

@@ -17,7 +17,7 @@ from uwf_git.base.errors import UwfError
 from uwf_git.format.ids import ThreadId
 
 if TYPE_CHECKING:
-    from uwf_git.api.exchange import Git, Large
+    from uwf_git.api.exchange import Exchange, Git, Large
     from uwf_git.store.opened import Instance
 
 AFTER = 1.0
@@ -90,6 +90,13 @@ def git_for(instance: Instance, meter: Meter | None = None) -> Git:
 
     meter = meter or Meter()
     return git_for(instance, meter.heard if meter.shown else None)
+
+
+def exchange_for(instance: Instance, remote: str | None) -> Exchange:
+    """A remote, `origin` or the only one without a name, and git as `git_for` gives it. Raises NotFound, Usage."""
+    from uwf_git.api.exchange import Exchange
+
+    return Exchange(instance.remotes.get(remote), git_for(instance))
 
 
 def tell_large(invocation: Invocation, large: Sequence[Large]) -> None:

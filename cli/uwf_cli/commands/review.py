@@ -16,14 +16,14 @@ from uwf_cli.completers import (
     complete_remote,
     complete_thread,
 )
-from uwf_cli.exchange import git_for, tell_large
+from uwf_cli.exchange import exchange_for, git_for, tell_large
 from uwf_cli.invocation import Invocation
 from uwf_git.api.versions import bundle_of
 
 if TYPE_CHECKING:
+    from uwf_git.api.exchange import Remote
+    from uwf_git.api.review import Proposal
     from uwf_git.api.versions import Versions
-    from uwf_git.store.remotes import Remote
-    from uwf_git.sync.proposals import Proposal
 
 REMOTE = click.option(
     "--remote",
@@ -47,11 +47,11 @@ def thread(invocation: Invocation, thread: str, branch: str, remote: str | None)
     Its commits as they are, with the workflow's version, or the step it was forked at, as the base to
     compare with. Doing it again takes the branch forward.
     """
-    from uwf_git.sync.publish import publish_thread
+    from uwf_git.api.review import publish_thread
 
     instance = invocation.instance
-    chosen = instance.remotes.get(remote)
-    found = publish_thread(instance, git_for(instance), chosen, instance.threads.find(thread), branch)
+    there = exchange_for(instance, remote)
+    found = publish_thread(instance, there, instance.threads.find(thread), branch)
     tell_large(invocation, found.large)
     invocation.emit(found.to_json(), published_text)
 
@@ -72,10 +72,10 @@ def publish_version(
     invocation: Invocation, versions: Versions[Any], name: str, branch: str, remote: str | None
 ) -> None:
     """Push the newest version of a definition to a branch, and print where it is."""
-    from uwf_git.sync.publish import publish_version as push
+    from uwf_git.api.review import publish_version as push
 
     instance = invocation.instance
-    found = push(instance, git_for(instance), instance.remotes.get(remote), versions, name, branch)
+    found = push(instance, exchange_for(instance, remote), versions, name, branch)
     tell_large(invocation, found.large)
     invocation.emit(found.to_json(), published_text)
 
@@ -95,16 +95,10 @@ def unpublish(invocation: Invocation, what: str, force: bool, remote: str | None
     A branch with commits that were not taken over here, such as somebody's edit, is left alone without
     --force. The commits that the branches were at are printed.
     """
-    from uwf_git.sync.publish import unpublish as delete
+    from uwf_git.api.review import unpublish as delete
 
     instance = invocation.instance
-    chosen = instance.remotes.get(remote)
-    deleted = delete(instance, git_for(instance), chosen, what, force)
-    value = {
-        "remote": chosen.name,
-        "unpublished": [{"branch": branch, "commit": commit} for branch, commit in deleted.items()],
-    }
-    invocation.emit(value, _unpublished_text)
+    invocation.emit(delete(instance, exchange_for(instance, remote), what, force), _unpublished_text)
 
 
 def published_text(value: Any) -> str:
@@ -152,8 +146,8 @@ def propose(invocation: Invocation, file: Path, branch: str, message: str, remot
     Without --remote nothing leaves this machine. Proposing again under the same name adds a version.
     """
     from uwf_cli.resolve import STDIN, compile_file, read_stdin
+    from uwf_git.api.review import propose as make
     from uwf_git.api.workflows import warnings_of
-    from uwf_git.sync.proposals import propose as make
 
     words = read_stdin("message") if message == STDIN else message
     compiled = compile_file(invocation, file)
@@ -167,12 +161,13 @@ def propose(invocation: Invocation, file: Path, branch: str, message: str, remot
 
 def publish_proposed(invocation: Invocation, remote: Remote | None, proposal: Proposal) -> dict[str, Any]:
     """Pushes a proposal to a remote, if one was named; what came of it as a part of a result."""
-    from uwf_git.sync.proposals import publish_proposal
+    from uwf_git.api.exchange import Exchange
+    from uwf_git.api.review import publish_proposal
 
     if remote is None or proposal.is_registered:
         return {}
     instance = invocation.instance
-    published = publish_proposal(instance, git_for(instance), remote, proposal)
+    published = publish_proposal(instance, Exchange(remote, git_for(instance)), proposal)
     tell_large(invocation, published.large)
     return {"remote": remote.name, "published": published.to_json()}
 
@@ -185,7 +180,7 @@ def publish_proposed(invocation: Invocation, remote: Remote | None, proposal: Pr
 @click.option("--remote", metavar="NAME", shell_complete=complete_remote, help="Take what is on that remote.")
 def accept(invocation: Invocation, branch: str, remote: str | None) -> None:
     """Register a proposed version: the one made here, or with --remote a branch of a remote."""
-    from uwf_git.sync.proposals import accept as take
+    from uwf_git.api.review import accept as take
 
     instance = invocation.instance
     chosen = instance.remotes.get(remote) if remote else None

@@ -1,0 +1,93 @@
+"""What a name or an id that was begun may become, each with what is said of it. Raises whatever comes up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from uwf_git.store.opened import Instance
+
+Offers = Iterable[tuple[str, str]]
+
+
+def threads(instance: Instance, begun: str) -> Offers:
+    """Offer the threads whose id begins so; if there are none, those whose id ends so."""
+    from uwf_git.store.threads import Damaged
+
+    heads = instance.threads.all(archived=True)
+    text = begun.upper()
+    matching = [head for head in heads if head.thread.startswith(text)]
+    for head in matching or [head for head in heads if head.thread.endswith(text)]:
+        yield head.thread, "" if isinstance(head, Damaged) else f"{head.row.name}: {head.row.title}"
+
+
+def names(instance: Instance, record: str, begun: str) -> Offers:
+    """Offer the names that a kind of record has refs under."""
+    from uwf_git.store.ref_kinds import kind_of_record
+
+    kind = kind_of_record(record)
+    assert kind is not None, record
+    found = sorted(ref.removeprefix(kind.prefix) for ref in instance.store.repository.ref_names(kind.prefix))
+    return [(name, "") for name in found if name.startswith(begun)]
+
+
+def speakers(instance: Instance, begun: str) -> Offers:
+    """Offer the personas of all crews, by their ids."""
+    from uwf_git.store.definitions import packages
+
+    found = packages(instance.store)
+    known = dict(speaker for each in found for name in each.names() for speaker in each.speakers(name))
+    return [(id_, name) for id_, name in known.items() if id_.startswith(begun)]
+
+
+def workflows_of_packages(instance: Instance, begun: str) -> Offers:
+    """Offer the workflows of crews, by their addresses."""
+    from uwf_git.store.definitions import packages
+
+    for found in packages(instance.store):
+        yield from ((offer.address, offer.title) for offer in found.offers(begun))
+
+
+def remotes(instance: Instance, begun: str) -> Offers:
+    """Offer remotes, with their addresses."""
+    from uwf_git.store.remotes import without_password
+
+    found = instance.remotes.all()
+    return [(each.name, without_password(each.url)) for each in found if each.name.startswith(begun)]
+
+
+def hashes(instance: Instance, begun: str) -> Offers:
+    """Offer nodes."""
+    instance.store.sync()
+    return ((node, "") for node in instance.store.index.hashes_with_prefix(begun.upper()))
+
+
+def steps(instance: Instance, begun: str) -> Offers:
+    """Offer steps, with their roles."""
+    from uwf_git.format.kinds import parse_step
+    from uwf_git.format.types import STEPNODE
+
+    store = instance.store
+    store.sync()
+    for node in store.index.hashes_of_type(STEPNODE):
+        if node.startswith(begun.upper()):
+            yield node, parse_step(store.get(node).payload).role
+
+
+def agents(root: Path, begun: str) -> Offers:
+    """Offer the agents that are known, and those of config.yaml."""
+    from uwf_git.config.known_agents import known_names
+    from uwf_git.config.read import load_config
+
+    config = load_config(root)
+    known = known_names(config.agents, config.agent_clis)
+    return [(name, "") for name in known if name.startswith(begun)]
+
+
+def settings(root: Path, begun: str) -> Offers:
+    """Offer settings that there are, and that there may be."""
+    from uwf_git.config.edit import list_values
+    from uwf_git.config.settings import KEYS
+
+    known = dict.fromkeys([*list_values(root), *KEYS])
+    return [(name, "") for name in known if name.startswith(begun)]

@@ -1,0 +1,148 @@
+"""The settings of config.yaml and .env in a storage root."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git.base.errors import Usage
+from uwf_git.config.edit import dotted, split_key, write_secret
+from uwf_git.config.edit import get_value as get_value
+from uwf_git.config.edit import list_values as list_values
+from uwf_git.config.edit import set_value as set_value
+from uwf_git.config.edit import unset_value as unset_value
+from uwf_git.config.read import check_config as check_config
+from uwf_git.config.read import load_config, read_document
+from uwf_git.config.settings import FILE as FILE
+from uwf_git.config.settings import Config
+from uwf_git.config.settings import ConfigProblem as ConfigProblem
+from uwf_git.format.kinds import REHEARSE as REHEARSE
+
+if TYPE_CHECKING:
+    from uwf_git.api.workflows import Sources
+
+MODEL = "default"
+
+
+def unknown_names(sources: Sources, key: str = "") -> list[ConfigProblem]:
+    """Return the workflows and roles that a setting, or without a key the whole file, names and that are not known:
+    probably slips, but a workflow may be configured before it is registered. Before there is any, there is nothing to
+    compare with."""
+    from uwf_git.api.workflows import project_roles
+    from uwf_git.config.workflows import check_names, together
+
+    path = split_key(key, read_document(sources.root).data) if key else ()
+    if path and path[0] not in ("agents", "agentOverrides", "budgets"):
+        return []
+    known = project_roles()
+    if sources.opened is not None:
+        known = together(known, sources.opened().known_roles())
+    return check_names(sources.root, known, path) if known else []
+
+
+class Preset(NamedTuple):
+    """What is known of a provider: its address, and the variable its key is in by custom."""
+
+    base_url: str
+    variable: str
+
+
+PRESETS = {
+    "openai": Preset("https://api.openai.com/v1", "OPENAI_API_KEY"),
+    "openrouter": Preset("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+    "ollama": Preset("http://localhost:11434/v1", ""),
+}
+
+
+class Wishes(NamedTuple):
+    """What is to be set; None leaves a setting as it is."""
+
+    provider: str | None = None
+    base_url: str | None = None
+    api_key: str | None = None
+    model: str | None = None
+    agent: str | None = None
+
+
+def set_up(root: Path, wishes: Wishes) -> dict[str, Any]:
+    """Write config.yaml and .env, and return as JSON what is set now. Everything is checked before anything is written.
+    Raises Usage."""
+    config = load_config(root)
+    provider = _provider(config, wishes)
+    settings: list[tuple[tuple[str, ...], str]] = []
+    variable = ""
+    if provider is not None:
+        known, preset = config.providers.get(provider), PRESETS.get(provider)
+        base_url = wishes.base_url or (known.base_url if known else "") or (preset.base_url if preset else "")
+        if not base_url:
+            raise Usage(f"the address of provider {provider!r} is not known", "give it with --base-url")
+        variable = (known.api_key_env if known else "") or (preset.variable if preset else "")
+        if not variable and (wishes.api_key or preset is None):
+            variable = re.sub(r"\W", "_", provider, flags=re.ASCII).upper() + "_API_KEY"
+        settings.append((("providers", provider, "baseUrl"), base_url))
+        if variable:
+            settings.append((("providers", provider, "apiKeyEnv"), variable))
+    if wishes.model is not None:
+        assert provider is not None
+        settings += [
+            (("models", MODEL, "provider"), provider),
+            (("models", MODEL, "name"), wishes.model),
+            (("defaultModel",), MODEL),
+        ]
+    agent = None
+    if wishes.agent is not None:
+        agent, command = _agent(wishes.agent, config)
+        if command:
+            settings.append((("agents", agent, "command"), command))
+        settings.append((("defaultAgent",), agent))
+    for path, value in settings:
+        set_value(root, dotted(path), value)
+    secrets = write_secret(root, variable, wishes.api_key) if wishes.api_key else None
+    asked = agent or config.default_agent or ("uwf-builtin" if wishes.model else "")
+    return {
+        "provider": provider,
+        "model": wishes.model,
+        "agent": agent,
+        "config": str(root / FILE),
+        "env": str(secrets) if secrets else None,
+        "next": f"uwf agent check {asked}" if asked not in ("", REHEARSE) else None,
+    }
+
+
+def _provider(config: Config, wishes: Wishes) -> str | None:
+    """The provider that a model, an address or a key is meant for."""
+    if wishes.provider is not None:
+        return wishes.provider
+    if wishes.model is None and wishes.base_url is None and wishes.api_key is None:
+        return None
+    from uwf_git.config.resolve import resolve_model
+
+    model = resolve_model(config, MODEL)
+    if model is not None:
+        return model.provider
+    if len(config.providers) == 1:
+        return next(iter(config.providers))
+    raise Usage("no provider is named", "give one with --provider, for instance " + ", ".join(PRESETS))
+
+
+def _agent(text: str, config: Config) -> tuple[str, str]:
+    """An agent's name, and the command to configure under it: "" for one that is known already. Raises Usage
+    for what is a misspelt name rather than a program."""
+    from uwf_git.config.known_agents import known_names
+    from uwf_git.config.resolve import command_agent
+
+    if text in known_names(config.agents, config.agent_clis):
+        return text, ""
+    return command_agent(config, text, "--agent").alias, text
+
+
+def set_up_before(root: Path) -> tuple[Config, Wishes]:
+    """Return the configuration, and of what `set_up` sets that which is set: provider, model and agent."""
+    from uwf_git.config.resolve import resolve_model
+
+    config = load_config(root)
+    model = resolve_model(config, MODEL)
+    return config, Wishes(
+        model.provider if model else None, None, None, model.name if model else None, config.default_agent
+    )
