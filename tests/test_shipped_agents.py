@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
@@ -43,9 +43,9 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[s
 
 
 def test_each_agent_of_the_registry_is_a_script_that_is_installed() -> None:
-    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-    scripts = {name: where for name, where in project["scripts"].items() if name != "uwf"}
-    assert scripts == {each.name: f"{each.module}:main" for each in ext.agent_programs()}
+    installed = {each.name: each.value for each in distribution("uwf-git").entry_points}
+    agents = {each.name: f"{each.module}:main" for each in ext.agent_programs()}
+    assert installed == {"uwf": "uwf_cli.main:main", **agents}
 
 
 def test_the_documents_tell_of_each_agent_of_the_registry() -> None:

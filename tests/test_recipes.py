@@ -1,0 +1,107 @@
+"""The recipes of CONTRIBUTING.md, followed in a copy of the sources: new files, and a line of the registry."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import git_servers
+import pytest
+import shell_session
+from conftest import EXAMPLES, REPOSITORY
+from two_machines import RELAY
+
+NOTHING = shutil.ignore_patterns("__pycache__")
+Call = Callable[..., Any]
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    """A copy of the sources."""
+    copy = tmp_path / "sources"
+    shutil.copytree(REPOSITORY / "uwf_git", copy / "uwf_git", ignore=NOTHING)
+    shutil.copytree(REPOSITORY / "cli", copy / "cli", ignore=NOTHING)
+    return copy
+
+
+@pytest.fixture
+def call(sources: Path, hermetic: Path) -> Call:
+    """Run the command of the copy on one of several stores, and return its JSON."""
+
+    def run(*args: str | Path, root: str = "ada", status: int = 0) -> Any:
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(sources), str(sources / "cli")]),
+            "UWF_STORAGE_ROOT": str(hermetic / root),
+        }
+        command = [sys.executable, "-P", "-m", "uwf_cli.main", *map(str, args)]
+        done = subprocess.run(
+            command, cwd=hermetic, env=environment, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == status, done.stderr
+        return json.loads(done.stdout) if done.stdout.startswith(("{", "[")) else done.stdout
+
+    return run
+
+
+def add(sources: Path, name: str) -> None:
+    """Write the files of CONTRIBUTING.md that belong to an extension, and its line into the registry."""
+    document = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    for block in shell_session.parse(document):
+        if isinstance(block, shell_session.File) and f"/{name}/" in block.name:
+            (sources / block.name).parent.mkdir(exist_ok=True)
+            (sources / block.name).write_text(block.text, encoding="utf-8")
+    register(sources, name)
+
+
+def register(sources: Path, name: str) -> None:
+    """Add a line to the registry."""
+    registry = sources / "uwf_git" / "ext" / "__init__.py"
+    text = registry.read_text(encoding="utf-8")
+    registry.write_text(text.replace("OURS = (\n", f'OURS = (\n    "{name}",\n', 1), encoding="utf-8")
+
+
+def test_the_recipe_for_a_command_makes_one(sources: Path, call: Call) -> None:
+    add(sources, "words")
+    call("workflow", "put", EXAMPLES / "solve-issue.yaml")
+    thread = call("thread", "start", "solve-issue", "-p", "x")["thread"]
+    call("thread", "step", thread, "--agent", "uwf-rehearse")
+    (row,) = call("thread", "words", thread[-8:])
+    assert (row["step"], row["role"]) == (1, "planner") and row["words"] > 0
+    assert "planner" in call("thread", "words", thread, "--format", "text")
+    assert "Count the words of each step." in call("thread", "--help")
+
+
+def test_the_recipe_for_an_agent_makes_one(sources: Path, call: Call, hermetic: Path) -> None:
+    add(sources, "quote")
+    assert "uwf-quote" in [each["name"] for each in call("agent", "list")]
+    (hermetic / "relay.yaml").write_text(RELAY, encoding="utf-8")
+    call("workflow", "put", "relay.yaml")
+    call("config", "set", "agents.motto", '{"command": "uwf-quote", "args": ["text=Quote the commas."]}')
+    thread = call("thread", "start", "relay", "-p", "x")["thread"]
+    call("thread", "run", thread, "--agent", "motto", "--format", "text")
+    assert [each["output"] for each in call("thread", "steps", thread)] == [{"text": "Quote the commas."}] * 2
+
+
+def test_the_recipe_for_a_room_makes_one_that_is_shared_and_verified(
+    sources: Path, call: Call, hermetic: Path
+) -> None:
+    room = sources / "uwf_git" / "ext" / "schedules"
+    room.mkdir()
+    for module in (EXAMPLES / "extension" / "uwf_schedules").glob("*.py"):
+        text = module.read_text(encoding="utf-8").replace("uwf_schedules", "uwf_git.ext.schedules")
+        (room / module.name).write_text(text, encoding="utf-8")
+    register(sources, "schedules")
+    call("remote", "add", "origin", git_servers.bare(hermetic / "hub.git"))
+    call("schedule", "set", "nightly", "--workflow", "triage", "--every", "1d", "-p", "What came in?")
+    call("push")
+    call("clone", hermetic / "hub.git", root="bob")
+    assert [each["name"] for each in call("schedule", "list", root="bob")] == ["nightly"]
+    assert call("verify", "--all", root="bob")["findings"] == []
+    assert "triage, which is not registered" in json.dumps(call("doctor", root="bob"))
