@@ -44,7 +44,7 @@ def _shared_options() -> list[click.Parameter]:
             expose_value=False,
             is_eager=True,
             callback=_keep("format_option"),
-            help="text on a terminal and JSON elsewhere, unless this or UWF_FORMAT says otherwise.",
+            help="Output format. Default: text on a terminal, JSON elsewhere, or UWF_FORMAT.",
         ),
         click.Option(
             ["--json", "as_json"],
@@ -60,7 +60,7 @@ def _shared_options() -> list[click.Parameter]:
             expose_value=False,
             is_eager=True,
             callback=_keep("root_option"),
-            help="The storage root.",
+            help="Storage root. Default: UWF_STORAGE_ROOT, or the store of this folder.",
         ),
         click.Option(
             ["--debug"],
@@ -69,7 +69,7 @@ def _shared_options() -> list[click.Parameter]:
             expose_value=False,
             is_eager=True,
             callback=_keep("debug_option"),
-            help="Log what is done, and show it on standard error.",
+            help="Write debug records to the log and to standard error.",
         ),
     ]
 

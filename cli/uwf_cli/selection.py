@@ -81,28 +81,33 @@ def _options(ended: str | None) -> list[Callable[[Any], Any]]:
             multiple=True,
             type=_Statuses(STATUSES),
             metavar="S[,S...]",
-            help=f"Only threads of these statuses: {', '.join(STATUSES)}.",
+            help=f"Select threads with these statuses: {', '.join(STATUSES)}.",
         ),
-        click.option("--ended", is_flag=True, help=f"Only {' and '.join(ENDED)} threads."),
+        click.option("--ended", is_flag=True, help=f"Select {' and '.join(ENDED)} threads."),
         click.option(
-            "--workflow", metavar="W", help="Only of this name or hash.", shell_complete=complete_name
+            "--workflow",
+            metavar="W",
+            help="Select threads of this workflow (name or hash).",
+            shell_complete=complete_name,
         ),
         click.option(
             "--author",
             metavar="TEXT",
-            help="Only those started or forked by somebody of that name or address.",
+            help="Select threads started or forked by this name or address.",
         ),
         click.option(
-            "--since", metavar="WHEN", help="Only threads touched since a day, 2026-01-31, or in the last 2d."
+            "--since", metavar="WHEN", help="Select threads changed since this day (2026-01-31) or time (2d)."
         ),
         click.option(
             "--until",
             "--older-than",
             "until",
             metavar="WHEN",
-            help="Only threads not touched after a day, 2026-01-31, or in the last 90d.",
+            help="Select threads not changed after this day or time (90d).",
         ),
-        click.option("--search", metavar="TEXT", help="Only those whose prompt has that text, in any case."),
+        click.option(
+            "--search", metavar="TEXT", help="Select threads whose prompt contains this text, ignoring case."
+        ),
     ]
 
 

@@ -16,12 +16,14 @@ from uwf_git.base.errors import Usage
     'my-model "$(uwf thread prompt "$UWF_THREAD")" | uwf agent put-step -',
 )
 @click.argument("answer")
-@click.option("--name", metavar="NAME", default="", help="Store this name for the agent, not its program's.")
+@click.option(
+    "--name", metavar="NAME", default="", help="Name to record for the agent. Default: its program's name."
+)
 def put_step(invocation: Invocation, answer: str, name: str) -> None:
-    """Store the answer of an agent as the step it was asked for, and print the hash that the agent must print.
+    """Record an agent's answer as a step and print the hash that the agent must print.
 
-    For the command of an agent without the kit: UWF_THREAD and UWF_ROLE say which step. ANSWER is the output as JSON,
-    or text that holds it; - reads it from standard input.
+    For agents written without the kit. UWF_THREAD and UWF_ROLE name the step. ANSWER is the output as JSON,
+    or text that contains it; - reads standard input.
     """
     from uwf_cli.resolve import STDIN, read_stdin
     from uwf_git.engine.kit.agent import put_step as put

@@ -31,9 +31,10 @@ if TYPE_CHECKING:
     "uwf inbox --format json | jq -r '.[].command'",
 )
 def inbox(invocation: Invocation) -> None:
-    """List what waits for a person here, the longest first.
+    """List threads waiting for you, oldest first.
 
-    That is questions, budgets that are used up, and roles that uwf-human plays on this machine.
+    A thread waits if it asks a question, has used up its budget, or has reached a role that uwf-human plays
+    on this machine.
     """
     from uwf_git.api.inbox import waiting_for_people
 
@@ -86,17 +87,21 @@ def _wanted(value: Any) -> str:
     'uwf thread answer 01JK7M --for 8FWKR3 -m "yes"    only if that step still asks',
 )
 @click.argument("thread", metavar="ID", shell_complete=complete_thread)
-@click.option("-m", "--message", metavar="TEXT", help="The answer; - reads standard input.")
+@click.option("-m", "--message", metavar="TEXT", help="The answer. - reads standard input.")
 @click.option(
-    "--for", "asked_by", metavar="STEP", help="The step that is answered.", shell_complete=complete_step
+    "--for",
+    "asked_by",
+    metavar="STEP",
+    help="Answer the question of this step. Default: the newest.",
+    shell_complete=complete_step,
 )
-@click.option("--other", is_flag=True, help="Answer something else than one of the options.")
+@click.option("--other", is_flag=True, help="Accept an answer that is not one of the options.")
 def answer(
     invocation: Invocation, thread: str, message: str | None, asked_by: str | None, other: bool
 ) -> None:
-    """Answer a thread that waits for a human. The role that asked goes next.
+    """Answer a waiting thread. The role that asked runs next.
 
-    Where the question has options, the answer is one of them or its number.
+    If the question has options, answer with the text or the number of one.
     """
     from uwf_git.api.control import answer as give
     from uwf_git.api.find import find_step
@@ -121,11 +126,11 @@ def answer(
     "git diff | uwf thread say 01JK7M -m -",
 )
 @click.argument("thread", metavar="ID", shell_complete=complete_thread)
-@click.option("-m", "--message", metavar="TEXT", help="The remark; - reads standard input.")
+@click.option("-m", "--message", metavar="TEXT", help="The remark. - reads standard input.")
 def say(invocation: Invocation, thread: str, message: str | None) -> None:
-    """Say something to a thread that asks nothing. The next prompt has it.
+    """Add a remark to a thread that is not waiting. The next prompt includes it.
 
-    The remark is a step of its own. It changes neither who is next nor what the workflow tells that role.
+    A remark is recorded as a step. It does not change which role is next.
     """
     from uwf_git.api.control import say as remark
     from uwf_git.api.inbox import check_remarkable
@@ -187,12 +192,15 @@ def _ask(instance: Instance, head: Head, other: bool) -> str:
     "uwf thread pause --workflow solve-issue",
 )
 @threads
-@click.option("--now", is_flag=True, help="End the step in progress; what its agent did is kept.")
-@click.option("-m", "--message", default="", metavar="TEXT", help="Why, for those who come to step it.")
+@click.option(
+    "--now", is_flag=True, help="End the step in progress. Its output so far is kept as an attempt."
+)
+@click.option("-m", "--message", default="", metavar="TEXT", help="The reason, shown with the thread.")
 def pause(invocation: Invocation, chosen: Chosen, now: bool, message: str) -> None:
-    """Keep threads from being stepped, here and after a push elsewhere, until they are resumed.
+    """Pause threads. Nobody can step them, here or elsewhere after a push, until they are resumed.
 
-    A step in progress comes to its end first. They can still be read, forked, answered and killed.
+    A step in progress finishes first, unless --now is given. Paused threads can be read, forked, answered and
+    killed.
     """
     from uwf_git.api.control import pause as keep
 
@@ -218,13 +226,12 @@ def _paused_text(value: Any) -> str:
     'uwf thread resume 01JK7M -m "Now the same for CSV"    of a thread that has ended',
 )
 @threads
-@click.option("-m", "--message", metavar="TEXT", help="What it goes on with; - reads standard input.")
+@click.option("-m", "--message", metavar="TEXT", help="The text to continue with. - reads standard input.")
 def resume(invocation: Invocation, chosen: Chosen, message: str | None) -> None:
-    """Let paused threads be stepped again, and go on from threads that have ended.
+    """Resume paused threads, or continue finished ones.
 
-    A thread that has ended stays as it is. A new one shares its past, and TEXT is what the role is told that the
-    workflow names for it, as `resume` under $START. Of a thread that asks, TEXT is the answer. It does no step: that
-    is for uwf thread run.
+    A finished thread is not changed: a new thread shares its steps and gives TEXT to the role of the `resume`
+    edge under $START. For a waiting thread, TEXT is the answer. Run the thread with uwf thread run.
     """
     from uwf_git.api.control import resume_as_json, tell_resumed
 

@@ -25,10 +25,9 @@ from uwf_git.base.errors import NotFound, Usage
 def put(invocation: Invocation, type_: str, json: str) -> None:
     """Store a node and print its hash.
 
-    The ref refs/uwf/nodes/<HASH> keeps it, with all that it refers to.
-
-    TYPE is the hash of a schema node or the title of a built-in one. The payload must obey it, and what
-    it refers to must be here. JSON of - is read from standard input. A payload that holds a secret is refused.
+    TYPE is the hash of a schema node or the title of a built-in schema. The payload must be valid, and the
+    nodes it references must exist. - reads the JSON from standard input. A payload that contains a secret is
+    refused. The ref refs/uwf/nodes/<HASH> protects the node from gc.
     """
     from uwf_git.api import nodes
 
@@ -41,7 +40,7 @@ def put(invocation: Invocation, type_: str, json: str) -> None:
 @click.argument("type_", metavar="TYPE", shell_complete=complete_hash)
 @click.argument("json", metavar="JSON")
 def hash_(invocation: Invocation, type_: str, json: str) -> None:
-    """Compute the hash a node would have. Stores nothing."""
+    """Compute the hash of a node without storing it."""
     from uwf_git.api.nodes import hash_as
 
     node = hash_as(type_, resolve.json_value(json), lambda: invocation.instance.store)
@@ -51,7 +50,7 @@ def hash_(invocation: Invocation, type_: str, json: str) -> None:
 @command("uwf cas get 8FWKR3TN5V1QA")
 @click.argument("node", metavar="HASH", shell_complete=complete_hash)
 def get(invocation: Invocation, node: str) -> None:
-    """Print a node: type, payload, timestamp (Unix milliseconds)."""
+    """Print a node: type, payload and timestamp (Unix milliseconds)."""
     store = invocation.instance.store
     content = store.get(store.complete(node))
     invocation.emit(
@@ -62,7 +61,7 @@ def get(invocation: Invocation, node: str) -> None:
 @command("uwf cas has 8FWKR3TN5V1QA")
 @click.argument("node", metavar="HASH", shell_complete=complete_hash)
 def has(invocation: Invocation, node: str) -> None:
-    """Tell whether a node is in the store."""
+    """Check whether a node exists."""
     store = invocation.instance.store
     try:
         found = store.has(store.complete(node))
@@ -74,7 +73,7 @@ def has(invocation: Invocation, node: str) -> None:
 @command("uwf cas refs 8FWKR3TN5V1QA")
 @click.argument("node", metavar="HASH", shell_complete=complete_hash)
 def refs(invocation: Invocation, node: str) -> None:
-    """List what a node refers to, its type left out."""
+    """List the nodes that a node references, except its type."""
     store = invocation.instance.store
     found = store.references(store.get(store.complete(node)))
     invocation.emit({"refs": list(dict.fromkeys(found))}, lambda value: "\n".join(value["refs"]))
@@ -83,7 +82,7 @@ def refs(invocation: Invocation, node: str) -> None:
 @command("uwf cas walk 8FWKR3TN5V1QA")
 @click.argument("node", metavar="HASH", shell_complete=complete_hash)
 def walk(invocation: Invocation, node: str) -> None:
-    """List a node and all that it leads to, types included, each once."""
+    """List a node and every node reachable from it, including types."""
     store = invocation.instance.store
     found = [each for each, _content in store.walk(store.complete(node))]
     invocation.emit({"hashes": found}, lambda value: "\n".join(value["hashes"]))
@@ -91,14 +90,14 @@ def walk(invocation: Invocation, node: str) -> None:
 
 @command("uwf cas reindex")
 def reindex(invocation: Invocation) -> None:
-    """Throw the local index away and build it anew from the refs."""
+    """Rebuild the local index from the refs."""
     nodes = invocation.instance.store.reindex()
     invocation.emit({"status": "ok", "nodes": nodes}, lambda value: f"{value['nodes']} nodes indexed")
 
 
 @command("uwf cas schema list")
 def schema_list(invocation: Invocation) -> None:
-    """List the types of nodes."""
+    """List the node types."""
     from uwf_git.api.nodes import types
 
     listed = types(invocation.instance.store if invocation.location.git_dir.exists() else None)
@@ -130,19 +129,19 @@ def schema_get(invocation: Invocation, type_: str) -> None:
     "uwf extract --into 5GWKR8TN1V3JA notes.md        by a type, and as a node of it",
 )
 @click.argument("file", required=False, type=click.Path(), metavar="[FILE|-]")
-@click.option("--schema", "schema_", metavar="FILE|TYPE|JSON", help="What to obey: a JSON Schema.")
-@click.option("--prompt", metavar="TEXT", default="", help="What the model should look for.")
+@click.option("--schema", "schema_", metavar="FILE|TYPE|JSON", help="JSON Schema of the data to extract.")
+@click.option("--prompt", metavar="TEXT", default="", help="Instruction for the model.")
 @click.option(
     "--thread",
     metavar="ID",
     shell_complete=complete_thread,
-    help="Read a thread, or a text that belongs to it.",
+    help="Read the thread's prompt and steps, or FILE with the thread as context.",
 )
 @click.option(
     "--into",
     metavar="TYPE",
     shell_complete=complete_hash,
-    help="Keep the data as a node of this type; “schema” for that of --schema.",
+    help='Store the data as a node of this type; "schema" stands for --schema.',
 )
 def extract(
     invocation: Invocation,
@@ -152,10 +151,10 @@ def extract(
     thread: str | None,
     into: str | None,
 ) -> None:
-    """Print the data in a text that obeys a schema.
+    """Extract data that matches a JSON Schema from a text.
 
-    JSON and blocks of fields in the text are taken as they are; where none of them obeys, the model that is configured
-    for extraction reads it. Without FILE the text is standard input, or with --thread the thread's task and steps.
+    JSON and field blocks in the text are tried first. If none is valid, the configured extraction model reads
+    the text. FILE defaults to standard input, or to the prompt and steps of --thread.
     """
     from uwf_git.api import extraction
     from uwf_git.api.nodes import read_schema

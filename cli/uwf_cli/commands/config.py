@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 )
 @click.argument("key", required=False, shell_complete=complete_setting)
 def get(invocation: Invocation, key: str | None) -> None:
-    """Print a setting, a section, or all settings, as `uwf config list` does."""
+    """Print a setting, a section, or all settings."""
     from uwf_git.api.settings import get_value
 
     if key is None:
@@ -48,7 +48,7 @@ def get(invocation: Invocation, key: str | None) -> None:
 @click.argument("key", shell_complete=complete_setting)
 @click.argument("value")
 def set_(invocation: Invocation, key: str, value: str) -> None:
-    """Change a setting. Comments stay. Keys of services don't belong here: uwf setup puts them into .env."""
+    """Set a value in config.yaml. Comments are kept. Use uwf setup for API keys; they belong in .env."""
     from uwf_git.api.settings import check_config, set_value, unknown_names
 
     root = invocation.location.root
@@ -64,7 +64,7 @@ def set_(invocation: Invocation, key: str, value: str) -> None:
 )
 @click.argument("key", shell_complete=complete_setting)
 def unset(invocation: Invocation, key: str) -> None:
-    """Take a setting back; of a section, all of it. Other comments stay."""
+    """Remove a setting or a whole section. Other comments are kept."""
     from uwf_git.api.settings import check_config, unset_value
 
     root = invocation.location.root
@@ -81,7 +81,7 @@ def _warn_of(invocation: Invocation, problems: Iterable[ConfigProblem]) -> None:
 
 @command("uwf config list")
 def list_(invocation: Invocation) -> None:
-    """List all settings by their keys. A terminal also shows where config.yaml is."""
+    """List all settings."""
     _emit_all(invocation)
 
 
@@ -105,9 +105,9 @@ def _emit_all(invocation: Invocation) -> None:
     "EDITOR=nano uwf config edit",
 )
 def edit(invocation: Invocation) -> None:
-    """Open config.yaml in your editor ($VISUAL, $EDITOR) and check it afterwards.
+    """Open config.yaml in $VISUAL or $EDITOR, then check it.
 
-    Exit 1 if it has errors; the file stays as you saved it. Names of unknown workflows and roles are warnings.
+    Exit 1 if it has errors; your file is saved anyway. Unknown workflows and roles are warnings.
     """
     import signal
 
@@ -144,11 +144,13 @@ def _plain(value: Any) -> str:
     "uwf setup --provider openai --model gpt-4o-mini --agent uwf-llm",
     "pass show openai | uwf setup --provider openai --api-key -    from a pipe",
 )
-@click.option("--provider", metavar="NAME", help="openai, openrouter, ollama, or a name of yours.")
-@click.option("--base-url", metavar="URL", help="Its OpenAI-compatible address.")
-@click.option("--api-key", metavar="KEY", help="Goes into .env; - reads it from standard input.")
-@click.option("--model", metavar="NAME", help="What the provider calls it; becomes the default model.")
-@click.option("--agent", metavar="CMD", help="Becomes the default agent.", shell_complete=complete_agent)
+@click.option("--provider", metavar="NAME", help="openai, openrouter, ollama, or a name of your own.")
+@click.option("--base-url", metavar="URL", help="Base URL of its OpenAI-compatible API.")
+@click.option("--api-key", metavar="KEY", help="API key, stored in .env. - reads standard input.")
+@click.option("--model", metavar="NAME", help="Model name; becomes the default model.")
+@click.option(
+    "--agent", metavar="CMD", help="Agent name; becomes the default agent.", shell_complete=complete_agent
+)
 def setup(
     invocation: Invocation,
     provider: str | None,
@@ -159,7 +161,7 @@ def setup(
 ) -> None:
     """Set up a model and an agent.
 
-    Keys go into .env (mode 0600) in the storage root, never into config.yaml.
+    API keys are stored in .env (mode 0600) in the storage root, never in config.yaml.
     """
     from uwf_git.api.settings import Wishes, set_up
 
@@ -218,7 +220,7 @@ def _prompt(question: str, default: str | None) -> str:
 )
 @click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
 def completion(invocation: Invocation, shell: str) -> None:
-    """Print the script that lets a shell complete ids and names."""
+    """Print the shell completion script."""
     from click.shell_completion import get_completion_class
 
     from uwf_cli.tree import uwf

@@ -28,10 +28,10 @@ SHOWN = 300  # characters of a tool's arguments and result, for people
     "uwf thread prompt 01JK7M --resumed     for an agent that remembers",
 )
 @click.argument("thread", metavar="ID[@STEP]", shell_complete=complete_thread)
-@click.option("--role", metavar="ROLE", help="Another role than the next one.")
-@click.option("--resumed", is_flag=True, help="Leave out what an agent remembers from the role's last turn.")
+@click.option("--role", metavar="ROLE", help="Role to render the prompt for. Default: the next role.")
+@click.option("--resumed", is_flag=True, help="Omit text that the role's agent has in its session.")
 def prompt(invocation: Invocation, thread: str, role: str | None, resumed: bool) -> None:
-    """Print the prompt of the next step, without running it, or of a past step."""
+    """Print the prompt of the next step or of a past step, without running it."""
     from uwf_git.api.prompts import next_prompt, past_prompt
 
     name, number = with_step(thread)
@@ -50,10 +50,15 @@ def prompt(invocation: Invocation, thread: str, role: str | None, resumed: bool)
     "uwf thread turns 01JK7M --step 8FWKR3",
 )
 @click.argument("thread", metavar="ID", shell_complete=complete_thread)
-@click.option("--live", is_flag=True, help="Follow what runs.")
-@click.option("--step", metavar="STEP", help="A step or a failed attempt.", shell_complete=complete_step)
+@click.option("--live", is_flag=True, help="Follow the step in progress.")
+@click.option(
+    "--step",
+    metavar="STEP",
+    help="Hash of a step or a failed attempt. Default: the newest.",
+    shell_complete=complete_step,
+)
 def turns(invocation: Invocation, thread: str, live: bool, step: str | None) -> None:
-    """Show what an agent said and which tools it called. With --live a line each, as JSON off a terminal."""
+    """Show an agent's messages and tool calls. With --live, print one line per event."""
     from uwf_git.api.turns import follow, last_turns, turn_value, turns_of
 
     instance = invocation.instance

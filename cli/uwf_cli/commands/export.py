@@ -22,7 +22,7 @@ def _forms(function: Callable[..., None]) -> Callable[..., None]:
         path: Any = click.Path(path_type=Path, allow_dash=form.is_file)
         options.append(click.option(form.option, metavar=_metavar(form), type=path, help=form.line))
         if form.is_file and form == next(each for each in ext.exports() if each.is_file):
-            options.append(click.option("--force", is_flag=True, help="Write over a file that is there."))
+            options.append(click.option("--force", is_flag=True, help="Overwrite an existing file."))
     for option in reversed(options):
         function = option(function)
     return function
@@ -44,13 +44,13 @@ def _metavar(form: ext.Export) -> str:
 def export(
     invocation: Invocation, threads: tuple[str, ...], force: bool = False, **paths: Path | None
 ) -> None:
-    """Write a thread as one HTML file, to mail and to keep; or nodes in the form of json-cas.
+    """Export a thread as one HTML file, or nodes in json-cas format.
 
-    In the HTML file is everything: the task, the graph, each step with its answer, cost and turns, failed
-    attempts and sub-workflows. It holds no script and fetches nothing, so it can be opened anywhere.
+    The HTML file contains the prompt, the graph, each step with its output, cost and turns, failed attempts
+    and sub-workflows. It has no script and loads nothing.
 
-    With --json-cas the threads that are named, or without an ID all workflows, threads and nodes, are
-    written into a storage root, which "uwf import" reads. Nodes that are there already stay.
+    --json-cas writes the given threads, or all workflows, threads and nodes, to a storage root that "uwf
+    import" reads. Existing nodes are kept.
     """
     forms = {form: path for form in ext.exports() if (path := paths[form.parameter]) is not None}
     for form, path in forms.items():

@@ -23,7 +23,7 @@ GUIDES = {
 )
 @click.argument("name", required=False, type=click.Choice(tuple(GUIDES)))
 def guide(invocation: Invocation, name: str | None) -> None:
-    """Print a reference text to hand to an agent."""
+    """Print a reference text for agents."""
     if name is None:
         invocation.emit(
             [{"guide": each, "about": about} for each, about in GUIDES.items()],

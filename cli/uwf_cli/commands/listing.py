@@ -35,17 +35,20 @@ SORTS = ("created", "updated", "cost", "steps")
     "uwf thread list --search csv --author ada --sort updated --limit 20",
 )
 @filters("Also the completed and killed.")
-@click.option("--sort", type=click.Choice(SORTS), default=SORTS[0], help="Newest, latest or most first.")
-@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most so many.")
-@click.option("--offset", type=click.IntRange(min=0), default=0, metavar="N", help="Leave out the first N.")
-@click.option("-l", "--wide", is_flag=True, help="Whole ids, workflows, agents and authors too.")
+@click.option(
+    "--sort", type=click.Choice(SORTS), default=SORTS[0], help="Sort by this column, newest or largest first."
+)
+@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Print at most N threads.")
+@click.option(
+    "--offset", type=click.IntRange(min=0), default=0, metavar="N", help="Skip the first N threads."
+)
+@click.option("-l", "--wide", is_flag=True, help="Also show full ids, workflows, agents and authors.")
 def list_(
     invocation: Invocation, filters: Filters, sort: str, limit: int | None, offset: int, wide: bool
 ) -> None:
-    """List threads, newest first; those of sub-workflows stand below their own.
+    """List threads, newest first. Sub-workflow threads are listed below their parent.
 
-    A damaged thread is listed as corrupt and keeps nothing from you; the exit status is then 7. A cost that nobody can
-    tell is unknown.
+    Damaged threads have status corrupt, and the exit status is 7. If a price is missing, the cost is unknown.
     """
     adopt_news(invocation)
     found = listed(invocation.instance, filters)
@@ -166,12 +169,14 @@ def _nested(items: list[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
     "uwf grep -- --force                what begins with a dash",
 )
 @click.argument("pattern")
-@click.option("--role", metavar="ROLE", help="Only what that role said; no prompts.")
-@click.option("-i", "--ignore-case", "insensitive", is_flag=True, help="In any case.")
-@click.option("-F", "--fixed-strings", "fixed", is_flag=True, help="The pattern is a text as it is.")
-@click.option("-E", "--extended-regexp", "extended", is_flag=True, help="It is an extended expression.")
-@click.option("-P", "--perl-regexp", "perl", is_flag=True, help="It is one of Perl's.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most so many lines.")
+@click.option("--role", metavar="ROLE", help="Search the outputs of this role only; no prompts.")
+@click.option("-i", "--ignore-case", "insensitive", is_flag=True, help="Ignore case.")
+@click.option("-F", "--fixed-strings", "fixed", is_flag=True, help="PATTERN is a fixed string.")
+@click.option(
+    "-E", "--extended-regexp", "extended", is_flag=True, help="PATTERN is an extended regular expression."
+)
+@click.option("-P", "--perl-regexp", "perl", is_flag=True, help="PATTERN is a Perl regular expression.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Print at most N lines.")
 @filters(None)
 def grep(
     invocation: Invocation,
@@ -183,9 +188,9 @@ def grep(
     filters: Filters,
     **kinds: bool,
 ) -> None:
-    """Search prompts, answers and outputs of all threads, those that have ended too, with git's own grep.
+    """Search prompts, answers and outputs of all threads with git grep.
 
-    A step that forks share is searched once, for the oldest. Exit 1 where nothing matches.
+    A step shared by forks is reported once, for the oldest thread. Exit 1 if nothing matches.
     """
     from click.exceptions import Exit
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @command("uwf thread show 01JK7M")
 @click.argument("thread", metavar="ID", shell_complete=complete_thread)
 def show(invocation: Invocation, thread: str) -> None:
-    """Show where a thread is and what comes next."""
+    """Show a thread's status and its next role."""
     from uwf_git.api.states import standing
 
     instance = invocation.instance
@@ -164,18 +164,16 @@ def steps(invocation: Invocation, thread: str) -> None:
 )
 @click.argument("thread", metavar="ID", shell_complete=complete_thread)
 @click.option(
-    "--quota", type=click.IntRange(min=1), metavar="N", help="Leave out older steps beyond N characters."
+    "--quota", type=click.IntRange(min=1), metavar="N", help="Omit the oldest steps beyond N characters."
 )
 @click.option(
-    "--before", metavar="HASH", help="Only what came before that step.", shell_complete=complete_step
+    "--before", metavar="HASH", help="Show only what precedes this step.", shell_complete=complete_step
 )
 def read(invocation: Invocation, thread: str, quota: int | None, before: str | None) -> None:
-    """Read a thread as Markdown.
+    """Print a thread as Markdown.
 
-    The prompt comes first, then each step: its verdict, its output, and what was said besides. The answers word for
-    word are in --format json.
-
-    Under --quota steps are left out whole, the oldest first; the newest is always there.
+    The prompt comes first, then each step with its verdict, its output and the agent's other text. --format
+    json has the full answers. --quota omits whole steps, oldest first; the newest is always printed.
     """
     from uwf_git.api.transcript import Transcript
 
@@ -199,7 +197,7 @@ def read(invocation: Invocation, thread: str, quota: int | None, before: str | N
 )
 @click.argument("step", metavar="HASH|ID@STEP", shell_complete=complete_step)
 def step_details(invocation: Invocation, step: str) -> None:
-    """Show a step, or a failed attempt: its output, how it came about, every turn. Off a terminal as YAML."""
+    """Show a step or a failed attempt with its output and all turns. The default off a terminal is YAML."""
     from uwf_git.api.find import find_step
     from uwf_git.api.transcript import details
 
@@ -251,7 +249,7 @@ def _details_text(instance: Instance, node: Hash, value: Any) -> str:
 @command("uwf thread attempts 01JK7M")
 @click.argument("thread", metavar="ID", shell_complete=complete_thread)
 def attempts(invocation: Invocation, thread: str) -> None:
-    """List a thread's failed attempts, oldest first. Nothing an agent said is thrown away."""
+    """List a thread's failed attempts, oldest first. Everything the agents wrote is kept."""
     instance = invocation.instance
     found = []
     for each in instance.attempts.all(find_thread(invocation, thread)):
@@ -273,7 +271,7 @@ def attempts(invocation: Invocation, thread: str) -> None:
 @click.argument("a", shell_complete=complete_thread)
 @click.argument("b", shell_complete=complete_thread)
 def diff(invocation: Invocation, a: str, b: str) -> None:
-    """Show what two threads share and where they part."""
+    """Show the steps that two threads share and where they diverge."""
     from uwf_git.api.transcript import compare
 
     instance = invocation.instance
@@ -308,7 +306,7 @@ def _diff_text(value: Any) -> str:
 @command("uwf thread log 01JK7M")
 @click.argument("thread", metavar="ID", shell_complete=complete_thread)
 def log(invocation: Invocation, thread: str) -> None:
-    """List a thread's commits, newest first. The last is the workflow version it began on."""
+    """List a thread's commits, newest first. The last one is the workflow version it started with."""
     from uwf_git.api.transcript import commits
 
     instance = invocation.instance

@@ -29,9 +29,15 @@ REMOTE = click.option(
     "--remote",
     metavar="NAME",
     shell_complete=complete_remote,
-    help="The remote; origin, or the only one, without it.",
+    help="Remote to push to. Default: origin, or the only remote.",
 )
-BRANCH = click.option("--as", "branch", metavar="BRANCH", default="", help="Another name for the branch.")
+BRANCH = click.option(
+    "--as",
+    "branch",
+    metavar="BRANCH",
+    default="",
+    help="Branch name. Default: the thread's id or the workflow's name.",
+)
 
 
 @command(
@@ -42,10 +48,10 @@ BRANCH = click.option("--as", "branch", metavar="BRANCH", default="", help="Anot
 @BRANCH
 @REMOTE
 def thread(invocation: Invocation, thread: str, branch: str, remote: str | None) -> None:
-    """Push a thread to a branch, for review.
+    """Push a thread to a branch for review.
 
-    Its commits as they are, with the workflow's version, or the step it was forked at, as the base to
-    compare with. Doing it again takes the branch forward.
+    The commits are unchanged. The base branch is the workflow version, or the step the thread was forked at.
+    Publishing again advances the branch.
     """
     from uwf_git.api.review import publish_thread
 
@@ -64,7 +70,7 @@ def thread(invocation: Invocation, thread: str, branch: str, remote: str | None)
 @BRANCH
 @REMOTE
 def workflow(invocation: Invocation, workflow: str, branch: str, remote: str | None) -> None:
-    """Push a workflow's newest version to a branch, for review. Proposals can be merged into it."""
+    """Push a workflow's newest version to a branch for review. Proposals can be merged into it."""
     publish_version(invocation, invocation.instance.registry, workflow, branch, remote)
 
 
@@ -87,13 +93,13 @@ def publish_version(
     "uwf unpublish solve-issue --force       also what was not taken over",
 )
 @click.argument("what", metavar="BRANCH|ID|NAME")
-@click.option("--force", is_flag=True, help="Also if it holds what was not taken over here.")
+@click.option("--force", is_flag=True, help="Delete the branch even if it has commits that are not here.")
 @REMOTE
 def unpublish(invocation: Invocation, what: str, force: bool, remote: str | None) -> None:
-    """Delete a published branch and its base from a remote. Threads, workflows and crews stay as they are.
+    """Delete a published branch and its base from a remote. Threads, workflows and crews are kept.
 
-    A branch with commits that were not taken over here, such as somebody's edit, is left alone without
-    --force. The commits that the branches were at are printed.
+    A branch with commits that are not in this store, such as a reviewer's edit, is kept unless --force is
+    given. The deleted branches' commits are printed.
     """
     from uwf_git.api.review import unpublish as delete
 
@@ -129,21 +135,24 @@ def _unpublished_text(value: Any) -> str:
     'uwf workflow propose solve-issue.yaml --branch shorter -m "Plan in 3 steps"',
 )
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--branch", metavar="BRANCH", required=True, help="The proposal's name.")
+@click.option("--branch", metavar="BRANCH", required=True, help="Name of the proposal.")
 @click.option(
     "-m",
     "--message",
     metavar="TEXT",
     default="",
-    help="The commit's subject, and its body from the second line on; - reads standard input.",
+    help="Commit message. The first line is the subject. - reads standard input.",
 )
 @click.option(
-    "--remote", metavar="NAME", shell_complete=complete_remote, help="Also push it there, for review."
+    "--remote",
+    metavar="NAME",
+    shell_complete=complete_remote,
+    help="Push the proposal to this remote for review.",
 )
 def propose(invocation: Invocation, file: Path, branch: str, message: str, remote: str | None) -> None:
     """Propose a version of a workflow without registering it.
 
-    Without --remote nothing leaves this machine. Proposing again under the same name adds a version.
+    Without --remote the proposal stays on this machine. Proposing again under the same name adds a version.
     """
     from uwf_cli.resolve import STDIN, compile_file, read_stdin
     from uwf_git.api.review import propose as make
@@ -177,9 +186,11 @@ def publish_proposed(invocation: Invocation, remote: Remote | None, proposal: Pr
     "uwf workflow accept shorter-plan --remote origin",
 )
 @click.argument("branch")
-@click.option("--remote", metavar="NAME", shell_complete=complete_remote, help="Take what is on that remote.")
+@click.option(
+    "--remote", metavar="NAME", shell_complete=complete_remote, help="Accept the proposal of this remote."
+)
 def accept(invocation: Invocation, branch: str, remote: str | None) -> None:
-    """Register a proposed version: the one made here, or with --remote a branch of a remote."""
+    """Register a proposed version: the local one, or with --remote a branch of that remote."""
     from uwf_git.api.review import accept as take
 
     instance = invocation.instance

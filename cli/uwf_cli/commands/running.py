@@ -39,26 +39,34 @@ AT_ONCE = click.IntRange(1, 1000)
 """How many steps may be made at once: each is a process."""
 
 AGENT = click.option(
-    "--agent", metavar="CMD", help="An agent of config.yaml or a command.", shell_complete=complete_agent
+    "--agent",
+    metavar="CMD",
+    help="Agent of config.yaml, or a command line. Default: as configured.",
+    shell_complete=complete_agent,
 )
 CWD = click.option(
     "--cwd",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Where agents work; remembered on this machine.",
+    help="Folder that agents work in; remembered on this machine.",
 )
 REMOTE = click.option(
     "--remote",
     metavar="R",
-    help="Pull the thread from there before each step, and push it after.",
+    help="Pull the thread before each step and push it afterwards.",
     shell_complete=complete_remote,
 )
 
 
 MAX_STEPS = click.option(
-    "--max-steps", type=click.IntRange(min=1), default=50, show_default=True, metavar="N", help="Stop then."
+    "--max-steps",
+    type=click.IntRange(min=1),
+    default=50,
+    show_default=True,
+    metavar="N",
+    help="Stop after N steps.",
 )
-QUIET = click.option("-q", "--quiet", is_flag=True, help="No live line while an agent works.")
+QUIET = click.option("-q", "--quiet", is_flag=True, help="Don't show the live line while an agent runs.")
 
 
 @command(
@@ -79,7 +87,7 @@ def step(
     remote: str | None,
     quiet: bool,
 ) -> None:
-    """Do one step. Who is next works, and what comes of it becomes the new head."""
+    """Run one step of a thread: the next role's agent runs, and its output becomes the new head."""
     from uwf_git.api.outcome import raise_if_cut_short
     from uwf_git.api.run import Options
     from uwf_git.api.run import step as make
@@ -106,7 +114,7 @@ def step(
     "uwf thread run --status failed                those that failed, once more",
 )
 @threads
-@click.option("-j", "--jobs", type=AT_ONCE, default=1, metavar="N", help="So many threads at once.")
+@click.option("-j", "--jobs", type=AT_ONCE, default=1, metavar="N", help="Run up to N threads in parallel.")
 @MAX_STEPS
 @AGENT
 @CWD
@@ -122,10 +130,10 @@ def run(
     remote: str | None,
     quiet: bool,
 ) -> None:
-    """Step until the end, a question or a failure. Prints one line a step.
+    """Run a thread until it ends, waits for an answer or fails. Prints one line per step.
 
-    Filters select idle threads, and with --status failed those. Several threads run one after another, or with -j at
-    the same time, each by a process of its own.
+    Filters select idle threads; --status failed selects failed ones. Threads run one after another, or with
+    -j in parallel, one process each.
     """
     from uwf_git.api.run import Options
 
@@ -249,9 +257,9 @@ def _lines(invocation: Invocation, again: str, thread: ThreadId, quiet: bool) ->
     "uwf ps",
     "uwf ps --watch",
 )
-@click.option("--watch", is_flag=True, help="Again and again, until Ctrl-C; as JSON a line for each change.")
+@click.option("--watch", is_flag=True, help="Refresh until Ctrl-C. With --json, print one line per change.")
 def ps(invocation: Invocation, watch: bool) -> None:
-    """List what runs on this machine: who is at work, since when, what was said or printed last."""
+    """List running steps on this machine: role, agent, time and latest output."""
     from uwf_git.api.progress import progress
 
     running = progress(invocation.instance)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from uwf_git.api.exchange import Remote
     from uwf_git.format.ids import ThreadId
 
-_VERBOSE = click.option("-v", "--verbose", is_flag=True, help="A line for each ref.")
+_VERBOSE = click.option("-v", "--verbose", is_flag=True, help="Print one line per ref.")
 
 
 @command(
@@ -36,15 +36,20 @@ _VERBOSE = click.option("-v", "--verbose", is_flag=True, help="A line for each r
     "uwf push origin 01JK7M --delete         delete a thread there, not here",
 )
 @click.argument("words", metavar="[REMOTE] [ID]…", nargs=-1, shell_complete=complete_remote)
-@click.option("--all", "again", is_flag=True, help="Also what was deleted there.")
-@click.option("--delete", "deletes", is_flag=True, help="Delete these threads there instead; they stay here.")
+@click.option("--all", "again", is_flag=True, help="Push threads that were deleted on the remote again.")
 @click.option(
-    "--workflow", metavar="W", help="A workflow by name, and its threads.", shell_complete=complete_name
+    "--delete", "deletes", is_flag=True, help="Delete these threads on the remote. They are kept here."
 )
 @click.option(
-    "--crew", metavar="C", help="A crew by name, and its workflows' threads.", shell_complete=complete_crew
+    "--workflow", metavar="W", help="Push this workflow and its threads.", shell_complete=complete_name
 )
-@click.option("--suite", metavar="S", help="A suite of cases by name, and its baseline.")
+@click.option(
+    "--crew",
+    metavar="C",
+    help="Push this crew and the threads of its workflows.",
+    shell_complete=complete_crew,
+)
+@click.option("--suite", metavar="S", help="Push this suite and its baseline.")
 @_VERBOSE
 def push(
     invocation: Invocation,
@@ -56,10 +61,10 @@ def push(
     suite: str | None,
     verbose: bool,
 ) -> None:
-    """Push threads, workflows, crews and suites to a remote. Only what it hasn't is sent, and nothing is ever forced.
+    """Push threads, workflows, crews and suites to a remote. Sends only what is missing; never forces.
 
-    What ended here ends there. Exit 4 where somebody else moved a thread there first: uwf pull keeps both
-    sides. Exit 8 where the remote can't be reached or refuses.
+    Threads that ended here end on the remote too. Exit 4 if a thread has new steps there: run uwf pull, which
+    keeps both versions. Exit 8 if the remote cannot be reached or refuses.
     """
     instance = invocation.instance
     remote, ids = api.remote_and_ids(instance, words)
@@ -98,15 +103,19 @@ def push(
     "--prune-deleted",
     "prunes",
     is_flag=True,
-    help="Remove the threads here that were deleted there; uwf thread restore brings them back.",
+    help="Remove threads that were deleted on the remote. uwf thread restore brings them back.",
 )
-@click.option("--yes", is_flag=True, help="Prune even if that removes more threads than the remote has left.")
+@click.option(
+    "--yes",
+    is_flag=True,
+    help="With --prune-deleted: also if more threads would be removed than the remote still has.",
+)
 @_VERBOSE
 def pull(invocation: Invocation, words: tuple[str, ...], prunes: bool, yes: bool, verbose: bool) -> None:
-    """Bring here what a remote has, or some of its threads: fetched, verified, then taken over.
+    """Fetch, verify and adopt the threads, workflows, crews and suites of a remote.
 
-    Nothing is lost where both sides went on: the remote's keeps the thread's id, and yours becomes a thread
-    of its own. Exit 7 where something was invalid and left out, 8 where the remote can't be reached.
+    If a thread has new steps on both sides, the remote's version keeps the id and yours becomes a fork. Exit
+    7 if invalid data was left out, 8 if the remote cannot be reached.
     """
     instance = invocation.instance
     if yes and not prunes:
@@ -129,7 +138,7 @@ def pull(invocation: Invocation, words: tuple[str, ...], prunes: bool, yes: bool
 @click.argument("url")
 @_VERBOSE
 def clone(invocation: Invocation, url: str, verbose: bool) -> None:
-    """Begin on a new machine: make the store, add URL as origin, and pull."""
+    """Create a store, add URL as origin, and pull."""
     if invocation.location.here:
         raise Usage(
             "this repository is a store already", "add the remote to it: uwf remote add origin, then uwf pull"
@@ -178,10 +187,16 @@ def _pull(
 @command("uwf bundle 01JK7M 01JK9Q -o review.bundle")
 @click.argument("threads", metavar="ID…", nargs=-1, required=True, shell_complete=complete_thread)
 @click.option(
-    "-o", "--output", "path", metavar="FILE", required=True, type=click.Path(path_type=Path), help="Where to."
+    "-o",
+    "--output",
+    "path",
+    metavar="FILE",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="Output file.",
 )
 def bundle(invocation: Invocation, threads: tuple[str, ...], path: Path) -> None:
-    """Write threads to one file, with all they stand on. It is a git bundle."""
+    """Export threads and their dependencies to one file, a git bundle."""
     if str(path) == resolve.STDIN:
         raise Usage("a bundle needs a file", "name one: -o threads.bundle")
     instance = invocation.instance
@@ -200,10 +215,10 @@ def bundle(invocation: Invocation, threads: tuple[str, ...], path: Path) -> None
 @click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
 @_VERBOSE
 def unbundle(invocation: Invocation, path: Path, verbose: bool) -> None:
-    """Take over the threads in a file, verified as those of a remote are.
+    """Import the threads of a bundle after verification.
 
-    Where both sides went on, yours keeps the thread's id, and what the file brings becomes a thread of its
-    own. Exit 7 where something was invalid and left out.
+    If a thread has new steps on both sides, yours keeps the id and the bundle's version becomes a fork. Exit
+    7 if invalid data was left out.
     """
     instance = invocation.instance_for_writing()
     found = api.unbundle(instance, exchange.git_for(instance), path)
@@ -219,11 +234,10 @@ def unbundle(invocation: Invocation, path: Path, verbose: bool) -> None:
 @click.argument("name")
 @click.argument("url", required=False)
 def add(invocation: Invocation, name: str, url: str | None) -> None:
-    """Add a remote. Any git repository that you may push to will do, an empty one too.
+    """Add a remote. Any git repository that you can push to works, including an empty one.
 
-    Its refspecs are written into git's configuration of the store, so that plain git fetch and git push
-    move the same refs. In a repository shared with code a remote that is there needs no URL; its branches
-    are left alone.
+    Refspecs are written to the store's git configuration, so plain git fetch and git push move the same refs.
+    In a repository shared with code, an existing remote needs no URL; its branches are not touched.
     """
     invocation.emit(api.remote_value(invocation.instance_for_writing().remotes.add(name, url)), _remote_text)
 
@@ -243,7 +257,7 @@ def list_(invocation: Invocation) -> None:
 @command("uwf remote rm backup")
 @click.argument("name", shell_complete=complete_remote)
 def rm(invocation: Invocation, name: str) -> None:
-    """Forget a remote, and where its refs were. Threads stay as they are, here and there."""
+    """Remove a remote and its tracking refs. Threads are kept on both sides."""
     removed = invocation.instance.remotes.remove(name)
     invocation.emit({**api.remote_value(removed), "removed": True}, lambda value: f"forgot {value['name']}")
 

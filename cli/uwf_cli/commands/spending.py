@@ -29,10 +29,14 @@ if TYPE_CHECKING:
     "uwf stats 01JK7M --by role --plot cost.svg",
 )
 @click.argument("threads", metavar="[ID]...", nargs=-1, shell_complete=complete_thread)
-@click.option("--by", type=click.Choice(BY), help="What to sum up; steps of one thread, else workflows.")
-@click.option("--since", metavar="WHEN", help="Only from a day on, such as 2026-01-31, or so long back: 30d.")
-@click.option("--until", metavar="WHEN", help="Only up to a day, that day included.")
-@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Write a chart too, as SVG.")
+@click.option(
+    "--by", type=click.Choice(BY), help="Group by this. Default: step for one thread, else workflow."
+)
+@click.option("--since", metavar="WHEN", help="Include from this day (2026-01-31) or for this long (30d).")
+@click.option("--until", metavar="WHEN", help="Include up to and including this day.")
+@click.option(
+    "--plot", type=click.Path(path_type=Path), metavar="FILE", help="Also write a chart to this SVG file."
+)
 def stats(
     invocation: Invocation,
     threads: tuple[str, ...],
@@ -41,10 +45,10 @@ def stats(
     until: str | None,
     plot: Path | None,
 ) -> None:
-    """Sum up tokens, money and time. Failed attempts count, and ended threads too.
+    """Sum up tokens, cost and time. Includes failed attempts and finished threads.
 
-    Money is what config.yaml has a price for, or what the agent itself reported; unknown is not nothing.
-    A damaged thread is named, and the exit status is then 7.
+    Cost uses the prices of config.yaml or the agent's own report; without either it is unknown, not zero.
+    Exit 7 if a thread is damaged.
     """
     span = resolve.moment(since, "--since", 0), resolve.moment(until, "--until", 86_400)
     instance = invocation.instance
@@ -137,15 +141,17 @@ def bars_of(groups: list[dict[str, Any]], total: dict[str, Any], by: str) -> tup
     "uwf thread budget 01JK7M --max-time 4h --max-cost 10",
 )
 @click.argument("thread", metavar="ID", shell_complete=complete_thread)
-@click.option("--max-steps", metavar="N|+N", help="Steps of agents.")
-@click.option("--max-tokens", metavar="N|+N", help="Tokens in and out.")
-@click.option("--max-cost", metavar="USD|+USD", help="US dollars, of what has a price.")
-@click.option("--max-time", metavar="TIME|+TIME", help="Time of agents at work: 90s, 30m, 2h.")
+@click.option("--max-steps", metavar="N|+N", help="Limit on the number of agent steps.")
+@click.option("--max-tokens", metavar="N|+N", help="Limit on input and output tokens.")
+@click.option(
+    "--max-cost", metavar="USD|+USD", help="Limit on the cost in US dollars, where prices are known."
+)
+@click.option("--max-time", metavar="TIME|+TIME", help="Limit on agents' working time: 90s, 30m, 2h.")
 def budget(invocation: Invocation, /, thread: str, **given: str | None) -> None:
-    """Show a thread's budget, or raise it.
+    """Show or raise a thread's budget.
 
-    With +, the limit that holds is raised by so much. The next step records what was raised, so that it
-    goes wherever the thread goes; only the limits of other machines' config.yaml still hold there.
+    +N raises the current limit by N. The next step records the new limits, which travel with the thread;
+    limits in another machine's config.yaml still apply there.
     """
     from uwf_git.api.control import raise_budget
     from uwf_git.api.spending import budget_value

@@ -37,13 +37,13 @@ _UNITS = (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10))
     "uwf init           the default store",
     "uwf init --here    the repository around the current folder",
 )
-@click.option("--here", is_flag=True, help="Keep threads in the repository around the current folder.")
+@click.option("--here", is_flag=True, help="Create the store in the git repository of the current folder.")
 def init(invocation: Invocation, here: bool) -> None:
-    """Make a store. Doing it again changes nothing.
+    """Create a store. Safe to repeat.
 
-    The default store is also made by the first command that writes; a project's repository becomes a
-    store by this alone. Only refs/uwf/*, objects and <git dir>/uwf are ever touched there. To undo --here, remove
-    <git dir>/uwf/format: commands in the project then use the default store again.
+    The default store is created by the first command that writes; a project's repository becomes a store only
+    by --here, which touches refs/uwf/*, objects and <git dir>/uwf. To undo --here, delete <git
+    dir>/uwf/format.
     """
     from uwf_git.store.location import ROOT_VARIABLES, enclosing_repository, is_enabled
     from uwf_git.store.location import init as make
@@ -92,23 +92,22 @@ def _note_left(invocation: Invocation, before: Location, marker: Path) -> None:
     "uwf doctor --fix --from old.bundle  … also from a bundle, a folder, or a URL",
     "uwf doctor --quick                  without reading every object",
 )
-@click.option("--fix", is_flag=True, help="Bring again what is damaged; remove what is left over.")
+@click.option("--fix", is_flag=True, help="Repair damage and delete leftovers.")
 @click.option(
     "--from",
     "named",
     metavar="FILE|DIR|URL",
     multiple=True,
-    help="A place to bring it from, before the remotes. Repeatable.",
+    help="Restore damaged objects from here before asking remotes. Repeatable.",
 )
 @click.option("--quick", is_flag=True, help="Don't read every object.")
 def doctor(invocation: Invocation, fix: bool, named: tuple[str, ...], quick: bool) -> None:
     """Check programs, configuration and store, and repair the store.
 
-    A damaged object is brought again from a remote, or from what --from names: a bundle, a repository or a
-    storage root in a folder, a URL. Nothing is taken that isn't exactly what its id says, and what was
-    damaged is kept in <git dir>/uwf/damaged.
+    --fix restores damaged objects from a remote or from --from: a bundle, a repository, a storage root or a
+    URL. Only objects that match their id are accepted; the damaged ones are kept in <git dir>/uwf/damaged.
 
-    Exit 1 where something is wrong, 7 where the store is damaged.
+    Exit 1 if a check fails, 7 if the store is damaged.
     """
     from uwf_cli.exchange import git_for
     from uwf_git.api.doctor import ERROR, Doctor
@@ -147,15 +146,24 @@ def _checks_text(value: Any) -> str:
     "UWF_LOG=debug uwf thread run @     writes a log",
 )
 @click.argument("tag", required=False)
-@click.option("--thread", metavar="ID", help="Only of this thread.", shell_complete=complete_thread)
-@click.option("--level", type=click.Choice(list(LEVELS)), default="debug", help="Only from this level on.")
 @click.option(
-    "--last", type=click.IntRange(min=1), default=20, show_default=True, metavar="N", help="So many records."
+    "--thread", metavar="ID", help="Show records of this thread only.", shell_complete=complete_thread
+)
+@click.option(
+    "--level", type=click.Choice(list(LEVELS)), default="debug", help="Show records of this level and above."
+)
+@click.option(
+    "--last",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="Show the last N records.",
 )
 def debug(invocation: Invocation, tag: str | None, thread: str | None, level: str, last: int) -> None:
-    """Show what was logged, the newest record last; of a tag also the line of the source that says it.
+    """Show log records, newest last. With a TAG, also the source line that logs it.
 
-    Records are written while UWF_LOG names a level, or a command is given --debug.
+    Records are written if UWF_LOG is set to a level, or if a command runs with --debug.
     """
     import uwf_cli
     import uwf_git
@@ -209,13 +217,13 @@ def _tag_text(value: Any) -> str:
     "uwf gc --fold-before 2025-07-01    … or before that day",
     "uwf gc --prune                     what was removed is gone at once",
 )
-@click.option("--fold-before", metavar="DATE|Nd", help="Fold the archives of threads that ended before.")
-@click.option("--prune", is_flag=True, help="Keep nothing that was removed, and nothing unreachable.")
+@click.option("--fold-before", metavar="DATE|Nd", help="Fold archives of threads that ended before this.")
+@click.option("--prune", is_flag=True, help="Delete removed threads and unreachable objects at once.")
 def gc(invocation: Invocation, fold_before: str | None, prune: bool) -> None:
-    """Pack the store with git's own gc; unreachable objects are kept two weeks, removed threads a month.
+    """Pack the store with git gc. Unreachable objects are kept for 2 weeks, removed threads for a month.
 
-    Folded threads are found and read as ever, but stand in one ref a month. A remote with thousands of
-    refs gets faster once that is pushed.
+    Folded threads are found and read as before, but share one ref per month, which speeds up remotes with
+    thousands of refs.
     """
     from uwf_git.api.collect import collect
 

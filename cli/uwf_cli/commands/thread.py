@@ -38,14 +38,14 @@ if TYPE_CHECKING:
     from uwf_git.store.opened import Instance
 
 
-PROMPT = click.option("-p", "--prompt", metavar="TEXT", help="The task; - reads standard input.")
+PROMPT = click.option("-p", "--prompt", metavar="TEXT", help="The prompt. - reads standard input.")
 PROMPT_FILE = click.option(
-    "--prompt-file", metavar="FILE", help="A file with the task; - reads standard input."
+    "--prompt-file", metavar="FILE", help="Read the prompt from this file. - reads standard input."
 )
-MAX_TOKENS = click.option("--max-tokens", metavar="N", help="After so many tokens it waits for a human.")
-MAX_COST = click.option("--max-cost", metavar="USD", help="Likewise, after so many US dollars.")
+MAX_TOKENS = click.option("--max-tokens", metavar="N", help="Pause for approval after N tokens.")
+MAX_COST = click.option("--max-cost", metavar="USD", help="Pause for approval after spending USD.")
 MAX_TIME = click.option(
-    "--max-time", metavar="TIME", help="Likewise, after so much agents' time: 90s, 30m, 2h."
+    "--max-time", metavar="TIME", help="Pause for approval after this working time: 90s, 30m, 2h."
 )
 
 
@@ -53,7 +53,7 @@ MAX_ROUNDS = click.option(
     "--max-rounds",
     type=click.IntRange(1, MOST_ROUNDS),
     metavar="N",
-    help="Of a bundle: it ends after so many steps.",
+    help="Code workflows only: stop after N steps.",
 )
 
 
@@ -61,7 +61,7 @@ AS = click.option(
     "--as",
     "persona",
     metavar="PERSONA",
-    help="Of a crew: who speaks where the workflow names nobody.",
+    help="Crew workflows: the default persona.",
     shell_complete=complete_speaker,
 )
 
@@ -88,11 +88,11 @@ class Begun(NamedTuple):
 @click.option(
     "--each",
     metavar="FILE",
-    help="Start a thread for each line of a JSON Lines file; - reads standard input.",
+    help="Start one thread per line of a JSON Lines file. - reads standard input.",
 )
 @AS
 @CWD
-@click.option("--max-steps", metavar="N", help="Then it waits for a human.")
+@click.option("--max-steps", metavar="N", help="Pause for approval after N steps.")
 @MAX_TOKENS
 @MAX_COST
 @MAX_TIME
@@ -109,13 +109,13 @@ def start(
     max_rounds: int | None,
     **limits: str | None,
 ) -> None:
-    """Start a run of a workflow; nothing is executed yet.
+    """Start a thread. No step is run yet.
 
-    WORKFLOW is looked for as a registered name, or CREW/ID for a workflow of a crew, as a hash, as a file, and as
-    .workflows/WORKFLOW.yaml in this folder and those above it, up to the edge of the repository.
+    WORKFLOW is a registered name, CREW/ID, a hash, a file, or the name of .workflows/WORKFLOW.yaml in this
+    folder or one above it in the same repository.
 
-    With --each a line is the prompt as a JSON string, or an object with prompt and perhaps budget, persona, maxRounds
-    and cwd, which replace the options. If a line is invalid, no thread is started.
+    With --each, a line is the prompt as a JSON string, or an object with prompt and optionally budget,
+    persona, maxRounds and cwd, which override the options. If a line is invalid, no thread is started.
     """
     if each is not None:
         if prompt is not None or prompt_file is not None:
@@ -260,9 +260,10 @@ def start_and_run(
     quiet: bool,
     **limits: str | None,
 ) -> None:
-    """Start a thread of a workflow and run it. The thread's id comes first.
+    """Start a thread and run it. Prints the thread's id first.
 
-    It is `uwf thread start` and `uwf thread run` in one, with the options of both; --max-steps is that of `run`.
+    Combines `uwf thread start` and `uwf thread run` and takes the options of both; --max-steps is that of
+    `run`.
     """
     from uwf_git.api.run import Options
     from uwf_git.api.start import Start
@@ -296,13 +297,10 @@ def require_agent(invocation: Invocation, agent: str) -> None:
     "uwf thread fork 01JK7M --from-role reviewer    so that the reviewer goes again",
 )
 @click.argument("origin", metavar="STEP|ID", shell_complete=complete_thread)
-@click.option("--at", type=click.IntRange(min=0), metavar="N", help="After step N; 0 is the start.")
-@click.option("--from-role", metavar="ROLE", help="Before the last step of that role.")
+@click.option("--at", type=click.IntRange(min=0), metavar="N", help="Fork after step N; 0 is the start.")
+@click.option("--from-role", metavar="ROLE", help="Fork before the last step of this role.")
 def fork(invocation: Invocation, origin: str, at: int | None, from_role: str | None) -> None:
-    """Make a second thread that shares the first's past. It costs a ref, and a tag that says who forked it from where.
-
-    Nothing is copied.
-    """
+    """Fork a thread. The fork shares its steps with the original, and nothing is copied."""
     from uwf_git.api.find import find_thread_or_step
     from uwf_git.api.fork import fork_step, fork_thread
 
@@ -335,10 +333,10 @@ def fork(invocation: Invocation, origin: str, at: int | None, from_role: str | N
     "uwf thread kill --status failed --workflow solve-issue --yes",
 )
 @threads
-@click.option("--reason", default="", metavar="TEXT", help="Why, for those who read it later.")
-@click.option("--yes", is_flag=True, help="Really do it to all that filters select.")
+@click.option("--reason", default="", metavar="TEXT", help="The reason, recorded with the thread.")
+@click.option("--yes", is_flag=True, help="Confirm, if filters select the threads.")
 def kill(invocation: Invocation, chosen: Chosen, reason: str, yes: bool) -> None:
-    """End threads for good, their running agents first. They stay readable."""
+    """Kill threads and their running agents. Killed threads stay readable."""
     from uwf_git.api.control import kill as end
 
     instance = invocation.instance
@@ -361,13 +359,15 @@ def _killed_text(value: Any) -> str:
     "uwf thread rm --ended --older-than 90d        lists them; --yes removes them",
 )
 @threads
-@click.option("--remote", metavar="R", help="There as well.", shell_complete=complete_remote)
-@click.option("--yes", is_flag=True, help="Really do it.")
+@click.option(
+    "--remote", metavar="R", help="Also remove them from this remote.", shell_complete=complete_remote
+)
+@click.option("--yes", is_flag=True, help="Confirm.")
 def rm(invocation: Invocation, chosen: Chosen, remote: str | None, yes: bool) -> None:
-    """Remove threads and their failed attempts. Forks of them keep what they share.
+    """Remove threads and their failed attempts. Forks keep the steps they share.
 
-    What a remote has of them stays there, unless it is named, and no pull brings it back. For a month uwf thread
-    restore does; uwf gc --prune makes an end of them at once.
+    Copies on remotes stay, unless --remote is given, and are not pulled again. uwf thread restore works for a
+    month; uwf gc --prune deletes the threads at once.
     """
     from uwf_git.api.exchange import Exchange
     from uwf_git.api.removal import delete_there, find_here_or_removed, remotes_with, remove
@@ -410,11 +410,11 @@ def _removed_text(value: Any) -> str:
     "uwf thread restore --all      all of that",
 )
 @click.argument("ids", metavar="[ID]...", nargs=-1)
-@click.option("--all", "every", is_flag=True, help="Every thread that was removed here.")
+@click.option("--all", "every", is_flag=True, help="Restore every thread that was removed here.")
 def restore(invocation: Invocation, ids: tuple[str, ...], every: bool) -> None:
-    """Bring back threads that were removed here; without any id, list them.
+    """Restore threads that were removed here. Without an id, list them.
 
-    One whose objects are gone comes back with the next pull, from a remote that has it.
+    If the objects are gone, the next pull from a remote that has the thread brings it back.
     """
     from uwf_git.api.removal import removed
     from uwf_git.api.removal import restore as bring

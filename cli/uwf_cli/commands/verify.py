@@ -31,10 +31,10 @@ UNCOLLECTED = 20_000  # objects made between two looks for cycles: what is kept 
     "uwf verify --strict          a warning is a failure",
 )
 @click.argument("threads", metavar="[ID]...", nargs=-1, shell_complete=complete_thread)
-@click.option("--all", "everything", is_flag=True, help="Everything in the store, as without an ID.")
-@click.option("--remote", metavar="NAME", help="What was last fetched from a remote.")
-@click.option("--signatures", is_flag=True, help="Who signed each commit and archive tag.")
-@click.option("--strict", is_flag=True, help="Exit 1 where there is nothing but warnings.")
+@click.option("--all", "everything", is_flag=True, help="Verify the whole store; the default without an ID.")
+@click.option("--remote", metavar="NAME", help="Verify what was last fetched from this remote.")
+@click.option("--signatures", is_flag=True, help="Also check who signed each commit and archive tag.")
+@click.option("--strict", is_flag=True, help="Exit 1 if there are warnings.")
 def verify(
     invocation: Invocation,
     threads: tuple[str, ...],
@@ -43,11 +43,11 @@ def verify(
     signatures: bool,
     strict: bool,
 ) -> None:
-    """Check every node, commit, page and decision.
+    """Verify every node, commit, page and decision.
 
-    Nothing that was found out before is believed. Exit 7 if something is wrong, 125 if nothing is but slow checks
-    were left after a minute of them (git config uwf.maxVerify). Answers that uwf-rehearse made up are a warning.
-    Of a workflow that is code it is only told that its code isn't run again.
+    Cached results are not used. Exit 7 if something is wrong, 125 if checks were left undone after a minute
+    of slow ones (git config uwf.maxVerify). Generated outputs of uwf-rehearse are a warning. The code of code
+    workflows is not run.
     """
     from uwf_git.api.check import check, with_signatures
 

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     "uwf workflow put solve-issue.esm.js     a bundle: a workflow that is code",
 )
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--name", metavar="NAME", help="What a bundle is called that doesn't say so itself.")
+@click.option("--name", metavar="NAME", help="Name of a code workflow that doesn't name itself.")
 def put(invocation: Invocation, file: Path, name: str | None) -> None:
-    """Register a workflow under its name. Unchanged content makes no new version.
+    """Register a workflow under its name. Unchanged content creates no new version.
 
-    What validate warns of is told; errors are refused. A bundle is evaluated for its descriptor, and trusted on this
-    machine from then on.
+    Errors are refused, warnings are printed. A code workflow is evaluated for its descriptor and trusted on
+    this machine.
     """
     from uwf_cli.resolve import compile_file
     from uwf_git.api.workflows import warnings_of
@@ -53,9 +53,9 @@ def put(invocation: Invocation, file: Path, name: str | None) -> None:
     "uwf workflow show solve-issue --source    as its author wrote it",
 )
 @click.argument("workflow", metavar="NAME|HASH|FILE", shell_complete=complete_workflow)
-@click.option("--source", is_flag=True, help="The definition as its author wrote it.")
+@click.option("--source", is_flag=True, help="Print the definition as its author wrote it.")
 def show(invocation: Invocation, workflow: str, source: bool) -> None:
-    """Show a workflow. Its roles with the schemas of their answers, its conditions, its graph."""
+    """Show a workflow: roles with their schemas, conditions and graph."""
     from uwf_cli.resolve import find_workflow
 
     found = find_workflow(invocation, workflow)
@@ -73,7 +73,7 @@ def show(invocation: Invocation, workflow: str, source: bool) -> None:
 
 @command("uwf workflow list")
 def list_(invocation: Invocation) -> None:
-    """List the registered workflows."""
+    """List registered workflows."""
     adopt_news(invocation)
     found = versions.registered(invocation.instance)
 
@@ -99,7 +99,7 @@ def list_(invocation: Invocation) -> None:
 @command("uwf workflow history solve-issue")
 @click.argument("name", shell_complete=complete_name)
 def history(invocation: Invocation, name: str) -> None:
-    """List the versions of a workflow, newest first: who registered each, and what was gone back to."""
+    """List a workflow's versions, newest first, with authors and rollbacks."""
     entries = versions.past(invocation.instance, name)
 
     def text(value: Any) -> str:
@@ -136,9 +136,9 @@ def history_note(each: Any) -> str:
 @click.argument("one", metavar="NAME[~N]|HASH|FILE", shell_complete=complete_workflow)
 @click.argument("other", metavar="[NAME[~N]|HASH|FILE]", required=False, shell_complete=complete_workflow)
 def diff(invocation: Invocation, one: str, other: str | None) -> None:
-    """Show what is different between two versions of a workflow.
+    """Show the differences between two versions of a workflow.
 
-    With one argument: of a file and what is registered under its name, else of a version and the one before.
+    With one argument: compares a file with the registered version, or a version with the one before.
     """
     from uwf_cli.resolve import sources_of
 
@@ -176,10 +176,9 @@ def _diff_line(line: str) -> str:
 @click.argument("name", shell_complete=complete_name)
 @click.argument("to", metavar="[HASH]", required=False)
 def rollback(invocation: Invocation, name: str, to: str | None) -> None:
-    """Make an older version the newest again: the one before, or the one with that hash.
+    """Restore an older version of a workflow: the previous one, or the one with this hash.
 
-    Each rollback goes one version further back. It is a new commit, so nothing is lost, and threads keep
-    the version they have.
+    Each rollback goes one version further back and adds a commit. Running threads keep their version.
     """
     registry = invocation.instance.registry
     before = registry.current(name)
@@ -204,7 +203,7 @@ def _rolled_back_text(value: Any) -> str:
 @click.argument("workflow", metavar="NAME|HASH|FILE", shell_complete=complete_workflow)
 @click.option("--as", "language", type=click.Choice(("mermaid", "dot")), default="mermaid", show_default=True)
 def graph(invocation: Invocation, workflow: str, language: str) -> None:
-    """Draw a workflow's graph as text, for Mermaid or Graphviz."""
+    """Draw a workflow's graph as Mermaid or Graphviz text."""
     from uwf_cli.resolve import find_workflow
     from uwf_git.api.workflows import diagram
 
@@ -217,11 +216,11 @@ def graph(invocation: Invocation, workflow: str, language: str) -> None:
     "uwf workflow validate flow.yaml --format text    as file:line:column: message",
 )
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--strict", is_flag=True, help="Exit 1 for warnings too.")
+@click.option("--strict", is_flag=True, help="Exit 1 if there are warnings.")
 def validate(invocation: Invocation, file: Path, strict: bool) -> None:
-    """Report every problem of a workflow at once. Exit 1 where there are errors.
+    """Report all problems of a workflow. Exit 1 if there are errors.
 
-    Where there are none it is rehearsed, and what that finds is among the warnings. A bundle that keeps the contract is
+    A workflow without errors is rehearsed, and its findings are reported as warnings. A code workflow is
     evaluated for its descriptor.
     """
     from uwf_cli.resolve import check_file
@@ -240,10 +239,10 @@ def validate(invocation: Invocation, file: Path, strict: bool) -> None:
 )
 @click.argument("workflow", metavar="NAME|HASH|FILE", shell_complete=complete_workflow)
 def rehearse(invocation: Invocation, workflow: str) -> None:
-    """Walk a workflow's graph with made-up answers.
+    """Walk a workflow's graph with generated outputs.
 
-    Reports which edges are never taken, which roles never reached, which conditions never differ, and
-    where it gets stuck. Exit 1 where something is wrong. Nothing is stored.
+    Reports edges never taken, roles never reached, conditions that never change, and dead ends. Exit 1 if
+    there are problems. Nothing is stored.
     """
     from uwf_cli.resolve import find_workflow
     from uwf_git.api.workflows import rehearse as walk
@@ -262,11 +261,11 @@ def rehearse(invocation: Invocation, workflow: str) -> None:
 
 @command("uwf workflow rm solve-issue", "uwf workflow rm solve-issue --yes       also while it is in use")
 @click.argument("name", shell_complete=complete_name)
-@click.option("--yes", is_flag=True, help="Also while an agent or a thread uses it.")
+@click.option("--yes", is_flag=True, help="Unregister it even if an agent or a thread uses it.")
 def rm(invocation: Invocation, name: str, yes: bool) -> None:
-    """Forget a workflow's name. Threads that use it keep the version they have.
+    """Unregister a workflow. Its history is kept, and its threads keep their version.
 
-    While an agent of config.yaml or an active thread uses it, nothing is done without --yes.
+    Refused without --yes if an agent of config.yaml or an active thread uses it.
     """
     instance = invocation.instance
     version = instance.registry.current(name)

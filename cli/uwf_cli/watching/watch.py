@@ -40,10 +40,10 @@ _CALLED = 120  # and of a call, and of what came of it
 )
 @click.argument("thread", metavar="[ID]", required=False, shell_complete=complete_thread)
 def watch(invocation: Invocation, thread: str | None) -> None:
-    """Print what happens, a line an event, whoever does it: steps, turns, tools, questions, ends.
+    """Print events of threads, one per line: steps, turns, tool calls, questions, ends.
 
-    Nothing is drawn over and nothing moves, for screen readers, ssh and pipes. One thread is watched until nobody is
-    at work on it any more; the exit status is then that of thread run.
+    Works with screen readers, ssh and pipes: no line is redrawn. With an ID, watch until no process works on
+    the thread; the exit status is that of thread run.
     """
     from uwf_git.api.happening import Happening
 

@@ -7,10 +7,8 @@ _CLI = "uwf_git.ext.agents.cli.agent:agent_called"
 EXTENSION = Extension(
     "agents",
     commands=(
-        Command("agent list", "uwf_git.ext.agents.commands:list_", "List every known agent."),
-        Command(
-            "agent check", "uwf_git.ext.agents.commands:check", "Have an agent answer, and say what is wrong."
-        ),
+        Command("agent list", "uwf_git.ext.agents.commands:list_", "List all known agents."),
+        Command("agent check", "uwf_git.ext.agents.commands:check", "Test whether an agent answers."),
     ),
     agents=(
         AgentProgram("uwf-rehearse", "rehearsal", "uwf_git.ext.agents.rehearse:agent"),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @command("uwf agent list")
 def list_(invocation: Invocation) -> None:
-    """List every known agent: who provides it, its program, the version that is installed."""
+    """List all known agents with their source, program and installed version."""
     from uwf_git.config.read import load_config
     from uwf_git.ext.agents.roster import members
 
@@ -51,15 +51,15 @@ def _table(values: Any) -> str:
     'uwf agent check "uwf-acp opencode acp"',
 )
 @click.argument("name", shell_complete=complete_agent)
-@click.option("--timeout", metavar="TIME", help="How long it may take: its own timeout, or 2m.")
+@click.option("--timeout", metavar="TIME", help="Time limit. Default: the agent's own, or 2m.")
 @click.option(
     "--cwd",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Where it works; an empty folder if not said.",
+    help="Folder to work in. Default: an empty one.",
 )
 def check(invocation: Invocation, name: str, timeout: str | None, cwd: Path | None) -> None:
-    """Have an agent answer with one word, in a store that is thrown away, and say what is wrong."""
+    """Test an agent: have it answer with one word in a temporary store, and report problems."""
     from uwf_git.config.read import load_config
     from uwf_git.ext.agents.roster import check as ask
 

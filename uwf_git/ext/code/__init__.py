@@ -9,12 +9,12 @@ EXTENSION = Extension(
         Command(
             "workflow trust",
             "uwf_git.ext.code.commands:trust",
-            "Let a workflow that is code run on this machine.",
+            "Allow a code workflow to run on this machine.",
         ),
         Command(
             "workflow untrust",
             "uwf_git.ext.code.commands:untrust",
-            "Let a workflow that is code run here no longer.",
+            "Revoke the trust in a code workflow.",
         ),
     ),
     compilers={

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     "uwf workflow trust 81XYP6XW2G7WT --yes    without a terminal",
 )
 @click.argument("workflow", metavar="NAME|HASH", shell_complete=complete_workflow)
-@click.option("--yes", is_flag=True, help="Without showing it and asking.")
+@click.option("--yes", is_flag=True, help="Don't show the code and don't ask.")
 def trust(invocation: Invocation, workflow: str, yes: bool) -> None:
-    """Let a workflow that is code run on this machine.
+    """Allow a code workflow to run on this machine.
 
-    Its file is shown, and what the configuration grants it; then you are asked. What you have put yourself is trusted
-    already.
+    Shows its source and the permissions that the configuration grants, then asks. Workflows that you
+    registered yourself are already trusted.
     """
     from uwf_git.engine import trust as trusting
     from uwf_git.ext.code.review import otherwise, reviewed
@@ -58,7 +58,7 @@ def trust(invocation: Invocation, workflow: str, yes: bool) -> None:
 @command("uwf workflow untrust solve-issue")
 @click.argument("workflow", metavar="NAME|HASH", shell_complete=complete_workflow)
 def untrust(invocation: Invocation, workflow: str) -> None:
-    """Let a workflow that is code run here no longer. Nothing of it is deleted."""
+    """Revoke the trust in a code workflow on this machine. Nothing is deleted."""
     from uwf_git.engine import trust as trusting
 
     found = _bundle(invocation, workflow)

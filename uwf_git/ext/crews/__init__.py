@@ -30,19 +30,19 @@ EXTENSION = Extension(
         Command(
             "crew",
             "uwf_git.ext.crews.commands.tree:crew",
-            "Personas with menus, and the workflows they start.",
+            "Personas with menus, and their workflows.",
             "Workflows and crews",
         ),
         Command(
             "chat",
             "uwf_git.ext.crews.commands.session:chat",
-            "Talk with a model, or with a persona of a crew.",
+            "Chat with a model or a persona.",
             "Run",
         ),
         Command(
             "publish crew",
             "uwf_git.ext.crews.commands.publishing:crew",
-            "Push a crew's newest version to a branch, for review.",
+            "Push a crew to a branch for review.",
         ),
     ),
     collected="uwf_git.ext.crews.mounts:collect",

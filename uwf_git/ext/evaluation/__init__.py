@@ -42,7 +42,7 @@ EXTENSION = Extension(
         Command(
             "eval",
             "uwf_git.ext.evaluation.commands.tree:eval_",
-            "Suites of cases that workflows and agents are judged by.",
+            "Evaluate workflows and agents with suites of cases.",
             "Many at once",
         ),
     ),

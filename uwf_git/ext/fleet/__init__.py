@@ -11,13 +11,13 @@ EXTENSION = Extension(
         Command(
             "fleet",
             "uwf_git.ext.fleet.commands.tree:fleet",
-            "Many threads at once, on one machine or many.",
+            "Step many threads in parallel, on one or many machines.",
             "Many at once",
         ),
     ),
     dispatchers=(
         Dispatcher(
-            "--fleet", "uwf_git.ext.fleet.dispatch:dispatch", "Step whole threads by a fleet of this machine."
+            "--fleet", "uwf_git.ext.fleet.dispatch:dispatch", "Run trials with a fleet on this machine."
         ),
     ),
     resumed="uwf_git.ext.fleet.news:tell",

@@ -8,7 +8,7 @@ EXTENSION = Extension(
         Command(
             "import",
             "uwf_git.ext.importers.command:import_",
-            "Take over the workflows and threads of an earlier program.",
+            "Import workflows and threads of an older program.",
             "Store and settings",
         ),
     ),
@@ -16,7 +16,7 @@ EXTENSION = Extension(
         Export(
             "--json-cas",
             "uwf_git.ext.importers.command:export",
-            "The storage root to write, as the earlier programs had it.",
+            "Storage root to write in the older programs' format.",
             is_file=False,
         ),
     ),

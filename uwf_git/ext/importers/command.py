@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     metavar="DIR",
     multiple=True,
     type=click.Path(path_type=Path),
-    help="A folder of nodes besides. Repeatable.",
+    help="Additional folder of nodes. Repeatable.",
 )
-@click.option("--dry-run", is_flag=True, help="Print what would be taken; store nothing.")
+@click.option("--dry-run", is_flag=True, help="Print what would be imported; store nothing.")
 def import_(invocation: Invocation, folder: Path, nodes: tuple[Path, ...], dry_run: bool) -> None:
-    """Take over the workflows and threads of an earlier program.
+    """Import workflows and threads of an older program.
 
-    FOLDER is its storage root. Workflows come with their versions, threads step by step with their times, and nodes
-    under the hashes that they have. What can't be taken is listed with the reason, and the rest is taken; nothing in
-    FOLDER is changed. Asked again, it takes what is new there.
+    FOLDER is its storage root, which is not changed. Workflows are imported with all versions, threads with
+    the times of their steps, nodes under their hashes. Anything that cannot be imported is listed with the
+    reason. Safe to repeat.
     """
 
     from uwf_git.ext.importers.taking import opened as opened_root

@@ -8,7 +8,7 @@ EXTENSION = Extension(
         Command(
             "mcp",
             "uwf_git.ext.mcp.command:mcp",
-            "Serve workflows and threads to an MCP client.",
+            "Run an MCP server on stdin and stdout.",
             "Store and settings",
         ),
     ),

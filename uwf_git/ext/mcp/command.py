@@ -24,19 +24,19 @@ from uwf_git.store.location import ROOT_VARIABLES
     "uwf mcp --print-config                     what a client's configuration needs",
     "uwf mcp --read-only --cwd ~/project        as a client starts it",
 )
-@click.option("--read-only", is_flag=True, help="Offer only what reads.")
+@click.option("--read-only", is_flag=True, help="Offer read-only tools only.")
 @click.option(
     "--cwd",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Where agents work and workflow files are looked for; the current folder if left out.",
+    help="Folder for agents and workflow files. Default: the current one.",
 )
-@click.option("--print-config", is_flag=True, help="Print what to put into a client's configuration.")
+@click.option("--print-config", is_flag=True, help="Print the configuration for an MCP client.")
 def mcp(invocation: Invocation, read_only: bool, cwd: Path | None, print_config: bool) -> None:
-    """Serve workflows and threads to an MCP client, over standard input and output.
+    """Run an MCP server on standard input and output.
 
-    A client starts this. It may list, show, read and rehearse, and unless --read-only is given start, step,
-    answer, fork and kill threads. Agents are those of config.yaml; no client can name another.
+    Started by an MCP client. It can list, show, read and rehearse, and without --read-only start, step,
+    answer, fork and kill threads. Agents come from config.yaml; clients cannot name others.
     """
     folder = _enter(cwd)
     if print_config:

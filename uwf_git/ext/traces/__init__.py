@@ -8,7 +8,7 @@ EXTENSION = Extension(
         Command(
             "trace",
             "uwf_git.ext.traces.tree:trace",
-            "Threads as traces, for the tools that show those.",
+            "Export threads as OpenTelemetry traces.",
             "Read",
         ),
     ),

@@ -19,13 +19,15 @@ from uwf_cli.output import as_json
     "    http://localhost:4318/v1/traces",
 )
 @click.argument("thread", metavar="ID", shell_complete=complete_thread)
-@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write it there.")
-@click.option("--content", is_flag=True, help="Include what was said: prompts, answers, what tools gave.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), metavar="FILE", help="Output file. Default: standard output."
+)
+@click.option("--content", is_flag=True, help="Include prompts, answers and tool output.")
 def export(invocation: Invocation, thread: str, out: Path | None, content: bool) -> None:
-    """Write a thread as an OpenTelemetry trace, in the JSON of OTLP.
+    """Export a thread as an OpenTelemetry trace in OTLP JSON.
 
-    Collectors take it as it is. Nothing is sent anywhere, and without --content nothing that was said is
-    in it.
+    OpenTelemetry collectors accept it unchanged. Nothing is sent. Without --content no text of the thread is
+    included.
     """
     from uwf_git.ext.traces import trace
 

@@ -8,5 +8,5 @@ trace = Group(
     "trace",
     {"export": Place("uwf_git.ext.traces.command:export", "Write a thread as an OpenTelemetry trace.")},
     examples=("uwf trace export 01JK7M --out trace.json",),
-    help="Threads as traces, for the tools that show those.",
+    help="Export threads as OpenTelemetry traces.",
 )

@@ -5,9 +5,7 @@ from uwf_git.ext import Command, Export, Extension
 EXTENSION = Extension(
     "web",
     commands=(
-        Command("web", "uwf_git.ext.web.command:web", "Show threads on pages of this machine.", "Read"),
+        Command("web", "uwf_git.ext.web.command:web", "Serve web pages of threads on this machine.", "Read"),
     ),
-    exports=(
-        Export("--html", "uwf_git.ext.web.exporting:export", "The file to write; - is standard output."),
-    ),
+    exports=(Export("--html", "uwf_git.ext.web.exporting:export", "Output file. - is standard output."),),
 )

@@ -31,19 +31,30 @@ _NEEDED = ("starlette", "uvicorn", "jinja2")
 )
 @click.argument("thread", metavar="[ID]", required=False, shell_complete=complete_thread)
 @click.option(
-    "--port", type=click.IntRange(1, 65535), metavar="N", help="That one; else 8470, or a free one."
+    "--port",
+    type=click.IntRange(1, 65535),
+    metavar="N",
+    help="Port to listen on. Default: 8470, or a free one.",
 )
-@click.option("--no-open", is_flag=True, help="Open no browser.")
-@click.option("--write", is_flag=True, help="Let the pages answer, start, fork, pause, kill. Runs no agents.")
-@click.option("--run", is_flag=True, help="Let the pages run agents. Includes --write.")
-@click.option("--host", metavar="ADDRESS", help="Listen there instead of 127.0.0.1; needs --name.")
-@click.option("--name", "names", multiple=True, metavar="HOST", help="A host that it may be asked for by.")
+@click.option("--no-open", is_flag=True, help="Don't open a browser.")
+@click.option(
+    "--write",
+    is_flag=True,
+    help="Allow answers, starts, forks, pauses and kills from the pages. Runs no agents.",
+)
+@click.option("--run", is_flag=True, help="Allow the pages to run agents. Includes --write.")
+@click.option(
+    "--host", metavar="ADDRESS", help="Address to listen on. Default: 127.0.0.1. Others need --name."
+)
+@click.option(
+    "--name", "names", multiple=True, metavar="HOST", help="Host name that requests may use. Repeatable."
+)
 @click.option(
     "--export",
     "folder",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Write the pages there as files, and serve nothing.",
+    help="Write the pages to this folder instead of serving them.",
 )
 def web(
     invocation: Invocation,
@@ -56,13 +67,13 @@ def web(
     names: tuple[str, ...],
     folder: Path | None,
 ) -> None:
-    """Show threads, graphs, steps and what they cost on pages of this machine, until Ctrl-C.
+    """Serve web pages of threads, graphs, steps and costs on this machine, until Ctrl-C.
 
-    Only whoever opens the printed address gets in, once; nothing is loaded from elsewhere. Without --write the
-    server can change nothing.
+    The printed address grants access once; nothing is loaded from elsewhere. Read-only unless --write is
+    given.
 
-    With --export the pages are written into a folder that is new, empty or of an earlier export: of all threads, or of
-    one with those of its sub-workflows. They hold no script and are read without a server.
+    --export writes static pages without scripts, of all threads or of one with its sub-workflows, to a folder
+    that is new, empty or from an earlier export.
     """
     if missing := [name for name in _NEEDED if find_spec(name) is None]:
         raise UwfError(f"uwf web needs the package {missing[0]}", install_hint("web"))

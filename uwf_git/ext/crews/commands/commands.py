@@ -35,12 +35,12 @@ FORMS = {BMAD: "a .bmad package", OWN: "a crew.yaml"}
     "uwf crew import trip.bmad --dry-run",
 )
 @click.argument("package", type=click.Path(path_type=Path))
-@click.option("--dry-run", is_flag=True, help="Say what it would be, and store nothing.")
+@click.option("--dry-run", is_flag=True, help="Check the package without storing it.")
 def import_(invocation: Invocation, package: Path, dry_run: bool) -> None:
-    """Take in a crew: its personas, their menus and its workflows.
+    """Import a crew: its personas, their menus and its workflows.
 
-    PACKAGE is a .bmad file or folder of version 1.1, or a crew.yaml with its workflows beside it. Everything
-    that is wrong with it is told at once, and then nothing is taken in. Unchanged content makes no new version.
+    PACKAGE is a .bmad 1.1 file or folder, or a crew.yaml with its workflows. All problems are reported at
+    once, and then nothing is imported. Unchanged content creates no new version.
     """
     from uwf_git.ext.crews.registry import Crews
 
@@ -118,7 +118,7 @@ def registered(crews: Crews) -> list[dict[str, Any]]:
 )
 @click.argument("crew", metavar="CREW[~N]", shell_complete=complete_crew)
 def show(invocation: Invocation, crew: str) -> None:
-    """Show a crew: its personas, what each of them offers, and its workflows."""
+    """Show a crew: its personas with their menus, and its workflows."""
     _, version, found = _find(invocation, crew)
     value = {**crew_value(found, version.hash, version.commit), "updated": iso(version.time)}
     invocation.emit(value, _shown_text)
@@ -127,7 +127,7 @@ def show(invocation: Invocation, crew: str) -> None:
 @command("uwf crew history trip")
 @click.argument("crew", metavar="CREW", shell_complete=complete_crew)
 def history(invocation: Invocation, crew: str) -> None:
-    """List the versions of a crew, newest first: who imported each, and what was gone back to."""
+    """List a crew's versions, newest first, with authors and rollbacks."""
     from uwf_cli.commands.workflow import history_note
 
     from uwf_git.ext.crews.registry import Crews
@@ -169,10 +169,9 @@ def past(crews: Crews, name: str) -> list[dict[str, Any]]:
 @click.argument("crew", metavar="CREW", shell_complete=complete_crew)
 @click.argument("to", metavar="[HASH]", required=False)
 def rollback(invocation: Invocation, crew: str, to: str | None) -> None:
-    """Make an older version of a crew the newest again: the one before, or the one with that hash.
+    """Restore an older version of a crew: the previous one, or the one with this hash.
 
-    Each rollback goes one version further back. It is a new commit, so nothing is lost, and threads keep
-    the version they have.
+    Each rollback goes one version further back and adds a commit. Running threads keep their version.
     """
     from uwf_git.api.versions import past_hash
     from uwf_git.ext.crews.registry import Crews
@@ -193,11 +192,11 @@ def rollback(invocation: Invocation, crew: str, to: str | None) -> None:
 
 @command("uwf crew rm trip", "uwf crew rm trip --yes       also while it is in use")
 @click.argument("crew", metavar="CREW", shell_complete=complete_crew)
-@click.option("--yes", is_flag=True, help="Also while an agent or a thread uses it.")
+@click.option("--yes", is_flag=True, help="Unregister it even if an agent or a thread uses it.")
 def rm(invocation: Invocation, crew: str, yes: bool) -> None:
-    """Forget a crew's name. Threads of its workflows keep the version they have.
+    """Unregister a crew. Its history is kept, and its threads keep their version.
 
-    While an agent of config.yaml or an active thread uses one of its workflows, nothing is done without --yes.
+    Refused without --yes if an agent of config.yaml or an active thread uses one of its workflows.
     """
     from uwf_cli.commands.workflow import warn_of_use
 
@@ -229,16 +228,19 @@ def rm(invocation: Invocation, crew: str, yes: bool) -> None:
     "file",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Where to; CREW.bmad or CREW.zip without it.",
+    help="Output file. Default: CREW.bmad or CREW.zip.",
 )
 @click.option(
-    "--folder", metavar="DIR", type=click.Path(path_type=Path), help="The files instead, in a new folder."
+    "--folder",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Write the files to this new folder instead.",
 )
-@click.option("--force", is_flag=True, help="Write over a file that is there.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def export(invocation: Invocation, crew: str, file: Path | None, folder: Path | None, force: bool) -> None:
-    """Write a crew's package out again: the same bytes as it came as.
+    """Export a crew's package, byte for byte as it was imported.
 
-    What came as a folder becomes a ZIP that is the same on every machine.
+    A package imported from a folder is written as a reproducible ZIP file.
     """
     from uwf_cli.files import write_whole
 
@@ -286,14 +288,17 @@ def _write_folder(folder: Path, files: dict[str, bytes]) -> None:
     "uwf crew propose ./trip --branch shorter-menu --remote origin",
 )
 @click.argument("package", type=click.Path(path_type=Path))
-@click.option("--branch", metavar="BRANCH", required=True, help="The proposal's name.")
+@click.option("--branch", metavar="BRANCH", required=True, help="Name of the proposal.")
 @click.option(
-    "--remote", metavar="NAME", shell_complete=complete_remote, help="Also push it there, for review."
+    "--remote",
+    metavar="NAME",
+    shell_complete=complete_remote,
+    help="Push the proposal to this remote for review.",
 )
 def propose(invocation: Invocation, package: Path, branch: str, remote: str | None) -> None:
-    """Propose a version of a crew without taking it in.
+    """Propose a version of a crew without registering it.
 
-    Without --remote nothing leaves this machine. Proposing again under the same name adds a version.
+    Without --remote the proposal stays on this machine. Proposing again under the same name adds a version.
     """
     from uwf_cli.commands.review import publish_proposed
 
@@ -323,9 +328,11 @@ def propose(invocation: Invocation, package: Path, branch: str, remote: str | No
     "uwf crew accept shorter-menu --remote origin",
 )
 @click.argument("branch")
-@click.option("--remote", metavar="NAME", shell_complete=complete_remote, help="Take what is on that remote.")
+@click.option(
+    "--remote", metavar="NAME", shell_complete=complete_remote, help="Accept the proposal of this remote."
+)
 def accept(invocation: Invocation, branch: str, remote: str | None) -> None:
-    """Take in a proposed version of a crew: the one made here, or with --remote a branch of a remote."""
+    """Register a proposed version of a crew: the local one, or with --remote a branch of that remote."""
     from uwf_cli.exchange import git_for
 
     from uwf_git.ext.crews.registry import Crews

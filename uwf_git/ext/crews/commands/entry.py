@@ -43,7 +43,7 @@ _WHO = click.argument("who", metavar="CREW[/PERSONA]", shell_complete=complete_p
 )
 @_WHO
 def menu(invocation: Invocation, who: str) -> None:
-    """Show what a persona offers; without PERSONA, the crew's first."""
+    """Show a persona's menu. Default: the crew's first persona."""
     invocation.emit(menu_value(_entry(invocation, who, None)), menu_text)
 
 
@@ -54,9 +54,10 @@ def menu(invocation: Invocation, who: str) -> None:
 @_WHO
 @click.argument("text")
 def route(invocation: Invocation, who: str, text: str) -> None:
-    """Say what an input would mean to a persona, as JSON; nothing is done.
+    """Print as JSON which action an input selects, without running it.
 
-    The same menu and the same text always give the same answer. A problem says why it couldn't be carried out here.
+    Deterministic: the same menu and text always give the same result. `problem` says why the action cannot
+    run here.
     """
     entry = _entry(invocation, who, None)
     routed = entry.route(_given(text))
@@ -78,10 +79,10 @@ def route(invocation: Invocation, who: str, text: str) -> None:
 )
 @_WHO
 @click.argument("text")
-@click.option("-p", "--prompt", metavar="TEXT", help="What to say besides: the task; - reads standard input.")
+@click.option("-p", "--prompt", metavar="TEXT", help="The prompt of the workflow. - reads standard input.")
 @PROMPT_FILE
-@click.option("--talk", is_flag=True, help="Say TEXT to the persona, whatever the menu has.")
-@click.option("--no-run", is_flag=True, help="Start the run, and do none of its steps.")
+@click.option("--talk", is_flag=True, help="Send TEXT to the persona, even if it matches the menu.")
+@click.option("--no-run", is_flag=True, help="Start the thread without running it.")
 @MAX_TOKENS
 @MAX_COST
 @MAX_TIME
@@ -105,11 +106,11 @@ def do(
     quiet: bool,
     **limits: str | None,
 ) -> None:
-    """Put an input to a persona, and carry out what it means.
+    """Send input to a persona and run the matching action.
 
-    A workflow is started and run as by uwf run; without -p its task is what the menu says. What is one turn of the
-    persona becomes a conversation, which uwf chat --resume goes on with. A single word that the menu doesn't have is
-    refused without --talk: it may be a mistyped item.
+    A workflow is started as by uwf run; without -p the menu has its prompt. A single turn of the persona
+    becomes a conversation that uwf chat --resume continues. A single word that is not in the menu is refused
+    without --talk, since it may be a typo.
     """
     budget = resolve.limits({**limits, "max_steps": None})
     where = folder(cwd)

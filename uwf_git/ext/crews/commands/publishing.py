@@ -17,7 +17,7 @@ from uwf_cli.invocation import Invocation
 @BRANCH
 @REMOTE
 def crew(invocation: Invocation, crew: str, branch: str, remote: str | None) -> None:
-    """Push a crew's newest version to a branch, for review. Proposals can be merged into it."""
+    """Push a crew's newest version to a branch for review. Proposals can be merged into it."""
     from uwf_git.ext.crews.registry import Crews
 
     publish_version(invocation, Crews(invocation.instance.store), crew, branch, remote)

@@ -50,19 +50,19 @@ if TYPE_CHECKING:
     is_flag=False,
     flag_value=NEWEST,
     metavar="[ID]",
-    help="Go on with a conversation, the newest unless it is named.",
+    help="Continue a conversation. Default: the newest.",
 )
 @AGENT
 @CWD
 def chat(
     invocation: Invocation, who: str | None, resumed: str | None, agent: str | None, cwd: Path | None
 ) -> None:
-    """Talk. What you say and what is answered is a thread like any, kept step by step.
+    """Chat with a model or a persona. The conversation is a thread, recorded step by step.
 
-    With a crew, what you type is looked for in the persona's menu first; a workflow that it starts is run here.
+    With a crew, input is matched against the persona's menu first; workflows that it starts run here.
 
-    On a terminal answers appear while they are written; Ctrl-C stops one, Ctrl-D leaves. Elsewhere each line of
-    standard input is a message, and each thing that happens a line of JSON.
+    On a terminal, answers stream; Ctrl-C stops one, Ctrl-D leaves. Otherwise each line of standard input is a
+    message, and each event is printed as a JSON line.
     """
     # Nobody of whom something is known is in a store that isn't there.
     instance = invocation.instance if who or resumed else invocation.instance_for_writing()

@@ -7,37 +7,31 @@ from uwf_cli.command import Group, Place
 crew = Group(
     "crew",
     {
-        "import": Place("uwf_git.ext.crews.commands.commands:import_", "Take in a crew."),
+        "import": Place("uwf_git.ext.crews.commands.commands:import_", "Import a crew."),
         "show": Place(
-            "uwf_git.ext.crews.commands.commands:show", "Show a crew: personas, what they offer, workflows."
+            "uwf_git.ext.crews.commands.commands:show", "Show a crew's personas, menus and workflows."
         ),
-        "menu": Place("uwf_git.ext.crews.commands.entry:menu", "Show what a persona offers."),
-        "route": Place(
-            "uwf_git.ext.crews.commands.entry:route", "Say what an input would mean to a persona."
-        ),
-        "do": Place(
-            "uwf_git.ext.crews.commands.entry:do", "Put an input to a persona, and carry out what it means."
-        ),
+        "menu": Place("uwf_git.ext.crews.commands.entry:menu", "Show a persona's menu."),
+        "route": Place("uwf_git.ext.crews.commands.entry:route", "Print which action an input selects."),
+        "do": Place("uwf_git.ext.crews.commands.entry:do", "Send input to a persona and run the action."),
         "list": Place("uwf_git.ext.crews.commands.commands:list_", "List the crews."),
         "history": Place(
             "uwf_git.ext.crews.commands.commands:history", "List a crew's versions, newest first."
         ),
         "rollback": Place(
             "uwf_git.ext.crews.commands.commands:rollback",
-            "Make an older version of a crew the newest again.",
+            "Restore an older version.",
         ),
-        "export": Place("uwf_git.ext.crews.commands.commands:export", "Write a crew's package out again."),
+        "export": Place("uwf_git.ext.crews.commands.commands:export", "Export a crew's package."),
         "propose": Place(
-            "uwf_git.ext.crews.commands.commands:propose", "Propose a version of a crew without taking it in."
+            "uwf_git.ext.crews.commands.commands:propose", "Propose a version without registering it."
         ),
-        "accept": Place(
-            "uwf_git.ext.crews.commands.commands:accept", "Take in a version of a crew that was proposed."
-        ),
-        "rm": Place("uwf_git.ext.crews.commands.commands:rm", "Forget a crew's name."),
+        "accept": Place("uwf_git.ext.crews.commands.commands:accept", "Register a proposed version."),
+        "rm": Place("uwf_git.ext.crews.commands.commands:rm", "Unregister a crew (history is kept)."),
     },
     examples=(
         "uwf crew import trip.bmad",
         "uwf crew show trip",
     ),
-    help="Personas with menus, and the workflows they start.",
+    help="Personas with menus, and their workflows.",
 )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from uwf_git.store.versions import PastVersion, Version
 
 PARTIAL = click.option(
-    "--partial", is_flag=True, help="Leave cases out that have no score, instead of refusing the run."
+    "--partial", is_flag=True, help="Accept a run in which some cases have no score, and leave those out."
 )
 """The option that allows a baseline of a part of a suite."""
 
@@ -49,10 +49,10 @@ def set_(
     agent: str | None,
     partial: bool,
 ) -> None:
-    """Accept the scores of a run as what others are held against.
+    """Set a suite's baseline to the scores of a run.
 
-    The run is the newest one, or what "uwf eval compare" would take: a version of a workflow, an agent, a label or a
-    hash. Every case of the suite must have a score, unless a part will do.
+    RUN is anything that "uwf eval compare" takes: a workflow version, an agent, a label or a hash. Default:
+    the newest run. Every case needs a score, unless --partial is given.
     """
     baselines = Baselines(invocation.instance.store)
     before = baselines.names()
@@ -84,14 +84,14 @@ def _made(
 @command("uwf eval baseline show issues", "uwf eval baseline show issues~1")
 @click.argument("suite", metavar="SUITE[~N]")
 def show(invocation: Invocation, suite: str) -> None:
-    """Show a suite's baseline, with ~1 the one before: the score of each case."""
+    """Show a suite's baseline: the score of each case. ~1 is the baseline before."""
     baselines = Baselines(invocation.instance.store)
     invocation.emit(version_value(baselines, baselines.named(suite)), _text)
 
 
 @command("uwf eval baseline list")
 def list_(invocation: Invocation) -> None:
-    """List the baselines, with what each was measured with."""
+    """List the baselines and how each was measured."""
     baselines = Baselines(invocation.instance.store)
     found = [brief(baselines, baselines.current(name)) for name in baselines.names()]
 
@@ -107,7 +107,7 @@ def list_(invocation: Invocation) -> None:
 @command("uwf eval baseline history issues")
 @click.argument("suite")
 def history(invocation: Invocation, suite: str) -> None:
-    """List a suite's baselines, newest first: who set each, and what was accepted."""
+    """List a suite's baselines, newest first, with their authors."""
     from uwf_cli.commands.workflow import history_note
 
     baselines = Baselines(invocation.instance.store)
@@ -144,9 +144,12 @@ def past(baselines: Baselines, suite: str) -> list[dict[str, Any]]:
 @click.argument("run", required=False)
 @narrowing
 @PARTIAL
-@click.option("--branch", metavar="BRANCH", required=True, help="The proposal's name.")
+@click.option("--branch", metavar="BRANCH", required=True, help="Name of the proposal.")
 @click.option(
-    "--remote", metavar="NAME", shell_complete=complete_remote, help="Also push it there, for review."
+    "--remote",
+    metavar="NAME",
+    shell_complete=complete_remote,
+    help="Push the proposal to this remote for review.",
 )
 def propose(
     invocation: Invocation,
@@ -158,9 +161,9 @@ def propose(
     branch: str,
     remote: str | None,
 ) -> None:
-    """Propose a baseline without setting it. On its branch, a change of a score is a line.
+    """Propose a baseline without setting it. On its branch, each changed score is one line.
 
-    Without --remote nothing leaves this machine. Proposing again under the same name adds a version.
+    Without --remote the proposal stays on this machine. Proposing again under the same name adds a version.
     """
     from uwf_cli.commands.review import publish_proposed
 
@@ -192,9 +195,11 @@ def propose(
     "uwf eval baseline accept new-plan --remote origin",
 )
 @click.argument("branch")
-@click.option("--remote", metavar="NAME", shell_complete=complete_remote, help="Take what is on that remote.")
+@click.option(
+    "--remote", metavar="NAME", shell_complete=complete_remote, help="Accept the proposal of this remote."
+)
 def accept(invocation: Invocation, branch: str, remote: str | None) -> None:
-    """Set a baseline that was proposed: the one made here, or with --remote a branch of a remote."""
+    """Set a proposed baseline: the local one, or with --remote a branch of that remote."""
     from uwf_git.sync.proposals import accept as take
 
     instance = invocation.instance
@@ -207,7 +212,7 @@ def accept(invocation: Invocation, branch: str, remote: str | None) -> None:
 @command("uwf eval baseline rm issues")
 @click.argument("suite")
 def rm(invocation: Invocation, suite: str) -> None:
-    """Forget a suite's baseline. Its runs stay."""
+    """Remove a suite's baseline. Its runs are kept."""
     baselines = Baselines(invocation.instance.store)
     value = {**brief(baselines, baselines.current(suite)), "removed": True}
     baselines.remove(suite)

@@ -246,27 +246,29 @@ def checked(
     default=0.0,
     show_default=True,
     metavar="X",
-    help="Allow the average score to be lower by X.",
+    help="Allow the average score to drop by X.",
 )
 @click.option(
     "--max-case-drop",
     type=Number(0, 1),
     metavar="X",
-    help="Allow each case to be lower by X; else only a significantly lower one fails.",
+    help="Allow each case's score to drop by X. Default: only a significant drop fails.",
 )
 @click.option(
     "--against",
     default=BASELINE,
     show_default=True,
     metavar="RUN",
-    help="What it is held against: anything that uwf eval compare takes.",
+    help="Compare with this instead of the baseline; as for uwf eval compare.",
 )
 @click.option(
     "--same-judges",
     is_flag=True,
-    help="Nobody can tell (125) where other judges judged that: no mere warning.",
+    help="Exit 125 instead of warning if the baseline had other judges.",
 )
-@click.option("--junit", type=click.Path(path_type=Path), metavar="FILE", help="Write JUnit XML too.")
+@click.option(
+    "--junit", type=click.Path(path_type=Path), metavar="FILE", help="Also write JUnit XML to this file."
+)
 @running
 def check(
     invocation: Invocation,
@@ -278,11 +280,11 @@ def check(
     junit: Path | None,
     options: RunOptions,
 ) -> None:
-    """Run a suite, and fail if its score is lower than that of its baseline.
+    """Run a suite and fail if its score is lower than its baseline's.
 
-    Known results are not run again. The exit status is 0 if nothing is worse, 1 if the average or a single case is
-    lower by more than chance explains, 125 if that can't be told (chance may explain it, cases have no score, the
-    workflow is invalid), and 128 and more for every other error: so git bisect run finds the version that broke it.
+    Known results are not run again. Exit 0 if nothing is worse, 1 if the average or a case is significantly
+    lower, 125 if it cannot be decided (differences within chance, cases without a score, an invalid
+    workflow), 128 or more on errors: suitable for git bisect run.
     """
     from uwf_git.ext.evaluation.comparison import by_case, compare, drop
 

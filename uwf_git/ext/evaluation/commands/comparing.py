@@ -38,9 +38,11 @@ if TYPE_CHECKING:
 )
 @click.argument("a")
 @click.argument("b")
-@click.option("--suite", metavar="SUITE", help="The suite, where there are several.")
+@click.option("--suite", metavar="SUITE", help="The suite, if there are several.")
 @narrowing
-@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Write a chart too, as SVG.")
+@click.option(
+    "--plot", type=click.Path(path_type=Path), metavar="FILE", help="Also write a chart to this SVG file."
+)
 def compare(
     invocation: Invocation,
     a: str,
@@ -50,10 +52,10 @@ def compare(
     agent: str | None,
     plot: Path | None,
 ) -> None:
-    """Compare two runs of a suite case by case: what B does better and worse than A, then averages.
+    """Compare two runs of a suite, case by case and on average.
 
-    A and B are versions of a workflow, agents, labels or hashes of runs, or "baseline". Nothing is run. Of several runs
-    that fit, the newest count that the same judges have judged.
+    A and B are workflow versions, agents, labels, hashes of runs, or "baseline". Nothing is run. Of several
+    matching runs, the newest ones with the same judges count.
     """
     from uwf_git.ext.evaluation.comparison import compare as do
 

@@ -34,17 +34,17 @@ if TYPE_CHECKING:
     metavar="FILE",
     required=True,
     type=click.Path(path_type=Path, allow_dash=True),
-    help="The file to write; - is standard output.",
+    help="Output file. - is standard output.",
 )
-@click.option("--against", metavar="RUN", help="Compare with that instead of the baseline.")
-@click.option("--force", is_flag=True, help="Write over a file that is there.")
+@click.option("--against", metavar="RUN", help="Compare with this instead of the baseline.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def report(
     invocation: Invocation, suite: str, run: str | None, file: Path, against: str | None, force: bool
 ) -> None:
-    """Write a run of a suite as one HTML file: its scores, by judge and by tag, flaky cases, and what changed.
+    """Write a run of a suite as one HTML file: scores by judge and tag, flaky cases, changes.
 
-    RUN is a version of a workflow, an agent, a label or the hash of a run; without it the newest run is meant. It is
-    compared with the baseline, if there is one. The file holds no script and fetches nothing.
+    RUN is a workflow version, an agent, a label or the hash of a run. Default: the newest. It is compared
+    with the baseline, if there is one. The file has no script and loads nothing.
     """
     from uwf_git.ext.evaluation.baselines import Baselines
     from uwf_git.ext.evaluation.commands.page import page

@@ -74,7 +74,7 @@ def running(function: _F) -> _F:
         click.option(
             "--workflow",
             metavar="W",
-            help="NAME, NAME@VERSION, NAME~2, a hash or a file; else the newest of each case's own.",
+            help="Workflow to test: NAME, NAME@VERSION, NAME~2, a hash or a file. Default: the newest of each case.",
             shell_complete=complete_workflow,
         ),
         AGENT,
@@ -84,30 +84,36 @@ def running(function: _F) -> _F:
             default=1,
             show_default=True,
             metavar="K",
-            help="Each case so often.",
+            help="Run each case N times.",
         ),
         *(click.option(each.option, is_flag=True, help=each.line) for each in ext.dispatchers()),
-        click.option("-j", "--jobs", type=AT_ONCE, default=1, metavar="N", help="So many at once."),
+        click.option(
+            "-j", "--jobs", type=AT_ONCE, default=1, metavar="N", help="Run up to N trials in parallel."
+        ),
         JUDGES,
         click.option(
             "--label",
             default="",
             metavar="TEXT",
-            help="Tells apart what looks the same, as after a change of a script.",
+            help="Label that tells this run apart, such as after a change of a script.",
         ),
-        click.option("--max-cost", metavar="USD", help="Begins no further trial after so many US dollars."),
-        click.option("--max-tokens", metavar="N", help="Likewise, after so many tokens."),
-        click.option("--max-time", metavar="TIME", help="Likewise, after so long: 90s, 30m, 2h."),
-        click.option("--case-cost", metavar="USD", help="Each trial ends after so many US dollars."),
-        click.option("--case-tokens", metavar="N", help="Likewise, after so many tokens."),
-        click.option("--case-time", metavar="TIME", help="Likewise, after so much of its agents' time."),
+        click.option("--max-cost", metavar="USD", help="Start no more trials after spending USD."),
+        click.option("--max-tokens", metavar="N", help="Start no more trials after N tokens."),
+        click.option(
+            "--max-time", metavar="TIME", help="Start no more trials after this time: 90s, 30m, 2h."
+        ),
+        click.option("--case-cost", metavar="USD", help="End a trial after spending USD."),
+        click.option("--case-tokens", metavar="N", help="End a trial after N tokens."),
+        click.option(
+            "--case-time", metavar="TIME", help="End a trial after this working time of its agents."
+        ),
         click.option(
             "--max-steps",
             type=click.IntRange(min=1),
             default=50,
             show_default=True,
             metavar="N",
-            help="Likewise, after N steps.",
+            help="End a trial after N steps.",
         ),
         click.option(
             "--retries",
@@ -115,7 +121,7 @@ def running(function: _F) -> _F:
             default=2,
             show_default=True,
             metavar="N",
-            help="A step that failed is tried again so often.",
+            help="Retry a failed step up to N times.",
         ),
         QUIET,
     )
@@ -132,15 +138,15 @@ def running(function: _F) -> _F:
 )
 @click.argument("suite", shell_complete=complete_suite)
 @click.argument("cases", metavar="[CASE]...", nargs=-1)
-@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only cases with it; may be repeated.")
+@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Run only cases with this tag. Repeatable.")
 @running
 def run(
     invocation: Invocation, suite: str, cases: tuple[str, ...], tags: tuple[str, ...], options: RunOptions
 ) -> None:
-    """Try cases, have them judged, and record what came of it.
+    """Run a suite's cases, judge the results and record them.
 
-    What was tried before with the same workflow, agents and files is not tried again, and what was judged by the same
-    judge is not judged again. --judge asks others than those of the cases.
+    Results of the same workflow, agents and files are reused, as are judgements of the same judge. --judge
+    replaces the judges of the cases.
     """
     from uwf_git.ext.evaluation.suite import Suites
     from uwf_git.ext.evaluation.trials import threads_of

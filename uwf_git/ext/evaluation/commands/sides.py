@@ -29,8 +29,8 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 def narrowing(function: _F) -> _F:
     """Adds the options that choose among the runs that a word fits: they are given as `workflow` and `agent`."""
     options = (
-        click.option("--workflow", metavar="WORKFLOW", help="Only of runs of this version of a workflow."),
-        click.option("--agent", metavar="AGENT", help="Only of runs of this agent, or with this label."),
+        click.option("--workflow", metavar="WORKFLOW", help="Only runs of this workflow version."),
+        click.option("--agent", metavar="AGENT", help="Only runs of this agent or label."),
     )
     for option in options:
         function = option(function)

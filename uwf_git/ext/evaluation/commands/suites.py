@@ -29,15 +29,19 @@ if TYPE_CHECKING:
     from uwf_git.store.opened import Instance
 
 TO = click.option(
-    "--to", "suite", metavar="SUITE", help="The suite; it is made if need be.", shell_complete=complete_suite
+    "--to",
+    "suite",
+    metavar="SUITE",
+    help="Suite to add to; created if it does not exist.",
+    shell_complete=complete_suite,
 )
 JUDGES = click.option(
     "--judge",
     "judges",
     multiple=True,
     metavar="JUDGE",
-    help="Who says how good it is: a name of judges in config.yaml, exact[:FIELD,…], jsonata:EXPRESSION, schema:FILE,"
-    " workflow:NAME, command:LINE. May be repeated.",
+    help="Judge: a name of judges in config.yaml, exact[:FIELD,…], jsonata:EXPRESSION, schema:FILE, "
+    "workflow:NAME, command:LINE. Repeatable.",
 )
 
 
@@ -49,19 +53,17 @@ JUDGES = click.option(
 )
 @click.argument("threads", metavar="ID[@STEP]...", nargs=-1, required=True, shell_complete=complete_thread)
 @TO
-@click.option("--name", metavar="NAME", help="What the case is called; in place of the one of that name.")
-@click.option("--role", metavar="ROLE", help="Each step of that role becomes a case.")
+@click.option("--name", metavar="NAME", help="Name of the case. Replaces an existing one.")
+@click.option("--role", metavar="ROLE", help="Make a case of each step of this role.")
 @click.option(
     "--fixture",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="The files that the agents find in their folder.",
+    help="Folder or archive with the files of the case.",
 )
 @JUDGES
-@click.option(
-    "--expected", metavar="JSON", help="What judges hold the output against, if not the recorded one."
-)
-@click.option("--tag", "tags", multiple=True, metavar="TAG", help="To select cases by; may be repeated.")
+@click.option("--expected", metavar="JSON", help="Expected output for judges. Default: the recorded one.")
+@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Tag to select cases by. Repeatable.")
 def add(
     invocation: Invocation,
     threads: tuple[str, ...],
@@ -73,9 +75,9 @@ def add(
     expected: str | None,
     tags: tuple[str, ...],
 ) -> None:
-    """Make cases of threads: of a whole one, or of a step, which its role then does again on the history before it.
+    """Make cases of threads or steps. For a step, its role runs again after the same history.
 
-    Nothing is copied: the thread's commit becomes a parent of the suite's.
+    Nothing is copied: the thread's commit becomes a parent of the suite's commit.
     """
     from uwf_git.ext.evaluation.cases import fitted
     from uwf_git.ext.evaluation.fixtures import take_in
@@ -202,11 +204,13 @@ def _emit_added(invocation: Invocation, name: str, suites: Suites, cases: Sequen
 )
 @click.argument("file", type=click.Path(path_type=Path))
 @TO
-@click.option("--workflow", metavar="W", help="For cases that name none.", shell_complete=complete_workflow)
+@click.option(
+    "--workflow", metavar="W", help="Workflow of cases that name none.", shell_complete=complete_workflow
+)
 def import_(invocation: Invocation, file: Path, suite: str | None, workflow: str | None) -> None:
-    """Take in cases from a file: prompts, and the files that the agents find in their folder.
+    """Import cases with prompts and files from a YAML list or a JSON Lines file.
 
-    It is YAML with a list of cases, or has a JSON object a line. A case takes the place of the one of its name.
+    A case replaces the one of the same name.
     """
     from uwf_git.ext.evaluation.cases import fitted, read_file, with_workflows
     from uwf_git.ext.evaluation.suite import Added
@@ -236,9 +240,9 @@ def import_(invocation: Invocation, file: Path, suite: str | None, workflow: str
 )
 @click.argument("suite", shell_complete=complete_suite)
 @click.argument("cases", metavar="[CASE]...", nargs=-1)
-@click.option("--yes", is_flag=True, help="Forget the suite.")
+@click.option("--yes", is_flag=True, help="Confirm the removal of the suite.")
 def remove(invocation: Invocation, suite: str, cases: tuple[str, ...], yes: bool) -> None:
-    """Take cases out of a suite, or forget a suite. Threads stay, and so do the results of other cases."""
+    """Remove cases from a suite, or a whole suite. Threads and other cases' results are kept."""
     from uwf_git.ext.evaluation.suite import Added, Suites, lock_of
 
     instance = invocation.instance
@@ -264,7 +268,7 @@ def remove(invocation: Invocation, suite: str, cases: tuple[str, ...], yes: bool
 
 @command("uwf eval list")
 def list_(invocation: Invocation) -> None:
-    """List the suites, with what their last runs came to."""
+    """List the suites with their latest results."""
     from uwf_git.ext.evaluation.suite import Suites
 
     suites = Suites(invocation.instance.store)
@@ -308,7 +312,7 @@ def list_(invocation: Invocation) -> None:
 @click.argument("suite", shell_complete=complete_suite)
 @click.argument("case", required=False)
 def show(invocation: Invocation, suite: str, case: str | None) -> None:
-    """Show the cases of a suite, and what its runs came to."""
+    """Show a suite's cases and results."""
     from uwf_git.ext.evaluation.commands.sides import names_of
     from uwf_git.ext.evaluation.sides import judges_of, said_of
     from uwf_git.ext.evaluation.suite import Suites

@@ -30,17 +30,15 @@ _PORT = 7233
 _LONGEST = 86400  # seconds that a worker may be silent
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-ADDRESS = click.option("--address", metavar="HOST:PORT", help="A Temporal server that is there.")
-NAMESPACE = click.option(
-    "--namespace", metavar="N", help="The namespace of the fleet there; default if left out."
-)
+ADDRESS = click.option("--address", metavar="HOST:PORT", help="Address of a running Temporal server.")
+NAMESPACE = click.option("--namespace", metavar="N", help="Temporal namespace. Default: default.")
 HEARTBEAT = click.option(
     "--heartbeat",
     type=Number(1, _LONGEST),
     default=30.0,
     show_default=True,
     metavar="SECONDS",
-    help="A worker without a sign of life for so long has lost its step.",
+    help="Reassign a step after SECONDS without a heartbeat.",
 )
 TRIES = click.option(
     "--tries",
@@ -48,29 +46,29 @@ TRIES = click.option(
     default=3,
     show_default=True,
     metavar="N",
-    help="Give a thread up whose step has failed so often.",
+    help="Give up a thread after N failures of one step.",
 )
 
 
 WORKSPACE = click.option(
     "--workspace",
     metavar="KIND:PLACE",
-    help="What each thread works in: worktree:PROJECT[@REVISION] or folder:DIR.",
+    help="Workspace of each thread: worktree:PROJECT[@REVISION] or folder:DIR.",
 )
 WORKSPACE_REMOTE = click.option(
     "--workspace-remote",
     metavar="R",
     default="",
-    help="The remote of PROJECT by which machines exchange the branches of threads.",
+    help="Remote of PROJECT through which machines exchange the threads' branches.",
 )
 
 
 _BUDGET = {
-    "maxSteps": click.option("--max-steps", metavar="N", help="All of them together make so many steps."),
-    "maxTokens": click.option("--max-tokens", metavar="N", help="All of them together use so many tokens."),
-    "maxCost": click.option("--max-cost", metavar="USD", help="All of them together cost so much."),
+    "maxSteps": click.option("--max-steps", metavar="N", help="Stop after N steps of all threads."),
+    "maxTokens": click.option("--max-tokens", metavar="N", help="Stop after N tokens of all threads."),
+    "maxCost": click.option("--max-cost", metavar="USD", help="Stop after all threads spent USD."),
     "maxWallTime": click.option(
-        "--max-time", metavar="TIME", help="Their agents work for so long, added up: 30m, 20h."
+        "--max-time", metavar="TIME", help="Stop after this working time of all agents: 30m, 20h."
     ),
 }
 
@@ -91,7 +89,7 @@ def allowance(function: _F) -> _F:
         "open_",
         type=click.IntRange(min=1),
         metavar="N",
-        help="So many threads at a time; others begin as these end or wait.",
+        help="Keep up to N threads open at a time.",
     )
     return most(wrapped)  # type: ignore[no-any-return]
 

@@ -47,7 +47,7 @@ _USED = dict(zip((*LIMITS, "unpriced"), ("steps", "tokens", "cost", "seconds", "
 @click.option(
     "--remote",
     metavar="R",
-    help="Push them there first, for workers elsewhere.",
+    help="Push the threads to this remote first, for workers on other machines.",
     shell_complete=complete_remote,
 )
 @place
@@ -60,9 +60,9 @@ def start(
     address: str | None,
     namespace: str | None,
 ) -> None:
-    """Put threads into the queue of a fleet, whose workers step them to their ends.
+    """Queue threads for a fleet, whose workers run them to their ends.
 
-    Filters select idle threads, and with --status failed those.
+    Filters select idle threads; --status failed selects failed ones.
     """
     failures = Failures(invocation)
     wanted = to_step(invocation, chosen, failures)
@@ -92,13 +92,13 @@ def _started_text(value: Any) -> str:
     "uwf fleet status --all",
     "uwf fleet status --watch",
 )
-@click.option("--all", "ended", is_flag=True, help="Also threads that the queue has no more.")
-@click.option("--watch", is_flag=True, help="Again and again, until Ctrl-C; as JSON a line for each change.")
+@click.option("--all", "ended", is_flag=True, help="Also list threads that have left the queue.")
+@click.option("--watch", is_flag=True, help="Refresh until Ctrl-C. With --json, print one line per change.")
 @place
 def status(
     invocation: Invocation, ended: bool, watch: bool, address: str | None, namespace: str | None
 ) -> None:
-    """List the threads in the queue of a fleet, oldest first: their state, what they wait for, who is at them."""
+    """List a fleet's queue, oldest first: state, reason for waiting, worker."""
     at, short = found(invocation, address, namespace), short_ids(invocation.instance)
     if watch:
         _watch(invocation, at, ended, short)
@@ -173,7 +173,9 @@ def _since(text: str | None) -> str:
 def _of_queue(function: Any) -> Any:
     """Gives a command ids of threads in the queue, or all of them."""
     ids = click.argument("ids", metavar="[ID]...", nargs=-1, shell_complete=complete_thread)
-    return ids(click.option("--all", "every", is_flag=True, help="All that the queue has.")(place(function)))
+    return ids(
+        click.option("--all", "every", is_flag=True, help="Every thread in the queue.")(place(function))
+    )
 
 
 @command("uwf fleet pause --all", "uwf fleet pause 01JK7M")
@@ -181,9 +183,9 @@ def _of_queue(function: Any) -> Any:
 def pause(
     invocation: Invocation, ids: tuple[str, ...], every: bool, address: str | None, namespace: str | None
 ) -> None:
-    """Begin no more steps of threads, for this fleet alone; uwf thread pause keeps everybody from it.
+    """Pause threads for this fleet only. uwf thread pause pauses them everywhere.
 
-    Steps in progress come to their end.
+    Steps in progress finish.
     """
     _signal(invocation, ids, every, found(invocation, address, namespace), "hold", "paused")
 
@@ -193,7 +195,7 @@ def pause(
 def resume(
     invocation: Invocation, ids: tuple[str, ...], every: bool, address: str | None, namespace: str | None
 ) -> None:
-    """Make steps again of threads that were paused for this fleet."""
+    """Resume threads that were paused for this fleet."""
     _signal(invocation, ids, every, found(invocation, address, namespace), "let", "resumed")
 
 
@@ -202,9 +204,9 @@ def resume(
 def cancel(
     invocation: Invocation, ids: tuple[str, ...], every: bool, address: str | None, namespace: str | None
 ) -> None:
-    """Take threads out of the queue. They stay as they are, and can be put in again.
+    """Remove threads from the queue. They are not changed and can be queued again.
 
-    A step in progress is broken off, which is waited for, and what its agent said is kept.
+    Waits until a step in progress has been interrupted; its output is kept as an attempt.
     """
     _signal(invocation, ids, every, found(invocation, address, namespace), "", "cancelled")
 
@@ -257,7 +259,7 @@ def _id(invocation: Invocation, text: str) -> str:
 )
 @threads
 @pace
-@click.option("--remote", metavar="R", help="Pull from there first.", shell_complete=complete_remote)
+@click.option("--remote", metavar="R", help="Pull from this remote first.", shell_complete=complete_remote)
 @place
 def sync(
     invocation: Invocation,
@@ -268,10 +270,10 @@ def sync(
     address: str | None,
     namespace: str | None,
 ) -> None:
-    """Bring the queue of a fleet up to date with the refs here.
+    """Update a fleet's queue from the refs.
 
-    Threads that were answered, resumed or ended since go on, or leave it. Threads that are chosen, and idle, are put in
-    where they are missing: of a server that has lost all, the queue is made again so.
+    Threads that were answered, resumed or ended are continued or removed. Selected idle threads that are
+    missing are queued, which also restores the queue of a server that lost its data.
     """
     from uwf_git.ext.fleet import asked
     from uwf_git.ext.fleet.news import outdated

@@ -48,7 +48,7 @@ JOBS = click.option(
     default=1,
     show_default=True,
     metavar="N",
-    help="So many steps at once by each worker.",
+    help="Steps that each worker runs in parallel.",
 )
 
 
@@ -64,7 +64,7 @@ JOBS = click.option(
     default=1,
     show_default=True,
     metavar="N",
-    help="So many workers; with --address also none, to leave the work to others.",
+    help="Local workers to start. 0 is allowed with --address.",
 )
 @JOBS
 @pace
@@ -75,7 +75,7 @@ JOBS = click.option(
 @WORKSPACE_REMOTE
 @allowance
 @place
-@click.option("--stay", is_flag=True, help="Also wait for the threads that wait for somebody.")
+@click.option("--stay", is_flag=True, help="Keep running while threads wait for an answer.")
 @QUIET
 def run(
     invocation: Invocation,
@@ -95,11 +95,11 @@ def run(
     quiet: bool,
     bounds: Allowance,
 ) -> None:
-    """Step threads to their ends by workers of this machine, and go on past what fails: those that are named or that
-    filters select, else all that are idle. Prints one line a step.
+    """Run threads to their ends with workers on this machine. Failures don't stop the others. Prints one line
+    per step.
 
-    It starts a Temporal server of its own on this machine, unless one is named, and ends when each thread has ended,
-    waits for somebody, or was given up. Filters select idle threads, and with --status failed those.
+    Default: all idle threads. Starts a local Temporal server unless --address is given, and ends when every
+    thread has ended, waits or was given up. Filters select idle threads; --status failed selects failed ones.
     """
     from uwf_git.ext.fleet import client
     from uwf_git.ext.fleet.admission import Admission
@@ -317,10 +317,10 @@ def worker(
     address: str | None,
     namespace: str | None,
 ) -> None:
-    """Make steps for a fleet, until Ctrl-C. Prints one line a step.
+    """Run steps of a fleet until Ctrl-C. Prints one line per step.
 
-    Which threads, is said by uwf fleet start, on any machine. What is in progress at the end is broken off; another
-    worker goes on with it.
+    uwf fleet start on any machine queues threads. Steps in progress are interrupted at the end; another
+    worker continues.
     """
     from uwf_git.ext.fleet import client
     from uwf_git.ext.fleet.commands.places import found

@@ -7,24 +7,18 @@ from uwf_cli.command import Group, Place
 fleet = Group(
     "fleet",
     {
-        "run": Place("uwf_git.ext.fleet.commands.running:run", "Step threads by workers of this machine."),
-        "worker": Place("uwf_git.ext.fleet.commands.running:worker", "Make steps for a fleet."),
-        "start": Place("uwf_git.ext.fleet.commands.queue:start", "Put threads into the queue of a fleet."),
-        "status": Place(
-            "uwf_git.ext.fleet.commands.queue:status", "List the threads in the queue of a fleet."
-        ),
-        "pause": Place(
-            "uwf_git.ext.fleet.commands.queue:pause", "Begin no more steps of threads in the queue."
-        ),
-        "resume": Place(
-            "uwf_git.ext.fleet.commands.queue:resume", "Make steps again of threads in the queue."
-        ),
-        "cancel": Place("uwf_git.ext.fleet.commands.queue:cancel", "Take threads out of the queue."),
-        "sync": Place("uwf_git.ext.fleet.commands.queue:sync", "Bring the queue up to date with the refs."),
+        "run": Place("uwf_git.ext.fleet.commands.running:run", "Run threads with workers on this machine."),
+        "worker": Place("uwf_git.ext.fleet.commands.running:worker", "Run steps of a fleet."),
+        "start": Place("uwf_git.ext.fleet.commands.queue:start", "Queue threads for a fleet."),
+        "status": Place("uwf_git.ext.fleet.commands.queue:status", "List a fleet's queue."),
+        "pause": Place("uwf_git.ext.fleet.commands.queue:pause", "Pause threads in the queue."),
+        "resume": Place("uwf_git.ext.fleet.commands.queue:resume", "Resume threads in the queue."),
+        "cancel": Place("uwf_git.ext.fleet.commands.queue:cancel", "Remove threads from the queue."),
+        "sync": Place("uwf_git.ext.fleet.commands.queue:sync", "Update the queue from the refs."),
     },
     examples=(
         "uwf fleet run --all --workers 4",
         "uwf fleet worker --address temporal.example:7233",
     ),
-    help="Many threads at once, on one machine or many.",
+    help="Step many threads in parallel, on one or many machines.",
 )
