@@ -1,24 +1,22 @@
-"""A stateless workflow engine for LLM agents whose store is a git repository.
+"""A workflow engine for LLM agents that stores everything in git.
 
-Rooms, each importing only from itself and those above it, and extensions on top of them, which the rooms know through
-`uwf_git.ext` alone.
+Rooms, each importing only from itself and those above it, and extensions, known through `uwf_git.ext` alone.
 
     base     errors and their exit statuses, text, log, time limits, how a process ends
     sandbox  child processes, limits, quotas, bubblewrap, confined paths, nested repositories
-    format   nodes, hashes, CBOR, schemas, ids, YAML and JSON with positions: the promise; pure
+    format   nodes, hashes, CBOR, schemas, ids, YAML and JSON with positions; pure
     git      a repository: objects, refs, packs, locks, the git program
-    workflow the language, and who is next: parse, check, compile, decide, rehearse; pure
+    workflow the language and the moderator: parse, check, compile, decide, rehearse; pure
     config   config.yaml, .env, policies, secrets
-    store    nodes, threads, versions, index: all that is under refs/uwf/
+    store    nodes, threads, versions, index: everything under refs/uwf/
     engine   one step: prompt, agent, output, acceptance, budget, conversation
     verify   histories and refs, checked from git's objects alone
     sync     two stores: push, pull, divergence, review, repair
     api      the use cases that the command, the pages, MCP, the fleet and evaluation call
     ext/     a folder a feature: agents, builtin, crews, code, evaluation, fleet, web, mcp, traces, importers
 
-The names below are the public API, which docs/python-api.md describes; `uwf_git.kit` is the one for those who write
-agents. Everything else is private. Importing this package imports none of the rooms: each name brings what it needs
-when it is first used.
+The names below are the public API, described in docs/python-api.md; `uwf_git.kit` is for authors of agents.
+Everything else is private. Importing this package imports no room: names are loaded on first use.
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,4 @@
-"""The library that makes a command an agent: give it a `run` function, it does the rest.
-
-from uwf_git.kit import Context, Reply, create_agent
-"""
+"""The library for agents: it makes a command of a `run` function."""
 
 from uwf_git.engine.kit.agent import Agent, create_agent
 from uwf_git.engine.kit.context import Context, Exchange, Previous, Reply, Resume

@@ -1,20 +1,21 @@
 """The `uwf` command, thin over the library.
 
-    main        the process: version, signals, errors, exit status
-    command     what every command shares: options before and after its name, help, lazy loading
+    main        the process: signals, errors, exit status
+    command     shared options, help, lazy loading
     tree        the commands and where each is
     commands/   a module for each group of commands
-    mcp/        serves commands as tools of the Model Context Protocol
+    call        commands called in process by servers
     invocation  one call: its options, its location, its output
-    resolve     what an argument means: a text, a workflow, a thread, a step
-    completers  what the tab key offers
-    exchange    the git program, and what a plain `git fetch` brought
-    exchanged   what a push or a pull came to, in words
-    meter       how far something is, on one line of a terminal
+    resolve     arguments: texts, files, workflows
+    selection   arguments and filters that select threads
+    completers  shell completion
+    exchange    git with a progress meter, and what a plain `git fetch` brought
+    exchanged   results of push and pull as text
     output      JSON, YAML and text
-    terminal    what may reach a terminal, and how it looks there
-    transcript  threads to read
-    plot        bar charts
+    terminal    escaping, styles, tables
+    watching/   live lines, threads in parallel, events
+    page/       HTML without scripts
+    plot        charts
 
-Nothing is imported before it is needed: start-up is what a user feels.
+Modules are imported when needed, for a fast start.
 """

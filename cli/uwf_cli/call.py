@@ -1,7 +1,5 @@
-"""Call a command from a server: the result is a value, an error is a `Failed`, and standard streams stay untouched.
-
-Calls may run in several threads at once. Each opens the store for itself and closes it.
-"""
+"""Calling a command from a server: the result is a value, an error is a `Failed`, and standard streams stay
+untouched. Calls may run in several threads; each opens and closes the store."""
 
 from __future__ import annotations
 
@@ -19,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class Result(NamedTuple):
-    """The JSON value that a command would print, and its warnings, a line each."""
+    """A command's JSON value, and its warnings."""
 
     value: Any
     warnings: list[str]
 
 
 class Failed(Exception):
-    """A command failed: its error as the command prints it in JSON, with its exit `status`. It holds no secrets."""
+    """A command's error as JSON, with its exit `status`, without secrets."""
 
     def __init__(self, code: str, message: str, hint: str = "", status: int = 1, **more: Any) -> None:
         super().__init__(message)
@@ -35,7 +33,7 @@ class Failed(Exception):
 
 
 class Call(Invocation):
-    """An invocation that keeps its result and its warnings instead of printing them."""
+    """An invocation that keeps its result and warnings."""
 
     def __init__(self, location: Location) -> None:
         super().__init__()
@@ -45,7 +43,7 @@ class Call(Invocation):
         self.warnings: list[str] = []
 
     def begin_log(self) -> None:
-        """The log is the server's own."""
+        """The server has its own log."""
 
     def emit(self, value: Any, text: Any = None, shown: Any = None, compact: bool = False) -> None:
         self.value = value
@@ -59,7 +57,7 @@ class Call(Invocation):
 
 @contextmanager
 def calling(location: Location) -> Iterator[Call]:
-    """Make a call, run the hooks that it caused, and close the store. Raises Failed for any Exception."""
+    """Make a call, run its hooks, and close the store. Raises Failed for any Exception."""
     invocation = Call(location)
     try:
         yield invocation
@@ -73,8 +71,8 @@ def calling(location: Location) -> Iterator[Call]:
 
 
 def call(location: Location, argv: tuple[str, ...], stdin: str = "") -> Result:
-    """Run a command. `argv` is its line after `uwf`, `stdin` what it reads from standard input; in both, half of a
-    surrogate pair is replaced. The exit status is dropped, since the value tells as much. Raises Failed."""
+    """Run a command. `argv` is its arguments, `stdin` its input; lone surrogates are replaced in both. The
+    exit status is dropped, since the value has the same information. Raises Failed."""
     from click.exceptions import Exit
 
     from uwf_cli.tree import uwf

@@ -1,5 +1,5 @@
-"""Call a command in a process of its own, which ends when the call is cancelled: for agents, and for what may compute
-for long."""
+"""Calling a command in its own process, which ends when the call is cancelled: for agents and long
+computations."""
 
 from __future__ import annotations
 
@@ -25,8 +25,6 @@ LARGEST = 32 << 20  # bytes that a command may print
 
 
 class TooLarge(Failed):
-    """A result is too large."""
-
     def __init__(self, most: int = LARGEST) -> None:
         super().__init__("failure", f"the result is larger than {most >> 20} MiB", "ask for less of it")
 
@@ -38,7 +36,8 @@ async def call_in_process(
     folder: Path | None = None,
     most: int = LARGEST,
 ) -> Result:
-    """Run a command, as `call.call` does, in a folder. It may print `most` bytes. Raises Failed, TooLarge."""
+    """Run a command as `call.call`, in a folder, with at most `most` bytes of output. Raises Failed,
+    TooLarge."""
     inherited = {name: value for name, value in os.environ.items() if name != "UWF_FORMAT"}
     given = None if stdin is None else stdin.encode("utf-8", "replace")
     try:
@@ -67,9 +66,9 @@ async def call_in_process(
 
 
 async def _end_of(process: subprocess.Popen[bytes], stdin: bytes, most: int) -> tuple[bytes, str]:
-    """Wait for a process, and return what it wrote to its output and to standard error. Cancelled, it alone is
-    terminated and waited for: it ends its agent itself and keeps what that said, and git's packing may go on. A session
-    of its own keeps the signals of a server's client from it."""
+    """Wait for a process and return its output and standard error. Cancelled, only the process is terminated:
+    it ends its agent itself, and git's packing may continue. It has its own session, so signals to the
+    server's client don't reach it."""
     pipes = Pipes(process, most)
     try:
         await pipes.connect()
@@ -99,8 +98,8 @@ async def _read(pipes: Pipes, into: bytearray, most: int, done: anyio.Event) -> 
 
 
 def _printed(text: str) -> Any:
-    """Return the result in a command's output. An agent that works in the command's process may have printed before.
-    Raises ValueError."""
+    """Return the result in a command's output, after possible output of an in-process agent. Raises
+    ValueError."""
     try:
         return json.loads(text)
     except ValueError:

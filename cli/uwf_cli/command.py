@@ -1,5 +1,5 @@
-"""What every command shares: `--root`, `--format`, `--json` and `--debug` before and after its name, help that begins
-with examples, the nearest name for one that isn't known, and subcommands that are imported when called."""
+"""Common parts of commands: `--root`, `--format`, `--json` and `--debug` in any position, help that begins
+with examples, did-you-mean, lazy subcommands."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _keep(attribute: str) -> Any:
 
 
 class Number(click.FloatRange):
-    """A number within bounds, and NaN is none."""
+    """A number within bounds, not NaN."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         found = super().convert(value, param, ctx)
@@ -75,8 +75,8 @@ def _shared_options() -> list[click.Parameter]:
 
 
 class Command(click.Command):
-    """A command with the shared options, and help in the order people read it: examples, usage, what it does,
-    options."""
+    """A command with the shared options. Its help has examples, usage, description and options, in this
+    order."""
 
     def __init__(self, *args: Any, examples: Sequence[str] = (), **keywords: Any) -> None:
         super().__init__(*args, **{"context_settings": _HELP, **keywords})
@@ -84,7 +84,7 @@ class Command(click.Command):
         self.params.extend(_shared_options())
 
     def invoke(self, context: click.Context) -> Any:
-        """Runs the command; by now all options are known."""
+        """Run the command, once all options are known."""
         if not isinstance(self, Group):
             context.ensure_object(Invocation).begin_log()
         return super().invoke(context)
@@ -98,7 +98,6 @@ class Command(click.Command):
 
 
 def _laid_out(examples: Sequence[str]) -> list[str]:
-    """Examples as they are, or where one is too wide for 80 columns, with what is said of them drawn nearer."""
     if all(len(line) <= 78 for line in examples):
         return list(examples)
     parts = [re.split(r"(?<=\S) {2,}", line, maxsplit=1) for line in examples]
@@ -107,8 +106,8 @@ def _laid_out(examples: Sequence[str]) -> list[str]:
 
 
 def command(*examples: str, cls: type[Command] = Command) -> Callable[[Callable[..., None]], click.Command]:
-    """Makes a function a command with examples. The function is called with the Invocation and the parameters that
-    its other decorators declare; its docstring is the help, and a Group gives it its name."""
+    """Decorate a function as a command with examples. It is called with the Invocation and its parameters;
+    its docstring is the help."""
 
     def made(function: Callable[..., None]) -> click.Command:
         return click.command(cls=cls, examples=examples)(click.pass_obj(function))
@@ -117,15 +116,15 @@ def command(*examples: str, cls: type[Command] = Command) -> Callable[[Callable[
 
 
 class Place(NamedTuple):
-    """Where a command is, as `module:attribute`, and its line in the help of its group, which does not import it."""
+    """A command's `module:attribute`, and its line in the group's help."""
 
     where: str
     line: str
 
 
 class Group(Command, click.Group):
-    """Commands by name, imported when they are asked for: its own and those that extensions add. `sections` are the
-    headings of its help, each with the names below it; an extension may add to them."""
+    """Commands by name, its own and extensions', imported on demand. `sections` are the headings of its help;
+    extensions may add to them."""
 
     def __init__(
         self,
@@ -147,13 +146,12 @@ class Group(Command, click.Group):
 
     @property
     def members(self) -> Mapping[str, Place | click.Command]:
-        """The commands of the group, those of extensions among them."""
         added = {name: Place(each.where, each.line) for name, each in ext.commands(self._path).items()}
         return {**self.own, **{name: place for name, place in added.items() if name not in self.own}}
 
     @property
     def sections(self) -> Mapping[str, Sequence[str]]:
-        """The headings of the help, each with the names below it."""
+        """The headings of the help, with names."""
         sections = {heading: list(names) for heading, names in self._sections.items()}
         for name, each in ext.commands(self._path).items():
             if name not in self.own:
@@ -167,7 +165,6 @@ class Group(Command, click.Group):
         return self.member(name)
 
     def member(self, name: str) -> click.Command | None:
-        """The command of that name, imported."""
         member = self.own.get(name) or ext.command(self._path, name)
         if member is None or isinstance(member, click.Command):
             return member
@@ -255,8 +252,6 @@ _PHRASES = {
 
 
 def _meant(context: click.Context, group: Group, name: str) -> str | None:
-    """The whole of the command that was probably meant by a name that a group doesn't have: one of that name or
-    meaning, in the group or anywhere, else one that is spelt nearly so."""
     from difflib import SequenceMatcher
 
     if (phrase := f"{context.command_path} {name.casefold()}") in _PHRASES:
@@ -281,8 +276,6 @@ def _meant(context: click.Context, group: Group, name: str) -> str | None:
 
 
 def _paths(root: Group, name: str) -> dict[str, str]:
-    """Every command's path by its last word: what stands nearer to the root goes first, then what stands in an
-    earlier group; `thread` is the earliest."""
     names = [name for name, each in root.members.items() if name not in root.own or isinstance(each, Group)]
     groups = [each for name in names if isinstance(each := root.member(name), Group)]
     groups.sort(key=lambda each: each.name != "thread")

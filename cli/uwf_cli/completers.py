@@ -1,5 +1,4 @@
-"""What the tab key offers: threads, workflows, crews, hashes, agents. A shell asks by calling `uwf` with VARIABLE
-set."""
+"""Shell completion of threads, workflows, crews, hashes and agents. A shell calls `uwf` with VARIABLE set."""
 
 from __future__ import annotations
 
@@ -19,7 +18,6 @@ MOST = 100
 
 
 def complete(invocation: Invocation, instruction: str) -> int:
-    """Answers a shell that wants to know how a line may go on."""
     from click.shell_completion import shell_complete
 
     from uwf_cli.tree import uwf
@@ -28,7 +26,7 @@ def complete(invocation: Invocation, instruction: str) -> int:
 
 
 def offering(find: Callable[[Invocation, str], Iterable[tuple[str, str]]]) -> Any:
-    """A completer that offers nothing where anything goes wrong: a shell's line is no place for errors."""
+    """A completer that offers nothing on errors."""
 
     def offer(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
         from click.shell_completion import CompletionItem
@@ -47,8 +45,6 @@ def _registered(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, 
 
 
 def _of(what: str, place: Callable[[Invocation], Any]) -> Any:
-    """A completer by the function of that name in `api.completion`, for a store or a storage root."""
-
     def find(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
         from uwf_git.api import completion
 
@@ -67,8 +63,6 @@ def _root(invocation: Invocation) -> Any:
 
 
 def names_of(record: str) -> Any:
-    """A completer of the names that a kind of record has refs under."""
-
     def find(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
         from uwf_git.api.completion import names
 

@@ -1,6 +1,5 @@
-"""What several groups of commands need of other stores: git with its progress on a terminal, warnings of what forges
-may refuse, and threads that a plain `git fetch` brought, which are taken over before one is looked for.
-"""
+"""Common parts of commands with remotes: git with a progress meter, warnings of large blobs, and adopting
+what a plain `git fetch` brought before looking up threads."""
 
 from __future__ import annotations
 
@@ -32,9 +31,8 @@ _OF_GIT = re.compile(
 
 
 class Meter:
-    """How far something is, on one line of standard error: drawn once it has taken a second, and gone when it is over.
-    What git says of its progress is read from its standard error; what a server says through it is shown above the
-    line. Where standard error is no terminal, nothing is said."""
+    """Progress on one line of standard error, drawn after one second and removed at the end. git's progress
+    is parsed from its standard error; a server's messages are shown above. Silent without a terminal."""
 
     def __init__(self) -> None:
         self.shown = terminal.is_terminal(sys.stderr)
@@ -44,7 +42,6 @@ class Meter:
         self._said = 0
 
     def step(self, what: str, done: int, of: int) -> None:
-        """So many of so many are done."""
         now = time.monotonic()
         if not self.shown or is_drawn_on() or now - self._began < AFTER or now - self._drawn < BETWEEN:
             return
@@ -57,7 +54,7 @@ class Meter:
         self._write("\r" + terminal.cut(terminal.escape(text), get_terminal_size().columns - 1) + "\x1b[K")
 
     def heard(self, text: str) -> None:
-        """What git says, piece by piece; "" at its end."""
+        """Parse git's next output; "" at its end."""
         *lines, self._rest = re.split(r"[\r\n]", self._rest + text)
         self._rest = self._rest[-4096:]
         for line in lines:
@@ -72,7 +69,6 @@ class Meter:
             self.clear()
 
     def clear(self) -> None:
-        """Leaves nothing of the line."""
         if self._drawn:
             self._drawn = 0.0
             self._write("\r\x1b[K")
@@ -85,7 +81,6 @@ class Meter:
 
 
 def git_for(instance: Instance, meter: Meter | None = None) -> Git:
-    """The git program; how far it is goes to standard error where that is a terminal."""
     from uwf_git.api.exchange import git_for
 
     meter = meter or Meter()
@@ -93,14 +88,14 @@ def git_for(instance: Instance, meter: Meter | None = None) -> Git:
 
 
 def exchange_for(instance: Instance, remote: str | None) -> Exchange:
-    """A remote, `origin` or the only one without a name, and git as `git_for` gives it. Raises NotFound, Usage."""
+    """Return a remote (by default `origin` or the only one) with git and a meter. Raises NotFound, Usage."""
     from uwf_git.api.exchange import Exchange
 
     return Exchange(instance.remotes.get(remote), git_for(instance))
 
 
 def tell_large(invocation: Invocation, large: Sequence[Large]) -> None:
-    """Warns of blobs that forges don't like."""
+    """Warn of blobs that forges may refuse."""
     for each in large[:5]:
         what = f"node {each.node}" if each.node else f"blob {each.blob}"
         invocation.warn(f"{what} has {each.size / 1_000_000:.1f} MB; forges advise at most 1 MB a file")
@@ -109,14 +104,13 @@ def tell_large(invocation: Invocation, large: Sequence[Large]) -> None:
 
 
 def find_thread(invocation: Invocation, text: str) -> ThreadId:
-    """The thread whose id begins so, what git fetched included. Raises NotFound, Usage."""
+    """Return a thread by id or part, including fetched ones. Raises NotFound, Usage."""
     adopt_news(invocation)
     return invocation.instance.threads.find(text)
 
 
 def adopt_news(invocation: Invocation) -> None:
-    """Verifies and takes over what git fetched by itself since the last pull. Problems are told and keep
-    nobody from listing what is here."""
+    """Verify and adopt what a plain `git fetch` brought. Problems are warnings."""
     if not invocation.location.git_dir.exists() or not invocation.instance.store.repository.has_tracking_refs:
         return
     from uwf_cli.exchanged import TOLD

@@ -1,8 +1,5 @@
-"""What a push or a pull came to, in words: one line that counts what arrived, and a line for each thing that
-somebody has to know of, such as what collided or was left out. With `-v` there is a line for each ref.
-
-The values are those of the JSON that the commands print, escaped already.
-"""
+"""Results of push and pull as text: a summary line, and a line for each conflict or omission; with `-v` a
+line per ref. Values are those of the JSON, escaped."""
 
 from __future__ import annotations
 
@@ -37,8 +34,7 @@ _APART = ("deleted-there", "paused-there", "resumed-there")
 
 
 def pushed(value: Any, verbose: bool = False, by_name: bool = False) -> str:
-    """What a push came to. `by_name`: threads were deleted there because somebody said so, not since they had ended
-    or were folded here."""
+    """Format a push. `by_name`: threads were deleted there on request."""
     remote, everything = value["remote"], [each["ref"] for each in value["pushed"]]
     arrived = [ref for ref in everything if not ref.startswith(layout.PAUSED)]
     deleted = [ref for ref in value["deleted"] if not ref.startswith(layout.PAUSED)]
@@ -83,7 +79,6 @@ def pushed(value: Any, verbose: bool = False, by_name: bool = False) -> str:
 
 
 def pulled(value: Any, verbose: bool = False) -> str:
-    """What a pull came to, or taking in a bundle."""
     adopted = [each for each in value["adopted"] if each["case"] in TOLD]
     arrived = [each for each in adopted if each["case"] not in _APART]
     lines = []
@@ -135,7 +130,6 @@ def pulled(value: Any, verbose: bool = False) -> str:
 
 
 def _counted(refs: Sequence[str], about: dict[str, int], steps: int) -> str:
-    """What refs are of, one by its name and more by their number: `workflow review, 3 threads (2 new), 12 steps`."""
     threads = _threads(ref for ref in refs if ref.startswith((layout.THREADS, layout.ARCHIVE)))
     parts = []
     for prefix, kind in layout.words().items():
@@ -163,7 +157,6 @@ def _merged(each: Any) -> str:
 
 
 def _some(what: str, names: Iterable[str], before: str = "") -> list[str]:
-    """One thing by its name, several by their number; nothing for none."""
     known = sorted(names)
     if not known:
         return []
@@ -173,13 +166,11 @@ def _some(what: str, names: Iterable[str], before: str = "") -> list[str]:
 
 
 def _named(said: str, threads: Iterable[str], each_one: bool, more: str = "") -> list[str]:
-    """What is said of threads, in one line or one for each."""
     named = [f"thread {thread}" for thread in sorted(threads)] if each_one else _some("thread", threads)
     return [f"{said}: {each}{more}" for each in named]
 
 
 def _held(remote: str, refs: Sequence[str], verbose: bool) -> list[str]:
-    """What is said of what stays here since it was deleted there: by name, for whoever wants it back."""
     threads = [f"thread {thread}" for thread in sorted(_threads(refs))]
     kinds = {**layout.words(), layout.FOLDED: "archives of"}
     others = [ref for ref in refs if not layout.is_thread_ref(ref)]
@@ -216,7 +207,6 @@ def _listing(lines: list[str], nothing: str, verbose: bool) -> str:
 
 
 def _threads(refs: Iterable[str]) -> set[str]:
-    """The threads that refs are of."""
     return {_name(ref) for ref in refs if layout.is_thread_ref(ref)}
 
 

@@ -1,5 +1,5 @@
-"""What goes wrong becomes one line of standard error and an exit status; of several threads, a line each and the
-highest status."""
+"""Errors as one line of standard error and an exit status; for several threads one line each and the highest
+status."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ if TYPE_CHECKING:
 
 
 class Failures:
-    """What went wrong with some of several threads. Each is told as it happens, and none stops the others."""
+    """Errors of some of several threads, reported as they happen."""
 
     def __init__(self, invocation: Invocation) -> None:
         self._invocation = invocation
         self._worst = 0
 
     def add(self, error: Exception) -> None:
-        """Tells an error, whose message names its thread."""
+        """Report an error, whose message names its thread."""
         self._worst = max(self._worst, failed(self._invocation, error))
 
     def note(self, status: int) -> None:
-        """Counts an exit status whose error was told already."""
+        """Count the status of an error already reported."""
         self._worst = max(self._worst, status)
 
     def damaged(self, some: bool) -> None:
-        """Counts that `some` of what was listed can't be read, which the list says itself."""
+        """Count damage that the list itself reports."""
         if some:
             from uwf_git.base.errors import StoreDamaged
 
             self.note(StoreDamaged.exit_status)
 
     def missing(self) -> None:
-        """Warns where refs are gone that what was listed may have been in. What is here is listed all the same."""
+        """Warn of missing refs that may have held more; what is here is listed."""
         if missed := self._invocation.instance.store.missed():
             first, more = min(missed), len(missed) - 1
             are = f" and {more} more are" if more else " is"
@@ -48,7 +48,7 @@ class Failures:
             )
 
     def end(self) -> None:
-        """Ends the command with the highest exit status that there was; returns where nothing went wrong."""
+        """Exit with the highest status; return if there were no errors."""
         if self._worst:
             from click.exceptions import Exit
 
@@ -56,8 +56,7 @@ class Failures:
 
 
 def failed(invocation: Invocation, error: Exception, arguments: Sequence[str] = ()) -> int:
-    """Tells an error; returns its exit status. `arguments` are those of the command, where they may hold the
-    format that nothing has parsed yet."""
+    """Report an error; return its exit status. `arguments` may have a format option that was not parsed."""
     if os.environ.get("UWF_DEBUG") == "1":
         import traceback
 
@@ -68,7 +67,7 @@ def failed(invocation: Invocation, error: Exception, arguments: Sequence[str] = 
 
 
 def failure_without_secrets(invocation: Invocation, error: Exception) -> Failure:
-    """Describe an error without the secrets that are known where a command works, and log it."""
+    """Return an error without known secrets, and log it."""
     failure = _without_secrets(invocation, describe(error))
     if log.is_on():
         _log(error, failure)
@@ -76,7 +75,6 @@ def failure_without_secrets(invocation: Invocation, error: Exception) -> Failure
 
 
 def _without_secrets(invocation: Invocation, failure: Failure) -> Failure:
-    """A failure as it may be told: an error can repeat what was typed, and what stands in a file."""
     from uwf_git.store.opened import redactor_at
 
     try:
@@ -107,7 +105,6 @@ def _log(error: Exception, failure: Failure) -> None:
 
 
 def describe(error: Exception) -> Failure:
-    """An error in the words that people are told it in."""
     import click
 
     from uwf_git.base.text import closest
@@ -144,8 +141,8 @@ def tell(
     thread: str | None = None,
     label: str = "",
 ) -> None:
-    """Says on one line of standard error what went wrong; as JSON where results are JSON. Where several threads go on
-    at once, with the one that it is about, for which `label` stands before the text."""
+    """Print an error as one line, as JSON if results are. With several threads, name the one it is about,
+    with `label` before the text."""
     from uwf_cli import output, terminal
 
     if _format(invocation, arguments) == "json":
@@ -164,7 +161,7 @@ def tell(
 
 
 def failure_value(failure: Failure) -> dict[str, Any]:
-    """A failure as JSON, without its exit status."""
+    """Return a failure as JSON without exit status."""
     value: dict[str, Any] = {"code": failure.code, "message": failure.message, "hint": failure.hint}
     if failure.findings:
         value["findings"] = [finding._asdict() for finding in failure.findings]
@@ -174,8 +171,7 @@ def failure_value(failure: Failure) -> dict[str, Any]:
 
 
 def reported(stderr: str) -> dict[str, Any] | None:
-    """The error in the last line of what a command with `--format json` says on standard error; None where that line
-    holds none."""
+    """Return the error in the last line of a `--format json` command's standard error, else None."""
     last = stderr.rstrip("\n").rpartition("\n")[2]
     if not last.startswith('{"error":'):
         return None
@@ -186,7 +182,6 @@ def reported(stderr: str) -> dict[str, Any] | None:
 
 
 def _is_told(found: Any, message: str) -> bool:
-    """Whether a message names a finding already, as that of an error does with the first of its findings."""
     path = getattr(found, "path", None)
     place = (
         f":{found.line}:{found.column}" if path is None else f"{path}:{found.line}" if found.line else path
@@ -208,7 +203,6 @@ def _one_line(text: str) -> str:
 
 
 def _format(invocation: Invocation, arguments: Sequence[str]) -> str:
-    """The format, also where the arguments could not be parsed to their end."""
     from uwf_cli.output import FORMATS
     from uwf_git.base.errors import Usage
 

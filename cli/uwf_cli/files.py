@@ -1,4 +1,4 @@
-"""Files that commands write for their users."""
+"""Files that commands write."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from uwf_git.base.errors import Invalid
 
 
 def write_whole(path: Path, data: bytes, force: bool) -> None:
-    """Writes a file that is whole or not there. Raises Invalid."""
+    """Write a file atomically. Raises Invalid."""
     aside = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     try:
         if not force and os.path.lexists(path):
@@ -23,7 +23,7 @@ def write_whole(path: Path, data: bytes, force: bool) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file, over what is there. Raises Invalid."""
+    """Write or overwrite a file. Raises Invalid."""
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:

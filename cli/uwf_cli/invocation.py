@@ -1,4 +1,4 @@
-"""One call of the command: its options, the location they lead to, and the way its result goes out."""
+"""One call of the command: its options, location and output."""
 
 from __future__ import annotations
 
@@ -23,15 +23,14 @@ _KEY = "--api-key"
 
 
 def itself(form: str | None, *arguments: str) -> list[str]:
-    """The command line of another `uwf`, whose output has the format `form` where one is given."""
+    """Return the command line of another `uwf`, with format `form` if given."""
     # Without -P, modules of the folder would go before the installed ones.
     return [sys.executable, "-P", "-m", "uwf_cli.main", *(["--format", form] if form else []), *arguments]
 
 
 class Invocation:
-    """What the options say. `format_option` and `root_option` are None where they were not given. `going_on` says what
-    goes on with the work after Ctrl-C, for a command that does any; `exit_status` makes the exit status of an error's
-    code and status, for one whose caller has statuses of its own."""
+    """A call. `format_option` and `root_option` are None if not given. `going_on` is the command to continue
+    after Ctrl-C; `exit_status` maps an error's code and status for commands with their own statuses."""
 
     def __init__(self) -> None:
         self.format_option: str | None = None
@@ -45,7 +44,6 @@ class Invocation:
 
     @cached_property
     def location(self) -> Location:
-        """The storage root and the store."""
         from uwf_git.store.location import locate
 
         try:
@@ -56,7 +54,7 @@ class Invocation:
 
     @cached_property
     def instance(self) -> Instance:
-        """The store, which must exist. Raises NotFound."""
+        """The existing store. Raises NotFound."""
         from uwf_git.store.opened import Instance
 
         instance = Instance(self.location)
@@ -65,8 +63,7 @@ class Invocation:
         return instance
 
     def instance_for_writing(self) -> Instance:
-        """The store, made if it is a root's own and isn't there yet. Only `init --here` makes a project
-        repository a store."""
+        """The store, created if it is a root's own. Only `init --here` makes a project's repository a store."""
         if not self.location.here and not self.location.git_dir.exists():
             from uwf_git.store.location import init
 
@@ -76,15 +73,15 @@ class Invocation:
         return self.instance
 
     def note_identity(self, repository: Repository) -> None:
-        """Says beside the result how to give git a name and address, if it has none."""
+        """Note how to configure git's name and address if missing."""
         from uwf_git.git.config import SET_IDENTITY
 
         if missing := repository.config.missing_identity:
             self.note(f"{missing} — {SET_IDENTITY}")
 
     def begin_log(self) -> None:
-        """Begins the log that `--debug` or UWF_LOG asks for, also for the processes that this one starts. What goes to
-        standard error is of this process alone: that of an agent is looked at."""
+        """Start the log of `--debug` or UWF_LOG, also for child processes. Only this process logs to standard
+        error, since an agent's is parsed."""
         shown = os.environ.pop("UWF_LOG_STDERR", "") == "1" or self.debug_option
         if self.debug_option:
             os.environ["UWF_LOG"] = "debug"
@@ -125,13 +122,12 @@ class Invocation:
     # What goes out
 
     def afterwards(self) -> None:
-        """Does what waits until a result is printed. Raises what that raises."""
+        """Run what waits for the result to be printed. Raises what that raises."""
         self._name_unjudged()
         while self._after:
             self._after.pop(0)()
 
     def _name_unjudged(self) -> None:
-        """Names the threads whose next role was not judged, whatever the result says of them."""
         judging = self.__dict__["instance"].__dict__.get("judging") if "instance" in self.__dict__ else None
         if judging is not None and (threads := judging.threads):
             seconds = f"{judging.budget.seconds:g} s"
@@ -143,13 +139,11 @@ class Invocation:
 
     @cached_property
     def format(self) -> str:
-        """The format of results: the option, `UWF_FORMAT`, else text on a terminal and JSON elsewhere.
-        Raises Usage."""
+        """The output format: option, `UWF_FORMAT`, else text on a terminal and JSON elsewhere. Raises Usage."""
         return self.chosen_format or ("text" if terminal.is_terminal(sys.stdout) else "json")
 
     @property
     def chosen_format(self) -> str | None:
-        """The format somebody asked for."""
         if self.format_option:
             return self.format_option
         named = os.environ.get("UWF_FORMAT")
@@ -166,8 +160,8 @@ class Invocation:
         shown: Any = None,
         compact: bool = False,
     ) -> None:
-        """Prints a result. `text` lays it out for people; it is called with `shown`, or else the value,
-        in which every text is escaped already. Without it people get YAML."""
+        """Print a result. `text` formats it for people from `shown` or the escaped value; the default is
+        YAML."""
         if self.format == "json":
             self.write_parts(output.json_parts(value, compact=compact), "")
         elif self.format == "yaml":
@@ -180,8 +174,8 @@ class Invocation:
             self.write(text(terminal.escape_value(value if shown is None else shown)))
 
     def emit_document(self, document: str, value: Any, rich: bool = False) -> None:
-        """Prints what is a text by nature, such as Markdown or a diagram; only who asks for JSON or YAML
-        gets `value` instead. On a terminal it is escaped, and as Markdown rendered where `rich`."""
+        """Print a text such as Markdown; requests for JSON or YAML get `value`. Escaped on a terminal, and
+        rendered as Markdown if `rich`."""
         if self.chosen_format in ("json", "yaml"):
             self.emit(value)
         elif terminal.is_terminal(sys.stdout) and rich:
@@ -192,12 +186,11 @@ class Invocation:
             self.write(document)
 
     def write(self, text: str) -> None:
-        """Prints text with one line end."""
         sys.stdout.write(text if text.endswith("\n") or not text else text + "\n")
         sys.stdout.flush()
 
     def write_parts(self, parts: Iterable[str], between: str) -> None:
-        """Prints a long text as its parts come, with one line end; a single part with that at once."""
+        """Print a long text in parts."""
         last = ""
         for number, part in enumerate(parts):
             if number:
@@ -206,19 +199,17 @@ class Invocation:
         self.write(last)
 
     def note(self, text: str) -> None:
-        """Says something beside the result, on standard error. Programs that read JSON are spared."""
+        """Print a note on standard error, except for JSON."""
         if self.format == "text":
             sys.stderr.write(f"uwf: {terminal.escape(text)}\n")
 
     def warn(self, text: str) -> None:
-        """Says something on standard error that nobody should miss."""
+        """Print a warning on standard error."""
         sys.stderr.write(f"uwf: {terminal.escape(text)}\n")
         sys.stderr.flush()
 
 
 def _without_keys(arguments: Sequence[str]) -> list[str]:
-    """Arguments of `uwf` as a log may hold them: a key that is being set up is no known secret yet, nor is one within a
-    setting."""
     shown: list[str] = []
     sets, key = False, ""
     for argument in arguments:

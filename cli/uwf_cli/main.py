@@ -1,8 +1,8 @@
-"""The process: what is fast without the rest, signals, the exit status.
+"""The process: fast paths, signals, exit status.
 
-0 ok · 1 failure · 2 usage · 3 not found · 4 head moved or busy · 5 waiting for a human
-6 agent failed · 7 store damaged · 8 remote · 9 done, and not printed · 125 undecided · 130 interrupted
-141 nobody reads · 143 terminated
+0 ok · 1 failure · 2 usage · 3 not found · 4 head moved or busy · 5 waiting for a human 6 agent failed · 7
+store damaged · 8 remote · 9 done, output failed · 125 undecided · 130 interrupted 141 output closed · 143
+terminated
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NOBODY_READS = 141
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM or SIGHUP: ends like Ctrl-C, so that agents end with the command."""
+    """SIGTERM or SIGHUP, handled like Ctrl-C so that agents end too."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -59,7 +59,6 @@ def _run(arguments: list[str]) -> int:
 
 
 def _guarded(do: Callable[[Invocation, list[str]], int], invocation: Invocation, arguments: list[str]) -> int:
-    """The exit status of what is done; where that breaks off it says so."""
     from uwf_git.base import log
 
     try:
@@ -84,7 +83,6 @@ def _guarded(do: Callable[[Invocation, list[str]], int], invocation: Invocation,
 
 
 def _ended_by(error: BaseException) -> Terminated | None:
-    """The signal that a command was ended by, which could not say so: its terminal was closed."""
     before = error.__context__
     while before is not None and not isinstance(before, Terminated):
         before = before.__context__

@@ -1,4 +1,4 @@
-"""The three forms of what a command prints: JSON for programs, YAML, and text for people."""
+"""Output formats: JSON, YAML, text."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _ODD = "[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 
 
 def as_json(value: Any, *, compact: bool = False) -> str:
-    """A JSON document without its line end: indented by two, or on one line."""
+    """Return JSON without line end: indented, or on one line."""
     return "".join(json_parts(value, compact=compact))
 
 
 def json_parts(value: Any, *, compact: bool = False) -> Iterator[str]:
-    """The parts of what `as_json` gives, a large one not as a whole."""
+    """Yield the parts of `as_json`, to avoid building large texts."""
     if compact:
         yield _escaped(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
     elif isinstance(value, list) and value and all(map(_is_record, value)):
@@ -54,22 +54,20 @@ def _is_record(value: Any) -> bool:
 
 
 def _records(values: list[dict[str, Any]]) -> str:
-    """What json makes of a list of flat objects, by its C part: that can't indent, and thousands of
-    threads are listed in a third of the time."""
+    """Format flat objects with json's C encoder, which cannot indent: three times as fast for thousands of
+    threads."""
     encode = json.JSONEncoder(ensure_ascii=False, separators=(",\n    ", ": ")).encode
     return "[\n" + ",\n".join(f"  {{\n    {encode(value)[1:-1]}\n  }}" for value in values) + "\n]"
 
 
 def as_yaml(value: Any) -> str:
-    """A YAML document, its last line end included."""
     from uwf_git.format.yaml12 import dump
 
     return dump(value)
 
 
 def as_line(record: Mapping[str, Any]) -> str:
-    """A record of the log for people, on a line: when it was, its level and tag, where, what, and those of its other
-    fields that the content doesn't show."""
+    """Format a log record on one line: time, level, tag, place, content, other fields."""
     seconds, milliseconds = divmod(record["timestamp"], 1000)
     when = f"{iso(seconds)[:-1]}.{milliseconds:03d}Z"
     where = " ".join(filter(None, (record["thread"], record["role"])))
@@ -91,19 +89,18 @@ def _field(value: Any) -> str:
 
 
 def credited(value: Mapping[str, Any]) -> str:
-    """Who did a step, by its JSON: the agent, or `Ada (uwf-exec)` where a persona spoke."""
+    """Return a step's agent, with its persona: `Ada (uwf-exec)`."""
     persona = value.get("persona")
     return f"{persona['name']} ({value['agent']})" if persona else str(value["agent"])
 
 
 def whose(value: Mapping[str, Any]) -> str:
-    """The same to stand behind a role: `(uwf-exec)`, or `by Ada (uwf-exec)`."""
+    """The same after a role: `(uwf-exec)`, `by Ada (uwf-exec)`."""
     return f"by {credited(value)}" if value.get("persona") else f"({value['agent']})"
 
 
 def dollars(cost: float | None, unpriced: int = 0) -> str:
-    """US dollars, ≥ where there are tokens that they don't cover; "unknown" where they cover none, – where there are
-    none."""
+    """Format US dollars: ≥ if some tokens have no price, "unknown" if none has, – without tokens."""
     if cost is None:
         return "unknown" if unpriced else "–"
     digits = 2 if cost >= 1 or not cost else 4
@@ -111,8 +108,8 @@ def dollars(cost: float | None, unpriced: int = 0) -> str:
 
 
 def ago(then: float, now: float | None = None) -> str:
-    """How long ago a moment was, in its largest unit: `3m ago`; its day where that is over a month ago. Both are
-    Unix seconds; what lies ahead, by another machine's clock, is `now`."""
+    """Format the time since a moment in its largest unit, `3m ago`; the day after a month. Unix seconds; the
+    future counts as `now`."""
     seconds = int((time.time() if now is None else now) - then)
     if seconds < 1:
         return "now"
@@ -124,5 +121,4 @@ def ago(then: float, now: float | None = None) -> str:
 
 
 def exact(seconds: float) -> str:
-    """A moment, of Unix seconds, as it is written out."""
     return iso(seconds).replace("T", " ").replace("Z", " UTC")

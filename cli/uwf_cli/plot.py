@@ -1,6 +1,5 @@
-"""Charts as SVG, of bars or of pairs on one scale: text in, text out, the same for the same. Readable on light and on
-dark, and without colour: each row has its name before it and its value behind it. One is a file with its style, or a
-part of a page that has the style of its own."""
+"""SVG charts: bars, and pairs on one scale. Deterministic; readable on light and dark backgrounds and without
+colours. Standalone, or part of a page with its own style."""
 
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ _STYLE = """\
 
 
 class Bar(NamedTuple):
-    """`value` decides the length; None means that nothing is known. `text` is what stands behind it."""
+    """A bar; None is unknown. `text` is shown behind it."""
 
     name: str
     value: float | None
@@ -49,7 +48,7 @@ class Bar(NamedTuple):
 
 
 class Spread(NamedTuple):
-    """A mean with the least and the most that it is of, all from 0 to 1."""
+    """Mean, minimum and maximum, from 0 to 1."""
 
     least: float
     mean: float
@@ -57,7 +56,7 @@ class Spread(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """Two spreads on one scale, `before` and `after`; None where there is none. `text` is what stands behind them."""
+    """Two spreads on one scale. `text` is shown behind them."""
 
     name: str
     before: Spread | None
@@ -74,23 +73,22 @@ class _Drawn(NamedTuple):
 
 
 def bar_chart(title: str, note: str, bars: Sequence[Bar]) -> str:
-    """An SVG document, its last line end included. `note` says what the bars mean."""
+    """Return an SVG document. `note` explains the bars."""
     return _document(title, note, _bars(bars, _TOP))
 
 
 def pair_chart(title: str, note: str, pairs: Sequence[Pair]) -> str:
-    """The same of pairs: a circle is before, a dot after, and a line goes as far as each is spread."""
+    """Return an SVG document of pairs: a circle before, a dot after, a line for the spread."""
     return _document(title, note, _pairs(pairs, _TOP))
 
 
 def bars_drawing(title: str, bars: Sequence[Bar]) -> str:
-    """Two elements of a page, of which its style shows one: `wide`, and `narrow` with each name above its bar. What
-    they show is said in their text alternatives."""
+    """Return two elements, of which the page's style shows one: `wide`, and `narrow` with names above the
+    bars. Both have text alternatives."""
     return _elements(title, bars, _bars(bars, _BARE), _bars(bars, _BARE, narrow=True))
 
 
 def pairs_drawing(title: str, pairs: Sequence[Pair]) -> str:
-    """The same of pairs."""
     return _elements(title, pairs, _pairs(pairs, _BARE), _pairs(pairs, _BARE, narrow=True))
 
 
@@ -129,7 +127,7 @@ def _opening(drawn: _Drawn, title: str, classes: str) -> str:
 
 
 class _Place(NamedTuple):
-    """Where a row is drawn: from `left` on, as wide as `room`, below `y`."""
+    """A row's position."""
 
     left: int
     room: int
@@ -166,7 +164,6 @@ _Row = TypeVar("_Row", Bar, Pair)
 
 
 def _rows(rows: Sequence[_Row], top: int, draw: Callable[[_Row, _Place], tuple[float, list[str]]]) -> _Drawn:
-    """Rows with their names and texts; `draw` gives where a row's text begins, and what is drawn before it."""
     names = [shortened(row.name, _LONGEST) for row in rows]
     left = _EDGE + round(max(map(_wide, names), default=0)) + 10
     behind = round(max((_wide(row.text) for row in rows), default=0)) + 10
@@ -191,7 +188,6 @@ def _rows(rows: Sequence[_Row], top: int, draw: Callable[[_Row, _Place], tuple[f
 def _stacked(
     rows: Sequence[_Row], top: int, draw: Callable[[_Row, _Place], tuple[float, list[str]]]
 ) -> _Drawn:
-    """The same in a narrow window: each row's name stands above it."""
     behind = round(max((_wide(row.text) for row in rows), default=0)) + 10
     room = max(60, _NARROW - behind)
     lines = [] if rows else [f'  <text class="note" x="0" y="{top + 20}">nothing to show</text>']
@@ -205,7 +201,6 @@ def _stacked(
 
 
 def _wide(text: str) -> float:
-    """How wide a text is, about, in units of the picture: capitals and digits are wider than most letters."""
     return sum(
         _LETTER * (1.35 if each.isupper() or each.isdigit() or not each.isascii() else 1) for each in text
     )

@@ -1,4 +1,4 @@
-"""What an argument means: a text given as it is, in a file or on standard input; a workflow by name, hash or file."""
+"""Arguments: texts given directly, in a file or on standard input; workflows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _stdin: ContextVar[str | None] = ContextVar("stdin", default=None)
 
 @contextmanager
 def stdin(text: str) -> Iterator[None]:
-    """Take a text for standard input, in this thread or task."""
+    """Replace standard input in this thread or task."""
     before = _stdin.set(text)
     try:
         yield
@@ -38,7 +38,7 @@ def stdin(text: str) -> Iterator[None]:
 
 
 def read_stdin(what: str) -> str:
-    """All of standard input. Raises Usage on a terminal, Invalid for what is no UTF-8."""
+    """Read standard input. Raises Usage on a terminal, Invalid if not UTF-8."""
     if (text := _stdin.get()) is not None:
         return text
     if sys.stdin is None:
@@ -49,7 +49,7 @@ def read_stdin(what: str) -> str:
 
 
 def read_file(name: str, what: str) -> str:
-    """A file's text; `-` is standard input. Raises NotFound, Invalid."""
+    """Read a file; `-` is standard input. Raises NotFound, Invalid."""
     if name == STDIN:
         return read_stdin(what)
     from uwf_git.format.document import open_file, unreadable
@@ -72,13 +72,12 @@ def read_file(name: str, what: str) -> str:
 
 
 def json_value(text: str) -> Any:
-    """The JSON value of an argument; `-` reads it from standard input. Raises Invalid."""
+    """Parse a JSON argument; `-` is standard input. Raises Invalid."""
     return parse_json(read_stdin("JSON") if text == STDIN else text)
 
 
 def limits(given: Mapping[str, str | None]) -> dict[str, float]:
-    """The budget that the options --max-steps, --max-tokens, --max-cost and --max-time give, by the names of
-    click. Raises Usage."""
+    """Return the budget of the options --max-steps, --max-tokens, --max-cost and --max-time. Raises Usage."""
     from uwf_git.engine.budget import OPTIONS, parse_option
 
     names = {key: option.lstrip("-").replace("-", "_") for key, option in OPTIONS.items()}
@@ -86,7 +85,7 @@ def limits(given: Mapping[str, str | None]) -> dict[str, float]:
 
 
 def moment(text: str | None, option: str, add: int = 0) -> float | None:
-    """Unix seconds of a day's beginning in UTC, `add` seconds later, or of so long ago. Raises Usage."""
+    """Return Unix seconds of a UTC day's start plus `add` seconds, or of a time ago. Raises Usage."""
     import re
     import time
 
@@ -118,7 +117,6 @@ def _text(
 
 
 def sources_of(invocation: Invocation) -> Sources:
-    """Where a command looks for workflows."""
     from uwf_git.api.workflows import Sources
 
     location = invocation.location
@@ -126,21 +124,20 @@ def sources_of(invocation: Invocation) -> Sources:
 
 
 def find_workflow(invocation: Invocation, text: str) -> Found:
-    """The workflow that an argument names. Raises what that of the API does."""
     from uwf_git.api.workflows import find_workflow
 
     return find_workflow(sources_of(invocation), text)
 
 
 def find_version(invocation: Invocation, text: str) -> Found:
-    """The workflow or the version NAME@VERSION that an argument names. Raises what that of the API does."""
+    """As in the API, for NAME@VERSION too."""
     from uwf_git.api.workflows import find_version
 
     return find_version(invocation.instance, sources_of(invocation), text)
 
 
 def compile_file(invocation: Invocation, file: Path, name: str | None = None) -> Compiled:
-    """A workflow's file, compiled; its warnings are told. Raises what that of the API does."""
+    """As in the API, with warnings printed."""
     from uwf_git.api.workflows import compile_file
 
     compiled = compile_file(invocation.location.root, file, name)
@@ -151,7 +148,6 @@ def compile_file(invocation: Invocation, file: Path, name: str | None = None) ->
 
 
 def check_file(invocation: Invocation, file: Path) -> Sequence[Finding]:
-    """All findings about a workflow's file. Raises what that of the API does."""
     from uwf_git.api.workflows import check_file
 
     return check_file(invocation.location.root, file)

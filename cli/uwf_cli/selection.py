@@ -1,7 +1,7 @@
-"""Which threads a command is about: ids, or filters, which select what `uwf thread list` lists with them.
+"""Selecting threads by ids or filters, as `uwf thread list`.
 
-A command that takes one thread asks `exchange.find_thread`. One that takes several is decorated with `threads` and
-does its work in `on_each`, or finds them by `chosen_threads` and goes through them itself.
+A command for one thread uses `exchange.find_thread`. A command for several is decorated with `threads` and
+uses `on_each` or `chosen_threads`.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class Chosen(NamedTuple):
-    """The threads that a command was given: ids as they were typed, or filters."""
+    """The selection: ids as typed, or filters."""
 
     ids: tuple[str, ...]
     filters: Filters
 
 
 def filters(ended: str | None) -> Callable[[_F], _F]:
-    """Gives a command the options that select threads, as a parameter `filters`. `ended` is what --all says;
-    with None there is no such option, and threads that have ended are meant too."""
+    """Add filter options, as a parameter `filters`. `ended` is the help of --all; None omits it and includes
+    finished threads."""
 
     def decorate(function: _F) -> _F:
         def packed(*args: Any, **given: Any) -> Any:
@@ -112,7 +112,7 @@ def _options(ended: str | None) -> list[Callable[[Any], Any]]:
 
 
 class _Statuses(click.Choice[str]):
-    """Statuses with commas between them, as a tuple."""
+    """Comma-separated statuses as a tuple."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if isinstance(value, tuple):
@@ -121,7 +121,7 @@ class _Statuses(click.Choice[str]):
 
 
 def threads(function: _F) -> _F:
-    """Gives a command any number of ids and the filters, as a parameter `chosen`."""
+    """Add ids and filters, as a parameter `chosen`."""
 
     def packed(*args: Any, threads: tuple[str, ...], filters: Filters, **given: Any) -> Any:
         return function(*args, chosen=Chosen(threads, filters), **given)
@@ -135,8 +135,8 @@ def threads(function: _F) -> _F:
 
 
 def short_ids(instance: Instance, whole: bool = False) -> Callable[[str], str]:
-    """How threads are named on a terminal: by so much of the end of an id as tells it from every other's beginning
-    and end. Elsewhere, and where `whole` is asked for, by all of it."""
+    """Return a function that shortens ids on a terminal to the unique end; full ids elsewhere, and if
+    `whole`."""
     if whole or terminal.width() is None:
         return str
     ids = instance.threads.ids()
@@ -147,7 +147,7 @@ def short_ids(instance: Instance, whole: bool = False) -> Callable[[str], str]:
 
 
 def _tells_apart(ids: Collection[str], size: int) -> bool:
-    """Whether the last characters of ids, so many, differ from each other and from all first ones."""
+    """Return whether the last characters of ids differ from each other and from all beginnings."""
     ends = {each[-size:] for each in ids}
     return len(ends) == len(ids) and ends.isdisjoint(each[:size] for each in ids)
 
@@ -160,10 +160,9 @@ def chosen_threads(
     find: Callable[[str], ThreadId] | None = None,
     to_step: bool = False,
 ) -> list[ThreadId]:
-    """The threads that were chosen, each once: as they were named, or newest first, those whose status is `among`
-    what the command can be done to; conversations at rest not if that is `to_step` them. Ids that no thread has are
-    told to `failures`; `find` is what an id is looked up by, where it may be one of no thread here. Raises Usage where
-    nothing was chosen, or ids and filters both."""
+    """Return the selected threads once each, as named or newest first, with a status in `among`; without
+    conversations at rest if `to_step`. Unknown ids are reported to `failures`; `find` looks up ids. Raises
+    Usage without a selection, or with ids and filters."""
     adopt_news(invocation)
     instance = invocation.instance
     if chosen.ids and chosen.filters != Filters():
@@ -187,7 +186,7 @@ def chosen_threads(
 
 
 def require_yes(invocation: Invocation, threads: list[ThreadId], verb: str) -> None:
-    """Says what a command that was given filters would take. Raises Usage: it is done with --yes."""
+    """Raise Usage with what a command with filters would affect: it needs --yes."""
     rows = []
     for thread in threads:
         try:
@@ -213,11 +212,13 @@ def on_each(
     first: Callable[[list[ThreadId]], None] | None = None,
     none: str = "no such threads",
 ) -> None:
-    """Does something to each of the threads chosen and prints what `do` returns: one object where one id was given, a
-    list of them otherwise, without those that failed. One failure stops no other; the exit status is the
-    highest. `unasked` is what happens to the threads, in a word, where filters need --yes first; `first` is done once
-    with all of them, before anything else; `find` is as in `chosen_threads`; `none` is what is said where filters
-    select nothing."""
+    """Apply `do` to each selected thread and print the results: one object for one id, else a list without
+    failed ones.
+
+    Failures don't stop others; the exit status is the highest. `unasked` is the effect in a word if filters
+    need --yes; `first` is called once with all; `find` as in `chosen_threads`; `none` is the message for an
+    empty selection.
+    """
     failures = Failures(invocation)
     found = chosen_threads(invocation, chosen, failures, among, find)
     if first is not None and found and not unasked:

@@ -1,4 +1,4 @@
-"""Standard output and standard error of this process: what can't be printed, and whom nobody listens to."""
+"""Standard output and error: unwritable and unread streams."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _writes: dict[object, float] = {}
 
 
 class _Stream(io.FileIO):
-    """A standard stream. What it can't take is left out: no step fails because nobody can be told how it goes."""
+    """A standard stream that drops what it cannot write, so that no step fails for lack of output."""
 
     def write(self, data: Any) -> int:
         write = object()
@@ -31,12 +31,11 @@ class _Stream(io.FileIO):
             del _writes[write]
 
     def lost(self, data: Any, error: OSError) -> int:
-        """What a write comes to that fails."""
         return memoryview(data).nbytes
 
 
 class _Output(_Stream):
-    """Standard output. What it can't take, on a full disk, is no failure of what the command did, and is told."""
+    """Standard output. A full disk doesn't fail the command, but is reported."""
 
     def lost(self, data: Any, error: OSError) -> int:
         from uwf_git.base.errors import OutputFailed
@@ -48,7 +47,7 @@ class _Output(_Stream):
 
 
 def prepare() -> None:
-    """Sets up both, also where who called has closed them."""
+    """Set up both, even if closed by the caller."""
     if sys.stdout is None or sys.stderr is None:  # as in >&-
         nowhere = open(os.devnull, "w")  # noqa: SIM115
         sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
@@ -56,8 +55,6 @@ def prepare() -> None:
 
 
 def _reopened(stream: TextIO, kind: type[_Stream]) -> TextIO:
-    """A standard stream of that kind, which prints all texts there are, a line at a time on a terminal and on standard
-    error."""
     is_terminal = stream.isatty()
     encoding = stream.encoding if is_terminal else "utf-8"
     raw = io.BufferedWriter(kind(stream.fileno(), "w", closefd=False))
@@ -66,7 +63,7 @@ def _reopened(stream: TextIO, kind: type[_Stream]) -> TextIO:
 
 
 def flush() -> None:
-    """Prints what is left of a command's output. Where that can't be, it was said already."""
+    """Flush the output; failures were reported already."""
     from uwf_git.base.errors import OutputFailed
 
     try:
@@ -76,13 +73,13 @@ def flush() -> None:
 
 
 def forget() -> None:
-    """Gives up what could not be written, as Python would try again at its end and complain."""
+    """Drop unwritten output, which Python would retry at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def end_unheard(status: int) -> None:
-    """From now on a write that nobody takes, to a pipe or a terminal that isn't read, ends the process, with that
-    status. Children have guards, and see that their input ends."""
+    """From now on a write to an unread pipe or terminal ends the process with this status. Children have
+    guards, and notice the end of their input."""
     import threading
 
     threading.Thread(target=_end_unheard, args=(status, time.monotonic()), daemon=True).start()

@@ -1,8 +1,8 @@
-"""Tasks for many threads of one workflow, in a file of JSON Lines. A line is the prompt as a string, or an object:
+"""Tasks for many threads in a JSON Lines file. A line is the prompt as a string, or an object:
 
     {"prompt": TEXT, "budget": {"maxCost": 2.5}, "persona": NAME, "maxRounds": N, "cwd": DIR}
 
-All but `prompt` may be left out; then the command's options hold.
+Everything but `prompt` is optional and defaults to the command's options.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _EXAMPLE = '"TEXT", or {"prompt": "TEXT", "budget": {"maxCost": 2.5}}'
 
 
 class Line(NamedTuple):
-    """One task. `where` names its line in errors: `tasks.jsonl:3`."""
+    """A task. `where` names its line: `tasks.jsonl:3`."""
 
     where: str
     prompt: str
@@ -36,8 +36,7 @@ class Line(NamedTuple):
 
 
 def read_tasks(file: str) -> list[Line]:
-    """The tasks in a file; `-` is standard input. Blank lines are skipped. Raises Invalid, with the line, for the first
-    that is wrong, and as `read_file` does."""
+    """Read a file's tasks; `-` is standard input. Raises Invalid with the first bad line, and as `read_file`."""
     tasks = list(_tasks(file))
     if not tasks:
         raise Invalid(f"{_name(file)} has no tasks", f"write one a line: {_EXAMPLE}")
@@ -46,7 +45,6 @@ def read_tasks(file: str) -> list[Line]:
 
 @contextlib.contextmanager
 def naming(where: str) -> Iterator[None]:
-    """Put the line in front of the message of an error."""
     try:
         yield
     except UwfError as error:
@@ -90,7 +88,6 @@ def _task(where: str, value: Any) -> Line:
 
 
 def _text(given: Mapping[str, Any], key: str) -> str | None:
-    """The text under a key, None if there is none. Raises Invalid for anything else, and for an empty text."""
     value = given.get(key)
     if value is None:
         return None

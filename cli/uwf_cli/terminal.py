@@ -1,8 +1,5 @@
-"""What may reach a terminal, and how it looks there.
-
-Prompts, answers and names come from whoever wrote them. None of them may move the cursor, colour what
-follows, or reorder what is read: control and bidirectional characters are shown, not sent.
-"""
+"""Safe terminal output. Untrusted texts must not move the cursor, change colours or reorder text: control and
+bidirectional characters are shown escaped."""
 
 from __future__ import annotations
 
@@ -45,19 +42,17 @@ _STATUS = {
 
 
 def escape(text: str) -> str:
-    """Text whose control and direction characters are written out, as in `\\x1b`. Tabs and line ends
-    stay; a carriage return before a line end goes."""
+    r"""Escape control and direction characters, as in `\x1b`, except tabs and line ends."""
     return text if text.isprintable() else re.sub(_UNSAFE, _shown, text.replace("\r\n", "\n"))
 
 
 def escape_code(line: str) -> str:
-    """A line of code for somebody who judges it: what can't be seen is written out as well, which elsewhere may join
-    letters or signs."""
+    """As `escape`, for code under review: all invisible characters."""
     return re.sub(_UNSEEN, _shown, escape(line))
 
 
 def escape_value(value: Any) -> Any:
-    """A JSON value with every text in it escaped."""
+    """Escape every text in a JSON value."""
     if isinstance(value, str):
         return escape(value)
     if isinstance(value, Mapping):
@@ -74,7 +69,7 @@ def _shown(found: re.Match[str]) -> str:
 
 
 def is_terminal(stream: IO[Any] | None) -> bool:
-    """Whether somebody reads the stream on a terminal. Python has None where a process began without one."""
+    """Return whether a stream is a terminal. Python has None for closed ones."""
     try:
         return stream is not None and stream.isatty()
     except ValueError:  # closed
@@ -82,23 +77,21 @@ def is_terminal(stream: IO[Any] | None) -> bool:
 
 
 def colours() -> bool:
-    """Whether standard output may be coloured."""
     return is_terminal(sys.stdout) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def style(text: str, *names: str) -> str:
-    """Text in the styles named, where colours are wanted. The text must have been escaped."""
+    """Style an escaped text if colours are wanted."""
     codes = ";".join(_STYLES[name] for name in names if name)
     return f"\x1b[{codes}m{text}\x1b[0m" if codes and text and colours() else text
 
 
 def status(name: str) -> str:
-    """A status in its colour."""
     return style(name, _STATUS.get(name, ""))
 
 
 def width() -> int | None:
-    """The columns of the terminal; None where standard output is none, so that nothing is cut."""
+    """The terminal's columns, None if output isn't one."""
     if not is_terminal(sys.stdout):
         return None
     import shutil
@@ -107,13 +100,12 @@ def width() -> int | None:
 
 
 def columns(text: str) -> int:
-    """How many columns a text takes, styles left out."""
+    """Return a text's columns, without styles."""
     plain = re.sub(_ANSI, "", text)
     return len(plain) if plain.isascii() else sum(_sizes(plain))
 
 
 def _sizes(plain: str) -> Iterator[int]:
-    """The columns that each character takes."""
     from unicodedata import combining, east_asian_width
 
     for c in plain:
@@ -121,10 +113,9 @@ def _sizes(plain: str) -> Iterator[int]:
 
 
 def table(rows: Iterable[Sequence[str]], header: Sequence[str] = (), free: int | None = None) -> str:
-    """Rows in aligned columns. On a terminal that is too narrow for them, cells wrap within their columns, the widest
-    first, and a word is never broken; only the column `free`, such as a title, is cut to one line instead. What
-    doesn't fit beside the others even so follows on lines of its own. The texts must have been escaped and may
-    be styled."""
+    """Align rows in columns, for escaped and possibly styled texts. On a narrow terminal cells wrap between
+    words, widest column first; only the column `free`, such as a title, is cut. Cells that still don't fit
+    continue on their own lines."""
     lines = [[_flat(cell) for cell in row] for row in rows]
     if header:
         lines.insert(0, [style(cell, "dim") for cell in header])
@@ -156,8 +147,7 @@ def table(rows: Iterable[Sequence[str]], header: Sequence[str] = (), free: int |
 
 
 def numbers(rows: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
-    """The rows of a table, with all cells but the first as wide as their column, so that numbers stand under each
-    other."""
+    """Right-align all cells but the first."""
     widths = [max(columns(row[place]) for row in rows) for place in range(len(rows[0]))]
     return [
         (
@@ -173,8 +163,6 @@ _LEAST = 16
 
 
 def _narrowed(widths: Sequence[int], least: Sequence[int], room: int, free: int | None) -> list[int]:
-    """The columns' widths, with what is too much taken off: first of the free one, then of the widest that can
-    do with less."""
     # What is wider than the terminal would be narrowed to its width in any case.
     found = [max(low, min(size, room)) for size, low in zip(widths, least, strict=True)]
     for _ in range(sum(found) + 2 * (len(found) - 1) - room):
@@ -191,7 +179,6 @@ def _beside(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _packed(cells: Iterable[str], room: int) -> list[str]:
-    """Cells that don't fit beside the others, as many on a line as there is room for."""
     lines: list[str] = []
     for cell in filter(None, cells):
         if lines and columns(lines[-1]) + 2 + columns(cell) <= room:
@@ -206,16 +193,13 @@ def _longest_word(text: str) -> int:
 
 
 def wrapped(text: str, by: int) -> list[str]:
-    """The lines of a text, indented by so many columns and broken at the terminal's edge. The text must have been
-    escaped."""
+    """Wrap an escaped text at the terminal's edge with an indent."""
     room = width()
     lines = [text] if room is None else _wrapped(text, max(room - by, _LEAST))
     return [" " * by + line for line in lines]
 
 
 def _wrapped(text: str, room: int) -> list[str]:
-    """A text on lines of so many columns, broken between words; a longer word stands whole. A style holds on
-    every line."""
     if columns(text) <= room:
         return [text]
     styled = re.fullmatch(f"({_ANSI})([^\x1b]*)({_ANSI})", text)
@@ -234,8 +218,7 @@ def _wrapped(text: str, room: int) -> list[str]:
 
 
 def cut(text: str, room: int) -> str:
-    """A text, shortened to so many columns, and to so many characters as can be told apart in them: marks that take
-    no column may come by the thousands. A styled one that is too long loses its style."""
+    """Shorten a text to a number of columns, and limit zero-width marks. A styled one loses its style if cut."""
     if _fits(text, room):
         return text
     plain = re.sub(_ANSI, "", text)[: max(room, 0) * _MARKS]
@@ -249,14 +232,13 @@ _MARKS = 8
 
 
 def _fits(text: str, room: int) -> bool:
-    """Whether nothing of a text has to be cut."""
     if len(text) > max(room, 0) * _MARKS:
         text = re.sub(_ANSI, "", text)
     return len(text) <= max(room, 0) * _MARKS and columns(text) <= room
 
 
 def around(text: str, place: int, room: int) -> str:
-    """So much of a text as fits into so many columns, with the character at a place in it."""
+    """Return the part of a text around a position that fits."""
     if _fits(text, room):
         return text
     begin = max(0, min(place - room // 4, len(text) - room + 1))
@@ -268,8 +250,7 @@ def _flat(text: str) -> str:
 
 
 def fields(pairs: Iterable[tuple[str, str]]) -> str:
-    """Names and values below each other, values of several lines indented; empty values are left out.
-    The texts must have been escaped."""
+    """Format names and values, escaped; multi-line values are indented, empty ones omitted."""
     shown = [(name, value) for name, value in pairs if value]
     size = max((len(name) for name, _ in shown), default=0)
     lines = []
@@ -281,8 +262,8 @@ def fields(pairs: Iterable[tuple[str, str]]) -> str:
 
 
 def markdown(text: str) -> str:
-    """Markdown rendered for the terminal that standard output is. Nothing of it is hidden: HTML, comments too, stands
-    there as text, and so do the addresses of links and pictures."""
+    """Render Markdown for the terminal. Nothing is hidden: HTML, comments and link addresses are shown as
+    text."""
     from markdown_it import MarkdownIt
     from rich.console import Console
     from rich.markdown import Markdown
@@ -308,7 +289,6 @@ def markdown(text: str) -> str:
 
 
 def _told(token: Token) -> Token:
-    """A token of Markdown with what rich leaves out: pictures become text, and titles stand beside addresses."""
     from markdown_it.token import Token
 
     if token.type == "image":

@@ -1,4 +1,4 @@
-"""The commands and where each is."""
+"""The command tree."""
 
 from __future__ import annotations
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 class Report(NamedTuple):
-    """What verification came to: `refs` are those that were verified, `findings` what is wrong; `signed` are the
-    signatures, None if they weren't asked for."""
+    """A verification's result: the verified `refs`, the `findings`, and the signatures in `signed`, None if
+    not requested."""
 
     refs: Mapping[str, Oid | None]
     verified: Verified
@@ -28,11 +28,10 @@ class Report(NamedTuple):
 
     @property
     def is_damaged(self) -> bool:
-        """Whether something is wrong, besides what could not be checked."""
+        """Whether there are findings other than unchecked ones."""
         return any(finding.code != UNCHECKED for finding in self.findings)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the form that is printed."""
         found = self.verified
         value: dict[str, Any] = {
             "verified": {"threads": found.threads, "steps": found.steps, "nodes": found.nodes},
@@ -51,8 +50,8 @@ def check(
     remote: str | None = None,
     on_commit: Callable[[], None] = lambda: None,
 ) -> Report:
-    """Verify some threads with the folds that hold them, what was last fetched from a remote, or the whole store.
-    Nothing that was found out before is believed. Raises NotFound."""
+    """Verify some threads with their folds, what was last fetched from a remote, or the whole store, without
+    cached results. Raises NotFound."""
     from uwf_git.verify.whole import verify_refs
 
     repository = instance.store.repository
@@ -63,12 +62,12 @@ def check(
 
 
 def verify(instance: Instance, threads: Collection[ThreadId] = ()) -> list[Finding]:
-    """Verify some threads, or the whole store, and return what is wrong."""
+    """Return the findings of some threads, or the whole store."""
     return check(instance, threads).findings
 
 
 def with_signatures(instance: Instance, report: Report) -> Report:
-    """Return a report with the signatures of what was verified; bad ones are findings."""
+    """Return a report with signatures; bad ones become findings."""
     from uwf_git.verify.signatures import signed_records
 
     refs = {name: oid for name, oid in report.refs.items() if oid is not None}

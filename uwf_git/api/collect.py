@@ -1,4 +1,4 @@
-"""Packing a store and folding the archives of threads that ended."""
+"""Packing a store and folding old archives."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from uwf_git.sync.removal import KEPT_SECONDS, expiring
 
 
 def collect(instance: Instance, before: int | None = None, prune: bool = False) -> dict[str, Any]:
-    """Pack a store, fold the threads that ended `before` a time in Unix seconds, and forget what is left of threads
-    that are gone; return as JSON what was folded, and the size before and after. With `prune` nothing is kept that was
-    removed or can't be reached."""
+    """Pack a store, fold threads that ended `before` a Unix time, and delete leftovers of removed threads.
+    Return what was folded and the sizes as JSON. `prune` deletes removed and unreachable objects too."""
     store = instance.store
     store.sync()
     was = maintenance.counts(store.repository)

@@ -1,4 +1,4 @@
-"""Compilers of workflows in code, each of which an extension has."""
+"""Compilers of code workflows, from extensions."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 
 class Compiler(Protocol):
-    """Makes workflows of files of code, whose language the format knows."""
+    """Compiles code workflows of one language."""
 
     def compile_file(self, path: Path, config: Config, name: str | None = None) -> Compiled:
-        """Evaluate a file, for its descriptor. `name` is for a file that has none. Raises NotFound, Usage,
-        InvalidWorkflow."""
+        """Compile a file by evaluating it for its descriptor. `name` is for a file without one. Raises
+        NotFound, Usage, InvalidWorkflow."""
 
     def compile_described(self, text: bytes, shown: str, document: Document, name: str) -> Compiled:
-        """Evaluate nothing: the descriptor is a document. Raises InvalidWorkflow."""
+        """Compile a file whose descriptor is given, without evaluation. Raises InvalidWorkflow."""
 
     def breaches_of(self, text: bytes, language: str) -> list[Finding]:
-        """What of the text breaks the contract, as far as that shows without evaluating it."""
+        """Return the static violations of the contract."""
 
 
 def compiler(language: str) -> Compiler:
-    """The compiler of a language, such as `format.types.JAVASCRIPT`."""
+    """Return the compiler of a language, such as `format.types.JAVASCRIPT`."""
     return cast(Compiler, ext.load(ext.compiler(language)))

@@ -1,4 +1,4 @@
-"""What a name or an id that was begun may become, each with what is said of it. Raises whatever comes up."""
+"""Completions of names and ids, with descriptions. May raise any error."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Offers = Iterable[tuple[str, str]]
 
 
 def threads(instance: Instance, begun: str) -> Offers:
-    """Offer the threads whose id begins so; if there are none, those whose id ends so."""
+    """Offer threads by the beginning of their id, or if there are none by its end."""
     from uwf_git.store.threads import Damaged
 
     heads = instance.threads.all(archived=True)
@@ -22,7 +22,7 @@ def threads(instance: Instance, begun: str) -> Offers:
 
 
 def names(instance: Instance, record: str, begun: str) -> Offers:
-    """Offer the names that a kind of record has refs under."""
+    """Offer the registered names of a kind of record."""
     from uwf_git.store.ref_kinds import kind_of_record
 
     kind = kind_of_record(record)
@@ -32,7 +32,7 @@ def names(instance: Instance, record: str, begun: str) -> Offers:
 
 
 def speakers(instance: Instance, begun: str) -> Offers:
-    """Offer the personas of all crews, by their ids."""
+    """Offer the personas of all crews by id."""
     from uwf_git.store.definitions import packages
 
     found = packages(instance.store)
@@ -41,7 +41,6 @@ def speakers(instance: Instance, begun: str) -> Offers:
 
 
 def workflows_of_packages(instance: Instance, begun: str) -> Offers:
-    """Offer the workflows of crews, by their addresses."""
     from uwf_git.store.definitions import packages
 
     for found in packages(instance.store):
@@ -49,7 +48,6 @@ def workflows_of_packages(instance: Instance, begun: str) -> Offers:
 
 
 def remotes(instance: Instance, begun: str) -> Offers:
-    """Offer remotes, with their addresses."""
     from uwf_git.store.remotes import without_password
 
     found = instance.remotes.all()
@@ -57,13 +55,11 @@ def remotes(instance: Instance, begun: str) -> Offers:
 
 
 def hashes(instance: Instance, begun: str) -> Offers:
-    """Offer nodes."""
     instance.store.sync()
     return ((node, "") for node in instance.store.index.hashes_with_prefix(begun.upper()))
 
 
 def steps(instance: Instance, begun: str) -> Offers:
-    """Offer steps, with their roles."""
     from uwf_git.format.kinds import parse_step
     from uwf_git.format.types import STEPNODE
 
@@ -75,7 +71,6 @@ def steps(instance: Instance, begun: str) -> Offers:
 
 
 def agents(root: Path, begun: str) -> Offers:
-    """Offer the agents that are known, and those of config.yaml."""
     from uwf_git.config.known_agents import known_names
     from uwf_git.config.read import load_config
 
@@ -85,7 +80,6 @@ def agents(root: Path, begun: str) -> Offers:
 
 
 def settings(root: Path, begun: str) -> Offers:
-    """Offer settings that there are, and that there may be."""
     from uwf_git.config.edit import list_values
     from uwf_git.config.settings import KEYS
 

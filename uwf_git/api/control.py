@@ -1,5 +1,5 @@
-"""Controlling a thread besides stepping it: answer, say, pause, resume, kill, raise its budget. Hooks and extensions
-hear of it through `instance.after`: a command prints its result first."""
+"""Controlling a thread: answer, say, pause, resume, kill, raise its budget. Hooks and extensions are called
+by `instance.after`, since a command prints its result first."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 class Resumed(NamedTuple):
-    """`thread` can be stepped: the one that was resumed, or a new one that goes on from its end. `outcome` is that of a
-    text; `changed` says whether the thread was paused or had ended."""
+    """The thread that can be stepped: the resumed one, or a new one that continues it. `outcome` is that of a
+    text; `changed`: it was paused or had ended."""
 
     thread: ThreadId
     outcome: Outcome | None
@@ -31,23 +31,22 @@ class Resumed(NamedTuple):
 def answer(
     instance: Instance, thread: ThreadId, text: str, step: Hash | None = None, other: bool = False
 ) -> Outcome:
-    """Answer the question of a thread, or of a `step` if that still asks; if `other`, with something else than one of
-    its options. Moves and raises what `engine.inbox.answer` does."""
+    """Answer a thread's question, or that of a `step`; with `other`, outside its options. Moves and raises as
+    `engine.inbox.answer`."""
     outcome = inbox.answer(instance, thread, text, step, other)
     _tell(instance, thread)
     return outcome
 
 
 def say(instance: Instance, thread: ThreadId, text: str) -> Outcome:
-    """Append a remark. Moves and raises what `engine.inbox.remark` does."""
+    """Add a remark. Moves and raises as `engine.inbox.remark`."""
     outcome = inbox.remark(instance, thread, text)
     _tell(instance, thread)
     return outcome
 
 
 def pause(instance: Instance, thread: ThreadId, reason: str = "", now: bool = False) -> Pause:
-    """Keep a thread from being stepped; with `now` end the step in progress. Makes and raises what `engine.pause.pause`
-    does."""
+    """Pause a thread; with `now` end its step. Makes and raises as `engine.pause.pause`."""
     from uwf_git.engine.hooks import tell
 
     was_paused = pauses.is_paused(instance, thread)
@@ -58,15 +57,15 @@ def pause(instance: Instance, thread: ThreadId, reason: str = "", now: bool = Fa
 
 
 def resume(instance: Instance, thread: ThreadId, text: str | None = None) -> Resumed:
-    """Let a thread be stepped again. One that has ended goes on with the text as a new thread; one that asks takes it
-    for the answer. Raises Usage for a text that a thread has no use for, and what these raise."""
+    """Resume a thread. A finished one continues with the text in a new thread; a waiting one takes it as the
+    answer. Raises Usage for a useless text, and what these raise."""
     resumed = resume_one(instance, thread, text)
     _tell(instance, thread)
     return resumed
 
 
 def resume_one(instance: Instance, thread: ThreadId, text: str | None) -> Resumed:
-    """Do what `resume` does, for a caller that tells extensions of several threads at once."""
+    """As `resume`, for a caller that tells extensions about several threads at once."""
     head = instance.threads.head(thread)
     if head.archive is not None:
         outcome = inbox.go_on(instance, thread, text or "")
@@ -78,8 +77,7 @@ def resume_one(instance: Instance, thread: ThreadId, text: str | None) -> Resume
 
 
 def resume_as_json(instance: Instance, thread: ThreadId, text: str | None) -> dict[str, Any]:
-    """As `resume_one`; return as JSON where the thread stands that can be stepped. Warns of secrets that were taken
-    out of the text."""
+    """As `resume_one`; return the thread's state as JSON. Warns of removed secrets."""
     from uwf_git.config.secrets import told
     from uwf_git.engine.budget import waiting
     from uwf_git.engine.status import outlook, status_of, used_up
@@ -101,20 +99,19 @@ def resume_as_json(instance: Instance, thread: ThreadId, text: str | None) -> di
 
 
 def tell_resumed(instance: Instance, threads: Collection[ThreadId]) -> None:
-    """Tell extensions of threads that can be stepped again."""
     ext.resumed(instance, threads)
 
 
 def kill(instance: Instance, thread: ThreadId, reason: str = "") -> Head:
-    """End a thread for good, its running agent first. Moves and raises what `engine.step.kill` does."""
+    """Kill a thread and its running agent. Moves and raises as `engine.step.kill`."""
     from uwf_git.engine.step import kill
 
     return kill(instance, thread, instance.without_secrets(reason, "the reason"))
 
 
 def raise_budget(instance: Instance, thread: ThreadId, given: Mapping[str, str]) -> None:
-    """Raise limits of a thread on this machine, as "20" or "+5" by the names of `format.amounts`. The next step records
-    them. Raises Usage for a limit that the thread doesn't have, or that isn't raised."""
+    """Raise limits on this machine, as "20" or "+5" by the names of `format.amounts`. The next step records
+    them. Raises Usage for a limit that the thread doesn't have or that isn't raised."""
     from uwf_git.engine.budget import OPTIONS, Budgets, amount, parse_option, raise_limits
 
     standing = Budgets(instance).standing(instance.threads.active_head(thread))
@@ -143,7 +140,6 @@ def _tell(instance: Instance, thread: ThreadId) -> None:
 
 
 def _onward(instance: Instance, head: Head) -> str:
-    """Return the command that lets a thread go on that no person has to say anything to."""
     from uwf_git.engine.budget import waiting
     from uwf_git.engine.status import PAUSED, RUNNING, status_of, used_up
 

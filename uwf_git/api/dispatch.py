@@ -1,4 +1,4 @@
-"""Other ways than the loop of `api.run` to step many threads, which extensions add: a fleet is one."""
+"""Alternatives to the loop of `api.run` for many threads, from extensions, such as a fleet."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 
 class Terms(NamedTuple):
-    """How threads are stepped: by which `agent`, None for that of the configuration; `retries` of a step that failed;
-    what all of them together may use, by the keys of a budget; so many steps `at_once`."""
+    """How to step threads: `agent` (None: configured), `retries` per step, shared `limits` by budget keys,
+    parallel steps `at_once`."""
 
     agent: str | None
     retries: int
@@ -21,10 +21,10 @@ class Terms(NamedTuple):
 
 
 class Dispatch(Protocol):
-    """Steps threads until each has ended, waits for somebody, or is given up."""
+    """Steps threads until each has ended, waits or was given up."""
 
     def __call__(
         self, instance: Instance, terms: Terms, warn: Callable[[str], None]
     ) -> Callable[[Sequence[ThreadId]], None]:
-        """The function that does it. Raises UwfError if that is not possible on this machine, before any thread is
-        begun. `warn` is called with each warning, a line."""
+        """Return the function that steps threads. Raises UwfError if impossible here, before any thread
+        starts. `warn` gets one-line warnings."""

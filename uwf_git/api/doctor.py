@@ -1,8 +1,7 @@
-"""Is everything in order on this machine? The programs, the configuration, the store, its index and its leftovers,
-each with what to do where something is wrong.
+"""Checking programs, configuration, store, index and leftovers on this machine, each with a hint.
 
-Without `fix` nothing is touched. Leftovers are a ref of a thread that has ended, temporary files, the mode of `.env`, a
-stale index; what is damaged is brought again by `sync.repair`.
+Without `fix` nothing is touched. Leftovers are refs of ended threads, temporary files, the mode of `.env`, a
+stale index; `sync.repair` repairs damage.
 """
 
 from __future__ import annotations
@@ -75,9 +74,8 @@ SYNCING_GIT = (2, 36)  # the first that knows core.fsync
 
 
 class Doctor:
-    """Looks at one location. With `fix`, leftovers are removed and what is damaged is brought again, from the `sources`
-    and then the remotes, by the program that `git` gives; with `quick`, not every object is read. `project` are the
-    roles of the workflows that the current folder brings."""
+    """Checks one location. `fix` removes leftovers and repairs damage from `sources` and remotes with `git`;
+    `quick` doesn't read every object. `project` are the roles of the current folder's workflows."""
 
     def __init__(
         self,
@@ -96,8 +94,8 @@ class Doctor:
         self._git = git
 
     def checks(self) -> Iterator[Check]:
-        """Looks at everything. An error on the way is a check that failed and stops no other; where no store can be
-        opened, the checks end there. Raises what a repair raises."""
+        """Yield all checks. An error becomes a failed check; they end early if no store can be opened. Raises
+        what a repair raises."""
         private = self._location.git_dir / PRIVATE
         avoid_all(private, Folders(private).all)  # before there is an instance
         yield from _guarded("versions", _versions())
@@ -151,7 +149,6 @@ class Doctor:
             yield from _keys(root, config)
 
     def _config(self) -> Config | None:
-        """The configuration; None if nothing can be done with it, of which `_configuration` tells every error."""
         try:
             return load_config(self._location.root)
         except Invalid:
@@ -183,7 +180,6 @@ class Doctor:
                 yield Check("hooks", WARNING, f"{event}: {command[0]} is no program that can be run", hint)
 
     def _commands(self, config: Config) -> Iterator[Check]:
-        """Whether there is a sandbox for the commands that a model may run."""
         limited = any(any(agent.limits.given()) for agent in config.agents.values())
         policies = [config.tools, *(tighten(config.tools, agent.tools) for agent in config.agents.values())]
         allowed = [policy for policy in policies if policy.permits(RUN)]
@@ -203,7 +199,6 @@ class Doctor:
                 yield Check("sandbox", WARNING, message, f"{_SANDBOX}, or set tools.allowUnconfined: true")
 
     def _names(self, instance: Instance) -> Iterator[Check]:
-        """The workflows and roles that the configuration names and nobody knows."""
         root = self._location.root
         if self._config() is None:
             return
@@ -212,7 +207,6 @@ class Doctor:
             yield Check("config", WARNING, f"{where}: {problem.message}", problem.hint)
 
     def _store(self, opened: list[Instance]) -> Iterator[Check]:
-        """Adds the instance to `opened`, where there is one."""
         location = self._location
         if not location.git_dir.exists():
             # A root's own store is made by the first command that writes.
@@ -291,7 +285,6 @@ class Doctor:
         yield Check("refs", OK, f"{len(refs)} under refs/uwf")
 
     def _left_over(self, instance: Instance, name: str, active: Oid) -> Check:
-        """The active ref of a thread that has ended: removed, unless it leads to steps that the end doesn't."""
         head = instance.threads.head(ThreadId(name.removeprefix(THREADS)))
         relation = relate(instance.store, active, head.commit)
         if relation is None or relation.ours:
@@ -324,8 +317,6 @@ class Doctor:
                 yield Check("remotes", OK, f"all is on {remote.name}, as far as was last seen")
 
     def _objects(self, instance: Instance) -> Iterator[Check]:
-        """Reads every object, then takes everything in once more, into an index of its own, which verifies each node;
-        where the real index says something else it is stale."""
         damage = find_damage(instance.store, self._location.here)
         yield from _damage(damage)
         with tempfile.TemporaryDirectory(prefix="uwf-doctor-") as folder:
@@ -364,7 +355,6 @@ class Doctor:
 
 
 def _writing(path: Path, private: Path) -> Iterator[Check]:
-    """The folders in which a step makes files, where it couldn't; and whether the disk has room for its answer."""
     objects, refs = path / "objects", path / "refs"
     mine = [each for each in sorted(private.iterdir()) if each.is_dir()] if private.is_dir() else []
     mine = [each for each in mine if each.name != LOCKING]  # when it was changed last means something
@@ -385,7 +375,6 @@ def _writing(path: Path, private: Path) -> Iterator[Check]:
 
 
 def _guarded(name: str, found: Iterator[Check]) -> Iterator[Check]:
-    """The checks of one look; an error on the way is a check that failed."""
     try:
         yield from found
     except UwfError as error:
@@ -419,7 +408,6 @@ def _versions() -> Iterator[Check]:
 
 
 def _keys(root: Path, config: Config) -> Iterator[Check]:
-    """The keys of providers that are nowhere to be found, and those that stand in config.yaml."""
     for provider in config.providers.values():
         if provider.api_key:
             yield Check("keys", WARNING, f"{FILE} holds the key of provider {provider.name}", provider.advice)
@@ -489,7 +477,6 @@ def _damage(damage: Damage) -> Iterator[Check]:
 
 
 def _stale(store: Store, fresh: Index) -> str:
-    """What the index of a store says that isn't so, in a few words; "" where it is right."""
     has, index = store.repository.has, store.index
     known, found = dict(index.blobs()), dict(fresh.blobs())
     lacking = len(found.keys() - known.keys())

@@ -1,4 +1,4 @@
-"""Exchanging threads and definitions with another store: through a remote, or in a file."""
+"""Exchanging threads and definitions with another store: a remote or a bundle."""
 
 from __future__ import annotations
 
@@ -23,28 +23,27 @@ if TYPE_CHECKING:
 
 
 class Exchange(NamedTuple):
-    """The remote that is exchanged with, and the git program for that."""
+    """A remote, and git for it."""
 
     remote: Remote
     git: Git
 
 
 class Refs(NamedTuple):
-    """What is pushed: the refs that are `meant`, None for all; `called` are those that are called by their name, not
-    only as what belongs to it."""
+    """What to push: the refs `meant`, None for all; `called` are those named explicitly."""
 
     meant: set[str] | None = None
     called: Collection[str] = ()
 
 
 def git_for(instance: Instance, heard: Callable[[str], None] | None = None) -> Git:
-    """Return the git program for a store. `heard` is called with what it says of its progress, and "" at the end."""
+    """Return git for a store. `heard` gets its progress, and "" at the end."""
     repository = instance.store.repository
     return Git(repository.path, heard, bounds=repository.config.bounds)
 
 
 def exchange_with(instance: Instance, remote: str | None) -> Exchange:
-    """Return a remote, `origin` or the only one without a name, with git for it. Raises NotFound, Usage."""
+    """Return a remote (by default `origin` or the only one) with git. Raises NotFound, Usage."""
     return Exchange(instance.remotes.get(remote), git_for(instance))
 
 
@@ -52,8 +51,8 @@ def exchange_with(instance: Instance, remote: str | None) -> Exchange:
 
 
 def pull(instance: Instance, exchange: Exchange) -> list[ThreadId]:
-    """Pull all that a remote has; return the threads that are new or have moved here, and those that sides of a
-    divergence became. Moves and raises what `sync.pull.pull` does, and what `raise_if_incomplete` does."""
+    """Pull everything; return new and moved threads and forks of divergences. Moves and raises as
+    `sync.pull.pull` and `raise_if_incomplete`."""
     from uwf_git.sync.reconcile import Case
 
     pulled = fetch(instance, exchange)
@@ -70,8 +69,8 @@ def fetch(
     threads: Collection[ThreadId] | None = None,
     on_verified: Callable[[int, int], None] | None = None,
 ) -> Pulled:
-    """Pull all that a remote has, or some threads, and return the report, whatever is missing from it. `on_verified`
-    is called with how many commits of how many are verified. Moves and raises what `sync.pull.pull` does."""
+    """Pull everything, or some threads, and return the report. `on_verified` gets the number of verified
+    commits and their total. Moves and raises as `sync.pull.pull`."""
     from uwf_git.sync.pull import gather, pull
 
     remote, git = exchange
@@ -81,14 +80,14 @@ def fetch(
 
 
 def raise_if_incomplete(pulled: Pulled) -> None:
-    """Raise StoreDamaged for what was invalid, Busy for what was left for later."""
+    """Raise StoreDamaged for invalid refs, Busy for postponed ones."""
     from uwf_git.sync.pull import raise_if_incomplete
 
     raise_if_incomplete(pulled)
 
 
 def bring(instance: Instance, exchange: Exchange, text: str) -> None:
-    """Pull the thread of that id if it isn't here. Raises what is wrong with it."""
+    """Pull a thread that isn't here. Raises its problem."""
     from uwf_git.sync.pull import raise_if_refused
 
     if len(text.strip()) == 26 and not instance.threads.exists(thread := parse_thread_id(text)):
@@ -96,14 +95,14 @@ def bring(instance: Instance, exchange: Exchange, text: str) -> None:
 
 
 def adopt_fetched(instance: Instance) -> list[Pulled]:
-    """Take over what git fetched by itself since the last pull. Moves and raises what that of `sync.pull` does."""
+    """Adopt the results of a plain `git fetch`. Moves and raises as `sync.pull.adopt_fetched`."""
     from uwf_git.sync.pull import adopt_fetched
 
     return adopt_fetched(instance)
 
 
 def raise_if_not_pulled(instance: Instance, remote: Remote, thread: ThreadId) -> None:
-    """Raise NotFound for a thread that isn't here after a pull of it."""
+    """Raise NotFound if a thread isn't here after a pull."""
     if instance.threads.exists(thread):
         return
     if instance.store.repository.ref(layout.REMOVED + thread) is None:
@@ -113,8 +112,8 @@ def raise_if_not_pulled(instance: Instance, remote: Remote, thread: ThreadId) ->
 
 @contextmanager
 def cloning(location: Location, url: str, opened: Callable[[], Instance]) -> Iterator[tuple[Remote, bool]]:
-    """Make a store, if there is none, with a remote `origin`, to be pulled from in the block; say whether it was made.
-    `opened` opens it. If the block raises, what was made is undone, unless something has arrived."""
+    """Create a store with a remote `origin` for a pull in the block; yield the remote and whether the store
+    is new. `opened` opens it. If the block raises, it is undone unless something arrived."""
     from uwf_git.git.program import CHECK_ADDRESS
     from uwf_git.store.location import abandon, init
 
@@ -145,15 +144,15 @@ def cloning(location: Location, url: str, opened: Callable[[], Instance]) -> Ite
 
 
 def push(instance: Instance, exchange: Exchange, threads: Collection[ThreadId] = ()) -> None:
-    """Push all that a remote hasn't got, or some threads. Raises HeadMoved where the remote's has moved on, and what
-    `sync.push.push` and a refusal of the remote raise."""
+    """Push everything missing, or some threads. Raises HeadMoved if the remote moved, and what
+    `sync.push.push` and a refusal raise."""
     report = send(instance, exchange, refs_of_threads(instance, threads))
     raise_if_rejected(instance, exchange, report)
 
 
 def send(instance: Instance, exchange: Exchange, refs: Refs, again: bool = False) -> Report:
-    """Push refs and return the report, whatever was rejected; `again` also those that were deleted there. Moves and
-    raises what `sync.push.push` does."""
+    """Push refs and return the report; `again` also those deleted there. Moves and raises as
+    `sync.push.push`."""
     from uwf_git.sync.push import plan_anew, push
 
     remote, git = exchange
@@ -162,8 +161,7 @@ def send(instance: Instance, exchange: Exchange, refs: Refs, again: bool = False
 
 
 def delete(instance: Instance, exchange: Exchange, threads: Collection[ThreadId]) -> Report:
-    """Delete threads on a remote and return the report, whatever was rejected. Moves and raises what
-    `sync.removal.delete` does."""
+    """Delete threads on a remote and return the report. Moves and raises as `sync.removal.delete`."""
     from uwf_git.sync.removal import delete
 
     remote, git = exchange
@@ -172,7 +170,7 @@ def delete(instance: Instance, exchange: Exchange, threads: Collection[ThreadId]
 
 
 def refs_of_threads(instance: Instance, threads: Collection[ThreadId]) -> Refs:
-    """Return the refs of some threads, or all there are for none."""
+    """Return the refs of threads, or of all."""
     from uwf_git.sync.push import refs_of
 
     called = {prefix + thread for prefix in layout.of_threads() for thread in threads}
@@ -180,7 +178,7 @@ def refs_of_threads(instance: Instance, threads: Collection[ThreadId]) -> Refs:
 
 
 def refs_of_definition(instance: Instance, kind: str, name: str) -> Refs:
-    """Return the refs of a "workflow", "crew" or "suite" with those of its threads. Raises NotFound."""
+    """Return the refs of a "workflow", "crew" or "suite" and its threads. Raises NotFound."""
     from uwf_git.store import ref_kinds
     from uwf_git.sync.push import refs_of_kind, refs_of_workflow
 
@@ -195,7 +193,7 @@ def refs_of_definition(instance: Instance, kind: str, name: str) -> Refs:
 
 
 def raise_if_rejected(instance: Instance, exchange: Exchange, report: Report) -> None:
-    """Raise HeadMoved for a ref that has moved on a remote, and a refusal of the remote for any other."""
+    """Raise HeadMoved for a moved ref, or the remote's refusal."""
     if lost := [each for each in report.rejected if each.lost and not each.deletion]:
         from uwf_git.sync.step import explain_loss
 
@@ -210,14 +208,14 @@ def raise_if_rejected(instance: Instance, exchange: Exchange, report: Report) ->
 
 
 def bundle(instance: Instance, git: Git, threads: Collection[ThreadId], path: Path) -> list[str]:
-    """Write threads to a file and return the refs in it. Moves and raises what `sync.bundle.bundle` does."""
+    """Write threads to a bundle; return its refs. Moves and raises as `sync.bundle.bundle`."""
     from uwf_git.sync.bundle import bundle
 
     return bundle(instance, git, threads, path)
 
 
 def unbundle(instance: Instance, git: Git, path: Path) -> Pulled:
-    """Take over the threads in a file. Moves and raises what `sync.bundle.unbundle` does."""
+    """Adopt the threads of a bundle. Moves and raises as `sync.bundle.unbundle`."""
     from uwf_git.sync.bundle import unbundle
 
     return unbundle(instance, git, path)
@@ -239,8 +237,8 @@ def remote_value(remote: Remote) -> dict[str, Any]:
 def remote_and_ids(
     instance: Instance, words: Sequence[str], may_be_unknown: bool = False
 ) -> tuple[Remote, list[str]]:
-    """Return the remote that words begin with, or `origin` or the only one, and the other words, which are ids of
-    threads. A first word that is no thread's here is a remote's, unless it `may_be_unknown`. Raises NotFound, Usage."""
+    """Split words into a remote (by default `origin` or the only one) and thread ids. A first word that is no
+    thread here is a remote, unless `may_be_unknown`. Raises NotFound, Usage."""
     from uwf_git.store.remotes import named
 
     remotes = instance.remotes.all()
@@ -256,13 +254,13 @@ def remote_and_ids(
 
 
 def _may_be_id(text: str) -> bool:
-    """Whether a word may be a thread's id or the beginning of one: no remote is called like one."""
+    """Return whether a word may be part of a thread's id, which no remote is called."""
     return re.fullmatch(rf"[0-7][{ALPHABET}]{{3,25}}", text.upper()) is not None
 
 
 def threads_there(instance: Instance, exchange: Exchange, ids: Sequence[str]) -> list[ThreadId]:
-    """Return the threads of these ids. A part of an id that fits no thread here names one of the remote, which is then
-    asked for all it has. Raises NotFound, Usage, RemoteFailed."""
+    """Return the threads of these ids. Partial ids unknown here are looked up on the remote. Raises NotFound,
+    Usage, RemoteFailed."""
     from uwf_git.store.threads import NEWEST
 
     remote, git = exchange

@@ -1,4 +1,4 @@
-"""Extracting data that obeys a schema from a text or a thread."""
+"""Extracting data by a schema from a text or a thread."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SAME = "schema"
 
 
 class Kept(NamedTuple):
-    """A node with data of a type; `warning` says which secrets were taken out, "" for none."""
+    """A stored node; `warning` says which secrets were removed, or ""."""
 
     node: Hash
     type: Hash
@@ -36,12 +36,12 @@ class Kept(NamedTuple):
 
 
 def check_wanted(schema: Schema) -> None:
-    """Raise Invalid for a schema that nothing can be extracted by."""
+    """Raise Invalid for an unusable schema."""
     wanted(schema.payload)
 
 
 def thread_text(instance: Instance, thread: ThreadId) -> str:
-    """Return the task and the steps of a thread as a text."""
+    """Return a thread's prompt and steps as text."""
     return told_thread(instance, instance.threads.history(instance.threads.head(thread)))
 
 
@@ -54,9 +54,9 @@ def extract(
     store: Callable[[], Instance] | None,
     within: str,
 ) -> Data:
-    """Extract data from a text that belongs to what is `around`, or from that alone, by the model that `config.yaml` in
-    a storage root names for it. If an agent at work on the thread `within` asks, the tokens are that step's. Raises
-    what `extract_data` does."""
+    """Extract data from `text` with context `around`, or from that alone, by the extraction model of
+    `config.yaml`. If the agent of a step of the thread `within` asks, its step pays. Raises as
+    `extract_data`."""
 
     def charge(reply: Reply) -> None:
         if store is not None and is_thread_id(within):
@@ -75,7 +75,7 @@ def extract(
 
 
 def keep(instance: Instance, schema: Schema, into: str, value: Any) -> Kept:
-    """Store data, without secrets, as a node of the type `into` or of the schema, and pin it. Makes
+    """Store data without secrets as a node of type `into` or of the schema, and pin it. Makes
     `refs/uwf/nodes/<HASH>`. Raises NotFound, Invalid."""
     if into == SAME:
         kind = schema.type or put_as_is(instance, META, schema.payload, "the schema")
@@ -96,7 +96,6 @@ def keep(instance: Instance, schema: Schema, into: str, value: Any) -> Kept:
 
 
 def _charge(instance: Instance, thread: ThreadId, reply: Reply) -> None:
-    """Note what a model read for the step in progress whose agent asked."""
     from uwf_git.engine.kit.record import Recorder
 
     order = instance.runs.read_order(thread) if instance.runs.is_asked(thread) else None

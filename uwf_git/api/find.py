@@ -1,4 +1,4 @@
-"""What the beginning of an id or of a hash names: a step, or a thread."""
+"""Finding a step or thread by a prefix of its id or hash."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def numbered_step(instance: Instance, thread: ThreadId, number: int) -> CommitRow:
-    """The step of that number in a thread. Raises NotFound."""
+    """Return step N of a thread. Raises NotFound."""
     from uwf_git.store.history import ancestry
 
     head = instance.threads.head(thread)
@@ -26,7 +26,7 @@ def numbered_step(instance: Instance, thread: ThreadId, number: int) -> CommitRo
 
 
 def with_step(text: str) -> tuple[str, int | None]:
-    """The thread and the number of a step in `ID@STEP`; `@2` alone is a thread."""
+    """Split `ID@STEP`; `@2` alone is a thread."""
     name, at, number = text.rpartition("@")
     if at and name and number.isascii() and number.isdigit() and len(number) < 10:
         return name, int(number)
@@ -34,8 +34,8 @@ def with_step(text: str) -> tuple[str, int | None]:
 
 
 def find_step(instance: Instance, text: str, attempts: bool = False) -> Hash:
-    """The StepNode that `ID@STEP` names, or whose hash begins so; with `attempts` also an Attempt by its hash. Raises
-    NotFound, Usage, Invalid for a node of another kind."""
+    """Return a StepNode by `ID@STEP` or hash; with `attempts` also an Attempt. Raises NotFound, Usage,
+    Invalid for another kind of node."""
     name, number = with_step(text)
     if number is not None:
         return numbered_step(instance, instance.threads.find(name), number).node
@@ -47,7 +47,7 @@ def find_step(instance: Instance, text: str, attempts: bool = False) -> Hash:
 
 
 def find_thread_or_step(instance: Instance, text: str) -> ThreadId | Hash:
-    """What a text begins: a thread's id, or a StepNode's or StartNode's hash. Raises NotFound, Usage."""
+    """Return a thread, or a StepNode's or StartNode's hash. Raises NotFound, Usage."""
     if len(text.strip()) == 26:
         return instance.threads.find(text)
     thread: ThreadId | None = None

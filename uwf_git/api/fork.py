@@ -1,4 +1,4 @@
-"""Forking a thread: a second one that shares the first's past."""
+"""Forking a thread."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from uwf_git.store.opened import Instance
 
 
 class Fork(NamedTuple):
-    """A thread that was forked at a step, from the thread `source` if that is here. `warning` says that nothing comes
-    next in it, "" if something does."""
+    """A fork at a step of the thread `source`, if that is here. `warning` says that nothing comes next, else
+    ""."""
 
     thread: ThreadId
     step: Hash
@@ -24,23 +24,22 @@ class Fork(NamedTuple):
 
 
 def fork(instance: Instance, thread: ThreadId, at: int | None = None, before: str | None = None) -> ThreadId:
-    """Make a thread that shares the first `at` steps of another, or those `before` the last step of a role, or all. It
-    works in the same folder. Makes `refs/uwf/threads/<new ULID>` and `refs/uwf/forks/<new ULID>`. Raises NotFound."""
+    """Fork a thread after step `at`, or `before` the last step of a role, or at its head, with the same
+    folder. Makes `refs/uwf/threads/<new ULID>` and `refs/uwf/forks/<new ULID>`. Raises NotFound."""
     return fork_thread(instance, thread, at, before).thread
 
 
 def fork_thread(
     instance: Instance, thread: ThreadId, at: int | None = None, before: str | None = None
 ) -> Fork:
-    """As `fork`, and say more of it."""
+    """As `fork`, with details."""
     head = instance.threads.head(thread)
     row = _row_at(instance, head, at) if before is None else _row_before(instance, head, before)
     return _fork(instance, row.node, Oid(raw=row.oid), thread, thread)
 
 
 def fork_step(instance: Instance, step: Hash) -> Fork:
-    """Make a thread on a step, or on a start, of the oldest thread that has it. Makes what `fork` does. Raises
-    NotFound."""
+    """Fork at a step or start, from the oldest thread that has it. Makes what `fork` does. Raises NotFound."""
     commit = instance.threads.commit_of(step)
     return _fork(instance, step, commit, instance.threads.oldest_with(commit), None)
 
@@ -62,7 +61,7 @@ def _fork(
 
 
 def _row_at(instance: Instance, head: Head, at: int | None) -> CommitRow:
-    """Return what is recorded at step number `at` of a thread, at its head for None. Raises NotFound."""
+    """Return the record at step `at`, or at the head. Raises NotFound."""
     number = head.row.number if at is None else at
     if not 0 <= number <= head.row.number:
         raise NotFound(
@@ -73,7 +72,7 @@ def _row_at(instance: Instance, head: Head, at: int | None) -> CommitRow:
 
 
 def _row_before(instance: Instance, head: Head, role: str) -> CommitRow:
-    """Return what is recorded before the last step of a role. Raises NotFound."""
+    """Return the record before a role's last step. Raises NotFound."""
     rows = ancestry(instance.store, head.commit)
     roles = []
     for row in rows:

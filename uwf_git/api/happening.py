@@ -1,8 +1,5 @@
-"""What happens on the threads of a store while somebody looks, whichever process does it: one thread's steps and turns
-are told by `engine.turns`; here they become values, beside what happens to a thread as a whole.
-
-While nothing happens, a look costs some calls of the system. Once a ref has changed, those that have are looked at.
-"""
+"""Events of all threads, by any process: steps and turns from `engine.turns`, and events of threads as a
+whole, as JSON. While nothing happens, a poll costs a few system calls."""
 
 from __future__ import annotations
 
@@ -37,8 +34,8 @@ _LATE = 2  # seconds that a ref may have changed before the look that finds it
 
 
 class Happening:
-    """What has happened since the last look, thread by thread; of `only` one thread, with the turns of its
-    sub-workflows. It begins with the turns so far of the steps that are being made."""
+    """Events since the last poll, by thread, or of `only` one with its sub-workflows. Begins with the turns
+    of steps in progress."""
 
     def __init__(self, instance: Instance, only: ThreadId | None = None) -> None:
         self._instance = instance
@@ -51,8 +48,7 @@ class Happening:
         self._at: dict[ThreadId, Value] = {}  # who makes the step that is being made
 
     def news(self) -> list[Value]:
-        """What has happened, an object each: `at`, `event`, `thread`, and what belongs to that event. Raises
-        StoreDamaged where refs can't be listed at all."""
+        """Return the events: `at`, `event`, `thread` and more. Raises StoreDamaged if refs cannot be listed."""
         looked = time.time()
         # Asked first: what was written before a lock was let go is seen then.
         busy = self._busy()
@@ -82,7 +78,6 @@ class Happening:
         return {name: oid for prefix in _PREFIXES for name, oid in repository.refs(prefix).items()}
 
     def _of(self, thread: ThreadId, before: Mapping[str, Oid], moved: bool) -> Iterator[Value]:
-        """What has happened on one thread, and where it stands where nobody is at work on it any more."""
         had = [before.get(prefix + thread) for prefix in _PREFIXES]
         active, ended, _, paused = (self._tips.get(prefix + thread) for prefix in _PREFIXES)
         if ended is not None and had[1] is not None:
@@ -123,14 +118,11 @@ class Happening:
         self._at.pop(thread, None)
 
     def _before(self, head: Head) -> int:
-        """How many steps a thread had that is new here, when it was looked last: a fork has some, and what was
-        pulled."""
         since = (self._looked - _LATE) * 1000
         past = self._instance.threads.past(head.node)
         return head.row.number - sum(1 for _ in takewhile(lambda each: each.time >= since, past))
 
     def _known(self, tip: Oid | None, attempts: Oid | None) -> int:
-        """How many steps and failed attempts there were of a thread at these refs."""
         row = self._instance.store.take_in(tip) if tip is not None else None
         return (row.number if row else 0) + self._instance.attempts.count(attempts)
 
@@ -152,8 +144,8 @@ class Happening:
         return _value(thread, "ended", status=archive.status, reason=archive.reason or None)
 
     def standing(self, thread: ThreadId) -> Iterator[Value]:
-        """Where a thread stands that nobody is at work on: `ended`, `waiting`, or `rests` with its status and who is
-        next. Nothing for one that another thread is stepped by. Raises NotFound, StoreDamaged."""
+        """Yield the state of an idle thread: `ended`, `waiting`, or `rests` with status and next role;
+        nothing for a sub-workflow's. Raises NotFound, StoreDamaged."""
         instance = self._instance
         head = instance.threads.head(thread)
         if head.archive is not None:
@@ -172,7 +164,6 @@ class Happening:
         yield _value(thread, "rests", status=status, next=found.next, problem=found.problem)
 
     def _told(self, thread: ThreadId, events: Sequence[Event]) -> Iterator[Value]:
-        """What a thread's steps and turns come to. A turn is of the step that is made next."""
         for place, event in enumerate(events):
             if isinstance(event, Began):
                 order = event.order
@@ -194,7 +185,6 @@ class Happening:
                 self._at[thread] = {}
 
     def _who(self, made: Made) -> Value:
-        """Who made a step, or failed to."""
         payload = self._instance.store.get(made.node).payload
         step = parse_attempt(payload) if made.failed else parse_step(payload)
         persona = self._instance.threads.speaker(step.start, step.role)

@@ -1,4 +1,4 @@
-"""What waits for a person, and the question that a thread asks."""
+"""The question of a waiting thread."""
 
 from __future__ import annotations
 
@@ -13,13 +13,11 @@ from uwf_git.store.opened import Instance
 
 
 def asking(instance: Instance, thread: ThreadId) -> Head | None:
-    """Return the head of a thread that asks a person, None if it asks nothing. Raises NotFound, Invalid for one that
-    has ended."""
+    """Return the head of a thread that asks, None if it doesn't. Raises NotFound, Invalid if it has ended."""
     head = instance.threads.active_head(thread)
     return head if head.row.asks else None
 
 
 def question(instance: Instance, head: Head) -> Outlook:
-    """Return what a thread asks."""
     asked = outlook(instance, head)
     return asked._replace(question=asked.question or NO_QUESTION)

@@ -1,4 +1,4 @@
-"""The threads of a store: selected by filters, and as the JSON of a list."""
+"""Listing threads by filters, as JSON."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ STATUSES = (*ACTIVE, *ENDED, "corrupt")
 
 
 class Filters(NamedTuple):
-    """What threads must be like. Several statuses are alternatives; everything else must hold together. `since`
-    and `until` are in Unix seconds, `until` not included; `ended` says that those that have ended are wanted too."""
+    """Conditions on threads, all of which must hold; several statuses are alternatives. `since` and `until`
+    (exclusive) are in Unix seconds; `ended` includes finished threads."""
 
     statuses: tuple[str, ...] = ()
     workflow: str | None = None
@@ -48,13 +48,12 @@ class Listed(NamedTuple):
 
     @property
     def thread(self) -> ThreadId:
-        """Its id."""
         return self.head.thread
 
 
 def listed(instance: Instance, wanted: Filters) -> list[Listed]:
-    """The threads that filters select, newest first. Without `ended`, only the active and the damaged ones, unless a
-    status asks for others. Raises NotFound for a workflow that there is none of."""
+    """Return matching threads, newest first: active and damaged ones, unless `ended` or a status asks for
+    others. Raises NotFound for an unknown workflow."""
     from uwf_git.engine.budget import Budgets
     from uwf_git.engine.pause import paused_threads
     from uwf_git.engine.status import status_of
@@ -83,7 +82,6 @@ def listed(instance: Instance, wanted: Filters) -> list[Listed]:
 
 
 def _like(instance: Instance, heads: list[Head | Damaged], wanted: Filters) -> list[Head | Damaged]:
-    """Those that have the workflow, author, time and text that are asked for; a damaged thread has none."""
     from uwf_git.store.history import Head
 
     if wanted.workflow is not None:
@@ -108,14 +106,12 @@ def _like(instance: Instance, heads: list[Head | Damaged], wanted: Filters) -> l
 
 
 def _forked_by(instance: Instance) -> dict[ThreadId, str]:
-    """Who forked each fork, in lower case."""
     from uwf_git.store.history import links
 
     return {link.thread: link.by.casefold() for link in links(instance.store).values() if link.forked}
 
 
 def _asks_for(instance: Instance, head: Head, text: str, known: dict[str, bool]) -> bool:
-    """Whether a prompt holds a text. Forks have one prompt, which is read once."""
     from uwf_git.format.kinds import parse_start
 
     if text in (head.row.title or "").casefold():
@@ -127,12 +123,10 @@ def _asks_for(instance: Instance, head: Head, text: str, known: dict[str, bool])
 
 
 def _is_of(workflow: str, name: str | None, node: str | None) -> bool:
-    """Whether a text is a workflow's name, or four characters and more that its hash begins with."""
     return name == workflow or (len(workflow) >= 4 and (node or "").startswith(workflow.upper()))
 
 
 def _require_known(instance: Instance, workflow: str) -> None:
-    """Raises NotFound, with the nearest name, for a workflow that is neither registered nor any thread's."""
     from uwf_git.store.history import Head
 
     rows = [head.row for head in instance.threads.all(archived=True) if isinstance(head, Head)]
@@ -147,7 +141,7 @@ def _require_known(instance: Instance, workflow: str) -> None:
 
 
 def rests(instance: Instance, each: Listed) -> bool:
-    """Whether a thread is a conversation in which it is the user's turn."""
+    """Return whether a thread is a conversation at rest."""
     from uwf_git.engine.status import at_rest
     from uwf_git.store.history import Head
 
@@ -155,7 +149,7 @@ def rests(instance: Instance, each: Listed) -> bool:
 
 
 def thread_items(instance: Instance, found: list[Listed]) -> list[dict[str, Any]]:
-    """Threads as JSON, in the same order."""
+    """Return threads as JSON, in order."""
     from uwf_git.engine.accounts import spent_by_all
     from uwf_git.engine.lineage import parents
     from uwf_git.engine.spending import money
@@ -209,13 +203,11 @@ def thread_items(instance: Instance, found: list[Listed]) -> list[dict[str, Any]
 
 
 def _unjudged(instance: Instance, head: Head) -> dict[str, str]:
-    """Why the next role of a thread, and with it a used up budget, isn't known; empty if it is, or wasn't needed."""
     limit = instance.judging.stuck.get(head.node)
     return {} if limit is None else {"problem": limit.message}
 
 
 def _prices(instance: Instance, spent: Mapping[ThreadId, Spent]) -> Mapping[str, Any]:
-    """The configured prices, where there is anything that they could be of."""
     from uwf_git.base.errors import UwfError
     from uwf_git.engine.budget import prices
 
@@ -228,7 +220,7 @@ def _prices(instance: Instance, spent: Mapping[ThreadId, Spent]) -> Mapping[str,
 
 
 def origins_of(instance: Instance) -> dict[ThreadId, dict[str, Any]]:
-    """How each fork and each other side of a divergence began, as `link_value` has it. A damaged one is left out."""
+    """Return the origin of each fork and divergence, as `link_value`. Damaged ones are omitted."""
     from uwf_git.base.errors import UwfError
     from uwf_git.engine.state import link_value
     from uwf_git.store.history import links

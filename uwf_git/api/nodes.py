@@ -1,4 +1,4 @@
-"""Nodes by hand: their types, put and hashed. `opened` opens the store, if a type isn't built in."""
+"""Working with nodes: types, putting, hashing. `opened` opens the store for types that are not built in."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 
 class Schema(NamedTuple):
-    """A JSON Schema, and the hash of its node if it is a type."""
+    """A JSON Schema, and its node's hash if it is a type."""
 
     payload: Any
     type: Hash | None
 
 
 def put(instance: Instance, type_: str, payload: Any) -> Hash:
-    """Store a node of a type and pin it. Makes `refs/uwf/nodes/<HASH>`. Raises NotFound, and Invalid for a payload that
-    doesn't obey the type or holds a secret."""
+    """Store and pin a node. Makes `refs/uwf/nodes/<HASH>`. Raises NotFound, Invalid for an invalid payload or
+    a secret."""
     from uwf_git.store.taking_in import pin
 
     node = put_as_is(instance, type_of(instance.store, type_), payload, "the payload")
@@ -36,7 +36,7 @@ def put(instance: Instance, type_: str, payload: Any) -> Hash:
 
 
 def hash_as(type_: str, payload: Any, opened: Callable[[], Store]) -> Hash:
-    """Return the hash that a node of a type would have. Raises NotFound, Invalid."""
+    """Return a node's hash without storing it. Raises NotFound, Invalid."""
     kind = _builtin(type_)
     if kind is None and is_hash(type_.strip().upper()):
         kind = parse_hash(type_)
@@ -46,7 +46,7 @@ def hash_as(type_: str, payload: Any, opened: Callable[[], Store]) -> Hash:
 
 
 def types(store: Store | None) -> list[dict[str, Any]]:
-    """Return the types that are built in, and those of a store, as JSON."""
+    """Return built-in types and those of a store, as JSON."""
     found: dict[Hash, Any] = dict(BUILTIN)
     if store is not None:
         store.sync()
@@ -59,7 +59,7 @@ def types(store: Store | None) -> list[dict[str, Any]]:
 
 
 def schema_of_type(text: str, opened: Callable[[], Store]) -> Schema:
-    """Return the schema of the type that a text names. Raises NotFound, Usage."""
+    """Return a type's schema. Raises NotFound, Usage."""
     builtin = _builtin(text)
     if builtin is not None:
         return Schema(BUILTIN[builtin], builtin)
@@ -69,7 +69,7 @@ def schema_of_type(text: str, opened: Callable[[], Store]) -> Schema:
 
 
 def read_schema(text: str, opened: Callable[[], Store]) -> Schema:
-    """Return the JSON Schema that a text is, or that the file or type of that name holds. Raises NotFound, Invalid."""
+    """Return the schema that a text is, or in the file or type that it names. Raises NotFound, Invalid."""
     if text.lstrip().startswith("{") or text.strip() in ("true", "false"):
         return Schema(parse_json(text), None)
     path = Path(text)
@@ -82,14 +82,14 @@ def read_schema(text: str, opened: Callable[[], Store]) -> Schema:
 
 
 def put_as_is(instance: Instance, kind: Hash, payload: Any, what: str) -> Hash:
-    """Store a node as it was given, since its hash may be known: nothing can be taken out of it. Raises Invalid for a
-    secret in it, and as the store does."""
+    """Store a node unchanged, since its hash may be known. Raises Invalid for a secret, and as the store
+    does."""
     instance.store.gate(payload, what, "a node")
     return instance.store.put(kind, payload)
 
 
 def type_of(store: Store, text: str) -> Hash:
-    """Return the type that a title, a hash or the unique beginning of one names. Raises NotFound, Usage."""
+    """Return a type by title, hash or unique prefix. Raises NotFound, Usage."""
     builtin = _builtin(text)
     if builtin is not None:
         return builtin

@@ -1,4 +1,4 @@
-"""A store that a program has open, in each of its threads for itself."""
+"""A store for multi-threaded programs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 class Opened:
-    """A store that may be used by several threads of a program at once: each has files and an index of its own, since
-    neither SQLite's connections nor an `Instance` may be shared. Warnings are those of Python."""
+    """A store that several threads may use: each opens its own files and index, since SQLite connections and
+    `Instance` cannot be shared. Warnings are Python warnings."""
 
     def __init__(self, location: Location) -> None:
         self._location = location
@@ -34,12 +34,10 @@ class Opened:
 
     @property
     def path(self) -> Path:
-        """The git repository that it is in."""
         return self._location.git_dir
 
     @property
     def _instance(self) -> Instance:
-        """The store as this thread of the program has it open."""
         instance: Instance | None = getattr(self._local, "instance", None)
         return instance if instance is not None else self._opened()
 

@@ -1,4 +1,4 @@
-"""What is to be said of a step that was made, and what its thread waits for then."""
+"""Warnings and errors after a step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def warnings_of(outcome: Outcome) -> list[str]:
-    """Return warnings of secrets that were taken out, and of limits that don't count all of the step."""
+    """Return warnings of removed secrets, and of limits that don't count all of the step."""
     warnings = [told(outcome.redactions)]
     if outcome.unpriced and outcome.role is not None and outcome.standing is None:
         warnings.append(
@@ -29,8 +29,8 @@ def warnings_of(outcome: Outcome) -> list[str]:
 
 
 def waiting_for(outcome: Outcome, is_shown: bool) -> Waiting | None:
-    """Return what the thread waits for, with the command that lets it go on, None if it doesn't wait. A question that
-    `is_shown` already isn't repeated."""
+    """Return what the thread waits for, with the command to continue, or None. A question that `is_shown`
+    isn't repeated."""
     if outcome.status != WAITING:
         return None
     thread, question = outcome.thread, outcome.outlook.question
@@ -41,7 +41,7 @@ def waiting_for(outcome: Outcome, is_shown: bool) -> Waiting | None:
 
 
 def raise_if_cut_short(outcome: Outcome) -> None:
-    """Raise OutOfRounds for a bundle that would have gone on after its last round: the thread has no result."""
+    """Raise OutOfRounds for a code workflow stopped by its last round."""
     archive = outcome.position.head.archive
     if outcome.status == KILLED and archive is not None:
         name = outcome.position.history.workflow.name

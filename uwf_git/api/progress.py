@@ -1,4 +1,4 @@
-"""The steps that are being made on this machine, as JSON."""
+"""Steps in progress on this machine, as JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def step_value(step: Progress | None) -> dict[str, Any]:
-    """Return a step that is being made as JSON, without its child; nulls if it isn't known yet."""
+    """Return a step in progress without its child; nulls if unknown."""
     if step is None:
         return dict.fromkeys(
             ("step", "role", "agent", "since", "seconds", "model", "turns", "tokens", "last")
@@ -38,7 +38,7 @@ def step_value(step: Progress | None) -> dict[str, Any]:
 
 
 def step_in_progress(instance: Instance, thread: ThreadId) -> dict[str, Any]:
-    """Return the step in progress of a thread under `running`, or {} if it isn't known yet."""
+    """Return a thread's step in progress under `running`, or {}."""
     step = Watch(instance).step(thread)
     value = inner = {"running": step_value(step)} if step else {}
     while step is not None and step.child is not None:
@@ -48,8 +48,8 @@ def step_in_progress(instance: Instance, thread: ThreadId) -> dict[str, Any]:
 
 
 def progress(instance: Instance) -> Callable[[], list[dict[str, Any]]]:
-    """Return a function that lists the steps in progress: the oldest thread first, the thread of a sub-workflow after
-    the one that it is for. It reads anew only what has changed since its last call."""
+    """Return a function that lists steps in progress, oldest thread first, sub-workflows after their parents.
+    It reads only what changed since its last call."""
     seen = Watch(instance)
     return lambda: _steps(instance, seen)
 

@@ -1,4 +1,4 @@
-"""The prompt of a thread's next step, and of a past one."""
+"""Prompts of next and past steps."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 def next_prompt(instance: Instance, thread: ThreadId, role: str | None, resumed: bool) -> dict[str, Any]:
-    """Return the prompt of the next step as JSON, or of the next turn of a `role`; if `resumed`, for an agent that
-    remembers the role's last turn. Raises Invalid."""
+    """Return the prompt of the next step, or of a `role`'s next turn, as JSON; `resumed`: for an agent with a
+    session. Raises Invalid."""
     from uwf_git.engine.kit.prompt import prompt_at, role_of
     from uwf_git.engine.past_prompt import configured_recipient
     from uwf_git.engine.status import outlook, raise_if_stuck
@@ -40,7 +40,7 @@ def next_prompt(instance: Instance, thread: ThreadId, role: str | None, resumed:
 
 
 def past_prompt(instance: Instance, thread: ThreadId, number: int) -> dict[str, Any]:
-    """Return the prompt of step number `number` as JSON. Raises NotFound, Invalid."""
+    """Return the prompt of step N as JSON. Raises NotFound, Invalid."""
     from uwf_git.api.find import numbered_step
     from uwf_git.engine.past_prompt import prompt_of_step
     from uwf_git.format.kinds import parse_step

@@ -1,4 +1,4 @@
-"""Removing threads, here and on a remote, and bringing them back."""
+"""Removing threads, here and on a remote, and restoring them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def find_here_or_removed(instance: Instance, text: str) -> ThreadId:
-    """Return the thread that the beginning of an id names, also one that was removed here. Raises NotFound, Usage."""
+    """Return a thread by prefix, removed ones included. Raises NotFound, Usage."""
     try:
         return instance.threads.find(text)
     except NotFound:
@@ -28,8 +28,7 @@ def find_here_or_removed(instance: Instance, text: str) -> ThreadId:
 
 
 def delete_there(instance: Instance, exchange: Exchange, threads: Collection[ThreadId]) -> None:
-    """Delete threads on a remote, by lease. Moves refs of the remote, and those here that say where it is. Raises
-    HeadMoved if one has moved there, RemoteFailed."""
+    """Delete threads on a remote by lease. Moves its refs and tracking refs. Raises HeadMoved, RemoteFailed."""
     from uwf_git.api.exchange import delete
     from uwf_git.sync.push import refusal
 
@@ -45,7 +44,7 @@ def delete_there(instance: Instance, exchange: Exchange, threads: Collection[Thr
 
 
 def removed(instance: Instance) -> list[dict[str, Any]]:
-    """Return the threads that were removed here as JSON, newest first."""
+    """Return removed threads as JSON, newest first."""
     return [
         {
             "thread": each.thread,
@@ -59,8 +58,8 @@ def removed(instance: Instance) -> list[dict[str, Any]]:
 
 
 def restore(instance: Instance, thread: ThreadId) -> dict[str, Any]:
-    """Bring a thread back, and return as JSON whether it is here and its status. Makes and raises what
-    `sync.removal.restore` does."""
+    """Restore a thread; return whether it is here and its status as JSON. Makes and raises as
+    `sync.removal.restore`."""
     from uwf_git.engine.status import status_of
 
     here = removal.restore(instance, thread)
@@ -69,7 +68,6 @@ def restore(instance: Instance, thread: ThreadId) -> dict[str, Any]:
 
 
 def _what_it_was(instance: Instance, thread: ThreadId) -> dict[str, str | None]:
-    """Return the name of the workflow and the first line of the task of a removed thread; None if they are not kept."""
     from uwf_git.git.repository import Oid
     from uwf_git.store import layout
     from uwf_git.store.removed import kept_refs

@@ -1,5 +1,5 @@
-"""Publishing threads and versions on branches for review, and proposing changes. The functions take what those of
-`sync` do, with an `Exchange` for a remote and the git program."""
+"""Publishing threads and definitions for review, and proposals. As in `sync`, with an `Exchange` for remote
+and git."""
 
 from __future__ import annotations
 
@@ -20,29 +20,26 @@ if TYPE_CHECKING:
 
 
 def publish_thread(instance: Instance, exchange: Exchange, thread: ThreadId, branch: str) -> Published:
-    """Push a thread to a branch."""
     return publish.publish_thread(instance, exchange.git, exchange.remote, thread, branch)
 
 
 def publish_version(
     instance: Instance, exchange: Exchange, versions: Versions[Any], name: str, branch: str
 ) -> Published:
-    """Push the newest version of a definition to a branch."""
     return publish.publish_version(instance, exchange.git, exchange.remote, versions, name, branch)
 
 
 def publish_proposal(instance: Instance, exchange: Exchange, proposal: Proposal) -> Published:
-    """Push a proposal to a branch."""
     return proposals.publish_proposal(instance, exchange.git, exchange.remote, proposal)
 
 
 def unpublish(instance: Instance, exchange: Exchange, what: str, force: bool) -> dict[str, Any]:
-    """Delete a published branch, and return as JSON what was deleted."""
+    """Delete a published branch; return the result as JSON."""
     deleted = publish.unpublish(instance, exchange.git, exchange.remote, what, force)
     branches = [{"branch": branch, "commit": commit} for branch, commit in deleted.items()]
     return {"remote": exchange.remote.name, "unpublished": branches}
 
 
 def accept(instance: Instance, git: Git, branch: str, remote: Remote | None, kind: str) -> Accepted:
-    """Register a proposed version: the one made here, or a branch of a remote."""
+    """Register a proposal: the local one, or a remote's branch."""
     return proposals.accept(instance, git, branch, remote, kind)

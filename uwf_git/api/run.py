@@ -1,5 +1,4 @@
-"""Making steps: one, or as many as there are. This is the only loop over steps; the command, the evaluation, crews and
-the agent that plays a role by another workflow run theirs through it."""
+"""Running steps. The only loop over steps: the command, evaluation, crews and the workflow agent use it."""
 
 from __future__ import annotations
 
@@ -19,9 +18,8 @@ if TYPE_CHECKING:
 
 
 class Options(NamedTuple):
-    """How a step is made. `agent` is an alias, a command or an agent of this program, and goes before the
-    configuration; `cwd` is where agents work, remembered for later steps; `on_stderr` is handed what an agent's command
-    writes to standard error. `hooks` says whether the user's hooks are run."""
+    """How to make a step. `agent` (alias, command or Agent) overrides the configuration; `cwd` is the agents'
+    folder, remembered; `on_stderr` gets a command's standard error; `hooks`: run the user's hooks."""
 
     agent: str | Agent | None = None
     cwd: Path | None = None
@@ -31,8 +29,7 @@ class Options(NamedTuple):
 
 
 def step(instance: Instance, thread: ThreadId, options: Options) -> Outcome:
-    """Make the next step of a thread. Raises what `engine.step.step` raises, and with a remote what `shared_step`
-    does."""
+    """Run the next step. Raises as `engine.step.step`, and with a remote as `shared_step`."""
     agent, cwd, on_stderr, exchange, hooks = options
     if exchange is not None:
         from uwf_git.sync.step import shared_step
@@ -50,11 +47,12 @@ def run(
     again: Callable[[UwfError], bool] = lambda _error: False,
     make: Callable[[Instance, ThreadId, Options], Outcome] = step,
 ) -> Iterator[Outcome]:
-    """Make steps until the thread ends, `most` are made, or the caller stops; yield the outcome of each.
+    """Run until the thread ends, `most` steps are made, or the caller stops; yield each outcome.
 
-    `following` is asked before each step how to make it; None ends the run. `again` is handed what a step raises, and
-    says whether to go on, with `following` first; else it is raised. `make` makes a step: `step`, with something around
-    it maybe. A thread that can't be stepped, since it waits or is paused, is known by what the next step raises."""
+    `following` returns the options before each step, None to stop. `again` decides after an error whether to
+    continue; otherwise it is raised. `make` replaces `step`. A waiting or paused thread shows in the next
+    step's error.
+    """
     with instance.keeping():
         made = 0
         while most is None or made < most:

@@ -1,4 +1,4 @@
-"""Searching what was said in threads."""
+"""Searching threads' texts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from uwf_git.store.opened import Instance
 
 
 class Searched(NamedTuple):
-    """The lines that match, as JSON, and whether all threads were searched whole."""
+    """Matching lines as JSON; `is_whole`: all threads could be searched."""
 
     hits: list[dict[str, Any]]
     is_whole: bool
@@ -21,8 +21,8 @@ class Searched(NamedTuple):
 def search(
     instance: Instance, found: Iterable[Listed], pattern: str, options: Sequence[str], role: str | None
 ) -> Searched:
-    """Search threads by git's grep, with its `options`; only what a `role` said, if there is one. Warns of each that
-    can't be searched. Raises what `engine.grep.grep` does."""
+    """Search threads with git grep and its `options`, or only a `role`'s outputs. Warns of unreadable
+    threads. Raises as `engine.grep.grep`."""
     heads: list[Head] = []
     is_whole = True
     for each in found:

@@ -1,4 +1,4 @@
-"""The settings of config.yaml and .env in a storage root."""
+"""Settings in config.yaml and .env."""
 
 from __future__ import annotations
 
@@ -26,9 +26,8 @@ MODEL = "default"
 
 
 def unknown_names(sources: Sources, key: str = "") -> list[ConfigProblem]:
-    """Return the workflows and roles that a setting, or without a key the whole file, names and that are not known:
-    probably slips, but a workflow may be configured before it is registered. Before there is any, there is nothing to
-    compare with."""
+    """Return unknown workflows and roles in a setting or the whole file. They may be registered later, and
+    nothing is reported before the first is."""
     from uwf_git.api.workflows import project_roles
     from uwf_git.config.workflows import check_names, together
 
@@ -42,7 +41,7 @@ def unknown_names(sources: Sources, key: str = "") -> list[ConfigProblem]:
 
 
 class Preset(NamedTuple):
-    """What is known of a provider: its address, and the variable its key is in by custom."""
+    """A known provider: its URL, and the usual variable of its key."""
 
     base_url: str
     variable: str
@@ -56,7 +55,7 @@ PRESETS = {
 
 
 class Wishes(NamedTuple):
-    """What is to be set; None leaves a setting as it is."""
+    """Settings to change; None keeps one."""
 
     provider: str | None = None
     base_url: str | None = None
@@ -66,8 +65,7 @@ class Wishes(NamedTuple):
 
 
 def set_up(root: Path, wishes: Wishes) -> dict[str, Any]:
-    """Write config.yaml and .env, and return as JSON what is set now. Everything is checked before anything is written.
-    Raises Usage."""
+    """Write config.yaml and .env after checking everything; return the settings as JSON. Raises Usage."""
     config = load_config(root)
     provider = _provider(config, wishes)
     settings: list[tuple[tuple[str, ...], str]] = []
@@ -111,7 +109,6 @@ def set_up(root: Path, wishes: Wishes) -> dict[str, Any]:
 
 
 def _provider(config: Config, wishes: Wishes) -> str | None:
-    """The provider that a model, an address or a key is meant for."""
     if wishes.provider is not None:
         return wishes.provider
     if wishes.model is None and wishes.base_url is None and wishes.api_key is None:
@@ -127,8 +124,7 @@ def _provider(config: Config, wishes: Wishes) -> str | None:
 
 
 def _agent(text: str, config: Config) -> tuple[str, str]:
-    """An agent's name, and the command to configure under it: "" for one that is known already. Raises Usage
-    for what is a misspelt name rather than a program."""
+    """Return an agent's name and its command, "" if known. Raises Usage for a misspelt name."""
     from uwf_git.config.known_agents import known_names
     from uwf_git.config.resolve import command_agent
 
@@ -138,7 +134,7 @@ def _agent(text: str, config: Config) -> tuple[str, str]:
 
 
 def set_up_before(root: Path) -> tuple[Config, Wishes]:
-    """Return the configuration, and of what `set_up` sets that which is set: provider, model and agent."""
+    """Return the configuration, and what `set_up` would find set."""
     from uwf_git.config.resolve import resolve_model
 
     config = load_config(root)

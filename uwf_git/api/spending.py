@@ -1,4 +1,4 @@
-"""What agents used, summed up, and the budget of a thread with what is used of it."""
+"""Spending of agents, and threads' budgets."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ Span = tuple[float | None, float | None]
 
 
 def sums(instance: Instance, by: str, span: Span, threads: Collection[ThreadId] = ()) -> dict[str, Any]:
-    """Return what agents used in a span of time, by one of BY: the JSON of `uwf stats`. Of all threads those that
-    can't be read are `damaged`; of `threads` that were named nothing is left out. Raises what reading these raises."""
+    """Return the spending in a span by one of BY: the JSON of `uwf stats`. Unreadable threads are listed as
+    `damaged`, unless `threads` are named. Raises what reading those raises."""
     from uwf_git.engine.budget import prices
 
     damaged: list[dict[str, Any]] = []
@@ -39,7 +39,6 @@ def sums(instance: Instance, by: str, span: Span, threads: Collection[ThreadId] 
 
 
 def _heads(instance: Instance, threads: Collection[ThreadId], damaged: list[dict[str, Any]]) -> list[Head]:
-    """The heads of the threads that are named, or of all; to `damaged` go those that can't be read."""
     from uwf_git.store.history import Head
 
     if threads:
@@ -52,9 +51,8 @@ def _heads(instance: Instance, threads: Collection[ThreadId], damaged: list[dict
 def _runs(
     instance: Instance, heads: Iterable[Head], named: bool, damaged: list[dict[str, Any]]
 ) -> Iterable[Run]:
-    """The runs of all threads. A step that several share counts once, for the oldest of them; that of a
-    sub-workflow, for its own thread where that is among them. Unless they were named, those that can't be read go to
-    `damaged`."""
+    """Return all runs. A shared step counts once, for the oldest thread; a sub-workflow's step for its own
+    thread if selected."""
     from uwf_git.engine.accounts import nested, runs, runs_of_all
 
     found: dict[str, Run] = {}
@@ -103,12 +101,12 @@ def _sums(spent: Spent, prices: Mapping[str, Price]) -> dict[str, Any]:
 
 
 def tokens(value: dict[str, Any]) -> int | None:
-    """Return the tokens in and out of a sum, None if they are not known."""
+    """Return a sum's tokens, None if unknown."""
     return None if value["input"] is None else value["input"] + value["output"]
 
 
 def budget_value(instance: Instance, thread: ThreadId) -> list[dict[str, Any]]:
-    """Return the limits that hold for a thread as JSON, with what is used of each and who set it."""
+    """Return a thread's limits as JSON, with use and source."""
     from uwf_git.engine.accounts import account
     from uwf_git.engine.budget import COST, METERED, Budgets, pending
 
@@ -133,6 +131,5 @@ def budget_value(instance: Instance, thread: ThreadId) -> list[dict[str, Any]]:
 
 
 def _committer(instance: Instance, step: Hash) -> str:
-    """Who committed the step that recorded a raise."""
     commit = instance.store.repository.commit(instance.threads.commit_of(step))
     return commit.committer.rsplit(" <", 1)[0]

@@ -1,4 +1,4 @@
-"""Starting a thread: the task without its secrets, the thread, and the folder that its agents work in."""
+"""Starting threads."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ ADVISED = 1 << 20
 
 
 class Start(NamedTuple):
-    """What a thread is started with. `budget` has limits by the names of `format.amounts`; `cwd` is where its agents
-    work; `agent` is who will do its steps, if that isn't left to the configuration. `max_rounds` is for a workflow that
-    is code. For a workflow of a crew, `persona` is the id of who speaks where it names nobody, `data` the file that a
-    menu brings along, and `origin` the head of the conversation that the thread is started from."""
+    """The input of a thread. `budget` is by the names of `format.amounts`; `agent` overrides the
+    configuration. `max_rounds` is for code workflows. For crews, `persona` is the default speaker's id,
+    `data` a menu's file, and `origin` the head of the conversation before."""
 
     prompt: str
     budget: Mapping[str, float] = {}
@@ -38,7 +37,7 @@ class Start(NamedTuple):
 
 
 class Version(NamedTuple):
-    """The workflow that a thread runs: the commit of a version, its node, and what that says."""
+    """A workflow version: commit, node and value."""
 
     commit: Oid
     node: Hash
@@ -46,8 +45,8 @@ class Version(NamedTuple):
 
 
 def start(instance: Instance, version: Version, what: Start) -> ThreadId:
-    """Start a thread. Makes `refs/uwf/threads/<new ULID>`. Warns of secrets that were taken out of the prompt, of one
-    that is large, and of a limit in money that no agent can be held to."""
+    """Start a thread. Makes `refs/uwf/threads/<new ULID>`. Warns of removed secrets, a large prompt, and an
+    unenforceable cost limit."""
     prompt = clean_prompt(instance, what.prompt, "the prompt")
     thread = instance.threads.start(
         version.commit,
@@ -74,7 +73,7 @@ def clean_prompt(instance: Instance, prompt: str, what: str) -> str:
 
 
 def warn_of_unknown_costs(instance: Instance, workflow: Workflow, what: Start) -> None:
-    """Warn if a thread has a limit in money and the cost of its agents can't be known."""
+    """Warn if a thread with a cost limit has agents with unknown cost."""
     from uwf_git.engine.budget import COST
     from uwf_git.engine.performer import untold
 
@@ -85,7 +84,7 @@ def warn_of_unknown_costs(instance: Instance, workflow: Workflow, what: Start) -
 
 
 def warn_of_limit(instance: Instance, reasons: Sequence[str]) -> None:
-    """Warn of a limit in money that can't be enforced, for these reasons; of nothing if there are none."""
+    """Warn of an unenforceable cost limit for these reasons, if any."""
     from uwf_git.engine.budget import UNTOLD_HINT
 
     if reasons:
@@ -93,8 +92,7 @@ def warn_of_limit(instance: Instance, reasons: Sequence[str]) -> None:
 
 
 def warn_of_agent(instance: Instance, thread: ThreadId, agent: str) -> None:
-    """Warn if a thread has a limit in money and the cost of the `agent` that was named for its next step can't be
-    known."""
+    """Warn if a thread with a cost limit gets an `agent` with unknown cost."""
     from uwf_git.engine.budget import COST, Budgets
     from uwf_git.engine.performer import untold_at
     from uwf_git.engine.status import outlook
@@ -107,7 +105,7 @@ def warn_of_agent(instance: Instance, thread: ThreadId, agent: str) -> None:
 
 
 def require_agent(root: Path, agent: str) -> None:
-    """Raise Usage, before there is a thread, for an agent that no step could ask. `root` has config.yaml."""
+    """Raise Usage for an unusable agent, before a thread exists. `root` has config.yaml."""
     from uwf_git.config.read import load_config
     from uwf_git.config.resolve import is_missing, resolve_agent
 
@@ -122,7 +120,7 @@ def require_agent(root: Path, agent: str) -> None:
 def start_all(
     instance: Instance, version: Version, tasks: Sequence[Task], folders: Sequence[Path | None]
 ) -> list[ThreadId]:
-    """Start a thread for each task, all or none, and let its agents work in its folder. Warns as `start` does."""
+    """Start a thread per task, all or none, each with its folder. Warns as `start`."""
     threads = instance.threads.start_all(version.commit, version.node, tasks)
     limited = {key: value for task in tasks for key, value in task.budget.items()}
     warn_of_unknown_costs(instance, version.workflow, Start("", limited, persona=tasks[0].persona))

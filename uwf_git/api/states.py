@@ -1,4 +1,4 @@
-"""What a thread is doing, as small values for `match`."""
+"""States of a thread, as values for `match`."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 
 class Idle(NamedTuple):
-    """Nothing keeps the thread from being stepped; `role` is next."""
+    """The thread can be stepped; `role` is next."""
 
     role: str
 
 
 class Running(NamedTuple):
-    """Somebody is making a step."""
+    """A step is in progress."""
 
 
 class Waiting(NamedTuple):
-    """The `role` asks a person a question. If there are `options`, the answer is one of them."""
+    """The `role` asks a question. If there are `options`, the answer is one of them."""
 
     question: str
     options: tuple[str, ...] = ()
@@ -34,36 +34,36 @@ class Waiting(NamedTuple):
 
 
 class Paused(NamedTuple):
-    """A person paused the thread; `by` is a name and an address."""
+    """The thread is paused; `by` is a name and an address."""
 
     by: str
     reason: str = ""
 
 
 class OverBudget(NamedTuple):
-    """A limit of the thread's budget is reached, which `reason` names. A person may raise it."""
+    """The budget limit in `reason` is reached. A person may raise it."""
 
     reason: str
 
 
 class Failed(NamedTuple):
-    """The last thing that happened was a step that failed, with this error. The next step tries again."""
+    """The last step failed with this error. The next step tries again."""
 
     error: str
 
 
 class Stuck(NamedTuple):
-    """The workflow has no edge for what the last role said."""
+    """No edge matches the last output."""
 
     problem: str
 
 
 class Completed(NamedTuple):
-    """The thread came to the end of its workflow."""
+    """The thread reached the end of its workflow."""
 
 
 class Killed(NamedTuple):
-    """The thread was ended before that."""
+    """The thread was killed."""
 
     reason: str = ""
 
@@ -73,7 +73,7 @@ State = Idle | Running | Waiting | Paused | OverBudget | Failed | Stuck | Comple
 
 
 def state_of(instance: Instance, thread: ThreadId) -> State:
-    """Return the state of a thread. Raises NotFound, StoreDamaged."""
+    """Return a thread's state. Raises NotFound, StoreDamaged."""
     from uwf_git.engine.pause import pause_of
 
     head = instance.threads.head(thread)
@@ -101,7 +101,7 @@ def state_of(instance: Instance, thread: ThreadId) -> State:
 
 
 def standing(instance: Instance, head: Head) -> dict[str, Any]:
-    """Return where a thread is and what comes next as JSON, with the step in progress under `running`."""
+    """Return a thread's state as JSON, with the step in progress under `running`."""
     from uwf_git.engine.state import state
 
     value = state(instance, head)
@@ -113,8 +113,7 @@ def standing(instance: Instance, head: Head) -> dict[str, Any]:
 
 
 def has_ended(instance: Instance, thread: ThreadId, error: UwfError) -> bool:
-    """Return whether an error of a step only says what the thread's state says too: it waits, is paused, over its
-    budget or has ended."""
+    """Return whether a step's error only reports the thread's state: waiting, paused, over budget or ended."""
     from uwf_git.base import errors
 
     if isinstance(error, errors.Absent):

@@ -1,4 +1,4 @@
-"""A store for programs: its workflows, its threads, other stores."""
+"""A store for programs: workflows, threads, remotes."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 
 def open(path: str | Path | None = None) -> Store:
-    """Open a store: that of the environment and the current folder, as the command does, or the one in a folder, which
-    is a storage root or a repository that holds a store. Raises NotFound if there is none."""
+    """Open the store of the environment and current folder, as the command does, or the one in a folder: a
+    storage root or a repository. Raises NotFound."""
     return Store(_location(path))
 
 
 def init(path: str | Path | None = None) -> Store:
-    """Open a store, and make it first if there is none."""
+    """Open a store, creating it if needed."""
     location = _location(path)
     make(location)
     return Store(location)
@@ -48,14 +48,13 @@ def _location(path: str | Path | None) -> Location:
 
 
 class Store(Opened):
-    """An open store. It may be used by several threads of a program at once: each has files and an index of its own.
-    What would be a warning of the command is a warning of Python."""
+    """An open store, for any number of threads of a program. Warnings are Python warnings."""
 
     # Workflows and threads
 
     @property
     def workflows(self) -> Workflows:
-        """Its registered workflows."""
+        """The registered workflows."""
         return Workflows(self)
 
     def start(
@@ -67,8 +66,8 @@ class Store(Opened):
         cwd: str | Path | None = None,
         persona: str = "",
     ) -> Thread:
-        """Start a thread of a workflow, or of the one of that name. Nothing is executed yet. `persona` is the id of who
-        speaks in a workflow of a crew that leaves that open."""
+        """Start a thread of a workflow or its name, without running a step. `persona` is the default
+        speaker's id for a crew's workflow."""
         from uwf_git.api.start import Start, Version, start
 
         instance = self._instance
@@ -81,54 +80,53 @@ class Store(Opened):
         return Thread(self, start(instance, version, what))
 
     def threads(self, *, ended: bool = False) -> list[Thread]:
-        """Return its active threads, or all, newest first."""
+        """Return the active threads, or all, newest first."""
         heads = self._instance.threads.all(archived=ended)
         return [Thread(self, head.thread) for head in heads if isinstance(head, Head)]
 
     def thread(self, id: str) -> Thread:
-        """Return a thread by its id, or four characters and more with which only its id begins or ends; "@" is the
-        newest, "@2" the one before it. Raises NotFound, Usage."""
+        """Return a thread by id, by at least four unique first or last characters, or by "@" (newest), "@2"
+        and so on. Raises NotFound, Usage."""
         return Thread(self, self._instance.threads.find(id))
 
     # Other stores
 
     def add_remote(self, name: str, url: str) -> None:
-        """Give another store a name: the address or the path of a git repository."""
+        """Add a remote: a git repository's URL or path."""
         self._instance.remotes.add(name, url)
 
     def pull(self, remote: str | None = None) -> list[Thread]:
-        """Fetch what a remote has, verify it and take it over; return the threads that are new or have moved. Where
-        both sides went on, yours becomes a thread of its own. Raises RemoteFailed, and StoreDamaged for what is
-        invalid, which is left out."""
+        """Fetch, verify and adopt a remote's threads; return new and moved ones. In a divergence, yours
+        becomes a fork. Raises RemoteFailed, and StoreDamaged for invalid data, which is left out."""
         from uwf_git.api.exchange import pull
 
         exchange = self._exchange(remote)
         return [Thread(self, thread) for thread in pull(self._instance, exchange)]
 
     def push(self, remote: str | None = None, *threads: Thread) -> None:
-        """Push to a remote what it hasn't got, or only these threads. Raises HeadMoved if somebody moved a thread there
-        first (a pull keeps both sides), RemoteFailed."""
+        """Push what a remote lacks, or only these threads. Raises HeadMoved if a thread moved there (a pull
+        keeps both sides), RemoteFailed."""
         from uwf_git.api.exchange import push
 
         push(self._instance, self._exchange(remote), [thread._id for thread in threads])
 
     def verify(self, *threads: Thread) -> list[Finding]:
-        """Check every node, commit, page and decision of the store, or of these threads, and return what is wrong: each
-        finding has a `code`, a `message`, and the `thread` and `step` it is about."""
+        """Verify every node, commit, page and decision of the store or these threads. Return findings with
+        `code`, `message`, `thread` and `step`."""
         from uwf_git.api.check import verify
 
         return verify(self._instance, [thread._id for thread in threads])
 
 
 class Workflows:
-    """The registered workflows of a store, in the order of their names."""
+    """The registered workflows, in order of their names."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def put(self, source: str | Path | Mapping[str, Any]) -> Workflow:
-        """Register a workflow: a YAML file, or its content as a mapping. The same content makes no new version. Raises
-        Invalid with all `findings` for one with errors; warns of what a rehearsal finds."""
+        """Register a workflow from a YAML file or a mapping. Unchanged content makes no version. Raises
+        Invalid with all `findings`; warns of a rehearsal's findings."""
         compiled = _compiled(source)
         for finding in compiled.warnings:
             warnings.warn(f"line {finding.line}: {finding.message}", stacklevel=2)
@@ -136,8 +134,8 @@ class Workflows:
         return Workflow(compiled.workflow.name, version.hash)
 
     def get(self, name: str) -> Workflow:
-        """Return the newest version of a workflow, by its name, "NAME~2" for the version two before, or a workflow by
-        its hash or the beginning of one. Raises NotFound."""
+        """Return a workflow by name, "NAME~2" for the second version before the newest, or by hash. Raises
+        NotFound."""
         instance = self._store._instance
         registry = instance.registry
         if name.partition("~")[0] in registry.names():
@@ -156,11 +154,11 @@ class Workflows:
         return Workflow(registry.workflow(node).name, node)
 
     def list(self) -> list[Workflow]:
-        """Return all of them."""
+        """Return all registered workflows."""
         return [self.get(name) for name in sorted(self._store._instance.registry.names())]
 
     def remove(self, name: str) -> None:
-        """Unregister a workflow. Threads keep the version that they run."""
+        """Unregister a workflow. Threads keep their version."""
         self._store._instance.registry.remove(name)
 
     def __iter__(self) -> Iterator[Workflow]:

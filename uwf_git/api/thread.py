@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
 
 class Budget(NamedTuple):
-    """What a thread may use before it waits for a person: US dollars, tokens, steps, seconds of agents' time. None is
-    no limit."""
+    """Limits of a thread: US dollars, tokens, steps, seconds of agents' time. None is no limit."""
 
     usd: float | None = None
     tokens: int | None = None
@@ -26,7 +25,7 @@ class Budget(NamedTuple):
     seconds: float | None = None
 
     def limits(self) -> dict[str, float]:
-        """Return the limits by the names that the format has for them. Raises Invalid."""
+        """Return the limits by the format's names. Raises Invalid."""
         from uwf_git.format.amounts import parse_limit
 
         limits: dict[str, float] = {}
@@ -44,16 +43,15 @@ _KEYS = ("maxCost", "maxTokens", "maxSteps", "maxWallTime")
 
 
 class Workflow(NamedTuple):
-    """A workflow in a store: its name and the hash of its node, which changes with every version."""
+    """A workflow: its name, and its node's hash, which changes with every version."""
 
     name: str
     hash: str
 
 
 class Step(NamedTuple):
-    """One step of a thread: its `number` from 1 on, the `role` that did it, the `output` as JSON, the name of the
-    `agent`, the `hash` of its node. `fork` is None; for a step that lost the race against another one it is the thread
-    that keeps it."""
+    """A step: `number` from 1, `role`, `output` as JSON, the `agent`'s name, the node's `hash`. `fork` is the
+    thread that keeps a step which lost a race, else None."""
 
     number: int
     role: str
@@ -64,7 +62,7 @@ class Step(NamedTuple):
 
 
 class Thread:
-    """One run of a workflow. Equal to another Thread of the same id in the same store."""
+    """A thread. Equal to another Thread with the same id and store."""
 
     def __init__(self, store: Opened, thread: ThreadId) -> None:
         self.store = store
@@ -84,33 +82,33 @@ class Thread:
 
     @property
     def state(self) -> State:
-        """What it is doing now."""
+        """The current state."""
         return state_of(self.store._instance, self._id)
 
     @property
     def steps(self) -> list[Step]:
-        """Its steps, oldest first."""
+        """The steps, oldest first."""
         instance = self.store._instance
         history = instance.threads.history(instance.threads.head(self._id))
         return [_step(number, step) for number, step in enumerate(history.steps, 1)]
 
     @property
     def prompt(self) -> str:
-        """What it was started with."""
+        """The prompt it was started with."""
         instance = self.store._instance
         return instance.threads.history(instance.threads.head(self._id)).start.prompt
 
     @property
     def workflow(self) -> Workflow:
-        """The workflow that it runs."""
+        """The workflow it runs."""
         instance = self.store._instance
         history = instance.threads.history(instance.threads.head(self._id))
         return Workflow(history.workflow.name, history.workflow_hash)
 
     @property
     def budget(self) -> Budget:
-        """The limits that hold, the tightest of the thread's own, its workflow's and the configuration's. Assigning a
-        Budget raises or lowers those that are there on this machine; the next step records that."""
+        """The tightest limits of thread, workflow and configuration. Assigning a Budget changes existing
+        limits on this machine; the next step records them."""
         from uwf_git.engine.budget import Budgets
 
         instance = self.store._instance
@@ -144,8 +142,7 @@ class Thread:
         cwd: str | Path | None = None,
         remote: str | None = None,
     ) -> Step | None:
-        """Make one step and return it; None if there is none to be made now, as `state` says. The parameters are those
-        of `run`."""
+        """Run one step and return it; None if there is none now, see `state`. Parameters as for `run`."""
         return next(self.run(agent, max_steps=1, cwd=cwd, remote=remote), None)
 
     def run(
@@ -156,15 +153,16 @@ class Thread:
         cwd: str | Path | None = None,
         remote: str | None = None,
     ) -> Iterator[Step]:
-        """Make steps and yield each, until the thread ends, waits or is paused, or `max_steps` are made; `state` says
-        which. Nothing happens before the first one is asked for.
+        """Run steps and yield each, until the thread ends, waits, is paused, or made `max_steps`; see
+        `state`. Lazy.
 
-        `agent` goes before the configuration: an alias or a command, or a function that is called with a Turn and
-        returns the output, or a text that holds it. Agents work in the folder `cwd`. With the name of a `remote` the
-        thread is pulled from there before each step and pushed after it.
+        `agent` overrides the configuration: an alias, a command, or a function that gets a Turn and returns
+        the output, or text that contains it. `cwd` is the agents' folder. With a `remote`, the thread is
+        pulled before each step and pushed afterwards.
 
-        Raises AgentFailed for a step that failed, with the exception of a function as its cause, Busy while another
-        process steps the thread, and UwfError for whatever else keeps it from being stepped."""
+        Raises AgentFailed for a failed step, with a function's exception as cause, Busy during another
+        process's step, and other UwfErrors that prevent a step.
+        """
         from uwf_git.api.run import Options, run
 
         function = None if agent is None or isinstance(agent, str) else _function_agent(agent)
@@ -196,27 +194,26 @@ class Thread:
     # What a person does
 
     def answer(self, text: str) -> None:
-        """Answer the question that it asks. Raises Invalid if it asks none, Usage for a text that is none of the
-        question's options."""
+        """Answer its question. Raises Invalid if it asks none, Usage for a text outside the options."""
         from uwf_git.api.control import answer
 
         answer(self.store._instance, self._id, text)
 
     def say(self, text: str) -> None:
-        """Append a remark, which the next role is told; it doesn't change which role that is."""
+        """Add a remark for the next role, without changing which role that is."""
         from uwf_git.api.control import say
 
         say(self.store._instance, self._id, text)
 
     def pause(self, reason: str = "", *, now: bool = False) -> None:
-        """Keep it from being stepped. A step in progress comes to its end, or with `now` is ended."""
+        """Pause the thread. A step in progress finishes, or with `now` is ended."""
         from uwf_git.api.control import pause
 
         pause(self.store._instance, self._id, reason, now)
 
     def resume(self, text: str = "") -> Thread:
-        """Let a paused thread be stepped again, and return it. Of one that has ended, return a new thread that goes on
-        from its end with a text."""
+        """Resume a paused thread and return it. For a finished one, return a new thread that continues it
+        with a text."""
         from uwf_git.api.control import resume
 
         instance = self.store._instance
@@ -224,19 +221,19 @@ class Thread:
         return Thread(self.store, resume(instance, self._id, said).thread)
 
     def kill(self, reason: str = "") -> None:
-        """End it for good, its running agent first. It stays readable."""
+        """End it and its running agent. It stays readable."""
         from uwf_git.api.control import kill
 
         kill(self.store._instance, self._id, reason)
 
     def fork(self, at: int | None = None) -> Thread:
-        """Return a new thread that shares its first `at` steps, all of them by default. Nothing is copied."""
+        """Return a new thread that shares the first `at` steps, by default all."""
         from uwf_git.api.fork import fork
 
         return Thread(self.store, fork(self.store._instance, self._id, at))
 
     def remove(self) -> None:
-        """Remove it from this store, with its failed attempts. Forks keep what they share."""
+        """Remove it and its failed attempts from this store. Forks keep shared steps."""
         from uwf_git.api.removal import remove
 
         remove(self.store._instance, self._id)

@@ -1,4 +1,4 @@
-"""A thread to read: its prompt and steps as Markdown, one step in full, two threads side by side."""
+"""Reading a thread: Markdown of its prompt and steps, one step in full, a comparison of two."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 
 class Transcript:
-    """What `read` shows of a thread: the steps before `before`, or all; of those as many of the newest as
-    fit into `quota` characters, and at least one."""
+    """The steps before `before`, or all; of those the newest within `quota` characters, at least one."""
 
     def __init__(self, instance: Instance, head: Head, quota: int | None, before: Hash | None) -> None:
         self._instance = instance
@@ -56,8 +55,8 @@ class Transcript:
         return self._steps[0][0] - 1 if self._steps else 0
 
     def parts(self) -> Iterator[str]:
-        """The page as Markdown: what stands above the steps, then each step by itself, so that no answer reaches into
-        the next one where each is rendered alone, and so that a long thread is never in memory as a whole."""
+        """Yield the page as Markdown: the top, then each step, rendered separately so that answers cannot
+        affect each other and long threads aren't held in memory."""
         head = self._head
         parts = [f"# {inline(self._name)}", f"Thread `{head.thread}`, {self._state()}.", "## Prompt"]
         parts.append(below(self._start.prompt.rstrip("\n"), 2))
@@ -74,7 +73,6 @@ class Transcript:
             yield f"*{counted(self._after, 'step')} after this.*"
 
     def value(self) -> dict[str, Any]:
-        """The same as data."""
         threads = self._instance.threads
         return {
             "thread": self._head.thread,
@@ -110,7 +108,7 @@ class Transcript:
 
 
 def child_value(instance: Instance, detail: Hash) -> dict[str, Any]:
-    """The thread that did a step with that detail, as `child`; nothing where none did, or it isn't here."""
+    """Return the thread that made a step, as `child`; empty if none or not here."""
     if not is_kind(instance.store.get(detail).type, "step"):
         return {}
     child = instance.threads.ending_with(detail)
@@ -118,7 +116,7 @@ def child_value(instance: Instance, detail: Hash) -> dict[str, Any]:
 
 
 def steps_of(instance: Instance, head: Head) -> list[dict[str, Any]]:
-    """Return the steps of a thread as JSON, oldest first."""
+    """Return a thread's steps as JSON, oldest first."""
     return [
         {
             **step_value(number, step),
@@ -131,19 +129,18 @@ def steps_of(instance: Instance, head: Head) -> list[dict[str, Any]]:
 
 
 def commits(instance: Instance, head: Head) -> list[dict[str, Any]]:
-    """Return the commits of a thread as JSON, newest first."""
+    """Return a thread's commits as JSON, newest first."""
     return [{**each._asdict(), "time": iso(each.time)} for each in log(instance.store, head)]
 
 
 def step_value(number: int, step: StepContext) -> dict[str, Any]:
-    """Which step it is, as every list of steps says it in JSON."""
+    """Return a step's identity as in all JSON lists."""
     who = {"agent": step.agent, **persona_value(step.persona)}
     return {"step": step.hash, "number": number, "role": step.role, **who}
 
 
 def details(instance: Instance, node: Hash) -> dict[str, Any]:
-    """All there is of a step, or of a failed attempt at one: its node, its output, its detail with the
-    turns in place of their hashes."""
+    """Return a step or failed attempt in full: node, output, and detail with its turns."""
     store = instance.store
     content = store.get(node)
     if is_kind(content.type, "attempt"):
@@ -168,7 +165,7 @@ def details(instance: Instance, node: Hash) -> dict[str, Any]:
 
 
 def step_page(instance: Instance, node: Hash) -> str:
-    """A step, or a failed attempt, as Markdown."""
+    """Return a step or failed attempt as Markdown."""
     store = instance.store
     content = store.get(node)
     if is_kind(content.type, "attempt"):
@@ -195,7 +192,7 @@ def _detail(store: Store, node: Hash) -> dict[str, Any]:
 
 
 def compare(instance: Instance, a: Head, b: Head) -> dict[str, Any]:
-    """What two threads share, and what each has alone."""
+    """Return what two threads share, and what each has alone."""
     one, other = (instance.threads.history(head) for head in (a, b))
     shared = shared_steps(one, other)
     return {

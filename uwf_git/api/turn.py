@@ -1,4 +1,4 @@
-"""A Python function as an agent: what it is called with, and how its answer becomes that of an agent."""
+"""Python functions as agents."""
 
 from __future__ import annotations
 
@@ -16,18 +16,13 @@ if TYPE_CHECKING:
 
 
 class Turn:
-    """What a function that is an agent is called with: the role to play, and what it is told.
+    """The input of a function that is an agent.
 
-    role         the name of the role
-    prompt       all that an agent is told, as one text: format, role, task, history, instruction
-    schema       the JSON Schema that the answer must obey
-    task         what the thread was started with
-    instruction  the prompt of the edge that led here, "" if it has none
-    inputs       the newest output of each role that has spoken, by the role's name
-    remarks      what people have said since the last step of a role
-    thread       the thread's id
-    attempt      how many attempts at this step have failed
-    cwd          the folder to work in; it isn't the current one
+    role         the role's name prompt       the whole prompt as one text schema       the JSON Schema of the
+    answer task         the thread's prompt instruction  the edge's prompt, or "" inputs       the newest
+    output of each role, by name remarks      people's remarks since the last step of a role thread       the
+    thread's id attempt      the number of failed attempts at this step cwd          the working folder; not
+    the current one
     """
 
     def __init__(self, context: Context) -> None:
@@ -82,7 +77,7 @@ Function = Callable[[Turn], Any]
 
 
 class FunctionAgent:
-    """An agent made of a function. `error` is the exception that it raised last."""
+    """An agent made from a function. `error` is the exception it raised last."""
 
     def __init__(self, function: Function) -> None:
         from uwf_git.engine.kit.agent import Agent, OfFunctions

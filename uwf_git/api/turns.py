@@ -1,4 +1,4 @@
-"""The turns of a step: what its agent said and which tools it called."""
+"""The turns of a step: messages and tool calls."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ def last_turns(instance: Instance, thread: ThreadId) -> tuple[TurnRecord, ...]:
 
 
 def _last(instance: Instance, head: Head) -> Hash:
-    """The last step, or the failed attempt that came after it."""
     if instance.attempts.last(head) is not None:
         return instance.attempts.all(head.thread)[-1].hash
     if head.row.kind != "step":
@@ -34,7 +33,6 @@ def _last(instance: Instance, head: Head) -> Hash:
 
 
 def turn_value(turn: TurnRecord) -> dict[str, Any]:
-    """Return a turn as JSON."""
     value: dict[str, Any] = {"role": turn.role, "text": turn.text}
     if turn.tool is not None:
         value |= {

@@ -1,4 +1,4 @@
-"""The versions of workflows and other definitions, as JSON, and what uses a workflow."""
+"""Versions of definitions as JSON, and the users of a workflow."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def put(instance: Instance, compiled: Compiled) -> dict[str, Any]:
-    """Register a compiled workflow, trust its code here, and return the version as JSON. Moves
+    """Register a compiled workflow, trust its code, and return the version as JSON. Moves
     `refs/uwf/workflows/<name>`."""
     from uwf_git.engine.trust import trust
 
@@ -29,7 +29,7 @@ def put(instance: Instance, compiled: Compiled) -> dict[str, Any]:
 
 
 def registered(instance: Instance) -> list[dict[str, Any]]:
-    """The registered workflows, by name: the JSON of `uwf workflow list`."""
+    """Return the registered workflows by name: the JSON of `uwf workflow list`."""
     registry = instance.registry
     found: list[dict[str, Any]] = []
     for name in registry.names():
@@ -50,7 +50,7 @@ def registered(instance: Instance) -> list[dict[str, Any]]:
 
 
 def past(instance: Instance, name: str) -> list[dict[str, Any]]:
-    """The versions of a workflow, newest first: the JSON of `uwf workflow history`. Raises NotFound."""
+    """Return a workflow's versions, newest first: the JSON of `uwf workflow history`. Raises NotFound."""
     registry = instance.registry
     entries = registry.history(name)
     return [
@@ -64,7 +64,7 @@ def past(instance: Instance, name: str) -> list[dict[str, Any]]:
 
 
 def history_values(entries: Sequence[PastVersion]) -> list[dict[str, Any]]:
-    """When and by whom versions were registered, as a part of the results of a history."""
+    """Return the dates and authors of versions."""
     hashes = {entry.version.commit: entry.version.hash for entry in entries}
     return [
         {
@@ -79,7 +79,7 @@ def history_values(entries: Sequence[PastVersion]) -> list[dict[str, Any]]:
 
 
 def past_hash(versions: Versions[Any], name: str, text: str) -> Hash:
-    """The hash of a version of a workflow or crew from so much of it as was given. Raises NotFound, Usage."""
+    """Return a version's hash from its prefix. Raises NotFound, Usage."""
     from uwf_git.format.ids import Hash, complete
 
     hashes = {entry.version.hash for entry in versions.history(name)}
@@ -93,14 +93,12 @@ def past_hash(versions: Versions[Any], name: str, text: str) -> Hash:
 
 
 def version_value(version: Version) -> dict[str, Any]:
-    """Return a version as JSON."""
     return {"name": version.name, "hash": version.hash, "commit": version.commit}
 
 
 def bundle_of(workflow: Workflow, instance: Instance | None, commit: str | None = None) -> dict[str, Any]:
-    """What a result says of a bundle besides: nothing of a workflow that is none. Whether it is trusted is said of what
-    is in a store; where a version's `commit` has another file than the one that is named, it isn't, and `problem` says
-    so."""
+    """Return a code workflow's part of a result, {} for others. Trust is reported for stored ones; if the
+    version's `commit` has another file, it is untrusted, with a `problem`."""
     if workflow.code is None:
         return {}
     value: dict[str, Any] = {"bundle": workflow.code.id, "language": workflow.code.language}
@@ -120,7 +118,7 @@ def bundle_of(workflow: Workflow, instance: Instance | None, commit: str | None 
 
 
 def definition(found: Found, instance: Instance | None) -> dict[str, Any]:
-    """Return a workflow as it was written: schemas in their places instead of their hashes."""
+    """Return a workflow as written, with schemas inline."""
     payload = dict(found.payload)
     roles = {}
     for name, role in payload.pop("roles").items():
@@ -138,7 +136,6 @@ def definition(found: Found, instance: Instance | None) -> dict[str, Any]:
 
 
 def _compared_with(sources: Sources, found: Found, text: str) -> Found:
-    """What a workflow is compared with where nothing else is named. Raises NotFound."""
     from uwf_git.api.workflows import find_workflow
     from uwf_git.git.repository import Oid
 
@@ -161,7 +158,7 @@ def _compared_with(sources: Sources, found: Found, text: str) -> Found:
 
 
 def files_of(found: Found, opened: Callable[[], Instance]) -> dict[str, bytes]:
-    """Return the files of a definition as they were written."""
+    """Return a definition's files as written."""
     if found.compiled is not None:
         source = found.compiled.source
         return {found.workflow.file: source.text, **source.includes}
@@ -177,7 +174,7 @@ def _side(found: Found) -> dict[str, Any]:
 
 
 def unified(old: dict[str, bytes], new: dict[str, bytes], labels: Sequence[str]) -> Iterator[str]:
-    """The lines of a unified diff between the files of two definitions, which are called so."""
+    """Return a unified diff of two definitions' files."""
     from difflib import unified_diff
 
     def lines_of(files: dict[str, bytes], path: str) -> list[str]:
@@ -189,8 +186,7 @@ def unified(old: dict[str, bytes], new: dict[str, bytes], labels: Sequence[str])
 
 
 class Use(NamedTuple):
-    """What uses workflows: `agents` of config.yaml that start them, other `settings` for their threads, both as dotted
-    keys, and active threads."""
+    """The users of workflows: `agents` of config.yaml, other `settings` (as dotted keys), and active threads."""
 
     agents: list[str]
     settings: list[str]
@@ -198,7 +194,6 @@ class Use(NamedTuple):
 
     @property
     def users(self) -> list[str]:
-        """Those that would miss them, in words."""
         users = [f"{key} in config.yaml starts it" for key in self.agents]
         if self.threads:
             shown = ", ".join([*self.threads[:3], *(["…"] if len(self.threads) > 3 else [])])
@@ -206,12 +201,11 @@ class Use(NamedTuple):
         return users
 
     def to_json(self) -> dict[str, Any]:
-        """Return what used them as a part of a result."""
         return {"settings": [*self.agents, *self.settings], "threads": self.threads}
 
 
 def use_of(instance: Instance, fits: Callable[[str], bool]) -> Use:
-    """What uses the workflows with such a name."""
+    """Return the users of workflows with such a name."""
     from uwf_git.config.edit import dotted
     from uwf_git.config.workflows import references
     from uwf_git.store.history import Head
@@ -224,8 +218,8 @@ def use_of(instance: Instance, fits: Callable[[str], bool]) -> Use:
 
 
 def compare(sources: Sources, one: str, other: str | None = None) -> dict[str, Any]:
-    """Return as JSON what is different between two workflows, or between a file and what is registered under its name,
-    or between a version and the one before. Raises NotFound, InvalidWorkflow."""
+    """Return the differences of two workflows as JSON; by default of a file and its registered version, or of
+    a version and the one before. Raises NotFound, InvalidWorkflow."""
     from uwf_git.api.workflows import find_workflow
     from uwf_git.store.versions import compare
 

@@ -1,12 +1,10 @@
-"""The workflow that a text names. It is looked for in this order, and the first that fits is taken:
+"""Finding a workflow by a text; the first match counts:
 
-1  a registered name, or CREW/ID for a workflow of a registered crew, and with ~2 after it the version two before
-   the newest
-2  the hash of a Workflow node, or the id of a bundle's file, or the unique beginning of one (four characters
-   and more)
+1  a registered name, or CREW/ID for a workflow of a registered crew; ~2 is the second version before the newest
+2  the hash of a Workflow node, the id of a code workflow's file, or a unique prefix (four characters and more)
 3  a file
-4  `.workflows/NAME.yaml` (or .yml, or a bundle's NAME.esm.js) in the current folder and those above it, up to the
-   edge of the repository; outside a repository only in the current folder
+4  `.workflows/NAME.yaml` (or .yml, or a code workflow NAME.esm.js) in the current folder and those above it in the
+   same repository; outside a repository only in the current folder
 """
 
 from __future__ import annotations
@@ -37,14 +35,13 @@ if TYPE_CHECKING:
 
 
 class Sources(NamedTuple):
-    """Where workflows are looked for, beside the current folder: the storage root, whose config.yaml names folders, and
-    the store, which `opened` opens, None if there is none."""
+    """Where workflows are found besides the current folder: the storage root and its config.yaml, and the
+    store, None if there is none."""
 
     root: Path
     opened: Callable[[], Instance] | None
 
     def instance(self) -> Instance:
-        """Open the store, which is there."""
         assert self.opened is not None, "what was found is in a store"
         return self.opened()
 
@@ -56,9 +53,8 @@ SUFFIXES = (".yaml", ".yml", ".esm.js", ".mjs")
 
 
 class Found(NamedTuple):
-    """A workflow that an argument led to: registered, in the store, or in a file. `schemas` are the
-    payloads of its roles' schemas; `commit` is a version commit, None for what is only in a file. Of a crew's workflow,
-    `speaker` is the id of the persona who speaks where neither it nor its thread names one."""
+    """A workflow that was found. `schemas` are its roles' by hash; `commit` is its version, None for a file.
+    Of a crew's workflow, `speaker` is the default persona's id."""
 
     hash: Hash
     workflow: Workflow
@@ -70,8 +66,8 @@ class Found(NamedTuple):
 
 
 def find_workflow(sources: Sources, text: str) -> Found:
-    """The workflow that an argument names. Raises NotFound with the nearest name, Usage for an
-    ambiguous hash, InvalidWorkflow for a file with errors."""
+    """Return the workflow of a text. Raises NotFound with the nearest name, Usage for an ambiguous hash,
+    InvalidWorkflow."""
     if sources.opened is not None:
         found = stored_workflow(sources.opened(), text)
         if found is not None:
@@ -87,8 +83,8 @@ def find_workflow(sources: Sources, text: str) -> Found:
 
 
 def find_version(instance: Instance, sources: Sources, text: str) -> Found:
-    """The workflow that an argument names: NAME@VERSION, where VERSION begins a hash or a commit of the name's history,
-    or what every other command takes. Raises NotFound, Usage."""
+    """Return NAME@VERSION (a prefix of a hash or commit in its history), else as `find_workflow`. Raises
+    NotFound, Usage."""
     name, at, version = text.rpartition("@")
     registry = instance.registry
     if not at or name not in registry.names() or len(version) < 4:
@@ -108,8 +104,8 @@ def find_version(instance: Instance, sources: Sources, text: str) -> Found:
 
 
 def compile_file(root: Path, file: Path, name: str | None = None) -> Compiled:
-    """Compile a workflow's file, and rehearse it if it isn't code. `name` is what a bundle is
-    called that doesn't say it. Raises NotFound, Usage, InvalidWorkflow."""
+    """Compile a workflow's file, and rehearse it unless it is code. `name` is for a code workflow without
+    one. Raises NotFound, Usage, InvalidWorkflow."""
     from uwf_git.workflow.code_file import language_of
     from uwf_git.workflow.compile import compile_source, foresee
     from uwf_git.workflow.source import read_source
@@ -125,7 +121,7 @@ def compile_file(root: Path, file: Path, name: str | None = None) -> Compiled:
 
 
 def check_file(root: Path, file: Path) -> Sequence[Finding]:
-    """All findings about a workflow's file, in the order of its lines. Raises NotFound, Invalid."""
+    """Return the findings of a workflow's file in line order. Raises NotFound, Invalid."""
     from uwf_git.workflow.code_file import language_of
     from uwf_git.workflow.compile import InvalidWorkflow, validate
 
@@ -148,13 +144,12 @@ def _compile_code(root: Path, file: Path, name: str | None = None) -> Compiled:
 
 
 def warnings_of(compiled: Compiled) -> dict[str, Any]:
-    """The warnings about a workflow as a part of a result: nothing where there are none."""
+    """Return a workflow's warnings for a result, {} if none."""
     return {"warnings": [each._asdict() for each in compiled.warnings]} if compiled.warnings else {}
 
 
 def workflow_file(root: Path, text: str) -> Path | None:
-    """The file that an argument names: one of that path, else one of the project's `.workflows` or of the folders that
-    `workflowPaths` of config.yaml names."""
+    """Return the file of a text: a path, or a name in `.workflows` or the configured `workflowPaths`."""
     from uwf_git.workflow.code_file import language_of
 
     path = Path(text)
@@ -170,7 +165,7 @@ def workflow_file(root: Path, text: str) -> Path | None:
 
 
 def version_of(instance: Instance, found: Found) -> Oid:
-    """The commit that a thread of a workflow begins on; made without a ref for what is in a file."""
+    """Return the commit for a workflow's threads; for a file, one without a ref."""
     if found.compiled is not None:
         return instance.registry.commit_unregistered(found.compiled)
     from uwf_git.git.repository import Oid
@@ -180,8 +175,8 @@ def version_of(instance: Instance, found: Found) -> Oid:
 
 
 def stored_workflow(instance: Instance, text: str) -> Found | None:
-    """The registered or stored workflow that a text names; None where it names none. Raises Usage for an ambiguous
-    hash, and NotFound for a version that there isn't."""
+    """Return a registered or stored workflow, else None. Raises Usage for an ambiguous hash, NotFound for a
+    missing version."""
     registry = instance.registry
     name, tilde, back = text.rpartition("~")
     names = registry.names()
@@ -211,8 +206,6 @@ def stored_workflow(instance: Instance, text: str) -> Found | None:
 
 
 def _of_package(instance: Instance, text: str) -> Found | None:
-    """The workflow of a registered package, such as a crew; None if there is no such package, or a file of that path in
-    its place."""
     from uwf_git.store.definitions import package_at
 
     packages = package_at(instance.store, text)
@@ -229,8 +222,6 @@ def _of_package(instance: Instance, text: str) -> Found | None:
 
 
 def _first_speaker(instance: Instance, workflow: Workflow) -> str:
-    """Who speaks first in the package that a workflow is of; if the package isn't here or is another by now, the
-    persona whose id comes first."""
     if workflow.crew is None:
         return ""
     from uwf_git.store.definitions import package_at
@@ -241,7 +232,6 @@ def _first_speaker(instance: Instance, workflow: Workflow) -> str:
 
 
 def _bundles(instance: Instance) -> dict[str, list[Hash]]:
-    """The nodes of each bundle by its file's id: several where one file was put under several names."""
     found: dict[str, list[Hash]] = {}
     for node in instance.store.index.hashes_of_type(CODE):
         found.setdefault(instance.store.get(node).payload["file"]["id"], []).append(node)
@@ -249,7 +239,7 @@ def _bundles(instance: Instance) -> dict[str, list[Hash]]:
 
 
 def at_version(instance: Instance, node: Hash, commit: str) -> Found:
-    """The workflow of a node that a version commit has."""
+    """Return the workflow of a node in a version commit."""
     workflow = instance.registry.workflow(node)
     payload = instance.store.get(node).payload
     names = dict.fromkeys(role.schema for role in workflow.roles.values())
@@ -268,8 +258,6 @@ def _in_file(root: Path, path: Path) -> Found:
 
 
 def _project_folders() -> Iterator[Path]:
-    """The `.workflows` folders a name is looked for in, nearest first. Outside a repository the folders
-    above may be anybody's, such as /tmp."""
     from uwf_git.store.location import searched_folders
 
     try:
@@ -283,7 +271,6 @@ def _project_folders() -> Iterator[Path]:
 
 
 def _folders(root: Path) -> Iterator[Path]:
-    """The folders a workflow's name is looked for in: the project's, then those of config.yaml below a storage root."""
     from uwf_git.config.read import load_config
 
     yield from _project_folders()
@@ -293,16 +280,14 @@ def _folders(root: Path) -> Iterator[Path]:
 
 
 def file_names(root: Path) -> list[str]:
-    """The names of the workflow files in the project's `.workflows` and the folders of config.yaml below a storage
-    root."""
+    """Return the names of workflow files in `.workflows` and the configured folders."""
     from uwf_git.workflow.code_file import name_of
 
     return [name_of(path) for path in _files_in(_folders(root))]
 
 
 def project_roles() -> dict[str, set[str]]:
-    """The roles of the workflows in the project's `.workflows`, by the names in the files. What can't be read is
-    left out."""
+    """Return the roles of readable workflows in `.workflows`, by name."""
     from uwf_git.workflow.check import examine
     from uwf_git.workflow.code_file import language_of
     from uwf_git.workflow.source import read_source
@@ -322,21 +307,20 @@ def _files_in(folders: Iterable[Path]) -> list[Path]:
 
 
 def diagram(found: Found, language: str) -> str:
-    """Return a workflow's graph as a text for "mermaid" or "dot"."""
+    """Return a workflow's graph for "mermaid" or "dot"."""
     from uwf_git.workflow import diagram
 
     return diagram.dot(found.workflow) if language == "dot" else diagram.mermaid(found.workflow)
 
 
 def rehearse(found: Found) -> Report:
-    """Walk a workflow's graph with made-up answers."""
     from uwf_git.workflow.rehearsal import rehearse
 
     return rehearse(found.workflow, found.schemas)
 
 
 def speaker_of(found: Found, said: str | None) -> str:
-    """Return the id of who speaks where a workflow names nobody, "" for what is of no crew. Raises NotFound, Usage."""
+    """Return the default speaker's id, "" outside a crew. Raises NotFound, Usage."""
     workflow = found.workflow
     if workflow.crew is None:
         if said is not None:
@@ -350,7 +334,7 @@ def speaker_of(found: Found, said: str | None) -> str:
 
 
 def may_start(instance: Instance, found: Found, is_named: bool, to_run: bool) -> bool:
-    """Return whether a workflow may be run here. Code in a file that `is_named` by its path is trusted by that. Raises
+    """Return whether a workflow may run here. Code in a file that `is_named` by its path is trusted. Raises
     Untrusted for other code that is `to_run` at once."""
     from uwf_git.engine.trust import is_trusted, require_trusted, trust
 

@@ -1,1 +1,1 @@
-"""Errors and their exit statuses, text, the log, time limits, how a process ends: imports nothing above it."""
+"""Errors and exit statuses, text, log, time limits, process lifetime. Imports nothing above it."""

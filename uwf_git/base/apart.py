@@ -1,12 +1,11 @@
-"""Evaluate something of a workflow in a helper process, wherever this process must not be limited itself.
+"""Evaluating workflow code in a helper process, when this process cannot be limited.
 
-A regular expression that backtracks, or a text repeated a billion times, is one call of C: no other thread can end it,
-since it holds the interpreter. Signals and limits of memory can, and belong to the whole process. So a function that
-may make such a call is called in a process of its own, which has both (see `timelimit`) and can be killed. That costs
-the start of an interpreter once, then less than a millisecond a call: helpers are kept for further calls, one for each
-thread that evaluates at the same time, and end with this process.
+A backtracking regular expression, or a text repeated a billion times, is one C call that no other thread can
+interrupt. Signals and memory limits can, but belong to the whole process. A helper has both (see `timelimit`)
+and can be killed. Starting one costs an interpreter once, then calls take less than a millisecond: helpers
+are kept, one per evaluating thread, and end with this process.
 
-A request and a reply are one line of JSON each, so functions that are called here take and return JSON.
+Requests and replies are one JSON line each.
 """
 
 from __future__ import annotations
@@ -35,14 +34,13 @@ _PIECE = 1 << 16
 
 
 def is_wanted() -> bool:
-    """Return whether the caller has to evaluate in a helper: this thread can't be limited."""
+    """Return whether the caller must use a helper, since this thread cannot be limited."""
     return not lifetime.is_own()
 
 
 def call(function: str, *arguments: Any) -> Any:
-    """Call a function that is named as "module:attribute" in a helper, and return what it returns. Raises the UwfError
-    that it raises, TimeExceeded if there is no reply in time, and MemoryExceeded if the helper dies, as it does when
-    the system is out of memory."""
+    """Call "module:attribute" in a helper. Raises its UwfError, TimeExceeded, and MemoryExceeded if the
+    helper dies."""
     try:
         helper = _idle.pop()
     except IndexError:
@@ -64,7 +62,7 @@ def call(function: str, *arguments: Any) -> Any:
 
 
 class _Helper:
-    """A process that answers requests, and its two pipes."""
+    """A helper process and its pipes."""
 
     def __init__(self) -> None:
         theirs, self._requests = os.pipe()
@@ -89,7 +87,6 @@ class _Helper:
             os.close(answers)
 
     def ask(self, request: Any) -> Any:
-        """Return the reply to a request. Raises TimeExceeded, MemoryExceeded."""
         deadline = time.monotonic() + _PATIENCE
         line = memoryview(json.dumps(request, default=lambda _null: None).encode() + b"\n")
         try:
@@ -110,12 +107,10 @@ class _Helper:
         return json.loads(reply)
 
     def forget(self) -> None:
-        """Close the pipes of a helper that is another process's."""
         os.close(self._requests)
         os.close(self._replies)
 
     def kill(self) -> None:
-        """End it."""
         self.forget()
         with suppress(OSError):
             os.kill(self._process, signal.SIGKILL)
@@ -140,7 +135,7 @@ os.register_at_fork(after_in_child=_forget_all)
 
 
 def main() -> None:
-    """A helper, until nobody asks it any more."""
+    """Run a helper until its input ends."""
     lifetime.own()
     sys.stdout = sys.stderr  # a reply is all that goes to standard output
     with open(0, "rb") as requests, open(1, "wb") as replies:

@@ -1,4 +1,4 @@
-"""The one terminal of this process: while a person is asked something there, nothing else is drawn on it."""
+"""The process's terminal: nothing else is drawn on it during a question."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ _drawn: list[Callable[[], AbstractContextManager[None]]] = []
 
 @contextmanager
 def drawing(hidden: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
-    """For the block something is drawn on the terminal, again and again; `hidden` makes what takes it away for a
-    block, and may be called by any thread."""
+    """Something is drawn repeatedly during the block; `hidden` hides it for a block, from any thread."""
     _drawn.append(hidden)
     try:
         yield
@@ -20,13 +19,12 @@ def drawing(hidden: Callable[[], AbstractContextManager[None]]) -> Iterator[None
 
 
 def is_drawn_on() -> bool:
-    """Whether something is drawn on the terminal again and again."""
     return bool(_drawn)
 
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """For the block the terminal belongs to its caller alone, as for a question to a person."""
+    """The terminal belongs to the caller during the block, as for a question."""
     with ExitStack() as stack:
         for hidden in list(_drawn):
             stack.enter_context(hidden())

@@ -1,8 +1,5 @@
-"""The errors a caller can meet: one class an outcome, each with a stable code and exit status.
-
-Every message names the id at fault; every hint says what to do next. The command turns them into
-one line on stderr in one place; the library only raises them.
-"""
+"""Errors: one class per outcome, each with a stable code and exit status. Messages name the id at fault,
+hints say what to do next. The command prints them in one place."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ _OF_THE_MACHINE = ("_pygit2.GitError", "sqlite3.OperationalError", "sqlite3.Data
 
 
 class UwfError(Exception):
-    """Something a user can act on. `code` and `exit_status` are published and stable."""
+    """An error that a user can act on. `code` and `exit_status` are stable."""
 
     code = "failure"
     exit_status = 1
@@ -28,33 +25,33 @@ class UwfError(Exception):
 
 
 class Invalid(UwfError):
-    """A value breaks the format: a node against its schema, a workflow, a configuration."""
+    """A value violates the format: a node, a workflow, a configuration."""
 
     code = "invalid"
 
 
 class LimitExceeded(Invalid):
-    """An expression or a template of a workflow took more time or memory than it may. That says something about
-    the machine and the moment too, so nothing remembers it."""
+    """A workflow's expression or template exceeded its time or memory. Depends on the machine, so it is never
+    cached."""
 
 
 class Usage(UwfError):
-    """The call itself can't be carried out as given."""
+    """The call cannot be carried out as given."""
 
     code = "usage"
     exit_status = 2
 
 
 class NotFound(UwfError):
-    """No workflow, thread, node or file of that name."""
+    """No workflow, thread, node or file has this name."""
 
     code = "not_found"
     exit_status = 3
 
 
 class HeadMoved(UwfError):
-    """A ref is no longer where the caller read it; nothing was written to it. `fork` is the id of the thread that keeps
-    a step which lost the race, "" if there is none."""
+    """A ref moved since it was read; nothing was written to it. `fork` is the thread that keeps a step which
+    lost the race, or ""."""
 
     code = "head_moved"
     exit_status = 4
@@ -62,50 +59,50 @@ class HeadMoved(UwfError):
 
 
 class Busy(UwfError):
-    """Somebody else holds the thread or a lock file of the repository."""
+    """Another process holds the thread or a lock file."""
 
     code = "busy"
     exit_status = 4
 
 
 class Waiting(UwfError):
-    """The thread asks a human, so no role can go next."""
+    """The thread waits for a person."""
 
     code = "waiting"
     exit_status = 5
 
 
 class Absent(Waiting):
-    """A human plays the role that is next, and nobody is at a terminal. Nothing was done or kept."""
+    """The next role is a human's, and there is no terminal. Nothing was done or kept."""
 
 
 class Paused(Waiting):
-    """Somebody paused the thread, so nothing is stepped until it is resumed."""
+    """The thread is paused."""
 
     code = "paused"
 
 
 class Killed(Invalid):
-    """Somebody killed the thread while it was stepped."""
+    """The thread was killed during its step."""
 
 
 class Untrusted(UwfError):
-    """The workflow is code that nobody has trusted on this machine, so nothing of it is run."""
+    """The code workflow is not trusted on this machine."""
 
     code = "untrusted"
     exit_status = 5
 
 
 class Throttled(NamedTuple):
-    """That somebody was asked too often: a provider of config.yaml, or a program, by its name. `after` is in how many
-    seconds it wants to be asked again, None where it doesn't say."""
+    """A rate limit: `by` a provider of config.yaml or a program; `after` is its requested wait in seconds, or
+    None."""
 
     by: str
     after: float | None = None
 
     @classmethod
     def told(cls, by: str, words: str) -> Throttled | None:
-        """What a program says that speaks with a provider itself, where it says that it is asked too often."""
+        """Return the rate limit in a program's message, if any."""
         import re
 
         number = r"\b(HTTP|status|error|code)\b[^0-9\n]{0,20}(429|529)\b|\b(429|529) (too many|slow)"
@@ -117,9 +114,8 @@ class Throttled(NamedTuple):
 
 
 class AgentFailed(UwfError):
-    """An agent broke the protocol, failed or ran out of time. The head is where it was. `printed` are the ends of what
-    its program wrote to standard output and standard error; `throttled` says that it failed only because it was asked
-    too often."""
+    """An agent failed, timed out or broke the protocol. The head is unchanged. `printed` are the ends of its
+    output; `throttled`: a rate limit was the only cause."""
 
     code = "agent_failed"
     exit_status = 6
@@ -127,78 +123,78 @@ class AgentFailed(UwfError):
     throttled: Throttled | None = None
 
     def since(self: _E, cause: UwfError) -> _E:
-        """This failure, with what its cause knows of the agent."""
+        """Return this failure with its cause's information."""
         if isinstance(cause, AgentFailed):
             self.printed, self.throttled = cause.printed, cause.throttled
         return self
 
 
 class NoTransition(UwfError):
-    """The graph has no edge for what a role produced."""
+    """No edge applies to a role's output."""
 
     code = "no_transition"
 
 
 class OutOfRounds(UwfError):
-    """A bundle has made as many steps as it may, and would go on."""
+    """A code workflow would exceed its maximum number of steps."""
 
     code = "out_of_rounds"
 
 
 class StoreDamaged(UwfError):
-    """An object the store needs is missing, truncated or not what its id says."""
+    """A needed object is missing, truncated or corrupt."""
 
     code = "store_damaged"
     exit_status = 7
 
 
 class HashCollision(StoreDamaged):
-    """Two different contents have one XXH64 hash; the first is kept, the second refused."""
+    """Two contents have the same XXH64; the second is refused."""
 
     code = "hash_collision"
 
 
 class SigningFailed(UwfError):
-    """The user's configuration asks for signatures, and there was none to be had. Nothing was written."""
+    """A required signature could not be made. Nothing was written."""
 
     code = "signing_failed"
 
 
 class RemoteFailed(UwfError):
-    """The git program could not talk to a remote."""
+    """git could not talk to a remote."""
 
     code = "remote"
     exit_status = 8
 
 
 class Declined(RemoteFailed):
-    """A remote was reached, and doesn't take what it is given."""
+    """A remote refused."""
 
     code = "declined"
 
 
 class Worse(UwfError):
-    """What was judged is worse than it may be."""
+    """The result is worse than allowed."""
 
     code = "worse"
 
 
 class Undecided(UwfError):
-    """Whether it is worse nobody can tell. The exit status is the one by which `git bisect run` skips a commit."""
+    """It cannot be decided whether the result is worse. `git bisect run` skips this exit status."""
 
     code = "undecided"
     exit_status = 125
 
 
 class OutputFailed(UwfError):
-    """The command has done its work, and can't print what came of it."""
+    """The work is done, but the result cannot be printed."""
 
     code = "output_failed"
     exit_status = 9
 
 
 class NotSupportedClassicWorkflow(Invalid):
-    """A menu names a workflow or a script of the classic form, which is YAML or XML."""
+    """A menu names a classic workflow or script (YAML or XML)."""
 
     code = "NotSupportedClassicWorkflow"
 
@@ -210,32 +206,32 @@ class NotSupportedClassicWorkflow(Invalid):
 
 
 class UnknownWorkflow(NotFound):
-    """A menu names a workflow that its crew doesn't have."""
+    """A menu names an unknown workflow."""
 
     code = "UnknownWorkflow"
 
 
 class UnknownPromptId(NotFound):
-    """A menu names a prompt that its persona doesn't have."""
+    """A menu names an unknown prompt."""
 
     code = "UnknownPromptId"
 
 
 class DataLoadFailed(Invalid):
-    """The file that an item of a menu brings along can't be read, or isn't what its name says."""
+    """A menu item's data file cannot be read or has the wrong format."""
 
     code = "DataLoadFailed"
 
 
 class ValidationFailed(Invalid):
-    """A workflow that has to be whole before an item of a menu is carried out isn't."""
+    """A workflow that a menu item requires to be complete isn't."""
 
     code = "ValidationFailed"
 
 
 class Failure(NamedTuple):
-    """An error as it is told. `code` and `status` are published and stable; `findings` are those of a workflow or a
-    package, with the `file` of those that name none; `throttled` who wants to be asked later."""
+    """An error for output. `code` and `status` are stable; `findings` are a workflow's or package's, `file`
+    is their default."""
 
     code: str
     status: int
@@ -247,7 +243,7 @@ class Failure(NamedTuple):
 
 
 def failure_of(error: Exception) -> Failure:
-    """An error in the words that people are told it in; also one of Python's own, of the system's or of a library's."""
+    """Return the failure for any exception, also of Python, the system or a library."""
     if isinstance(error, UwfError):
         findings = getattr(error, "findings", ())
         throttled = getattr(error, "throttled", None)

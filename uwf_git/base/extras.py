@@ -1,4 +1,4 @@
-"""How an extra of uwf-git is installed into the environment that it runs in."""
+"""The command that installs an extra of uwf-git."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import sys
 
 
 def install_hint(extra: str) -> str:
-    """The command that installs uwf-git with an extra, from the place that it was installed from: a checkout, a
-    repository, a file, or else an index. Says that in words if the environment has no pip."""
+    """Return the command for an extra, from where uwf-git was installed: a checkout, repository, file or
+    index; a sentence if there is no pip."""
     from importlib.util import find_spec
 
     requirement, options = _requirement(extra)
@@ -19,7 +19,6 @@ def install_hint(extra: str) -> str:
 
 
 def _requirement(extra: str) -> tuple[str, list[str]]:
-    """The requirement, and the options of pip before it."""
     from importlib.metadata import distributions
     from urllib.parse import unquote, urlsplit
 

@@ -1,5 +1,5 @@
-"""How a process of the command begins and ends: without the work that pays only in one which lives long, and not in the
-midst of what has to be whole."""
+"""Start and end of a command's process: without work that pays off only in long-lived ones, and not in the
+middle of atomic operations."""
 
 from __future__ import annotations
 
@@ -24,30 +24,28 @@ _is_own = False
 
 
 def begin() -> None:
-    """Take the process for a command of ours, and let more objects be made before Python looks for garbage."""
+    """Set up a command's process, with less frequent garbage collection."""
     own()
     gc.set_threshold(_CYCLES)
 
 
 def own() -> None:
-    """Take the process for a command of ours: its signals, limits and current folder may be set. Only the `main` of a
-    command calls this. In any other process uwf is a library, which leaves them alone."""
+    """Declare this process a command of ours: its signals, limits and current folder may be set. Called by
+    `main` only; elsewhere uwf is a library and leaves them alone."""
     global _is_own
     _is_own = True
 
 
 def is_own() -> bool:
-    """Return whether the caller may set what belongs to the whole process: in a command of ours, in its main thread."""
+    """Return whether process-wide state may be set: in a command's main thread."""
     import threading
 
     return _is_own and threading.current_thread() is threading.main_thread()
 
 
 def heed_signals() -> None:
-    """From now on a signal is heard also where it comes between Python's last look for one and the call of the kernel
-    that then waits, for a child or a server, as long as that takes: the call is disturbed a moment later, by a signal
-    that does nothing else, and Python looks again. For the main thread, which alone hears signals. An event loop that
-    listens for signals sees to them itself, and takes this back for good."""
+    """Handle signals that arrive just before a blocking call: a helper signal interrupts the call a moment
+    later. For the main thread; an event loop with its own signal handling turns it off."""
     import _thread
     import signal
 
@@ -69,16 +67,14 @@ def heed_signals() -> None:
 
 
 def share() -> None:
-    """Code of somebody else runs in this process, which may count on its whole end: on files being flushed that nobody
-    closed."""
+    """Note that foreign code runs in this process and may rely on a full exit."""
     global _is_ours
     _is_ours = False
 
 
 def end(status: int) -> NoReturn:
-    """Ends the process, once its threads have ended, with all that waits for its exit. What it has loaded isn't taken
-    down piece by piece, which takes as long as a fifth of a small command; unless it is shared, or watched by
-    a profiler."""
+    """Exit once all threads have ended, running exit handlers but skipping interpreter teardown, which takes
+    up to a fifth of a small command; unless shared or profiled."""
     if _is_ours and sys.gettrace() is None and sys.getprofile() is None:
         import atexit
 
@@ -96,9 +92,8 @@ def end(status: int) -> NoReturn:
 
 @contextlib.contextmanager
 def deferred() -> Iterator[None]:
-    """Puts off what signals do until the block has ended. A Ctrl-C between the start of a child, or the making of
-    a lock, and the line that remembers it would otherwise leave that alone. It does nothing outside the main thread,
-    since signals don't come there, and in a program that uses uwf as a library, whose handlers are its own."""
+    """Defer signals during the block, so that Ctrl-C cannot separate starting a child or making a lock from
+    remembering it. No effect outside a command's main thread."""
     import signal
 
     if not is_own():

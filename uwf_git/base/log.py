@@ -1,13 +1,12 @@
-"""What is being done, told to whoever debugs it: nothing, unless somebody asked for a log.
+"""The debug log, off by default.
 
     log.debug("5K0R2X7M", "asks {agent} for step {number}", agent=name, number=3)
 
-The first argument is the tag of the call: eight characters of Crockford Base32, 40 random bits, that stand nowhere
-else, so that a record leads to its line. The second is the content, in which a `{name}` stands for the field of that
-name; the others go with it as they are. A record tells what no output says otherwise. While there is no log a call
-costs next to nothing, as long as its fields are values that are there anyway.
+The first argument is the call's unique tag, eight characters of Crockford Base32, so that a record leads to
+its line. `{name}` in the content stands for a field; other fields are added. Without a log a call costs next
+to nothing.
 
-Who opens a log says where records go, and takes the secrets out of them; see `log_files`.
+`log_files` decides where records go, and removes secrets.
 """
 
 from __future__ import annotations
@@ -32,26 +31,23 @@ _about: ContextVar[Mapping[str, object]] = ContextVar("about", default={})  # no
 
 
 def begin(level: int, write: Write) -> None:
-    """From now on `write` takes the records of that level and above."""
+    """Send records of this level and above to `write`."""
     global _threshold, _write
     _threshold, _write = level, write
 
 
 def end() -> None:
-    """From now on there is no log."""
     global _threshold, _write
     _threshold, _write = _OFF, None
 
 
 def is_on(level: int = ERROR) -> bool:
-    """Whether records of that level are taken."""
     return level >= _threshold
 
 
 @contextmanager
 def about(**fields: object) -> Iterator[None]:
-    """The records of the block have these fields too: the `thread` that it is at, the `role`. Those of other threads of
-    the program do not."""
+    """Add fields, such as `thread` and `role`, to the block's records in this context."""
     before = _about.set({**_about.get(), **fields})
     try:
         yield
@@ -60,22 +56,18 @@ def about(**fields: object) -> Iterator[None]:
 
 
 def debug(tag: str, content: str, /, **fields: object) -> None:
-    """What only somebody who debugs wants to know."""
     _tell(DEBUG, tag, content, fields)
 
 
 def info(tag: str, content: str, /, **fields: object) -> None:
-    """What happened, in the large."""
     _tell(INFO, tag, content, fields)
 
 
 def warning(tag: str, content: str, /, **fields: object) -> None:
-    """What went another way than it should, and was coped with."""
     _tell(WARNING, tag, content, fields)
 
 
 def error(tag: str, content: str, /, **fields: object) -> None:
-    """What failed."""
     _tell(ERROR, tag, content, fields)
 
 

@@ -1,11 +1,10 @@
-"""Where the records of `log` go, and how they are read again.
+"""Log files, written and read.
 
     <folder>/2026-01-31.jsonl      a day's records in UTC, a JSON object a line
-    <folder>/2026-01-31.2.jsonl    those of the same day once the file before had LARGEST bytes
+    <folder>/2026-01-31.2.jsonl    the rest of that day, once the file before had LARGEST bytes
 
-No file is ever renamed, so several processes may write to one at the same time: each line is one write at its end. Who
-begins a file removes those that are older than DAYS, and the oldest beyond MOST. A log that can't be written is told of
-once and fails nothing.
+Files are never renamed, so several processes can append, one write per line. Whoever begins a file removes
+those older than DAYS, and the oldest beyond MOST. An unwritable log is reported once and fails nothing.
 """
 
 from __future__ import annotations
@@ -50,9 +49,9 @@ def open_log(
     warn: Callable[[str], None] = lambda text: None,
     environ: Mapping[str, str] = os.environ,
 ) -> None:
-    """Begins the log of this process: records from `level` on go to files in `folder`, which is made where the folder
-    around it exists, and to `show`. `warn` is told, once, why they can't be written. A process that was started for a
-    step begins with its thread and role."""
+    """Start this process's log: records from `level` on go to `folder`, made if its parent exists, and to
+    `show`. `warn` is called once if it cannot be written. A process started for a step adds its thread and
+    role."""
     logger = logging.getLogger("uwf")
     logger.setLevel(level)
     logger.propagate = False
@@ -84,7 +83,7 @@ def open_log(
 
 
 class _Files(logging.Handler):
-    """Appends each record to the newest file of the day."""
+    """Appends records to the day's newest file."""
 
     def __init__(self, folder: Path, warn: Callable[[str], None]) -> None:
         super().__init__()
@@ -96,7 +95,6 @@ class _Files(logging.Handler):
         self._file = -1
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Writes the record's line, at once."""
         try:
             self._into(_day(record.created))
             if self._file < 0:
@@ -110,13 +108,11 @@ class _Files(logging.Handler):
             self.trouble(error.strerror or str(error))
 
     def trouble(self, reason: str) -> None:
-        """Warns, once, that records are lost."""
         if not self._warned:
             self._warned = True
             self._warn(f"the log in {self._folder} can't be written: {reason}")
 
     def _into(self, day: str) -> None:
-        """Goes to the file that a record of that day belongs to."""
         if self._file >= 0:
             status = os.fstat(self._file)
             if day == self._day and status.st_size < LARGEST and status.st_nlink:
@@ -157,7 +153,6 @@ class _Shown(logging.Handler):
         self._show = show
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Shows it; nobody may be looking any more."""
         try:
             self._show(record.__dict__["record"])
         except (OSError, ValueError):
@@ -165,7 +160,7 @@ class _Shown(logging.Handler):
 
 
 def newest_first(folder: Path) -> Iterator[Record]:
-    """The records of a folder, the newest first. What is no whole record is left out: one may be being written."""
+    """Yield a folder's records, newest first, skipping incomplete ones."""
     for path in reversed(_files(folder)):
         for line in _lines_backwards(path):
             try:
@@ -184,7 +179,6 @@ def _is_record(value: Mapping[str, Any]) -> bool:
 
 
 def _lines_backwards(path: Path) -> Iterator[bytes]:
-    """The lines of a file, the last first. It is read piece by piece; one that is gone, or is no file, has none."""
     try:
         file = os.fdopen(_opened(path, os.O_RDONLY), "rb")
     except OSError:
@@ -203,8 +197,6 @@ def _lines_backwards(path: Path) -> Iterator[bytes]:
 
 
 def _opened(path: Path, flags: int) -> int:
-    """A descriptor of a log's file. Raises OSError for what is none: a pipe would be waited for, and a link leads to
-    somebody else's file."""
     try:
         descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -218,7 +210,6 @@ def _opened(path: Path, flags: int) -> int:
 
 
 def _files(folder: Path) -> list[Path]:
-    """The files of a log, the oldest first."""
     try:
         found = [path for path in folder.iterdir() if _NAME.fullmatch(path.name)]
     except OSError:
@@ -227,7 +218,6 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _place(path: Path) -> tuple[str, int]:
-    """The day of a file, and which it is of that day, from 1."""
     named = _NAME.fullmatch(path.name)
     assert named is not None
     return named[1], int(named[2] or 1)
@@ -238,7 +228,6 @@ def _day(seconds: float) -> str:
 
 
 def _plain(value: object, deep: int = _DEEP) -> Any:
-    """A value as JSON has it; what it has no form for as text."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, str):
@@ -251,7 +240,6 @@ def _plain(value: object, deep: int = _DEEP) -> Any:
 
 
 def _said(value: Any) -> str:
-    """A value as it stands in a sentence."""
     if isinstance(value, str):
         return value
     if isinstance(value, list):
@@ -260,7 +248,6 @@ def _said(value: Any) -> str:
 
 
 def _cut(value: Any) -> Any:
-    """A value whose texts are of bearable length. Secrets are taken out before: half of one is not recognised."""
     if isinstance(value, str):
         return shortened(value, _LONGEST)
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Where in the sources the calls of `log` are: from a tag to its file and line."""
+"""Source lines of log calls, by tag."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from uwf_git.base.log import LEVELS
 
 
 class Site(NamedTuple):
-    """A call of `log`. `content` is what its records say, with a `{name}` for each field that stands in it; `tag` and
-    `content` are "" where they are no literals."""
+    """A log call. `content` has a `{name}` for each field; `tag` and `content` are "" if not literals."""
 
     tag: str
     level: str
@@ -23,7 +22,7 @@ class Site(NamedTuple):
 
 
 def find_site(tag: str, folders: Iterable[Path]) -> Site | None:
-    """The call with that tag in the Python sources below folders, in any case; None where there is none."""
+    """Return the call with a tag, ignoring case, or None."""
     wanted = tag.upper()
     for path in _sources(folders):
         text = _text(path)
@@ -35,7 +34,7 @@ def find_site(tag: str, folders: Iterable[Path]) -> Site | None:
 
 
 def sites(folders: Iterable[Path]) -> list[Site]:
-    """Every call below folders, by file and line."""
+    """Return every call below folders, by file and line."""
     texts = ((path, _text(path)) for path in _sources(folders))
     return [site for path, text in texts if "log." in text for site in _calls(path, text)]
 

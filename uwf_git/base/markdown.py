@@ -1,8 +1,7 @@
-"""Markdown that shows texts and values as they are.
+"""Markdown that shows untrusted texts unchanged.
 
-What is shown comes from agents and from whoever wrote a workflow, so each text is escaped for the place it is put
-into: none can end a table's cell, a quote or a fence, become HTML, a link or a heading, or colour a terminal. What
-an agent wrote as Markdown stays Markdown, with its headings below those of the page it stands on.
+Each text is escaped for its place: none can end a table cell, a quote or a fence, become HTML, a link or a
+heading, or colour a terminal. An agent's own Markdown stays Markdown, with its headings below the page's.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _NO_PARAGRAPH = re.compile(r" {4}|\t| {0,3}(?:[-+*>|]|\d+[.)])")
 
 
 def inline(text: str, at_most: int = _LONGEST_CELL) -> str:
-    """Markdown that shows a text as it is, on one line; also for the inside of a table."""
+    """Escape a text for one line or a table."""
     return _short(text, at_most) if len(text) <= _SHORT else _inline(text, at_most)
 
 
@@ -48,12 +47,11 @@ _short = functools.lru_cache(1024)(_inline)
 
 
 def paragraphs(text: str) -> str:
-    """Markdown that shows a text as it is, its paragraphs kept and its lines filled."""
     return "\n\n".join(inline(part, 4000) for part in re.split(r"\n\s*\n", text) if part.strip())
 
 
 def code(text: str, at_most: int = _LONGEST_CELL) -> str:
-    """A text as a Markdown code span on one line; also for the inside of a table."""
+    """Return a code span on one line, also for tables."""
     flat = _flat(text, at_most) or " "
     longest = max((len(run) for run in re.findall("`+", flat)), default=0)
     fence = "`" * (longest + 1)
@@ -62,8 +60,7 @@ def code(text: str, at_most: int = _LONGEST_CELL) -> str:
 
 
 def quoted(text: str) -> str:
-    """A text of any length as it is: a quote whose line breaks are line breaks. Where lines are indented, which a
-    quote doesn't keep, a code block."""
+    """Return a quote with line breaks kept; a code block if lines are indented."""
     lines = text.strip("\r\n").splitlines()
     if any(line[:1] in (" ", "\t") and line.strip() for line in lines):
         return fenced(printable(text.strip("\r\n"), keep="\n\t"), "text")
@@ -76,15 +73,14 @@ def quoted(text: str) -> str:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of cells that are Markdown already, without a line end after it."""
+    """Return a table of Markdown cells, without a final line end."""
     lines = [header, ("---",) * len(header), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def output(value: Any, told: str = "") -> str:
-    """An output for people: its flat fields as a table, then each long text as a quote, each list as a list, what is
-    nested as a code block. A question stands as a question, with its options. `told` is a field that is
-    left out, since it was said before. Without a line end after it; "" where there is nothing to say."""
+    """Return an output: flat fields as a table, long texts as quotes, lists as lists, nested values as code
+    blocks, a question with its options. `told` is a field to omit. Without a final line end; "" if empty."""
     if not isinstance(value, Mapping):
         return _large(value)
     if isinstance(value.get("question"), str) and _asks(value):
@@ -99,7 +95,7 @@ def output(value: Any, told: str = "") -> str:
 
 
 def question(asked: Mapping[str, Any]) -> str:
-    """A question with its options and its reason."""
+    """Return a question with options and reason."""
     parts = [quoted(asked["question"])]
     if options := asked.get("options"):
         parts.append(_listed(options))
@@ -109,8 +105,8 @@ def question(asked: Mapping[str, Any]) -> str:
 
 
 def below(text: str, level: int) -> str:
-    """Markdown of somebody else's below a heading of that level: its own headings are moved below it, and a code
-    block that it leaves open is closed. What stands in code blocks is left as it is."""
+    """Embed foreign Markdown below a heading level: its headings are lowered, an open code block is closed,
+    code is unchanged."""
     found: list[str] = []
     fence = ""
     for line in text.split("\n"):
@@ -140,12 +136,10 @@ def _asks(value: Mapping[str, Any]) -> bool:
 
 
 def _field_order(value: Mapping[str, Any]) -> Any:
-    """The status first, then verdicts, then the rest: a stored mapping has its keys sorted."""
     return lambda key: (key not in ("$status", "status"), not isinstance(value[key], bool), key)
 
 
 def _cell(value: Any) -> str | None:
-    """A value as the cell of a table; None where it doesn't fit into one."""
     if isinstance(value, str):
         text = value.strip()
         return inline(text) if len(text) <= _LONGEST_FIELD and len(text.splitlines()) <= 1 else None
@@ -155,7 +149,6 @@ def _cell(value: Any) -> str | None:
 
 
 def _large(value: Any) -> str:
-    """A value that stands by itself."""
     if isinstance(value, str):
         return quoted(value) if value.strip() else ""
     if (
@@ -182,7 +175,6 @@ def _item(value: Any) -> str:
 
 
 def _flat(text: str, at_most: int) -> str:
-    """On one line, without control characters: neither a break nor a colour survives."""
     return shortened(printable(" ".join(text.split())), at_most)
 
 

@@ -1,5 +1,4 @@
-"""Text that people read: did-you-mean, one line of it, a number of things, a moment, a fence around it, Unicode that
-can be encoded or put into XML."""
+"""Text for people: did-you-mean, single lines, counts, times, fences, safe Unicode."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ _UNSEEN = rf"{_STEERING}|[\x00-\x08\x0b-\x1f\x7f]"
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that `name` is probably a slip of, or None where nothing is close."""
+    """Return the known name that `name` is probably a typo of, or None."""
     from difflib import get_close_matches
     from itertools import islice
 
@@ -29,8 +28,7 @@ def closest(name: str, known: Iterable[str]) -> str | None:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint such as `did you mean "reviewer"?`; where nothing is close, the known names if they are
-    few; else ""."""
+    """Return `did you mean "reviewer"?`; else the known names if few; else ""."""
     names = list(known)
     match = closest(name, names)
     if match is not None:
@@ -41,8 +39,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def nearest_file(name: str, known: Iterable[str]) -> str:
-    """A hint such as `did you mean "solve-issue.yaml"?`, by names without their suffix, which many files share; "" if
-    none is close."""
+    """As `nearest`, comparing names without their suffix; "" if none is close."""
     by_stem: dict[str, str] = {}
     for candidate in known:
         by_stem.setdefault(candidate.partition(".")[0], candidate)
@@ -51,22 +48,22 @@ def nearest_file(name: str, known: Iterable[str]) -> str:
 
 
 def printable(text: str, instead: str = "�", keep: str = "") -> str:
-    """The text with `instead` for every character that steers a terminal or can't be seen, but those in `keep`."""
+    """Replace control and invisible characters except `keep`."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() or each in keep else instead for each in text)
 
 
 def harmless(text: str) -> str:
-    """The text with what a terminal would act on, or a reader would be misled by, written out, as in `\\x1b`. For what
-    people read with programs that know nothing of that, such as git."""
+    r"""Write out control and misleading characters, as in `\x1b`, for programs such as git that print them
+    raw."""
     if text.isascii() and not text.encode("ascii").translate(None, _PLAIN):
         return text
     return re.sub(_ACTED_ON, lambda found: escaped(found[0]), text)
 
 
 def escaped(character: str) -> str:
-    """A character as Python writes it out: `\\x1b`, `\\u202e`."""
+    r"""Return a character as an escape: `\x1b`, `\u202e`."""
     number = ord(character)
     if number < 0x100:
         return f"\\x{number:02x}"
@@ -74,50 +71,46 @@ def escaped(character: str) -> str:
 
 
 def shortened(text: str, at_most: int) -> str:
-    """The text, or its beginning and an ellipsis, together no longer than `at_most` characters."""
+    """Shorten a text to `at_most` characters including the ellipsis."""
     return text if len(text) <= at_most else text[: at_most - 1] + "…"
 
 
 def cut(text: str, at_most: int) -> str:
-    """The text, or its first `at_most` characters and a line that says how many are left out."""
+    """Cut a text to `at_most` characters, with a line on the rest."""
     left = len(text) - at_most
     return text if left <= 0 else f"{text[:at_most]}\n[… {left} more characters are left out …]"
 
 
 def one_line(text: str, at_most: int = 200, instead: str = " ") -> str:
-    """The text on one line, shortened: `instead` for every character that isn't printable, then one space for any
-    run of white space."""
+    """Return a text on one line, shortened: `instead` for unprintable characters, one space for white space."""
     if text.isalnum() and len(text) <= at_most:  # as most are that commits and pages name
         return text
     return shortened(" ".join(printable(text, instead).split()), at_most)
 
 
 def numbered(options: Iterable[str], at_most: int = 100) -> list[str]:
-    """Options as a menu, each on one line behind its number, so that none can look like several."""
+    """Return options as numbered single lines."""
     return [f"{number}  {one_line(option, at_most)}" for number, option in enumerate(options, 1)]
 
 
 def settled(text: str) -> str:
-    """The text of a program as a terminal would show it in the end, without what steers a terminal: of a line that was
-    written over the last version."""
+    """Return a program's output as a terminal would finally show it, without control characters."""
     lines = text.replace("\r\n", "\n").split("\n")
     return re.sub(_UNSEEN, "", "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines))
 
 
 def whole_lines(text: str) -> str:
-    """The lines that have come to their end, without the one that may still grow."""
     return text[: max(text.rfind("\n"), text.rfind("\r")) + 1]
 
 
 def last_line(text: str) -> str:
-    """The last line with something to read in what a program printed, without what steers a terminal; "" where there
-    is none. A line that a program writes over, as it does to show progress, counts as it stands."""
+    """Return the last non-empty line of a program's output, as a terminal would show it; "" if none."""
     lines = re.split(r"[\r\n]", re.sub(_STEERING, "", text))
     return next((line for each in reversed(lines) if (line := one_line(each, 240))), "")
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people read them: "0.4s", "12s", "3m 20s", "1h 30m"."""
+    """Format seconds: "0.4s", "12s", "3m 20s", "1h 30m"."""
     if seconds < 60:
         return f"{seconds:.1f}s" if seconds % 1 and seconds < 10 else f"{round(seconds)}s"
     whole = round(seconds)
@@ -127,27 +120,27 @@ def duration(seconds: float) -> str:
 
 
 def iso(seconds: float) -> str:
-    """Unix seconds as ISO 8601 in UTC."""
+    """Format Unix seconds as ISO 8601 in UTC."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
 def counted(number: int, what: str) -> str:
-    """A number of things: `1 step`, `2 steps`."""
+    """Format a count: `1 step`, `2 steps`."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def fenced(text: str, language: str = "") -> str:
-    """The text as a Markdown code block, in a fence that nothing inside it can close."""
+    """Return a code block with a fence that the text cannot close."""
     longest = max(map(len, re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{text}\n{fence}"
 
 
 def encodable(text: str) -> str:
-    """The text with `?` for every lone surrogate, which no encoding of Unicode has."""
+    """Replace lone surrogates with `?`."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def for_xml(text: str) -> str:
-    """The text with � for every character that no XML document may hold, not even escaped."""
+    """Replace characters that XML forbids with �."""
     return text if text.isprintable() else re.sub(_NOT_XML, "�", text)

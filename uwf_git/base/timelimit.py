@@ -1,17 +1,13 @@
-"""Hard limits on what code from a workflow may take: expressions, templates, patterns.
+"""Hard limits on workflow code: expressions, templates, patterns.
 
-There are two ways to end a block, since signals and limits of memory belong to the whole process.
+In a command's main thread a timer signal ends the block, including code that checks no clock, such as a
+backtracking regular expression. The timer also samples memory, and the kernel refuses single huge
+allocations. (The kernel limit alone won't do: CPython 3.11 loops forever if it cannot allocate even a small
+object.)
 
-In the main thread of a command of ours a timer signal does it, which also ends code that checks no clock itself, such
-as a regular expression that backtracks. Memory is limited twice there: the same timer samples it, which catches growth
-in small pieces, and the kernel refuses a single piece that is far too large. (The kernel alone won't do: when not even
-a small object can be had, CPython 3.11 loops for ever on its way to an error handler.)
-
-Everywhere else, in other threads and in programs that use uwf as a library, a second thread watches the block and
-raises the exception in it by `PyThreadState_SetAsyncExc`. That needs no signal and sets no limit of the process, and
-several blocks can be watched at once. It takes effect between two bytecodes: it ends any loop of Python, but not a
-single call of C that holds the interpreter. What may make such a call with a workflow's own pattern or size is
-evaluated in a helper process instead; see `apart`.
+Elsewhere (other threads, uwf as a library), a second thread raises the exception by
+`PyThreadState_SetAsyncExc`, without process-wide state. It takes effect between bytecodes, so it ends Python
+loops but not a single C call; code that may make such calls runs in a helper process, see `apart`.
 """
 
 from __future__ import annotations
@@ -36,18 +32,16 @@ UNNOTICED = 0.1
 
 
 class TimeExceeded(BaseException):
-    """The time limit ran out. Internal: callers turn it into an error that names what ran.
-
-    No Exception, for the libraries it interrupts have places that swallow every one of those.
-    """
+    """The time limit ran out. Callers convert it. Not an Exception, since interrupted libraries swallow
+    those."""
 
 
 class MemoryExceeded(BaseException):
-    """The memory limit ran out. Internal, as TimeExceeded."""
+    """The memory limit ran out. As TimeExceeded."""
 
 
 class BudgetExceeded(Exception):
-    """What was to be done took more than was left. Internal, as TimeExceeded."""
+    """The shared time budget ran out. As TimeExceeded."""
 
 
 _Clock = Callable[[], float]
@@ -56,12 +50,10 @@ _deadlines: list[tuple[_Clock, float]] = []
 
 @contextmanager
 def time_limit(seconds: float, memory: int | None = None, clock: _Clock = time.monotonic) -> Iterator[None]:
-    """Raises TimeExceeded inside the block after so many seconds, and again and again for as long as the block goes
-    on. `clock` counts them: those on the wall, or with `time.thread_time` those of computing. With
-    `memory`, raises MemoryExceeded when the process has mapped so many more bytes than at the start, and Python raises
-    MemoryError where a single allocation would take more than twice that. Limits nest; of two deadlines the earlier
-    counts. Where a second thread watches the block, the memory of all threads is counted together, and no single
-    allocation is refused."""
+    """Raise TimeExceeded in the block after `seconds`, repeatedly. `clock` is wall time, or
+    `time.thread_time` for CPU time. With `memory`, raise MemoryExceeded beyond that growth, and MemoryError
+    for a single allocation of over twice that. Limits nest; the earliest deadline counts. With a watching
+    thread, memory counts for all threads, and single allocations are not refused."""
     if not lifetime.is_own():
         with _watched(seconds, memory, clock):
             yield
@@ -129,11 +121,11 @@ def _watched(seconds: float, memory: int | None, clock: _Clock) -> Iterator[None
 
 
 class _Watch:
-    """A thread that raises TimeExceeded or MemoryExceeded in the thread that makes it, until `end` returns. `rang` is
-    what ran out, "" if nothing did.
+    """A thread that raises TimeExceeded or MemoryExceeded in its creator until `end` returns. `rang` is the
+    limit that ran out, or "".
 
-    Both threads wait on bare locks, whose calls are single calls of C: an exception that comes in the midst of them
-    can't leave one of them half taken."""
+    Both wait on bare locks, single C calls that an asynchronous exception cannot leave half done.
+    """
 
     _MACHINERY = (__file__, contextmanager.__code__.co_filename)
 
@@ -154,7 +146,6 @@ class _Watch:
         _thread.start_new_thread(self._run, ())
 
     def end(self) -> None:
-        """Return once nothing will be raised any more. May be called again."""
         with suppress(RuntimeError):  # it was released before
             self._open.release()
         while not self._has_ended:
@@ -192,8 +183,6 @@ class _Watch:
         return MemoryExceeded if (mapped_memory() or 0) > self._start + self._memory else None
 
     def _called_by_block(self) -> str | None:
-        """Return the file of the function that the block is in the midst of calling, "" for none, and None if the
-        block's own function has returned. While it begins or ends, that function is one of the machinery."""
         called, frame = "", sys._current_frames().get(self._target)
         while frame is not None and frame is not self._block:
             called, frame = frame.f_code.co_filename, frame.f_back
@@ -207,7 +196,6 @@ def _outside(frame: FrameType, files: tuple[str, ...]) -> FrameType:
 
 
 def _raise_in(thread: int, error: type[BaseException] | None) -> None:
-    """Have a thread raise an exception at its next bytecode; None takes back one that it has not raised yet."""
     import ctypes
 
     given: Any = None if error is None else ctypes.py_object(error)
@@ -218,7 +206,7 @@ _elsewhere = threading.local()
 
 
 def charge(seconds: float) -> None:
-    """Count seconds that another process has computed for this thread; see `Budget`."""
+    """Count CPU seconds that another process used for this thread; see `Budget`."""
     _elsewhere.seconds = _charged() + seconds
 
 
@@ -227,9 +215,8 @@ def _charged() -> float:
 
 
 class Budget:
-    """Seconds of computing that many blocks may take together. A block that takes less than UNNOTICED is free, and may
-    run when all is spent: there may be thousands, each as long as what somebody has sent. What a helper process has
-    computed for the block counts too."""
+    """A shared budget of CPU seconds. Blocks below UNNOTICED are free, since there may be thousands. Includes
+    helpers' time."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -237,8 +224,7 @@ class Budget:
 
     @contextmanager
     def spend(self) -> Iterator[None]:
-        """Raises BudgetExceeded if the block takes more than is left. Its result is then void, since a limit of its own
-        may have been met too early. Waiting for a busy machine is not charged."""
+        """Raise BudgetExceeded if the block exceeds the rest, making its result void. Waiting isn't charged."""
         begun, most = time.thread_time(), max(self._left, UNNOTICED)
         before = _charged()
         try:
@@ -259,7 +245,6 @@ class Budget:
 
 @contextmanager
 def _at_most(size: int) -> Iterator[None]:
-    """Limits the address space of this process to so many bytes, unless it has a lower limit."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
@@ -274,7 +259,7 @@ def _at_most(size: int) -> Iterator[None]:
 
 
 def mapped_memory() -> int | None:
-    """The bytes this process has mapped, or None where the kernel doesn't tell."""
+    """Return this process's mapped bytes, None if unknown."""
     try:
         descriptor = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -1,1 +1,1 @@
-"""The user's configuration: `config.yaml`, `.env`, and what tools may do."""
+"""The user's configuration: `config.yaml`, `.env`, and tool policies."""

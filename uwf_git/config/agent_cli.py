@@ -1,37 +1,35 @@
-"""A row of the table of agent CLIs: how a program is called, and where in what it prints things are.
+"""Rows of the agent program table: how a program is called, and how its output is read.
 
     program: mycli                       found on PATH
-    install: npm install -g mycli        said where it is missing
+    install: npm install -g mycli        shown if it is missing
     version: {args: [--version], least: 1.2.0}
     first: [run, --json, "{args}", "-"]  arguments of a first run
     resume: [run, --json, "{args}", --resume, "{session}", "-"]
-    prompt: stdin                        or argument: then {prompt} stands in first and resume
+    prompt: stdin                        or argument: then {prompt} is in first and resume
     output: lines                        a JSON value a line; json: one, or a list of them; text: the answer itself
-    session: .session_id                 where the id of the session is
+    session: .session_id                 the session's id
     text: {path: .result, when: {type: result}}
     turns: [{when: {type: message}, text: .content}]
 
-`{args}` is where the user's own arguments go, else they come last; `{new}` is a new UUID, for a CLI that lets its
-caller choose the session's id, which it then is unless `session` finds one; `{cwd}` the folder. In the step of a crew's
-workflow the conditions `crew` and, where files may be written, `crewwrite` hold; in the arguments and variables of
-their options `{package}` and `{state}` are the folders that the program must get at besides.
+`{args}` are the user's own arguments, last by default; `{new}` is a new UUID, for programs that let the
+caller choose the session's id; `{cwd}` is the folder. In a crew's step the conditions `crew` and, if files
+are writable, `crewwrite` hold; `{package}` and `{state}` are its folders.
 
-A *path* is `.a.b`, with `[]` for every item of a list or value of a mapping, `[keys]` for a mapping's keys, and `[0]`
-or `[-1]` for one. A *find* is a path, or `{path, when, each, where, match, from}`: of the values printed those that
-obey `when`; of these, with `each`, the items there that obey `where`; then the path, and of the text there what the
-regular expression `match` captures. In place of a path, `say` makes a text of several: "{.error}, attempt {.attempt}".
-`from: stderr` looks at the text of standard error instead, of `trouble` at each of its lines, and `from: log` at what
-the program itself keeps of the session. `when` and `where` map a path to the value it must have, a list of possible
-ones, or "*" for anything but nothing, false and "".
+A *path* is `.a.b`, with `[]` for all items of a list or values of a mapping, `[keys]` for keys, and `[0]` or
+`[-1]` for one item. A *find* is a path, or `{path, when, each, where, match, from}`: of the printed values
+that match `when`; with `each`, their items that match `where`; then the path, and the text captured by the
+regular expression `match`. `say` joins several: "{.error}, attempt {.attempt}". `from: stderr` reads standard
+error, for `trouble` line by line, and `from: log` the program's own log. `when` and `where` map a path to a
+value, a list of values, or "*" for anything but null, false and "".
 
-An amount in `usage` is a path or `{path, match}`, which reads numbers as people write them: 1,024, 1.0k, 2.5M.
+An amount in `usage` is a path or `{path, match}`, with numbers such as 1,024, 1.0k, 2.5M.
 
-    trouble: {path: .why, when: {type: retry}}      what goes wrong while it still tries; the last one is why it failed
+    trouble: {path: .why, when: {type: retry}}      problems during retries; the last one is the reason of a failure
     log: ["$MYCLI_HOME/log/{session}.jsonl", "~/.mycli/log/{session}.jsonl"]
 
-The files of `log` hold a JSON value a line. They are the first of these that are there, with `*` for anything,
-variables as the program has them, and `{session:8}` for the first eight characters of the session's id; model and usage
-can be looked for there. Of several finds of the model the first that leads to one counts, and of that the last value.
+`log` names JSON Lines files, the first existing one counts, with `*`, the program's variables, and
+`{session:8}` for the session's first eight characters; model and usage can be found there. The first find of
+the model that matches counts, with its last value.
 """
 
 from __future__ import annotations
@@ -66,8 +64,7 @@ Tests = tuple[tuple[Path, tuple[Any, ...]], ...]
 
 
 class Select(NamedTuple):
-    """Which of the values printed are meant: those that obey `when`, or the items at `each` in them that
-    obey `where`."""
+    """Selects printed values by `when`, or their items at `each` by `where`."""
 
     when: Tests = ()
     each: Path | None = None
@@ -75,8 +72,8 @@ class Select(NamedTuple):
 
 
 class Find(NamedTuple):
-    """Where a value is. `pattern` takes a part of a text: its first group, or all of the match. With `say`, words and
-    paths in turn, the text is put together of what stands at several places."""
+    """Locates a value. `pattern` captures its first group, or the whole match. `say` alternates words and
+    paths."""
 
     path: Path = ()
     select: Select = Select()
@@ -86,11 +83,9 @@ class Find(NamedTuple):
 
 
 class UsageAt(NamedTuple):
-    """Where tokens and cost are. Several finds are added up, and so is all that a pattern matches in a text;
-    `total` is "last" where the last one printed counts, "sum" where each counts for itself, "session" where it
-    counts the whole session so far. Of those that have the same value at `by` the last counts, and these are added
-    up. No cost is known where a part obeys `guess`. Tokens and cost are each those of the first place that has
-    any."""
+    """Locates tokens and cost. Finds and matches are added up; `total` is "last" (the last value counts),
+    "sum", or "session" (the session so far). Of values with the same `by`, the last counts, and these are
+    added. The cost is unknown if a value matches `guess`. The first place with any counts."""
 
     input: tuple[Find, ...]
     output: tuple[Find, ...]
@@ -104,9 +99,8 @@ class UsageAt(NamedTuple):
 
 
 class TurnAt(NamedTuple):
-    """Where a turn is. With `text` it is the assistant's; texts of one `group` are one turn, and those of
-    which `delta` is true are pieces of it. With `tool` it is a tool's call, with `result` what came of one; what has
-    both is a whole one, what has only one of them is matched by `call`."""
+    """Locates turns. With `text` it is the assistant's; texts of one `group` are joined, as are pieces marked
+    by `delta`. With `tool` it is a call, with `result` its result; separate ones are matched by `call`."""
 
     select: Select
     text: Path | None = None
@@ -120,8 +114,8 @@ class TurnAt(NamedTuple):
 
 
 class Option(NamedTuple):
-    """Arguments and variables that go with every call while a condition on the tool policy holds, unless
-    the user's own arguments have one of `unless`, or there is a file at a path in it. See `CONDITIONS`."""
+    """Arguments and variables added while a condition holds, unless the user's arguments have one of
+    `unless`, or a file exists at a path in it. See `CONDITIONS`."""
 
     when: str
     args: tuple[str, ...] = ()
@@ -130,8 +124,8 @@ class Option(NamedTuple):
 
 
 class After(NamedTuple):
-    """A second call, after the run, that prints what the run itself did not: model, usage and turns are read from
-    its JSON instead. Its items at `each` are looked at one by one, those behind the last that obeys `since`."""
+    """A second call after the run, whose JSON has model, usage and turns. Its items at `each` after the last
+    that matches `since` are read."""
 
     args: tuple[str, ...]
     each: Path | None = None
@@ -139,7 +133,7 @@ class After(NamedTuple):
 
 
 class Row(NamedTuple):
-    """An agent CLI. The module's docstring says what the fields mean."""
+    """An agent program. See the module's docstring."""
 
     name: str
     program: str
@@ -171,7 +165,7 @@ class Row(NamedTuple):
 
 
 def parse_path(text: str) -> Path | None:
-    """The steps of a path such as `.a[0].b`; None for a text that is no path."""
+    """Parse a path such as `.a[0].b`; None if invalid."""
     if text == ".":
         return ()
     steps: list[str | int] = []
@@ -187,23 +181,21 @@ def parse_path(text: str) -> Path | None:
 
 
 class RowProblem(NamedTuple):
-    """What is wrong with a row, in a line. What is merely `missing` may still come: rows are also filled in key by
-    key."""
+    """A problem of a row. `missing` parts may still be added, key by key."""
 
     text: str
     missing: bool = False
 
 
 def parse_row(value: Any, name: str = "") -> tuple[Row, list[RowProblem]]:
-    """The row that a mapping says, without the parts that are wrong, and what is wrong with it, what is missing
-    last."""
+    """Return the row without invalid parts, and its problems, missing ones last."""
     reader = _Reader()
     row = reader.row(value, name)
     return row, sorted(reader.problems, key=lambda problem: problem.missing)
 
 
 class _Reader:
-    """Reads a row and notes what is wrong with it."""
+    """Reads a row and collects its problems."""
 
     def __init__(self) -> None:
         self.problems: list[RowProblem] = []

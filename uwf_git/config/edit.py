@@ -1,8 +1,7 @@
-"""Reading and changing single settings, and keeping secrets: `config.yaml` and `.env` written back.
+"""Editing `config.yaml` and `.env`.
 
-Both files are replaced whole, so a reader sees the old one or the new one. Comments of `config.yaml`
-stay where the change fits into one place of the text; where it doesn't (flow style, block texts), the file
-is written anew and only the comments at its top stay.
+Files are replaced atomically. Comments in `config.yaml` are kept if the change fits one place of the text;
+otherwise (flow style, block scalars) the file is rewritten with only its top comments.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ _KEY_PART = re.compile(r'"([^"]*)"|([^."]+)')
 
 
 def list_values(root: Path) -> dict[str, Any]:
-    """Every setting by its dotted key, in the file's order; lists are values, and keys of providers are hidden."""
+    """Return every setting by dotted key in file order; lists are values, providers' keys are hidden."""
     found: dict[str, Any] = {}
 
     def walk(value: Any, path: ValuePath) -> None:
@@ -58,7 +57,6 @@ def list_values(root: Path) -> dict[str, Any]:
 
 
 def _inline_keys(data: Any) -> set[tuple[str, Any]]:
-    """The keys that providers hold themselves, with the providers' names."""
     providers = value_at(data, ("providers",))
     entries = providers.items() if isinstance(providers, dict) else ()
     return {
@@ -69,7 +67,6 @@ def _inline_keys(data: Any) -> set[tuple[str, Any]]:
 
 
 def _without_keys(data: Any) -> Any:
-    """A copy of the data of a file with the keys that providers hold themselves hidden."""
     data = copy.deepcopy(data)
     for name, _ in _inline_keys(data):
         data["providers"][name][INLINE_KEY] = "[redacted]"
@@ -77,8 +74,7 @@ def _without_keys(data: Any) -> Any:
 
 
 def get_value(root: Path, key: str) -> Any:
-    """The value under a dotted key; a mapping for a whole section. Keys of providers are hidden. Raises NotFound,
-    Usage."""
+    """Return a value or section by dotted key, without providers' keys. Raises NotFound, Usage."""
     document = read_document(root)
     value = value_at(_without_keys(document.data), _path_in(document, key))
     if value is None:
@@ -88,9 +84,9 @@ def get_value(root: Path, key: str) -> Any:
 
 
 def set_value(root: Path, key: str, text: str) -> Any:
-    """Sets what a dotted key names and writes `config.yaml`; returns the value. The text is taken as it
-    is, except that `timeout` may be a number, `args` is a YAML list or a command line, and a whole
-    section is YAML. Raises Usage for an unknown key, Invalid for a value that can't stand there."""
+    """Set a dotted key in `config.yaml`; return the value. The text is taken literally, except that `timeout`
+    may be a number, `args` a YAML list or a command line, and a section is YAML. Raises Usage for an unknown
+    key, Invalid."""
     if text.strip() == "null":
         raise Usage(f"{one_line(key, 80)}: null is no value", f"to take it back: uwf config unset {key}")
     with _locked(root):
@@ -114,8 +110,8 @@ def set_value(root: Path, key: str, text: str) -> Any:
 
 
 def unset_value(root: Path, key: str) -> Any:
-    """Takes out of `config.yaml` what a dotted key names, and the sections that are empty then; returns what it was. A
-    key that isn't known can be taken out where it stands in the file. Raises NotFound, Usage, Invalid."""
+    """Remove a dotted key and then empty sections; return the old value. Unknown keys can be removed if
+    present. Raises NotFound, Usage, Invalid."""
     with _locked(root):
         document = read_document(root)
         path = _path_in(document, key)
@@ -136,7 +132,6 @@ def unset_value(root: Path, key: str) -> Any:
 
 
 def _without(old: str, path: ValuePath) -> str | None:
-    """The text without the lines of an entry; None where it shares them with others."""
     import yaml
 
     node: Any = yaml.compose(old, Loader=yaml.SafeLoader)
@@ -152,7 +147,7 @@ def _without(old: str, path: ValuePath) -> str | None:
 
 
 def _last_line(node: Any) -> int:
-    """The line on which a YAML node ends. The mark of a mapping in lines is where the next thing begins."""
+    """Return the last line of a YAML node, since the mark of a block mapping is the start of the next token."""
     if isinstance(node.value, list) and node.value and not node.flow_style:
         last = node.value[-1]
         return _last_line(last[1] if isinstance(last, tuple) else last)
@@ -161,8 +156,7 @@ def _last_line(node: Any) -> int:
 
 
 def write_secret(root: Path, name: str, value: str) -> Path:
-    """Sets a variable in `<root>/.env`, which gets mode 0600; its other lines stay. Returns the file.
-    Raises Invalid for a name or value that has no place there."""
+    """Set a variable in `<root>/.env` (mode 0600), keeping other lines. Return the file. Raises Invalid."""
     if not VARIABLE.fullmatch(name):
         raise Invalid(f"{one_line(name, 60)!r} is no variable name", "for instance OPENAI_API_KEY")
     if not value or not value.isprintable():
@@ -190,12 +184,11 @@ def write_secret(root: Path, name: str, value: str) -> Path:
 
 
 def dotted(path: ValuePath) -> str:
-    """A path as a key: names that hold a dot are quoted."""
+    """Return a path as a key, with quotes around names that contain a dot."""
     return ".".join(f'"{part}"' if "." in str(part) else str(part) for part in path)
 
 
 def _path_in(document: Document, key: str) -> ValuePath:
-    """The path that a dotted key names, also of an unknown key if the file has it. Raises Usage."""
     try:
         return split_key(key, document.data)
     except Usage:
@@ -206,8 +199,8 @@ def _path_in(document: Document, key: str) -> ValuePath:
 
 
 def split_key(key: str, data: Any) -> ValuePath:
-    """The path a dotted key names. Aliases may hold dots (`models.gpt-4.1.name`), so it is the known
-    fields that decide where a name ends. Raises Usage."""
+    """Return the path of a dotted key. Aliases may contain dots (`models.gpt-4.1.name`), so known fields
+    decide where a name ends. Raises Usage."""
     parts = [quoted or plain for quoted, plain in _KEY_PART.findall(key)]
     section = parts[0] if parts else ""
     if section not in KEYS:
@@ -273,7 +266,6 @@ def _put(data: Any, path: ValuePath, value: Any) -> None:
 
 
 def _edited(old: str, document: Document, data: dict[str, Any], path: ValuePath, value: Any) -> str:
-    """The new text of the file: the old one with one place changed if that gives `data`, else a new one."""
     for attempt in (_with_value_replaced, _with_entry_added):
         text = attempt(old, document, path, value)
         if text is not None and _reads_as(text, data):
@@ -282,7 +274,6 @@ def _edited(old: str, document: Document, data: dict[str, Any], path: ValuePath,
 
 
 def _written_anew(old: str, data: dict[str, Any]) -> str:
-    """A new text for the file, with the comments at the top of the old one."""
     head = re.match(r"(?:[ \t]*(?:#[^\n]*)?\n)*", old)
     return (head.group() if head else "") + (dump(data) if data else "")
 
@@ -295,7 +286,6 @@ def _reads_as(text: str, data: Any) -> bool:
 
 
 def _with_value_replaced(old: str, document: Document, path: ValuePath, value: Any) -> str | None:
-    """Puts the new value in the place of the old one, if that is a scalar or `[…]` on one line."""
     if path not in document.marks or isinstance(value, dict):
         return None
     import yaml
@@ -323,7 +313,6 @@ def _with_value_replaced(old: str, document: Document, path: ValuePath, value: A
 
 
 def _with_entry_added(old: str, document: Document, path: ValuePath, value: Any) -> str | None:
-    """Adds the entry after the last line of the innermost mapping of its path that is there."""
     depth = next((n for n in range(len(path) - 1, -1, -1) if value_at(document.data, path[:n])), None)
     if value_at(document.data, path) is not None:
         return None
@@ -350,8 +339,7 @@ def _text(path: Path) -> str:
 
 @contextmanager
 def _locked(root: Path) -> Iterator[None]:
-    """Held while a file of the storage root is read, changed and written. The lock is on the folder
-    itself, so nothing is left behind."""
+    """Lock the storage root for a read-modify-write, by the folder itself, so nothing is left behind."""
     try:
         root.mkdir(parents=True, exist_ok=True)
         folder = os.open(root, os.O_RDONLY)
@@ -365,7 +353,7 @@ def _locked(root: Path) -> Iterator[None]:
 
 
 def _replace(path: Path, text: str, mode: int | None) -> None:
-    """Replaces a file's content at once. `mode` None keeps the file's own, a new one gets the usual."""
+    """Replace a file atomically. `mode` None keeps its mode."""
     target = path.resolve()
     temporary = ""
     try:

@@ -1,9 +1,5 @@
-"""Which agents are known by a name: those that ship, and those that installed packages bring.
-
-A package makes an agent known by an entry point of the group `uwf.agents`: its name is the agent's, its
-value an `Agent` (what `create_agent` returns) or a function that returns one. The agents of an installed extension
-are known likewise.
-"""
+"""Known agents: shipped ones and those of installed packages, by entry points `uwf.agents` (name: the
+agent's; value: an `Agent` or a function that returns one) or by their extensions."""
 
 from __future__ import annotations
 
@@ -29,7 +25,7 @@ _MODELLESS = frozenset(("rehearsal", "human", "command", "workflow"))
 
 
 class Plugin(NamedTuple):
-    """An agent of an installed package. `load()` returns an `Agent`, or a function that returns one."""
+    """A package's agent. `load()` returns an `Agent`, or a function that returns one."""
 
     name: str
     package: str
@@ -38,18 +34,17 @@ class Plugin(NamedTuple):
 
 
 def shipped(name: str) -> ext.AgentProgram | None:
-    """The agent that ships under that name."""
     return next((each for each in ext.agent_programs() if each.name == name), None)
 
 
 @cache
 def shipped_names() -> tuple[str, ...]:
-    """The names of all agents that ship, in the order in which they count."""
+    """Return the shipped agents' names in order of precedence."""
     return tuple(each.name for each in sorted(ext.agent_programs(), key=lambda each: _KINDS.index(each.kind)))
 
 
 def asks_no_model(agent: str) -> bool:
-    """Whether the agent that a step names asks no model itself, so that it has no tokens to tell."""
+    """Return whether an agent calls no model itself, so that it reports no tokens."""
     name = agent.partition("/")[0]
     program = shipped(name)
     return name == BUNDLES or (program is not None and program.kind in _MODELLESS)
@@ -57,8 +52,7 @@ def asks_no_model(agent: str) -> bool:
 
 @cache
 def plugins() -> Mapping[str, Plugin]:
-    """The agents that installed packages bring, by name. They can't take the name of one that ships. Every package is
-    looked at for that, once in a process."""
+    """Return installed packages' agents by name, except names of shipped ones. Cached."""
     from importlib.metadata import entry_points
 
     found = [
@@ -73,13 +67,12 @@ def plugins() -> Mapping[str, Plugin]:
 
 
 def plugin_names() -> list[str]:
-    """The names of the agents that installed packages bring."""
     return sorted(plugins())
 
 
 def full_name(command: str) -> str:
-    """`uwf-codex` for `codex`, as for every agent that ships, and `uwf-claude-code` for `claude`, the program of one.
-    Any other command as it is."""
+    """Return `uwf-codex` for `codex` and other shipped agents, `uwf-claude-code` for `claude`; other commands
+    unchanged."""
     names = (command, f"uwf-{command}")
     return next(
         (each.name for each in ext.agent_programs() if each.name in names or each.alias == command), command
@@ -87,7 +80,7 @@ def full_name(command: str) -> str:
 
 
 def known_names(configured: Iterable[str], clis: Iterable[str]) -> list[str]:
-    """Every name that a configuration can use, in the order in which they count."""
+    """Return all usable names in order of precedence."""
     names = shipped_names()
     short = [name.removeprefix("uwf-") for name in names]
     return list(dict.fromkeys([*configured, *clis, *names, *short, *plugin_names()]))

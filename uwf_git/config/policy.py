@@ -1,22 +1,21 @@
-"""Which tools an agent has, and how far they reach: one value, made by one merge.
+"""Tool policies: which tools an agent has and what they reach, merged into one value.
 
     allow: [read_file, "mcp/*"]   globs over tool names; absent: every tool that isn't off by default
     deny: [fetch_url]             globs; wins over allow
-    runCommand: true              run_command is off until it is switched on
+    runCommand: true              run_command is off by default
     network: true                 network inside run_command's sandbox
-    allowUnconfined: true         run_command where there is no sandbox
+    allowUnconfined: true         run_command without a sandbox
     allowHosts: [docs.python.org] hosts of fetch_url; absent: every public one
-    permissions: [read, edit]     kinds of requests that agents with tools of their own are granted unasked
+    permissions: [read, edit]     kinds of requests that are granted to agent programs without asking
     maxReadBytes: 65536           of a file, in the result of one call
     maxWriteBytes: 1048576        of a file that is written
-    limits: {memory: 2GB}         of a command of run_command; also processes, cpu and disk
-    strict: true                  an agent that can't be held to a rule doesn't play the role
+    limits: {memory: 2GB}         of a run_command; also processes, cpu and disk
+    strict: true                  an agent that cannot be held to a rule doesn't play the role
 
-The machine's configuration says it for all agents and for each; a workflow's role and a crew's persona may narrow
-that and nothing else. A persona says it in words of its own besides: `files: false` takes all tools away that reach
-files, commands too; `mcp: false` those of MCP servers, and `servers` names the ones that are left. The merged value
-decides what a model is told (`describe`), which tools it sees and what is enforced (`permits`, `reaches`, `grants`), so
-these three can't differ.
+The machine's configuration has policies for all agents and for each; a workflow's role and a crew's persona
+can only narrow them. A persona may also say `files: false` (no file tools and commands), `mcp: false` (no MCP
+tools) and `servers` (only these). The merged value determines the prompt (`describe`), the visible tools and
+enforcement (`permits`, `reaches`, `grants`), so they cannot differ.
 """
 
 from __future__ import annotations
@@ -56,10 +55,10 @@ Globs = tuple[str, ...]
 
 
 class ToolPolicy(NamedTuple):
-    """What is allowed. `allow`, `allow_hosts`, `permissions` and `servers` hold one list of globs for each place that
-    gave one, and a name has to match in every list; `()` is no list at all, `((),)` one that matches
-    nothing. A switch is None where no place sets it. `max_read` and `max_write` are in bytes, None without a limit;
-    `limits` are those of each command; `strict` refuses agents that can't be held to all of it."""
+    """A merged policy. `allow`, `allow_hosts`, `permissions` and `servers` have one glob list per source, and
+    a name must match in every list; `()` is no list, `((),)` matches nothing. Switches are None if unset.
+    `max_read` and `max_write` are in bytes; `limits` are per command; `strict` refuses agents that cannot be
+    held to all rules."""
 
     allow: tuple[Globs, ...] = ()
     deny: Globs = ()
@@ -75,7 +74,7 @@ class ToolPolicy(NamedTuple):
     strict: bool = False
 
     def permits(self, tool: str) -> bool:
-        """Whether the tool of this name may be seen and called."""
+        """Whether a tool is visible and callable."""
         if tool == RUN and not self.run_command:
             return False
         if tool.startswith(_MCP) and not self.serves(tool.split("/")[1]):
@@ -83,31 +82,31 @@ class ToolPolicy(NamedTuple):
         return _in_all(tool, self.allow) and not _matches(tool, self.deny)
 
     def serves(self, server: str) -> bool:
-        """Whether tools of the MCP server of this name may be used at all."""
+        """Whether an MCP server's tools may be used."""
         return _in_all(server, self.servers)
 
     @property
     def forbids_commands(self) -> bool:
-        """Whether an agent with tools of its own may run no command. That run_command isn't switched on is said of the
-        built-in agent; that it is switched off, or not among the tools allowed, counts for every one."""
+        """Whether an agent program may run no commands. An unset run_command concerns only the built-in
+        agent; switched off or not allowed, it concerns all."""
         return self.run_command is False or not self._replace(run_command=True).permits(RUN)
 
     def reaches(self, host: str, port: int, public: bool) -> bool:
-        """Whether fetch_url may ask this host (a name or an address, IPv6 in brackets). What isn't a
-        public address has to be named without a wildcard."""
+        """Whether fetch_url may access a host (name or address, IPv6 in brackets). Non-public addresses must
+        be named without wildcards."""
         names = (host.lower(), f"{host.lower()}:{port}")
         if not all(any(_matches(name, globs) for name in names) for globs in self.allow_hosts):
             return False
         return public or any(name in globs for name in names for globs in self.allow_hosts)
 
     def grants(self, kind: str) -> bool:
-        """Whether a request of this kind by an agent with tools of its own is granted without asking."""
+        """Whether a kind of request is granted without asking."""
         return bool(self.permissions) and _in_all(kind, self.permissions)
 
     def unheld(self, asked: Collection[str], known: Collection[str] = ()) -> list[str]:
-        """The rules that an agent with tools of its own can't be held to, as they stand in the configuration. `asked`
-        are the kinds of requests that it asks leave for before it acts, or doesn't make at all; of the kinds in `known`
-        it is also said that no permission covers them."""
+        """Return the rules that an agent program cannot be held to, as configured. `asked` are the kinds of
+        requests that it asks for or never makes; for kinds in `known`, missing permissions are reported too.
+        """
         rules: list[str] = []
         for globs in self.permissions:
             plain = [entry for entry in globs if ":" not in entry]
@@ -136,7 +135,7 @@ class ToolPolicy(NamedTuple):
         return list(dict.fromkeys(rules))
 
     def check_held(self, name: str, rules: Sequence[str]) -> str:
-        """A note on the rules that an agent can't be held to, "" for none. Raises AgentFailed where it must be."""
+        """Return a note on rules that cannot be enforced, or "". Raises AgentFailed if `strict`."""
         if not rules:
             return ""
         said = f"{name} can't be held to these rules of the policy: {', '.join(rules)}"
@@ -152,9 +151,8 @@ class ToolPolicy(NamedTuple):
         confined: bool | None = None,
         further: Sequence[str] = ("@workflow/… (read only)",),
     ) -> str:
-        """The policy for a prompt: the tools among `tools` that are permitted, where files are, what
-        commands can reach. `confined` is whether there is a sandbox, None where that isn't known;
-        `further` the folders besides @project, and what may be done in them. "" for an agent without tools."""
+        """Return the policy for a prompt: permitted `tools`, folders, reach of commands. `confined`: there is
+        a sandbox, None if unknown; `further` are folders besides @project. "" without tools."""
         names = [name for name in tools if self.permits(name)]
         if not names:
             return ""
@@ -193,7 +191,7 @@ class ToolPolicy(NamedTuple):
 
 
 def reading_only() -> dict[str, Any]:
-    """What `tools` of a role say that may look at files and change nothing."""
+    """Return a role's `tools` for reading files without changes."""
     return {"allow": [*READING], "runCommand": False}
 
 
@@ -207,9 +205,8 @@ def _mounts(writable: bool, further: Sequence[str]) -> str:
 def parse_policy(
     value: Any, *, of_role: bool = False, of_persona: bool = False
 ) -> tuple[ToolPolicy, list[str]]:
-    """The policy that a `tools` mapping says, and what is wrong with it, a line each. A wrong value counts as the
-    strictest one that may have been meant. `of_role` and `of_persona` say that the mapping is a workflow's or a
-    persona's, which can only tighten."""
+    """Return the policy of a `tools` mapping, and its problems. An invalid value counts as the strictest.
+    `of_role` and `of_persona` mappings can only narrow."""
     if value is None:
         return ToolPolicy(), []
     if not isinstance(value, Mapping):
@@ -264,9 +261,8 @@ def _of_persona(value: Mapping[str, Any], problems: list[str]) -> ToolPolicy:
 
 
 def tighten(local: ToolPolicy, agent: ToolPolicy | None = None, *narrower: ToolPolicy | None) -> ToolPolicy:
-    """What all of them allow: the configuration's policy for every agent, its policy for this agent, and those of the
-    role and the persona. A switch is on where the configuration switches it on and none of them off; what is narrower
-    can only switch off."""
+    """Merge policies: of the configuration for all agents and for this one, of the role and the persona. A
+    switch is on only if the configuration turns it on and none off."""
     given = [policy for policy in (local, agent) if policy is not None]
     added = [policy for policy in narrower if policy is not None]
     every = [*given, *added]
@@ -318,7 +314,6 @@ def _layer(lists: Mapping[str, Globs | None], key: str) -> tuple[Globs, ...]:
 
 
 def _globs(value: Any, key: str, problems: list[str]) -> Globs | None:
-    """A list of names, or None for what is none."""
     listed = [value] if isinstance(value, str) else value
     if not isinstance(listed, list | tuple) or not all(isinstance(name, str) for name in listed):
         problems.append(f"{key} must be a list of names")
@@ -342,7 +337,6 @@ def _globs(value: Any, key: str, problems: list[str]) -> Globs | None:
 
 
 def _misspelt(name: str) -> str:
-    """A hint for a name that no tool can have: it is no glob, not of an MCP server, and not in STANDARD."""
     if name in (*STANDARD, EXTRACT) or any(sign in name for sign in "*?[/"):
         return ""
     return nearest(name, STANDARD) or "tools are: " + ", ".join(STANDARD)

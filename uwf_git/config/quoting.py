@@ -1,7 +1,6 @@
-r"""The ways in which programs quote the characters of a value: `%3c` and `+` in a URL, `&lt;` and `&#60;` in HTML,
-`\u003c` and `\x3c` in JSON and source code. Programs differ in which characters they quote and in the case of hex
-digits, so a pattern finds the value. Texts are decoded first, to tell whether the pattern is worth trying.
-"""
+r"""Quoting of characters in URLs (`%3c`, `+`), HTML (`&lt;`, `&#60;`), JSON and source code (`\u003c`,
+`\x3c`). Programs differ in which characters they quote and in the case of digits, so a pattern finds quoted
+values, tried only if the decoded text has them."""
 
 from __future__ import annotations
 
@@ -14,8 +13,8 @@ _SPACES = str.maketrans("", "", " +")
 
 
 def unquoted(text: str) -> tuple[str, ...]:
-    """Return the text as decoded from a URL, from HTML, from JSON or source code, and from all of them; () if it has no
-    quoted characters. Spaces are left out, and so is `+`, which a URL has for a space: compare with `unspaced`."""
+    """Return the text decoded from URL, HTML, JSON or source code, and from all of them; () without quoted
+    characters. Without spaces and `+`: compare with `unspaced`."""
     if not _QUOTED.search(text):
         return ()
     from html import unescape
@@ -45,7 +44,7 @@ def unspaced(value: str) -> str:
 
 
 def quoted_pattern(value: str) -> re.Pattern[str]:
-    """Return a pattern that matches the value with any of its characters quoted in any of these ways."""
+    """Return a pattern for the value with any characters quoted in any way."""
     return re.compile("".join(map(_character, value)))
 
 
@@ -72,7 +71,7 @@ def _character(char: str) -> str:
 
 @cache
 def _entities() -> dict[str, list[str]]:
-    """The names of each character in HTML, the longest first, so that no semicolon stays behind."""
+    """Return HTML's names of characters, longest first, so that no semicolon is left."""
     from html.entities import html5
 
     names: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""What `config.yaml` in the storage root says: which command an agent is, which model and provider a name means.
+"""Reading `config.yaml`: agents, models, providers and other settings.
 
     providers: {<alias>: {baseUrl, apiKeyEnv, limits}}  models: {<alias>: {provider, name, price}}
     agents: {<alias>: {command, args, timeout, silence, tools, limits}}
@@ -12,11 +12,10 @@
     forges: {<host>: github | gitlab | gitea | forgejo | bitbucket | sourcehut}
     node: <program>      workflowPaths: [<folder>]      maxAgents: <number>
 
-Keys of services belong elsewhere: `apiKeyEnv` names the variable, and `.env` or the environment holds it. A provider's
-`apiKey`, as earlier programs have it, is used, and `uwf` says where it should go.
-What is misspelt or of the wrong type is refused with its line when the file is read. What is merely missing, such
-as a model's provider, is refused when it is needed: a file is often filled in one key at a time. A broken row of
-`agentClis` stops only the steps that use it.
+API keys belong in `.env` or the environment, under the name in `apiKeyEnv`. A provider's `apiKey`, as in
+earlier programs, works with a warning. Misspelt and wrong values are refused on reading, missing ones when
+they are needed, since a file is often filled in key by key. A broken row of `agentClis` stops only steps that
+use it.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ if TYPE_CHECKING:
 
 
 def load_config(root: Path) -> Config:
-    """The configuration of a storage root. Raises Invalid with file, line and the nearest valid key."""
+    """Return a storage root's configuration. Raises Invalid with line and nearest key."""
     reader = _Reader(read_document(root))
     config = reader.config(root / FILE)
     log.debug(
@@ -91,15 +90,14 @@ def load_config(root: Path) -> Config:
 
 
 def check_config(root: Path) -> list[ConfigProblem]:
-    """Everything wrong with the file at once, also what would only show when it is needed: names that
-    lead nowhere and entries without their main field. Raises Invalid for what is no YAML."""
+    """Return all problems, including missing names and fields. Raises Invalid if it is not YAML."""
     reader = _Reader(read_document(root))
     reader.dangling(reader.config(root / FILE))
     return sorted(set(reader.problems))
 
 
 def read_document(root: Path) -> Document:
-    """The file's document; an empty one where there is no file."""
+    """Return the file's document, empty if there is no file."""
     path = root / FILE
     try:
         return yaml12.read(path)
@@ -108,20 +106,19 @@ def read_document(root: Path) -> Document:
 
 
 def wrong_values(document: Document, path: Path) -> list[ConfigProblem]:
-    """What is wrong in a document, also in rows of `agentClis` that no step uses, but not what is missing."""
+    """Return a document's wrong values, also in unused rows of `agentClis`, without missing ones."""
     reader = _Reader(document)
     reader.config(path)
     return [*reader.problems, *reader.late]
 
 
 def _fields(section: str) -> tuple[str, ...]:
-    """The fields that an entry of a section may have in the file."""
     return (*FIELDS[section], INLINE_KEY) if section == "providers" else FIELDS[section]
 
 
 class _Reader:
-    """Reads a document. A part that is wrong is noted and left out. `late` is what is wrong with rows of
-    `agentClis`, which stops only the steps that use them."""
+    """Reads a document, skipping and reporting wrong parts. `late` are problems of `agentClis`, which stop
+    only the steps that use them."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
@@ -161,7 +158,6 @@ class _Reader:
         )
 
     def dangling(self, config: Config) -> None:
-        """Notes what `config` leaves open."""
         for provider in config.providers.values():
             if not provider.base_url and provider.limits == Rates():
                 self._refuse(("providers", provider.name), f'provider "{provider.name}" has no baseUrl')
@@ -333,7 +329,6 @@ class _Reader:
         return Hooks(commands, self._timeout(("hooks",), entry) or Hooks().timeout)
 
     def _folders(self, root: Path, path: ValuePath, value: Any) -> tuple[Path, ...]:
-        """Folders by name; relative ones are in the storage root."""
         return tuple(root / expanded(name) for name in self._texts(path, value) or ())
 
     def _max_agents(self, value: Any) -> int | None:
@@ -399,7 +394,6 @@ class _Reader:
         return JudgeSetting(name, kind, given, self._text(path, entry, "output"), threshold, timeout)
 
     def _command(self, path: ValuePath, text: str, key: str = "command") -> tuple[str, ...]:
-        """The words of the command line at a key in path; () for one that can't be split."""
         try:
             command, args = parse_command(text)
         except Usage as error:
@@ -471,7 +465,7 @@ class _Reader:
         return {key: name for key, name in names.items() if name}
 
     def _mapping(self, path: ValuePath, value: Any, what: str, known: tuple[str, ...] = ()) -> dict[str, Any]:
-        """The mapping at path, {} where there is nothing. With `known`, no other key is allowed."""
+        """Return the mapping at a path, {} if absent. With `known`, other keys are refused."""
         if value is None:
             return {}
         if not isinstance(value, dict):

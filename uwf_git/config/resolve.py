@@ -1,7 +1,4 @@
-"""Whom and what the names of a configuration mean: the agent that plays a role, the model for a purpose.
-
-A name that leads nowhere is refused here, when it is needed, and not when the file is read.
-"""
+"""Resolving names of the configuration to agents and models. Unknown names are refused here, when needed."""
 
 from __future__ import annotations
 
@@ -19,9 +16,9 @@ from uwf_git.format.kinds import REHEARSE
 def resolve_agent(
     config: Config, workflow: str, role: str, override: str | None = None, persona: str = ""
 ) -> AgentConfig:
-    """The agent for a role: `override` (what --agent gave) > agentOverrides > defaultAgent > the embedded
-    `uwf-rehearse`. Each is an alias or a command; in the file one word is always an alias. `persona` is the id of who
-    speaks, in a crew's workflow. Raises Invalid, Usage."""
+    """Return a role's agent: `override` (--agent) > agentOverrides > defaultAgent > embedded `uwf-rehearse`.
+    Each is an alias or a command; a single word in the file is an alias. `persona` is the speaker's id.
+    Raises Invalid, Usage."""
     if override is not None:
         log.debug("H8NBHNDW", "--agent names {agent} for {role}", agent=override, role=role)
         known = known_agent(config, override)
@@ -53,8 +50,8 @@ def resolve_agent(
 
 
 def overriding(config: Config, workflow: str, role: str, persona: str = "") -> tuple[str | None, str]:
-    """The agent that agentOverrides names for a role, and where; None where it names none. A role in a workflow goes
-    before the persona that speaks for it there, and that before the persona in the crew, `trip` of `trip/plan`."""
+    """Return the agent in agentOverrides and its key, None if none. A workflow's role precedes its persona
+    there, which precedes the persona in the crew (`trip` of `trip/plan`)."""
     crew, slash, _ = workflow.partition("/")
     places = [(workflow, role)]
     if persona:
@@ -66,9 +63,8 @@ def overriding(config: Config, workflow: str, role: str, persona: str = "") -> t
 
 
 def resolve_model(config: Config, scenario: str) -> Model | None:
-    """The model for a scenario such as "extract": modelOverrides.<scenario> > models.<scenario> > for "extract" also
-    models.default > defaultModel; None where none is configured, or where the override is "none". Raises Invalid where
-    the name leads nowhere."""
+    """Return the model for a scenario such as "extract": modelOverrides.<scenario> > models.<scenario> > for
+    "extract" models.default > defaultModel; None if unset or "none". Raises Invalid."""
     alias, where = config.model_overrides.get(scenario), f"modelOverrides.{scenario}"
     if alias == NO_MODEL and alias not in config.models:
         return None
@@ -95,7 +91,7 @@ def resolve_model(config: Config, scenario: str) -> Model | None:
 
 
 def known_agent(config: Config, name: str) -> AgentConfig | None:
-    """The agent of that name: one of the configuration, one that ships or one of a package; None for any other."""
+    """Return a configured, shipped or installed agent, else None."""
     if name in config.agents:
         return config.agents[name]
     if name in config.agent_clis:
@@ -108,18 +104,16 @@ def known_agent(config: Config, name: str) -> AgentConfig | None:
 
 
 def is_command(text: str) -> bool:
-    """Whether a text can only be a command: it has arguments, or is a path."""
+    """Return whether a text can only be a command: with arguments, or a path."""
     return "/" in text or any(map(str.isspace, text.strip()))
 
 
 def hint_to_add(name: str) -> str:
-    """How an agent gets that name."""
     return f"add it: uwf config set agents.{name}.command …"
 
 
 def command_agent(config: Config, text: str, where: str) -> AgentConfig:
-    """The agent that a command line is. Raises Usage for one that can't be split, and for what is a misspelt
-    name rather than a program."""
+    """Return the agent of a command line. Raises Usage if it cannot be split or is a misspelt name."""
     try:
         command, args = parse_command(text)
     except Usage as error:
@@ -134,8 +128,8 @@ def command_agent(config: Config, text: str, where: str) -> AgentConfig:
 
 
 def is_missing(agent: AgentConfig) -> bool:
-    """Whether the agent's command is neither an agent's name nor a program on PATH. A path is never missing: it may be
-    meant from the folder that the agent works in."""
+    """Return whether a command is neither a known agent nor on PATH. Paths count as present, since they may
+    be relative to the agent's folder."""
     command = agent.command
     if command.startswith(PLUGIN) or "/" in command or shipped(command) is not None:
         return False

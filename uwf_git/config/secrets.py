@@ -1,16 +1,15 @@
-"""Secrets, and taking them out of what is about to be hashed.
+"""Secrets, and removing them before anything is hashed.
 
-What is in a node can't be taken back once it is pushed. So what an agent or a person says has its secrets replaced
-before it is hashed, and what is kept as it is, a definition or a node put by hand, is refused. Whatever enters a store
-passes `Redactor`; see `NodeStore.gate`.
+A node cannot be recalled once pushed. So secrets in agents' and people's texts are replaced before hashing,
+and definitions and nodes put by hand are refused if they contain any. Everything stored passes `Redactor`;
+see `NodeStore.gate`.
 
-Known by value are those in the storage root's `.env`, of the variables that `apiKeyEnv` and the list `secrets` of the
-configuration name, and of those in the environment whose names say that they hold one. Such a value is also found if it
-is quoted for JSON, a URL or HTML (see `quoting`), in hex, or in base64, alone or within something longer (an
-Authorization header); and if its lines were broken anew: indented as in YAML, with another end of the line, wrapped. Of
-one with several lines, each that looks random is a secret by itself.
+Known values are those of `.env`, of variables named by `apiKeyEnv` and `secrets`, and of environment
+variables with secret-looking names. They are also found quoted for JSON, URL or HTML (see `quoting`), in hex
+or base64, also within longer values, and with changed line breaks. Each random-looking line of a multi-line
+value is a secret by itself.
 
-Other secrets are recognised by their look; see `tokens`.
+Other secrets are recognised by form; see `tokens`.
 """
 
 from __future__ import annotations
@@ -78,9 +77,9 @@ _PARTS = re.compile(r"\s+|\S")
 
 
 class Secrets(dict[str, str]):
-    """Secret values by variable name. `others` are not used, but secret all the same: those of `.env` that the real
-    environment overrides, and those of the environment that nothing but their names says to be secret. Values of the
-    variables in `harmless` aren't secret: settings such as `OPENAI_MODEL`, and those that `notSecrets` names."""
+    """Secrets by variable name. `others` are also secret: values of `.env` overridden by the environment, and
+    environment variables with secret-looking names. `harmless` variables are not: settings such as
+    `OPENAI_MODEL` and those in `notSecrets`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -88,7 +87,7 @@ class Secrets(dict[str, str]):
         self.harmless: frozenset[str] = frozenset()
 
     def kept_from(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """The variables of an environment and of `.env` that hold no secrets: for what runs the code of others."""
+        """Return the environment and `.env` without secrets, for foreign code."""
         return {
             name: value
             for name, value in {**self, **environ}.items()
@@ -97,9 +96,8 @@ class Secrets(dict[str, str]):
 
 
 def load_secrets(root: Path, config: Config | None, environ: Mapping[str, str]) -> Secrets:
-    """The values of `<root>/.env`, of every variable that an `apiKeyEnv` or the list `secrets` of the configuration
-    names, and of those of the environment that are named like secrets; without those that `notSecrets` names, and
-    without settings in `.env`. The real environment wins over `.env`. Raises Invalid if `.env` can't be read."""
+    """Return the secrets of `<root>/.env`, of configured variables and of the environment, without
+    `notSecrets` and settings. The environment overrides `.env`. Raises Invalid for an unreadable `.env`."""
     secrets = Secrets()
     declared: set[str] = set()
     models: set[str] = set()
@@ -141,8 +139,8 @@ def load_secrets(root: Path, config: Config | None, environ: Mapping[str, str]) 
 
 
 def holds_secret(name: str, value: str) -> bool:
-    """Whether a variable of the environment is named like one that holds a secret: `DB_PASSWORD`, `API_KEY_2`. A name
-    that says no more than key, as `SORT_KEY`, is believed only where the value looks random."""
+    """Return whether a variable's name suggests a secret: `DB_PASSWORD`, `API_KEY_2`. For vague names such as
+    `SORT_KEY` the value must look random."""
     words = re.sub(r"(?<=[a-z])(?=[A-Z])|[^A-Za-z0-9]+", "_", name).upper().strip("_")
     if words in _NO_SECRETS or words.startswith(_GIT_SETTING):
         return False
@@ -153,8 +151,8 @@ def holds_secret(name: str, value: str) -> bool:
 
 
 def _is_setting(name: str, value: str, models: Collection[str]) -> bool:
-    """Whether a variable of `.env` holds a setting: its name says so, and its value has neither a login nor a part
-    that looks like a token; or the value is the name of one of the configuration's `models`."""
+    """Return whether a variable of `.env` is a setting: by its name, unless its value has a login or token;
+    or its value is a configured model's name."""
     if value in models:
         return True
     words = _QUALIFIER.sub("", re.sub(r"[^A-Za-z0-9]+", "_", name).upper().strip("_"))
@@ -193,8 +191,7 @@ def _read_dotenv(path: Path) -> dict[str, str]:
 
 
 class Spot(NamedTuple):
-    """Where a secret stands: the variable of a known one, or the kind of one that was recognised by its look; and the
-    line, from 1."""
+    """A secret's place: its variable, or its kind if recognised by form, and the line from 1."""
 
     name: str
     line: int
@@ -204,8 +201,7 @@ class Spot(NamedTuple):
 
 
 class Redactor:
-    """Replaces secrets by `[redacted:NAME]`, where NAME is the variable of a known one, or the kind of one
-    that was recognised by its look. Made once, used for everything that a process writes."""
+    """Replaces secrets by `[redacted:NAME]`, with the variable's name or the kind. One per process."""
 
     def __init__(self, secrets: Mapping[str, str]) -> None:
         others = secrets.others if isinstance(secrets, Secrets) else []
@@ -233,7 +229,7 @@ class Redactor:
 
     @property
     def known(self) -> Collection[str]:
-        """The secrets that are known by their values, in every form in which they are looked for."""
+        """Known values in every searched form."""
         return self._names.keys()
 
     def __bool__(self) -> bool:
@@ -241,7 +237,7 @@ class Redactor:
         return bool(self._names)
 
     def text(self, text: str) -> tuple[str, int]:
-        """The text without secrets, and how many were replaced."""
+        """Return the text without secrets, and their number."""
         if text in self._clean or len(text) < SHORTEST:
             return text, 0
         known = 0
@@ -265,7 +261,6 @@ class Redactor:
         return text, known + recognised
 
     def _remember(self, text: str) -> None:
-        """What was cleaned is looked at again before it is hashed."""
         if len(text) <= _REMEMBERED:
             if len(self._clean) >= _MOST_REMEMBERED:
                 self._clean.clear()
@@ -273,19 +268,16 @@ class Redactor:
 
     @cached_property
     def _squeezed(self) -> list[tuple[bytes, str]]:
-        """The secrets that are also looked for over several lines, without what stands between those."""
         found = [(_squeezed(form), form) for form in sorted(self._whole, key=len, reverse=True)]
         return [(core, form) for core, form in found if len(core) >= _SHORTEST_BROKEN and not form.isalpha()]
 
     def _broken_in(self, text: str) -> list[str]:
-        """The secrets that may stand in a text over several lines."""
         if not self._squeezed or not _BREAKS.search(text):
             return []
         squeezed = _squeezed(text)
         return [form for core, form in self._squeezed if core in squeezed]
 
     def _quoted_in(self, text: str) -> list[str]:
-        """The secrets that stand in a text with some of their characters quoted, the longest first."""
         if not self._values or not (decoded := unquoted(text)):
             return []
         values = sorted(self._values, key=len, reverse=True)
@@ -295,8 +287,8 @@ class Redactor:
         return re.compile(_BREAK.join(_wherever(part) for part in _PARTS.findall(form)))  # which caches it
 
     def value(self, value: Any) -> tuple[Any, int]:
-        """A JSON value without secrets in its texts and keys, and how many were replaced. A number that is one
-        becomes a text."""
+        """Return a JSON value without secrets in texts and keys, and their number. A secret number becomes a
+        text."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
@@ -317,7 +309,6 @@ class Redactor:
         return value, 0
 
     def _under(self, key: str, value: Any) -> tuple[Any, int]:
-        """A value under a key, which may be the name of a header that says what stands in it."""
         clean, count = self.value(value)
         if isinstance(clean, str) and (head := _head(key)):
             with_key, found = self.text(head + clean)
@@ -326,7 +317,7 @@ class Redactor:
         return clean, count
 
     def first(self, content: Any) -> Spot | None:
-        """The first secret in a text, a JSON value or the bytes of a file; None where there is none."""
+        """Return the first secret in a text, JSON value or file, or None."""
         if isinstance(content, bytes):
             text = content.decode("utf-8", "replace")
             # As it stands in UTF-16, too.
@@ -345,17 +336,16 @@ class Redactor:
         return Spot(place[1] if place else "", content.count("\n", 0, begin) + 1)
 
     def refuse(self, content: Any, where: str, kept: str) -> None:
-        """Raises Invalid for what holds a secret and can't be changed. `where` is what the message begins with: the
-        path of a file, whose content are bytes and whose line is told, or words such as "the payload"; `kept` is what
-        it becomes."""
+        """Raise Invalid for content with a secret that cannot be changed. `where` begins the message: a
+        file's path, with the line added, or words such as "the payload"; `kept` is what it becomes."""
         if spot := self.first(content):
             line = f":{spot.line}:" if isinstance(content, bytes) else ""
             raise Invalid(f"{where}{line} holds {spot}, and {kept} is stored as it is", "take it out")
 
 
 def told(redactions: Iterable[tuple[str, int]]) -> str:
-    """How many secrets were taken out of a step and where, in a line: "3 secrets were taken out: answer,
-    turn 4 (2)". "" where there were none. `redactions` is what a Detail holds: a number without a place in old ones."""
+    """Return where secrets were removed: "3 secrets were taken out: answer, turn 4 (2)"; "" for none.
+    `redactions` is a Detail's, a number without places in old ones."""
     places = list(redactions)
     total = sum(count for _, count in places)
     if not total:
@@ -366,8 +356,6 @@ def told(redactions: Iterable[tuple[str, int]]) -> str:
 
 
 def _worth_hiding(value: str) -> bool:
-    """Whether a value is secret rather than a setting beside the secrets: a short or common word, a plain number,
-    a path, or an address without anything private in it."""
     if len(value) < SHORTEST or value.lower() in _COMMON or value.isspace():
         return False
     if value.startswith(("/", "~/", "./")) and " " not in value and Path(value).expanduser().exists():
@@ -401,7 +389,6 @@ def _forms(value: str) -> Iterator[str]:
 
 
 def _lines(value: str) -> Iterator[str]:
-    """The lines of a value of several that give it away by themselves, such as those of a key."""
     if "\n" in value:
         for line in value.splitlines():
             if any(map(is_random, re.findall(r"[A-Za-z0-9+/=_-]{24,}", line))):
@@ -413,28 +400,23 @@ def _place(name: str) -> str:
 
 
 def _wherever(part: str) -> str:
-    """A character of a secret as it may stand in a text; `part` is one, or a run of white space."""
     if part.isspace():
         return _SPACE
     return r"\\+" if part == "\\" else (r"\\*" if part in "\"'/" else "") + re.escape(part)
 
 
 def _squeezed(text: str) -> bytes:
-    """A text without white space, the ends of lines as JSON writes them, and backslashes: the same for all the ways to
-    break lines."""
     data = re.sub(rb"\\+[nrt]", b"", text.encode("utf-8", "surrogatepass"))
     return data.translate(None, b" \t\r\n\v\f\\")
 
 
 def _without_spread_keys(items: Sequence[Any]) -> tuple[list[Any], int]:
-    """A list whose texts are the lines of a private key, without that; others as they are."""
     if all(isinstance(item, str) for item in items):
         return without_lines_of_keys(items)
     return list(items), 0
 
 
 def _texts(value: Any, found: list[str]) -> list[str]:
-    """Those `found`, and after them the texts of a JSON value in which there may be secrets."""
     if isinstance(value, str):
         found.append(value)
     elif isinstance(value, (dict, Mapping)):
@@ -455,5 +437,4 @@ def _texts(value: Any, found: list[str]) -> list[str]:
 
 
 def _head(key: str) -> str:
-    """What a key says of the text under it, as the line of a header would; "" where it is no name of one."""
     return f"{key}: " if len(key) <= _LONGEST_HEADER and _HEADER.search(key) else ""

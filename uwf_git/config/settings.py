@@ -1,4 +1,4 @@
-"""What `config.yaml` can hold: the keys, and the values that they become."""
+"""Keys and values of `config.yaml`."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ _SECRET_KEYS = frozenset(("apikey", "api_key", "api-key", "key", "token", "secre
 
 
 class Rates(NamedTuple):
-    """How often a provider may be asked: how many steps that ask it a fleet begins in a second, and how many it makes
-    at the same time on this machine, None for no limit. `wait` is for how many seconds an agent waits itself where the
-    provider wants to be asked later; where that is longer, its step fails."""
+    """Rate limits of a provider: steps started per second in a fleet, and concurrent steps on this machine;
+    None for no limit. `wait` is the longest Retry-After, in seconds, that an agent waits for; beyond it the
+    step fails."""
 
     steps_per_second: float | None = None
     concurrent_steps: int | None = None
@@ -78,9 +78,8 @@ class Rates(NamedTuple):
 
 
 class Provider(NamedTuple):
-    """An OpenAI-compatible service. `api_key_env` names the variable of its key, "" if it needs none; `api_key` is a
-    key that the file itself holds, used if there is no variable. One without an address is an agent of that name,
-    with its limits."""
+    """An OpenAI-compatible service. `api_key_env` is the key's variable, "" if none is needed; `api_key` a
+    key in the file, used without a variable. Without a URL it sets the limits of an agent of that name."""
 
     name: str
     base_url: str
@@ -90,7 +89,7 @@ class Provider(NamedTuple):
 
     @property
     def advice(self) -> str:
-        """How to move a key out of the file; "" if it holds none."""
+        """How to move a key out of the file, or ""."""
         if not self.api_key:
             return ""
         return (
@@ -100,8 +99,7 @@ class Provider(NamedTuple):
 
 
 class Price(NamedTuple):
-    """US dollars per million tokens. `cached` is for those of the input that came from a cache; None where
-    they cost what the others do."""
+    """US dollars per million tokens. `cached` is for cached input, None for the same price."""
 
     input: float
     output: float
@@ -109,7 +107,7 @@ class Price(NamedTuple):
 
 
 class Model(NamedTuple):
-    """A model of a provider; `name` is what the provider calls it."""
+    """A provider's model; `name` is the provider's."""
 
     alias: str
     provider: str
@@ -118,10 +116,9 @@ class Model(NamedTuple):
 
 
 class AgentConfig(NamedTuple):
-    """A command that does steps. `timeout` is in seconds, None for no limit, and so is `silence`, in which it may print
-    nothing; None for the default of its kind. `tools` narrows what the agent may
-    use. `stands_in` where it makes answers up and nobody chose it for the role. `limits` are those of the program that
-    plays the role."""
+    """An agent's command. `timeout` and `silence` (without output) are in seconds, None for no limit or the
+    default. `tools` narrows its policy; `stands_in`: it generates outputs and was not chosen; `limits` are
+    its program's."""
 
     alias: str
     command: str
@@ -134,8 +131,8 @@ class AgentConfig(NamedTuple):
 
 
 class McpServer(NamedTuple):
-    """A server of the Model Context Protocol: a command, or the address of one that runs. In `env`,
-    `$NAME` stands for a variable of the user's. `tools` are globs, None for all; `timeout` is in seconds."""
+    """An MCP server: a command or a URL. `$NAME` in `env` is a variable. `tools` are globs, None for all;
+    `timeout` is in seconds."""
 
     name: str
     command: tuple[str, ...]
@@ -146,16 +143,15 @@ class McpServer(NamedTuple):
 
 
 class Hooks(NamedTuple):
-    """Commands that are run when something has come of a thread, by what: one of HOOK_EVENTS. Each is ended after
-    `timeout` seconds."""
+    """Hook commands by event, one of HOOK_EVENTS, each limited to `timeout` seconds."""
 
     commands: Mapping[str, tuple[str, ...]] = {}
     timeout: float = 10.0
 
 
 class Grants(NamedTuple):
-    """How far the code of a bundle reaches out of its sandbox: whether it has the network, and which folders it may
-    read and write, absolute or below `~`. `timeout` is how many seconds its own code may take for a step."""
+    """Permissions of a code workflow's sandbox: network, readable and writable folders (absolute or below
+    `~`), and `timeout` in seconds for its own code in a step."""
 
     network: bool = False
     read: tuple[str, ...] = ()
@@ -164,9 +160,9 @@ class Grants(NamedTuple):
 
 
 class JudgeSetting(NamedTuple):
-    """A judge of evaluations. `value` depends on the kind, one of JUDGE_KINDS: of a command its words, of exact the
-    fields, of workflow and jsonata a text, of schema a JSON Schema. `output` is an expression that says what the end of
-    a workflow means; a score of at least `threshold` passes; a command is ended after `timeout` seconds."""
+    """A judge. `value` depends on the kind, one of JUDGE_KINDS: a command's words, fields, a workflow or
+    expression, a JSON Schema. `output` is an expression on a workflow's end; a score of at least `threshold`
+    passes; `timeout` is in seconds."""
 
     name: str
     kind: str
@@ -177,13 +173,10 @@ class JudgeSetting(NamedTuple):
 
 
 class Config(NamedTuple):
-    """The whole file; empty where there is none. `path` is where it is or would be. `budgets` are limits of
-    threads by workflow, "" for all of them; `secrets` are variables whose values are never stored, `not_secrets` those
-    whose values may be. `broken_clis` says what is wrong with rows of `agent_clis`, which only stops the steps that use
-    them. `node` is the program that bundles in JavaScript run in: its name or path; `bundles` are what the code of
-    workflows is granted, by their names. `stops_unpriced`: a thread with a limit in money waits where nobody knows what
-    it costs. `workflow_paths` are folders of workflow files; `max_agents` bounds the agents at work on this machine,
-    None for no limit."""
+    """The configuration; empty without a file. `budgets` are by workflow, "" for all; `secrets` and
+    `not_secrets` are variables. `broken_clis` are problems of `agent_clis` rows. `node` runs JavaScript;
+    `bundles` are code workflows' permissions. `stops_unpriced`: threads with a cost limit wait if the cost is
+    unknown. `max_agents` limits running agents on this machine."""
 
     providers: Mapping[str, Provider]
     models: Mapping[str, Model]
@@ -211,7 +204,7 @@ class Config(NamedTuple):
 
     @property
     def prices(self) -> dict[str, Price]:
-        """The prices by the model's name and by its alias."""
+        """Prices by model name and alias."""
         found: dict[str, Price] = {}
         for model in self.models.values():
             if model.price is not None:
@@ -221,7 +214,7 @@ class Config(NamedTuple):
 
 
 class ConfigProblem(NamedTuple):
-    """One thing wrong with the file. `line` and `column` count from 1."""
+    """A problem of the file. `line` and `column` count from 1."""
 
     line: int
     column: int
@@ -230,15 +223,15 @@ class ConfigProblem(NamedTuple):
 
 
 def key_hint(key: str, known: Sequence[str]) -> str:
-    """The hint about an unknown key: where secrets go, else the nearest known key, else all of them."""
+    """Return the hint for an unknown key: the place of secrets, the nearest key, or all keys."""
     if key.casefold() in _SECRET_KEYS:
         return "keys go into .env: uwf setup; name the variable in apiKeyEnv"
     return nearest(key, known) or "known: " + ", ".join(known)
 
 
 def parse_command(text: str) -> tuple[str, tuple[str, ...]]:
-    """A command line split as a shell would, without being one: program and arguments. Raises Usage
-    for quotes that don't close and for what only a shell can do."""
+    """Split a command line like a shell, into program and arguments. Raises Usage for unclosed quotes and
+    shell syntax."""
     lexer = shlex.shlex(text, posix=True, punctuation_chars="|&;<>")
     lexer.whitespace_split = True
     lexer.commenters = ""
@@ -257,7 +250,7 @@ def parse_command(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def expanded(command: str) -> str:
-    """`~` at the front becomes the home folder: no shell is there to do it. That of nobody stays as it is."""
+    """Expand a leading `~`, since no shell does."""
     try:
         return str(Path(command).expanduser()) if command.startswith("~") else command
     except RuntimeError:

@@ -1,8 +1,7 @@
-"""Secrets taken out of a text while it comes in pieces, each of which is passed on at once where it may be.
+"""Redacting a text that arrives in pieces, forwarding each as early as possible.
 
-A piece is held back only from where a secret may have begun that isn't whole yet: a few characters of a known one, or a
-mark by which a token is recognised, up to the next white space. So the first few characters of a secret may be out
-before it is recognised; the rest of it never is.
+Text is held back only from a possible beginning of a secret: a few characters of a known one, or a token's
+mark up to the next white space. So the first characters of a secret may be shown, but never the rest.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _PEM = "-----BEGIN "
 
 
 class StreamedText:
-    """A text that comes in pieces, from its beginning to its end."""
+    """A streamed text."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
@@ -30,14 +29,14 @@ class StreamedText:
         self._held = ""
 
     def feed(self, piece: str) -> str:
-        """What can be passed on after the next piece; "" where that is nothing yet."""
+        """Return what can be forwarded after a piece, possibly ""."""
         self._held += piece
         full = self._passed + self._held
         place = len(full) if len(self._held) > _LONGEST_HELD else self._safe(full)
         return self._pass(max(place - len(self._passed), 0))
 
     def end(self) -> str:
-        """What was held back. Another text may begin."""
+        """Return the held back text, and reset."""
         text = self._pass(len(self._held))
         self._passed = ""
         return text
@@ -55,7 +54,6 @@ class StreamedText:
         return clean[min(len(before), len(clean)) if told is None else told :]
 
     def _safe(self, text: str) -> int:
-        """Up to where a text may be passed on."""
         place = len(text)
         for value in self._redactor.known:
             for start in range(max(0, len(text) - len(value) + 1), len(text) - _FEW + 1):

@@ -1,9 +1,8 @@
-"""Tokens that are recognised by their look: what services issue, keys in PEM, credentials in headers and URLs.
+"""Tokens recognised by form: services' tokens, PEM keys, credentials in headers and URLs.
 
-Each shape has marks, one of which stands in every token of it. Only where a mark stands is the shape's expression
-tried, so most texts cost a few searches for constants. No expression reads a part of a text twice: runs are taken
-possessively, and none begins within a run of another try. What merely looks random is no secret: hashes, ids of nodes
-and commits, UUIDs, images in base64 stay.
+Each shape has marks, one of which is in every token; its expression is tried only at marks, so most texts
+cost a few constant searches. Expressions are possessive and never start within another match, so they are
+linear. Random-looking hashes, ids, UUIDs and base64 images are not secrets.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ _AZ = "[A-Za-z0-9_~.-]"
 
 
 class Shape(NamedTuple):
-    """A kind of secret. `pattern` is tried `back` characters before each of the marks. If it has a group, what
-    group 1 matches stays in the text. `judge` says whether the rest is worth hiding."""
+    """A kind of secret. `pattern` is tried `back` characters before each mark. Group 1, if any, stays in the
+    text. `judge` decides whether the rest is secret."""
 
     name: str
     marks: tuple[str, ...]
@@ -34,7 +33,7 @@ class Shape(NamedTuple):
 
 
 def is_random(text: str) -> bool:
-    """Whether a text is more than a place-holder, such as your-token or YOUR_API_KEY."""
+    """Return whether a text is more than a placeholder such as your-token."""
     mixed = text not in (text.lower(), text.upper())
     return any(map(str.isdigit, text)) or (mixed and len(text) >= 16) or text.endswith("=")
 
@@ -135,7 +134,7 @@ _AMONG_WORDS = tuple(shape for shape in SHAPES if shape.name in ("url-password",
 
 
 def without_tokens(text: str) -> tuple[str, int]:
-    """The text with each token replaced by `[redacted:<name of its shape>]`, and how many there were."""
+    """Replace tokens by `[redacted:<shape>]`; return the text and their number."""
     count = 0
     if len(text) < _SHORTEST:
         return text, 0
@@ -150,7 +149,7 @@ def without_tokens(text: str) -> tuple[str, int]:
 
 
 def without_lines_of_keys(lines: Sequence[str]) -> tuple[list[str], int]:
-    """The same for lines that stand by themselves, as in a JSON list, where a private key is spread over them."""
+    """The same for a JSON list of lines with a private key spread over them."""
     shape = SHAPES[0]
     text = "\0".join(lines)
     if not any(mark in text for mark in shape.marks) or text.count("\0") >= len(lines):
@@ -176,7 +175,6 @@ def _replaced(text: str, shape: Shape, tokens: Iterable[Sequence[tuple[int, int]
 
 
 def _found(text: str, shape: Shape, mark: str) -> Iterator[Sequence[tuple[int, int]]]:
-    """Where the tokens of a shape begin and end, in order. One may be in several pieces."""
     pattern = re.compile(shape.pattern)  # which caches it
     done = 0
     at = text.find(mark)
@@ -195,8 +193,6 @@ def _found(text: str, shape: Shape, mark: str) -> Iterator[Sequence[tuple[int, i
 
 
 def _lines_of_key(text: str, begin: int) -> list[tuple[int, int]]:
-    """Where the lines of a private key are that is quoted from there on: in a listing with numbers, a diff, a comment,
-    a list of strings. What stands between them is no part of it."""
     limit = min(begin + _PEM_MOST, len(text))
     if (other := text.find("-----BEGIN ", begin, limit)) >= 0:
         limit = other
@@ -227,8 +223,8 @@ def _lines_of_key(text: str, begin: int) -> list[tuple[int, int]]:
 
 
 def _last_line(text: str, done: int, limit: int, between: str) -> tuple[int, int] | None:
-    """The last line of a key, which is shorter: it comes after what has stood between two lines before. A number in
-    that counts, the sign of a diff differs."""
+    """Return a key's shorter last line, which follows the same separator as the lines before; numbers count
+    up, a diff's sign may differ."""
     for part in _PEM_BETWEEN.finditer(between[-_PEM_GAP:]):
         found = _PEM_BETWEEN.match(text, done, limit)
         if found is None or (found[1] != part[1] and not (found[1] + part[1]).isdecimal()):
@@ -239,7 +235,6 @@ def _last_line(text: str, done: int, limit: int, between: str) -> tuple[int, int
 
 
 def _is_line_of_key(text: str) -> bool:
-    """Whether a run of the characters of base64 is no path, hash or word."""
     return (
         text not in (text.lower(), text.upper()) and len(set(text)) > 8 and text.count("/") * 8 <= len(text)
     )

@@ -1,8 +1,6 @@
-"""Which workflows and roles `config.yaml` names, or crews and their personas, and which of them nobody knows.
-
-A name may stand there before its workflow is registered, so one that nobody knows is told and never refused. What
-is known is for the caller to say: for each workflow the roles of its newest version, and of those in use.
-"""
+"""Workflows, roles, crews and personas named in `config.yaml`, and unknown ones. A name may precede its
+registration, so unknown names are warnings. Callers provide the known roles of the newest version and those
+in use."""
 
 from __future__ import annotations
 
@@ -22,7 +20,6 @@ Known = Mapping[str, Collection[str]]
 
 
 def together(*parts: Known) -> dict[str, set[str]]:
-    """What several places know."""
     known: dict[str, set[str]] = {}
     for part in parts:
         for workflow, roles in part.items():
@@ -31,7 +28,7 @@ def together(*parts: Known) -> dict[str, set[str]]:
 
 
 class Reference(NamedTuple):
-    """A workflow that the setting at `path` names. `roles` are named in keys below it."""
+    """A workflow named at `path`, and `roles` in keys below it."""
 
     path: ValuePath
     workflow: str
@@ -39,7 +36,7 @@ class Reference(NamedTuple):
 
 
 def references(config: Config) -> Iterator[Reference]:
-    """Every workflow that a configuration names, in the order of its keys."""
+    """Yield the workflows named in a configuration, in order."""
     for alias, agent in config.agents.items():
         if agent.command == RUNS_A_WORKFLOW and agent.args:
             yield Reference(("agents", alias), agent.args[-1])
@@ -51,7 +48,7 @@ def references(config: Config) -> Iterator[Reference]:
 
 
 class Stranger(NamedTuple):
-    """A name at `path` that nobody knows, and what to do about it."""
+    """An unknown name at `path`."""
 
     path: ValuePath
     message: str
@@ -59,8 +56,7 @@ class Stranger(NamedTuple):
 
 
 def strangers(config: Config, known: Known) -> Iterator[Stranger]:
-    """The workflows and roles that a configuration names and nobody knows. Of an unknown workflow its roles are not
-    told as well."""
+    """Yield unknown workflows and roles; not the roles of an unknown workflow."""
     for path, workflow, roles in references(config):
         shown = one_line(workflow, 60)
         if workflow not in known:
@@ -80,8 +76,7 @@ def strangers(config: Config, known: Known) -> Iterator[Stranger]:
 
 
 def check_names(root: Path, known: Known, changed: ValuePath = ()) -> list[ConfigProblem]:
-    """What `strangers` finds in the file of a storage root, with its lines; of one setting, if that is all that
-    changed. Raises Invalid."""
+    """Return the unknown names in the file with lines, or those of one changed setting. Raises Invalid."""
     document = read_document(root)
     problems = []
     for path, message, hint in strangers(load_config(root), known):

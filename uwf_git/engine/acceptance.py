@@ -1,4 +1,4 @@
-"""Checks that what an agent made is the next step of this thread, and whole. Nothing of it is believed before."""
+"""Checks that an agent's result is a valid next step of this thread. Nothing is trusted before."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 def accept(
     instance: Instance, at: Position, role: str, node: Hash, order: Order | None
 ) -> tuple[Step, Oid | None]:
-    """The step that a node holds, and the last commit of the sub-workflow's thread that did it, if one did. Where a
-    bundle decides, `role` is `$BUNDLE`, and the step may be any role's of it, or its result. `order` is what the agent
-    was asked. Raises AgentFailed where it isn't the role's step at this position,
-    NotFound for what it refers to."""
+    """Return the step of a node, and the last commit of the sub-workflow's thread if one made it.
+
+    For a code workflow, `role` is `$BUNDLE`, and the step may have any of its roles or be its result. `order`
+    is the agent's order. Raises AgentFailed if it is not the role's step at this position, NotFound for
+    missing nodes.
+    """
     store = instance.store
     head, history = at
     content = store.get(node)
@@ -60,8 +62,8 @@ def accept(
 
 
 def _check_detail(instance: Instance, head: Head, node: Hash, made: Step, order: Order | None) -> None:
-    """Raises AgentFailed where a step's detail names a wrong head or wrong turns, which `verify` would find, or raises
-    a budget, which only a human may."""
+    """Raise AgentFailed if a step's detail names a wrong head or wrong turns, or raises a budget, which only
+    a person may do."""
     detail = instance.store.detail(made.detail)
     if detail is None:
         return
@@ -77,8 +79,8 @@ def _check_detail(instance: Instance, head: Head, node: Hash, made: Step, order:
 
 
 def _child_commit(instance: Instance, at: Position, made: Step) -> Oid | None:
-    """The last commit of the sub-workflow's thread; None where an agent did the step. Raises AgentFailed where the
-    sub-workflow has not come to its end, or was made up where others have worked."""
+    """Return the last commit of the sub-workflow's thread, None if an agent made the step. Raises AgentFailed
+    if the sub-workflow has not ended, or was rehearsed although real agents worked on the parent."""
     threads = instance.threads
     if not is_kind(instance.store.get(made.detail).type, "step"):
         return None

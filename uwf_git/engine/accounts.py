@@ -1,7 +1,6 @@
-"""What threads have spent, read from their histories.
+"""The spending of threads: the sum over their steps, their sub-workflows' steps and their failed attempts.
 
-What a thread has used is the sum over its steps, those of its sub-workflows, and its failed attempts. The sum up to a
-head never changes, so the index keeps it, and a further step costs that step alone.
+The sum up to a head never changes, so the index caches it, and a new step adds only its own spending.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ if TYPE_CHECKING:
 
 
 class Account(NamedTuple):
-    """What a thread has spent up to a head. `raised` are limits and the step whose detail has them."""
+    """A thread's spending up to a head. `raised` has the limits and the step whose detail has them."""
 
     spent: Spent
     raised: Mapping[str, tuple[float, Hash]]
 
 
 def runs(instance: Instance, head: Head) -> list[Run]:
-    """A thread's steps and failed attempts with what they spent, by the number of the step, then oldest first. Steps
-    of sub-workflows are not among them. Raises what reading them raises."""
+    """Return a thread's steps and failed attempts with their spending, by step number and time. Steps of
+    sub-workflows are not included."""
     tip = instance.attempts.tip(head.thread)
     told = _Told(instance, [head], {head.thread: tip} if tip else {})
     found = told.runs(head)
@@ -44,8 +43,8 @@ def runs(instance: Instance, head: Head) -> list[Run]:
 
 
 def runs_of_all(instance: Instance, heads: Sequence[Head]) -> Iterator[tuple[Head, list[Run] | UwfError]]:
-    """The runs of many threads, each as `runs` gives them, or what reading them raises. The index remembers those that
-    lead to the last place that it was asked about of each thread."""
+    """Yield many threads' runs, or the error of reading them. The index caches the runs up to the last head
+    asked for."""
     tips = {thread: Oid(raw=tip) for thread, tip in instance.store.index.attempt_tips().items()}
     told = _Told(instance, heads, tips)
     for head in heads:
@@ -58,8 +57,7 @@ def runs_of_all(instance: Instance, heads: Sequence[Head]) -> Iterator[tuple[Hea
 
 
 class _Told:
-    """Runs as the index remembers them, by the place that they lead to, a StepNode or an attempt's commit: lists of
-    what they are, in JSON."""
+    """Runs as the index caches them, in JSON, by the StepNode or attempt's commit that they lead to."""
 
     def __init__(self, instance: Instance, heads: Sequence[Head], tips: Mapping[ThreadId, Oid]) -> None:
         self._instance = instance
@@ -70,7 +68,6 @@ class _Told:
         self._outgrown = set[Hash]()
 
     def runs(self, head: Head) -> list[Run]:
-        """Those of a thread, by number and time."""
         tip = self._tips.get(head.thread)
         found: list[Run] = []
         numbers: dict[str | None, int] = {None: 1}
@@ -87,7 +84,6 @@ class _Told:
         return sorted(found, key=lambda run: (run.number, run.time)) if tip else found
 
     def remember(self) -> None:
-        """Has the index remember what was read."""
         index = self._instance.store.index
         if self._fresh:
             with index.transaction():
@@ -133,7 +129,6 @@ _ALONE = "="
 
 
 def _own(spent: Spent) -> tuple[Any, ...]:
-    """What a run spent, as JSON."""
     return spent.seconds, spent.unmetered, [[line.model, *line.tokens, line.reported] for line in spent.lines]
 
 
@@ -144,7 +139,8 @@ def _spent_again(steps: int, attempts: int, own: Sequence[Any]) -> Spent:
 
 
 def nested(instance: Instance, head: Head) -> list[Run]:
-    """What the steps of sub-workflows spent that did steps of a thread, each with the number and role of that step."""
+    """Return the spending of sub-workflow steps, each with the number and role of the step that it belongs
+    to."""
     found: list[Run] = []
     for number, (_, step, _) in enumerate(_steps_to(instance, head.node), 1):
         if _is_child(instance, step.detail):
@@ -153,7 +149,7 @@ def nested(instance: Instance, head: Head) -> list[Run]:
 
 
 def spent_on(instance: Instance, steps: Iterable[StepContext]) -> dict[Hash, Spent]:
-    """What each of some steps spent; one that a sub-workflow did spent what that one's steps did, and counts once."""
+    """Return each step's spending. A sub-workflow's step includes its thread's steps, and counts once."""
     found: dict[Hash, Spent] = {}
     for step in steps:
         if step.role == USER:
@@ -183,12 +179,10 @@ def _nested(instance: Instance, last: Hash, thread: str, number: int, role: str,
 
 
 def _steps_to(instance: Instance, node: Hash) -> list[PastStep]:
-    """The steps that lead to a node, oldest first."""
     return list(instance.threads.past(node))[::-1]
 
 
 def _is_child(instance: Instance, detail: Hash) -> bool:
-    """Whether a step was done by a sub-workflow: its detail is then the last step of that one's thread."""
     return is_kind(instance.store.get(detail).type, "step")
 
 
@@ -200,7 +194,6 @@ turn there are none."""
 def _spent(
     instance: Instance, node: Hash | None, agent: str, attempt: bool = False, known: _Turns | None = None
 ) -> Spent:
-    """What one step or failed attempt spent itself, by its detail. The steps of a sub-workflow are not in it."""
     if node is not None and _is_child(instance, node):
         return Spent(steps=int(not attempt), attempts=int(attempt))
     detail = instance.store.detail(node) if node else None
@@ -219,19 +212,17 @@ def _turns(instance: Instance, detail: Detail, known: _Turns) -> Iterator[TurnRe
 
 
 def _counted(turn: TurnRecord) -> TurnRecord:
-    """What a turn says of tokens and models."""
     return turn._replace(text="", arguments=turn.arguments if turn.tool == EXTRACT else None, result=None)
 
 
 def account(instance: Instance, head: Head) -> Account:
-    """What a thread has spent, with its failed attempts and sub-workflows. The index remembers it."""
+    """Return a thread's spending, including failed attempts and sub-workflows. Cached in the index."""
     steps = _account_at(instance, head.node, 0)
     return steps._replace(spent=together((steps.spent, _spent_on_attempts(instance, head.thread))))
 
 
 def spent_by_all(instance: Instance, heads: Iterable[Head]) -> dict[ThreadId, Spent]:
-    """What each of many threads has spent, as `account` says, of those where that can be read. What the index
-    remembers is asked for at once."""
+    """Return the spending of all readable threads, with one query to the index."""
     index = instance.store.index
     heads = list(heads)
     tips = index.attempt_tips()
@@ -251,7 +242,6 @@ def spent_by_all(instance: Instance, heads: Iterable[Head]) -> dict[ThreadId, Sp
 
 
 def _account_at(instance: Instance, node: Hash, depth: int) -> Account:
-    """What the steps that lead to a node have spent; remembered from now on."""
     index = instance.store.index
     known = _read(index.spent(node))
     if known is not None:

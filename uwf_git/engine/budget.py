@@ -1,9 +1,9 @@
-"""Budgets: how much of steps, tokens, money and agents' time a thread may use before it waits for a human.
+"""Budgets: limits on a thread's steps, tokens, cost and agents' time, at which it waits for a person.
 
-A thread may have limits of its own, its workflow others, the user's configuration more: the tightest counts. A human
-may raise them. What was raised waits in `<git dir>/uwf/budgets/<ULID>.json` for the next step, whose detail records it.
-From there on it goes before the limits of the thread and its workflow wherever the thread goes, and before those of
-the configuration on the machine where it was raised.
+A thread, its workflow and the user's configuration may each have limits; the tightest holds. A person may
+raise them. A raise is kept in `<git dir>/uwf/budgets/<ULID>.json` until the next step's detail records it.
+From then on it overrides the limits of the thread and its workflow on every machine, and those of the
+configuration on the machine where it was made.
 """
 
 from __future__ import annotations
@@ -67,8 +67,7 @@ _WANTED = {
 
 
 class Limit(NamedTuple):
-    """One limit that holds, and who set it. Tokens and steps are counts, money is in US dollars, time in
-    seconds."""
+    """A limit and its source. Tokens and steps are counts, cost is in US dollars, time in seconds."""
 
     key: str
     value: float
@@ -80,9 +79,8 @@ def limits(
     raised: Mapping[str, float],
     here: Mapping[str, float] | None = None,
 ) -> dict[str, Limit]:
-    """The limits that hold, in the order of LIMITS: of each the tightest. What was `raised` replaces limits that are
-    there and makes none. Those of the user's configuration are only replaced by what was raised `here`, on this
-    machine."""
+    """Return the tightest limit of each key, in the order of LIMITS. `raised` overrides existing limits and
+    adds none. Only `here`, the raises made on this machine, override limits of the user's configuration."""
     found: dict[str, Limit] = {}
     for source, given in sources:
         over = (here or {}) if source.startswith(CONFIG) else raised
@@ -94,7 +92,7 @@ def limits(
 
 
 def use(spent: Spent, prices: Mapping[str, Price]) -> dict[str, float]:
-    """How much was used of each limit. What no agent counted is 0: a budget sees only what agents tell."""
+    """Return the amount used of each limit. Usage that agents don't report counts as 0."""
     tokens = tokens_of(spent)
     return {
         "maxSteps": spent.steps,
@@ -105,7 +103,7 @@ def use(spent: Spent, prices: Mapping[str, Price]) -> dict[str, float]:
 
 
 def used_up(held: Mapping[str, Limit], used: Mapping[str, float]) -> Limit | None:
-    """The first limit that is reached, if one is."""
+    """Return the first limit that is reached."""
     return next((limit for limit in held.values() if used[limit.key] >= limit.value), None)
 
 
@@ -113,10 +111,11 @@ def used_up(held: Mapping[str, Limit], used: Mapping[str, float]) -> Limit | Non
 
 
 class Standing(NamedTuple):
-    """A thread's budget: the limits that hold, how much of each is used, and the first that is reached, if one is.
-    `unpriced` are the tokens that the money used doesn't cover, `unmetered` the runs that told neither tokens nor cost.
-    `untold` says why a limit counts as reached that
-    nobody can hold the thread to, "" where it is used up."""
+    """A thread's budget: its limits, the amounts used, and the first limit reached.
+
+    `unpriced` is the number of tokens without a price, `unmetered` the number of runs that reported neither
+    tokens nor cost. `untold` says why an unenforceable limit counts as reached; "" if it is used up.
+    """
 
     limits: Mapping[str, Limit]
     used: Mapping[str, float]
@@ -126,14 +125,14 @@ class Standing(NamedTuple):
     unmetered: int = 0
 
     def known(self, key: str) -> float | None:
-        """How much is used of a limit; None if nothing is known of it."""
+        """Return the amount used of a limit, None if unknown."""
         used = self.used[key]
         unknown = (key in METERED and self.unmetered) or (key == COST and self.unpriced)
         return None if unknown and not used else used
 
     @property
     def reason(self) -> str:
-        """What is used up, in words; "" where nothing is."""
+        """Return which limit is used up, as text; "" if none."""
         limit = self.reached
         if limit is None:
             return ""
@@ -150,15 +149,13 @@ class Standing(NamedTuple):
 
 
 class Budgets:
-    """The budgets of a store's threads. Made anew for each look at them: what all threads share is read once. Of a
-    thread without a budget nothing is read."""
+    """The budgets of a store's threads. Make a new one for each look: shared data is read once."""
 
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
 
     @cached_property
     def _configured(self) -> Mapping[str, Mapping[str, float]]:
-        """The limits of config.yaml, by workflow, "" for all. The file is parsed only where it has any."""
         try:
             if not self._instance.config_has(b"budgets"):
                 return {}
@@ -172,7 +169,7 @@ class Budgets:
         return frozenset(node for kind in MAY_LIMIT for node in index.hashes_of_type(kind))
 
     def sources(self, head: Head) -> list[tuple[str, Mapping[str, float]]]:
-        """The limits of a thread by who sets them, in words."""
+        """Return a thread's limits by their source, as text."""
         name, row = head.row.name or "", head.row
         found = [(CONFIG, self._configured.get("", {}))]
         if name:
@@ -184,7 +181,7 @@ class Budgets:
         return [(source, given) for source, given in found if given]
 
     def standing(self, head: Head, besides: Spent = Spent()) -> Standing | None:  # noqa: B008
-        """Where a thread stands; None where it has no budget. `besides` is spent on top, by a step that isn't over."""
+        """Return a thread's standing, None without a budget. `besides` is spending of a step in progress."""
         sources = self.sources(head)
         if not sources:
             return None
@@ -206,14 +203,14 @@ class Budgets:
 
 
 def raise_if_used_up(instance: Instance, head: Head, besides: Spent = Spent()) -> None:  # noqa: B008
-    """Raises Waiting where a thread's budget allows no further step; `besides` is as in `Budgets.standing`."""
+    """Raise Waiting if a thread's budget allows no further step. `besides` as for `Budgets.standing`."""
     standing = Budgets(instance).standing(head, besides)
     if standing is not None and standing.reached is not None:
         raise waiting(head.thread, standing)
 
 
 def waiting(thread: ThreadId, standing: Standing) -> Waiting:
-    """The error that says that a thread's budget is used up, and how to raise it."""
+    """Return the error for a used-up budget, with the command that raises it."""
     limit = standing.reached
     assert limit is not None
     if standing.untold:
@@ -228,7 +225,7 @@ def waiting(thread: ThreadId, standing: Standing) -> Waiting:
 
 
 def prices(instance: Instance) -> dict[str, Price]:
-    """The configured prices, by the model's name and by its alias. Raises Invalid for a broken config.yaml."""
+    """Return the configured prices by model name and alias. Raises Invalid for a broken config.yaml."""
     return instance.config.prices
 
 
@@ -236,13 +233,12 @@ def prices(instance: Instance) -> dict[str, Price]:
 
 
 def pending(instance: Instance, thread: ThreadId) -> dict[str, float]:
-    """The limits that a human raised on this machine and no step has recorded yet."""
+    """Return the limits raised on this machine that no step has recorded yet."""
     return raised_here(instance, thread)[0]
 
 
 def raised_here(instance: Instance, thread: ThreadId) -> tuple[dict[str, float], dict[str, float]]:
-    """The limits that a human raised on this machine: those that no step has recorded yet, and those that one
-    has."""
+    """Return the limits raised on this machine: those not yet recorded by a step, and those recorded."""
     try:
         value = json.loads(read_private(_file(instance, thread)))
     except (OSError, ValueError, RecursionError):
@@ -251,13 +247,13 @@ def raised_here(instance: Instance, thread: ThreadId) -> tuple[dict[str, float],
 
 
 def raise_limits(instance: Instance, thread: ThreadId, given: Mapping[str, float]) -> None:
-    """Raises limits of a thread on this machine; the next step records them in its detail."""
+    """Raise limits of a thread on this machine. The next step records them in its detail."""
     fresh, recorded = raised_here(instance, thread)
     _write(instance, thread, {**fresh, **given}, recorded)
 
 
 def settle(instance: Instance, thread: ThreadId, recorded: Mapping[str, float] | None) -> None:
-    """Notes that a step has recorded what was raised. What was raised meanwhile waits for the next step."""
+    """Mark raised limits as recorded by a step. Later raises stay pending."""
     if not recorded:
         return
     fresh, before = raised_here(instance, thread)
@@ -276,7 +272,7 @@ def _write(
 
 
 def forget(instance: Instance, thread: ThreadId) -> None:
-    """Forgets what was raised for a thread on this machine."""
+    """Forget the limits raised for a thread on this machine."""
     with contextlib.suppress(OSError):
         _file(instance, thread).unlink(missing_ok=True)
 
@@ -295,7 +291,7 @@ def _amounts(value: Any) -> dict[str, float]:
 
 
 def amount(key: str, value: float) -> str:
-    """An amount as people read it: "12 steps", "2,000,000 tokens", "$1.50", "1h 30m"."""
+    """Format an amount: "12 steps", "2,000,000 tokens", "$1.50", "1h 30m"."""
     if key == "maxCost":
         return f"${value:,.2f}" if value >= 1 or not value else f"${value:.4f}"
     if key == "maxWallTime":
@@ -305,8 +301,8 @@ def amount(key: str, value: float) -> str:
 
 
 def share(key: str, used: float, most: float, unpriced: int = 0, unmetered: int = 0) -> str:
-    """How much of a limit is used: "3 of 12 steps", "$0.40 of $1.50"; "≥ $0.40" if there are tokens that the money
-    doesn't cover, or runs that told nothing, "unknown" if nothing is known."""
+    """Format the used part of a limit: "3 of 12 steps", "$0.40 of $1.50", "≥ $0.40" if some usage has no
+    price or was not reported, "unknown" if nothing is known."""
     before = f"{int(used):,}" if key in ("maxSteps", "maxTokens") else amount(key, used)
     if (key == COST and unpriced) or (key in METERED and unmetered):
         before = f"≥ {before}" if used else "unknown"
@@ -314,14 +310,14 @@ def share(key: str, used: float, most: float, unpriced: int = 0, unmetered: int 
 
 
 def more(limit: Limit, used: float) -> str:
-    """The option that adds as much again to a limit, or as much as is used where that is more."""
+    """Return the option that doubles a limit, or adds the amount used if that is more."""
     wanted = max(limit.value, used)
     value = f"{wanted:.6g}" if wanted < 1e6 else str(math.ceil(wanted))
     return f"{OPTIONS[limit.key]} +{value}{'s' if limit.key == 'maxWallTime' else ''}"
 
 
 def parse_option(key: str, text: str, held: Mapping[str, Limit] | None = None) -> float:
-    """The limit that an option gives. With `held`, `+N` adds to the one that holds. Raises Usage."""
+    """Parse a limit option. With `held`, `+N` adds to the current limit. Raises Usage."""
     plus = text.startswith("+") and held is not None
     value = parse_limit(key, _number(key, text[1:] if plus else text))
     if value is None:

@@ -1,9 +1,9 @@
-"""A conversation: a thread of a workflow with one role, in which a person and an agent take turns.
+"""Conversations: threads of a workflow with one role, in which a person and an agent take turns.
 
-Each message is a step of `$USER`, each reply a step of the role. A reply's output says that it is the user's turn, as
-the output of a role does that asks a human; so the moderator has the user go next, and then the role that "asked". Yet
-nothing waits for an answer: a conversation is at rest after a reply. What a message begins with, before any reply, and
-what is said after a reply that was broken off, goes to the role that `$START` names for what a user says unasked.
+Each message is a step of `$USER`, each reply a step of the role. A reply's output has the form of a question,
+so the moderator picks the user next and then the role that asked; yet the thread is idle, not waiting, after
+a reply. A message before the first reply, or after an interrupted one, goes to the role that `$START` names
+for remarks.
 """
 
 from __future__ import annotations
@@ -85,24 +85,23 @@ _LEAST = 400  # characters that are told of a message, however little room there
 
 
 def talks(role: Role) -> bool:
-    """Whether a role is one that talks, whose answers are taken as they are."""
+    """Return whether a role's answers are taken verbatim."""
     return role.schema == REPLY
 
 
 def is_conversation(workflow: Workflow) -> bool:
-    """Whether the threads of a workflow are conversations."""
+    """Return whether a workflow's threads are conversations."""
     return bool(workflow.roles) and all(map(talks, workflow.roles.values()))
 
 
 def in_conversation(instance: Instance, head: Head) -> bool:
-    """Whether a thread is a conversation."""
+    """Return whether a thread is a conversation."""
     return head.row.workflow is not None and is_conversation(instance.registry.workflow(head.row.workflow))
 
 
 def conversation_payload(crew: str, form: str, members: Iterable[Member]) -> dict[str, Any]:
-    """The Workflow node's payload of the conversations with the personas of a crew. Whoever of them a thread is with,
-    its StartNode says. What is said to one may be answered with what can be read; an item of the menu may have more
-    done."""
+    """Return the Workflow payload for conversations with a crew's personas. The StartNode names the persona.
+    An answer to a message only reads; an answer to a menu item may change files."""
     from uwf_git.config.policy import reading_only
 
     return {
@@ -127,7 +126,7 @@ def conversation_payload(crew: str, form: str, members: Iterable[Member]) -> dic
 
 
 def is_noted(store: Store, step: StepContext) -> bool:
-    """Whether a message has the note that it was chosen from a menu, which may be of anybody's making."""
+    """Return whether a message claims to be chosen from a menu. Anyone can make that claim."""
     detail = store.detail(step.detail) if step.role == USER else None
     return detail is not None and CHOSEN in detail.notes
 
@@ -143,10 +142,13 @@ def told_conversation(
     stopped: Callable[[StepContext], str] = lambda step: "",
     chosen: Callable[[StepContext], bool] = lambda step: False,
 ) -> str:
-    """What a role that talks is told for its next reply. If the `recipient` remembers its last one, it is told
-    what the user said since; else all that was said, the newest whole and what is older as far as `quota`, in
-    characters, reaches. `before` is what happened before the conversation;
-    `stopped` says how a reply to a message began that was broken off, `chosen` whether a message is of a menu."""
+    """Return the prompt of a conversation's next reply.
+
+    A `recipient` that remembers its last reply gets only the messages since; otherwise the newest message
+    whole, and older ones up to `quota` characters. `before` describes the run before the conversation.
+    `stopped` returns the beginning of an interrupted reply to a message, `chosen` whether a message is a menu
+    item.
+    """
     steps = history.steps
     mine = [
         n for n, each in enumerate(steps, 1) if each.role != USER and recipient.agent in (None, each.agent)
@@ -169,7 +171,6 @@ def told_conversation(
 
 
 def _who(history: History, role: Role) -> Iterator[str]:
-    """How a role talks, and as whom."""
     yield role.system_prompt.strip()
     if (parts := parts_of(history.workflow)) is not None:
         yield from parts.speaker(history, role)

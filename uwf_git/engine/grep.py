@@ -1,7 +1,7 @@
-"""What was said in any thread, found by git's own grep: prompts, answers and outputs.
+"""Searching prompts, answers and outputs of all threads with git grep.
 
-git is told the files of each step by name, not the cumulative trees that hold them: a step is searched once, however
-many threads and later steps have it in their past.
+git gets the files of each step by name, not the cumulative trees, so a step shared by many threads is
+searched once.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NOT_PAYLOAD = re.compile(r'(?:[{}]|  "(?:type|timestamp|payload)": ?)')
 
 
 class Place(NamedTuple):
-    """A step, or with the number 0 a prompt, in the oldest of the threads that have it. `node` is its hash."""
+    """A step, or a prompt with number 0, in the oldest thread that has it."""
 
     thread: ThreadId
     node: Hash
@@ -47,8 +47,7 @@ class Place(NamedTuple):
 
 
 class Hit(NamedTuple):
-    """A line that matches. `where` is prompt, answer or output; `line` is its number in the page or node, and
-    `column` where the first match begins in `text`; both count from 1."""
+    """A matching line. `where` is prompt, answer or output; `line` and `column` count from 1."""
 
     place: Place
     where: str
@@ -58,7 +57,7 @@ class Hit(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The lines that match, and by thread what of it couldn't be read, which may have others."""
+    """Matching lines, and the errors of threads that could not be read."""
 
     hits: list[Hit]
     unread: dict[ThreadId, StoreDamaged]
@@ -71,9 +70,10 @@ def grep(
     options: Sequence[str] = (),
     role: str | None = None,
 ) -> Found:
-    """The lines that a pattern matches, by thread, the newest first, then by step. `options` are git's: -i, -F, -E,
-    -P. An output is only searched where the step's answer doesn't match, since that mostly holds it. Raises
-    Usage for a pattern that is none, Invalid where it takes too long or finds too much."""
+    """Return the lines that match a pattern, by thread (newest first), then by step. `options` are git's -i,
+    -F, -E, -P. An output is searched only if the step's answer doesn't match, since the answer usually
+    contains it. Raises Usage for an invalid pattern, Invalid if the search takes too long or finds too much.
+    """
     files = _files(instance, heads, role)
     deadline = time.monotonic() + SECONDS
     hits: dict[tuple[Place, str, int], Hit] = {}
@@ -95,8 +95,7 @@ def grep(
 
 
 def _payload(text: str, column: int) -> tuple[str, int]:
-    """A line of a node's file without what isn't its payload, and where the match is in it: below 1 where it is
-    outside."""
+    """Return the payload part of a node's line, and the match's column in it, below 1 if outside."""
     outside = _NOT_PAYLOAD.match(text)
     begin = outside.end() if outside else len(text) - len(text.lstrip())
     if outside and '"payload"' not in outside.group():
@@ -105,7 +104,6 @@ def _payload(text: str, column: int) -> tuple[str, int]:
 
 
 def _files(instance: Instance, heads: Iterable[Head], role: str | None) -> dict[str, list[tuple[Place, str]]]:
-    """The files to search, by the names that git knows them under, and whose they are: equal outputs are one."""
     files: dict[str, list[tuple[Place, str]]] = {}
     seen: set[Hash] = set()
     for head in sorted(heads, key=lambda head: head.thread):
@@ -127,7 +125,6 @@ def _files(instance: Instance, heads: Iterable[Head], role: str | None) -> dict[
 
 
 def _unseen(instance: Instance, head: Head, seen: set[Hash]) -> Iterator[CommitRow]:
-    """What a thread's commits record, back to the first that another thread has shown."""
     row: CommitRow | None = head.row
     while row is not None and row.kind in ("step", "start") and row.node not in seen:
         seen.add(row.node)
@@ -143,8 +140,8 @@ def _matching(
     deadline: float,
     unread: dict[str, StoreDamaged],
 ) -> Iterator[tuple[str, int, int, str]]:
-    """What git grep prints: file, line, column, text. One file that can't be read and git searches none, so those go to
-    `unread`, and the others are searched again."""
+    """Yield git grep's file, line, column and text. git searches nothing if one file cannot be read, so
+    unreadable files are put into `unread` and the search is repeated."""
     repository = [git_program(), f"--git-dir={instance.store.repository.path}", *SETTINGS]
     plain = [
         "-c",
@@ -187,7 +184,6 @@ def _matching(
 
 
 def _unreadable(instance: Instance, names: Iterable[str], deadline: float) -> dict[str, StoreDamaged]:
-    """Those of the files that can't be read, and why."""
     repository, lost = instance.store.repository, dict[str, StoreDamaged]()
     for name in names:
         if time.monotonic() > deadline:

@@ -1,9 +1,8 @@
-"""Hooks: commands of the user's own that are told when a thread waits, fails, ends or is paused on this machine.
+"""Hooks: the user's commands that run when a thread waits, fails, ends or is paused on this machine.
 
-`hooks` in config.yaml names them, so nothing that comes out of a store is run. A hook gets the thread's state as JSON
-on its standard input, after the thread is let go, so that it may itself call `uwf`. What it prints is dropped, its time
-is bounded, and whatever goes wrong with it is a warning and nothing more. The threads of sub-workflows are not told of:
-the thread that they work for is.
+Only config.yaml names hooks, so nothing from a store is run. A hook gets the thread's state as JSON on
+standard input, after the thread's lock is released, so it may call `uwf`. Its output is discarded, its time
+is limited, and its failure is only a warning. Sub-workflow threads run no hooks; their parent does.
 """
 
 from __future__ import annotations
@@ -25,8 +24,7 @@ assert set(HOOK_EVENTS) == {WAITING, BUDGET, FAILED, COMPLETED, KILLED, PAUSED}
 
 
 def tell_of(instance: Instance, thread: ThreadId, status: str, found: Outlook | None = None) -> None:
-    """Runs the hook for what a step, an answer or a command has led to, if there is one for that: the thread's status,
-    and its outlook where that says why it waits or can't go on. A failure that wasn't kept is none."""
+    """Run the hook for a thread's new status, if there is one. Failures that were not recorded run none."""
     if found is not None and found.problem is not None:
         tell(instance, thread, FAILED, error=found.problem)
     elif status == WAITING:
@@ -41,7 +39,7 @@ def tell_of(instance: Instance, thread: ThreadId, status: str, found: Outlook | 
 
 
 def tell(instance: Instance, thread: ThreadId, event: str, **more: Any) -> None:
-    """Runs the hook for an event of HOOK_EVENTS, if there is one. `more` goes into what it is told."""
+    """Run the hook for an event of HOOK_EVENTS, if there is one. `more` is added to its input."""
     hooks = instance.config.hooks
     command = hooks.commands.get(event)
     if not command:
@@ -58,7 +56,6 @@ def tell(instance: Instance, thread: ThreadId, event: str, **more: Any) -> None:
 def _run(
     instance: Instance, thread: ThreadId, event: str, command: tuple[str, ...], timeout: float, more: Any
 ) -> str:
-    """What went wrong with the hook; "" where nothing did."""
     from uwf_git.engine.state import state
     from uwf_git.sandbox.child import run_command
 

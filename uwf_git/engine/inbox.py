@@ -1,7 +1,7 @@
-"""What waits for a person on this machine: threads that ask, whose budget is used up, or whose next role is a human's;
-and what a person says to a thread, which becomes a step of the role `$USER`.
+"""Threads that wait for a person on this machine (a question, a used-up budget, a human's role), and a
+person's answers, remarks and messages, which become steps of role `$USER`.
 
-Of the threads that don't wait nothing is read but the row that the index has of their heads.
+For threads that don't wait, only the index row of the head is read.
 """
 
 from __future__ import annotations
@@ -40,9 +40,11 @@ QUESTION, BUDGET, ROLE = "question", "budget", "role"
 
 
 class Waits(NamedTuple):
-    """One thread that waits for a person. `kind` is QUESTION, which `role` asks; BUDGET, which keeps `role` from going
-    on; or ROLE, which a human plays. `question` says what is wanted, `since` when it came to that, in Unix seconds;
-    `command` is what a person does about it."""
+    """A thread that waits for a person.
+
+    `kind` is QUESTION, asked by `role`; BUDGET, which blocks `role`; or HUMAN, whose `role` a person plays.
+    `question` says what is wanted, `since` is in Unix seconds, and `command` is what the person runs.
+    """
 
     thread: ThreadId
     kind: str
@@ -58,9 +60,9 @@ class Waits(NamedTuple):
 
 
 def waiting_for_people(instance: Instance) -> list[Waits]:
-    """Everything that waits, the longest first. What is running or paused doesn't wait; the question of a
-    sub-workflow's thread stands once, with the thread that it is stepped for. A thread that can't be read is left
-    out: `uwf thread list` says what is wrong with it."""
+    """Return all waiting threads, oldest first. Running and paused threads don't wait; a sub-workflow's
+    question appears once, with the parent thread. Unreadable threads are left out; `uwf thread list` reports
+    them."""
     busy = paused_threads(instance) | set(instance.locks.held())
     budgets = Budgets(instance)
     plays = _played_by_humans(instance)
@@ -80,14 +82,13 @@ def waiting_for_people(instance: Instance) -> list[Waits]:
 
 
 def waits_of(instance: Instance, head: Head) -> Waits | None:
-    """What one thread waits for that nobody is at work on and that isn't paused; None for one that doesn't wait. Raises
-    what reading it raises."""
+    """Return what an idle thread waits for, None if it doesn't wait. Raises what reading it raises."""
     return _of(instance, head, Budgets(instance), _played_by_humans(instance))
 
 
 def wanting(instance: Instance) -> Callable[[Head | Damaged, str], str]:
-    """What threads are to a person on this machine, by their heads and status: waiting too where they are idle or have
-    failed, and a human plays the role that is next."""
+    """Return a function from head and status to the status for a person here: idle and failed threads are
+    waiting if a human plays the next role."""
     plays, budgets = _played_by_humans(instance), Budgets(instance)
 
     def found(head: Head | Damaged, status: str) -> str:
@@ -144,15 +145,14 @@ def _of(
 
 
 def _description(instance: Instance, head: Head, role: str) -> str:
-    """What the workflow says that a role is for."""
     assert head.row.workflow is not None
     described = parse_workflow(instance.store.get(head.row.workflow).payload).roles[role].description
     return described.strip() or f"Play the role {role}."
 
 
 def _played_by_humans(instance: Instance) -> Callable[[CommitRow, str], bool] | None:
-    """Whether this machine's configuration has a human play a role of the thread of such a row; None where it has none
-    play any. The file is parsed only where it may."""
+    """Return a predicate: does a human play this role of such a thread, by the configuration? None if humans
+    play no role."""
     from uwf_git.config.resolve import resolve_agent
 
     try:
@@ -182,10 +182,10 @@ def _played_by_humans(instance: Instance) -> Callable[[CommitRow, str], bool] | 
 def answer(
     instance: Instance, thread: ThreadId, text: str, asked_by: Hash | None = None, other: bool = False
 ) -> Outcome:
-    """Answers a waiting thread by a step of role `$USER`. `asked_by` is the step that the answer is for. Where that
-    gives options, the answer is one of them, or its number, unless `other` lets it be anything. Moves
-    `refs/uwf/threads/<ULID>`. Raises Busy, HeadMoved, Usage for an answer outside of the options, Invalid where
-    nothing is asked, or another step asks by now."""
+    """Answer a waiting thread with a step of role `$USER`. `asked_by` is the step to answer. If it has
+    options, the text must be one of them, or its number, unless `other`. Moves `refs/uwf/threads/<ULID>`.
+    Raises Busy, HeadMoved, Usage for an answer outside the options, Invalid if nothing is asked or another
+    step asks."""
     with instance.locks.hold(thread):
         head = instance.threads.active_head(thread)
         if not head.row.asks:
@@ -204,7 +204,6 @@ def answer(
 
 
 def _instead_of_answer(instance: Instance, head: Head) -> str:
-    """What a person can do about a thread that asks nothing."""
     waits = waits_of(instance, head)
     if waits is None:
         return f"to say something all the same: uwf thread say {head.thread} -m TEXT"
@@ -212,10 +211,10 @@ def _instead_of_answer(instance: Instance, head: Head) -> str:
 
 
 def go_on(instance: Instance, thread: ThreadId, text: str) -> Outcome:
-    """Goes on from the end of a thread: makes one that shares its past and in which the user says the text, as the
-    first step that is its own. Where the end asks, that is the answer; else the workflow says who is next then. Makes
-    `refs/uwf/threads/<new ULID>`. Raises Invalid for a thread that hasn't ended, Usage where the text is empty or the
-    workflow doesn't say how to go on."""
+    """Continue a finished thread: make a new thread with the same steps and the user's text as the first step
+    of its own, an answer if the end asks. The workflow names the role that follows. Makes
+    `refs/uwf/threads/<new ULID>`. Raises Invalid for a thread that has not ended, Usage for an empty text or
+    a workflow that defines no `resume` edge."""
     end = instance.threads.head(thread)
     if end.archive is None:
         raise Invalid(f"thread {thread} has not ended", f"uwf thread step {thread}")
@@ -240,9 +239,9 @@ def go_on(instance: Instance, thread: ThreadId, text: str) -> Outcome:
 
 
 def say(instance: Instance, thread: ThreadId, text: str, chosen: bool = False) -> Outcome:
-    """Says something in a conversation, whether or not a reply is owed; `chosen` from a persona's menu. The user's
-    hooks aren't told: the user is there. Moves `refs/uwf/threads/<ULID>`. Raises Busy, HeadMoved, Usage for an empty
-    text, Invalid for a thread that is no conversation or has ended."""
+    """Add a message to a conversation; `chosen` from a menu. No hooks run, since the user is present. Moves
+    `refs/uwf/threads/<ULID>`. Raises Busy, HeadMoved, Usage for an empty text, Invalid for a thread that is
+    not an active conversation."""
     if not text.strip():
         raise Usage(f"nothing is said in thread {thread}", "say something")
     with instance.locks.hold(thread):
@@ -253,10 +252,10 @@ def say(instance: Instance, thread: ThreadId, text: str, chosen: bool = False) -
 
 
 def remark(instance: Instance, thread: ThreadId, text: str) -> Outcome:
-    """Append a remark to a thread that waits for nobody, by a step of role `$USER` that changes neither who is next nor
-    that role's instruction. The next prompt has it. Results of a step whose engine was killed become a failed attempt
-    first. The user's hooks aren't told. Moves `refs/uwf/threads/<ULID>`, and maybe `refs/uwf/attempts/<ULID>`. Raises
-    Usage for an empty text, Invalid for a thread that has ended or is a conversation, Waiting, Busy, HeadMoved,
+    """Add a remark to a thread that is not waiting, as a step of role `$USER`. It changes neither the next
+    role nor its instruction; the next prompt includes it. Leftovers of a killed step become a failed attempt
+    first. No hooks run. Moves `refs/uwf/threads/<ULID>`, and maybe `refs/uwf/attempts/<ULID>`. Raises Usage
+    for an empty text, Invalid for a thread that has ended or is a conversation, Waiting, Busy, HeadMoved,
     NoTransition."""
     from uwf_git.engine.step import keep_left
 
@@ -271,8 +270,7 @@ def remark(instance: Instance, thread: ThreadId, text: str) -> Outcome:
 
 
 def check_remarkable(instance: Instance, head: Head) -> None:
-    """Raises what `remark` raises for a thread with this head that can be told nothing now, whoever is at work on
-    it."""
+    """Raise what `remark` raises for this head, except Busy."""
     thread = head.thread
     if head.archive is not None:
         raise Invalid(f"thread {thread} is {head.archive.status}", instance.threads.way_on(head))
@@ -294,7 +292,7 @@ def _say(
     notes: tuple[str, ...] = (),
     output: tuple[Hash, str] = (ANSWER, "answer"),
 ) -> Outcome:
-    """Append what a person says. `output` is the type of the step's output and the name of its field."""
+    """Append a person's text. `output` is the type of the step's output and its field."""
     from uwf_git.engine.step import append_step, outcome_of
 
     text, secrets = instance.redactor.text(text)

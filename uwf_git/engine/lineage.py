@@ -1,6 +1,5 @@
-"""Which thread was started by which, and which share a past: a sub-workflow's thread belongs to the one that a role of
-it does a step for, and a fork to the one whose steps it goes on from.
-"""
+"""Relations between threads: a sub-workflow's thread belongs to its parent, a fork to the thread whose steps
+it shares."""
 
 from __future__ import annotations
 
@@ -15,9 +14,8 @@ from uwf_git.store.opened import Instance
 
 
 def parents(instance: Instance, heads: Sequence[Head]) -> dict[ThreadId, ThreadId]:
-    """Of those of the heads' threads that another thread has started, that thread. What this machine has started it
-    knows by the session; elsewhere a child is known once its last step is part of the parent. Of forks that share
-    that step, the oldest is the parent. Reads no node."""
+    """Map each child thread to its parent. Local children are known by their session; others once their last
+    step is part of the parent. Of forks that share that step, the oldest is the parent. Reads no node."""
     merged = _merged(instance)
     owners = instance.sessions.owners(SUBWORKFLOW, (head.thread for head in heads))
     found: dict[ThreadId, ThreadId] = {}
@@ -29,7 +27,6 @@ def parents(instance: Instance, heads: Sequence[Head]) -> dict[ThreadId, ThreadI
 
 
 def _merged(instance: Instance) -> dict[bytes, ThreadId]:
-    """The last commits of sub-workflows, and the first of the threads that has them in its history."""
     index = instance.store.index
     found: dict[bytes, ThreadId] = {}
     seen: set[bytes] = set()
@@ -47,7 +44,7 @@ def _merged(instance: Instance) -> dict[bytes, ThreadId]:
 
 
 def _within(parents: dict[ThreadId, ThreadId], child: ThreadId) -> bool:
-    """Whether a thread would be its own ancestor, as only a forged history has it."""
+    """Return whether a thread would be its own ancestor, which only a forged history has."""
     at, passed = parents.get(child), {child}
     while at is not None and at not in passed:
         passed.add(at)
@@ -56,10 +53,9 @@ def _within(parents: dict[ThreadId, ThreadId], child: ThreadId) -> bool:
 
 
 class Kin(NamedTuple):
-    """A thread among those that it belongs to. `how` it does: "fork", "other side" of a divergence, "goes on" from an
-    end, or "child" of a step; "" for the one that everything begins with. `at` is the number of the last step that it
-    shares with the one above it, or of the step that it did for that; None where it is at work on one. `below` are
-    those that came of it, oldest first."""
+    """A thread in the tree of its relatives. `how`: "fork", "other side" of a divergence, "goes on" from an
+    end, "child" of a step, or "" for the root. `at` is the number of the last shared step, or of the child's
+    step; None while it is in progress. `below` are its descendants, oldest first."""
 
     head: Head
     how: str
@@ -72,9 +68,9 @@ FAMILY = 40
 
 
 def kin(instance: Instance, head: Head, rows: Sequence[CommitRow]) -> tuple[ThreadId | None, Kin, int]:
-    """The thread that has started this one, None where none has; the tree of the threads that share its start, with the
-    sub-workflows of this one; and how many threads were left out. `rows` are its own, oldest first. Raises what
-    reading the others raises, but for damaged ones, which are left out."""
+    """Return the parent thread or None, the tree of threads that share this one's start, including its
+    sub-workflows, and how many were omitted. `rows` are its own, oldest first. Damaged threads are omitted.
+    """
     heads = [each for each in instance.threads.all(archived=True) if isinstance(each, Head)]
     above = parents(instance, heads)
     children = sorted(each for each in heads if above.get(each.thread) == head.thread)
@@ -108,7 +104,6 @@ def kin(instance: Instance, head: Head, rows: Sequence[CommitRow]) -> tuple[Thre
 
 
 def _came(instance: Instance, head: Head, at: int) -> str:
-    """How a thread came from the one that it shares steps with, the last of which is number `at`."""
     if parted_from(instance.store, head.thread) is not None:
         return "other side"
     end = instance.store.index.commit(head.row.resumed) if head.row.resumed else None

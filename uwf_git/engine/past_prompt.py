@@ -1,5 +1,5 @@
-"""Prompts of the next step and of past steps. They aren't stored: they follow from the history before the step, the
-instruction in its detail, and what the configuration says of its agent."""
+"""Prompts of the next step and of past steps, rebuilt from the history, the instruction in the step's detail
+and the agent's configuration."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 def configured_recipient(instance: Instance, at: Position, role: str) -> Recipient:
-    """Return the agent configured for the role as the recipient of a prompt: whether it has a shell, and the folders it
-    is told. Neither if the agent isn't installed or runs outside of this process."""
+    """Return the recipient that is configured for the role: whether it has a shell, and its folders. Neither,
+    if the agent isn't installed or runs outside of this process."""
     with suppress(UwfError):
         persona = at.history.speaks(role)
         config = resolve_agent(instance.config, at.history.workflow.name, role, persona=persona)
@@ -42,11 +42,9 @@ def configured_recipient(instance: Instance, at: Position, role: str) -> Recipie
 def prompt_of_step(
     instance: Instance, history: History, before: CommitRow, row: CommitRow, detail: Detail
 ) -> str:
-    """Build the prompt of a past step again.
-
-    `history` ends before the step, with the commit `before`; `row` is the step's own, of a role and not of code or a
-    person. The result differs from what was sent if the configuration of the agent has changed since.
-    """
+    """Rebuild the prompt of a past step. `history` ends before the step, with the commit `before`; `row` is
+    the step's own, of an agent's role. The result differs from the original if the agent's configuration has
+    changed."""
     role = row.role or ""
     at = Position(Head(history.thread, Oid(raw=before.oid), before, None), history)
     configured = configured_recipient(instance, at, role)

@@ -1,14 +1,12 @@
-"""A thread that is paused is not stepped until somebody resumes it. It stays active: it can be read, forked, answered
-and ended.
+"""Pausing threads. A paused thread is not stepped; it can be read, forked, answered and ended.
 
-    refs/uwf/paused/<ULID>     an annotated tag on the head of that moment: who, when, why
-    refs/uwf/resumed/<ULID>    the last such tag that was lifted here, in a store with remotes; not shared
+    refs/uwf/paused/<ULID>     an annotated tag on the head at that moment: who, when, why
+    refs/uwf/resumed/<ULID>    the last pause that was lifted here, in a store with remotes; not shared
 
-The tag is created and deleted by compare-and-swap and takes no lock, so a step in progress doesn't keep anybody from
-pausing. It is that step's end which finds the thread paused.
+The tag is created and deleted by compare-and-swap without a lock; a step in progress finds it at its end.
 
-Each pause is an object of its own. So a remote's pause that was lifted here is told from one that nobody here has seen:
-a push deletes the first there, a pull doesn't bring it back, and the second is taken over.
+Each pause is its own object, so a remote's pause that was lifted here can be told from a new one: a push
+deletes the first there and a pull doesn't bring it back, while the second is adopted.
 """
 
 from __future__ import annotations
@@ -32,8 +30,7 @@ _LONGEST_NAME = 100
 
 
 class Pause(NamedTuple):
-    """Who paused a thread, as a name and an address, when, in Unix seconds, and why; "" where nothing was said. `tag`
-    tells one pause from another."""
+    """Who paused a thread (name and address), when (Unix seconds) and why. `tag` identifies the pause."""
 
     tag: Oid
     by: str
@@ -42,27 +39,26 @@ class Pause(NamedTuple):
 
     @property
     def who(self) -> str:
-        """The name alone."""
         return self.by.partition("<")[0].strip() or "somebody"
 
     def as_json(self) -> dict[str, str]:
-        """The pause as every command has it in JSON."""
+        """Return the pause as commands print it."""
         return {"by": self.by, "at": iso(self.time), "reason": self.reason}
 
 
 def is_paused(instance: Instance, thread: ThreadId) -> bool:
-    """Whether a thread is paused."""
+    """Return whether a thread is paused."""
     return instance.store.repository.ref(layout.PAUSED + thread) is not None
 
 
 def paused_threads(instance: Instance) -> set[str]:
-    """The ids of all threads that are paused."""
+    """Return the ids of all paused threads."""
     names = instance.store.repository.ref_names(layout.PAUSED)
     return {name.removeprefix(layout.PAUSED) for name in names}
 
 
 def pause_of(instance: Instance, thread: ThreadId) -> Pause | None:
-    """The pause of a thread; None for one that isn't paused. Raises StoreDamaged."""
+    """Return a thread's pause, None if it isn't paused. Raises StoreDamaged."""
     tag = instance.store.repository.ref(layout.PAUSED + thread)
     if tag is None:
         return None
@@ -81,10 +77,9 @@ def pause_of(instance: Instance, thread: ThreadId) -> Pause | None:
 
 
 def pause(instance: Instance, thread: ThreadId, reason: str = "", now: bool = False) -> Pause:
-    """Keeps a thread from being stepped. A step in progress comes to its end; with `now` it is ended, and what its
-    agent did becomes a failed attempt, in whose session the next step goes on. A pause that is there already stays
-    as it is. Makes `refs/uwf/paused/<ULID>`. Raises Invalid for a thread that has ended, Busy where its agent
-    doesn't end."""
+    """Pause a thread. A step in progress finishes; with `now` it is ended and becomes a failed attempt, whose
+    session the next step resumes. An existing pause is kept. Makes `refs/uwf/paused/<ULID>`. Raises Invalid
+    for a thread that has ended, Busy if its agent does not end."""
     repository = instance.store.repository
     head = instance.threads.active_head(thread)
     if not is_paused(instance, thread):
@@ -105,9 +100,8 @@ def pause(instance: Instance, thread: ThreadId, reason: str = "", now: bool = Fa
 
 
 def end_step(instance: Instance, thread: ThreadId, why: str) -> None:
-    """Ends the step in progress of a thread, if there is one, for a PAUSE or a KILL. Who holds the thread for anything
-    else, to answer it, to take over what was pulled or to remove it, is through in an instant, and waited for. Raises
-    Busy where the agent doesn't end."""
+    """End a thread's step in progress, for a PAUSE or a KILL. Other holders of the lock (an answer, a pull, a
+    removal) finish quickly and are waited for. Raises Busy if the agent does not end."""
     deadline = time.monotonic() + _INSTANT
     while instance.locks.is_held(thread) and instance.runs.read_order(thread) is None:
         if time.monotonic() >= deadline:
@@ -119,9 +113,8 @@ def end_step(instance: Instance, thread: ThreadId, why: str) -> None:
 
 
 def resume(instance: Instance, thread: ThreadId) -> bool:
-    """Lets a thread be stepped again; steps nothing. Returns whether it was paused. Deletes
-    `refs/uwf/paused/<ULID>`, and moves `refs/uwf/resumed/<ULID>` where there are remotes. Raises Invalid for a thread
-    that has ended."""
+    """Lift a pause, without stepping. Return whether the thread was paused. Deletes `refs/uwf/paused/<ULID>`,
+    and moves `refs/uwf/resumed/<ULID>` if there are remotes. Raises Invalid for a thread that has ended."""
     repository = instance.store.repository
     instance.threads.active_head(thread)
     tag = repository.ref(layout.PAUSED + thread)
@@ -134,13 +127,13 @@ def resume(instance: Instance, thread: ThreadId) -> bool:
 
 
 def was_lifted(instance: Instance, thread: ThreadId, tag: Oid) -> bool:
-    """Whether it is the last pause of a thread that was lifted here."""
+    """Return whether this is the thread's last pause lifted here."""
     return instance.store.repository.ref(layout.RESUMED + thread) == tag
 
 
 def carry(instance: Instance, thread: ThreadId, fork: ThreadId) -> None:
-    """Pauses what one side of a divergence becomes like the thread that it parts from. Makes
-    `refs/uwf/paused/<fork>`, the same on every machine."""
+    """Pause the other side of a divergence like its original. Makes `refs/uwf/paused/<fork>`, the same on
+    every machine."""
     tag = instance.store.repository.ref(layout.PAUSED + thread)
     if tag is None or is_paused(instance, fork):
         return
@@ -153,7 +146,7 @@ def carry(instance: Instance, thread: ThreadId, fork: ThreadId) -> None:
 
 
 def forget_lifted(instance: Instance) -> None:
-    """Forgets the pauses that were lifted here and that no remote has, as far as was last seen."""
+    """Forget lifted pauses that no remote has any more."""
     repository = instance.store.repository
     seen = {oid for name, oid in repository.refs(layout.REMOTES).items() if "/paused/" in name}
     lifted = repository.refs(layout.RESUMED)
@@ -161,14 +154,14 @@ def forget_lifted(instance: Instance) -> None:
 
 
 def raise_if_paused(instance: Instance, thread: ThreadId) -> None:
-    """Raises Paused for a thread that is."""
+    """Raise Paused for a paused thread."""
     found = pause_of(instance, thread)
     if found is not None:
         raise refusal(thread, found)
 
 
 def refusal(thread: ThreadId, found: Pause, kept: bool = False) -> Paused:
-    """What a paused thread says to whoever steps it. `kept`: its step in progress was ended for that."""
+    """Return the error for stepping a paused thread. `kept`: its step in progress was ended and kept."""
     why = f": {found.reason}" if found.reason else ""
     what = "; what its agent did so far is kept" if kept else ""
     return Paused(f"thread {thread} was paused by {found.who}{why}{what}", f"uwf thread resume {thread}")

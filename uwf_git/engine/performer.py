@@ -1,7 +1,7 @@
-"""The agent that plays a role, and how it is run: in the engine's own process, or as a child of it.
+"""The agent of a role, run in the engine's process or as a child.
 
-Those that ship, each of which is a command as well, and those of installed packages run in this process when they are
-called by their bare name. That saves the start of a Python for each step.
+Shipped agents and those of installed packages run in this process if called by their bare name, which saves
+starting Python.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _LAST_LINE = "its last line must be the hash of its StepNode, as uwf agent put-s
 
 
 class Made(NamedTuple):
-    """What an agent came to: a StepNode, or an error. `detail` is what it kept of its turns; `agent` the name of its
-    steps, or of its program where it doesn't say; `stdout` and `stderr` are the ends of what a child printed."""
+    """An agent's result: a StepNode, or an error. `detail` keeps its turns; `agent` is the name in its steps,
+    else its program's; `stdout` and `stderr` are the ends of a child's output."""
 
     step: Hash | None = None
     error: AgentFailed | None = None
@@ -53,9 +53,9 @@ class Made(NamedTuple):
 def performer_of(
     instance: Instance, at: Position, role: str, override: str | Agent | None
 ) -> tuple[AgentConfig, Agent | None]:
-    """Who plays a role, and the agent itself where that runs in this process, as an `override` that is one does. A
-    bundle runs its own code, and hands the override on to what it calls. Raises Untrusted for code, Usage and Invalid
-    where nobody plays the role, or nobody of the crew speaks for it."""
+    """Return the configuration of the agent for a role, and the agent itself if it runs in this process. A
+    code workflow runs its own code and passes the override on. Raises Untrusted for code, Usage and Invalid
+    if no agent or persona is configured."""
     from uwf_git.config.resolve import resolve_agent
     from uwf_git.config.settings import AgentConfig
     from uwf_git.engine.stand_in import refuse_to_make_up
@@ -81,9 +81,8 @@ def performer_of(
 
 
 def provider_of(instance: Instance, head: Head, role: str, override: str | None = None) -> str:
-    """The provider of config.yaml that the agent of a role asks which is next in a thread: that of its model, or one
-    with the agent's own name, alias or command; "" where there is no such provider, and where nobody can play the role,
-    as its step will say."""
+    """Return the provider that the next role's agent calls: its model's, or one with the agent's name, alias
+    or command; "" if none."""
     from uwf_git.config.resolve import resolve_agent
 
     known = instance.config.providers
@@ -105,8 +104,8 @@ def provider_of(instance: Instance, head: Head, role: str, override: str | None 
 
 
 def embedded(command: str) -> Agent | None:
-    """The agent behind a bare command name, if it is one of these; None for everything else, a path to
-    one of them included. Raises AgentFailed where a package's agent can't be loaded."""
+    """Return the in-process agent of a bare command name, None for anything else. Raises AgentFailed if a
+    package's agent cannot be loaded."""
     if command.startswith(PLUGIN):
         return _plugged_in(command.removeprefix(PLUGIN))
     program = shipped(command)
@@ -115,7 +114,8 @@ def embedded(command: str) -> Agent | None:
 
 
 def runner_of(workflow: Workflow) -> Agent | None:
-    """The agent that does all steps of a workflow of its kind; None if agents of the configuration play its roles."""
+    """Return the agent that performs all steps of this kind of workflow; None if configured agents play its
+    roles."""
     where = None if workflow.kind == "workflow" else ext.runner(workflow.kind)
     runner: Agent | None = None if where is None else ext.load(where)
     return runner
@@ -147,7 +147,7 @@ def _plugged_in(command: str) -> Agent:
 
 
 def called(agent: Agent, config: AgentConfig) -> str:
-    """The name of an agent, also of one that would fail at its own arguments."""
+    """Return an agent's name, even if its arguments are invalid."""
     with contextlib.suppress(UwfError):
         return agent.called(config.args)
     return agent.name
@@ -157,7 +157,7 @@ _INTERPRETERS = re.compile(r"(?:python|pypy|perl|ruby|lua)[0-9.]*|(?:ba|da|z|k)?
 
 
 def program_of(command: str, args: Sequence[str]) -> str:
-    """The name of the program that a command runs: of an interpreter, that of the script it is given."""
+    """Return the name of a command's program; for an interpreter, its script's."""
     name = Path(command).name
     if args and not args[0].startswith("-") and _INTERPRETERS.fullmatch(name):
         return Path(args[0]).name
@@ -167,9 +167,8 @@ def program_of(command: str, args: Sequence[str]) -> str:
 def perform(
     instance: Instance, at: Position, agent: Agent, config: AgentConfig, order: Order, folder: Path
 ) -> Made:
-    """What an agent comes to that does its step in this process, in a folder. That is the current one meanwhile if the
-    process is a command of ours. Raises Absent, OutOfRounds, and what is the store's fault and not the agent's:
-    StoreUnwritable, StoreDamaged."""
+    """Run an in-process agent in a folder, which becomes the current one if the process is a command of ours.
+    Raises Absent, OutOfRounds, StoreUnwritable, StoreDamaged."""
     try:
         with _within(folder):
             return Made(agent.perform(instance, at, order, config.args, cwd=folder), agent=order.name)
@@ -207,9 +206,9 @@ def run_command_of(
     lock: int,
     on_stderr: Callable[[bytes], None] | None,
 ) -> Made:
-    """What an agent's command comes to, run in a folder: the hash in its last line, or a failure in one line. One that
-    was ended after it had reported its step has done it; one that put its step and then failed hasn't. Raises
-    StoreUnwritable where that can't be stored."""
+    """Run an agent's command in a folder: the hash in its last line, or a one-line failure. A command that
+    was ended after reporting its step has made it; one that failed after reporting has not. Raises
+    StoreUnwritable."""
     from uwf_git.sandbox.child import run_command
 
     thread = at.head.thread
@@ -241,15 +240,15 @@ def run_command_of(
 
 
 def environment(instance: Instance, thread: ThreadId, role: str) -> dict[str, str]:
-    """The environment of a command that plays a role in a thread."""
+    """Return the environment of an agent's command."""
     place = instance.location.environment()
     own = {"UWF_THREAD": thread, "UWF_ROLE": role, NONCE_VARIABLE: instance.runs.nonce(thread)}
     return {**instance.secrets, **os.environ, **place, **own}
 
 
 def reported(instance: Instance, report: Report) -> Made:
-    """What an agent has come to by its report, whose nodes are taken in again where the index was lost since, and
-    drafted where they weren't written. Raises StoreUnwritable."""
+    """Return an agent's result from its report; nodes are indexed or drafted again if needed. Raises
+    StoreUnwritable."""
     store = instance.store
     for node, blob in report.nodes.items():
         oid = Oid(hex=blob)
@@ -261,15 +260,14 @@ def reported(instance: Instance, report: Report) -> Made:
 
 
 def _failure(report: Report) -> AgentFailed:
-    """The error that an agent has reported."""
     error = AgentFailed(report.error, report.hint)
     error.throttled = Throttled(*report.throttled) if report.throttled else None
     return error
 
 
 def hash_printed(config: AgentConfig, done: Finished, thread: ThreadId, report: Report | None = None) -> Hash:
-    """The hash in the last line that an agent's command printed for a step of `thread`. Raises AgentFailed where it
-    failed, in the words of its own `report` if there is one, or printed something else."""
+    """Return the hash in the last line of a command's output. Raises AgentFailed if it failed, with its
+    `report`'s message if there is one, or printed something else."""
     name = config.command
     plain = f'a command that is no agent needs uwf-exec: "uwf-exec {one_line(name, 200)} …"'
     stderr = done.stderr_tail.decode("utf-8", "replace")
@@ -315,8 +313,7 @@ def hash_printed(config: AgentConfig, done: Finished, thread: ThreadId, report: 
 
 
 def untold_at(instance: Instance, head: Head, role: str, agent: str | Agent | None = None) -> str:
-    """Why nobody can tell beforehand what the agent of a role will cost that is next in a thread; "" where somebody
-    can."""
+    """Return why the cost of the next role's agent cannot be known beforehand, "" if it can."""
     if head.row.workflow is None or head.row.start is None:
         return ""
     workflow = instance.registry.workflow(head.row.workflow)
@@ -333,8 +330,8 @@ def untold(
     persona: str = "",
     agent: str | Agent | None = None,
 ) -> list[str]:
-    """Why nobody can tell beforehand what the agents of some roles will cost, each in a clause. `agent` goes before
-    the configuration; `persona` is the id of who speaks where the workflow leaves that open."""
+    """Return why the cost of these roles' agents cannot be known beforehand, one clause each. `agent`
+    overrides the configuration; `persona` is the default speaker."""
     from uwf_git.config.resolve import resolve_agent
 
     if agent is not None and not isinstance(agent, str):

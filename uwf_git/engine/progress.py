@@ -1,8 +1,6 @@
-"""What is going on in a step while it is made: who is at work, since when, and what was said or printed last; and
-whether anything has changed at all.
+"""The step in progress: agent, start, latest output; and whether any ref has changed.
 
-It is read from the files of the private folder alone, and from when refs changed, several times a second by those who
-watch, and never from the store.
+Reads only the private folder and the times of ref folders, several times a second, and never the store.
 """
 
 from __future__ import annotations
@@ -28,9 +26,9 @@ _RACY = 2_000_000_000  # nanoseconds: no file system's clock is coarser
 
 
 class Freshness:
-    """Whether refs have changed, told by when their folders did, since a ref is renamed into its folder, and
-    `packed-refs`. `folders` are those of the refs, below the git directory, where none is given of all refs; `also` are
-    other files and folders that count."""
+    """Whether refs have changed, judged by the modification times of their folders and of `packed-refs`.
+    `folders` are below the git directory, by default those of all refs; `also` are other files and folders.
+    """
 
     def __init__(self, git_dir: Path, folders: Sequence[str] = (), also: Sequence[Path] = ()) -> None:
         self._top = git_dir / NAMESPACE.rstrip("/")
@@ -40,15 +38,15 @@ class Freshness:
         self._mark: tuple[int, ...] = ()
 
     def changed(self) -> bool:
-        """Whether they may have changed since this was last asked, and the first time. Asked before the refs are
-        read, so that no change is missed."""
+        """Return whether refs may have changed since the last call. Call it before reading refs, so that no
+        change is missed."""
         mark, before = self.mark(), self._mark
         self._mark = mark
         return mark != before
 
     def mark(self) -> tuple[int, ...]:
-        """What differs from any other time's where a ref was changed in between. What changed a moment ago may change
-        again without a trace, as clocks of file systems are slow; until that is past, each mark is its own."""
+        """Return a value that differs if a ref changed in between. File systems have coarse clocks, so the
+        mark of a very recent change is unique."""
         found = [_changed(path) for path in (*self._folders, *self._also)]
         found += () if self._folders else self._all()
         times = [number for each in found for number in each]
@@ -56,7 +54,6 @@ class Freshness:
         return (*times, now) if any(abs(now - each[0]) < _RACY for each in found) else (*times,)
 
     def _all(self) -> Iterator[tuple[int, ...]]:
-        """Of all folders that our refs are in, of which those that haven't changed aren't listed again."""
         waiting = [self._top]
         while waiting:
             folder = waiting.pop()
@@ -73,7 +70,7 @@ def _folders_in(folder: Path) -> Iterator[Path]:
 
 
 def _changed(path: Path) -> tuple[int, ...]:
-    """When a file or folder changed, and which it is: a folder that became empty goes, and comes again."""
+    """Return a file's or folder's time and identity: an empty ref folder is deleted and made again."""
     try:
         status = path.stat()
     except OSError:
@@ -82,10 +79,9 @@ def _changed(path: Path) -> tuple[int, ...]:
 
 
 class Progress(NamedTuple):
-    """A step that is being made, the `number`th of its thread. `since` is when it began, in Unix seconds; `model` is ""
-    where nobody has said so yet; `turns` are those of the model so far, `tokens` theirs, both ways; `last` is one line.
-    A sub-workflow's step has the step of its thread as `child`. `persona` is the id and the name of who speaks, in a
-    crew's workflow."""
+    """The step in progress, the `number`th of its thread. `since` is in Unix seconds; `model` is "" if
+    unknown; `turns` and `tokens` are the model's so far; `last` is one line. `child` is the step of a
+    sub-workflow's thread, `persona` the speaker's id and name."""
 
     thread: ThreadId
     number: int
@@ -112,8 +108,7 @@ class _Heard(NamedTuple):
 
 
 class Watch:
-    """Looks at the steps that are being made, without showing any secret. What it has read once it remembers while
-    there is no news."""
+    """Reads steps in progress, without secrets. Results are cached while nothing changes."""
 
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
@@ -123,7 +118,7 @@ class Watch:
         self._heard: dict[ThreadId, tuple[tuple[int, float], _Heard]] = {}
 
     def step(self, thread: ThreadId, depth: int = 0) -> Progress | None:
-        """The step that is being made of a thread; None where none is, or nobody has said so yet."""
+        """Return a thread's step in progress, None if there is none."""
         runs = self._runs
         since = runs.began(thread)
         order = None if since is None else self._order(thread, since)
@@ -151,8 +146,8 @@ class Watch:
         )
 
     def _logged(self, thread: ThreadId) -> tuple[float, str]:
-        """When an agent's program last wrote to standard error, and the last whole line of it. Nobody has taken the
-        secrets out of that yet, and where it begins in the middle, so may one of them."""
+        """Return when an agent's program last wrote to standard error, and the last whole line. Its secrets
+        are not redacted yet."""
         log, logged = self._runs.logged(thread)
         known = self._logs.get(thread)
         if known is None or known[0] != (log, logged):

@@ -1,7 +1,7 @@
-"""The limit on agents at work on this machine, `maxAgents` of config.yaml.
+"""`maxAgents`: the limit on agents running on this machine.
 
-An agent holds a slot, `<storage root>/slots/<n>`, by `flock` while it works, so the kernel frees the slot of a process
-that is killed. All stores with one config.yaml share the slots.
+An agent holds `<storage root>/slots/<n>` by `flock`, so the kernel frees the slot of a killed process. All
+stores with the same config.yaml share the slots.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ _FREE = frozenset((HUMAN, REHEARSE, SUBWORKFLOW, BUNDLES))
 
 @contextmanager
 def agent_slot(instance: Instance, command: str) -> Iterator[None]:
-    """Hold one of the machine's slots for the block, in which the agent behind a command works. Wait for one if all are
-    held. An agent that another agent started shares that one's slot."""
+    """Hold a slot during the block; wait if all are taken. An agent started by another agent shares its slot."""
     most = instance.config.max_agents
     if most is None or command in _FREE or "UWF_THREAD" in os.environ:
         yield

@@ -1,12 +1,12 @@
-"""What agents used: tokens, money and time, as sums over the details of steps and failed attempts.
+"""Tokens, cost and time of agents, summed over the details of steps and failed attempts.
 
-A detail says how many tokens its run took altogether. Its turns say which model took them, where the agent knew.
-The detail's number counts: where turns come to more, each of them gives the sum up to there. Tokens of a model that
-only read the output out of an answer are counted for that model. A number that nobody gave is None, never 0.
+A detail has the tokens of the whole run; its turns have them by model, if the agent knew. The detail's number
+counts: if the turns come to more, each gives the sum so far. Tokens of an extraction model are counted for
+it. An unknown number is None, never 0.
 
-Money is what the agent itself says; where it says nothing, its tokens at the configured prices. An agent that says 0
-for tokens says nothing: that is what programs print of a model whose price they don't know. Sums are kept without
-prices, so that they stay right when those change.
+Cost is the agent's own figure, else tokens times the configured prices. A reported cost of 0 with tokens
+means unknown: programs print it for models without a known price. Sums are kept without prices, so they stay
+right when prices change.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _DATED = r"[-@:]([0-9]{4}-?[0-9]{2}-?[0-9]{2}|[0-9]{3,6}|latest|preview)$"
 
 
 class Tokens(NamedTuple):
-    """`cached` is the part of `input` that came from a cache."""
+    """`cached` is the part of `input` read from a cache."""
 
     input: int = 0
     output: int = 0
@@ -39,17 +39,15 @@ class Tokens(NamedTuple):
 
     @property
     def total(self) -> int:
-        """Input and output."""
         return self.input + self.output
 
     def plus(self, other: Tokens) -> Tokens:
-        """The sum."""
         return Tokens(self.input + other.input, self.output + other.output, self.cached + other.cached)
 
 
 class Line(NamedTuple):
-    """The tokens of one model. `reported` is what the agent says they cost, in US dollars, never 0; None where it
-    doesn't. It goes before the price of the model."""
+    """The tokens of one model. `reported` is the agent's own cost in US dollars, never 0, None if unknown; it
+    overrides prices."""
 
     model: str
     tokens: Tokens
@@ -57,7 +55,7 @@ class Line(NamedTuple):
 
 
 class Spent(NamedTuple):
-    """A sum. `seconds` is agents' time; `unmetered` counts the runs whose agent told no tokens and no cost."""
+    """A sum. `seconds` is agents' time; `unmetered` counts runs that reported neither tokens nor cost."""
 
     steps: int = 0
     attempts: int = 0
@@ -67,8 +65,8 @@ class Spent(NamedTuple):
 
 
 class Run(NamedTuple):
-    """One step, or one failed attempt at it, and what it spent. `number` is the step's in its thread, from 1;
-    `time` Unix seconds. `id` is the StepNode's hash, which several threads may share, or an attempt's."""
+    """A step or failed attempt and its spending. `number` is the step's, from 1; `time` in Unix seconds; `id`
+    is the hash of the StepNode (which threads may share) or the attempt."""
 
     id: str
     thread: str
@@ -81,7 +79,7 @@ class Run(NamedTuple):
 
 
 def spent(detail: Detail | None, turns: Iterable[TurnRecord], attempt: bool) -> Spent:
-    """What one run spent, by its detail, None where there is none, and the turns that this names."""
+    """Return one run's spending, from its detail and turns."""
     once = Spent(steps=int(not attempt), attempts=int(attempt))
     if detail is None:
         return once._replace(unmetered=1)
@@ -115,8 +113,8 @@ def _lines(detail: Detail, turns: Iterable[TurnRecord]) -> tuple[Line, ...]:
 def _reconciled(
     told: dict[str, Tokens], extracted: Mapping[str, Tokens], total: Tokens | None, model: str
 ) -> dict[str, Tokens]:
-    """The agent's own tokens by model: those of its turns, and what is missing from them to the total; all of the
-    total where its turns come to more."""
+    """Return the agent's tokens by model: those of its turns plus the remainder of the total; all of the
+    total if the turns come to more."""
     if total is None:
         return told
     rest = _minus(total, _sum(extracted.values()))
@@ -129,7 +127,7 @@ def _reconciled(
 
 
 def tokens_in(usage: Usage | None) -> Tokens | None:
-    """A usage's tokens; None where it has none, also where it is all zeros: no model answers for nothing."""
+    """Return a usage's tokens, None if unknown or all zero: no model answers for nothing."""
     if usage is None:
         return None
     found = Tokens(usage.input, usage.output, min(usage.cached, usage.input))
@@ -137,7 +135,7 @@ def tokens_in(usage: Usage | None) -> Tokens | None:
 
 
 def extracting_model(turn: TurnRecord) -> str | None:
-    """The model that read an output out of an answer, as the turn of EXTRACT names it."""
+    """Return the extraction model named by a turn of EXTRACT."""
     return turn.arguments.get("model") if isinstance(turn.arguments, dict) else None
 
 
@@ -160,7 +158,7 @@ def _minus(a: Tokens, b: Tokens) -> Tokens:
 
 
 def together(each: Iterable[Spent]) -> Spent:
-    """The sum. Each model has up to two lines: one for tokens with a reported cost, one for the others."""
+    """Return the sum. Each model has up to two lines: with and without a reported cost."""
     steps = attempts = unmetered = 0
     seconds = 0.0
     lines: dict[tuple[str, bool], Line] = {}
@@ -176,7 +174,7 @@ def together(each: Iterable[Spent]) -> Spent:
 
 
 def minus(whole: Spent, part: Spent) -> Spent:
-    """What is left of a sum without one that is in it."""
+    """Return a sum less one of its parts."""
     less = {(line.model, line.reported is None): line for line in part.lines}
     lines = []
     for line in whole.lines:
@@ -195,20 +193,20 @@ def minus(whole: Spent, part: Spent) -> Spent:
 
 
 def tokens_of(spent: Spent) -> Tokens | None:
-    """All tokens; None where nobody counted any."""
+    """Return all tokens, None if none were counted."""
     total = _sum(line.tokens for line in spent.lines)
     return total if total.total else None
 
 
 class Money(NamedTuple):
-    """US dollars, None where nothing is known of them; `unpriced` are the tokens they don't cover."""
+    """US dollars, None if unknown; `unpriced` is the number of tokens not covered."""
 
     cost: float | None
     unpriced: int
 
 
 def money(spent: Spent, prices: Mapping[str, Price]) -> Money:
-    """What a sum cost. `prices` are by model name or alias."""
+    """Return the cost of a sum. `prices` are by model name or alias."""
     costs: list[float] = []
     unpriced = 0
     for line in spent.lines:
@@ -229,7 +227,7 @@ def _cost(tokens: Tokens, price: Price) -> float:
 
 
 def price_of(model: str, prices: Mapping[str, Price]) -> Price | None:
-    """The price of a model, found by its name with or without the provider before it and the date behind it."""
+    """Return a model's price, matching its name with or without provider prefix and date suffix."""
     names = [model, model.rpartition("/")[2]]
     names += [re.sub(_DATED, "", name) for name in names]
     return next((prices[name] for name in names if name in prices), None)
@@ -248,7 +246,7 @@ class Group(NamedTuple):
 
 
 def grouped(runs: Iterable[Run], by: str) -> list[Group]:
-    """The runs' sums by one of BY. Days are those of UTC."""
+    """Return the sums of runs by one of BY. Days are in UTC."""
     parts: dict[tuple[str | int, ...], list[Spent]] = {}
     for run in runs:
         if by == "model":
@@ -270,7 +268,6 @@ def _key(run: Run, by: str) -> tuple[str | int, ...]:
 
 
 def _split(whole: Spent) -> dict[str, Spent]:
-    """A run's sum by model. The step or attempt and its time count for the model that took most tokens."""
     shares: dict[str, list[Line]] = {}
     for line in whole.lines:
         shares.setdefault(line.model, []).append(line)

@@ -1,7 +1,8 @@
-"""Where nobody plays a role, the embedded `uwf-rehearse` stands in and makes its answers up, so that a workflow can be
-tried with nothing configured. What others have done it doesn't go on with: made-up answers among real ones, above all
-an approval, would pass for theirs. Who wants that says so, with `--agent` or an override of the role; even then nothing
-is made up in a human's place. A script's answers are not made up: somebody wrote them.
+"""The default agent: without a configured agent, `uwf-rehearse` generates outputs, so that a workflow can be
+tried.
+
+It refuses to continue real work: generated answers, above all approvals, would pass for real ones. `--agent`
+or an override of the role allows it, but never in place of a human. A script's answers are not generated.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ HUMAN = "uwf-human"
 
 
 def refuse_to_make_up(instance: Instance, at: Position, role: str, agent: AgentConfig) -> None:
-    """Raises Usage where the agent makes answers up, and this role's must not be."""
+    """Raise Usage if the agent generates outputs and must not for this role."""
     if not _is_rehearse(agent) or agent.args:
         return
     thread = at.head.thread
@@ -43,9 +44,8 @@ def refuse_to_make_up(instance: Instance, at: Position, role: str, agent: AgentC
 
 
 def refuse_made_up_step(instance: Instance, at: Position, role: str, agent: str) -> None:
-    """Raises AgentFailed where uwf-rehearse made a step up that `refuse_to_make_up` would not have let it make, had the
-    command of the agent, an alias or a command, not been another one that called it. Whether that one gave it a script
-    isn't known."""
+    """Raise AgentFailed if uwf-rehearse, called by another command, made a step that `refuse_to_make_up`
+    would have refused. Whether it had a script isn't known."""
     if not (who := _others(instance, at.head, at.history.steps)):
         return
     thread, config = at.head.thread, instance.config
@@ -64,9 +64,8 @@ def refuse_made_up_step(instance: Instance, at: Position, role: str, agent: str)
 
 
 def refuse_made_up_child(instance: Instance, at: Position, child: History) -> None:
-    """Raises AgentFailed where others have worked on a thread, and steps of the sub-workflow's thread that is to be its
-    next step were made up without anybody here having chosen that: they come from where the thread that they are for
-    wasn't known."""
+    """Raise AgentFailed if real agents worked on a thread and the sub-workflow's steps for it were generated
+    without that being chosen here."""
     unasked = next(_made_up_unasked(instance, child), None)
     # Somebody who has only answered a rehearsal's question is part of that rehearsal.
     who = (
@@ -87,8 +86,8 @@ def refuse_made_up_child(instance: Instance, at: Position, child: History) -> No
 
 
 def _made_up_unasked(instance: Instance, history: History) -> Iterator[tuple[History, str]]:
-    """The roles of a sub-workflow, and of those within it, that uwf-rehearse has made answers up for, but for those
-    that it is to play by this machine's configuration."""
+    """Yield the roles of a sub-workflow, nested ones included, with generated steps that the configuration
+    doesn't assign to uwf-rehearse."""
     from uwf_git.config.resolve import resolve_agent
 
     for step in history.steps:
@@ -123,8 +122,8 @@ def _setting(history: History, role: str) -> str:
 def _others(
     instance: Instance, head: Head, steps: Iterable[StepContext], but: Iterable[str] = (REHEARSE, BUNDLES)
 ) -> list[str]:
-    """Who but those has worked on a thread: in its steps, in failed attempts at them, or else on the thread that it is
-    stepped for. Each once, in the order in which they came. A bundle's own code is the workflow, and nobody."""
+    """Return the other agents that worked on a thread: in its steps, its failed attempts, or the parent
+    thread. Each once, in order. A code workflow's own code doesn't count."""
     found = dict.fromkeys(_workers(instance, steps))
     if instance.store.repository.ref(ATTEMPTS + head.thread) is not None:
         found.update(dict.fromkeys(each.agent for each in instance.attempts.all(head.thread)))
@@ -136,8 +135,7 @@ def _others(
 
 
 def _workers(instance: Instance, steps: Iterable[StepContext | Step]) -> Iterator[str]:
-    """The agents of steps; for one that a sub-workflow did, those of its thread, and for one that is a bundle's own,
-    those whom its code asked."""
+    """Yield the agents of steps, including those of sub-workflows and those that code workflows called."""
     store = instance.store
     for step in steps:
         if step.role == USER:
@@ -154,7 +152,6 @@ def _workers(instance: Instance, steps: Iterable[StepContext | Step]) -> Iterato
 
 
 def _around(instance: Instance, thread: ThreadId) -> Head | None:
-    """The head of the thread that a sub-workflow's thread is stepped for, as far as this machine knows it."""
     owner = instance.sessions.owner(SUBWORKFLOW, thread)
     if not is_thread_id(owner) or owner == thread:
         return None
@@ -165,8 +162,8 @@ def _around(instance: Instance, thread: ThreadId) -> Head | None:
 
 
 def _is_gate(instance: Instance, at: Position, role: str) -> bool:
-    """Whether a human has the word: by this machine's configuration, as the role was a human's before, or as it is to
-    pass on what a human has just answered."""
+    """Return whether the role is a human's: by this configuration, as it was before, or because it passes on
+    a human's answer."""
     config, steps = instance.config, split_remarks(at.history.steps)[0]
     named = _named(config, at.history, role) or ""
     command = config.agents[named].command if named in config.agents else full_name(named)

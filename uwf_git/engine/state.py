@@ -1,4 +1,4 @@
-"""Where a thread is and what comes next, as one JSON object: what `uwf thread show` prints and a hook is told."""
+"""A thread's state as one JSON object, as `uwf thread show` prints it and hooks get it."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from uwf_git.store.opened import Instance
 
 
 def state(instance: Instance, head: Head) -> dict[str, Any]:
-    """The thread's workflow, id and head, its status and what belongs to that: the question it asks, why it failed or
-    was killed, who is next; `rehearsed` of its steps were made up; of a crew's workflow what the run has reached, as
-    `state`. Raises what reading its history raises."""
+    """Return the thread's workflow, id, head and status, and its question, reason or next role; `rehearsed`
+    steps were generated; for a crew's workflow also the run's `state`. Raises what reading its history
+    raises."""
     return {**_standing(instance, head), **_reached(instance, head), **_sides(instance, head)}
 
 
@@ -81,9 +81,8 @@ def _standing(instance: Instance, head: Head) -> dict[str, Any]:
 
 
 def _sides(instance: Instance, head: Head) -> dict[str, Any]:
-    """How a thread is linked to others: the one that it goes on from the end of, null where that isn't here; the one it
-    is the other side of after a divergence, or was forked from, with the step they share last; and those that are the
-    other side of it."""
+    """Return a thread's links: the thread that it continues (null if not here), the thread it diverged or was
+    forked from with the last shared step, and the other sides of divergences."""
     value: dict[str, Any] = {}
     if link := link_of(instance.store, head.thread):
         value |= link_value(instance, link)
@@ -97,8 +96,8 @@ def _sides(instance: Instance, head: Head) -> dict[str, Any]:
 
 
 def link_value(instance: Instance, link: Link) -> dict[str, Any]:
-    """How a thread began as JSON: `divergedFrom` another `at` the step they share last, or `forkedFrom` a `step` of
-    another, `by` whom and when."""
+    """Return a thread's origin as JSON: `divergedFrom` another `at` the last shared step, or `forkedFrom` a
+    `step`, `by` whom and when."""
     step = instance.store.take_in(link.base).node
     if not link.forked:
         return {"divergedFrom": {"thread": link.origin, "at": step}}
@@ -106,7 +105,6 @@ def link_value(instance: Instance, link: Link) -> dict[str, Any]:
 
 
 def _made(instance: Instance, head: Head) -> dict[str, Any]:
-    """Who did the last step: an agent, and how its output was found; or the thread of a sub-workflow."""
     if head.row.kind != "step":
         return {"agent": None}
     step = parse_step(instance.store.get(head.node).payload)

@@ -1,8 +1,5 @@
-"""What a thread is doing and what comes next. Both are derived; nothing is stored but a cache.
-
-What comes next follows from the head alone, so the index keeps it: showing a thread then needs neither its history
-nor a JSONata evaluator.
-"""
+"""A thread's status and what comes next, both derived from the head. The index caches the result, so showing
+a thread needs neither its history nor a JSONata evaluator."""
 
 from __future__ import annotations
 
@@ -34,9 +31,9 @@ NO_QUESTION = "It waits for you, and asks no question."
 
 
 class Outlook(NamedTuple):
-    """What comes next at a head: a role, `$END`, `$USER` where a human is asked, `$BUNDLE` where a bundle's code
-    decides, or None with the problem where the graph knows no way on. `instruction` and `location` belong to a role;
-    `question`, `options` and `reason` to `$USER`, and `asks` is then the role that asked."""
+    """What comes next at a head: a role, `$END`, `$USER` for a question, `$BUNDLE` for a code workflow, or
+    None with the problem if no edge applies. `instruction` and `location` belong to a role; `question`,
+    `options`, `reason` and the asking role `asks` to `$USER`."""
 
     next: str | None
     instruction: str | None = None
@@ -50,9 +47,8 @@ class Outlook(NamedTuple):
 
 
 def outlook(instance: Instance, head: Head, history: History | None = None) -> Outlook:
-    """What comes next at a head: remembered, or decided now and remembered. `history` is the head's, where the caller
-    has it; else it is read if need be. If `instance.judging` has no time left for a slow decision, the outlook has that
-    as its problem. Raises what reading it raises."""
+    """Return the outlook at a head, cached. `history` is read if needed. If `instance.judging` has no time
+    left for a slow decision, the outlook has that problem. Raises what reading it raises."""
     found = _remembered(instance, head.node) or _decide(instance, history or instance.threads.history(head))
     if found.problem is not None and (same := instance.judging.unjudged.get(head.node)) is not None:
         same.add(head.thread)
@@ -60,8 +56,7 @@ def outlook(instance: Instance, head: Head, history: History | None = None) -> O
 
 
 def outlook_of(instance: Instance, history: History) -> Outlook:
-    """What comes next after a history, whether or not any thread has come to it: remembered, or decided now and
-    remembered."""
+    """Return the outlook after any history, cached."""
     return _remembered(instance, history.head) or _decide(instance, history)
 
 
@@ -106,7 +101,7 @@ def _decide(instance: Instance, history: History) -> Outlook:
 
 
 def decide_at(history: History) -> Outlook:
-    """What comes next after a history, decided anew and not remembered."""
+    """Return the outlook after a history, without the cache."""
     try:
         return _decided(history)
     except UwfError as error:
@@ -135,7 +130,7 @@ def _decided(history: History) -> Outlook:
 
 
 def raise_if_stuck(found: Outlook, thread: ThreadId) -> None:
-    """Raises NoTransition where the graph knows no way on."""
+    """Raise NoTransition if no edge applies."""
     if found.problem is not None:
         raise NoTransition(
             f"thread {thread} can't go on: {found.problem}",
@@ -145,8 +140,8 @@ def raise_if_stuck(found: Outlook, thread: ThreadId) -> None:
 
 
 def chosen(thread: ThreadId, options: Sequence[str], text: str) -> str:
-    """The option that a text is, in any case, or whose number it is. Raises Usage for none of them, or where the text
-    is one option and the number of another."""
+    """Return the option that a text names, ignoring case, or by its number. Raises Usage for none, or if it
+    is one option and another's number."""
     wanted = text.strip()
     same = [option for option in options if option.strip() == wanted]
     same = same or [option for option in options if option.strip().casefold() == wanted.casefold()]
@@ -176,9 +171,8 @@ def status_of(
     budgets: Budgets | None = None,
     paused: Container[str] | None = None,
 ) -> str:
-    """One of STATUSES. `running` are the threads whose lock is held, `paused` those that are paused, and `budgets`
-    their budgets, where the caller has them; else they are asked for here. A thread that was paused is running until
-    its step in progress has come to its end."""
+    """Return one of STATUSES. `running`, `paused` and `budgets` are read if not given. A paused thread is
+    running until its step in progress ends."""
     if isinstance(head, Damaged):
         return CORRUPT
     if head.archive is None:
@@ -191,8 +185,8 @@ def status_of(
 def resting(
     instance: Instance, head: Head, standing: Standing | None, paused: Container[str] | None = None
 ) -> str:
-    """The status of a thread that nobody is at work on. `standing` is what `used_up` says, `paused` as in `status_of`.
-    A paused thread may ask a human, or have failed, besides. A conversation at rest is idle."""
+    """Return the status of a thread that no process works on. A paused thread may also ask or have failed. A
+    conversation at rest is idle."""
     if head.archive:
         return COMPLETED if head.archive.status == COMPLETED else KILLED
     if head.thread in paused if paused is not None else is_paused(instance, head.thread):
@@ -203,7 +197,7 @@ def resting(
 
 
 def at_rest(instance: Instance, head: Head) -> bool:
-    """Whether a conversation has not begun yet, or its head is a reply: it is the user's turn, but nothing is asked."""
+    """Return whether a conversation waits for the user's next message, without a question."""
     try:
         if head.row.kind == "start":
             return in_conversation(instance, head)
@@ -215,8 +209,7 @@ def at_rest(instance: Instance, head: Head) -> bool:
 def used_up(
     instance: Instance, head: Head, budgets: Budgets | None = None, found: Outlook | None = None
 ) -> Standing | None:
-    """The budget of a thread that would go on but for its budget; None for any other. `found` is the thread's
-    outlook, where the caller has it."""
+    """Return the exhausted budget of a thread that could otherwise continue, else None."""
     standing = standing_of(instance, head, budgets, found)
     return standing if standing is not None and standing.reached is not None else None
 
@@ -224,7 +217,7 @@ def used_up(
 def standing_of(
     instance: Instance, head: Head, budgets: Budgets | None = None, found: Outlook | None = None
 ) -> Standing | None:
-    """Where the budget of a thread stands that would go on; None for one that has none, or wouldn't. The rest is as in
+    """Return the budget of a thread that could continue, None if it has none or cannot. Otherwise as
     `used_up`."""
     budgets = budgets or Budgets(instance)
     try:
@@ -237,13 +230,13 @@ def standing_of(
 
 
 def budget_reached(instance: Instance, head: Head) -> str:
-    """What a thread that would go on has used up, in words; "" where its budget allows another step."""
+    """Return the exhausted limit of a thread as text, "" if it may continue."""
     standing = used_up(instance, head)
     return standing.reason if standing else ""
 
 
 def wordless(instance: Instance, head: Head) -> str:
-    """What stands for the question of a role that waits and doesn't say why: how its answer begins."""
+    """Return the text shown for a question without words: the beginning of the role's answer."""
     from uwf_git.format.kinds import parse_step
     from uwf_git.workflow.template import body_of
 
@@ -259,9 +252,8 @@ def budget_before(
     agent: str | Agent | None = None,
     budgets: Budgets | None = None,
 ) -> Standing | None:
-    """Where a thread stands before the step of a role; None where it has no budget. `agent` goes before the
-    configuration. Where the configuration says that what nobody knows the price of has to wait, that counts as
-    reached, and so does an agent of which nobody can tell it."""
+    """Return the budget before a role's step, None if there is none. `agent` overrides the configuration. An
+    unknown price counts as reached if the configuration says so."""
     standing = (budgets or Budgets(instance)).standing(head)
     held = standing.limits.get(COST) if standing is not None else None
     if standing is None or standing.reached or held is None or not instance.config.stops_unpriced:

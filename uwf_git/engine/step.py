@@ -1,10 +1,10 @@
-"""One step of one thread, then the process may exit: everything it knows is in the store.
+"""One step of one thread. The process may exit afterwards: all state is in the store.
 
     lock → position: head and history → moderator → agent → its StepNode, checked
-         → moderator again → commit, compare-and-swap → archive where it says $END → unlock
+         → moderator again → commit, compare-and-swap → archive at $END → unlock
 
-The position is read once, and handed to the agent where that runs in this process. Whatever fails leaves the head
-where it was, and what the agent produced under refs/uwf/attempts/.
+The position is read once and passed to an in-process agent. A failure leaves the head unchanged, and the
+agent's work under refs/uwf/attempts/.
 """
 
 from __future__ import annotations
@@ -79,10 +79,10 @@ if TYPE_CHECKING:
 
 
 class Outcome(NamedTuple):
-    """Where a thread stands after a step: nobody has to read it again. `role` did the step; None where there was
-    nothing left to do. `standing` is the thread's budget where that is used up, else None; `unpriced` are the tokens
-    that its limit in money doesn't cover; `uncounted` is the limit that doesn't count the step, since its agent told
-    neither tokens nor cost, else ""; `redactions` says where secrets were taken out of the step, and how many."""
+    """A thread's state after a step. `role` made the step; None if there was nothing to do. `standing`: the
+    exhausted budget, or None. `unpriced` is the number of tokens without a price; `uncounted` the limit that
+    doesn't count this step because its agent reported nothing, or ""; `redactions` are the places and numbers
+    of removed secrets."""
 
     position: Position
     outlook: Outlook
@@ -95,26 +95,23 @@ class Outcome(NamedTuple):
 
     @property
     def workflow(self) -> Hash:
-        """The Workflow node."""
         return self.position.history.workflow_hash
 
     @property
     def thread(self) -> ThreadId:
-        """The thread's id."""
         return self.position.head.thread
 
     @property
     def head(self) -> Hash:
-        """The last StepNode, or the StartNode where there is no step yet."""
+        """The last StepNode, or the StartNode."""
         return self.position.head.node
 
     @property
     def done(self) -> bool:
-        """Whether the thread has ended."""
         return self.position.head.archive is not None
 
     def as_json(self) -> dict[str, Any]:
-        """Where the thread stands, and whose the step was; `role` is null where there was nothing left to do."""
+        """Return the state and the role as JSON; `role` is null if there was nothing to do."""
         last = self.position.history.steps[-1] if self.role is not None else None
         value: dict[str, Any] = {
             "workflow": self.workflow,
@@ -133,7 +130,7 @@ class Outcome(NamedTuple):
         return value
 
     def told(self) -> dict[str, Any]:
-        """What people are told besides: the step's number, in short what it says, and who is next."""
+        """Return more for people: the step's number, a summary, and the next role."""
         from uwf_git.store.pages import verdict
 
         steps, following = self.position.history.steps, self.outlook
@@ -153,13 +150,11 @@ def step(
     cwd: Path | None = None,
     on_stderr: Callable[[bytes], None] | None = None,
 ) -> Outcome:
-    """Does the thread's next step, and tells the user's hooks what has come of it. `agent` is an alias, a command or an
-    agent of this program that goes before the configuration; `cwd` the agent's working directory, remembered for the
-    steps to come. A bundle that would go on after its last round ends as killed, without a step. Moves
-    `refs/uwf/threads/<ULID>`, or
-    `refs/uwf/attempts/<ULID>` where the step failed. Raises Busy, Waiting, Paused, Killed, AgentFailed,
-    HeadMoved, NoTransition, Usage where nobody plays the role, Absent where a human does who isn't there, Invalid for
-    a thread that has ended."""
+    """Run the thread's next step, then the user's hooks. `agent` is an alias, a command or an Agent that
+    overrides the configuration; `cwd` is the agent's folder, remembered for later steps. A code workflow past
+    its last round is killed without a step. Moves `refs/uwf/threads/<ULID>`, or `refs/uwf/attempts/<ULID>` if
+    the step failed. Raises Busy, Waiting, Paused, Killed, AgentFailed, HeadMoved, NoTransition, Usage if no
+    agent plays the role, Absent if a person must, Invalid for a thread that has ended."""
     try:
         outcome = step_without_hooks(instance, thread, agent, cwd, on_stderr)
     except AgentFailed:
@@ -179,7 +174,7 @@ def step_without_hooks(
     cwd: Path | None = None,
     on_stderr: Callable[[bytes], None] | None = None,
 ) -> Outcome:
-    """As `step`, without the hooks."""
+    """As `step`, without hooks."""
     role = None
     with log.about(thread=thread, role=None), instance.locks.hold(thread) as lock:
         at = instance.threads.position(instance.threads.active_head(thread))
@@ -235,7 +230,7 @@ def step_without_hooks(
 
 
 def tell_of_outcome(instance: Instance, thread: ThreadId, status: str, found: Outlook | None = None) -> None:
-    """Has the user's hooks told, once the lock is free, of what has become of a thread."""
+    """Run the user's hooks for a thread's new status, once the lock is free."""
     if instance.config.hooks.commands:
         from uwf_git.engine.hooks import tell_of
 
@@ -243,7 +238,6 @@ def tell_of_outcome(instance: Instance, thread: ThreadId, status: str, found: Ou
 
 
 def _call(instance: Instance, thread: ThreadId, absent: Absent) -> None:
-    """Runs the hook that calls a person to a role, once: who steps all threads every minute comes by again."""
     if WAITING in instance.config.hooks.commands:
         from uwf_git.engine.hooks import tell
 
@@ -253,9 +247,9 @@ def _call(instance: Instance, thread: ThreadId, absent: Absent) -> None:
 
 
 def kill(instance: Instance, thread: ThreadId, reason: str = "") -> Head:
-    """Ends a thread for good, its running agent first. What one did that was broken off earlier becomes a failed
-    attempt. Makes `refs/uwf/archive/<ULID>` and deletes the active ref; may move `refs/uwf/attempts/<ULID>`. Raises
-    Invalid for a thread that has ended, Busy where its agent doesn't end."""
+    """End a thread and its running agent. Interrupted work becomes a failed attempt. Makes
+    `refs/uwf/archive/<ULID>` and deletes the active ref; may move `refs/uwf/attempts/<ULID>`. Raises Invalid
+    for a thread that has ended, Busy if its agent does not end."""
     instance.threads.active_head(thread)
     try:
         end_step(instance, thread, KILL)
@@ -270,15 +264,14 @@ def kill(instance: Instance, thread: ThreadId, reason: str = "") -> Head:
 
 
 def _end(instance: Instance, head: Head, status: str, reason: str = "") -> Head:
-    """Archives a thread, and drops the files of its runs: no step will take them over. Its lock is the caller's."""
     ended = instance.threads.archive(head, status, reason)
     instance.runs.clear(head.thread)
     return ended
 
 
 def keep_left(instance: Instance, head: Head, error: str = KILLED_NOW) -> None:
-    """Keeps what was left behind at a head by an agent whose engine is gone, as an attempt that failed with `error`. Of
-    a thread that can't be read nothing is kept: it may be ended all the same. Raises StoreUnwritable."""
+    """Record leftovers of an agent whose engine is gone as an attempt that failed with `error`. Unreadable
+    threads keep nothing: they can be ended anyway. Raises StoreUnwritable."""
     left = instance.runs.read_order(head.thread)
     if left is None or left.head != head.node:
         return
@@ -291,13 +284,12 @@ def keep_left(instance: Instance, head: Head, error: str = KILLED_NOW) -> None:
 
 
 def _was_killed(instance: Instance, head: Head, kept: bool = False) -> Killed:
-    """What whoever steps a thread is told, as that is killed from elsewhere. `kept`: an attempt has what was done."""
     what = "; what its agent did so far is kept" if kept else ""
     return Killed(f"thread {head.thread} was killed{what}", instance.threads.way_on(head))
 
 
 def outcome_of(instance: Instance, at: Position, found: Outlook, role: str | None) -> Outcome:
-    """Where a thread stands after a step of a role, whose lock the caller holds."""
+    """Return the outcome after a role's step. The caller holds the lock."""
     standing = standing_of(instance, at.head, found=found)
     unpriced = standing.unpriced if standing else 0
     limited = standing.limits if standing else {}
@@ -317,8 +309,8 @@ def outcome_of(instance: Instance, at: Position, found: Outlook, role: str | Non
 def append_step(
     instance: Instance, at: Position, node: Hash, made: Step, merge: Oid | None = None, begins: bool = False
 ) -> Position:
-    """Commits a checked StepNode; returns the position after it. Where a push from elsewhere has moved the thread
-    meanwhile, the step becomes a thread of its own, and HeadMoved says which. `begins` makes the thread."""
+    """Commit a checked StepNode and return the new position. If a push moved the thread meanwhile, the step
+    becomes a new thread, named by HeadMoved. `begins` creates the thread."""
     thread = at.head.thread
     detail = instance.store.detail(made.detail)
     known = {past.hash for past in at.history.steps}
@@ -370,7 +362,6 @@ class _Run:
         self._pinned: frozenset[str] | None = None
 
     def do(self, agent: str | Agent | None, cwd: Path | None, lock: int) -> Position:
-        """Runs the agent, checks and commits what it made; keeps it as an attempt where that fails."""
         try:
             return self._done(agent, cwd, lock)
         except StoreUnwritable as error:
@@ -417,7 +408,6 @@ class _Run:
         return after
 
     def _unpin(self, step: Hash) -> None:
-        """Drops the pins that an agent without the kit has put its nodes by, since the step's commit keeps them."""
         if self._pinned is not None:
             history = self._at.history
             past = {history.start_hash, *(each.hash for each in history.steps)}
@@ -426,18 +416,16 @@ class _Run:
                 unpin(self._instance.store, self._pinned, step, frozenset(past))
 
     def _report(self) -> Report | None:
-        """What an agent has reported of this very step."""
         return self._instance.runs.answer_to(self._thread, self._at.head.node, self._role)
 
     def keep_left(self, error: str) -> None:
-        """Keeps what an agent did whose engine was killed meanwhile as an attempt, since no step will come of it."""
         if (made := self._left_behind(is_judged=False)) is not None:
             self._keep(self._with_detail(made), AgentFailed(error), once=True)
 
     def _left_behind(self, is_judged: bool = True) -> Made | None:
-        """The finished work of an agent whose engine was killed meanwhile. What it failed at, or was broken off at
-        together with its engine, becomes an attempt, which the agent that is asked now can carry on from; so do answers
-        that nobody came to judge, unless whoever is asked now may do so."""
+        """Return the finished work of an agent whose engine was killed. Failed or interrupted work becomes an
+        attempt for the next agent to resume, as do answers that were not judged, unless the next agent may
+        judge them."""
         runs, asked = self._instance.runs, (self._at.head.node, self._role)
         order = self._order = runs.read_order(self._thread)
         if (report := self._report()) is not None:
@@ -459,7 +447,6 @@ class _Run:
         return None
 
     def _ask(self, agent: str | Agent | None, cwd: Path | None, lock: int) -> Made:
-        """Runs the agent that plays the role, in this process or as a child."""
         instance, history = self._instance, self._at.history
         config, performer = performer_of(instance, self._at, self._role, agent)
         folder = self._folder(cwd)
@@ -510,7 +497,6 @@ class _Run:
             raise
 
     def _folder(self, cwd: Path | None) -> Path:
-        """The edge's location, else the one given, else the one remembered, else the current one."""
         folders = self._instance.folders
         if cwd is not None:
             folders.remember(self._thread, cwd.absolute())
@@ -524,9 +510,8 @@ class _Run:
         return folder.absolute()
 
     def _keep_where_ended(self, made: Made) -> None:
-        """Keeps what an agent did that was ended by a pause or a kill, and raises Paused or Killed; returns where it
-        ended otherwise. What it made at its end is no step: a command that was ended has printed half of what it would
-        have."""
+        """Keep the work of an agent ended by a pause or a kill, and raise Paused or Killed. The output of an
+        ended command is incomplete, so it makes no step."""
         instance = self._instance
         why = instance.runs.broken_off(self._thread)
         found = pause_of(instance, self._thread) if why == PAUSE else None
@@ -538,15 +523,12 @@ class _Run:
         raise refusal(self._thread, found, kept=True) from None
 
     def _with_detail(self, made: Made) -> Made:
-        """What an agent made, with the detail of its step."""
         if made.step is not None and made.detail is None:
             with contextlib.suppress(UwfError):
                 made = made._replace(detail=parse_step(self._instance.store.get(made.step).payload).detail)
         return made
 
     def _failed(self, made: Made, error: AgentFailed | NotFound) -> AgentFailed:
-        """Keeps what failed; returns what to raise, without secrets: it ends up in logs, as what is kept ends up on
-        forges."""
         if isinstance(error, NotFound):
             failure = AgentFailed(
                 f"{made.agent}: {error.message}", "an agent must store all that it refers to"
@@ -562,8 +544,6 @@ class _Run:
         return failure
 
     def _keep(self, made: Made, error: AgentFailed, once: bool = False) -> None:
-        """Records a failed attempt with all there is of it. An agent that came to no detail of its own left the turns
-        that it had noted. With `once` an engine that was killed may have done so already."""
         from uwf_git.engine.kit.record import salvage
 
         instance, (head, history), order = self._instance, self._at, self._order
@@ -592,8 +572,6 @@ class _Run:
         instance.runs.clear(self._thread)
 
     def _leave_behind(self, made: Made) -> None:
-        """Finished work that could not be committed, a full disk or no key to sign with, is reported, where its agent
-        hasn't done so: the next step takes it over instead of doing it again."""
         assert made.step is not None
         if (report := self._report()) is not None and report.step == made.step:
             return

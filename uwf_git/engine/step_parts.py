@@ -1,7 +1,6 @@
-"""The parts of a step that depend on the kind of its workflow: its folders, its prompt, and the state of its run.
+"""The parts of a step that depend on the kind of workflow: folders, prompt, state of the run.
 
-An extension names an object of the protocol `StepParts` for a kind, in the field `step_parts` of its manifest. It is
-loaded for the threads of such workflows alone.
+An extension names a `StepParts` object for a kind in its manifest. It is loaded only for such threads.
 """
 
 from __future__ import annotations
@@ -25,10 +24,9 @@ if TYPE_CHECKING:
 class Recipient(NamedTuple):
     """The agent that a prompt is for.
 
-    If it `remembers`, it resumes the session of the role's last turn (of its last turn by `agent`, if that is given).
-    If it `resumes`, it goes on in the session of an attempt at this very step, which was told all of it. `shell` says
-    that it can run commands. `folders` are those of the step by their names, for an agent that gets at them by the
-    machine's own paths.
+    If it `remembers`, it resumes the session of the role's last turn (by `agent`, if given). If it `resumes`,
+    it continues the session of a failed attempt at this step. `shell`: it can run commands. `folders` are the
+    step's, by name, for an agent that reads them by the machine's paths.
     """
 
     agent: str | None = None
@@ -39,15 +37,15 @@ class Recipient(NamedTuple):
 
 
 class Changes(Protocol):
-    """What an agent wrote about its run besides its answer. It counts as a part of the answer."""
+    """Changes that an agent wrote besides its answer; part of the answer."""
 
     def added_to(self, output: Mapping[str, Any]) -> dict[str, Any]:
-        """An answer's fields with what was written."""
+        """Return an answer's fields with these changes."""
 
 
 class Mounts(Protocol):
-    """The folders of one step, made when they are asked for. As a context manager it removes those of the step alone,
-    but not of a step that failed."""
+    """The folders of one step, made on demand. A context manager: removes the step's own folders unless the
+    step failed."""
 
     places: Places
 
@@ -58,21 +56,21 @@ class Mounts(Protocol):
     ) -> None: ...
 
     def prepare(self) -> Places:
-        """Make sure that all folders are there. Raises StoreUnwritable, StoreDamaged."""
+        """Create all folders. Raises StoreUnwritable, StoreDamaged."""
 
     def for_tools(self, policy: ToolPolicy) -> list[Mount]:
-        """The folders besides @project for an agent's tools. Raises as `prepare` does."""
+        """Return the folders besides @project for an agent's tools. Raises as `prepare` does."""
 
     def written(self) -> Changes | None:
-        """What the agent wrote about its run, None if nothing. Raises Invalid for what is wrong with it."""
+        """Return the agent's changes, None if nothing. Raises Invalid."""
 
 
 class StepParts(Protocol):
-    """What a kind of workflow has in place of, or besides, the parts of a step that every workflow has."""
+    """A kind of workflow's own parts of a step."""
 
     def mounts(self, instance: Instance, at: Position, role: Role, project: Path, carries_on: bool) -> Mounts:
-        """The folders of the step that `role` does next. `carries_on` says that it goes on from a failed attempt, whose
-        folders are still there. Raises StoreDamaged."""
+        """Return the folders of `role`'s next step. `carries_on`: it resumes a failed attempt, whose folders
+        still exist. Raises StoreDamaged."""
 
     def prompt(
         self,
@@ -84,26 +82,25 @@ class StepParts(Protocol):
         recipient: Recipient,
         quota: int,
     ) -> str:
-        """The whole prompt for a role's next turn. The parameters are those of `kit.prompt.build_prompt`."""
+        """Return the prompt for a role's next turn. Parameters as for `kit.prompt.build_prompt`."""
 
     def speaker(self, history: History, role: Role) -> Sequence[str]:
-        """The parts of a conversation's prompt that say who speaks, and what it may use at most."""
+        """Return the parts of a conversation's prompt on the speaker and its permitted tools."""
 
     def offers(self, instance: Instance, history: History, message: str, project: Path) -> bool:
-        """Whether a message of a conversation is one of those that its user is offered. `project` is the folder that is
-        worked in."""
+        """Return whether a message is a menu item. `project` is the working folder."""
 
     def reached(self, history: History, current: str) -> dict[str, Any]:
-        """How far a run is, as JSON: `state` of `uwf thread show`. `current` is the role whose turn it is, $END, $USER,
-        or "" if the graph knows no way on."""
+        """Return a run's progress as JSON: `state` of `uwf thread show`. `current` is the next role, $END,
+        $USER, or "" if no edge applies."""
 
     def data_problem(self, data: Mapping[str, Any], file: Callable[[str], bytes | None]) -> str | None:
-        """What is wrong with the `data` of a StartNode, None if nothing is. `file` gives the content of a file that the
-        workflow's version includes, by its path; None if there is none."""
+        """Return what is wrong with a StartNode's `data`, None if nothing. `file` returns a file of the
+        workflow's version by its path, or None."""
 
 
 def parts_of(workflow: Workflow) -> StepParts | None:
-    """The parts that the workflow's kind has, None if it has none of its own."""
+    """Return the workflow kind's own parts, None if it has none."""
     where = None if workflow.kind == "workflow" else ext.step_parts(workflow.kind)
     parts: StepParts | None = None if where is None else ext.load(where)
     return parts

@@ -1,10 +1,9 @@
-"""What code is trusted by: the SHA-256 of its file, its language and its workflow's name, on this machine alone.
+"""Trust in code: by the SHA-256 of its file, its language and its workflow's name, on this machine only.
 
-The id that people know a version by is an XXH64, which can be forged, so it is never what trust goes by. What code is
-granted goes by the name, which whoever pushes it chooses, and a file may be one thing in one language and another in
-the other: so trust is for all three. A user's own `put` trusts what was put. What came by a pull, a clone, an import or
-a proposal isn't trusted until its user has said so, and until then it is read, verified, shared and answered like
-everything else, and not run.
+A version's XXH64 id can be forged, so trust is never based on it. Permissions follow the name, which the
+pusher chooses, and a file may mean different things in two languages, so all three count. `put` trusts the
+user's own workflow. Code from a pull, clone, import or proposal is not run until its user trusts it; it can
+be read, verified, shared and answered.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def is_trusted(instance: Instance, workflow: Workflow) -> bool:
-    """Whether a workflow may run here; always, of one that is no code."""
+    """Return whether a workflow may run here; always true without code."""
     return workflow.code is None or instance.trusted.has(*_identity(workflow.code, workflow))
 
 
 def require_trusted(instance: Instance, workflow: Workflow) -> None:
-    """Raises Untrusted for code that isn't trusted on this machine."""
+    """Raise Untrusted for code that is not trusted on this machine."""
     code = workflow.code
     if code is None or is_trusted(instance, workflow):
         return
@@ -40,7 +39,7 @@ def require_trusted(instance: Instance, workflow: Workflow) -> None:
 
 
 def trust(instance: Instance, workflow: Workflow) -> bool:
-    """Trusts the code of a workflow, in the private folder; whether it wasn't before."""
+    """Trust a workflow's code. Return whether it was untrusted before."""
     if is_trusted(instance, workflow):
         return False
     assert workflow.code is not None
@@ -49,7 +48,7 @@ def trust(instance: Instance, workflow: Workflow) -> bool:
 
 
 def untrust(instance: Instance, workflow: Workflow) -> bool:
-    """Trusts the code of a workflow no longer; whether it was trusted."""
+    """Revoke trust in a workflow's code. Return whether it was trusted before."""
     assert workflow.code is not None
     return instance.trusted.remove(*_identity(workflow.code, workflow))
 

@@ -1,6 +1,4 @@
-"""The turns of a step: of one that is made, and of one that is being made, as they come; and whatever else happens on
-a thread meanwhile, for those who watch it.
-"""
+"""The turns of finished steps and of the step in progress, and other events of a thread, for watchers."""
 
 from __future__ import annotations
 
@@ -28,8 +26,8 @@ _TOLD = 20  # made while nobody looked: how many of the newest are told with the
 
 
 class Place(NamedTuple):
-    """A turn's place in its thread: the `turn`th, from 1, of the `made`th of all that were made on it, steps and failed
-    attempts, from 1. A `turn` of 0 is before the first."""
+    """A position in a thread: the `turn`th turn of the `made`th step or attempt, both from 1. A `turn` of 0
+    is before the first."""
 
     made: int
     turn: int
@@ -39,13 +37,13 @@ class Place(NamedTuple):
 
 
 def parse_place(text: str) -> Place | None:
-    """The place that a text names, as its `str` does; None for another text."""
+    """Parse a place from its `str`, None for other text."""
     found = re.fullmatch(r"([0-9]{1,9})\.([0-9]{1,9})", text, re.ASCII)
     return Place(int(found[1]), int(found[2])) if found else None
 
 
 class Began(NamedTuple):
-    """A step is being made: it would be the `made`th."""
+    """The `made`th step or attempt began."""
 
     made: int
     order: Order
@@ -60,21 +58,21 @@ class Said(NamedTuple):
 
 
 class Dropped(NamedTuple):
-    """The words since the last turn don't count: the model is asked again."""
+    """Discard the words since the last turn: the model is called again."""
 
     made: int
 
 
 class Printed(NamedTuple):
-    """The next lines that the agent's command prints. A turn holds their end when it is over."""
+    """The next lines of the agent's command. A turn keeps their end."""
 
     made: int
     text: str
 
 
 class Turned(NamedTuple):
-    """A turn was written; of a sub-workflow's step it is one of the `thread` that makes it. An assistant's holds the
-    words that were said before it."""
+    """A turn was recorded; for a sub-workflow's step, in its `thread`. An assistant's turn includes the words
+    streamed before."""
 
     place: Place
     turn: TurnRecord
@@ -82,8 +80,7 @@ class Turned(NamedTuple):
 
 
 class Made(NamedTuple):
-    """A step was made, or, where `failed`, an attempt at one kept: `node` is the StepNode or the Attempt, and `number`
-    the step's, also of the one that was attempted."""
+    """A step was made, or an attempt `failed`. `node` is the StepNode or Attempt, `number` the step's."""
 
     made: int
     node: Hash
@@ -92,15 +89,15 @@ class Made(NamedTuple):
 
 
 class Rested(NamedTuple):
-    """Nobody is at work on the thread any more."""
+    """No process works on the thread any more."""
 
 
 Event = Began | Said | Dropped | Printed | Turned | Made | Rested
 
 
 def turns_of(instance: Instance, node: Hash) -> tuple[TurnRecord, ...]:
-    """The turns of a StepNode or an Attempt, oldest first; of a step that a sub-workflow did, those of all its
-    steps. None for a node of another type."""
+    """Return the turns of a StepNode or Attempt, oldest first; for a sub-workflow's step, those of all its
+    steps. Empty for other nodes."""
     store = instance.store
     content = store.get(node)
     detail: Hash | None = None
@@ -118,7 +115,7 @@ def turns_of(instance: Instance, node: Hash) -> tuple[TurnRecord, ...]:
 
 
 def turns_so_far(instance: Instance, thread: ThreadId) -> tuple[TurnRecord, ...]:
-    """The turns so far of the step that is being made; where a sub-workflow makes it, those of its own step."""
+    """Return the turns of the step in progress, or of its sub-workflow's step."""
     notes = instance.runs.notes(thread)
     found = noted_turns(instance, notes)
     if not found and notes and is_thread_id(child := notes[-1].get("session", "")):
@@ -127,8 +124,8 @@ def turns_so_far(instance: Instance, thread: ThreadId) -> tuple[TurnRecord, ...]
 
 
 def follow(instance: Instance, thread: ThreadId) -> Iterator[TurnRecord]:
-    """Yields the turns of the step that is being made, each as it comes, then those of the steps after it, until
-    nobody is at work on the thread."""
+    """Yield the turns of the step in progress as they come, then those of later steps, until no process works
+    on the thread."""
     news = News(instance, thread)
     while True:
         found = news.news()
@@ -139,9 +136,8 @@ def follow(instance: Instance, thread: ThreadId) -> Iterator[TurnRecord]:
 
 
 class News:
-    """What has happened on a thread since it was last asked, several times a second, which costs a few calls of the
-    system while nothing happens. It begins with all turns of the step that is being made, and the words since; or
-    right `after` a place that was told before."""
+    """Events of a thread since the last call, cheap to poll several times a second. Begins with all turns of
+    the step in progress, or right `after` a place."""
 
     def __init__(self, instance: Instance, thread: ThreadId, after: Place | None = None) -> None:
         """Raises NotFound, StoreDamaged."""
@@ -176,11 +172,12 @@ class News:
 
     @property
     def works(self) -> bool:
-        """Whether somebody was at work when news were last asked for, or a moment before."""
+        """Whether a process was working on the thread at the last call, or a moment before."""
         return self._worked
 
     def news(self) -> list[Event]:
-        """What has happened since, in its order. Raises NotFound where the thread was removed, StoreDamaged."""
+        """Return the events since the last call, in order. Raises NotFound if the thread was removed,
+        StoreDamaged."""
         # Asked first: what was written before the lock was let go is seen then.
         held = self._instance.locks.is_held(self._thread)
         rests = self._rests(held)
@@ -203,7 +200,6 @@ class News:
         return [*found, Rested()] if rests else found
 
     def _rests(self, held: bool) -> bool:
-        """Whether it is news that nobody is at work."""
         now = time.monotonic()
         if held:
             self._free_since, self._worked, self._rested = now, True, False
@@ -225,7 +221,6 @@ class News:
         return [Began(self._made + 1, order, began)]
 
     def _newly_made(self) -> list[Made]:
-        """The steps and attempts that were made, oldest first."""
         found, self._pending = self._pending, []
         if not self._refs.changed():
             return found
@@ -250,7 +245,6 @@ class News:
         return found
 
     def _over_with(self, made: Made, told: bool) -> Iterator[Event]:
-        """The rest of what was made."""
         shown = max(self._shown, self._skip)
         self._made += 1
         turns = turns_of(self._instance, made.node) if told else ()
@@ -261,7 +255,6 @@ class News:
         self._forget()
 
     def _output(self, lines: Words, output: bytes, is_cut: bool) -> Iterator[Event]:
-        """The next lines of the agent's command."""
         self._lines = lines
         text = output.decode("utf-8", "replace")
         if is_cut:
@@ -272,7 +265,6 @@ class News:
     def _turns(
         self, words: Words, text: str, noted: tuple[int, float], notes: Sequence[Mapping[str, Any]]
     ) -> Iterator[Event]:
-        """What the notes tell, and the words."""
         same = words.begun == self._words.begun
         self._words = words
         if same and text:
@@ -303,7 +295,6 @@ class News:
             yield Turned(Place(self._made + 1, number), turn, thread)
 
     def _attend(self, session: str) -> None:
-        """Takes up the thread of the sub-workflow that makes the step."""
         if not is_thread_id(session) or (self._child is not None and self._child.thread == session):
             return
         with suppress(NotFound):
@@ -332,7 +323,7 @@ class News:
 
 
 class _Child(NamedTuple):
-    """The thread of a sub-workflow, of whose steps `before` turns were made before the step that is being made."""
+    """A sub-workflow's thread; `before` is the number of its turns before the current step."""
 
     thread: ThreadId
     news: News
@@ -340,7 +331,6 @@ class _Child(NamedTuple):
 
 
 def _newest(instance: Instance, thread: ThreadId, number: int, many: int) -> list[Made]:
-    """So many of the newest that were made on a thread of that `number` of steps, oldest first."""
     steps: list[Hash] = []
     before: Hash | None = None
     for past in instance.threads.past(instance.threads.head(thread).node):
@@ -356,8 +346,8 @@ def _newest(instance: Instance, thread: ThreadId, number: int, many: int) -> lis
 def _merged(
     steps: Sequence[Hash], before: Hash | None, number: int, tried: Sequence[tuple[Hash, Hash | None]]
 ) -> list[Made]:
-    """Steps with the attempts, each with the step that it was made after, in the order in which they were made.
-    `before` is the step before the first, the `number`th."""
+    """Merge steps with attempts, each given with the step before it, in the order they were made. `before` is
+    the step before the first, the `number`th."""
     found = [Made(0, node, number + 1, True) for node, prev in tried if prev == before]
     for each in steps:
         number += 1

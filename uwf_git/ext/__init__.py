@@ -1,10 +1,9 @@
-"""Features on top of the core, a folder each. The core and the command know them through this module alone.
+"""Extensions: features on top of the core, known to it through this module alone.
 
-An extension is one folder with all of one feature. Its `__init__.py` holds `EXTENSION`, which is data: whatever has to
-be imported for a feature is named as `module:attribute`, and loaded when it is used. `OURS` has a line for each that
-ships; others are installed packages with an entry point in the group `uwf.extensions`. These are asked only if a name
-is not known here, or if all extensions are needed, as for help, pages, an exchange and `uwf gc`, so that starting costs
-nothing.
+An extension is one folder or package. Its `__init__.py` has `EXTENSION`, a row of data in which code is named
+as `module:attribute` and loaded when used. `OURS` lists those that ship; installed packages have an entry
+point in the group `uwf.extensions`. They are consulted only for unknown names, or if all extensions are
+needed (help, pages, exchanges, `uwf gc`), so they don't slow the start.
 """
 
 from __future__ import annotations
@@ -40,9 +39,8 @@ ENTRY_POINTS = "uwf.extensions"
 
 
 class Command(NamedTuple):
-    """A command or a group of commands that an extension adds. `path` is the words after `uwf`: `fleet`, or
-    `workflow trust` in a group of the core; `where` a `click.Command`; `line` and `section` are for the help of its
-    group."""
+    """A command or group. `path` is the words after `uwf`: `fleet`, or `workflow trust` in a group of the
+    core; `where` is a `click.Command`; `line` and `section` are for the group's help."""
 
     path: str
     where: str
@@ -55,11 +53,11 @@ def _parameter(option: str) -> str:
 
 
 class Export(NamedTuple):
-    """A form in which `uwf export` writes threads, chosen by an `option` such as `--html`; `line` is for its help.
+    """A form of `uwf export`, chosen by an `option` such as `--html`.
 
-    `where` is a function of the Invocation, the ids as they were typed, the path, and whether --force was given. With
-    `is_file` it gets one id and the path of a file, which it writes over if forced; else any number of ids, none for
-    all threads, and the path of a folder."""
+    `where` is a function of the Invocation, the ids as typed, the path, and whether --force was given. With
+    `is_file` it gets one id and a file to write; else any number of ids, none for all threads, and a folder.
+    """
 
     option: str
     where: str
@@ -68,13 +66,12 @@ class Export(NamedTuple):
 
     @property
     def parameter(self) -> str:
-        """The name that click gives the option."""
         return _parameter(self.option)
 
 
 class Dispatcher(NamedTuple):
-    """Another way than one thread after another to step those of a command, chosen by an `option` such as `--fleet` of
-    `uwf eval run`; `line` is for its help, `where` an `api.dispatch.Dispatch`."""
+    """A way to step many threads, chosen by an `option` such as `--fleet` of `uwf eval run`; `where` is an
+    `api.dispatch.Dispatch`."""
 
     option: str
     where: str
@@ -82,15 +79,13 @@ class Dispatcher(NamedTuple):
 
     @property
     def parameter(self) -> str:
-        """The name that click gives the option."""
         return _parameter(self.option)
 
 
 class AgentProgram(NamedTuple):
-    """An agent that an extension adds, known by the `name` of its command, `uwf-<short name>`. `where` is an `Agent` of
-    `uwf_git.kit`, or a function that takes the name and returns one; the command is `main` in the same module.
-    `kind` says who answers: "rehearsal", "human", "command", "model", "workflow", "protocol" or "cli". `alias` is
-    another name that a configuration may use for it."""
+    """An agent, named by its command, `uwf-<short name>`. `where` is an `Agent` of `uwf_git.kit`, or a
+    function from the name to one; the command is `main` in the same module. `kind` is "rehearsal", "human",
+    "command", "model", "workflow", "protocol" or "cli". `alias` is another name for configurations."""
 
     name: str
     kind: str
@@ -99,41 +94,36 @@ class AgentProgram(NamedTuple):
 
     @property
     def module(self) -> str:
-        """The name of the module that holds it."""
         return self.where.partition(":")[0]
 
     def load(self) -> Any:
-        """The `Agent`."""
         agent = load(self.where)
         return agent(self.name) if callable(agent) else agent
 
 
 class RefKind(NamedTuple):
-    """A kind of refs: all whose names begin with `prefix`, such as `refs/uwf/crews/`. `store.ref_kinds` has the table.
+    """A kind of ref: all with the same `prefix`, such as `refs/uwf/crews/`. `store.ref_kinds` has the table.
 
-    names           what follows the prefix: the `name` of something, the id of a `thread`, the hash of a `node`, a
-                    `month`, "" for anything
-    order           the place in a transfer, which may be cut off: what others stand on comes first. 0 for refs that
-                    stay on this machine
-    of_thread       whether a ref belongs to one thread; `names` is `thread` then
-    target          what a ref points at: a `commit`, or the tag of a `fork`, a `pause` or an `end`, which is on one, or
-                    a `fold`; "" for what neither index nor verification follows
-    records         the kinds of record that the commit may be, the kind's own first
-    trailer         the trailer by which a commit says that it is a record of that kind: `Uwf-Crew`
-    record_parents  how many parents of such a commit are records as well, None for all. What a version was taken from,
-                    its second parent, may be anything
-    name_field      the field of the record's node that has the name, which the ref must have too
-    settle          what becomes of a ref that another side has: `version`, `replace`, `grow`; of kinds that the core
-                    alone has, `thread`, `attempts`, `fork`, `pause`, `fold`
-    word            what messages call one: `crew`; `told` says of a ref of a thread, or of many of them, what it is of,
-                    `owner` how a message begins about one that has another name than its ref
-    along           the prefixes of the refs of the same name that are pushed along with one that is asked for
-    foreign         folders of the tree whose files are none of uwf's, whatever they are called
-    check           the function that verifies a commit which records the kind's own record, as of `verify.versions`
-    versions        the `store.versions.Versions` of what is registered in versions; then there are also:
-    branches        where a remote's published branches are
+    names           what follows the prefix: a `name`, a `thread`'s id, a `node`'s hash, a `month`, "" for anything
+    order           the order of transfer, dependencies first; 0 for refs that stay on this machine
+    of_thread       the ref belongs to one thread; then `names` is `thread`
+    target          a `commit`, or the tag of a `fork`, a `pause` or an `end`, or a `fold`; "" if neither indexed
+                    nor verified
+    records         valid records of the commit, the kind's own first
+    trailer         the trailer that declares its record: `Uwf-Crew`
+    record_parents  how many parents are records, None for all; a version's source, its second parent, may be anything
+    name_field      the field of the node that must equal the ref's name
+    settle          how two sides are reconciled: `version`, `replace`, `grow`; in the core also `thread`, `attempts`,
+                    `fork`, `pause`, `fold`
+    word            the word in messages: `crew`; `told` describes a thread's ref, `owner` begins a message about a
+                    wrong name
+    along           prefixes of refs with the same name that are pushed along
+    foreign         folders whose files are not uwf's
+    check           the function that verifies a commit of the kind's record, as in `verify.versions`
+    versions        the `store.versions.Versions` of definitions; then also:
+    branches        the prefix of published branches
     commands        the group of commands: `uwf crew`
-    made_of, put, propose   what a version is made of, and the commands that register and propose one
+    made_of, put, propose   a version's source in messages, and the commands that register and propose one
     """
 
     prefix: str
@@ -161,14 +151,14 @@ class RefKind(NamedTuple):
 
     @property
     def is_shared(self) -> bool:
-        """Whether such refs travel to other machines."""
+        """Whether such refs are pushed and pulled."""
         return self.order > 0
 
 
 class Pages(NamedTuple):
-    """Pages of an extension in `uwf web`. `makers` names for each path, such as `/eval/{name}`, the function of the
-    store and an `Asked` of `uwf_cli.page.addresses` that makes its `Page`. The navigation leads to the first path by
-    `title` if the store has refs that begin with `refs`. Templates are in the folder `templates` beside the module."""
+    """Pages in `uwf web`. `makers` maps paths such as `/eval/{name}` to functions of the store and an `Asked`
+    that return a `Page`. The navigation shows `title` if the store has refs below `refs`. Templates are in
+    `templates` beside the module."""
 
     title: str
     refs: str
@@ -176,18 +166,17 @@ class Pages(NamedTuple):
 
 
 class Extension(NamedTuple):
-    """A feature: the commands, agents and kinds of refs that it adds, the forms that it exports threads in, the ways in
-    which it steps many of them, and its part in the steps of workflows, by the `kind` of a workflow that the format
-    knows.
+    """A feature's contributions. Workflow kinds and languages are those of the format.
 
-    `pages` are its pages in `uwf web`. Of `runners` each value names an `Agent` that does all steps of such workflows,
-    of `step_parts` the `StepParts` of their steps, of `compilers` the `api.compilers.Compiler` of a language.
-    `node_types` has, for the hash of each type that an extension which ships adds to those of the format, the mapping
-    that holds its schema. Other packages store their schemas like any node, so that a store can be read without them.
+    `runners` map a kind of workflow to an `Agent` for all its steps, `step_parts` to their `StepParts`,
+    `compilers` a language to an `api.compilers.Compiler`. `node_types` map the hashes of a shipped
+    extension's built-in types to the mapping of their schemas; other packages store schemas as nodes, so that
+    stores stay readable without them.
 
-    The others name a function each, "" for none. `resumed` takes an Instance and ids of threads that waited or were
-    paused and can go on. `collected` takes an Instance; `uwf gc` calls it to remove files of the private folder that
-    nothing needs any more. `checks` takes an Instance and yields each `verify.checks.Check` of `uwf doctor`."""
+    The others name a function, "" for none. `resumed` gets an Instance and ids of threads that can continue.
+    `collected` gets an Instance, to clean the private folder in `uwf gc`. `checks` gets an Instance and
+    yields `verify.checks.Check` for `uwf doctor`.
+    """
 
     name: str
     commands: tuple[Command, ...] = ()
@@ -207,7 +196,7 @@ class Extension(NamedTuple):
 
 @cache
 def ours() -> tuple[Extension, ...]:
-    """The extensions that ship, in the order of `OURS`."""
+    """Return the shipped extensions in the order of `OURS`."""
     return tuple(map(_our, OURS))
 
 
@@ -218,14 +207,14 @@ def _our(name: str) -> Extension:
 
 
 def agent_programs() -> Iterator[AgentProgram]:
-    """The agents that ship. A search that ends early imports no further manifests."""
+    """Yield the shipped agents, importing manifests one by one."""
     for name in OURS:
         yield from _our(name).agents
 
 
 @cache
 def others() -> tuple[Extension, ...]:
-    """The extensions of installed packages, by their names. Raises UwfError if one cannot be imported."""
+    """Return installed packages' extensions by name. Raises UwfError if one cannot be imported."""
     if not _may_be_installed():
         return ()
     from importlib.metadata import entry_points
@@ -236,7 +225,7 @@ def others() -> tuple[Extension, ...]:
 
 
 def every() -> tuple[Extension, ...]:
-    """All extensions, those that ship first."""
+    """Return all extensions, shipped ones first."""
     return (*ours(), *others())
 
 
@@ -256,20 +245,19 @@ def _broken(entry: EntryPoint, why: str) -> UwfError:
 
 
 def runner(kind: str) -> str | None:
-    """What does the steps of workflows of a kind, None if their roles are played by agents. Kinds are of the format,
-    so no installed package is asked."""
+    """Return the agent of a kind of workflow, None if configured agents play its roles. Only shipped
+    extensions have any."""
     return next((each.runners[kind] for each in map(_our, OURS) if kind in each.runners), None)
 
 
 def step_parts(kind: str) -> str | None:
-    """The parts that steps of workflows of a kind have of their own, None if they have none. Kinds are of the format,
-    so no installed package is asked."""
+    """Return the step parts of a kind of workflow, None if it has none. Only shipped extensions have any."""
     return next((each.step_parts[kind] for each in map(_our, OURS) if kind in each.step_parts), None)
 
 
 def _may_be_installed() -> bool:
-    """Whether an installed package may have an entry point. `importlib.metadata`, which finds them, takes 25 ms to
-    load, and each push and pull asks."""
+    """Return whether a package may have an entry point. Importing `importlib.metadata` takes 25 ms, and each
+    push and pull asks."""
     for folder in sys.path:
         try:
             with os.scandir(folder or ".") as entries:
@@ -294,18 +282,18 @@ def _names_group(file: Path) -> bool:
 
 
 def load(where: str) -> Any:
-    """What `module:attribute` names."""
+    """Import `module:attribute`."""
     module, _, attribute = where.partition(":")
     return getattr(import_module(module), attribute)
 
 
 def command(group: str, name: str) -> Command | None:
-    """The command of that name that an extension adds to a group; `group` is "" for `uwf` itself."""
+    """Return an extension's command in a group, "" for `uwf` itself."""
     return _by_group(True).get(group, {}).get(name) or _by_group(False).get(group, {}).get(name)
 
 
 def commands(group: str) -> dict[str, Command]:
-    """All commands that extensions add to a group, by their names there. One that ships goes before another's."""
+    """Return extensions' commands in a group; shipped ones take precedence."""
     by_ours = _by_group(True).get(group, {})
     return by_ours | {
         name: each for name, each in _by_group(False).get(group, {}).items() if name not in by_ours
@@ -314,7 +302,6 @@ def commands(group: str) -> dict[str, Command]:
 
 @cache
 def _by_group(ship: bool) -> dict[str, dict[str, Command]]:
-    """The commands by their groups: of the extensions that ship, or of the others."""
     found: dict[str, dict[str, Command]] = {}
     for extension in ours() if ship else others():
         for command in extension.commands:
@@ -324,51 +311,48 @@ def _by_group(ship: bool) -> dict[str, dict[str, Command]]:
 
 
 def exports() -> tuple[Export, ...]:
-    """The forms that threads are exported in."""
     return tuple(form for extension in every() for form in extension.exports)
 
 
 def dispatchers() -> tuple[Dispatcher, ...]:
-    """The ways to step many threads."""
     return tuple(each for extension in every() for each in extension.dispatchers)
 
 
 def resumed(instance: Any, threads: Collection[str]) -> None:
-    """Tell extensions that threads which waited or were paused can go on."""
+    """Tell extensions about threads that can continue."""
     for extension in every():
         if extension.resumed:
             load(extension.resumed)(instance, threads)
 
 
 def collected(instance: Any) -> None:
-    """Have extensions remove files of the private folder that nothing needs any more."""
+    """Let extensions clean the private folder."""
     for extension in every():
         if extension.collected:
             load(extension.collected)(instance)
 
 
 def checks() -> Iterator[tuple[str, str]]:
-    """The names of extensions with checks of `uwf doctor`, and where these are."""
+    """Yield the extensions with checks for `uwf doctor`."""
     return ((each.name, each.checks) for each in every() if each.checks)
 
 
 def compiler(language: str) -> str:
-    """Where the compiler of a language is, which the format knows: no installed package is asked."""
+    """Return the compiler of a language. Only shipped extensions have any."""
     return next(each.compilers[language] for each in ours() if language in each.compilers)
 
 
 @cache
 def node_types() -> Mapping[str, str]:
-    """The hashes of the built-in node types of extensions that ship, and where their schemas are."""
+    """Return the hashes of shipped extensions' built-in types, and their schemas' places."""
     return {name: where for each in ours() for name, where in each.node_types.items()}
 
 
 def pages() -> tuple[Pages, ...]:
-    """The pages of extensions in `uwf web`."""
     return tuple(each.pages for each in every() if each.pages is not None)
 
 
 def template_folders() -> list[Path]:
-    """The folders with the templates of those pages."""
+    """Return the folders of those pages' templates."""
     modules = {where.partition(":")[0] for each in pages() for where in each.makers.values()}
     return [Path(str(import_module(name).__file__)).parent / "templates" for name in sorted(modules)]

@@ -1,1 +1,1 @@
-"""The promise: nodes, hashes, CBOR, schemas, ids, and YAML and JSON read with positions. Pure."""
+"""The stored format: nodes, hashes, CBOR, schemas, ids, and YAML and JSON with positions. Pure."""

@@ -1,4 +1,4 @@
-"""Durations, and the limits of what a thread may use, as people write them."""
+"""Parsing durations, sizes and limits."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ Problem = tuple[str | None, str, str]
 
 
 def parse_duration(value: Any) -> float | None:
-    """Seconds from a number, or from a text such as "90s", "10m" or "1h30m". None for anything else, and for
-    what is not above zero."""
+    """Return seconds from a number or text such as "90s", "10m" or "1h30m"; None for anything else or not
+    above zero."""
     if isinstance(value, str):
         if not re.fullmatch(_DURATION, value.replace(" ", "")):
             return None
@@ -42,8 +42,8 @@ def parse_duration(value: Any) -> float | None:
 
 
 def parse_size(value: Any) -> int | None:
-    """Bytes from a number, or from a text such as "500MB", "2GB" or "1.5GiB". None for anything else, and for what is
-    not above zero."""
+    """Return bytes from a number or text such as "500MB", "2GB" or "1.5GiB"; None for anything else or not
+    above zero."""
     if isinstance(value, str) and (found := re.fullmatch(_SIZE, value.replace(" ", ""))):
         number, unit = float(found[1]), found[2] or "B"
         size = number * (1024 if "i" in unit else 1000) ** _BYTES.get(unit[0], 0)
@@ -55,8 +55,8 @@ def parse_size(value: Any) -> int | None:
 
 
 def parse_quota(value: Any) -> tuple[Quota, list[Problem]]:
-    """The limits of a command in a mapping such as {memory: 2GB, processes: 200, cpu: 10m, disk: none}, and what is
-    wrong with it."""
+    """Return a command's limits from a mapping such as {memory: 2GB, processes: 200, cpu: 10m, disk: none},
+    and its problems."""
     if value is None:
         return Quota(), []
     if not isinstance(value, dict):
@@ -79,8 +79,8 @@ def parse_quota(value: Any) -> tuple[Quota, list[Problem]]:
 
 
 def parse_rates(value: Any) -> tuple[dict[str, float], list[Problem]]:
-    """The limits of a provider in a mapping such as {stepsPerSecond: 2, concurrentSteps: 4, wait: 30s}, and what is
-    wrong with it."""
+    """Return a provider's limits from a mapping such as {stepsPerSecond: 2, concurrentSteps: 4, wait: 30s},
+    and its problems."""
     if value is None:
         return {}, []
     if not isinstance(value, dict):
@@ -125,7 +125,7 @@ _QUOTAS = {
 
 
 def parse_budget(value: Any) -> tuple[dict[str, float], list[Problem]]:
-    """The limits in a mapping such as {maxSteps: 50, maxWallTime: 2h}, and what is wrong with it."""
+    """Return the limits of a mapping such as {maxSteps: 50, maxWallTime: 2h}, and its problems."""
     if value is None:
         return {}, []
     if not isinstance(value, dict):
@@ -145,7 +145,7 @@ def parse_budget(value: Any) -> tuple[dict[str, float], list[Problem]]:
 
 
 def parse_limit(key: str, value: Any) -> float | None:
-    """The limit that a value sets for a key of LIMITS; None where it can't be one."""
+    """Return a value for a key of LIMITS, None if invalid."""
     if key == "maxWallTime":
         return parse_duration(value)
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 2**53:

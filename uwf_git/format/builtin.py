@@ -1,4 +1,4 @@
-"""The table of built-in types, and the parts that their schemas share."""
+"""The table of built-in types, and the common parts of their schemas."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ Schema = dict[str, Any]
 
 
 class Builtin(Mapping[Hash, Schema]):
-    """The built-in schemas by their hashes: those of the format, then those of the extensions that ship, which are
-    loaded when one is asked for."""
+    """The built-in schemas by hash. Those of shipped extensions are loaded on demand."""
 
     def __init__(self) -> None:
         self.core: dict[Hash, Schema] = {META: META_SCHEMA}
@@ -53,15 +52,15 @@ BUILTIN = Builtin()
 
 
 def builtin(name: str, schema: dict[str, Any]) -> Hash:
-    """Make a schema one of the format. `name` is its hash, written down since computing all of them would take most of
-    a command's start; a test computes them."""
+    """Add a schema to the format. `name` is its hash, written down because computing them all would dominate
+    a command's start; a test recomputes them."""
     BUILTIN.core[Hash(name)] = schema
     return Hash(name)
 
 
 def record(title: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of an object with these fields and no others. A `?` at the end of a field's name says that it may be
-    left out. The order of the other fields is part of the schema's hash."""
+    """Return the schema of a closed object. A name ending in `?` is optional. The order of the other fields
+    is part of the hash."""
     return {
         "title": title,
         "type": "object",
@@ -72,12 +71,12 @@ def record(title: str, fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def list_of(item: Any, **besides: Any) -> dict[str, Any]:
-    """The schema of a list; `besides` are further keywords."""
+    """Return the schema of a list, with further keywords."""
     return {**besides, "type": "array", "items": item}
 
 
 def map_of(value: Any, **besides: Any) -> dict[str, Any]:
-    """The schema of an object that maps names to values; `besides` are further keywords."""
+    """Return the schema of an object that maps names to values, with further keywords."""
     return {**besides, "type": "object", "additionalProperties": value}
 
 

@@ -1,8 +1,7 @@
-"""Deterministic CBOR (RFC 8949, section 4.2) of JSON values, as json-cas writes and stores it.
+"""Deterministic CBOR (RFC 8949, section 4.2) of JSON values, as in json-cas.
 
-The one twist is JavaScript's: a float with an integral value within ±(2^53-1) is an integer.
-Every other float is a float64, never shortened. `normalise` makes that choice once, so that what is
-validated, hashed and stored is the same value.
+As in JavaScript, a float with an integral value within ±(2^53-1) is an integer. Other floats are float64,
+never shortened. `normalise` decides this once, so that the validated, hashed and stored values are the same.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ type_error_hint = "a payload is JSON: null, booleans, numbers, strings, lists an
 
 
 def normalise(value: Any, depth: int = 0) -> Any:
-    """A copy of a JSON value with integral floats as integers. Raises Invalid for what has no hash:
-    integers outside ±(2^53-1), NaN, infinities, lone surrogates, nesting over 200 levels."""
+    """Return a copy with integral floats as integers. Raises Invalid for values without a hash: integers
+    outside ±(2^53-1), NaN, infinities, lone surrogates, more than 200 levels."""
     if value is None or value is True or value is False:
         return value
     kind = type(value)
@@ -64,7 +63,7 @@ def _text(value: str) -> str:
 
 
 def encode(value: Any) -> bytes:
-    """The CBOR of a normalised JSON value."""
+    """Return the CBOR of a normalised JSON value."""
     out: list[bytes] = []
     _encode(value, out)
     return b"".join(out)
@@ -113,8 +112,7 @@ def _encoded_text(text: str) -> bytes:
 
 
 def decode(data: bytes) -> Any:
-    """The JSON value that `encode` gives these bytes for. Raises Invalid for any other bytes, also where they are CBOR
-    of another form: so that whoever has the value has the bytes too."""
+    """The inverse of `encode`. Raises Invalid for other bytes, including other forms of CBOR."""
     try:
         value, end = _decoded(data, 0, 0)
     except (IndexError, struct.error):
@@ -130,7 +128,6 @@ _SIZES = {24: (">B", 1, 24), 25: (">H", 2, 1 << 8), 26: (">I", 4, 1 << 16), 27: 
 
 
 def _decoded(data: bytes, at: int, depth: int) -> tuple[Any, int]:
-    """The value that begins at a place, and where it ends."""
     first = data[at]
     at += 1
     major, number = first >> 5, first & 31

@@ -1,4 +1,4 @@
-"""Documents from outside: the bytes of a file, their text, and the value in it with the place of every part."""
+"""Documents from outside: a file's bytes, text and value, with the position of each part."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufffe\u
 
 
 class Mark(NamedTuple):
-    """Where something stands, both counted from 1. For a value out of an included file it is where
-    the `!include` stands, and `within` says where in that file, as `file:line:column`."""
+    """A position, counted from 1. For an included file it is that of the `!include`, and `within` has
+    `file:line:column` inside it."""
 
     line: int
     column: int
@@ -33,7 +33,7 @@ TOP = Mark(1, 1)
 
 
 class InvalidYaml(Invalid):
-    """The text is no YAML that is accepted here. `problem` is the message without the position."""
+    """The text is not acceptable YAML. `problem` is the message without the position."""
 
     def __init__(self, name: str, mark: Mark, problem: str, hint: str = "") -> None:
         super().__init__(f"{one_line(name)}:{mark.line}:{mark.column}: {problem}", hint)
@@ -42,8 +42,8 @@ class InvalidYaml(Invalid):
 
 
 class Document(NamedTuple):
-    """A document that was read. `data` is JSON-like. The other three are keyed by the path of a value: where it
-    stands, where its key stands, and the text of a scalar as it was written, before it got a type."""
+    """A parsed document. `data` is JSON-like. By a value's path, `marks` has its position, `keys` its key's
+    position, and `scalars` the text of a scalar before typing."""
 
     name: str
     data: Any
@@ -52,23 +52,23 @@ class Document(NamedTuple):
     scalars: Mapping[ValuePath, str]
 
     def mark(self, path: ValuePath) -> Mark:
-        """Where the value at path stands; of what isn't there, where its nearest ancestor does."""
+        """Return the position of a value, or of its nearest existing ancestor."""
         for length in range(len(path), -1, -1):
             if (mark := self.marks.get(path[:length])) is not None:
                 return mark
         return TOP
 
     def key_mark(self, path: ValuePath) -> Mark:
-        """Where the key of the value at path stands; of a list's item, where the item does."""
+        """Return the position of a value's key, or of a list item."""
         return self.keys.get(path) or self.mark(path)
 
     def raw(self, path: ValuePath) -> str | None:
-        """The text of the scalar at path: "1:30", "yes", "007". None for a collection or nothing."""
+        """Return a scalar's text: "1:30", "yes", "007". None for anything else."""
         return self.scalars.get(path)
 
 
 def read_bytes(path: Path, at_most: int = MAX_BYTES) -> bytes:
-    """A file's content. Raises NotFound, or Invalid for a folder, an unreadable file or one with more bytes."""
+    """Read a file. Raises NotFound, Invalid for a folder, an unreadable or oversized file."""
     shown = one_line(str(path))
     try:
         with open_file(path) as file:
@@ -84,15 +84,15 @@ def read_bytes(path: Path, at_most: int = MAX_BYTES) -> bytes:
 
 
 def unreadable(shown: str, error: Exception) -> Invalid:
-    """Why a file can't be read. ValueError is for a NUL in its path."""
+    """Return the error for an unreadable file. ValueError means a NUL in its path."""
     is_permitted = isinstance(error, OSError) and error.errno == errno.EINVAL  # as `open_file` raises it
     hint = "put a file there, or name another" if is_permitted else "check its permissions"
     return Invalid(f"{shown} can't be read: {getattr(error, 'strerror', None) or error}", hint)
 
 
 def open_file(path: Path) -> BinaryIO:
-    """Opens a file to read its bytes. A pipe or a device is refused, which would be waited for without end, but those
-    that a shell hands over. Raises OSError."""
+    """Open a regular file or a file that a shell passes; other FIFOs and devices, which could block, are
+    refused. Raises OSError."""
     mode = path.stat().st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or str(path).startswith(_HANDED_OVER)):
         raise OSError(errno.EINVAL, "it is no regular file")
@@ -100,7 +100,7 @@ def open_file(path: Path) -> BinaryIO:
 
 
 def check_size(data: str | bytes, name: str, at_most: int = MAX_BYTES) -> None:
-    """Raises Invalid for a document with more bytes, or characters."""
+    """Raise Invalid for an oversized document."""
     if len(data) > at_most:
         raise Invalid(
             f"{one_line(name)} is larger than {at_most >> 20} MiB", "is it the file that was meant?"
@@ -108,8 +108,8 @@ def check_size(data: str | bytes, name: str, at_most: int = MAX_BYTES) -> None:
 
 
 def decode(data: str | bytes, name: str) -> str:
-    """UTF-8 text, a byte order mark dropped. Raises InvalidYaml for other encodings and for control
-    characters, which no YAML text and no prompt holds literally."""
+    """Decode UTF-8, dropping a byte order mark. Raises InvalidYaml for other encodings and control
+    characters."""
     try:
         text = data if isinstance(data, str) else data.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -1,8 +1,5 @@
-"""Reading the fields of a document that people write: what is wrong is noted with its place, left out, and the rest is
-read.
-
-A key that begins with `x-` belongs to no form: it is the place for anchors and notes.
-"""
+"""Reading the fields of a document: problems are reported with their position, and the rest is read. Keys
+beginning with `x-` are free for anchors and notes."""
 
 from __future__ import annotations
 
@@ -15,17 +12,17 @@ from uwf_git.format.schema import ValuePath
 
 
 class Fields:
-    """Reads the fields of one document; what is wrong goes to the findings."""
+    """Reads the fields of one document into values and findings."""
 
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
 
     def meant(self, kind: str, key: str, given: Collection[str]) -> str | None:
-        """The key of a kind of mapping that one stands for which people write out of habit; not one that is `given`."""
+        """Return the key that an unknown one usually stands for, unless it is `given`."""
         return None
 
     def hint(self, kind: str, key: str, meant: str | None, known: Collection[str]) -> str:
-        """What to say of a key that isn't `known` and has no counterpart; "" of most."""
+        """Return the hint for an unknown key, usually ""."""
         return ""
 
     def mapping(
@@ -38,8 +35,8 @@ class Fields:
         wanted: str = "a mapping",
         hint: str = "",
     ) -> dict[str, Any] | None:
-        """The mapping at path. What stands under a key that isn't known, and probably means one that is missing, is
-        read as that: one slip is one finding."""
+        """Return the mapping at a path. An unknown key that probably means a missing one is read as that, so
+        one typo is one finding."""
         if not isinstance(value, dict):
             self.wrong_type(path, what, wanted, value, hint)
             return None
@@ -74,7 +71,7 @@ class Fields:
         hint: str = "",
         may_be_empty: bool = False,
     ) -> str | None:
-        """The text under key, which must be there. None, and a finding, where it isn't."""
+        """Return a required text; None with a finding if it is missing."""
         if key not in data:
             self._findings.key_error(path, "missing-key", f"{what} has no {key}", hint or f"add {key}:")
             return None
@@ -109,7 +106,7 @@ class Fields:
 
 
 def kind_of(value: Any) -> str:
-    """The kind of a value in words of YAML: "nothing", "a mapping", …"""
+    """Return a value's kind in YAML terms: "nothing", "a mapping", …"""
     if value is None:
         return "nothing"
     for kind, word in ((bool, "a boolean"), (str, "text"), (dict, "a mapping"), (list, "a list")):
@@ -119,5 +116,5 @@ def kind_of(value: Any) -> str:
 
 
 def own_items(mapping: dict[str, Any]) -> Iterable[tuple[str, Any]]:
-    """What is in a mapping besides the places for anchors and notes, the keys that begin with `x-`."""
+    """Yield a mapping's items without `x-` keys."""
     return [(key, value) for key, value in mapping.items() if not key.startswith("x-")]

@@ -1,4 +1,4 @@
-"""What a check finds: a line, a stable code and a message; and the list that collects them."""
+"""Findings of a check: position, stable code, message."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Severity = Literal["error", "warning"]
 
 
 class Finding(NamedTuple):
-    """One problem. `line` and `column` count from 1; `code` is stable; `hint` says what to do, or ""."""
+    """A problem. `line` and `column` count from 1; `code` is stable; `hint` may be ""."""
 
     line: int
     column: int
@@ -24,7 +24,7 @@ class Finding(NamedTuple):
 
 
 class Findings:
-    """The findings about one document. At most `LIMIT` are kept: nobody reads more."""
+    """The findings of one document, at most `LIMIT`."""
 
     LIMIT = 500
     SUGGESTIONS = 40
@@ -36,42 +36,40 @@ class Findings:
         self._suggested = 0
 
     def reads(self, path: ValuePath, place: ValuePath) -> None:
-        """Notes that the value of `path` was taken from `place`, where a key stands that means the same: findings
-        about it are told there."""
+        """Note that the value of `path` was read from a synonym at `place`, where its findings are reported."""
         self._places[path] = place
 
     def error(self, path: ValuePath, code: str, message: str, hint: str = "") -> None:
-        """Adds what keeps the workflow from being registered, at the value of path."""
+        """Add an error at a value."""
         self._add(self._document.mark(self._place(path)), "error", code, message, hint)
 
     def key_error(self, path: ValuePath, code: str, message: str, hint: str = "") -> None:
-        """Adds an error at the key of path."""
+        """Add an error at a key."""
         self._add(self._document.key_mark(self._place(path)), "error", code, message, hint)
 
     def warning(self, path: ValuePath, code: str, message: str, hint: str = "") -> None:
-        """Adds what is probably a slip but can run, at the key of path."""
+        """Add a warning, for a probable mistake that can run, at a key."""
         self._add(self._document.key_mark(self._place(path)), "warning", code, message, hint)
 
     def at(self, mark: Mark, code: str, message: str, hint: str = "") -> None:
-        """Adds an error at a place that is no value's, such as that of a key that stands twice."""
+        """Add an error at a position without a value, such as a duplicate key."""
         self._add(mark, "error", code, message, hint)
 
     def nearest(self, name: str, known: Iterable[str]) -> str:
-        """A hint for a name that isn't known. Only the first findings get one: comparing thousands of
-        names with thousands would take minutes."""
+        """Return a did-you-mean hint. Only for the first findings, since comparing thousands of names would
+        take minutes."""
         self._suggested += 1
         return nearest(name, known) if self._suggested <= self.SUGGESTIONS else ""
 
     def closest(self, name: str, known: Iterable[str]) -> str | None:
-        """The name that was probably meant, within the same limit."""
+        """Return the closest name, with the same limit."""
         return closest(name, known) if self._suggested < self.SUGGESTIONS else None
 
     def raw(self, path: ValuePath) -> str | None:
-        """The text of the scalar at path as it was written."""
         return self._document.raw(self._place(path))
 
     def sorted(self) -> list[Finding]:
-        """All findings in the order of the text, errors first where they share a place."""
+        """Return all findings in document order, errors first."""
         return sorted(self._found)
 
     def _place(self, path: ValuePath) -> ValuePath:

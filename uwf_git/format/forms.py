@@ -1,7 +1,7 @@
-"""The form of a document that others have defined, as a table: which fields its objects may hold, of what kind. Every
-slip becomes a finding with its place, and what is left is plain to read.
+"""Declarative forms of third-party documents: the fields and kinds that their objects may have. Mistakes
+become findings with positions.
 
-People write "" where they mean that something isn't there, and YAML has nothing at all, so both count as absent.
+"" and an empty YAML value both count as absent.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FENCE = re.compile(r"---[ \t]*(?:\r?\n|\Z)")
 
 
 class Part(NamedTuple):
-    """A file that was read. `findings` is what is wrong with it; `body` stands below its frontmatter."""
+    """A parsed file. `body` is the text below its frontmatter."""
 
     path: str
     document: Document
@@ -35,7 +35,7 @@ Kind = Callable[[Part, ValuePath, Any], Any]
 
 
 def json_part(path: str, data: bytes) -> Part:
-    """A JSON file. Raises InvalidYaml, which has line and column, for what is no JSON (Invalid for over 1 MiB)."""
+    """Parse a JSON file. Raises InvalidYaml with line and column, Invalid above 1 MiB."""
     document, repeated = read_json(data, path)
     part = Part(path, document, Findings(document))
     for key, mark, first in repeated:
@@ -45,15 +45,14 @@ def json_part(path: str, data: bytes) -> Part:
 
 
 def markdown_part(path: str, data: bytes) -> Part:
-    """A Markdown file that begins with frontmatter; its line ends are \\n. Raises InvalidYaml (Invalid for over
-    1 MiB)."""
+    r"""Parse a Markdown file with frontmatter, with \n line ends. Raises InvalidYaml, Invalid above 1 MiB."""
     document, body = read_frontmatter(data, path)
     return Part(path, document, Findings(document), body)
 
 
 def read_frontmatter(data: str | bytes, name: str) -> tuple[Document, str]:
-    """The frontmatter of a Markdown text, an object, with its positions in the whole text; and the body below it.
-    Raises InvalidYaml (Invalid for over 1 MiB)."""
+    """Return the frontmatter of a Markdown text, with positions in the whole text, and its body. Raises
+    InvalidYaml, Invalid above 1 MiB."""
     check_size(data, name)
     text = decode(data, name).replace("\r\n", "\n")
     opening = _FENCE.match(text)
@@ -74,18 +73,17 @@ def read_frontmatter(data: str | bytes, name: str) -> tuple[Document, str]:
 
 
 def where(path: ValuePath) -> str:
-    """A place in words: `agents[0].menu[2].trigger`; "it" for the whole."""
+    """Return a path as text: `agents[0].menu[2].trigger`; "it" for the root."""
     text = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path)
     return one_line(text.removeprefix("."), 120) or "it"
 
 
 def is_absent(value: Any) -> bool:
-    """Whether a value means that there is none."""
     return value is None or (isinstance(value, str) and not value.strip())
 
 
 def text(part: Part, path: ValuePath, value: Any) -> str | None:
-    """A text. Of another scalar in YAML it is what was written."""
+    """A text; another YAML scalar is read as written."""
     if isinstance(value, str):
         return value
     if not isinstance(value, dict | list) and not part.path.endswith(".json"):
@@ -95,7 +93,6 @@ def text(part: Part, path: ValuePath, value: Any) -> str | None:
 
 
 def flag(part: Part, path: ValuePath, value: Any) -> bool | None:
-    """true or false."""
     if isinstance(value, bool):
         return value
     wrong(part, path, value, "true or false")
@@ -103,7 +100,6 @@ def flag(part: Part, path: ValuePath, value: Any) -> bool | None:
 
 
 def count(part: Part, path: ValuePath, value: Any) -> int | None:
-    """A whole number above zero."""
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return value
     wrong(part, path, value, "a whole number above 0")
@@ -111,12 +107,10 @@ def count(part: Part, path: ValuePath, value: Any) -> int | None:
 
 
 def anything(part: Part, path: ValuePath, value: Any) -> Any:
-    """Any value."""
     return value
 
 
 def mapping(part: Part, path: ValuePath, value: Any) -> dict[str, Any] | None:
-    """An object of any fields."""
     if isinstance(value, dict):
         return value
     wrong(part, path, value, "a mapping")
@@ -124,7 +118,7 @@ def mapping(part: Part, path: ValuePath, value: Any) -> dict[str, Any] | None:
 
 
 def matching(pattern: str, words: str, hint: str = "", code: str = "bad-value") -> Kind:
-    """A text of that pattern, described by `words`."""
+    """A text that matches a pattern, described by `words`."""
     compiled = re.compile(pattern, re.ASCII)
 
     def read(part: Part, path: ValuePath, value: Any) -> str | None:
@@ -138,8 +132,6 @@ def matching(pattern: str, words: str, hint: str = "", code: str = "bad-value") 
 
 
 def one_of(*choices: str) -> Kind:
-    """One of those texts."""
-
     def read(part: Part, path: ValuePath, value: Any) -> str | None:
         said = text(part, path, value)
         if said is None or said in choices:
@@ -152,7 +144,7 @@ def one_of(*choices: str) -> Kind:
 
 
 def list_of(kind: Kind, at_least: int = 0) -> Kind:
-    """A list of values of a kind, with absent ones left out. Its items are pairs of their path and their value."""
+    """A list of a kind, as (path, value) pairs without absent items."""
 
     def read(part: Part, path: ValuePath, value: Any) -> list[tuple[ValuePath, Any]] | None:
         if not isinstance(value, list):
@@ -171,7 +163,7 @@ def list_of(kind: Kind, at_least: int = 0) -> Kind:
 
 
 def texts(part: Part, path: ValuePath, value: Any) -> tuple[str, ...] | None:
-    """A list of texts, with blank ones left out."""
+    """A list of non-blank texts."""
     found = _texts(part, path, value)
     return None if found is None else tuple(item for _, item in found)
 
@@ -185,8 +177,8 @@ def object_of(
     is_open: bool = False,
     may_be_blank: Collection[str] = (),
 ) -> Kind:
-    """An object with those fields, and no others where it isn't open. What is absent or wrong is left out of it, and
-    so is what isn't known. Of the required ones those that may be blank have to be there, and are warned of."""
+    """An object with these fields, and others only if open. Absent, wrong and unknown fields are dropped.
+    Required fields that may be blank must be present, with a warning if blank."""
     known = {**required, **optional}
 
     def read(part: Part, path: ValuePath, value: Any) -> dict[str, Any] | None:
@@ -220,5 +212,5 @@ def object_of(
 
 
 def wrong(part: Part, path: ValuePath, value: Any, wanted: str) -> None:
-    """Reports a value of another type than the one wanted."""
+    """Report a value of the wrong type."""
     part.findings.error(path, "wrong-type", f"{where(path)} is {kind_of(value)}, not {wanted}")

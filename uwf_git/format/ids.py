@@ -1,8 +1,5 @@
-"""Identifiers: node hashes and thread ids, both Crockford Base32, both parsed here and only here; and which names
-workflows and roles may have.
-
-A workflow's name is a component of a ref, a role's one of a tree path, and both stand in command lines.
-"""
+"""Identifiers: node hashes and thread ids in Crockford Base32, and valid names of workflows and roles, which
+become parts of refs, paths and command lines."""
 
 from __future__ import annotations
 
@@ -35,7 +32,7 @@ _MOST_BYTES = 200
 
 
 def crockford13(digest: int) -> Hash:
-    """The 13 characters of a 64-bit number, most significant first."""
+    """Encode a 64-bit number in 13 characters, most significant first."""
     # Written out, since every node that is read or written has its hash made.
     two = _PAIRS
     return Hash(
@@ -51,7 +48,7 @@ def crockford13(digest: int) -> Hash:
 
 @functools.lru_cache(1024)
 def digest_of(text: str) -> int | None:
-    """The 64-bit number that a hash is of; None for what is no hash."""
+    """The inverse of `crockford13`; None if invalid."""
     if not is_hash(text):
         return None
     return functools.reduce(lambda number, character: number << 5 | ALPHABET.index(character), text, 0)
@@ -64,12 +61,12 @@ def _base32(number: int, length: int) -> str:
 
 
 def is_hash(text: object) -> bool:
-    """Whether text is a node hash as it is written: 13 upper-case characters."""
+    """Return whether a text is a node hash: 13 upper-case characters."""
     return isinstance(text, str) and _HASH.fullmatch(text) is not None
 
 
 def parse_hash(text: str) -> Hash:
-    """A hash from outside, any case. Raises Invalid."""
+    """Parse a hash, ignoring case. Raises Invalid."""
     upper = text.strip().upper()
     if not _HASH.fullmatch(upper):
         raise Invalid(
@@ -79,12 +76,12 @@ def parse_hash(text: str) -> Hash:
 
 
 def is_thread_id(text: object) -> bool:
-    """Whether text is a ULID as it is written: 26 upper-case characters, the first at most 7."""
+    """Return whether a text is a ULID: 26 upper-case characters, the first at most 7."""
     return isinstance(text, str) and _THREAD.fullmatch(text) is not None
 
 
 def parse_thread_id(text: str) -> ThreadId:
-    """A thread id from outside, any case. Raises Invalid."""
+    """Parse a thread id, ignoring case. Raises Invalid."""
     upper = text.strip().upper()
     if not _THREAD.fullmatch(upper):
         raise Invalid(f"{text!r} is not a thread id", "see the ids with: uwf thread list --all")
@@ -92,28 +89,26 @@ def parse_thread_id(text: str) -> ThreadId:
 
 
 def time_of(thread: ThreadId) -> int:
-    """When a thread's id was made, in Unix seconds: the first 10 digits are milliseconds, by the ULID specification."""
+    """Return a thread id's Unix time in seconds; its first 10 digits are milliseconds (ULID specification)."""
     milliseconds = functools.reduce(lambda number, digit: number << 5 | ALPHABET.index(digit), thread[:10], 0)
     return milliseconds // 1000
 
 
 def new_thread_id() -> ThreadId:
-    """A fresh ULID: 48 bits of Unix milliseconds, 80 random bits."""
+    """Return a new ULID: 48 bits of Unix milliseconds, 80 random bits."""
     from ulid import ULID  # 58 ms to import, and only a start or a fork needs it
 
     return ThreadId(str(ULID()))
 
 
 def fork_id(thread: ThreadId, first: Hash) -> ThreadId:
-    """The id of a divergence's other side: the thread's time, and 80 bits of a digest of the thread and
-    the first step that isn't shared. So it stands beside the thread in every list, and whoever meets the
-    same divergence gives the same id."""
+    """Return the id of a divergence's other side: the thread's time, and 80 bits of a digest of the thread
+    and the first step that isn't shared. It sorts beside the thread, and is the same on every machine."""
     return ThreadId(thread[:10] + derived_id(0, f"uwf fork {thread} {first}")[10:])
 
 
 def derived_id(when: int, said: str) -> ThreadId:
-    """The id of a thread that follows from what it is for: a time in Unix milliseconds, and 80 bits of a digest of what
-    is said of it."""
+    """Return a deterministic thread id: a time in Unix milliseconds, and 80 bits of a digest of `said`."""
     from hashlib import sha256
 
     digest = int.from_bytes(sha256(said.encode()).digest()[:10], "big")
@@ -121,8 +116,8 @@ def derived_id(when: int, said: str) -> ThreadId:
 
 
 def complete(prefix: str, known: Iterable[str], what: str, ends: bool = False) -> str:
-    """The one id in `known` that begins with `prefix`, any case; with `ends` also one that ends with it. Raises
-    NotFound or Usage."""
+    """Return the only id in `known` with a prefix, ignoring case; with `ends` also by suffix. Raises NotFound
+    or Usage."""
     upper = prefix.strip().upper()
     if not _PREFIX.fullmatch(upper):
         raise NotFound(f"no {what} {prefix!r}", f"a {what} id has only digits and letters without I, L, O, U")
@@ -137,8 +132,8 @@ def complete(prefix: str, known: Iterable[str], what: str, ends: bool = False) -
 
 
 def name_problem(name: str) -> str | None:
-    """Why a name can't be a workflow's or a role's, or None. Letters and digits of any script, `_`,
-    `.` and `-` make a name; what git refuses in a ref is refused here."""
+    """Return why a name is invalid, or None. Valid are letters and digits of any script, `_`, `.` and `-`,
+    unless git refuses it in a ref."""
     if not name:
         return "is empty"
     if len(name) > _MOST_CHARACTERS or len(name.encode("utf-8", "replace")) > _MOST_BYTES:

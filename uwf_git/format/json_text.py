@@ -1,8 +1,5 @@
-"""JSON documents from outside, with the position of every value, and every key that stands twice.
-
-YAML nearly holds JSON, but not quite (its escapes make no characters beyond U+FFFF out of two), and it holds much
-that is no JSON. The library's reader tells no positions.
-"""
+"""JSON documents with the positions of values and duplicate keys. YAML is almost a superset of JSON, but not
+with surrogate escapes, and the standard reader has no positions."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Repeated(NamedTuple):
-    """A key that stands twice in one object: `mark` is where it does so again, `first` the line of the first."""
+    """A duplicate key: `mark` is its second position, `first` the line of the first."""
 
     key: str
     mark: Mark
@@ -35,8 +32,8 @@ class Repeated(NamedTuple):
 
 
 def read_json(data: str | bytes, name: str) -> tuple[Document, tuple[Repeated, ...]]:
-    """The document in a JSON text, and its repeated keys, of which the first counts. `name` stands in messages. Raises
-    InvalidYaml, which has line and column, for what is no JSON (Invalid for over 1 MiB)."""
+    """Return the document and its duplicate keys, of which the first counts. `name` is for messages. Raises
+    InvalidYaml with line and column, Invalid above 1 MiB."""
     check_size(data, name)
     parser = _Parser(decode(data, name), name)
     return parser.document(), tuple(parser.repeated)
@@ -114,7 +111,6 @@ class _Parser:
                 return made, at
 
     def _next(self, at: int, end: str) -> tuple[int, bool]:
-        """Where to go on behind an item, and whether the collection has ended."""
         at = self._skip(at)
         sign = self._text[at : at + 1]
         if sign == end:

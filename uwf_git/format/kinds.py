@@ -1,4 +1,4 @@
-"""The frozen values that nodes of the built-in kinds parse into, and back into payloads."""
+"""Values of the built-in node kinds, parsed from and converted to payloads."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ CONTENT, TIMESTAMP = "content", "timestamp"  # in an expression: the answer of a
 
 
 class PackageNode(NamedTuple):
-    """A node of a package's graph, which a role was made of. `type` is step, decision, merge or end; `file` the path of
-    its document in the package; `inputs` and `outputs` are paths below the project."""
+    """A node of a package's graph. `type` is step, decision, merge or end; `file` the path of its document in
+    the package; `inputs` and `outputs` are paths below the project."""
 
     type: str
     file: str
@@ -52,9 +52,8 @@ class PackageNode(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """The crew that a workflow is of: the name of the crew, the workflow's id in it, the form of its package, the
-    paths in it of the document that the workflow begins with and of its graph, "" where there is none, and the
-    variables that a run has at its start."""
+    """A workflow's crew: its name, the workflow's id, the package's format, the paths of the entry document
+    and the graph ("" if none), and a run's initial variables."""
 
     name: str
     workflow: str
@@ -65,10 +64,9 @@ class Origin(NamedTuple):
 
 
 class Role(NamedTuple):
-    """Who does a step. Either `system_prompt` or `goal` (with its companions) is filled. `tools` is what the
-    workflow lets it use: it can only take away from what the user's configuration allows. `extract_prompt` is what a
-    model is told that reads the role's output out of an answer. `persona` is the id of who speaks, "" where the thread
-    says that, and `node` what the role was made of, in a crew's workflow."""
+    """A role, with either a `system_prompt` or a `goal` and its companions. `tools` restricts what the user's
+    configuration allows. `extract_prompt` is for the extraction model. `persona` is a fixed speaker's id or
+    "", `node` the package's node in a crew's workflow."""
 
     name: str
     description: str
@@ -93,9 +91,9 @@ class Condition(NamedTuple):
 
 
 class Transition(NamedTuple):
-    """An edge. With a `status` it is taken when the last output has it; with a `condition` when that
-    holds; with neither it is the fallback. `prompt` and `location` are Liquid templates. In a crew's package it has a
-    `label`, and maybe a `text` that says when to take it."""
+    """An edge, taken if the last output has its `status`, or if its `condition` holds; with neither it is the
+    fallback. `prompt` and `location` are Liquid templates. In a package it has a `label`, and maybe a `text`
+    on when to take it."""
 
     role: str
     condition: str | None = None
@@ -107,9 +105,8 @@ class Transition(NamedTuple):
 
 
 class Code(NamedTuple):
-    """The file of a bundle. `language` is javascript or python; `id` the XXH64 of its bytes, by which people know the
-    version; `sha256` what it is trusted by. `max_rounds` is how many steps its threads have at most, unless their start
-    says otherwise."""
+    """A code workflow's file. `language` is javascript or python; `id` the XXH64 of its bytes; `sha256` is
+    for trust. `max_rounds` is the default limit on a thread's steps."""
 
     language: str
     id: str
@@ -119,10 +116,9 @@ class Code(NamedTuple):
 
 
 class Workflow(NamedTuple):
-    """A compiled workflow. `graph` maps a role or $START to its edges in the order they are tried. `budget`
-    limits each of its threads: maxSteps, maxTokens, maxCost (US dollars), maxWallTime (seconds). Where there is `code`
-    that decides who goes next, and `graph` is only what the bundle says of itself: its conditions are no names. `crew`
-    is where it comes from, and `personas` are those of that crew by their ids, in no order."""
+    """A compiled workflow. `graph` maps a role or $START to its edges in order. `budget` limits each thread:
+    maxSteps, maxTokens, maxCost (US dollars), maxWallTime (seconds). With `code`, the code decides and
+    `graph` is only its description. `crew` is its origin, and `personas` are that crew's by id."""
 
     name: str
     description: str
@@ -136,56 +132,52 @@ class Workflow(NamedTuple):
 
     @property
     def resume(self) -> int | None:
-        """The place among the edges of $START of the one that a thread goes on by which has ended; None where nothing
-        is said of that."""
+        """The index of the $START edge for resuming finished threads, None if there is none."""
         edges = enumerate(self.graph.get(START, ()))
         return next((place for place, edge in edges if edge.status == RESUME), None)
 
     def stops(self, edge: Transition) -> bool:
-        """Whether an edge is no way of the graph: of a package made elsewhere, the one from every node to $END that is
-        taken where the run's variables say that it is complete."""
+        """Whether an edge isn't part of the graph: a package's generated edge from every node to $END for
+        completed runs."""
         return self.crew is not None and self.crew.format == BMAD and edge.condition == COMPLETE
 
     @property
     def step_fields(self) -> tuple[str, ...]:
-        """What its conditions may look for in a step besides its role, output, detail and agent."""
+        """The fields of a step that conditions may use besides role, output, detail and agent."""
         return step_fields(" ".join(condition.expression for condition in self.conditions.values()))
 
     def speaker(self, role: str, persona: str) -> Persona | None:
-        """Who speaks where a role does a step, if `persona` is the id of who does what is left to nobody in particular.
-        None where nobody does, as in a workflow of no crew."""
+        """Return a role's persona, where `persona` is the default's id. None outside a crew."""
         return self.personas.get(self.speaks(role, persona))
 
     def speaks(self, role: str, persona: str) -> str:
-        """The id of who speaks where a role does a step, as `speaker` has it; "" for what is no role."""
+        """Return the id of a role's persona, as `speaker`; "" for anything but a role."""
         found = self.roles.get(role)
         return (found.persona or persona) if found is not None else ""
 
     @property
     def needs_answers(self) -> bool:
-        """Whether who is next, and with which instruction, follows also from what agents said besides their outputs."""
+        """Whether decisions or prompts depend on agents' answers besides their outputs."""
         edges = (edge for edges in self.graph.values() for edge in edges)
         templates = (text for edge in edges for text in (edge.prompt, edge.location) if text)
         return any(BODY in text for text in templates) or CONTENT in self.step_fields
 
     @property
     def kind(self) -> str:
-        """What defines it: "workflow" (a file of YAML), "code" or "crew"."""
         return "crew" if self.crew is not None else "workflow" if self.code is None else "code"
 
     @property
     def file(self) -> str:
-        """What the definition, as its author wrote it, is called in a version's tree."""
+        """The name of the definition in a version's tree."""
         if self.crew is not None:
             return CREW_DEFINITION
         return DEFINITIONS[None if self.code is None else self.code.language]
 
 
 class Start(NamedTuple):
-    """A StartNode's payload. `budget` is this thread's own; `max_rounds` how many steps a bundle may take. Of a crew's
-    workflow, `persona` is the id of who does what it leaves to nobody in particular, and `data` the file that the menu
-    brought along: its `path`, its `format` (json, yaml, csv, xml or text), the beginning of its `text`, and its `size`
-    in bytes."""
+    """A StartNode. `budget` is this thread's own; `max_rounds` is for code workflows. In a crew, `persona` is
+    the default's id, and `data` a file from the menu: `path`, `format` (json, yaml, csv, xml or text), the
+    beginning of its `text`, and `size` in bytes."""
 
     workflow: Hash
     prompt: str
@@ -196,7 +188,7 @@ class Start(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A StepNode's payload. `prev` is None for the first step."""
+    """A StepNode. `prev` is None for the first step."""
 
     start: Hash
     prev: Hash | None
@@ -206,14 +198,12 @@ class Step(NamedTuple):
     agent: str
 
     def payload(self) -> dict[str, Any]:
-        """The node's payload."""
         return self._asdict()
 
 
 class StepContext(NamedTuple):
-    """A step as a moderator and an agent see it: `output` is the payload itself, not its hash. `answer` is what the
-    agent said, verbatim, read only for a workflow that asks for it and "" where the detail has none; `time` is when
-    the step was made, in Unix milliseconds, 0 where nobody knows. `persona` is who spoke, in a crew's workflow."""
+    """A step as moderator and agents see it. `output` is the payload itself. `answer` is the agent's verbatim
+    answer, read only if the workflow needs it, else ""; `time` is in Unix milliseconds, 0 if unknown."""
 
     hash: Hash
     role: str
@@ -226,17 +216,16 @@ class StepContext(NamedTuple):
 
     @property
     def by(self) -> str:
-        """Who did it, for people."""
         return credited(self.agent, self.persona)
 
     @property
     def remark(self) -> str | None:
-        """The text of a user's remark, to which no decision pays attention; None for every other step."""
+        """The text of a remark, which decisions ignore; None for other steps."""
         return remark_in(self.role, self.output)
 
 
 class Usage(NamedTuple):
-    """Tokens. `cached` is the part of `input` that the provider had in its cache."""
+    """Tokens. `cached` is the part of `input` from the provider's cache."""
 
     input: int
     output: int
@@ -244,9 +233,9 @@ class Usage(NamedTuple):
 
 
 class TurnRecord(NamedTuple):
-    """One turn of a conversation, the payload of a Turn node: `role` is user, assistant or tool. A tool's turn has
-    the tool's name, its arguments and result, the `call` id that the model gave it, and whether it failed. An
-    assistant's turn that calls tools is followed by one turn for each call. `model` is who said it."""
+    """A Turn node: `role` is user, assistant or tool. A tool's turn has its name, arguments and result, the
+    model's `call` id, and whether it failed. An assistant's turn with tool calls is followed by one turn per
+    call."""
 
     role: str
     text: str
@@ -260,7 +249,6 @@ class TurnRecord(NamedTuple):
     failed: bool = False
 
     def payload(self) -> dict[str, Any]:
-        """The node's payload."""
         payload: dict[str, Any] = {"role": self.role, "text": self.text}
         if self.tool is not None:
             payload |= {"tool": self.tool, "arguments": self.arguments, "result": self.result}
@@ -277,10 +265,9 @@ class TurnRecord(NamedTuple):
 
 
 class Detail(NamedTuple):
-    """A Detail node's payload: how an output came about. `turns` are Turn nodes; `context` is the head that the
-    prompt was built from; `cost` is in US dollars; `budget` holds limits that a human raised before this step;
-    `redactions` says where secrets were taken out, and how many. Of a step that was imported, `source` is what it is
-    called where it came from, and `nodes` are those it had there."""
+    """A Detail node. `turns` are Turn nodes; `context` is the head that the prompt was built from; `cost` is
+    in US dollars; `budget` holds raised limits; `redactions` are the places and numbers of removed secrets.
+    Of an imported step, `source` is its original id and `nodes` its original nodes."""
 
     answer: str
     turns: tuple[Hash, ...] = ()
@@ -299,7 +286,7 @@ class Detail(NamedTuple):
     nodes: tuple[Hash, ...] = ()
 
     def payload(self) -> dict[str, Any]:
-        """The node's payload, of the newest version; with a `source`, of an ImportedDetail."""
+        """Return the payload of the newest version; with a `source`, of an ImportedDetail."""
         payload: dict[str, Any] = {
             "answer": self.answer,
             "turns": list(self.turns),
@@ -325,8 +312,8 @@ class Detail(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """An Attempt node's payload: a step that failed. `prev` is the StepNode it was made on, None at the start;
-    `detail` is None where the agent said nothing; `stdout` and `stderr` are the ends of what it printed."""
+    """An Attempt node: a failed step. `prev` is the StepNode before, None at the start; `detail` is None
+    without turns; `stdout` and `stderr` are the ends of its output."""
 
     start: Hash
     prev: Hash | None
@@ -338,7 +325,6 @@ class Attempt(NamedTuple):
     stderr: str = ""
 
     def payload(self) -> dict[str, Any]:
-        """The node's payload."""
         payload = self._asdict()
         for name in ("stdout", "stderr"):
             if not payload[name].strip():
@@ -347,7 +333,7 @@ class Attempt(NamedTuple):
 
 
 def parse_workflow(payload: Any) -> Workflow:
-    """The value of a Workflow node's payload, a bundle's too, which must obey its schema. Raises Invalid."""
+    """Parse a valid Workflow payload, of a code workflow too. Raises Invalid."""
     try:
         return Workflow(
             name=payload["name"],
@@ -431,7 +417,7 @@ def _parse_edge(edge: Any, condition: str | None, status: str | None) -> Transit
 
 
 def parse_start(payload: Any) -> Start:
-    """The value of a StartNode's payload. Raises Invalid."""
+    """Parse a StartNode's payload. Raises Invalid."""
     may_have = {"budget", "maxRounds", "persona", "data"}
     if (
         not isinstance(payload, dict)
@@ -460,8 +446,7 @@ _OF_STEPS = frozenset(Step._fields)
 
 
 def agent_name_problem(name: str) -> str:
-    """Why no agent can have a name, in a clause; "" for one that it can have. What a person says in a
-    thread is a step of "human", and names with a $ are kept for what is no agent."""
+    """Return why an agent's name is invalid, "" if valid. "human" and names with $ are reserved."""
     if not name.strip() or not name.isprintable():
         return "which is no line of printable characters"
     if name.strip().casefold() == PERSON or name.lstrip().startswith("$"):
@@ -470,7 +455,7 @@ def agent_name_problem(name: str) -> str:
 
 
 def parse_step(payload: Any) -> Step:
-    """The value of a StepNode's payload. Raises Invalid."""
+    """Parse a StepNode's payload. Raises Invalid."""
     if not isinstance(payload, dict) or payload.keys() != _OF_STEPS:
         raise Invalid(f"not a StepNode: it has exactly {', '.join(Step._fields)}")
     for name in ("start", "output", "detail"):
@@ -484,7 +469,7 @@ def parse_step(payload: Any) -> Step:
 
 
 def parse_turn(payload: Any) -> TurnRecord:
-    """The value of a Turn node's payload, of either version, which must obey its schema."""
+    """Parse a valid Turn payload of either version."""
     return TurnRecord(
         payload["role"],
         payload["text"],
@@ -500,8 +485,7 @@ def parse_turn(payload: Any) -> TurnRecord:
 
 
 def parse_detail(payload: Any) -> Detail:
-    """The value of a Detail node's payload, of either version, which must obey its schema. Where the first
-    version only counts its redactions, that number stands with no place."""
+    """Parse a valid Detail payload of either version. The first version's redaction count gets no place."""
     redactions = payload.get("redactions", ())
     if isinstance(redactions, int):
         redactions = [{"where": "", "count": redactions}] if redactions else []
@@ -525,7 +509,6 @@ def parse_detail(payload: Any) -> Detail:
 
 
 def parse_attempt(payload: Any) -> Attempt:
-    """The value of an Attempt node's payload, which must obey its schema."""
     return Attempt(**payload)
 
 
@@ -534,7 +517,7 @@ def _usage(value: Any) -> Usage | None:
 
 
 def status_of(output: Any) -> str | None:
-    """The status an output routes by: its `$status`, else its `status`; None where it has neither."""
+    """Return an output's `$status`, else its `status`, else None."""
     if isinstance(output, dict):
         for key in ("$status", "status"):
             if isinstance(value := output.get(key), str):
@@ -543,43 +526,44 @@ def status_of(output: Any) -> str | None:
 
 
 def step_fields(expression: str) -> tuple[str, ...]:
-    """The fields of a step that only expressions which name them are given."""
+    """Return the step fields that an expression uses, which are provided only then."""
     return tuple(name for name in (CONTENT, TIMESTAMP) if name in expression)
 
 
 def answer_in(detail_type: str, detail: Any) -> str | None:
-    """What an agent said, verbatim, by the detail of its step; None where that holds no text."""
+    """Return the verbatim answer in a step's detail, None if it has no text."""
     if is_kind(detail_type, "detail"):
         return parse_detail(detail).answer
     return detail if is_kind(detail_type, "text") and isinstance(detail, str) else None
 
 
 def credited(agent: str, persona: Persona | None) -> str:
-    """Who did a step, for people: the agent, and in a crew's workflow the persona, as in `Ada (uwf-claude-code)`."""
+    """Return a step's agent for people, with its persona: `Ada (uwf-claude-code)`."""
     return f"{persona.name} ({agent})" if persona is not None else agent
 
 
 def persona_value(persona: Persona | None) -> dict[str, Any]:
-    """Who spoke in a step, as JSON has it beside its agent: `persona`; nothing where nobody in particular did."""
+    """Return `persona` for a step's JSON; empty if there is none."""
     return {"persona": {"id": persona.id, "name": persona.name}} if persona is not None else {}
 
 
 def asks_human(output: Any) -> bool:
-    """Whether an output is the reserved one that suspends the thread until a human answers."""
+    """Return whether an output is the reserved question."""
     return isinstance(output, dict) and (
         output.get("$status") == SUSPEND or output.get("status") == NEEDS_INPUT
     )
 
 
 def remark_in(role: str, output: Any) -> str | None:
-    """The text of the remark that a step of this role with this output is; None if it isn't one."""
+    """Return the text of a remark step, None for other steps."""
     if role != USER or not isinstance(output, dict) or output.keys() != {"remark"}:
         return None
     return output["remark"] if isinstance(output["remark"], str) else None
 
 
 def split_remarks(steps: Sequence[StepContext]) -> tuple[Sequence[StepContext], tuple[str, ...]]:
-    """Split steps, oldest first, into those up to the last one that isn't a remark, and the remarks after it."""
+    """Split steps, oldest first, into those up to the last one that isn't a remark, and the texts of the
+    remarks after it."""
     end = len(steps)
     while end and steps[end - 1].remark is not None:
         end -= 1
@@ -589,13 +573,12 @@ def split_remarks(steps: Sequence[StepContext]) -> tuple[Sequence[StepContext], 
 
 
 def replied(text: str) -> dict[str, str]:
-    """The output of a step in which an agent said that in a conversation: it is the user's turn, though nothing is
-    asked."""
+    """Return the output of a conversation's reply, after which it is the user's turn."""
     return {"$status": SUSPEND, "summary": title_of(text) if text.strip() else ""}
 
 
 def reply_in(output: Any) -> str | None:
-    """What an output says of a reply, its first line; None for an output that is none."""
+    """Return the first line of a reply's output, None for others."""
     if (
         not isinstance(output, dict)
         or output.keys() != {"$status", "summary"}
@@ -606,6 +589,6 @@ def reply_in(output: Any) -> str | None:
 
 
 def title_of(prompt: str) -> str:
-    """A task in one line: its first that says something, without marks of a heading."""
+    """Return a prompt's first meaningful line, without heading marks."""
     first = next((line.strip("# \t") for line in prompt.splitlines() if line.strip("# \t")), "A thread")
     return one_line(first, 100)

@@ -1,7 +1,7 @@
-"""Nodes: `{type, payload, timestamp}`, their hashes, and the readable JSON they are stored as.
+"""Nodes `{type, payload, timestamp}`, their hashes, and their JSON files.
 
-hash = Crockford32(XXH64(seed 0; ascii(type) ‖ CBOR(payload))). The timestamp is not hashed, and the
-layout of the JSON is not either: formatting is no identity.
+hash = Crockford32(XXH64(seed 0; ascii(type) ‖ CBOR(payload))). Neither the timestamp nor the JSON's layout is
+hashed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ACTED_ON = r"[\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 
 
 class Node(NamedTuple):
-    """An immutable node. `payload` is normalised JSON; `timestamp` is Unix milliseconds."""
+    """An immutable node. `payload` is normalised JSON; `timestamp` is in Unix milliseconds."""
 
     type: Hash
     payload: Any
@@ -31,22 +31,22 @@ class Node(NamedTuple):
 
 
 def hash_of(type_hash: Hash, payload: Any) -> Hash:
-    """The hash of a normalised payload of that type."""
+    """Return the hash of a normalised payload of a type."""
     return crockford13(xxhash.xxh64_intdigest(type_hash.encode("ascii") + cbor.encode(payload)))
 
 
 def file_id(content: bytes) -> str:
-    """What a file is known by: the XXH64 of its bytes, as a node's hash is written."""
+    """Return the XXH64 of a file, written as a hash."""
     return crockford13(xxhash.xxh64_intdigest(content))
 
 
 def self_hash(payload: Any) -> Hash:
-    """The hash of a self-describing node: no type to prefix, as its type is its own hash."""
+    """Return the hash of a self-describing node, whose type is its own hash."""
     return crockford13(xxhash.xxh64_intdigest(cbor.encode(payload)))
 
 
 def node_hash(node: Node) -> Hash:
-    """The hash of a node, the self-describing bootstrap node included."""
+    """Return a node's hash, also of the self-describing bootstrap node."""
     data = cbor.encode(node.payload)
     plain = crockford13(xxhash.xxh64_intdigest(node.type.encode("ascii") + data))
     if plain != node.type and xxhash.xxh64_intdigest(data) == digest_of(node.type):
@@ -55,13 +55,13 @@ def node_hash(node: Node) -> Hash:
 
 
 def now() -> int:
-    """A timestamp: Unix milliseconds."""
+    """Return the Unix time in milliseconds."""
     return time.time_ns() // 1_000_000
 
 
 def to_blob(node: Node) -> bytes:
-    """The node's file: keys sorted, two-space indent, UTF-8 as it is but for what a terminal would act on or a reader
-    would be misled by, one newline at the end."""
+    """Return a node's file: sorted keys, two-space indent, UTF-8 with misleading and control characters
+    escaped, one final newline."""
     payload = _readable(node.payload, "\n  ")
     text = (
         f'{{\n  "payload": {payload},\n  "timestamp": {node.timestamp},\n  "type": {_quoted(node.type)}\n}}\n'
@@ -72,8 +72,7 @@ def to_blob(node: Node) -> bytes:
 
 
 def _readable(value: Any, line: str) -> str:
-    """What `json.dumps` with an indent of two gives, which takes twice as long. `line` is a line end and the indent of
-    the value."""
+    """As `json.dumps(indent=2)`, twice as fast. `line` is a line end and the value's indent."""
     if isinstance(value, str):
         return _quoted(value)
     if value is None or type(value) is int:
@@ -88,7 +87,7 @@ def _readable(value: Any, line: str) -> str:
 
 
 def from_blob(data: bytes, name: str) -> Node:
-    """The node in a blob. `name` (a hash or path) is for the error. Raises StoreDamaged."""
+    """Parse a node's file. `name` (hash or path) is for the error. Raises StoreDamaged."""
     try:
         value = parse_json(data.decode("utf-8"))
     except (Invalid, UnicodeDecodeError) as error:
@@ -104,12 +103,12 @@ def from_blob(data: bytes, name: str) -> Node:
 
 
 class NotJson(Invalid):
-    """A text isn't JSON."""
+    pass
 
 
 def parse_json(text: str) -> Any:
-    """Normalised JSON from outside. Raises NotJson, and Invalid for JSON that no node can hold, also for duplicate
-    keys: two readers could otherwise see two different values under one hash."""
+    """Parse and normalise JSON. Raises NotJson, and Invalid for values that no node can hold and for
+    duplicate keys, which readers would resolve differently under one hash."""
     try:
         value = _DECODER.decode(text)
         # A text that has no more brackets can't nest deeper, and what isn't escaped is valid Unicode: numbers are all
@@ -130,7 +129,7 @@ def _not_json(name: str) -> Any:
 
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object from its pairs, as an `object_pairs_hook`. Raises Invalid for a key that stands twice."""
+    """An `object_pairs_hook` that raises Invalid for duplicate keys."""
     value = dict(pairs)
     if len(value) != len(pairs):
         raise Invalid("an object has the same key twice")

@@ -1,4 +1,4 @@
-"""Who speaks in a crew, and what a crew offers: the values of a Crew node, and of what its Workflow nodes say of it."""
+"""Personas and crews: values of Crew nodes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from uwf_git.format.ids import Hash
 
 
 class Persona(NamedTuple):
-    """Who speaks, whichever agent does it. Either `system_prompt` is told, or what stands before it. `tools` is what
-    the persona may use: `allow` and `deny` as in a role, `files` and `mcp` (booleans), `maxReadBytes` and
-    `maxWriteBytes`, `servers` (names of MCP servers); it only takes away from what the user's configuration allows."""
+    """A persona, with either a `system_prompt` or the fields before it. `tools` restricts what the
+    configuration allows: `allow` and `deny`, `files` and `mcp` (booleans), `maxReadBytes` and
+    `maxWriteBytes`, `servers` (names of MCP servers)."""
 
     id: str
     name: str
@@ -29,7 +29,7 @@ class Persona(NamedTuple):
     tools: Mapping[str, Any] | None = None
 
     def payload(self) -> dict[str, Any]:
-        """Its part of a node, without its id and what is empty."""
+        """Return its part of a node, without id and empty fields."""
         value = self._asdict()
         del value["id"]
         value |= {"principles": list(self.principles), "actions": list(self.actions)}
@@ -38,8 +38,8 @@ class Persona(NamedTuple):
 
 
 class Does(NamedTuple):
-    """What happens where an item of a menu is chosen: a `workflow` of the crew begins, or the document that `exec`
-    names is carried out, or an `action`. `data` is the path of a file that is read before."""
+    """The effect of a menu item: start a `workflow` of the crew, carry out the document `exec`, or an
+    `action`. `data` is a file to read first."""
 
     workflow: str = ""
     exec: str = ""
@@ -48,16 +48,16 @@ class Does(NamedTuple):
 
 
 class Handler(NamedTuple):
-    """A text that an item of a menu can be chosen by besides, and what happens then."""
+    """Another text that selects a menu item, and its effect."""
 
     match: str
     does: Does
 
 
 class MenuItem(NamedTuple):
-    """A line of a persona's menu. It is chosen by its place among those that are shown, by its `trigger` or `cmd`, by
-    one of its `aliases`, or by words of it. `validate` is the workflow that has to be whole before. `surface` is where
-    it is shown: `ide`, which a terminal counts as, `web`, `none`, or everywhere where that is empty."""
+    """A menu item, selected by its number, `trigger`, `cmd`, an alias, or words of it. `validate` names a
+    workflow that must be complete first. `surface` is `ide` (includes terminals), `web`, `none`, or "" for
+    everywhere."""
 
     description: str
     trigger: str = ""
@@ -69,7 +69,6 @@ class MenuItem(NamedTuple):
     surface: str = ""
 
     def payload(self) -> dict[str, Any]:
-        """Its part of a Crew node."""
         value: dict[str, Any] = {"description": self.description, **_filled(self.does._asdict())}
         value |= _filled({key: getattr(self, key) for key in ("trigger", "cmd", "validate", "surface")})
         if self.aliases:
@@ -82,14 +81,13 @@ class MenuItem(NamedTuple):
 
 
 class Member(NamedTuple):
-    """A persona of a crew with its menu, and its prompts by their ids, which an action `#id` names."""
+    """A persona with its menu, and its prompts by id, used by the action `#id`."""
 
     persona: Persona
     menu: tuple[MenuItem, ...] = ()
     prompts: Mapping[str, str] = {}
 
     def payload(self) -> dict[str, Any]:
-        """Its part of a Crew node."""
         value: dict[str, Any] = {"id": self.persona.id, "persona": self.persona.payload()}
         if self.prompts:
             value["prompts"] = dict(self.prompts)
@@ -99,7 +97,7 @@ class Member(NamedTuple):
 
 
 class Offered(NamedTuple):
-    """A workflow of a crew. `entry` is the path of the document that it begins with, "" where it has none."""
+    """A crew's workflow. `entry` is the path of its first document, "" if none."""
 
     id: str
     workflow: Hash
@@ -110,8 +108,8 @@ class Offered(NamedTuple):
 
 
 class Crew(NamedTuple):
-    """A version of a crew. `version` is what its makers call it. The first of its `members` speaks where nobody is
-    named; the first of `workflows` is the package's main one."""
+    """A version of a crew. `version` is the author's. The first of `members` speaks by default; the first of
+    `workflows` is the main one."""
 
     name: str
     version: str
@@ -121,7 +119,6 @@ class Crew(NamedTuple):
     workflows: tuple[Offered, ...]
 
     def payload(self) -> dict[str, Any]:
-        """The payload of its node."""
         offered = [
             {"id": each.id, "workflow": each.workflow}
             | _filled({"title": each.title, "description": each.description, "entry": each.entry})
@@ -139,7 +136,7 @@ class Crew(NamedTuple):
 
 
 def parse_crew(payload: Any) -> Crew:
-    """The value of a Crew node's payload, which must obey its schema. Raises Invalid."""
+    """Parse a valid Crew payload. Raises Invalid."""
     try:
         return Crew(
             payload["name"],
@@ -164,7 +161,7 @@ def parse_crew(payload: Any) -> Crew:
 
 
 def parse_persona(name: str, payload: Any) -> Persona:
-    """The persona of that id, whose part of a node must obey its schema."""
+    """Parse a persona's valid part of a node."""
     given = dict(payload)
     for key in ("principles", "actions"):
         given[key] = tuple(given.get(key, ()))
@@ -199,7 +196,7 @@ def _filled(value: Mapping[str, str]) -> dict[str, str]:
 
 
 def find_persona(crew: str, personas: Iterable[Persona], said: str) -> Persona:
-    """The persona that has that id or, in any case, that id or name. Raises NotFound with the nearest."""
+    """Return a persona by id or name, ignoring case. Raises NotFound with the nearest."""
     known = list(personas)
     exact = [each for each in known if each.id == said]
     folded = said.casefold()

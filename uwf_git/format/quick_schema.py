@@ -1,8 +1,8 @@
-"""Quick checks for plain schemas. Nearly every node obeys a schema of a few plain keywords, and the general
-validator takes fifty times as long to say so, after an import that takes a fourth of a step.
+"""A fast path for plain schemas, about fifty times as fast as the general validator, whose import alone takes
+a quarter of a step.
 
-A check that returns True means that the value obeys the schema. False decides nothing: then the general
-validator is asked, which can also say what is wrong.
+True means that the value is valid. False decides nothing: the general validator is asked, which also says
+what is wrong.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TYPES: dict[str, Check] = {
 
 
 def plain_check(schema: Any) -> Check | None:
-    """A function for a schema that is plain, None for any other."""
+    """Return a check for a plain schema, None for others."""
     try:
         return _check(schema, 0)
     except (_NotPlainError, TypeError, AttributeError, KeyError):
@@ -37,7 +37,7 @@ def plain_check(schema: Any) -> Check | None:
 
 
 def is_plainly_schema(payload: Any) -> bool:
-    """Whether a payload is a JSON Schema of well-known keywords, each with an argument that it may have. False decides
+    """Return whether a payload is a JSON Schema of well-known keywords with valid arguments. False decides
     nothing."""
     return _is_schema(payload, 0)
 
@@ -78,7 +78,6 @@ def _type(names: Any, _depth: int) -> Check:
 
 
 def _texts(values: Any, _depth: int) -> Check:
-    """Other values than texts compare in ways of their own: 1 and true, 1 and 1.0."""
     if type(values) is not list or not all(type(each) is str for each in values):
         raise _NotPlainError
     allowed = frozenset(values)

@@ -1,8 +1,8 @@
-"""JSON Schema (draft 2020-12): what a payload must obey, and where in it the references stand.
+"""JSON Schema (draft 2020-12): validating payloads and finding their references.
 
-References are strings whose schema says `"format": "cas_ref"` (`ocas_ref` is the same). They are
-found through the schema, never guessed from the look of a string, and only through subschemas that
-the value satisfies, as JSON Schema defines annotations (core specification, section 7.7.1).
+References are strings whose schema has `"format": "cas_ref"` (or `ocas_ref`). They are found through
+subschemas that the value satisfies, as JSON Schema defines annotations (core specification, section 7.7.1),
+never by a string's look.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _NAMED = ("$defs", "definitions", "dependentSchemas", "patternProperties", "prop
 
 
 class Problem(NamedTuple):
-    """One way in which a value breaks its schema. `path` is a JSON Pointer, "" for the root."""
+    """A violation. `path` is a JSON Pointer, "" for the root."""
 
     path: str
     message: str
@@ -60,7 +60,7 @@ def _undecided(_value: Any) -> bool:
 
 
 class Schema:
-    """A compiled schema. Compiling is lazy: most types are only looked through for references."""
+    """A schema, compiled on demand: most are only searched for references."""
 
     def __init__(self, payload: Any) -> None:
         self.payload = payload
@@ -71,8 +71,8 @@ class Schema:
         self.has_references = any(f'"{name}"' in text for name in REFERENCE_FORMATS)
 
     def problems(self, value: Any, at_most: int = 20) -> list[Problem]:
-        """What is wrong with a value, most telling first; empty when it is valid. Raises Invalid when
-        the schema itself can't be applied (an unknown $ref) or takes longer than five seconds."""
+        """Return a value's problems, most telling first. Raises Invalid if the schema cannot be applied (an
+        unknown $ref) or takes more than five seconds."""
         if self._quick is None:
             self._quick = plain_check(self.payload) or _undecided
         if self._quick(value):
@@ -105,17 +105,16 @@ class Schema:
         return list(dict.fromkeys(found))[:at_most]
 
     def is_valid(self, value: Any) -> bool:
-        """Whether the value obeys the schema."""
         return not self.problems(value, at_most=1)
 
     def references(self, value: Any) -> list[Hash]:
-        """The hashes that the value refers to, in order of appearance, each once."""
+        """Return the hashes that a value references, in order, each once."""
         if not self.has_references:
             return []
         return list(dict.fromkeys(self._collect(self.payload, value, frozenset())))
 
     def resolve(self, target: str) -> Any:
-        """The subschema that a `$ref` leads to. Raises Invalid where the schema doesn't hold it."""
+        """Return the subschema of a `$ref`. Raises Invalid."""
         from jsonschema_specifications import REGISTRY
         from referencing.exceptions import Unresolvable
         from referencing.jsonschema import DRAFT202012
@@ -128,7 +127,7 @@ class Schema:
             raise _leads_nowhere(target) from None
 
     def validator(self) -> Validator:
-        """The jsonschema validator: formats limited to references, nothing fetched."""
+        """The jsonschema validator: no formats but references, nothing fetched."""
         if self._validator is None:
             from jsonschema import Draft202012Validator, FormatChecker
             from jsonschema_specifications import REGISTRY
@@ -141,7 +140,6 @@ class Schema:
         return self._validator
 
     def _collect(self, schema: Any, value: Any, seen: frozenset[tuple[int, int]]) -> Iterator[Hash]:
-        """References at and below value. `seen` stops a $ref that leads back without descending."""
         if not isinstance(schema, dict) or (id(schema), id(value)) in seen:
             return
         seen = seen | {(id(schema), id(value))}
@@ -202,7 +200,7 @@ class Schema:
 
 
 def problems_of(payload: Any, value: Any, at_most: int) -> list[Problem]:
-    """The problems that a value has with a schema; see `Schema.problems`."""
+    """As `Schema.problems`."""
     return Schema(payload).problems(value, at_most)
 
 
@@ -211,7 +209,7 @@ def _takes_long() -> Invalid:
 
 
 def check_schema(payload: Any) -> list[Problem]:
-    """What keeps a payload from being a JSON Schema; empty when it is one."""
+    """Return why a payload isn't a JSON Schema; empty if it is."""
     if is_plainly_schema(payload):
         return []
     from jsonschema import Draft202012Validator
@@ -222,8 +220,8 @@ def check_schema(payload: Any) -> list[Problem]:
 
 
 def subschemas(schema: Any, path: ValuePath = ()) -> Iterator[tuple[ValuePath, dict[str, Any]]]:
-    """A schema and all below it, each with its path: only where keywords put one, so not in const, enum or
-    default. Schemas that are true or false are left out."""
+    """Yield a schema and its subschemas with paths; not in const, enum or default, and without true and
+    false."""
     if not isinstance(schema, dict):
         return
     yield path, schema
@@ -239,15 +237,15 @@ def subschemas(schema: Any, path: ValuePath = ()) -> Iterator[tuple[ValuePath, d
 
 
 def property_schemas(schema: dict[str, Any], name: str) -> list[Any]:
-    """The subschemas that `properties` and `patternProperties` have for a property: none where it is one of the
-    others, those of `additionalProperties`. Raises re.error for a pattern that is none."""
+    """Return a property's subschemas in `properties` and `patternProperties`, else `additionalProperties`.
+    Raises re.error for an invalid pattern."""
     found = [schema["properties"][name]] if name in schema.get("properties", ()) else []
     patterns = schema.get("patternProperties", {})
     return found + [inner for pattern, inner in patterns.items() if re.search(pattern, name)]
 
 
 def path_of(root: Any, pointer: str) -> ValuePath:
-    """The path that a JSON Pointer names in a value; positions in lists become numbers."""
+    """Convert a JSON Pointer to a path in a value; list positions become numbers."""
     path: list[str | int] = []
     for part in pointer.split("/")[1:]:
         part = part.replace("~1", "/").replace("~0", "~")
@@ -257,7 +255,7 @@ def path_of(root: Any, pointer: str) -> ValuePath:
 
 
 def value_at(root: Any, path: Sequence[str | int]) -> Any:
-    """What stands at a path in a value, None where nothing does."""
+    """Return the value at a path, None if missing."""
     for step in path:
         in_list = isinstance(root, list) and isinstance(step, int) and step < len(root)
         if not in_list and not (isinstance(root, dict) and step in root):
@@ -275,7 +273,6 @@ def _may_be_reference(value: object) -> bool:
 
 
 def _leaves(error: Any) -> Iterator[Any]:
-    """The errors of the branch of an anyOf/oneOf that came closest, or the error itself."""
     if error.validator in ("anyOf", "oneOf") and error.context:
         branches: dict[int, list[Any]] = {}
         for inner in error.context:
@@ -288,8 +285,6 @@ def _leaves(error: Any) -> Iterator[Any]:
 
 
 def _listed(error: Any, branches: Iterable[list[Any]]) -> Any:
-    """The error for a value that no branch lists, with all that they list; None where some branch takes it, or says
-    something else of it."""
     from jsonschema.exceptions import ValidationError
 
     listed: list[Any] = []
@@ -309,7 +304,6 @@ def _listed(error: Any, branches: Iterable[list[Any]]) -> Any:
 
 
 def _distance(errors: list[Any]) -> tuple[int, int]:
-    """A branch whose constants fit is the one meant, however much of the rest is missing."""
     return (sum(error.validator in ("const", "enum", "type") for error in errors), len(errors))
 
 
@@ -321,8 +315,6 @@ _COUNTED = {"Items": "item", "Length": "character", "Properties": "field"}
 
 
 def _message(error: Any) -> str:
-    """What is wrong, in words. jsonschema's own repeat the whole of a value that is too long or too short, and don't
-    say what is asked for."""
     for ending, what in _COUNTED.items():
         if error.validator in (f"min{ending}", f"max{ending}"):
             limit = error.validator_value

@@ -1,7 +1,7 @@
-"""What fields a role's schema asks for: its variants, each a flat list of fields.
+"""The fields of a role's schema: its variants, each a flat list of fields.
 
-A schema may spread one object over `$ref`, `allOf`, `oneOf` and `if`, but people, commands and models fill in
-a list of fields. The list describes and suggests; only the schema says whether a value is valid.
+A schema may spread one object over `$ref`, `allOf`, `oneOf` and `if`; people, commands and models fill in a
+list. The list is a suggestion; only the schema validates.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MOST_STEPS = 2000
 
 
 class Field(NamedTuple):
-    """One property. `schema` has its references resolved one level deep."""
+    """A property. References in `schema` are resolved one level deep."""
 
     name: str
     schema: Mapping[str, Any]
@@ -28,33 +28,30 @@ class Field(NamedTuple):
 
     @property
     def description(self) -> str:
-        """What the author of the schema says about it, on one line; may be empty."""
+        """The schema's description on one line; may be ""."""
         text = self.schema.get("description", "")
         return " ".join(text.split()) if isinstance(text, str) else ""
 
 
 class Variant(NamedTuple):
-    """One way to fill the object. `closed` means that no other field is allowed."""
+    """One way to fill the object. `closed`: no other fields are allowed."""
 
     title: str
     fields: tuple[Field, ...]
     closed: bool
 
     def field(self, name: str) -> Field | None:
-        """The field of that name, if the variant has it."""
         return next((field for field in self.fields if field.name == name), None)
 
 
 class Named(NamedTuple):
-    """The fields that a schema names, wherever it does: `names`, and regular expressions for `patterns` of names.
-    `others` where it also says what further fields may be."""
+    """The fields that a schema names: `names` and `patterns`; `others` if it describes further ones."""
 
     names: frozenset[str]
     patterns: tuple[str, ...]
     others: bool
 
     def has(self, name: str) -> bool:
-        """Whether the schema has a field of that name."""
         return name in self.names or any(re.search(pattern, name) for pattern in self.patterns)
 
 
@@ -66,19 +63,18 @@ class _Object(NamedTuple):
 
 
 def variants(payload: Any) -> tuple[Variant, ...]:
-    """The ways to fill an object of that schema, at least one; no more than 24 are looked at."""
+    """Return the variants of an object's schema, from 1 to 24."""
     return variants_of(payload, payload)
 
 
 def variants_of(root: Any, schema: Any) -> tuple[Variant, ...]:
-    """As `variants`, for a subschema of `root`, which its references are resolved in."""
+    """As `variants`, for a subschema of `root`."""
     found = _flatten(root, schema, 0, iter(range(_MOST_STEPS)))
     return tuple(Variant(each.title, _fields(each), each.closed) for each in found)
 
 
 def named(payload: Any) -> Named:
-    """The fields that a schema of an object names, in any of its variants. Raises re.error for a pattern that is no
-    regular expression."""
+    """Return the fields named in any variant. Raises re.error for an invalid pattern."""
     names: set[str] = set()
     patterns: list[str] = []
     others = False
@@ -94,7 +90,6 @@ def named(payload: Any) -> Named:
 
 
 def _in_place(root: Any, schema: Any, depth: int, steps: Iterator[int]) -> Iterator[dict[str, Any]]:
-    """A schema, and all below it that say something of the same value."""
     if depth >= _DEEPEST or next(steps, None) is None:
         return
     schema = resolve(root, schema)
@@ -110,15 +105,12 @@ def _in_place(root: Any, schema: Any, depth: int, steps: Iterator[int]) -> Itera
 
 
 def _fields(found: _Object) -> tuple[Field, ...]:
-    """In the order of `required`, then the others: a stored object has its keys sorted, so a list is the
-    only place where the author's order is left."""
     order = dict.fromkeys([*(name for name in found.required if name in found.properties), *found.properties])
     return tuple(Field(name, found.properties[name], name in found.required) for name in order)
 
 
 def resolve(root: Any, schema: Any) -> dict[str, Any]:
-    """A subschema with its own `$ref` replaced by what it points at. Siblings of the `$ref` win.
-    What can't be resolved is an empty schema."""
+    """Return a subschema with its `$ref` replaced; siblings win. Unresolvable ones are empty."""
     for _ in range(_DEEPEST):
         if not isinstance(schema, Mapping):
             return {}
@@ -132,7 +124,7 @@ def resolve(root: Any, schema: Any) -> dict[str, Any]:
 
 
 def choices(root: Any, schema: Any) -> tuple[Any, ...] | None:
-    """The values a subschema allows where it lists them (const, enum, or variants of these)."""
+    """Return the values that a subschema lists (const, enum, or variants of these), else None."""
     return _choices(root, schema, 0, iter(range(_MOST_STEPS)))
 
 
@@ -154,7 +146,7 @@ def _choices(root: Any, schema: Any, depth: int, steps: Iterator[int]) -> tuple[
 
 
 def types(schema: Mapping[str, Any]) -> tuple[str, ...]:
-    """The type names of a resolved subschema; guessed from its keywords where it names none."""
+    """Return a resolved subschema's types, inferred from keywords if it names none."""
     kind = schema.get("type")
     if isinstance(kind, str):
         return (kind,)

@@ -1,8 +1,5 @@
-"""The built-in node types of threads and of what they follow: their schemas, and the hashes of these.
-
-A schema's hash is the type of its nodes, so changing a schema here makes a new type and leaves the
-old nodes readable only if the old hash stays known: add to `_KINDS`, never replace.
-"""
+"""The built-in node types of threads, by schema and hash. A schema's hash is its nodes' type, so schemas are
+added to `_KINDS`, never changed."""
 
 from __future__ import annotations
 
@@ -54,13 +51,11 @@ DEFINITIONS = {None: "workflow.yaml", JAVASCRIPT: "workflow.esm.js", PYTHON: "wo
 
 
 def role_name(role: str) -> str:
-    """What people call a step by whose it is: a bundle's result is nobody's, and of what its code failed at nobody
-    knows whose it was to be."""
+    """Return a step's role for people; results and failures of code have none."""
     return {END: "result", BUNDLE: "the bundle"}.get(role, role)
 
 
 def next_name(role: str) -> str:
-    """What people call who is next."""
     return "the bundle decides" if role == BUNDLE else role
 
 
@@ -77,8 +72,8 @@ _ROLE_TOOLS = record(
 def _workflow_schema(
     title: str, in_role: dict[str, Any], besides: dict[str, Any], in_edge: Mapping[str, Any] = {}
 ) -> dict[str, Any]:
-    """`in_role`, `besides` and `in_edge` are what a role, the workflow and an edge with a condition may hold beyond the
-    first version."""
+    """`in_role`, `besides` and `in_edge` are additions to the first version's role, workflow and conditional
+    edge."""
     role = record("Role", {"description": STRING, "systemPrompt": STRING, "outputSchema": REF, **in_role})
     role_with_a_procedure = record(
         "Role with a procedure",
@@ -452,17 +447,17 @@ MAY_LIMIT = (
 
 
 def is_kind(type_hash: str, kind: str) -> bool:
-    """Whether a type is one of the versions of a built-in kind ("step", "detail", …)."""
+    """Return whether a type is a version of a built-in kind ("step", "detail", …)."""
     return type_hash in _KINDS[kind]
 
 
 def versions(kind: str) -> frozenset[Hash]:
-    """The types of a built-in kind, of all its versions."""
+    """Return the types of all versions of a kind."""
     return _KINDS[kind]
 
 
 def workflow_type(payload: Any) -> Hash:
-    """The type of a Workflow node: a bundle's, or the first version that has a place for all it holds, so that a
+    """Return the type of a Workflow node: a code workflow's, or the first version that fits, so that a
     definition keeps its hash."""
     if "file" in payload:
         return CODE
@@ -482,7 +477,7 @@ def start_node(
     persona: str = "",
     data: Mapping[str, Any] | None = None,
 ) -> tuple[Hash, Any]:
-    """The type and the payload of a StartNode. `persona` and `data` are of a crew's workflow."""
+    """Return the type and payload of a StartNode. `persona` and `data` are for crews."""
     payload: dict[str, Any] = {"workflow": workflow, "prompt": prompt}
     if budget:
         payload["budget"] = dict(budget)

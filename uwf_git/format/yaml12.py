@@ -1,9 +1,8 @@
-"""YAML 1.2: read by the core schema, with the position of every value and hard limits; and written.
+"""YAML 1.2 by the core schema, with positions and hard limits; reading and writing.
 
-PyYAML scans; everything that gives text a meaning is here, because PyYAML's own follows YAML 1.1, in
-which `no`, `1:30` and `2024-01-01` are no strings. Only what JSON can hold comes out. Aliases and `<<`
-merges are expanded, so the values they make are counted: a few lines of nested aliases would otherwise
-become gigabytes. What is written reads well and means the same to every reader, 1.1 ones included.
+PyYAML scans; typing is done here, because PyYAML follows YAML 1.1, in which `no`, `1:30` and `2024-01-01` are
+not strings. Only JSON values result. Aliases and `<<` merges are expanded and counted: a few lines of nested
+aliases would otherwise become gigabytes. The output means the same to 1.1 readers.
 """
 
 from __future__ import annotations
@@ -58,7 +57,8 @@ Include = Callable[[str], Document | str]
 
 
 def core(text: str) -> Any:
-    """The value of a plain scalar by the core schema: None, bool, int, float (also inf and nan) or str."""
+    """Return the value of a plain scalar by the core schema: None, bool, int, float (also inf and nan) or
+    str."""
     if text and text[0] not in _MAY_BE_SPECIAL:
         return text
     if text in _NULL:
@@ -82,14 +82,14 @@ def core(text: str) -> Any:
 
 
 def is_json_number(value: Any) -> bool:
-    """Whether an int or float has a place in a node: finite, and integers within ±(2^53-1)."""
+    """Return whether a node can hold a number: finite, integers within ±(2^53-1)."""
     if isinstance(value, float):
         return math.isfinite(value)
     return -MAX_INTEGER <= int(value) <= MAX_INTEGER
 
 
 def read(path: Path) -> Document:
-    """The document in a file. Raises NotFound, or Invalid for what can't be read or is no YAML."""
+    """Parse a file. Raises NotFound, Invalid."""
     return load(read_bytes(path), str(path))
 
 
@@ -100,11 +100,10 @@ def load(
     tolerant: bool = False,
     include: Include | None = None,
 ) -> Document:
-    """The document in a text. Raises InvalidYaml with line and column (Invalid where the text is over 1 MiB).
+    """Parse a text. Raises InvalidYaml with line and column, Invalid above 1 MiB.
 
-    `name` stands in messages. `include` gives what `!include PATH` stands for; without it the tag is
-    refused. With `tolerant`, for text that a model wrote, keys and numbers that JSON can't hold stay
-    the strings they were written as. An empty text is the document None.
+    `name` is for messages. `include` resolves `!include PATH`, which is refused without it. With `tolerant`,
+    for model output, unusual keys and numbers stay strings. An empty text is None.
     """
     check_size(text, name)
     text = decode(text, name)
@@ -115,7 +114,7 @@ def load(
 
 
 class _Node:
-    """A scalar (`text`), a list (`items`) or a mapping (`pairs`), shared by all its aliases."""
+    """A scalar (`text`), list (`items`) or mapping (`pairs`), shared by its aliases."""
 
     __slots__ = ("is_open", "items", "kind", "mark", "pairs", "plain", "tag", "text")
 
@@ -131,7 +130,7 @@ class _Node:
 
 
 class _Ref(NamedTuple):
-    """A node in its place: `mark` is where an alias stands, or the node itself."""
+    """A node in its place: `mark` is the alias's or the node's position."""
 
     node: _Node
     mark: Mark
@@ -141,8 +140,6 @@ _ODD_HINT = "save it as plain UTF-8 text, without control characters"
 
 
 def _compose(text: str, name: str) -> _Ref | None:
-    """The node graph of the only document. From events and with a stack of its own, because PyYAML's
-    composer calls itself for every level and PyYAML's keys may repeat."""
     if not text:
         return None
     import yaml
@@ -222,7 +219,7 @@ def _build(events: Iterator[Any], name: str) -> _Ref | None:
 
 
 class _Builder:
-    """Makes the value of a node graph and notes where each part of it came from."""
+    """Converts a node graph to values with positions."""
 
     def __init__(self, name: str, tolerant: bool, include: Include | None) -> None:
         self._name = name
@@ -259,7 +256,6 @@ class _Builder:
         return made
 
     def _entries(self, node: _Node) -> dict[str, tuple[Mark, _Ref]]:
-        """The mapping's entries; those that `<<` brings in come first and lose against its own."""
         own: dict[str, tuple[Mark, _Ref]] = {}
         merged: dict[str, tuple[Mark, _Ref]] = {}
         for key, item in node.pairs:
@@ -396,15 +392,14 @@ def _syntax_hint(text: str, mark: Mark) -> str:
 
 
 def dump(value: Any) -> str:
-    """A JSON value as a YAML document in block style, keys in their order, ending in a newline.
-    `load` gives the same value back."""
+    """Write a JSON value as block-style YAML, keys in order. `load` returns the same value."""
     lines: list[str] = []
     _block(value, 0, lines)
     return "\n".join(lines) + "\n"
 
 
 def scalar(value: Any) -> str:
-    """A value that is no collection, on one line."""
+    """Write a scalar on one line."""
     if not isinstance(value, str):
         return json.dumps(value)
     if (
@@ -419,7 +414,6 @@ def scalar(value: Any) -> str:
 
 
 def _block(value: Any, indent: int, lines: list[str]) -> None:
-    """Appends a collection's lines; of anything else the one line."""
     space = " " * indent
     if isinstance(value, dict) and value:
         for key, item in value.items():
@@ -438,7 +432,6 @@ def _block(value: Any, indent: int, lines: list[str]) -> None:
 
 
 def _entry(head: str, value: Any, indent: int, lines: list[str]) -> None:
-    """Appends what follows `head`, which is a key or a dash, or nothing at the top of a document."""
     lead = head + " " if head else ""
     if isinstance(value, dict | list | tuple):
         if value:
@@ -456,7 +449,6 @@ def _entry(head: str, value: Any, indent: int, lines: list[str]) -> None:
 
 
 def _reads_as_block(text: str) -> bool:
-    """Whether a text can stand as a literal block: several lines, nothing that needs an escape."""
     first = text.lstrip("\n")[:1]
     return (
         "\n" in text.rstrip("\n")

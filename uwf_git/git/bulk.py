@@ -1,10 +1,8 @@
-"""Many new objects at once, in a pack: a file for each of ten has the disk waited for ten times, and for each of
-100,000 takes minutes.
+"""Writing many objects as one pack. Ten loose objects wait for the disk ten times, and 100,000 take minutes.
 
-What is little is gathered in memory, as the objects of a step are. More goes into a file aside, under a name that
-`uwf gc` tidies up. Once it is stored it is synced, and others see it; no git deletes it before all is over. What is
-little says much of it twice: a step's page has the answer that is in a node too, and so becomes a delta on that. Other
-objects stand there as they are.
+Small amounts are collected in memory, larger ones in a file with a name that `uwf gc` cleans up. `store`
+syncs them and makes them visible; no git deletes the pack before the end. Small content is often repeated (a
+step's page has the answer that is also in a node), so it becomes deltas; other objects are stored whole.
 """
 
 from __future__ import annotations
@@ -37,11 +35,10 @@ _SAMPLES, _SAMPLE = 8, 12  # places at which it is looked for that, and bytes th
 
 
 class Bulk:
-    """The objects that are being written into the repository in `git_dir`, or, where nothing is to be kept, for as long
-    as this is used. Raises OSError."""
+    """Objects being written to the repository in `git_dir`, or temporary ones without `keep`. Raises OSError."""
 
     def __init__(self, git_dir: Path, keep: bool = True, joining: Joining | None = None) -> None:
-        """Small packs that are made are put into `joining` too."""
+        """Small packs are also added to `joining`."""
         self._keep = keep
         self._joining = joining
         self._folder = packs_of(git_dir)
@@ -78,14 +75,13 @@ class Bulk:
             self._path = None
 
     def __len__(self) -> int:
-        """How many objects wait to be stored."""
         return len(self._places)
 
     def __contains__(self, oid: Oid) -> bool:
         return oid.raw in self._places
 
     def add(self, kind: int, content: bytes) -> Oid:
-        """Takes an object in. `kind` as in `Repository.read`."""
+        """Add an object. `kind` as in `Repository.read`."""
         oid = id_of(kind, content)
         if oid.raw in self._places:
             return oid
@@ -100,7 +96,6 @@ class Bulk:
         return oid
 
     def _entry(self, kind: int, content: bytes) -> tuple[bytes, bytes, bytes]:
-        """An object as it is written, with the id of its base, b"" for none."""
         if kind == BLOB and self._file is None and _TWICE <= len(content) <= _MUCH:
             for base in self._bases:
                 if (known := self.recent.get(base)) is not None and _repeats(content, known[1]):
@@ -142,7 +137,7 @@ class Bulk:
             self._size -= len(dropped)
 
     def get(self, oid: Oid) -> tuple[int, bytes] | None:
-        """The kind and content of an object that waits to be stored, or was stored lately; None for any other."""
+        """Return an object that waits or was stored recently, else None."""
         if (recent := self.recent.get(oid.raw)) is not None:
             return recent
         found = self._places.get(oid.raw)
@@ -161,9 +156,9 @@ class Bulk:
         return kind, content
 
     def store(self, beside: Sequence[int] = (), before: Path | None = None) -> None:
-        """Makes all that was taken in so far durable and visible to others, if it is to be kept, and at the same time
-        what the files behind the descriptors in `beside` hold. Where a new name is synced next in the folder `before`,
-        that is not waited for twice. Raises OSError."""
+        """Make the objects so far durable and visible, if kept, together with the files of the descriptors in
+        `beside`. If the caller will sync the folder `before` anyway, it isn't synced twice. Raises OSError.
+        """
         if not self._keep:
             return
         if not self._places:
@@ -191,7 +186,6 @@ class Bulk:
         self._begin()
 
     def _sealed(self) -> bytes:
-        """The checksum of the pack in the file, after which it is whole."""
         assert self._file is not None
         self._file.seek(0)
         self._file.write(header(len(self._places)))
@@ -206,6 +200,5 @@ class Bulk:
 
 
 def _repeats(content: bytes, said: bytes) -> bool:
-    """Whether a text seems to say what another does."""
     places = range(0, len(content) - _SAMPLE, len(content) // _SAMPLES)
     return any(content[at : at + _SAMPLE] in said for at in places)

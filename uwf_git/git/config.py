@@ -1,14 +1,12 @@
-"""Git's configuration, as git would read it for one repository: who the user is, what is signed, and how much of what
-comes from elsewhere is let through.
+"""Git's configuration for one repository: the user, signing, and limits on received data.
 
-It is read through libgit2, which doesn't know GIT_CONFIG_GLOBAL; here that counts as well. The limits are settings of
-ours, with git's suffixes k, m and g:
+Read through libgit2, plus GIT_CONFIG_GLOBAL, which it ignores. Our limits, with git's suffixes k, m and g:
 
     uwf.maxRefs    refs that a remote may list
     uwf.maxFetch   bytes of one fetch
-    uwf.maxMemory  bytes of memory that git may take for what a remote sends
+    uwf.maxMemory  bytes of memory that git may use for a remote's data
     uwf.maxBlob    bytes of one file
-    uwf.maxVerify  seconds that may be spent on what takes long to be checked, in one exchange
+    uwf.maxVerify  seconds for slow checks in one exchange
 """
 
 from __future__ import annotations
@@ -36,20 +34,19 @@ SET_IDENTITY = "git config --global user.name NAME; git config --global user.ema
 
 
 class Bounds(NamedTuple):
-    """What git, and each program that it starts, may take for what somebody else sends: bytes of one file, bytes of
-    memory that it can write to, and seconds of computing. They hold where the system has such limits; macOS has none
-    of memory."""
+    """Limits on git and its children for received data: bytes per file, bytes of writable memory, CPU
+    seconds, as far as the system supports them; macOS has none for memory."""
 
     file: int
     memory: int
 
     @property
     def seconds(self) -> int:
-        """What a slow machine takes to unpack a file of that size."""
+        """The time a slow machine needs to unpack a file of that size."""
         return 20 + self.file // (6 << 20)
 
     def limits(self) -> dict[str, int]:
-        """As `processes.spawn` takes them."""
+        """The form for `child.spawn`."""
         # -d and not -v, which also counts the packs that are mapped and what a program merely reserves.
         return {"f": -(-self.file // 512), "d": -(-self.memory // 1024), "t": self.seconds}
 
@@ -58,26 +55,25 @@ BOUNDS = Bounds(2 << 30, 1 << 30)
 
 
 class GitConfig:
-    """The configuration of an opened repository. `shared` is the folder that its worktrees share."""
+    """The configuration of an open repository. `shared` is its worktrees' common folder."""
 
     def __init__(self, git: Repository, shared: Path) -> None:
         self._git = git
         self._shared = shared
 
     def value(self, key: str) -> str:
-        """A value, or ""."""
         return next((value for config in self._files() if (value := config.value(key)) is not None), "")
 
     def flag(self, key: str) -> bool | None:
-        """A boolean as git reads it, or None. Raises Invalid for another value."""
+        """Return a git boolean, or None. Raises Invalid."""
         try:
             return next((flag for config in self._files() if (flag := config.flag(key)) is not None), None)
         except GitError:
             raise Invalid(f"{key} is neither true nor false", f"see: git config --get-all {key}") from None
 
     def entries(self, beginning: str) -> list[tuple[str, str]]:
-        """All values of the keys that begin so, in git's order, "" for none. Raises Invalid where git's files can't be
-        read."""
+        """Return all values of keys with a prefix in git's order, "" for none. Raises Invalid for unreadable
+        files."""
         try:
             found = [each for config in reversed(self._files()) for each in config.entries()]
         except GitError as error:
@@ -86,7 +82,7 @@ class GitConfig:
 
     @cached_property
     def user(self) -> Person:
-        """The user's git identity: the environment, then the configuration, then the login name."""
+        """The user's identity: environment, then configuration, then login name."""
         name = os.environ.get("GIT_COMMITTER_NAME") or self.value("user.name")
         email = os.environ.get("GIT_COMMITTER_EMAIL") or self.value("user.email")
         login = os.environ.get("LOGNAME") or os.environ.get("USER") or f"uid{os.getuid()}"
@@ -94,7 +90,7 @@ class GitConfig:
 
     @property
     def missing_identity(self) -> str:
-        """Why commits bear the login name, or no real address; "" if git knows the user's name and address."""
+        """Why commits have the login name or no real address; "" if configured."""
         named = [
             os.environ.get(f"GIT_COMMITTER_{what.upper()}") or self.value(f"user.{what}")
             for what in ("name", "email")
@@ -109,14 +105,14 @@ class GitConfig:
 
     @property
     def signs_tags(self) -> bool:
-        """Whether tags are signed; as commits are, where nothing is said of tags. Raises Invalid."""
+        """Whether tags are signed, by default as commits. Raises Invalid."""
         chosen = self.flag("tag.gpgSign")
         return self.signs_commits if chosen is None else chosen
 
     @property
     def sharing(self) -> int:
-        """What `core.sharedRepository` has files get beyond what the umask leaves, as bits of a mode; below 0 where
-        they get just these; 0 where it says nothing, or nothing that git knows."""
+        """`core.sharedRepository` as mode bits added to the umask's; negative for an exact mode; 0 if unset
+        or unknown."""
         said = self.value("core.sharedRepository").lower()
         if said in ("", "umask"):
             return 0
@@ -129,26 +125,22 @@ class GitConfig:
 
     @property
     def max_refs(self) -> int:
-        """How many refs a remote may list."""
         return self._limit("uwf.maxRefs", MAX_REFS)
 
     @property
     def bounds(self) -> Bounds:
-        """What git may take for what somebody else sends."""
         return Bounds(self._limit("uwf.maxFetch", BOUNDS.file), self._limit("uwf.maxMemory", BOUNDS.memory))
 
     @property
     def max_verify(self) -> int:
-        """How many seconds what takes long to be checked may take together."""
         return self._limit("uwf.maxVerify", MAX_VERIFY)
 
     @property
     def max_blob(self) -> int:
-        """How many bytes a file may have."""
         return self._limit("uwf.maxBlob", MAX_BLOB)
 
     def to_raise(self, key: str, value: str) -> str:
-        """The command that sets a limit."""
+        """Return the command that sets a limit."""
         import shlex
 
         return f"git --git-dir {shlex.quote(str(self._shared))} config {key} {value}"
@@ -166,7 +158,6 @@ class GitConfig:
         return int(number) * unit
 
     def _files(self) -> list[Config]:
-        """What counts most comes first."""
         if instead := os.environ.get("GIT_CONFIG_GLOBAL"):
             paths = [Path(str(self._git.path)) / "config.worktree", self._shared / "config", Path(instead)]
             return [Config(str(path)) for path in paths if path.is_file()]
@@ -174,5 +165,4 @@ class GitConfig:
 
     @cached_property
     def _own(self) -> Config:
-        """What libgit2 reads for the repository, and reads again where a file has changed."""
         return Config(self._git)

@@ -1,8 +1,8 @@
-"""The object database of a repository: objects by their ids, loose or in packs.
+"""The object database: loose and packed objects by id.
 
-pygit2 does packs and writing. Packs are asked first, as git does, and by themselves: libgit2 1.9 never returns from a
-truncated loose object (its inflate loop waits for more input), and a store must survive that. So loose objects are read
-here, and also where a pack has the same object and can't give it.
+pygit2 handles packs and writing. Packs are asked first, as in git, and by themselves: libgit2 1.9 never
+returns from a truncated loose object (its inflate loop waits for more input), and a store must survive that.
+So loose objects are read here, also if a pack fails to deliver the same object.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ _SLACK = 128  # bytes that zlib and an object's header may add
 
 
 class StoreUnwritable(UwfError):
-    """The repository can't be written: read-only, full, or not ours."""
+    """The repository cannot be written: read-only, full, or not ours."""
 
     code = "store_unwritable"
 
 
 class TooLarge(StoreDamaged):
-    """An object is larger than the caller takes; it was not read."""
+    """An object exceeds the caller's limit; it was not read."""
 
     code = "object_too_large"
 
@@ -62,8 +62,7 @@ class TooLarge(StoreDamaged):
 
 
 def files_of_loose_objects(objects: Path) -> Iterator[Path]:
-    """What is in the folders of loose objects, in order: git removes one of them as soon as it is empty, and who writes
-    makes it again, while they are gone through."""
+    """Yield the loose objects' files in order, tolerating folders that git removes and writers make again."""
     for folder in sorted(objects.iterdir()):
         if _FOLDER.fullmatch(folder.name):
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -71,8 +70,7 @@ def files_of_loose_objects(objects: Path) -> Iterator[Path]:
 
 
 class ObjectDatabase:
-    """The objects of an opened repository, whose folder is `path`. Raises StoreUnwritable where a write is refused by
-    the file system."""
+    """The objects of an open repository at `path`. Raises StoreUnwritable."""
 
     def __init__(self, git: Repository) -> None:
         self._git = git
@@ -85,8 +83,8 @@ class ObjectDatabase:
         self._packs = OdbBackendPack(self._objects)  # those that are there by now
 
     def read(self, oid: Oid) -> tuple[int, bytes]:
-        """An object's kind (COMMIT, TREE, BLOB, TAG) and content, checked against its id.
-        Raises StoreDamaged, naming the id, when it is missing, truncated or altered."""
+        """Return an object's kind (COMMIT, TREE, BLOB, TAG) and content, checked against its id. Raises
+        StoreDamaged."""
         if (self._bulk is not None or self._stored) and (new := self._new(oid)) is not None:
             return new
         try:
@@ -113,14 +111,11 @@ class ObjectDatabase:
         return _checked(name, data)
 
     def _new(self, oid: Oid) -> tuple[int, bytes] | None:
-        """An object that was written just now: the next step is made of it, and libgit2 would look for its pack."""
         if self._bulk is not None and (found := self._bulk.get(oid)) is not None:
             return found
         return self._stored.get(oid.raw)
 
     def _loose(self, name: str) -> int:
-        """A descriptor of the file that an object stands in by itself. Raises OSError where there is none, and
-        StoreDamaged where it is no file: a pipe would be waited for, and a device may never end."""
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
         descriptor = os.open(f"{self._objects}/{name[:2]}/{name[2:]}", flags)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -129,13 +124,9 @@ class ObjectDatabase:
         return descriptor
 
     def _list_packs(self) -> None:
-        """Looks anew for packs, after one couldn't give what it should have: it may only be gone."""
         self._packs = OdbBackendPack(self._objects)
 
     def _settled(self, look: Callable[[], _T]) -> _T:
-        """What another look at an object gives that one look didn't find. Packs are joined and packed anew at any
-        moment, also between the listing of their folder and the opening of one of them, whose objects are in another by
-        then. So it is looked for again for as long as the folder changes."""
         before = self._pack_names()
         while True:
             self._list_packs()
@@ -163,8 +154,7 @@ class ObjectDatabase:
         return int(kind), content
 
     def header(self, oid: Oid) -> tuple[int, int]:
-        """An object's kind and the size of its content in bytes, as its header has them: nothing else of
-        it is read. Raises StoreDamaged."""
+        """Return an object's kind and size from its header. Raises StoreDamaged."""
         if (new := self._new(oid)) is not None:
             return new[0], len(new[1])
         try:
@@ -192,7 +182,7 @@ class ObjectDatabase:
         return KINDS[kind], int(size)
 
     def size(self, oid: Oid) -> int:
-        """The size of an object's content in bytes; it is not read. Raises StoreDamaged."""
+        """Return an object's size without reading it. Raises StoreDamaged."""
         return self.header(oid)[1]
 
     def _header_packed(self, packs: _Packs, oid: Oid) -> tuple[int, int]:
@@ -203,8 +193,8 @@ class ObjectDatabase:
         return int(kind), int(size)
 
     def read_within(self, oid: Oid, at_most: int) -> tuple[int, bytes]:
-        """As `read`, for what may be anybody's making: what is larger than so many bytes is not read, and
-        what stands in a pack is checked against its id too. Raises TooLarge, StoreDamaged."""
+        """As `read`, for untrusted objects: larger ones are not read, and packed ones are checked too. Raises
+        TooLarge, StoreDamaged."""
         if self._bulk is not None and oid in self._bulk:
             return self.read(oid)
         try:
@@ -251,7 +241,7 @@ class ObjectDatabase:
         return self._read_packed(packs, oid)
 
     def has(self, oid: Oid) -> bool:
-        """Whether an object is there; its content is not checked."""
+        """Return whether an object exists, without checking it."""
         if (self._bulk is not None and oid in self._bulk) or self._packs.exists(oid):
             return True
         name = str(oid)
@@ -262,9 +252,9 @@ class ObjectDatabase:
 
     @contextlib.contextmanager
     def in_bulk(self, keep: bool = True) -> Iterator[Bulk]:
-        """What is written inside goes into packs rather than into a file for each object: it can be read here at once,
-        and by others after each `Bulk.store`, which is also called at the end. Without `keep`, and where something is
-        raised, what wasn't stored is gone. Inside of `together`, that stores it."""
+        """Write packs instead of loose objects in the block. Readable here at once, elsewhere after
+        `Bulk.store`, which also runs at the end; without `keep`, or on an exception, the rest is discarded.
+        Inside `together`, that stores it."""
         if self._bulk is not None:
             yield self._bulk
             return
@@ -282,15 +272,13 @@ class ObjectDatabase:
 
     @property
     def is_gathering(self) -> bool:
-        """Whether what is written now waits to be stored with more."""
         return self._bulk is not None
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
-        """What is written inside becomes one pack. It can be read here at once; it is durable, and others see it, when
-        a ref is moved or made here, and at the end, also where something is raised. Inside another such block, and in
-        bulk, nothing changes. No git deletes the pack before the end, so a ref that leads to it is moved inside. Raises
-        StoreUnwritable."""
+        """Collect the block's writes in one pack. Readable here at once; durable and visible when a ref
+        moves, and at the end, also on an exception. Nested blocks and bulk writes change nothing. No git
+        deletes the pack before the end, so refs to it move inside. Raises StoreUnwritable."""
         if self._bulk is not None:
             yield
             return
@@ -312,7 +300,7 @@ class ObjectDatabase:
         join(packs_of(self.path), self._joining)
 
     def store_gathered(self) -> None:
-        """Stores what waits to be. Raises StoreUnwritable."""
+        """Store the collected objects. Raises StoreUnwritable."""
         if self._bulk is not None:
             try:
                 self._bulk.store()
@@ -339,8 +327,6 @@ class ObjectDatabase:
 
 
 def _checked(name: str, data: bytes) -> tuple[int, bytes]:
-    """The kind and content of an object, from its header and content. Raises StoreDamaged where they have another
-    id, or contradict each other."""
     header, _, content = data.partition(b"\0")
     kind, _, size = header.partition(b" ")
     if hashlib.sha1(data).hexdigest() != name or kind not in KINDS or size != b"%d" % len(content):
@@ -357,12 +343,10 @@ def _garbled(error: zlib.error) -> str:
 
 
 def damaged(name: str, reason: str) -> StoreDamaged:
-    """The error of an object that can't be read, or isn't what it should be."""
     return StoreDamaged(f"object {name} is damaged: {reason}", "bring it again with: uwf doctor --fix")
 
 
 def unwritable(path: Path, error: Exception) -> StoreUnwritable:
-    """The error of a write that failed."""
     reason = (getattr(error, "strerror", None) or str(error)).strip().rstrip(":")
     if reason in ("", "no error") or reason.startswith("object not found"):  # of a look that came before
         reason = _refusal(path) or "libgit2 gives no reason"
@@ -370,7 +354,6 @@ def unwritable(path: Path, error: Exception) -> StoreUnwritable:
 
 
 def _refusal(path: Path) -> str | None:
-    """What the system says to a write, where libgit2 keeps it to itself."""
     import shutil
     import tempfile
 

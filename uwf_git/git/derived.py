@@ -1,8 +1,7 @@
-"""A file of what can be derived anew: SQLite in the private folder of a repository, which heals by being thrown away.
+"""A SQLite cache in the private folder, which heals by being rebuilt.
 
-Nothing of it is synced, so it costs no wait for the disk. What a power cut may have torn is looked through by the first
-process after each start of the machine; what can't be read, or holds tables of another version or of somebody else, is
-begun anew; and where the folder can't be written it lives in memory for as long as the process does.
+Nothing is synced. The first process after a boot checks for torn writes; an unreadable file, or one with
+other tables, is rebuilt; if the folder cannot be written, the cache lives in memory.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _DAMAGED = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_IOERR)  # the first where a tab
 
 
 class Derived:
-    """The file at a path. `tables` are its statements, `gaps` queries that find what can't be where it is whole."""
+    """A cache file. `tables` are its statements, `gaps` queries that find inconsistencies."""
 
     version: ClassVar[int]
     tables: ClassVar[str]
@@ -47,11 +46,10 @@ class Derived:
 
     @property
     def has_lost(self) -> bool:
-        """Whether something that was written since it was opened may have been lost, by another process too."""
+        """Whether writes since opening may have been lost, by any process."""
         return self._has_lost or self._schema() != self._made
 
     def _schema(self) -> int:
-        """What the tables are known by: when they are made anew it is another."""
         return int(self._one("PRAGMA schema_version")[0])
 
     def _there(self) -> int | None:
@@ -61,7 +59,7 @@ class Derived:
             return None
 
     def follow(self) -> None:
-        """Opens the file anew where another process has thrown away the one that is open."""
+        """Reopen the file if another process replaced it."""
         if not self._depth and (there := self._there()) != self._file:
             self._db.close()
             self._db, self._file = self._open(), there
@@ -69,27 +67,22 @@ class Derived:
 
     @property
     def is_kept(self) -> bool:
-        """Whether what is written here outlives this process."""
         return bool(self._run("PRAGMA database_list")[0][2])
 
     def try_again(self) -> None:
-        """Open the file again if it could not be opened or written before. What this process knew and the file doesn't
-        is lost."""
+        """Reopen a file that could not be opened or written; knowledge of this process alone is lost."""
         if self._depth or self.is_kept:
             return
         self._db.close()
         self._db, self._file, self._has_lost = self._open(), self._there(), True
 
     def exists(self) -> bool:
-        """Return whether there is a file, of this process or of others."""
         return os.path.lexists(self._path)
 
     def _carried(self, db: sqlite3.Connection) -> Mapping[str, bytes]:
-        """What a file still tells, though it is damaged or another version's, that nothing else does."""
         raise NotImplementedError
 
     def _carry(self, db: sqlite3.Connection, carried: Mapping[str, bytes]) -> None:
-        """Puts into a new file what the old one still told."""
         raise NotImplementedError
 
     def _open(self) -> sqlite3.Connection:
@@ -137,7 +130,6 @@ class Derived:
         db.execute("COMMIT")
 
     def _make(self, db: sqlite3.Connection) -> None:
-        """Puts new tables in the place of all that there are, within a transaction of the caller's."""
         carried = self._carried(db)
         made = "SELECT type, name FROM sqlite_master WHERE type != 'index' AND name NOT LIKE 'sqlite%'"
         for kind, name in db.execute(made).fetchall():
@@ -150,7 +142,6 @@ class Derived:
         db.execute(f"PRAGMA application_id = {_boot()}")
 
     def _is_current(self, db: sqlite3.Connection) -> bool:
-        """Whether the tables are those of this version, and nobody else's."""
         if db.execute("PRAGMA user_version").fetchone()[0] != self.version:
             return False
         made = db.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite%'")
@@ -160,7 +151,6 @@ class Derived:
         return any(db.execute(f"{gap} LIMIT 1").fetchone() for gap in self.gaps)
 
     def _look_through(self, db: sqlite3.Connection, boot: int) -> None:
-        """Looks for what a power cut may have torn, once after each start of the machine. Raises DatabaseError."""
         found = db.execute("PRAGMA integrity_check(1)").fetchone()[0]
         if found != "ok" or self._gaps_in(db):
             raise sqlite3.DatabaseError(found)
@@ -173,9 +163,8 @@ class Derived:
             self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
 
     def begin_anew(self) -> None:
-        """Throws everything away but what is carried over, within a transaction of the caller's. The file stays if it
-        is sound: others have it open, or are about to, and would find its log, which goes by its name, gone or that of
-        another file."""
+        """Clear all but carried data, in the caller's transaction. A sound file stays in place, since other
+        processes have it open."""
         try:
             in_memory = not self._run("PRAGMA database_list")[0][2]
             if not in_memory and self._one("PRAGMA integrity_check(1)")[0] == "ok":
@@ -191,7 +180,7 @@ class Derived:
         self.reset()
 
     def reset(self) -> None:
-        """Throws the file away, and with it everything but what is carried over."""
+        """Replace the file, keeping carried data."""
         carried = self._carried(self._db)
         self._db.close()
         with contextlib.suppress(OSError):
@@ -205,16 +194,15 @@ class Derived:
             self._carry(self._db, carried)
 
     def has_gaps(self) -> bool:
-        """Whether it knows of what it lacks. Looks at everything."""
+        """Return whether something is known to be missing. A full scan."""
         return self._gaps_in(self._db)
 
     def close(self) -> None:
-        """Closes the file."""
         self._db.close()
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """Makes what is written inside one write. May be nested."""
+        """One write for the block. May be nested."""
         self._depth += 1
         try:
             if self._depth == 1:
@@ -230,7 +218,6 @@ class Derived:
             self._depth = max(0, self._depth - 1)
 
     def _run(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
-        """The rows of a statement."""
         try:
             return self._db.execute(sql, values).fetchall()
         except sqlite3.OperationalError as error:
@@ -250,12 +237,10 @@ class Derived:
         return self._db.execute(sql, values).fetchall()
 
     def _one(self, sql: str, values: Sequence[Any] = ()) -> Any:
-        """The first row of a statement, or None."""
         rows = self._run(sql, values)
         return rows[0] if rows else None
 
     def _to_memory(self) -> None:
-        """A read-only or full disk must not keep anybody from reading the store."""
         log.warning("XEW2EVCS", "the index {path} can't be written, and goes on in memory", path=self._path)
         memory = self._in_memory()
         with contextlib.suppress(sqlite3.Error):
@@ -274,7 +259,6 @@ _opened: WeakSet[Derived] = WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """A process that ends leaves no log beside a file, as SQLite does where the last who has it open closes it."""
     for each in list(_opened):
         with contextlib.suppress(sqlite3.Error):
             each.close()
@@ -282,12 +266,10 @@ def _close_all() -> None:
 
 @cache
 def _statements(tables: str) -> dict[str, None]:
-    """The statements that make tables, in their order."""
     return {statement.strip(): None for statement in tables.split(";") if statement.strip()}
 
 
 def _is_file(path: Path) -> bool:
-    """Whether SQLite can open a file without waiting: a pipe is none, nor one beside it."""
     for suffix in ("", "-wal", "-shm"):
         with contextlib.suppress(FileNotFoundError):
             if not stat.S_ISREG(os.stat(f"{path}{suffix}").st_mode):  # noqa: PTH116
@@ -297,7 +279,6 @@ def _is_file(path: Path) -> bool:
 
 @cache
 def _boot() -> int:
-    """What this start of the machine is known by; 0 where the system doesn't tell."""
     try:
         with open("/proc/sys/kernel/random/boot_id", "rb") as file:
             return zlib.crc32(file.read()) >> 1

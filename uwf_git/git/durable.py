@@ -1,8 +1,7 @@
-"""Files and folders that survive a power cut: made aside, synced, then put in their place.
+"""Durable files and folders: made aside, synced, then renamed.
 
-A rename can reach the disk before what it names does, so whatever others may rely on is synced first; a new name
-counts once its folder is synced too. git and libgit2 do this for objects and refs when they are told to, and for
-nothing else.
+A rename can reach the disk before the content, so content is synced first; a new name counts once its folder
+is synced. git and libgit2 do this only for objects and refs, if told to.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ ASIDE = ".new"
 
 
 def sync(path: str | Path) -> None:
-    """Waits until a file's content, or a folder's names, are on the disk. Raises OSError."""
+    """fsync a file or folder. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -30,8 +29,8 @@ def sync(path: str | Path) -> None:
 
 
 def sync_all(descriptors: Sequence[int], meanwhile: Callable[[], object] | None = None) -> None:
-    """Waits until what several files hold is on the disk, which is told of all of them before any is waited for; what
-    is done `meanwhile` must not rely on them. Raises OSError, and what `meanwhile` raises."""
+    """fsync several files, starting all before waiting; `meanwhile` must not rely on them. Raises OSError,
+    and what `meanwhile` raises."""
     if hasattr(os, "posix_fadvise"):
         for descriptor in descriptors:
             with contextlib.suppress(OSError):  # it is a hint
@@ -44,16 +43,16 @@ def sync_all(descriptors: Sequence[int], meanwhile: Callable[[], object] | None 
 
 @lru_cache(maxsize=64)
 def keeps_order(path: str | Path, other: str | Path) -> bool:
-    """Whether new names in one folder are on the disk once later ones in another are: both are in one journal, which
-    is written in order."""
+    """Whether new names in one folder are durable before later ones in another: both are in one ordered
+    journal."""
     device = os.stat(path).st_dev  # noqa: PTH116
     return device == os.stat(other).st_dev and _has_journal(device)  # noqa: PTH116
 
 
 @lru_cache(maxsize=16)
 def _has_journal(device: int) -> bool:
-    """Whether a file system writes every change of its folders to one journal: ext4 with a journal does, and XFS.
-    What can't be found out is taken for one that doesn't."""
+    """Whether a file system journals all folder changes in order: ext4 with a journal, XFS. Unknown counts as
+    no."""
     try:
         name = Path(f"/sys/dev/block/{_number(device)}").readlink().name
         if any(each.startswith(f"{name}-") for each in os.listdir("/proc/fs/jbd2")):  # noqa: PTH208
@@ -65,7 +64,7 @@ def _has_journal(device: int) -> bool:
 
 @lru_cache(maxsize=16)
 def _kind(device: int) -> str:
-    """The kind of a file system, as Linux names it; "" where that can't be found out."""
+    """Return a file system's kind on Linux, else ""."""
     number = _number(device)
     try:
         lines = Path("/proc/self/mountinfo").read_text(errors="replace").splitlines()
@@ -81,14 +80,14 @@ def _number(device: int) -> str:
 
 
 def share_below(folder: Path, sharing: int) -> None:
-    """Has `share` follow what `core.sharedRepository` says of a repository, as `GitConfig.sharing` gives it."""
+    """Apply `core.sharedRepository` to `share` below a folder."""
     if sharing:
         _shared[f"{folder}/"] = sharing
 
 
 def share(path: str | Path, make: bool = False) -> None:
-    """Gives a file or folder of ours the mode that git gives its own, by `core.sharedRepository`; elsewhere it is left
-    as the umask made it. With `make` a file that is to be shared and isn't there is made first. Raises OSError."""
+    """Give a file or folder git's mode by `core.sharedRepository`. With `make`, create a shared file first.
+    Raises OSError."""
     if not _shared:
         return
     sharing = next((mode for below, mode in _shared.items() if str(path).startswith(below)), 0)
@@ -113,7 +112,7 @@ def share(path: str | Path, make: bool = False) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Syncs a folder with all files and folders in it. Raises OSError."""
+    """fsync a folder with all contents. Raises OSError."""
     for folder, _folders, names in os.walk(path):
         for name in names:
             if stat.S_ISREG(os.lstat(Path(folder, name)).st_mode):  # anything else could be waited for
@@ -122,8 +121,7 @@ def sync_folder(path: Path) -> None:
 
 
 def reserve(path: Path, size: int, mode: int) -> None:
-    """Makes a file of so many bytes that have their place on the disk, without writing them where that can be helped.
-    Raises OSError."""
+    """Make a file with allocated space, unwritten if possible. Raises OSError."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
     try:
         share(path)
@@ -140,8 +138,8 @@ def reserve(path: Path, size: int, mode: int) -> None:
 
 
 def refusal(folder: Path, size: int = 1) -> OSError | None:
-    """Why a file of so many bytes can't be made in a folder; None where it can. It is gone again, and nothing that
-    looks for refs or objects there takes it for one."""
+    """Return why a file of this size cannot be made, None if it can. The test file is removed, and is never
+    taken for a ref or object."""
     path = folder / f".{os.getpid()}.lock"
     try:
         reserve(path, size, 0o600)
@@ -154,7 +152,7 @@ def refusal(folder: Path, size: int = 1) -> OSError | None:
 
 
 def make_folders(path: Path) -> None:
-    """Makes a folder and those above it that are missing, and syncs their names. Raises OSError."""
+    """Make a folder with parents, and sync their names. Raises OSError."""
     missing = [each for each in (path, *path.parents) if not each.exists()]
     path.mkdir(parents=True, exist_ok=True)
     for each in reversed(missing):
@@ -164,8 +162,8 @@ def make_folders(path: Path) -> None:
 
 
 def make_folder(path: Path, fill: Callable[[Path], None]) -> None:
-    """Makes a folder that is whole or not there: `fill` gets one beside it, which is synced and renamed. Where
-    somebody else makes it meanwhile, theirs stays. Raises what `fill` raises, and OSError."""
+    """Make a folder atomically: `fill` gets a temporary one, which is synced and renamed. An existing one
+    stays. Raises what `fill` raises, and OSError."""
     make_folders(path.parent)
     aside = path.with_name(f"{path.name}.{os.urandom(4).hex()}{ASIDE}")
     aside.mkdir()

@@ -1,10 +1,9 @@
-"""libgit2, through those parts of pygit2 that a store needs.
+"""The parts of pygit2 that a store needs.
 
-`import pygit2` loads all of it, and what it talks to remotes with: TLS, and the certificates of the machine. That takes
-longer than a small command does (85 ms, its parts 16), and here git talks to remotes. So its parts are loaded without
-the package that they stand in; a program that imports `pygit2` gets all of it as ever. pygit2 has no import of its own
-for that. This breaks if its modules `_pygit2`, `errors` or `ffi` come to import the package, or lose a name that is
-imported here: at once, with an ImportError.
+`import pygit2` loads everything, including TLS and certificates for remotes, which git handles here. It takes
+85 ms, its parts 16, and pygit2 has no import for them. So parts are loaded without their package; a program
+that imports `pygit2` still gets all of it. This breaks, with an ImportError, if its modules `_pygit2`,
+`errors` or `ffi` import the package or lose a name imported here.
 """
 
 from __future__ import annotations
@@ -57,13 +56,13 @@ _WINDOW, _MAPPED = 4 << 20, 16 << 20  # bytes of a pack that are mapped at once,
 
 
 def open_repository(path: str) -> Repository:
-    """The repository in a folder, none above it. What libgit2 writes from now on is synced. Raises GitError."""
+    """Open the repository in a folder, not above. libgit2 syncs its writes from now on. Raises GitError."""
     _set_up()
     return Repository(init_file_backend(path, _NO_SEARCH))
 
 
 def init_bare(path: str, settings: Mapping[str, str]) -> None:
-    """Makes a bare repository with some configuration. Raises GitError."""
+    """Make a bare repository with settings. Raises GitError."""
     import pygit2
 
     made = pygit2.init_repository(path, bare=True)
@@ -72,14 +71,12 @@ def init_bare(path: str, settings: Mapping[str, str]) -> None:
 
 
 def all_objects(repository: Repository) -> Odb:
-    """The objects of a repository, wherever they stand."""
     import pygit2  # noqa: F401 -- which has the names of their kinds
 
     return repository.odb
 
 
 def _set_up() -> None:
-    """Tells libgit2 what holds for every repository."""
     tell = C.git_libgit2_opts
     # It syncs nothing unless told; a step that was reported must survive a power cut.
     tell(C.GIT_OPT_ENABLE_FSYNC_GITDIR, ffi.cast("int", 1))
@@ -89,8 +86,7 @@ def _set_up() -> None:
 
 
 class Config:
-    """A configuration of git: that of a repository with all that holds for it, or one file. libgit2 reads its files
-    again where they have changed. Raises GitError, as all it does, for one that can't be read."""
+    """Git's configuration of a repository, or one file, read again after changes. Raises GitError."""
 
     def __init__(self, of: Repository | str) -> None:
         found = ffi.new("git_config **")
@@ -103,13 +99,12 @@ class Config:
         self._config = ffi.gc(found[0], C.git_config_free)
 
     def value(self, key: str) -> str | None:
-        """What is said of a key, "" for one without a value; None where nothing is."""
+        """Return a value, "" for a key without one, None if unset."""
         with self._entry(key) as entry:
             return None if entry is None else _text(entry.value)
 
     def entries(self) -> list[tuple[str, str]]:
-        """All that is said, of several values of a key each: keys with "" for what has no value, in git's order, in
-        which what is said last counts."""
+        """Return all entries in git's order; the last wins."""
         made, entry = ffi.new("git_config_iterator **"), ffi.new("git_config_entry **")
         check_error(C.git_config_iterator_new(made, self._config))
         found: list[tuple[int, str, str]] = []
@@ -123,7 +118,7 @@ class Config:
         return [(key, value) for _, key, value in found]
 
     def flag(self, key: str) -> bool | None:
-        """What is said of a key that is true or false. Raises GitError for anything else."""
+        """Return a boolean. Raises GitError for other values."""
         parsed = ffi.new("int *")
         with self._entry(key) as entry:
             if entry is None:
@@ -133,7 +128,6 @@ class Config:
 
     @contextmanager
     def _entry(self, key: str) -> Iterator[Any]:
-        """What is said of a key as libgit2 has it, for the block; None where nothing is."""
         found = ffi.new("git_config_entry **")
         code = C.git_config_get_entry(found, self._config, key.encode())
         if code == C.GIT_ENOTFOUND:
@@ -147,5 +141,4 @@ class Config:
 
 
 def _text(told: object) -> str:
-    """What a pointer of C leads to, "" where it leads nowhere."""
     return "" if told == ffi.NULL else ffi.string(told).decode("utf-8", "surrogateescape")

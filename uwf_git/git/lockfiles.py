@@ -1,13 +1,11 @@
-"""The lock files of a repository, and which of them were left by somebody who is gone.
+"""Lock files of a repository, and stale ones of killed processes.
 
-git and libgit2 put a `.lock` beside what they change, and a kill leaves it there for ever. So a process of ours says in
-a file under `<git dir>/uwf/locking/` what it is about to have locked, and holds that file (flock) for as long as it
-lives; a git that it starts inherits the descriptor. A file there that nobody holds is of somebody who was killed: the
-locks that it names, made since, are nobody's. So is a lock from before the machine was started. What another git made
-is never touched.
+git and libgit2 leave a `.lock` when killed. So our processes record in `<git dir>/uwf/locking/` which locks
+they are about to take, holding that file by flock; git children inherit the descriptor. A record that nobody
+holds is a killed process's, and the locks it names are stale. So is a lock from before the boot. Other
+programs' locks are never touched.
 
-A pack whose objects no ref leads to yet has a `.keep` beside it, for which a `git repack -ad` leaves it alone. One of
-ours is held in the same way, by who made it, and is nobody's once nobody holds it.
+A pack without refs yet has a `.keep`, which makes `git repack -ad` spare it. Ours are held the same way.
 """
 
 from __future__ import annotations
@@ -45,7 +43,7 @@ _NAMED = 3  # of the locks that a kill left
 
 
 class Lock(NamedTuple):
-    """A lock file, how many seconds it is old, and whether who made it is gone."""
+    """A lock file, its age in seconds, and whether it is stale."""
 
     path: Path
     age: float
@@ -53,7 +51,6 @@ class Lock(NamedTuple):
 
     @property
     def told(self) -> str:
-        """The lock in a few words."""
         for unit, size in (("day", 86_400), ("hour", 3600), ("minute", 60)):
             if self.age >= size:
                 return f"{self.path}, {counted(int(self.age // size), unit)} old"
@@ -61,22 +58,22 @@ class Lock(NamedTuple):
 
     @property
     def hint(self) -> str:
-        """What to do about one of somebody else."""
+        """The hint for another program's lock."""
         import shlex
 
         return f"if no git is at work there, which may need it: rm {shlex.quote(str(self.path))}"
 
 
 class _Left(NamedTuple):
-    """Locks that somebody has left who is gone, and whether these are all of theirs."""
+    """Stale locks, and whether they are all of their maker's."""
 
     locks: list[Path]
     is_all: bool
 
 
 class Lockfiles:
-    """The lock files of one repository. What can't be written or locked is done without: whatever
-    is to be changed then says why."""
+    """The lock files of one repository. Best effort: if records cannot be written, the change itself reports
+    why."""
 
     def __init__(self, git_dir: Path) -> None:
         self._git_dir = git_dir
@@ -91,8 +88,7 @@ class Lockfiles:
 
     @contextlib.contextmanager
     def locking(self, *names: str) -> Iterator[None]:
-        """Says for the block that files, by their names in the repository, are about to be locked by this process. The
-        first time it removes what others have left."""
+        """Record for the block that this process locks these files. The first call removes stale locks."""
         with self._turn:
             if self._process != os.getpid():
                 self._process, self._mine, self._active = os.getpid(), None, []
@@ -115,8 +111,8 @@ class Lockfiles:
 
     @contextlib.contextmanager
     def waiting(self, name: str) -> Iterator[None]:
-        """Takes back for the block, within one of `locking`, that a file is about to be locked: somebody else has it
-        locked, and may be gone. Who only waits must not be taken for who has."""
+        """Within `locking`, withdraw a record while waiting for another holder, so that a waiter isn't taken
+        for the owner."""
         with self._turn:
             self._active.remove(name)
             self._say()
@@ -135,8 +131,7 @@ class Lockfiles:
 
     @contextlib.contextmanager
     def git(self) -> Iterator[tuple[int, ...]]:
-        """The descriptors that a git has to inherit which may lock anything. It may be at work for longer than the
-        block lasts, and may have left nothing until then."""
+        """The descriptors for a git child that may lock anything. It may outlive the block."""
         self.remove_left()
         record = self._begun(f"git-{os.getpid()}")
         if record is None:
@@ -152,9 +147,8 @@ class Lockfiles:
                     record.path.unlink()
 
     def remove_left(self, thorough: bool = False) -> list[Path]:
-        """Removes the locks whose makers were killed; returns them. Where it is `thorough`, or nobody has locked
-        anything since the machine was started, it also removes those from before that: a power cut may have left them
-        without the record of their maker."""
+        """Remove and return stale locks. If `thorough`, or on the first use after a boot, also those from
+        before the boot, which may have lost their record."""
         records = self._others()
         removed: list[Path] = []
         thorough = thorough or self._is_first()
@@ -183,15 +177,13 @@ class Lockfiles:
         return removed
 
     def _is_first(self) -> bool:
-        """Whether nobody has said since the machine was started what is about to be locked."""
         try:
             return self._folder.stat().st_mtime < _booted()
         except OSError:
             return True
 
     def locks(self) -> list[Lock]:
-        """Every lock that is there and may stay, not that of a git that packs at this moment, and what was left to keep
-        packs."""
+        """Return all remaining locks and stale keeps, except a running gc's."""
         left: set[Path] = set()
         for record in self._others():
             with contextlib.suppress(OSError), _held(record) as free:
@@ -209,7 +201,7 @@ class Lockfiles:
         return found
 
     def lock_on(self, *names: str) -> Lock | None:
-        """The lock on one of some files, by their names in the repository, where there is one."""
+        """Return the lock on one of these files, if any."""
         wanted = {self._git_dir / f"{name}{LOCK}" for name in names}
         return next((lock for lock in self.locks() if lock.path in wanted), None)
 
@@ -223,7 +215,6 @@ class Lockfiles:
         return sorted(found)
 
     def _others(self) -> list[Path]:
-        """The records of those who lock, alive or not, but for that of this process."""
         try:
             names = os.listdir(self._folder)  # noqa: PTH208
         except OSError:
@@ -251,7 +242,6 @@ class Lockfiles:
         return _Record(os.getpid(), descriptor, path)
 
     def _left_by(self, record: Path) -> _Left:
-        """The locks that the maker of a record has left, who is gone, as far as that can be told at this moment."""
         when, *names = (read_file(record) or b"").decode("utf-8", "surrogateescape").split() or ["0"]
         since = int(when) - _SLACK if when.isascii() and when.isdigit() else 0
         if names == [_ANY]:
@@ -280,7 +270,6 @@ class Lockfiles:
         )
 
     def _said(self, without: Path) -> set[Path]:
-        """The locks that those who are alive have said to make, this process among them, whatever one record says."""
         names = list(self._active)
         for record in self._others():
             if record == without:
@@ -291,7 +280,6 @@ class Lockfiles:
         return {self._git_dir / f"{name}{LOCK}" for name in names}
 
     def _is_ours(self, lock: Path) -> bool:
-        """Whether a git that we start makes such a lock: those of a project's own work it doesn't."""
         return lock.relative_to(self._git_dir).as_posix().startswith(_OURS)
 
 
@@ -301,14 +289,14 @@ def _locks_among(folder: Path, names: Iterable[str]) -> list[Path]:
 
 @cache
 def lockfiles_of(git_dir: Path) -> Lockfiles:
-    """Those of a repository, of which a process has one record."""
+    """Return a repository's lock files, one record per process."""
     return Lockfiles(git_dir)
 
 
 @contextlib.contextmanager
 def keeping(opened: int, aside: str, pack: str) -> Iterator[None]:
-    """Keeps a pack that stands aside, and is `opened`, from any git for the block. It is about to be put in its place,
-    a path without the suffix. Raises OSError."""
+    """Protect a pack about to be installed from any git during the block. `opened` is its file aside, `pack`
+    its path without suffix. Raises OSError."""
     path = pack + KEEP
     descriptor = _keep(os.dup(opened), aside, path)
     try:
@@ -320,8 +308,6 @@ def keeping(opened: int, aside: str, pack: str) -> Iterator[None]:
 
 
 def _keep(descriptor: int, pack: str, path: str) -> int:
-    """A descriptor of a new .keep, which is held before anybody can take it for one that was left. `descriptor` is one
-    of the pack, and given back where it isn't that of the .keep."""
     try:
         _hold(descriptor)
         os.link(pack, path)  # which costs less than a file of its own
@@ -348,7 +334,6 @@ def _hold(descriptor: int) -> None:
 
 
 def left_keeps(packs: Path) -> list[Path]:
-    """What keeps packs of ours in a folder whose makers are gone."""
     found = []
     for path in packs.glob(f"*{KEEP}"):
         with contextlib.suppress(OSError):
@@ -360,7 +345,7 @@ def left_keeps(packs: Path) -> list[Path]:
 
 
 def is_packed_now(git_dir: Path) -> bool:
-    """Whether a git packs a whole repository at this moment, as far as its note of that tells."""
+    """Return whether a gc is running, by its gc.pid."""
     note = git_dir / "gc.pid"
     try:
         return time.time() - note.lstat().st_mtime < _GIT_BELIEVES and not _is_over(note)
@@ -369,7 +354,7 @@ def is_packed_now(git_dir: Path) -> bool:
 
 
 class _Record:
-    """The file of one who locks, which it holds."""
+    """A process's record, which it holds."""
 
     def __init__(self, process: int, descriptor: int, path: Path) -> None:
         self.process = process
@@ -378,7 +363,6 @@ class _Record:
         self._size = 0
 
     def say(self, names: Sequence[str], since: int) -> None:
-        """Replaces what it is about to have locked, or has, none of it before `since`, in Unix nanoseconds."""
         data = f"{since} {' '.join(names)}\n".encode("utf-8", "surrogateescape") if names else b""
         with contextlib.suppress(OSError):
             # Blanks stand for what is no longer said: to cut a file off takes longer, and nobody finds it empty while a
@@ -386,7 +370,6 @@ class _Record:
             self._size = max(self._size, os.pwrite(self.descriptor, data.ljust(self._size), 0))
 
     def end(self) -> None:
-        """Takes it away."""
         if os.getpid() == self.process:
             with contextlib.suppress(OSError):  # whoever comes next finds that nobody holds it
                 self.path.unlink()
@@ -394,7 +377,6 @@ class _Record:
 
 @contextlib.contextmanager
 def _held(path: Path) -> Iterator[bool]:
-    """Holds a file or folder for the block, if nobody else does and it is still there. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         try:
@@ -417,7 +399,6 @@ def _removed(paths: Iterable[Path]) -> list[Path]:
 
 
 def _is_over(pid_file: Path) -> bool:
-    """Whether the packing that a gc.pid speaks of has ended."""
     import socket
 
     try:
@@ -433,12 +414,11 @@ def _is_over(pid_file: Path) -> bool:
 
 
 def _booted() -> float:
-    """When the machine was started, in Unix seconds; 0 where the system doesn't tell."""
     return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else 0.0
 
 
 def is_git_at_work(git_dir: Path) -> bool:
-    """Whether a git runs in a repository or was given it, as far as the system tells."""
+    """Return whether a git process works on a repository, as far as the system tells."""
     around = git_dir.parent if git_dir.name == ".git" else git_dir
     for process in _PROC.glob("[0-9]*"):
         with contextlib.suppress(OSError):

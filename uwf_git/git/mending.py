@@ -1,8 +1,8 @@
-"""What is damaged in a repository's files, put right in place: a sound copy is made beside the damaged file, synced and
-renamed over it, after the damaged one got a second name where it is kept.
+"""Replacing damaged files of a repository: a sound copy is made aside, synced and renamed over it, after the
+damaged one got a second name.
 
-So a kill or a power cut at any instant leaves the damaged file or the sound one, and what was damaged is never lost.
-Refs are changed under the lock files of gitrepository-layout(5), as git changes them.
+An interruption leaves either file, and nothing damaged is lost. Refs are changed under git's lock files
+(gitrepository-layout(5)).
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _BESIDE = (".idx", ".rev", ".bitmap", ".keep", ".mtimes", ".promisor")
 
 
 class Mending:
-    """The mending of one repository. What was damaged is kept in `folder`, `<git dir>/uwf/damaged/<time>`, which the
-    first that is kept makes. Every method raises StoreUnwritable where a file can't be written."""
+    """The repair of one repository's files. Damaged ones are kept in `folder`, `<git
+    dir>/uwf/damaged/<time>`. Methods raise StoreUnwritable."""
 
     def __init__(self, repository: Repository) -> None:
         self._path = repository.path
@@ -48,17 +48,16 @@ class Mending:
         self.kept: list[Path] = []
 
     def loose_path(self, oid: Oid) -> Path:
-        """Where an object stands, or would, in a file of its own."""
         name = str(oid)
         return self._objects / name[:2] / name[2:]
 
     def loose_oid(self, path: Path) -> Oid:
-        """The object that stands at a path: the inverse of `loose_path`."""
+        """The inverse of `loose_path`."""
         return Oid(hex=path.parent.name + path.name)
 
     def put(self, oid: Oid, kind: int, content: bytes) -> None:
-        """Puts a sound object in its place; a damaged file there is kept. Raises ValueError where the content is
-        not what the id says."""
+        """Write a sound object; a damaged file is kept. Raises ValueError if the content doesn't match the
+        id."""
         data = b"%s %d\0" % (_KINDS[kind], len(content)) + content
         if id_of(kind, content) != oid:
             raise ValueError(f"the content is not that of {oid}")
@@ -66,18 +65,16 @@ class Mending:
         self._replace(path, lambda new: new.write_bytes(zlib.compress(data, 1)), mode=0o444)
 
     def put_index(self, pack: Path, make: Callable[[Path], None]) -> None:
-        """Puts a new index beside a pack; `make` writes it to a path. The old one, and what else was derived from
-        it, is kept."""
+        """Replace a pack's index, written by `make`. Old derived files are kept."""
         self._replace(pack.with_suffix(".idx"), make, mode=0o444)
         self.remove([pack.with_suffix(suffix) for suffix in (".rev", ".bitmap")])
 
     def remove_pack(self, pack: Path) -> None:
-        """Sets a pack aside with all that belongs to it: the index first, without which git takes the rest for
-        nothing. What of its objects is wanted must stand elsewhere by now."""
+        """Set a pack aside, index first, since git ignores the rest without it. Wanted objects must be
+        elsewhere."""
         self.remove([pack.with_suffix(suffix) for suffix in _BESIDE] + [pack])
 
     def remove(self, paths: Iterable[Path]) -> None:
-        """Sets files aside that nothing relies on."""
         with _writing(self._path):
             for path in paths:
                 if self._keep(path):
@@ -85,8 +82,7 @@ class Mending:
                     sync(path.parent)
 
     def put_ref(self, name: str, oid: Oid) -> None:
-        """Puts a ref that holds no object id where it belongs; what its file held is kept. Raises Busy while
-        somebody else changes it."""
+        """Set an empty ref; its file is kept. Raises Busy."""
         path = self._path / name
         with self._locked(path) as lock, _writing(self._path):
             lock.write_bytes(f"{oid}\n".encode())
@@ -97,16 +93,16 @@ class Mending:
             sync(path.parent)
 
     def remove_ref(self, name: str) -> None:
-        """Sets the file of a ref aside that holds no object id. Raises Busy while somebody else changes it."""
+        """Set an empty ref's file aside. Raises Busy."""
         path = self._path / name
         with self._locked(path):
             if not path.is_dir():  # which holds other refs
                 self.remove([path])
 
     def mend_packed_refs(self) -> PackedDamage | None:
-        """Leaves out of packed-refs what git can't read there, for which it reads nothing else of it, and puts one
-        without refs where it is empty, gone or no file; the old one is kept. Returns what was wrong with it. Raises
-        Busy while somebody else changes it, StoreDamaged where it can't be read."""
+        """Drop unreadable lines from packed-refs, which make git ignore the rest, and replace a missing or
+        invalid file by an empty one; the old one is kept. Returns what was wrong. Raises Busy, StoreDamaged.
+        """
         path = self._path / PACKED
         damage = packed_damage(self._path)
         if damage is None:
@@ -143,8 +139,6 @@ class Mending:
                 new.unlink(missing_ok=True)
 
     def _keep(self, path: Path) -> bool:
-        """Gives a file a second name among what is kept, synced. Anything else, a folder or a pipe, moves there: no
-        second name can be had for it, and no file takes its place. Returns whether there is a file still."""
         if not os.path.lexists(path):
             return False
         target = self.folder / path.relative_to(self._path)
@@ -187,7 +181,6 @@ class Mending:
 
 
 def has_head(git_dir: Path) -> bool:
-    """Whether HEAD holds a ref or an id."""
     try:
         return _HEAD.fullmatch(read_file(git_dir / "HEAD") or b"") is not None
     except OSError:
@@ -195,8 +188,7 @@ def has_head(git_dir: Path) -> bool:
 
 
 def mend_folders(git_dir: Path) -> list[str]:
-    """Makes the folders again, empty, that git opens no repository without. Returns their names. Raises
-    StoreUnwritable."""
+    """Make missing folders without which git opens no repository. Return their names. Raises StoreUnwritable."""
     missing = missing_folders(git_dir)
     with _writing(git_dir):
         for name in missing:
@@ -205,9 +197,8 @@ def mend_folders(git_dir: Path) -> list[str]:
 
 
 def mend_head(git_dir: Path) -> bool:
-    """Writes the HEAD of a bare store anew where it holds neither a ref nor an id: git opens no such repository, and
-    nothing of a store depends on what HEAD says. The old one is kept. Returns whether it was so.
-    Raises StoreUnwritable."""
+    """Write a bare store's invalid HEAD anew; nothing depends on its value. The old one is kept. Returns
+    whether it was invalid. Raises StoreUnwritable."""
     if has_head(git_dir) or not (git_dir / "objects").is_dir() or not (git_dir / "refs").is_dir():
         return False
     head = git_dir / "HEAD"

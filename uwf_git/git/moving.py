@@ -1,9 +1,8 @@
-"""Changes of refs in their files, each under the locks that git takes, so that git can do the same at any moment.
+"""Ref transactions on files, under git's own locks.
 
-libgit2 does neither half of it safely beside others. What it deletes a ref from is the packed-refs that it read before
-it had the lock, so that refs which another process packs in between are lost; and a ref that comes to be while it makes
-one of that name is overwritten. Here a ref is only looked at once its lock is held, and so is packed-refs. A Ctrl-C has
-to wait for that, since it would leave locks that nobody remembers.
+libgit2 is not safe beside other processes: it deletes from a packed-refs read before locking, losing refs
+packed in between, and overwrites a ref created concurrently. Here refs and packed-refs are read only under
+their lock. Ctrl-C is deferred, since it would leave stale locks.
 """
 
 from __future__ import annotations
@@ -29,17 +28,16 @@ _NAMESPACED = 3  # folders of a name, refs/uwf/threads, that no ref is called
 
 
 class RefFiles:
-    """The refs of the repository in `git_dir`. Raises HeadMoved where a ref is not what it was thought to be, Busy
-    where a lock stays, StoreDamaged, OSError."""
+    """The refs of a repository. Raises HeadMoved if a ref isn't as expected, Busy for a persistent lock,
+    StoreDamaged, OSError."""
 
     def __init__(self, git_dir: Path, lockfiles: Lockfiles) -> None:
         self._git_dir = git_dir
         self._lockfiles = lockfiles
 
     def put(self, name: str, old: Oid | None, new: Oid, store: Callable[[int, Path], object]) -> None:
-        """Makes a ref that is not there, `old` being None, or compares and swaps it. `store` is given the descriptor of
-        what becomes the ref's file, and its folder, and has to make its content durable. Raises Invalid for what is no
-        name of a ref."""
+        """Create a ref (`old` is None) or compare-and-swap it. `store` gets the descriptor of the new file
+        and its folder, and must make it durable. Raises Invalid for an invalid name."""
         if not reference_is_valid_name(name):
             raise Invalid(f"{name!r} is not a valid ref name", "use letters, digits, dots and dashes")
         with deferred(), self._lockfiles.locking(name), self._locked(name) as lock:
@@ -61,7 +59,6 @@ class RefFiles:
                 sync(self._git_dir)
 
     def _refuse_collision(self, name: str) -> None:
-        """A ref can't be where others have their folder, nor in another that is a ref."""
         above = [str(each) for each in PurePosixPath(name).parents][: -_NAMESPACED - 1]
         beside = [each for each in above if read_ref(self._git_dir, each) is not None]
         if beside or is_packed_under(self._git_dir, f"{name}/"):
@@ -72,9 +69,8 @@ class RefFiles:
     def delete(
         self, refs: Mapping[str, Oid], before: Callable[[Collection[str]], object] | None = None
     ) -> set[str]:
-        """Deletes refs that are where they are said to be; returns those. Whoever looks sees each as it was or not at
-        all, and no packing brings it back. `before` is told which, if any, once nothing can move them any more;
-        what it raises leaves all of them."""
+        """Delete refs that are at these objects; return them. Readers see each as before or not at all, and
+        no packing restores it. `before` gets them once nothing can move; its exception cancels."""
         doomed = []
         with deferred(), contextlib.ExitStack() as locks, self._lockfiles.locking(*refs, PACKED):
             for name, old in sorted(refs.items()):
@@ -114,7 +110,6 @@ class RefFiles:
 
     @contextlib.contextmanager
     def _locked(self, name: str, tries: int = TRIES) -> Iterator[_Held]:
-        """The lock file of a ref or of packed-refs, new and empty; removed in the end, unless it has become the ref."""
         path = self._git_dir / f"{name}{LOCK}"
         held = _Held(path, self._lock(name, path, tries))
         try:
@@ -146,7 +141,7 @@ class RefFiles:
 
 
 class _Held:
-    """A lock file of ours. Once it has become a ref, one of its name is somebody else's."""
+    """A lock file of ours, until it becomes a ref."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self._path = path
@@ -154,7 +149,6 @@ class _Held:
         self.is_given = False
 
     def become(self, path: Path) -> None:
-        """Puts it in the place of a ref. Empty folders there are what is left of others."""
         try:
             os.rename(self._path, path)  # noqa: PTH104
         except IsADirectoryError:
@@ -168,7 +162,6 @@ class _Held:
 
 
 def _jitter() -> float:
-    """Seconds until a lock is tried for again."""
     import random
 
     return random.uniform(0.002, 0.01)

@@ -1,8 +1,5 @@
-"""Commits, annotated tags and trees as git writes them: from bytes to a value, and from its parts to bytes.
-
-A signature is no part of what a record says. A commit's stands in a header of its own, a tag's at the end
-of its message; reading leaves both out.
-"""
+"""Parsing and writing commits, annotated tags and trees. Signatures are not part of a record: a commit's is
+in a header, a tag's at the end of its message; parsing drops them."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ NAMES = {number: name for name, number in KINDS.items()}
 
 
 class Entry(NamedTuple):
-    """A tree entry. `mode` as git writes it: 40000 a tree, 100644 a file, others as they are."""
+    """A tree entry. `mode` as in git: 40000 a tree, 100644 a file."""
 
     mode: str
     name: str
@@ -38,31 +35,31 @@ class Entry(NamedTuple):
 
 
 class Person(NamedTuple):
-    """Who did something, as git writes it."""
+    """A name and an address."""
 
     name: str
     email: str
 
     @property
     def ident(self) -> str:
-        """`NAME <EMAIL>`, without what git forbids there."""
+        """`NAME <EMAIL>`, without characters that git forbids."""
         return f"{clean(self.name)} <{clean(self.email)}>"
 
     def at(self, when: int, utc: bool = False) -> str:
-        """With a time in Unix seconds, in the local time zone or in UTC."""
+        """Return the identity with a Unix time, in local time or UTC."""
         zone = "+0000" if utc else time.strftime("%z", time.localtime(when)) or "+0000"
         return f"{self.ident} {when} {zone}"
 
 
 class Stamp(NamedTuple):
-    """Who is said to have made a commit that is nobody's own, and when, in Unix seconds."""
+    """The author and Unix time of a generated commit."""
 
     by: Person
     when: int
 
 
 class Commit(NamedTuple):
-    """A commit's parts. `time` is the committer's, in Unix seconds."""
+    """A commit. `time` is the committer's, in Unix seconds."""
 
     tree: Oid
     parents: tuple[Oid, ...]
@@ -76,7 +73,7 @@ LATEST = 2**40  # Unix seconds
 
 
 class Tag(NamedTuple):
-    """An annotated tag on a commit. `time` is the tagger's, in Unix seconds, 0 where none is named."""
+    """An annotated tag on a commit. `time` is the tagger's, in Unix seconds, 0 if missing."""
 
     target: Oid
     name: str
@@ -86,7 +83,7 @@ class Tag(NamedTuple):
 
 
 def parse_commit(data: bytes) -> Commit:
-    """A commit's parts. Raises ValueError where it is not well-formed."""
+    """Parse a commit. Raises ValueError."""
     head, _, message = data.decode("utf-8", "replace").partition("\n\n")
     fields: dict[str, list[str]] = {}
     for line in head.split("\n"):
@@ -107,7 +104,7 @@ def parse_commit(data: bytes) -> Commit:
 
 
 def parse_tag(data: bytes) -> Tag:
-    """A tag's parts. Raises ValueError where it is not well-formed, or not on a commit."""
+    """Parse a tag on a commit. Raises ValueError."""
     head, _, text = data.decode("utf-8", "replace").partition("\n\n")
     fields = dict(line.split(" ", 1) for line in head.split("\n") if " " in line)
     target = fields.get("object", "")
@@ -131,7 +128,7 @@ def parse_tag(data: bytes) -> Tag:
 
 
 def id_of(kind: int, content: bytes) -> Oid:
-    """The id of an object. `kind` is a number of KINDS."""
+    """Return an object's id. `kind` is a number of KINDS."""
     return Oid(raw=hashlib.sha1(b"%s %d\0" % (NAMES[kind], len(content)) + content).digest())
 
 
@@ -144,15 +141,15 @@ def commit_text(
     message: str,
     utc: bool = False,
 ) -> bytes:
-    """A commit without a signature. `when` is in Unix seconds, told in the local time zone or in UTC."""
+    """Return an unsigned commit. `when` is in Unix seconds, written in local time or UTC."""
     lines = [f"tree {tree}", *(f"parent {parent}" for parent in parents)]
     lines += [f"author {author.at(when, utc)}", f"committer {committer.at(when, utc)}"]
     return ("\n".join(lines) + "\n\n" + message).encode("utf-8", "replace")
 
 
 def rewritten_commit(data: bytes, tree: Oid, parents: Sequence[Oid], message: str | None) -> bytes:
-    """A commit with another tree, other parents, and where given another message; who made it and when
-    stay, a signature goes."""
+    """Return a commit with another tree, parents and optionally message; author and time stay, the signature
+    is dropped."""
     head, _, text = data.decode("utf-8", "surrogateescape").partition("\n\n")
     people = [line for line in head.split("\n") if line.startswith(("author ", "committer "))]
     lines = [f"tree {tree}", *(f"parent {parent}" for parent in parents), *people]
@@ -161,31 +158,31 @@ def rewritten_commit(data: bytes, tree: Oid, parents: Sequence[Oid], message: st
 
 
 def tag_text(name: str, target: Oid, tagger: Person, when: int, message: str, utc: bool = False) -> bytes:
-    """An annotated tag on a commit, without a signature. `message` ends with a newline; `when` as of `commit_text`."""
+    """Return an unsigned tag on a commit. `message` ends with a newline; `when` as for `commit_text`."""
     head = f"object {target}\ntype commit\ntag {name}\ntagger {tagger.at(when, utc)}"
     return f"{head}\n\n{message}".encode("utf-8", "replace")
 
 
 def signed_commit(data: bytes, signature: str) -> bytes:
-    """A commit with a signature over all of it, in the header that git reads."""
+    """Add a signature over the whole commit."""
     head, _, message = data.partition(b"\n\n")
     folded = signature.strip("\n").replace("\n", "\n ").encode("ascii", "replace")
     return head + b"\ngpgsig " + folded + b"\n\n" + message
 
 
 def signed_tag(data: bytes, signature: str) -> bytes:
-    """A tag with a signature over all of it, at its end."""
+    """Add a signature over the whole tag."""
     return data + (signature.strip("\n") + "\n").encode("ascii", "replace")
 
 
 def is_signed(data: bytes) -> bool:
-    """Whether a commit or tag carries a signature, good or bad."""
+    """Return whether a commit or tag has a signature, valid or not."""
     head, _, text = data.partition(b"\n\n")
     return b"\ngpgsig " in head or b"\n-----BEGIN " in b"\n" + text
 
 
 def parse_tree(data: bytes) -> tuple[Entry, ...]:
-    """A tree's entries in git's order. Raises ValueError where it is not well-formed."""
+    """Parse a tree. Raises ValueError."""
     entries: list[Entry] = []
     position = 0
     while position < len(data):
@@ -200,17 +197,16 @@ def parse_tree(data: bytes) -> tuple[Entry, ...]:
 
 
 def tree_row(entry: Entry) -> bytes:
-    """An entry as it stands in a tree."""
     return b"%s %s\0%s" % (entry.mode.encode(), entry.name.encode("utf-8", "surrogateescape"), entry.oid.raw)
 
 
 def sort_key(entry: Entry) -> bytes:
-    """git sorts a folder as if its name ended in a slash."""
+    """git sorts folders as if their name ended in a slash."""
     return (entry.name + "/" if entry.mode == TREE_MODE else entry.name).encode("utf-8", "surrogateescape")
 
 
 def clean(text: str) -> str:
-    """Text that can stand in a name: git forbids angle brackets and control characters there."""
+    """Remove characters that git forbids in names: angle brackets and controls."""
     kept = text
     if "<" in text or ">" in text or not text.isprintable():
         kept = "".join(c for c in text if c.isprintable() and c not in "<>")
@@ -229,10 +225,10 @@ _MODULES = r"(?i:\.gitmodules|gitmod~[0-9]+|g(?:i(?:7(?:e(?:ba?)?)?)?)?~[0-9]+)[
 
 
 def stands_for_git(name: str) -> bool:
-    """Whether some file system takes a file's name for that of git's own folder."""
+    """Return whether any file system may take a name for `.git`."""
     return re.fullmatch(_DISGUISED, re.sub(_IGNORED, "", name)) is not None
 
 
 def stands_for_modules(name: str) -> bool:
-    """Whether some file system takes a file's name for .gitmodules, which git refuses where it is a link."""
+    """Return whether any file system may take a name for .gitmodules, which git refuses as a link."""
     return re.fullmatch(_MODULES, re.sub(_IGNORED, "", name)) is not None

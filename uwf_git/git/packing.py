@@ -1,16 +1,14 @@
-"""Packs as they are written here: objects, an index beside them, and both on the disk before anybody sees them.
+"""Writing packs: objects and an index, durable before they are visible.
 
-A step is one small pack, which costs the disk two files instead of ten. So that readers don't have to look into
-hundreds, every few of them are joined into a larger one. What the steps have changed a little, trees and pages above
-all, becomes a delta on how it was before; what was joined once is copied as it stands, deltas and all. Packs that are
-large by then, and everybody else's, are left to git's own packing, which takes the deltas over. A pack of ours is known
-by how its name begins.
+A step is one small pack: two files instead of ten. Every few packs are joined into a larger one. Slightly
+changed trees and pages become deltas on their earlier version; entries of joined packs are copied unchanged.
+Large packs and those of others are left to git's packing. Our packs are recognised by their name's prefix.
 
-gitformat-pack(5) is what is followed: version 2 of both files.
+Format: gitformat-pack(5), version 2 of both files.
 
-Why not libgit2 and git: `pygit2.PackBuilder` packs only what the repository has already, so that ten objects of a step
-are written twice, and it took 5.3 times as long; `git repack --geometric=2` on 15 packs took 3.3 times as long as
-`join`, and its pack was as large (within 0.1 %).
+Why not libgit2 and git: `pygit2.PackBuilder` packs only existing objects, so a step's ten objects are written
+twice, and it took 5.3 times as long; `git repack --geometric=2` on 15 packs took 3.3 times as long as `join`,
+and its pack was as large (within 0.1 %).
 """
 
 from __future__ import annotations
@@ -62,7 +60,7 @@ _WORTH = 0.75  # of the bytes that it takes without being one, at most, a delta 
 
 
 class Place(NamedTuple):
-    """Where an object stands in a pack: the CRC-32 of its bytes, and where they begin."""
+    """An object in a pack: its CRC-32 and offset."""
 
     oid: bytes
     crc: int
@@ -70,8 +68,7 @@ class Place(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """What the header of an object in a pack says: its kind, the bytes of its content, how far before it its base
-    begins, 0 for what is no delta, and where the header ends."""
+    """A pack entry's header: kind, content size, distance to its base (0 without delta), end of the header."""
 
     kind: int
     size: int
@@ -80,16 +77,15 @@ class _Entry(NamedTuple):
 
 
 class _Made(NamedTuple):
-    """An object in the pack that is being made: its place, and how many deltas it stands on."""
+    """An entry of the new pack, and its delta depth."""
 
     place: Place
     depth: int
 
 
 def entry(kind: int, content: bytes, back: int = 0, for_now: bool = False) -> tuple[bytes, bytes]:
-    """An object as it stands in a pack: its header, and its content packed. `kind` as in `Repository.read`. A content
-    that is a delta has its base so many bytes before it. Where the pack is `for_now`, about to be joined with others,
-    only what somebody said is worth packing."""
+    """Return an entry's header and compressed content. `kind` as in `Repository.read`. A delta's base is
+    `back` bytes before. `for_now`: the pack will be joined soon, so only long texts are compressed."""
     size = len(content)
     head = bytearray([(_DELTA if back else kind) << 4 | size & 15])
     size >>= 4
@@ -112,17 +108,16 @@ def entry(kind: int, content: bytes, back: int = 0, for_now: bool = False) -> tu
 
 @cache
 def packs_of(git_dir: Path) -> Path:
-    """The folder of the packs of a repository."""
     return git_dir / "objects" / "pack"
 
 
 def header(number: int) -> bytes:
-    """How a pack of so many objects begins."""
+    """Return the header of a pack of N objects."""
     return struct.pack(">4sII", b"PACK", 2, number)
 
 
 def index(places: Iterable[Place], checksum: bytes) -> bytes:
-    """The index of a pack that ends in that checksum."""
+    """Return the index of a pack with this checksum."""
     ordered = sorted(places)
     number = len(ordered)
     # How many ids begin with a byte up to each.
@@ -157,11 +152,12 @@ def install(
     begin: str = _NEW,
     meanwhile: Callable[[str], object] | None = None,
 ) -> str:
-    """Puts a pack, of which all is given or which stands aside in that folder, in its place there, with its index.
-    What both hold is durable by then, and what the files behind the descriptors in `beside` hold; their names are once
-    the caller has synced the folder. Until `kept` is closed no git deletes the pack. Its name begins as `begin`, which
-    begins as all of ours do. Returns its path without a suffix, which `meanwhile` is given while the disk is waited
-    for, whatever becomes of it. Raises OSError."""
+    """Install a pack, given as bytes or as a file aside, with its index. Return its path without suffix.
+
+    Both are durable, as are the files of `beside`; their names are once the caller syncs the folder. No git
+    deletes the pack until `kept` is closed. `meanwhile` gets the path while waiting for the disk. Raises
+    OSError.
+    """
     # Never the name of another of the same content, which a git may be about to delete.
     name = f"{folder}/{begin}{os.urandom(20).hex()[: 40 - len(begin) + len('pack-')]}"
     aside: list[str] = []
@@ -191,7 +187,6 @@ def install(
 
 
 def _written(folder: Path, begin: str, data: bytes, made: list[str]) -> int:
-    """A descriptor of a new file of that content, whose path joins those that were `made`."""
     path = f"{folder}/{begin}{os.urandom(6).hex()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:
@@ -212,13 +207,11 @@ def _written(folder: Path, begin: str, data: bytes, made: list[str]) -> int:
 
 
 def ours(folder: Path) -> list[tuple[int, Path]]:
-    """The packs of ours in a folder that have an index, with their bytes, oldest first. None are where git has an
-    index over several packs: those belong to it."""
+    """Return our indexed packs with their sizes, oldest first; none if git has a multi-pack index."""
     return [(size, folder / f"{stem}.pack") for size, stem in _measured(folder, _named(folder))]
 
 
 def _named(folder: Path) -> list[str]:
-    """The packs of `ours`, by their names without a suffix."""
     try:
         names = os.listdir(folder)  # noqa: PTH208
     except OSError:
@@ -229,7 +222,6 @@ def _named(folder: Path) -> list[str]:
 
 
 def _measured(folder: Path, stems: Iterable[str]) -> list[tuple[int, str]]:
-    """Packs with their bytes, oldest first."""
     found = []
     for stem in stems:
         with contextlib.suppress(OSError):
@@ -239,10 +231,9 @@ def _measured(folder: Path, stems: Iterable[str]) -> list[tuple[int, str]]:
 
 
 def join(folder: Path, prepared: Joining | None = None) -> None:
-    """Joins packs of ours into larger ones where there are many of about one size. Whoever reads the old ones at this
-    moment finds their objects in the new one, as after git's own packing. What is kept for objects that no ref leads to
-    yet is left for later, if its maker lives; and all is while a git packs everything, some of whose parts end over a
-    pack that is gone. What is `prepared` isn't read again. Never raises: there is a next time."""
+    """Join our packs of similar size into larger ones. Concurrent readers find the objects in the new pack.
+    Packs kept for objects without refs are skipped if their maker lives; all are skipped during a gc.
+    `prepared` packs are not read again. Never raises."""
     if not any(_crowds(folder)) or is_packed_now(folder.parent.parent):
         return
     try:
@@ -260,7 +251,6 @@ def join(folder: Path, prepared: Joining | None = None) -> None:
 
 
 def _crowds(folder: Path) -> Iterator[list[str]]:
-    """Packs of about one size, oldest first, by their paths without a suffix."""
     stems = [stem for stem in _named(folder) if not stem.startswith(_JOINED_LARGE)]
     middle = sum(stem.startswith(_JOINED_MIDDLE) for stem in stems)
     if max(middle, len(stems) - middle) < MANY:
@@ -274,7 +264,6 @@ def _crowds(folder: Path) -> Iterator[list[str]]:
 
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Raises BlockingIOError while another process joins packs here."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -310,14 +299,12 @@ def _join(folder: Path, packs: Sequence[str], making: Joining) -> None:
 
 
 class Joining:
-    """A pack that is being made of others. Who makes packs may have those in it before they are joined: so they needn't
-    be read, and the work is done while the disk is waited for."""
+    """A pack being joined from others. Makers of packs can add theirs in advance, while waiting for the disk."""
 
     def __init__(self) -> None:
         self.begin()
 
     def begin(self) -> None:
-        """Begins anew, with nothing in it."""
         self.end = HEADER
         self.packs: set[str] = set()
         """The packs that are in it, by their paths without a suffix."""
@@ -327,19 +314,18 @@ class Joining:
         self._versions: dict[object, list[tuple[bytes, bytes]]] = {}
 
     def pack(self) -> bytes:
-        """All of it but the checksum."""
         return b"".join((header(len(self.made)), *self._parts))
 
     def take(self, path: str, pack: bytes, places: Iterable[Place]) -> None:
-        """Takes a pack in that is about to be put in its place; a large one is left to be read."""
+        """Add a pack about to be installed, unless it is large."""
         if self.end > (2 * _MIDDLE if len(self.packs) > 1 else _MIDDLE):
             self.begin()
         if len(pack) < _MIDDLE and (read := _parsed(places, pack)) and self.add(read, anew=True):
             self.packs.add(path)
 
     def add(self, read: _Read, anew: bool) -> bool:
-        """Takes the objects of a pack in that aren't there yet, and returns whether it did: not where too many deltas
-        would stand on one another. Where they come `anew`, more deltas are looked for."""
+        """Add a pack's new objects; return False if delta chains would be too long. `anew`: look for more
+        deltas."""
         here, entries, data = read
         ids = {place.offset: place.oid for place in here}
         depths: dict[bytes, int] = {}
@@ -379,8 +365,6 @@ class Joining:
         self.end += len(part)
 
     def _put_anew(self, oid: bytes, each: _Entry, packed: bytes) -> bool:
-        """Puts an object in as a delta on a version of before, where there is one and that saves much, and packs one
-        that isn't."""
         if not _LITTLE <= each.size <= _MUCH:
             return False
         stored = len(packed) == each.size + _AROUND
@@ -408,12 +392,10 @@ class Joining:
 
 
 def _is_said(kind: int, size: int, begin: bytes) -> bool:
-    """Whether an object is a node that is mostly what somebody said just once, by its first byte."""
     return kind == BLOB and size > _SMALL and begin == b"{"
 
 
 def _thing(kind: int, content: bytes) -> object:
-    """What is the same of every version of a thing, as far as the content tells."""
     if kind == TREE:  # the first entry: what is in a folder stays as it is, what a file says does not
         name, _, rest = content.partition(b"\0")
         return kind, name, rest[:20] if name.startswith(b"4") else b""
@@ -424,7 +406,6 @@ def _thing(kind: int, content: bytes) -> object:
 
 
 def _entry(data: bytes, offset: int) -> _Entry:
-    """Raises IndexError, ValueError."""
     byte = data[offset]
     kind, size, shift, at = byte >> 4 & 7, byte & 15, 4, offset + 1
     while byte & 0x80:
@@ -438,7 +419,7 @@ def _entry(data: bytes, offset: int) -> _Entry:
 
 
 class _Read(NamedTuple):
-    """A pack that was read: its objects in its order, their headers, and all its bytes."""
+    """A parsed pack: places, headers, bytes."""
 
     places: list[Place]
     entries: list[_Entry]
@@ -446,8 +427,6 @@ class _Read(NamedTuple):
 
 
 def _read(path: str) -> _Read | None:
-    """A pack of ours, by its path without a suffix; None where it isn't what it was when it was written, which is no
-    business of a join."""
     try:
         data, listed = Path(f"{path}.pack").read_bytes(), Path(f"{path}.idx").read_bytes()
     except FileNotFoundError:  # git has packed it meanwhile
@@ -467,7 +446,6 @@ def _read(path: str) -> _Read | None:
 
 
 def _parsed(places: Iterable[Place], data: bytes) -> _Read | None:
-    """A pack whose objects stand in those places; None where they don't."""
     found = sorted(places, key=lambda place: place.offset)
     begun: set[int] = set()
     entries = []

@@ -1,15 +1,15 @@
-"""What stands in a pack: each of its objects by itself, whatever became of the others, and deltas.
+"""Reading damaged packs object by object, and deltas.
 
-git and libgit2 take a pack or none of it once its end or its index is wrong. Here the index only hints at where objects
-begin, what the pack's own order says counts as much, and an object's id is that of the content which is read. Of 200
-packs that were cut or had a byte changed at random, `git unpack-objects -r` brought back 11 % fewer objects: none if
-the header was hurt, and often none of what stands on a delta that was.
+git and libgit2 reject a pack whose end or index is wrong. Here offsets from the index and from the pack's own
+order both count, and ids are computed from the content. Of 200 packs that were cut or had a random byte
+changed, `git unpack-objects -r` recovered 11 % fewer objects: none with a damaged header, and often none that
+depend on a damaged delta base.
 
-Deltas are made of what changes little: a tree or page of a thread is that of the step before and a few bytes, and a
-step's page says what is in its nodes. So the beginnings and the ends of both are compared, and between those it is
-lines, words between quotes, or entries of a tree that are looked for; git looks harder, and takes longer.
+Deltas are made for small changes: a thread's tree or page is the earlier one plus a few bytes, and a step's
+page repeats its nodes. So common beginnings and ends are compared, and between them lines, quoted words, or
+tree entries; git looks harder and takes longer.
 
-gitformat-pack(5) is what is followed.
+Format: gitformat-pack(5).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _CHAIN = 5000  # deltas on deltas; git's own limit is 4,095
 
 
 class Packed(NamedTuple):
-    """An object that was read whole. `kind` as in `Repository.read`."""
+    """A complete object. `kind` as in `Repository.read`."""
 
     oid: bytes
     kind: int
@@ -53,8 +53,7 @@ class Packed(NamedTuple):
 
 
 class Pack:
-    """A pack by the path of its `.pack`; the `.idx` beside it is used as far as it goes. `at_most` is the largest
-    content that is read, in bytes."""
+    """A pack by its `.pack` path, with its `.idx` as a hint. `at_most` is the largest content, in bytes."""
 
     def __init__(self, path: Path, at_most: int) -> None:
         self._path = path
@@ -64,7 +63,7 @@ class Pack:
         self._places: dict[bytes, int] = {}
 
     def objects(self) -> Iterator[Packed]:
-        """Every object that can be read, each once. Raises OSError where the file can't be."""
+        """Yield every readable object once. Raises OSError."""
         with open(self._path, "rb") as file:
             self._file = file.fileno()
             self._end = os.fstat(self._file).st_size
@@ -86,7 +85,6 @@ class Pack:
                 waiting = left  # deltas may name what was only read after them
 
     def _indexed(self) -> Iterator[int]:
-        """The places that the index names, in an index of version 2."""
         try:
             data = self._path.with_suffix(".idx").read_bytes()
             if data[:8] != b"\xfftOc\0\0\0\x02":
@@ -103,7 +101,6 @@ class Pack:
             return
 
     def _in_order(self) -> Iterator[int]:
-        """The places that one comes to by reading from the begin, up to the first object that can't be read."""
         offset = _HEADER
         while offset < self._end - _TRAILER:
             header = self._header(offset)
@@ -117,7 +114,6 @@ class Pack:
             offset = read[1]
 
     def _object(self, offset: int) -> tuple[int, bytes] | None:
-        """The kind and content of what stands at a place, deltas applied."""
         deltas: list[tuple[int, bytes]] = []
         at = offset
         while at not in self._made:
@@ -147,8 +143,6 @@ class Pack:
         return kind, content
 
     def _header(self, offset: int) -> tuple[int, int, int | bytes, int] | None:
-        """What the bytes at a place say: kind, size of the content, base, where the content begins. The base of
-        a delta is a place in this pack or an id; 0 for what is no delta."""
         data = os.pread(self._file, 64, offset)
         try:
             byte = data[0]
@@ -170,7 +164,6 @@ class Pack:
         return kind, size, base, offset + at
 
     def _inflated(self, begin: int, size: int) -> tuple[bytes, int] | None:
-        """So many bytes as were compressed to what begins at a place, and where that ends."""
         inflate = zlib.decompressobj()
         data, at = bytearray(), begin
         try:
@@ -187,7 +180,6 @@ class Pack:
         return (bytes(data), at - len(inflate.unused_data)) if len(data) == size else None
 
     def _keep(self, offset: int, kind: int, content: bytes) -> None:
-        """Remembers the newest contents: a delta's base is mostly one of these."""
         if offset in self._made:
             return
         self._made[offset] = kind, content
@@ -197,8 +189,7 @@ class Pack:
 
 
 def delta_of(kind: int, base: bytes, content: bytes) -> bytes:
-    """How to make the content of one object of that of another, both of a kind as in `Repository.read`. It may be
-    longer than the content."""
+    """Return a delta from base to content, possibly longer than the content."""
     most = min(len(base), len(content))
     begin = _same(base, 0, content, 0, most)
     end = _same_end(base, content, most - begin)
@@ -230,7 +221,6 @@ def delta_of(kind: int, base: bytes, content: bytes) -> bytes:
 
 
 def _same(one: bytes, at: int, other: bytes, there: int, most: int) -> int:
-    """How many bytes are the same from two places on."""
     same, length, grows = 0, 256, 4
     while same < most:
         length = min(length, most - same)
@@ -248,7 +238,6 @@ def _same(one: bytes, at: int, other: bytes, there: int, most: int) -> int:
 
 
 def _same_end(one: bytes, other: bytes, most: int) -> int:
-    """How many bytes are the same at the end."""
     for length in (_END, most):  # to turn all of it round takes long, and little is the same mostly
         length = min(length, most)
         same = _same(one[len(one) - length :][::-1], 0, other[len(other) - length :][::-1], 0, length)
@@ -278,7 +267,7 @@ def _write(made: bytearray, content: bytes) -> None:
 
 
 def applied(base: bytes, delta: bytes, at_most: int) -> bytes | None:
-    """What a delta makes of its base; None for one that can't be of it, or makes more than so many bytes."""
+    """Apply a delta; None if it doesn't fit its base or exceeds `at_most`."""
     try:
         before, at = _number(delta, 0)
         after, at = _number(delta, at)
@@ -310,7 +299,6 @@ def applied(base: bytes, delta: bytes, at_most: int) -> bytes | None:
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:
-    """A number of seven bits a byte, and where it ends."""
     number = shift = 0
     while True:
         byte = data[at]
@@ -330,7 +318,7 @@ def _varint(number: int) -> bytes:
 
 
 def distance(back: int) -> bytes:
-    """How many bytes before a delta its base begins, as the delta's header says it."""
+    """Encode the distance to a delta's base."""
     made = [back & 0x7F]
     while back := back >> 7:
         back -= 1
@@ -339,7 +327,7 @@ def distance(back: int) -> bytes:
 
 
 def distance_at(data: bytes, at: int) -> tuple[int, int]:
-    """What `distance` made, and where it ends."""
+    """The inverse of `distance`, with its end."""
     byte, at = data[at], at + 1
     back = byte & 0x7F
     while byte & 0x80:
@@ -349,8 +337,7 @@ def distance_at(data: bytes, at: int) -> tuple[int, int]:
 
 
 def is_whole(path: Path) -> bool:
-    """Whether a pack, an index of packs or a commit-graph ends in the checksum of what stands before. Raises
-    OSError."""
+    """Return whether a pack, multi-pack index or commit-graph ends in its checksum. Raises OSError."""
     size = path.stat().st_size
     if size <= _TRAILER:
         return False
@@ -367,7 +354,7 @@ def is_whole(path: Path) -> bool:
 
 
 def belongs_to(index: Path, pack: Path) -> bool:
-    """Whether an index names the checksum of a pack as its own. Raises OSError."""
+    """Return whether an index names a pack's checksum. Raises OSError."""
     with open(index, "rb") as first, open(pack, "rb") as second:
         first.seek(-2 * _TRAILER, os.SEEK_END)
         second.seek(-_TRAILER, os.SEEK_END)

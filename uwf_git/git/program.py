@@ -1,15 +1,15 @@
-"""The git program: it does all that talks to a remote, so that credential helpers, ssh settings, proxies and
-hooks work as the user set them up.
+"""The git program, for everything that talks to a remote, so that the user's credential helpers, ssh
+settings, proxies and hooks work.
 
-Every call names the git directory, never asks git to find one, and sees neither the variables of a hook
-that `uwf` may run in nor replace refs or grafts, which would show another history than the objects hold.
+Each call names the git directory, and ignores a surrounding hook's variables, replace refs and grafts, which
+would show another history.
 
-A push runs the hooks that the user's own `git push` would run there; nothing else runs any. A project may keep its
-hooks in the working tree (core.hooksPath), where agents write, and nobody who packs or pulls threads means those.
+Only pushes run hooks, as the user's `git push` would. Others don't: core.hooksPath may be in the working
+tree, where agents write.
 
-Unlike an agent, git stays in the session of this process's terminal, where it asks for passwords, and what it leaves in
-the background (a cache of credentials, a connection of ssh, its own packing) is not ended with it. Where it is broken
-off, what it was waiting for, such as an ssh that nobody answers, is.
+Unlike an agent, git stays in the terminal's session, to ask for passwords, and its background processes
+(credential cache, ssh connection, gc) are left alone. If it is interrupted, the processes it waits for, such
+as ssh, are ended.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ _OVER = (
 
 
 class Done(NamedTuple):
-    """How a call ended."""
+    """The end of a call."""
 
     code: int
     out: bytes
@@ -95,13 +95,12 @@ class Done(NamedTuple):
 
 
 class OverBounds(RemoteFailed):
-    """What came takes more than the bounds of an exchange allow."""
+    """Received data exceeds the limits."""
 
 
 class Git:
-    """The git program on one repository. `progress` is handed what git says on stderr as it comes,
-    for a terminal, and "" at the end of each call. `bounds` hold for the calls in which somebody else has a say.
-    `patience` is how many seconds a call may take that talks to a remote; None for any time."""
+    """git on one repository. `progress` gets its standard error, and "" after each call. `bounds` apply to
+    calls with remote data. `patience` limits calls to a remote, in seconds; None for no limit."""
 
     def __init__(
         self,
@@ -119,12 +118,11 @@ class Git:
         self._cwd = cwd or (git_dir.parent if git_dir.name == ".git" else None)
 
     def on(self, git_dir: Path) -> Git:
-        """The program on another repository, with remotes that are relative to where this one's are."""
+        """Return git on another repository, with relative remotes resolved as here."""
         return Git(git_dir, self._progress, self._cwd, self.bounds, self._patience)
 
     @property
     def shows_progress(self) -> bool:
-        """Whether somebody watches."""
         return self._progress is not None
 
     def run(
@@ -135,8 +133,8 @@ class Git:
         bounded: bool = False,
         meanwhile: Callable[[], object] = lambda: None,
     ) -> Done:
-        """Runs git to its end. `meanwhile` is called while it is at work. With `check`, raises RemoteFailed with git's
-        reason for any exit status but 0."""
+        """Run git. `meanwhile` is called while it runs. With `check`, raises RemoteFailed for a non-zero
+        exit."""
         with self._started(args, bounded) as child:
             assert child.stdin and child.stdout and child.stderr
             err = _Listener(child.stderr, self._progress)
@@ -156,16 +154,15 @@ class Git:
         return done
 
     def lines(self, *args: str, bounded: bool = False) -> Iterator[bytes]:
-        """What git prints, line by line; git is ended when the caller stops reading. Raises RemoteFailed at the end
-        where git failed."""
+        """Yield git's output lines; it is ended if the caller stops. Raises RemoteFailed at the end."""
         with self.printing(*args, bounded=bounded) as blocks:
             for block in blocks:
                 yield from block.removesuffix(b"\n").split(b"\n")
 
     @contextlib.contextmanager
     def printing(self, *args: str, bounded: bool = False) -> Iterator[Iterator[bytes]]:
-        """What git prints, as blocks of whole lines. It is at work before the first is asked for, and ended with the
-        `with` block. Raises RemoteFailed after the last where git failed."""
+        """As blocks of whole lines; git starts at once, and is ended with the block. Raises RemoteFailed
+        after the last."""
         with self._started(args, bounded) as child:
             assert child.stdin and child.stdout and child.stderr
             child.stdin.close()
@@ -227,7 +224,6 @@ class Git:
 
     @contextlib.contextmanager
     def _in_time(self, child: subprocess.Popen[bytes], args: Sequence[str]) -> Iterator[None]:
-        """Ends a call that talks to a remote for too long, with the ssh that it waits for. Raises RemoteFailed then."""
         if self._patience is None or command_of(args) not in _REMOTE:
             yield
             return
@@ -257,7 +253,7 @@ class Git:
 
 
 def git_program(folder: Path | None = None) -> str:
-    """Return the path of git for work in a folder. Raises RemoteFailed if there is none that can be trusted."""
+    """Return the path of a trusted git for a folder. Raises RemoteFailed."""
     program = find_program("git", folder)
     if program is None:
         raise RemoteFailed("no git program outside of the project is on PATH", "install git")
@@ -265,7 +261,6 @@ def git_program(folder: Path | None = None) -> str:
 
 
 def command_of(args: Sequence[str]) -> str:
-    """What git is told to do."""
     return next((arg for arg in args if not arg.startswith("-") and "=" not in arg), "git")
 
 
@@ -274,13 +269,11 @@ def _locks(args: Sequence[str]) -> bool:
 
 
 def settings_of(args: Sequence[str]) -> tuple[str, ...]:
-    """The settings of a call."""
     return SETTINGS if "push" in args[:1] else (*SETTINGS, *NO_HOOKS)
 
 
 def environment(folder: Path | None = None) -> dict[str, str]:
-    """The user's environment as git gets it for work in a folder: messages in English, since they are looked at, and a
-    PATH for ssh, hooks and the like that can be trusted."""
+    """Return git's environment: English messages, which are parsed, and a trusted PATH."""
     environ = os.environ.items()
     kept = {name: value for name, value in environ if not _LOCAL.fullmatch(name) and name != "LANGUAGE"}
     kept["PATH"] = trusted_path(folder)
@@ -288,7 +281,6 @@ def environment(folder: Path | None = None) -> dict[str, str]:
 
 
 def failure(args: Sequence[str], done: Done) -> RemoteFailed:
-    """What a failed call comes to, in one line."""
     command = command_of(args)
     for sign, reason, setting in _OVER:
         if sign.search(done.err):
@@ -304,8 +296,7 @@ def failure(args: Sequence[str], done: Done) -> RemoteFailed:
 
 
 def telling_line(err: str) -> str:
-    """The line of git's complaint that says why: the first that begins so, since what follows it are
-    consequences."""
+    """Return the first error line of git's output; the rest are consequences."""
     lines = [one_line(line, 300) for line in err.splitlines() if line.strip()]
     telling = [line for line in lines if not _EMPTY_TALK.match(line)]
     for begin in ("fatal: ", "error: ", "ssh: ", "remote: "):
@@ -337,7 +328,7 @@ def _feed(pipe: IO[bytes], data: bytes) -> None:
 
 
 class _Listener:
-    """Reads a stream to its end in a thread, keeps the last of it, and passes it on as it comes."""
+    """Reads a stream in a thread, forwarding it and keeping its end."""
 
     KEEP = 64 * 1024
 

@@ -1,9 +1,9 @@
-"""The refs of a repository, read from its files as gitrepository-layout(5) has them, and strictly: what can't be read
-is an error or named as such, and never taken for no ref.
+"""Reading refs from files (gitrepository-layout(5)), strictly: unreadable ones are errors or named, never
+taken for missing.
 
-libgit2 skips a broken ref without a word, takes an emptied packed-refs for one without refs, parses all of it for one
-ref, and waits for a pipe. What packed-refs was when it was last found whole is noted in the private folder: it isn't
-looked through again for one ref, and one that is gone is missed.
+libgit2 silently skips broken refs, takes an empty packed-refs for one without refs, parses all of it for one
+ref, and blocks on FIFOs. The last state of a valid packed-refs is recorded in the private folder: it isn't
+checked again for one ref, and its absence is noticed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _PROBE = 1024  # bytes in which a line of packed-refs and its peeled one have ro
 
 
 class Key(NamedTuple):
-    """What a file is known by: git replaces packed-refs and never writes into it."""
+    """A file's identity: git replaces packed-refs and never modifies it."""
 
     inode: int
     modified: int
@@ -47,15 +47,15 @@ class Key(NamedTuple):
 
 
 class PackedDamage(NamedTuple):
-    """What is wrong with packed-refs: with the file as such, or the lines that are no refs."""
+    """Damage of packed-refs: a problem of the file, or invalid lines."""
 
     problem: str
     lines: tuple[str, ...] = ()
 
 
 def read_file(path: str | Path, most: int | None = None) -> bytes | None:
-    """A small file of a repository, or so many of its first bytes; None where there is none, or a folder. Raises
-    OSError for what can't be read or is no regular file: a pipe would be waited for."""
+    """Read a small file, or its first bytes; None if missing or a folder. Raises OSError for anything but a
+    regular file, since a FIFO would block."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError):
@@ -72,8 +72,8 @@ def read_file(path: str | Path, most: int | None = None) -> bytes | None:
 
 
 def read_ref(git_dir: Path, name: str) -> Oid | None:
-    """What one ref points at, or None. Raises StoreDamaged for one that holds no object id, and where it may stand in a
-    packed-refs that is damaged."""
+    """Return a ref's object, or None. Raises StoreDamaged for an invalid ref, or if a damaged packed-refs may
+    have it."""
     if ".." in name or "\0" in name:
         return None  # no ref is named so
     try:
@@ -101,9 +101,8 @@ def _damaged_ref(name: str, reason: str) -> StoreDamaged:
 
 
 def read_refs(git_dir: Path, prefix: str, read: bool = True, without: str = "") -> dict[str, Oid | None]:
-    """Every ref under a prefix, except for those under `without`, with what it points at: None for a ref that
-    holds no object id. Without `read`, refs in files of their own are not read, and None too. Raises StoreDamaged for a
-    folder that can't be listed, and for a packed-refs that is damaged."""
+    """Return the refs under a prefix, except under `without`; None for one without object id. Without `read`,
+    loose refs are None too. Raises StoreDamaged."""
     key, packed = _packed_under(git_dir, prefix, without)
     while True:
         found = _with_loose(git_dir, packed, prefix, read, without)
@@ -142,7 +141,7 @@ def _with_loose(
 
 
 def may_have_refs(git_dir: Path, prefix: str) -> bool:
-    """Whether there is or was a ref under a prefix that ends in a slash; without reading each ref."""
+    """Return whether there are or were refs under a prefix (ending in a slash), without reading them."""
     try:
         if (git_dir / prefix).is_dir():
             return True
@@ -152,8 +151,7 @@ def may_have_refs(git_dir: Path, prefix: str) -> bool:
 
 
 def is_packed_under(git_dir: Path, prefix: str) -> bool:
-    """Whether packed-refs has a ref under a prefix that ends in a slash; without reading all of it. Raises
-    StoreDamaged."""
+    """Return whether packed-refs has a ref under a prefix, without reading all of it. Raises StoreDamaged."""
     wanted = prefix.encode("utf-8", "surrogateescape")
     with _opened(git_dir) as (descriptor, key):
         if key is None:
@@ -163,7 +161,7 @@ def is_packed_under(git_dir: Path, prefix: str) -> bool:
 
 
 def packed_damage(git_dir: Path) -> PackedDamage | None:
-    """What is wrong with packed-refs, as far as the file itself tells. Raises nothing."""
+    """Return the damage of packed-refs, if any."""
     try:
         data = read_file(git_dir / PACKED)
     except OSError as error:
@@ -175,7 +173,7 @@ def packed_damage(git_dir: Path) -> PackedDamage | None:
 
 
 def packed_without(git_dir: Path, names: Collection[str]) -> bytes | None:
-    """What packed-refs is without some refs; None where it has none of them. Raises StoreDamaged."""
+    """Return packed-refs without some refs, None if it has none of them. Raises StoreDamaged."""
     wanted = {name.encode("utf-8", "surrogateescape") for name in names}
     with _opened(git_dir) as (descriptor, key):
         if key is None:
@@ -193,7 +191,7 @@ def packed_without(git_dir: Path, names: Collection[str]) -> bytes | None:
 
 
 def sound_lines(data: bytes) -> list[bytes]:
-    """The lines of a packed-refs that are refs, sorted; peeled ones are left out, which git makes again."""
+    """Return the valid ref lines, sorted, without peeled ones, which git makes again."""
     lines = data.split(b"\n")[:-1]
     return sorted((line for line in lines if _is_ref(line)), key=lambda line: line[41:])
 
@@ -230,11 +228,9 @@ class _Packed:
         self._found: dict[tuple[str, str], dict[str, Oid | None]] = {}
 
     def ref(self, name: str) -> Oid | None:
-        """What a ref points at, or None."""
         return self._refs.get(name)
 
     def under(self, prefix: str, without: str) -> dict[str, Oid | None]:
-        """Those under a prefix, except for those under `without`, by name; the caller's to change."""
         if (prefix, without) not in self._found:
             first, last = self._bounds(prefix)
             start, end = self._bounds(without) if without else (last, last)
@@ -258,9 +254,8 @@ _parsed_file = -1
 def _packed_under(
     git_dir: Path, prefix: str, without: str, known: Key | None = None
 ) -> tuple[Key | None, dict[str, Oid | None]]:
-    """The refs of packed-refs under a prefix, except for those under `without`, and what the file is known by; none
-    where it is `known` as that. It is read whole only where they are much of it, or when it has changed. Raises
-    StoreDamaged."""
+    """Return the refs of packed-refs under a prefix and its key; nothing if its key is `known`. Reads all of
+    it only if needed. Raises StoreDamaged."""
     global _parsed, _parsed_file
     with _opened(git_dir) as (descriptor, key):
         if key is None or key == known:
@@ -284,8 +279,6 @@ def _packed_under(
 
 
 def _packed_ref(git_dir: Path, name: str) -> Oid | None:
-    """One ref of packed-refs, which is sorted, found without reading all of it once that was found whole. Raises
-    StoreDamaged."""
     with _opened(git_dir) as (descriptor, key):
         if key is None:
             return None
@@ -303,7 +296,6 @@ def _packed_ref(git_dir: Path, name: str) -> Oid | None:
 
 
 def _around(descriptor: int, size: int, wanted: bytes) -> tuple[int, int]:
-    """From where to where a sorted packed-refs has to be read for a ref."""
     low, high = 0, size
     if b" sorted" not in _read(descriptor, _PROBE, 0).partition(b"\n")[0]:
         return low, high
@@ -325,8 +317,6 @@ def _around(descriptor: int, size: int, wanted: bytes) -> tuple[int, int]:
 
 @contextlib.contextmanager
 def _opened(git_dir: Path) -> Iterator[tuple[int, Key | None]]:
-    """packed-refs, as a descriptor, and what it is known by; the latter None where there is none and never was. Raises
-    StoreDamaged."""
     try:
         descriptor = os.open(git_dir / PACKED, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
@@ -348,7 +338,6 @@ def _opened(git_dir: Path) -> Iterator[tuple[int, Key | None]]:
 
 
 def _check(git_dir: Path, key: Key, data: bytes) -> None:
-    """Raises StoreDamaged unless packed-refs is whole, which is noted."""
     if not data or not _SOUND.fullmatch(data):
         damage = _damage_in(data)
         shown = f": {damage.lines[0][:60]!r}" if damage.lines else ""
@@ -357,7 +346,7 @@ def _check(git_dir: Path, key: Key, data: bytes) -> None:
 
 
 def note_packed(git_dir: Path, key: Key | None = None) -> None:
-    """Notes that packed-refs, as it is, is whole; a store that can't be written goes without."""
+    """Record the current packed-refs as valid; best effort."""
     path = git_dir / PRIVATE / SEEN
     temporary = f"{path}.{os.getpid()}"
     with contextlib.suppress(OSError):
@@ -372,7 +361,6 @@ def note_packed(git_dir: Path, key: Key | None = None) -> None:
 
 
 def _seen(git_dir: Path) -> Key | None:
-    """What packed-refs was when it was last found whole."""
     try:
         numbers = (read_file(git_dir / PRIVATE / SEEN) or b"").split()
         return Key(*map(int, numbers)) if len(numbers) == 3 else None
@@ -385,8 +373,7 @@ def _damaged_packed(git_dir: Path, problem: str) -> StoreDamaged:
 
 
 def is_waited_for(git_dir: Path) -> Path | None:
-    """What of the files that git and libgit2 read to open a repository is a pipe or a device, for which they'd wait
-    without end."""
+    """Return a FIFO or device among the files that git reads to open a repository, on which it would block."""
     for name in ("HEAD", "config", "commondir", "objects/info/alternates"):
         with contextlib.suppress(OSError):
             mode = os.stat(f"{git_dir}/{name}").st_mode  # noqa: PTH116
@@ -396,7 +383,7 @@ def is_waited_for(git_dir: Path) -> Path | None:
 
 
 def common_dir(git_dir: Path) -> Path:
-    """The repository a worktree's git dir belongs to: refs/uwf and the private folder are shared."""
+    """Return the main repository of a worktree's git dir, which has refs/uwf and the private folder."""
     pointer = git_dir / "commondir"
     if pointer.is_file():
         return (git_dir / pointer.read_text().strip()).resolve()
@@ -416,7 +403,6 @@ def _loose_ref(path: str) -> Oid | None:
 
 
 def _read(descriptor: int, size: int, at: int) -> bytes:
-    """So many bytes from a place on, or what there is of them."""
     parts = []
     while size > 0 and (part := os.pread(descriptor, size, at)):
         parts.append(part)

@@ -1,7 +1,5 @@
-"""A git repository as a store uses it: objects by what they are, refs under refs/uwf/, and one private folder.
-
-Nothing here touches a ref outside refs/uwf/, the index, HEAD or a work tree.
-"""
+"""A store's git repository: objects, refs under refs/uwf/, and a private folder. No other ref, the index,
+HEAD or a work tree is touched."""
 
 from __future__ import annotations
 
@@ -53,11 +51,11 @@ _NO_OID = Oid(raw=bytes(20))
 
 
 class Repository(ObjectDatabase):
-    """An opened repository. Raises StoreUnwritable where a write is refused by the file system."""
+    """An open repository. Raises StoreUnwritable."""
 
     def __init__(self, git_dir: Path) -> None:
-        """Opens an existing repository, bare or not; a worktree opens the repository it belongs to.
-        Raises NotFound, or Invalid for a format that libgit2 can't open."""
+        """Open an existing repository; a worktree opens its main repository. Raises NotFound, Invalid for an
+        unsupported format."""
         if not git_dir.exists():
             raise NotFound(f"no store at {git_dir}", "make one with: uwf init")
         if waited := is_waited_for(git_dir):
@@ -87,8 +85,7 @@ class Repository(ObjectDatabase):
 
     @classmethod
     def create(cls, git_dir: Path) -> Repository:
-        """A new bare repository with the files ref backend and SHA-1, also where the user's git defaults to
-        others. An existing one is opened."""
+        """Return a new bare repository with file refs and SHA-1 whatever git's defaults, or the existing one."""
         try:
             if not os.path.lexists(git_dir):
                 make_folder(git_dir, _init)
@@ -103,11 +100,11 @@ class Repository(ObjectDatabase):
     # Objects
 
     def blob(self, oid: Oid) -> bytes:
-        """A blob's content. Raises StoreDamaged."""
+        """Return a blob's content. Raises StoreDamaged."""
         return self._of_kind(oid, BLOB)
 
     def tree(self, oid: Oid) -> tuple[Entry, ...]:
-        """A tree's entries in git's order. Raises StoreDamaged."""
+        """Return a tree's entries in git's order. Raises StoreDamaged."""
         return self._tree(oid)[0]
 
     def _tree(self, oid: Oid) -> tuple[tuple[Entry, ...], bytes]:
@@ -121,14 +118,13 @@ class Repository(ObjectDatabase):
         return known
 
     def _remember(self, oid: Oid, entries: tuple[Entry, ...], data: bytes) -> tuple[tuple[Entry, ...], bytes]:
-        """Trees are read again and again while a thread grows; the newest are kept parsed."""
         if len(self._trees) >= TREES_KEPT:
             self._trees.clear()
         self._trees[oid] = entries, data
         return entries, data
 
     def commit(self, oid: Oid) -> Commit:
-        """A commit. Raises StoreDamaged, also when the object is something else."""
+        """Return a commit. Raises StoreDamaged."""
         try:
             return parse_commit(self._of_kind(oid, COMMIT))
         except ValueError:
@@ -142,11 +138,10 @@ class Repository(ObjectDatabase):
         return data
 
     def write_blob(self, data: bytes) -> Oid:
-        """Stores a blob; repeating it changes nothing."""
         return self._write(BLOB, data)
 
     def write_tree(self, entries: Iterable[Entry]) -> Oid:
-        """Stores a tree of entries in any order."""
+        """Write a tree of unsorted entries."""
         ordered = tuple(sorted(entries, key=sort_key))
         return self._write_ordered(ordered, b"".join(map(tree_row, ordered)))
 
@@ -156,7 +151,7 @@ class Repository(ObjectDatabase):
         return oid
 
     def file(self, root: Oid, path: str) -> Oid | None:
-        """The id of a file or folder in a tree, or None."""
+        """Return the id at a path in a tree, or None."""
         found = root
         for name in path.split("/"):
             entry = next((entry for entry in self.tree(found) if entry.name == name), None)
@@ -166,7 +161,7 @@ class Repository(ObjectDatabase):
         return found
 
     def write_folder(self, files: Mapping[str, bytes | Oid]) -> Oid:
-        """Stores a tree of paths: blobs from bytes, or an object that is there already."""
+        """Write a tree of paths, from bytes or existing objects."""
         blobs: list[Entry] = []
         folders: dict[str, dict[str, bytes | Oid]] = {}
         for path, content in files.items():
@@ -180,7 +175,7 @@ class Repository(ObjectDatabase):
         return self.write_tree(blobs + trees)
 
     def graft(self, root: Oid | None, folders: Sequence[str], tree: Oid) -> Oid:
-        """A root tree with another tree put at a path of folders; siblings stay."""
+        """Return a root tree with a tree put at a path; siblings stay."""
         name, *rest = folders
         if rest:
             entries = self._tree(root)[0] if root else ()
@@ -190,15 +185,14 @@ class Repository(ObjectDatabase):
         return self.with_entries(root, Entry(TREE_MODE, name, tree))
 
     def with_entries(self, tree: Oid | None, *new: Entry) -> Oid:
-        """A tree with entries put in, each in the place of the one of its name. What stays isn't written out again: a
-        new step comes last, or is in the last folder."""
+        """Return a tree with entries added or replaced. Efficient at the end, where steps are added."""
         entries, data = self._tree(tree) if tree else ((), b"")
         for each in new:
             entries, data = _with_entry(entries, data, each)
         return self._write_ordered(entries, data)
 
     def grown(self, tree: Oid | None, files: Mapping[str, Entry]) -> Oid:
-        """A tree with entries put in at their paths; their names are those that they have at the end of these."""
+        """Return a tree with entries put at their paths; entries' names are the last parts."""
         inner: dict[str, dict[str, Entry]] = {}
         entries: list[Entry] = []
         for path, entry in files.items():
@@ -212,8 +206,8 @@ class Repository(ObjectDatabase):
         return self.with_entries(tree, *entries)
 
     def united(self, one: Oid, other: Oid) -> Oid:
-        """The tree that has all that two have; of two files at one path the one whose id comes first, so that it is the
-        same whichever is named first. Raises StoreDamaged where one has a folder there and the other a file."""
+        """Return the union of two trees; of two files at a path, the one with the smaller id. Commutative.
+        Raises StoreDamaged for a folder against a file."""
         if one == other:
             return one
         mine = {entry.name: entry for entry in self.tree(one)}
@@ -240,9 +234,8 @@ class Repository(ObjectDatabase):
         sign: bool = True,
         committer: Person | None = None,
     ) -> Oid:
-        """Stores a commit without moving a ref, signed where `commit.gpgSign` says so. The committer is the
-        user, or another, for whom nothing is signed and times are UTC; `when` is in Unix seconds. Raises SigningFailed
-        before anything is written."""
+        """Write a commit without moving a ref, signed by `commit.gpgSign`. The committer is the user, or
+        another, then unsigned and in UTC; `when` is in Unix seconds. Raises SigningFailed before writing."""
         when = int(time.time()) if when is None else when
         data = commit_text(
             tree, parents, author, committer or self.user, when, message, committer is not None
@@ -256,28 +249,26 @@ class Repository(ObjectDatabase):
     def rewrite_commit(
         self, commit: Oid, tree: Oid, parents: Sequence[Oid], message: str | None = None
     ) -> Oid:
-        """Stores a commit again with another tree and other parents; who made it and when stay, a
-        signature, which would be none of it, goes."""
+        """Write a commit with another tree and parents; author and time stay, the signature is dropped."""
         return self._write(COMMIT, rewritten_commit(self._of_kind(commit, COMMIT), tree, parents, message))
 
     def write_raw_commit(self, data: bytes) -> Oid:
-        """Stores a commit as it is given, which is nobody's own and not signed."""
         return self._write(COMMIT, data)
 
     def root(self, commit: Oid) -> Oid:
-        """A commit's tree. Raises StoreDamaged."""
+        """Return a commit's tree. Raises StoreDamaged."""
         return self._roots.get(commit) or self.commit(commit).tree
 
     def write_tag(self, name: str, target: Oid, message: str) -> Oid:
-        """Stores an annotated tag object on a commit without making a ref for it, signed where
-        `tag.gpgSign` or `commit.gpgSign` says so. Raises SigningFailed before anything is written."""
+        """Write an annotated tag without a ref, signed by `tag.gpgSign` or `commit.gpgSign`. Raises
+        SigningFailed before writing."""
         data = tag_text(name, target, self.user, int(time.time()), message)
         if self.config.signs_tags:
             data = signed_tag(data, self._signature(data))
         return self.write_raw_tag(data)
 
     def write_raw_tag(self, data: bytes) -> Oid:
-        """Stores a tag object as it was written once, signature and all."""
+        """Write a tag as given, with its signature."""
         return self._write(TAG, data)
 
     def _signature(self, data: bytes) -> str:
@@ -287,48 +278,45 @@ class Repository(ObjectDatabase):
 
     @property
     def user(self) -> Person:
-        """The user's git identity, for what is about to be written."""
         self.before_naming(self.config.user)
         return self.config.user
 
     # Refs
 
     def ref(self, name: str) -> Oid | None:
-        """What a ref points at, or None. Raises StoreDamaged where that can't be told."""
+        """Return a ref's object, or None. Raises StoreDamaged."""
         return read_ref(self.path, name)
 
     def refs(self, prefix: str = NAMESPACE, without: str = "") -> dict[str, Oid]:
-        """Every ref under a prefix of refs/uwf/ and what it points at, except for those under `without`.
-        Unreadable ones are left out: `broken_refs` names them. Raises StoreDamaged, as all that list refs, for a folder
-        or a packed-refs that can't be read."""
+        """Return the refs under a prefix of refs/uwf/, except under `without`. Unreadable ones are omitted;
+        see `broken_refs`. Raises StoreDamaged for an unreadable folder or packed-refs."""
         return self.refs_and_broken(prefix, without)[0]
 
     def refs_and_broken(self, prefix: str = NAMESPACE, without: str = "") -> tuple[dict[str, Oid], set[str]]:
-        """The refs as `refs` gives them, and the names of those that can't be read."""
+        """As `refs`, with the names of unreadable ones."""
         found = read_refs(self.path, prefix, without=without)
         refs = {name: oid for name, oid in found.items() if oid is not None}
         return refs, found.keys() - refs.keys()
 
     def ref_names(self, prefix: str = NAMESPACE) -> list[str]:
-        """The names of the refs under a prefix, unreadable ones included."""
+        """Return the names under a prefix, including unreadable ones."""
         return list(read_refs(self.path, prefix, read=False))
 
     @property
     def has_tracking_refs(self) -> bool:
-        """Whether anything was ever fetched; without reading each ref."""
+        """Return whether anything was ever fetched, without reading refs."""
         return may_have_refs(self.path, f"{NAMESPACE}remotes/")
 
     def broken_refs(self) -> list[str]:
-        """The refs under refs/uwf/ that hold no object id."""
+        """Return the refs without object id."""
         return [name for name, oid in read_refs(self.path, NAMESPACE).items() if oid is None]
 
     def create_ref(self, name: str, target: Oid) -> None:
-        """Makes a ref. Raises HeadMoved where it exists already, NotFound where what it shall point at isn't there."""
+        """Create a ref. Raises HeadMoved if it exists, NotFound if its object is missing."""
         self._put(name, None, target)
 
     def create_refs(self, refs: Mapping[str, Oid]) -> set[str]:
-        """Makes many refs, by one call of git where that is quicker: here each is synced by itself. Returns
-        those that were made; one that exists already is none of them."""
+        """Create many refs, by one call of git if faster. Returns those created; existing ones are skipped."""
         self.store_gathered()
         if len(refs) > MANY_REFS:
             from uwf_git.git.program import Git
@@ -345,11 +333,11 @@ class Repository(ObjectDatabase):
         return made
 
     def move_ref(self, name: str, old: Oid, new: Oid) -> None:
-        """Compare-and-swap. Raises HeadMoved where the ref is not at `old`, Busy where its lock file
-        stays.
+        """Compare-and-swap. Raises HeadMoved, Busy for a persistent lock.
 
-        What waits to be stored is on the disk before the ref is, and waited for together with it: a step waits twice,
-        for all that it wrote and for the new name of its ref. libgit2 would wait eleven times."""
+        Collected objects are synced together with the ref: a step waits for the disk twice, for its content
+        and for the ref's name, instead of eleven times with libgit2.
+        """
         self._put(name, old, new)
 
     def _put(self, name: str, old: Oid | None, new: Oid) -> None:
@@ -375,22 +363,22 @@ class Repository(ObjectDatabase):
             self.writers.end()
 
     def put_ref(self, name: str, old: Oid | None, new: Oid) -> None:
-        """Makes a ref that is not there, `old` being None, or compares and swaps it. Raises HeadMoved."""
+        """Create a ref (`old` is None) or compare-and-swap it. Raises HeadMoved."""
         if old is None:
             self.create_ref(name, new)
         else:
             self.move_ref(name, old, new)
 
     def delete_ref(self, name: str, old: Oid) -> None:
-        """Compare-and-delete. Raises HeadMoved where the ref is not at `old`."""
+        """Compare-and-delete. Raises HeadMoved."""
         if not self.delete_refs({name: old}):
             raise HeadMoved(f"{name} is not at {old} any more", "read it again and repeat")
 
     def delete_refs(
         self, refs: Mapping[str, Oid], before: Callable[[Collection[str]], object] | None = None
     ) -> set[str]:
-        """Deletes many refs at once. Returns those that were deleted; one that is elsewhere by now is none of them.
-        `before` is told which they are once nothing can move them any more; what it raises leaves all of them."""
+        """Delete many refs. Returns those deleted; moved ones are skipped. `before` gets them once nothing
+        can move; its exception cancels."""
         if not refs:
             return set()
         self.before_delete(list(refs), False)
@@ -402,7 +390,6 @@ class Repository(ObjectDatabase):
 
 
 def _with_entry(entries: tuple[Entry, ...], data: bytes, new: Entry) -> tuple[tuple[Entry, ...], bytes]:
-    """The entries of a tree, and its content, with another entry."""
     place = _place_of(entries, new.name)
     if place is not None and entries[place].is_tree is not new.is_tree:  # its place may be another one
         rest = entries[:place] + entries[place + 1 :]
@@ -417,7 +404,6 @@ def _with_entry(entries: tuple[Entry, ...], data: bytes, new: Entry) -> tuple[tu
 
 
 def _place_of(entries: Sequence[Entry], name: str) -> int | None:
-    """Where the entry of a name stands in a tree, which may have thousands."""
     if not entries or sort_key(entries[-1]) < name.encode("utf-8", "surrogateescape"):
         return None
     for mode in (TREE_MODE, BLOB_MODE):
@@ -433,8 +419,8 @@ def _init(git_dir: Path) -> None:
 
 
 def missing_folders(git_dir: Path) -> list[str]:
-    """The folders that git opens no repository without and that a repository lacks. A linked worktree has its own
-    elsewhere, and a folder without a HEAD is no repository."""
+    """Return the folders that git requires and a repository lacks. A linked worktree has its own elsewhere;
+    without HEAD it is not a repository."""
     if not (git_dir / "HEAD").is_file() or (git_dir / "commondir").exists():
         return []
     return [name for name in ("objects", "refs") if not os.path.lexists(git_dir / name)]

@@ -1,12 +1,12 @@
-"""Signing: commits and tags get a signature where git's own configuration says so.
+"""Signing commits and tags by git's configuration.
 
     commit.gpgSign, tag.gpgSign     what is signed
-    gpg.format                      openpgp, which is git's default, ssh or x509
-    user.signingKey                 an id, a file, or a public key after `key::`; with openpgp else the user's address
-    gpg.program, gpg.ssh.program …  the programs, if they are called otherwise
-    gpg.ssh.defaultKeyCommand       prints the key where none is named
+    gpg.format                      openpgp (default), ssh or x509
+    user.signingKey                 an id, a file, or a public key after `key::`; with openpgp by default the address
+    gpg.program, gpg.ssh.program …  the programs, if named otherwise
+    gpg.ssh.defaultKeyCommand       prints the key if none is set
 
-What runs is named by the user's own configuration, never by anything out of a store.
+Only the user's configuration names programs, never a store.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _PROGRAMS = {"openpgp": "gpg", "x509": "gpgsm", "ssh": "ssh-keygen"}
 
 
 def sign(configured: Configured, user: Person, data: bytes) -> str:
-    """The signature of a commit's or tag's text, in ASCII armour. `configured` gives the values of git's
-    configuration, or "". Raises SigningFailed with the program's reason."""
+    """Return the armoured signature of a commit's or tag's text. `configured` returns git settings or "".
+    Raises SigningFailed."""
     style = configured("gpg.format").lower() or "openpgp"
     if style not in _PROGRAMS:
         raise SigningFailed(f"gpg.format is {style!r}", "git knows openpgp, ssh and x509")

@@ -1,7 +1,5 @@
-"""The folders of git that belong to a worktree or a submodule and stand outside of it.
-
-A `.git` file can name any folder, so a folder counts only if its repository names the worktree in turn.
-"""
+"""Git folders of a worktree or submodule that are outside of it. A `.git` file can name any folder, so it
+counts only if its repository names the worktree in turn."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from uwf_git.git.libgit2 import Config, GitError
 
 
 def folders_beside(project: Path) -> Iterator[Path]:
-    """Git's folders of a project that is a worktree or a submodule. They are outside of the project."""
+    """Yield git's folders of a worktree or submodule, outside of the project."""
     link = project / ".git"
     try:
         if not link.is_file() or not (text := _line(link)).startswith("gitdir: "):
@@ -35,7 +33,6 @@ def folders_beside(project: Path) -> Iterator[Path]:
 
 
 def _names_worktree(folder: Path, project: Path) -> bool:
-    """Whether the configuration of a repository names the project, as that of a submodule does."""
     try:
         named = Config(str(folder / "config")).value("core.worktree")
     except GitError:

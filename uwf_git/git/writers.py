@@ -1,9 +1,8 @@
-"""Who writes objects that no ref leads to yet, and who deletes such objects.
+"""Mutual exclusion of writers of unreferenced objects and their deletion.
 
-Between the first object of an operation and the ref that leads to it, nothing keeps that object from whoever deletes
-what nothing refers to at once. So a writer holds a file of the private folder, shared with all other writers, from
-before its first object until a ref has moved; and whoever deletes holds it alone. The kernel frees it when a process
-ends. Each thread of a process holds it for itself.
+Until a ref leads to them, new objects can be deleted by a prune. So writers hold a shared lock in the private
+folder from before the first object until a ref has moved, and a prune holds it exclusively. The kernel frees
+it. Each thread of a process holds its own.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _alone: set[Path] = set()  # what this process holds alone, and so needn't hold 
 
 
 class _Hold:
-    """An open file with a lock, given back when it is closed or forgotten."""
+    """An open locked file."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -41,27 +40,26 @@ class _Hold:
 
 
 class Writers:
-    """The writers of the store with this private folder."""
+    """The writers of one store."""
 
     def __init__(self, private: Path) -> None:
         self._path = private / "locks" / "writers"
         self._mine = threading.local()
 
     def begin(self) -> None:
-        """From here on this thread of the process writes, until `end`. Raises Busy where somebody deletes for very
-        long."""
+        """Begin writing in this thread. Raises Busy during a long deletion."""
         if getattr(self._mine, "hold", None) is None and self._path not in _alone:
             self._mine.hold = self._held(fcntl.LOCK_SH, WRITER_SECONDS)
 
     def end(self) -> None:
-        """What this thread wrote has a ref, or never will."""
+        """End writing: objects have a ref, or never will."""
         if (hold := getattr(self._mine, "hold", None)) is not None:
             self._mine.hold = None
             hold.close()
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Writes for the block, however many refs move in it. Raises Busy as `begin` does."""
+        """Write during the block, however many refs move. Raises Busy."""
         hold = None if self._path in _alone else self._held(fcntl.LOCK_SH, WRITER_SECONDS)
         try:
             yield
@@ -71,7 +69,7 @@ class Writers:
 
     @contextlib.contextmanager
     def kept_out(self) -> Iterator[None]:
-        """Nobody else writes in the block. Raises Busy where somebody does for long."""
+        """Exclude writers during the block. Raises Busy."""
         self.end()
         hold = self._held(fcntl.LOCK_EX, ALONE_SECONDS)
         _alone.add(self._path)
@@ -83,7 +81,7 @@ class Writers:
                 hold.close()
 
     def _held(self, how: int, seconds: float) -> _Hold | None:
-        """None where the file can't be made: nothing can be written or deleted there either."""
+        """None if the file cannot be made: then nothing can be written or deleted either."""
         try:
             descriptor = self._opened()
         except OSError:

@@ -1,15 +1,13 @@
-"""The sandbox of a command: bubblewrap, where it works, and a clean environment.
+"""The sandbox of a command: bubblewrap, if it works, and a clean environment.
 
-Inside there are the system's programs and libraries and the user's toolchains, read only; the project, writable except
-for the git repositories in it, since git outside runs what they name; a /tmp that lasts as long as the step; and
-nothing else: no home folders, no sockets of services, no other processes, no network unless it is allowed (then all of
-it, this machine's own services included). Whether bubblewrap works is found out by running it, for kernels and
-containers forbid what it needs in many ways.
+Inside are the system's programs and the user's toolchains, read only; the project, writable except for its
+git repositories, since git runs what they name; a /tmp for the step; no home folders, sockets, other
+processes, or network unless allowed (then including local services). Whether bubblewrap works is tested by
+running it, since kernels and containers restrict it in many ways.
 
-What a command sees beside the system's own is decided once, when the tools are made, and from what no command can
-write: the user's PATH, and folders outside of the project. A model may have written what is in the project, in this
-step or in an earlier one, so nothing in there widens it: the Python of a virtual environment is shown only where it is
-an installation of Python, and a repository only where it says itself that the project is its worktree.
+The view is decided once, from things no command can write: the user's PATH and folders outside the project.
+Contents of the project may come from a model, so they never widen it: a virtual environment's Python is
+visible only if it is a real installation, and a repository only if it names the project as its worktree.
 """
 
 from __future__ import annotations
@@ -89,15 +87,15 @@ _PASSED_WITH_NETWORK = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "
 
 
 class Sandbox(NamedTuple):
-    """What confines commands: bubblewrap's path, or None and the reason where it is missing or doesn't work."""
+    """bubblewrap's path, or None and why it isn't available."""
 
     program: str | None
     reason: str = ""
 
 
 def find_sandbox(environ: Mapping[str, str], *, network: bool, project: Path | None = None) -> Sandbox:
-    """The sandbox of this machine, with or without network, tried once a process. Whatever PATH says, it is never a
-    program in the project, where a command may have put it."""
+    """Return this machine's sandbox, tested once per process. Never a program in the project, where a command
+    may have put it."""
     found = _tried(find_program("bwrap", project, environ=environ), network)
     log.debug(
         "FN7ZZY5X",
@@ -127,7 +125,7 @@ def _tried(program: str | None, network: bool) -> Sandbox:
 
 
 def check_project(project: Path) -> None:
-    """Raises ToolFailure, denied, for a project that can't be kept apart from the home folder."""
+    """Raise ToolFailure, denied, if a project cannot be separated from the home folder."""
     if Path.home().resolve().is_relative_to(project):
         raise ToolFailure(
             "denied",
@@ -136,16 +134,15 @@ def check_project(project: Path) -> None:
 
 
 class Visible(NamedTuple):
-    """Folders and files outside of the project that a command can read: toolchains, and git's folders of the
-    project where it is a worktree or a submodule. Toolchains may vanish meanwhile."""
+    """Readable folders and files outside the project: toolchains, and git's folders of a worktree or
+    submodule."""
 
     toolchains: tuple[Path, ...] = ()
     git: tuple[Path, ...] = ()
 
 
 def toolchains(project: Path, path: str) -> tuple[Path, ...]:
-    """The folders of toolchains that commands in a project see under a PATH. The path of the project holds no symbolic
-    links."""
+    """Return the toolchain folders of a PATH. The project's path has no symbolic links."""
     return tuple(_toolchains(project, path))
 
 
@@ -169,7 +166,6 @@ def _toolchains(project: Path, path: str) -> Iterator[Path]:
 
 
 def _around(entry: Path, home: Path) -> Iterator[Path]:
-    """A folder of PATH, and what belongs to it where it is an environment's or a version manager's."""
     yield entry
     prefix = entry.parent
     if entry.name == "bin" and prefix != home:
@@ -184,7 +180,6 @@ def _around(entry: Path, home: Path) -> Iterator[Path]:
 
 
 def _python_of(environment: Path, home: Path) -> Iterator[Path]:
-    """The Python that a virtual environment was made with."""
     try:
         program = (environment / "bin" / "python").resolve(strict=True)
     except (OSError, RuntimeError):
@@ -213,7 +208,7 @@ def _home_of(configuration: Path) -> Path | None:
 
 
 class View(NamedTuple):
-    """What a command sees. `scratch` becomes its /tmp; `repositories` are git's in the project."""
+    """A command's view. `scratch` becomes its /tmp; `repositories` are those in the project."""
 
     workspace: Workspace
     visible: Visible
@@ -225,8 +220,8 @@ class View(NamedTuple):
 def confined(
     program: str, view: View, folder: Path, options: Sequence[str], binds: Sequence[str]
 ) -> list[str]:
-    """The arguments that put the command appended to them into the sandbox, where it starts in `folder`. `options`
-    of bubblewrap come first, `binds` after those of the view."""
+    """Return the arguments that run an appended command in the sandbox, in `folder`. `options` come first,
+    `binds` last."""
     workspace = view.workspace
     project = workspace.project.path
     argv = [program, *options, *enclosure(view.network)]
@@ -244,7 +239,7 @@ def confined(
 
 
 def enclosure(network: bool) -> list[str]:
-    """The options of bubblewrap that keep a command from everything but the system's programs."""
+    """Return the bubblewrap options that hide everything but the system's programs."""
     return [
         "--unshare-user",
         "--unshare-all",
@@ -291,8 +286,6 @@ def _system_binds() -> list[str]:
 
 
 def _kept_apart(workspace: Workspace, repositories: Sequence[Path]) -> Iterator[str]:
-    """The binds that keep a command from what isn't its own in the project: git's folders are read only, and hidden
-    files and folders are empty."""
     project = workspace.project.path
     for path in repositories:
         git = path.resolve()
@@ -305,9 +298,8 @@ def _kept_apart(workspace: Workspace, repositories: Sequence[Path]) -> Iterator[
 
 @contextlib.contextmanager
 def without_git(project: Path, nothing: Path) -> Iterator[list[str]]:
-    """The binds that keep a project without a `.git` from getting one while a command runs, since somebody else may
-    work in it at that moment. An empty folder takes its place and is removed afterwards; the empty folder `nothing`
-    is mounted over it."""
+    """Bind an empty folder over a missing `.git` during a command, since others may use the project. The
+    placeholder is removed afterwards."""
     place = project / ".git"
     with contextlib.suppress(OSError):
         place.mkdir()
@@ -320,12 +312,12 @@ def without_git(project: Path, nothing: Path) -> Iterator[list[str]]:
 
 
 class Lifetime:
-    """The life of one sandbox, as a context manager. Leaving it ends the sandbox with every process in it, and waits
-    for that; it raises ToolFailure, `failed`, where the sandbox doesn't end.
+    """The life of one sandbox, as a context manager. Leaving it ends all processes inside and waits for that;
+    raises ToolFailure, `failed`, if they don't end.
 
-    bubblewrap ends with the command. What the command started is killed a moment later, with the first process of the
-    namespace, whose end the kernel reports when all the others have ended. So that process is the one to wait for,
-    and the sandbox doesn't begin before it is watched."""
+    bubblewrap ends with the command; the rest is killed with the namespace's first process, whose end the
+    kernel reports last. So that process is watched, and the sandbox starts only then.
+    """
 
     def __init__(self) -> None:
         self._told, self._info = os.pipe()
@@ -335,12 +327,10 @@ class Lifetime:
 
     @property
     def arguments(self) -> list[str]:
-        """Options of bubblewrap."""
         return ["--info-fd", str(self._info), "--block-fd", str(self._block)]
 
     @property
     def descriptors(self) -> tuple[int, ...]:
-        """The descriptors that bubblewrap inherits."""
         return (self._info, self._block)
 
     def __enter__(self) -> Lifetime:
@@ -367,7 +357,6 @@ class Lifetime:
             os.close(self._process)
 
     def _watch(self) -> None:
-        """Reads which process is the sandbox's first, opens it, and lets it begin."""
         said = b""
         while data := os.read(self._told, 4096):
             said += data
@@ -378,8 +367,7 @@ class Lifetime:
 
 
 def clean_environment(environ: Mapping[str, str], home: str, temporary: str, network: bool) -> dict[str, str]:
-    """The variables that a command gets: few, and none that may hold a key. `home` and `temporary` are the command's
-    own folders."""
+    """Return a command's variables: few, without keys. `home` and `temporary` are its own folders."""
     names = (*_PASSED, *(_PASSED_WITH_NETWORK if network else ()))
     kept = {name: environ[name] for name in names if name in environ and "@" not in environ[name]}
     rustup = environ.get("RUSTUP_HOME") or str(Path.home() / ".rustup")
@@ -399,8 +387,8 @@ def clean_environment(environ: Mapping[str, str], home: str, temporary: str, net
 
 
 def shell(path: str, command: str) -> list[str]:
-    """The arguments that run a command in a shell. A limit keeps a fork bomb from stopping the machine, on kernels
-    that count processes by namespace and for users other than root."""
+    """Return the arguments of a shell command. A limit stops fork bombs, on kernels that count processes by
+    namespace and for users other than root."""
     bash = shutil.which("bash", path=path)
     if bash is None:
         return ["/bin/sh", "-c", command]

@@ -1,10 +1,9 @@
-"""Child processes: how a program is started, watched, bounded, and ended with everything that it has started.
+"""Child processes: starting, watching, limiting, and ending them with all descendants.
 
-Agents, the commands of their tools and the servers of their tools lead a session and a process group of their own, and
-a step is over when they are: what they leave running is ended too, see `descendants`. What they may use is bounded by
-`limits`.
+Agents, tools' commands and tool servers lead their own session and process group. A step ends with them:
+leftovers are ended too, see `descendants`. `limits` bounds their use.
 
-`run_command` runs a program to its end. `Pipes` watches one from an event loop, for those that are talked to.
+`run_command` runs a program to its end. `Pipes` watches one from an event loop, for dialogues.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ _SLOW_POLL = 0.05
 
 
 class Finished(NamedTuple):
-    """How a command ended. The tails are the last `keep` bytes; `returncode` is negative for a signal. `exceeded` is
-    the limit that ended it. `took` and `silent` are seconds: how long it ran, and how long before its end it had
-    printed nothing; `fell_silent` says that it was ended for that."""
+    """The end of a command. The tails are the last `keep` bytes; `returncode` is negative for a signal;
+    `exceeded` is the limit that ended it. `took` and `silent` are in seconds; `fell_silent`: it was ended for
+    silence."""
 
     returncode: int
     stdout_tail: bytes
@@ -56,12 +55,12 @@ class Finished(NamedTuple):
 
     @property
     def overran(self) -> str:
-        """What became of a command that ran out of time, or of that in which it may be silent."""
+        """Describe a command that ran out of time or of permitted silence."""
         return "was ended, for it printed nothing" if self.fell_silent else "ran out of time"
 
     @property
     def told(self) -> str:
-        """How long it ran and since when it was silent, for a command that ran out of time."""
+        """Describe how long it ran and since when it was silent."""
         silent = f", silent for the last {duration(round(self.silent))}" if self.silent >= 1 else ""
         return f"after {duration(round(self.took) if self.took >= 1 else self.took)}{silent}"
 
@@ -83,13 +82,14 @@ def run_command(
     guarded: bool = False,
     on_exit: Callable[[Finished], object] | None = None,
 ) -> Finished:
-    """Runs a command to its end, and ends its descendants. After `timeout` seconds, after `silence` seconds in which
-    it printed nothing, or when this process is interrupted, the command and they get SIGTERM, and two seconds later
-    SIGKILL. `stderr_to` sends stderr to a file, so that a command which outlives this process can still log.
-    `on_stdout` and `on_stderr` are handed the output in pieces of at most 64 KB; what they raise ends the command.
-    `quota` is what the command and all that it starts may use; with more they are killed. `guarded`, they are killed
-    where this process is. `on_exit` is handed how the command ended of its own accord as soon as it has, before its
-    descendants are ended. Raises AgentFailed when the command can't be started."""
+    """Run a command to its end, and end its descendants.
+
+    After `timeout` seconds, `silence` seconds without output, or an interrupt, they get SIGTERM, two seconds
+    later SIGKILL. `stderr_to` is a file, so that a command which outlives this process can still log.
+    `on_stdout` and `on_stderr` get pieces of at most 64 KB; an exception ends the command. `quota` limits it
+    with its descendants. `guarded`: they are killed with this process. `on_exit` gets its natural end before
+    descendants are ended. Raises AgentFailed if it cannot be started.
+    """
     stdout, stderr = Tail(keep, on_stdout), Tail(keep, on_stderr)
     began = time.monotonic()
     with contextlib.ExitStack() as stack:
@@ -155,8 +155,8 @@ def start(
     cwd: Path | None,
     pass_fds: Sequence[int],
 ) -> subprocess.Popen[bytes]:
-    """Starts a command that is looked up on the PATH of its environment, as `spawn` does, with all that it starts as
-    `descendants`. Raises AgentFailed where that can't be done, and closes these."""
+    """Start a command from its environment's PATH, as `spawn` does, with `descendants`. Raises AgentFailed,
+    closing these."""
     import shutil
 
     env = descendants.env
@@ -200,10 +200,9 @@ def spawn(
     own_session: bool = True,
     limits: Mapping[str, int] = MappingProxyType({}),
 ) -> subprocess.Popen[bytes]:
-    """Starts a program, with pipes unless it is given files, as the leader of a session and a group unless it needs
-    the session of this process's terminal. Its `PWD` is the folder that it works in, which some programs believe rather
-    than the kernel. `limits` are what it and each of its children may take, by the options of the shell's `ulimit`,
-    where they may not take less already. Raises OSError, ValueError."""
+    """Start a program as leader of its own session and group, unless it needs the terminal's session; with
+    pipes unless given files. `PWD` is set to its folder, which some programs trust. `limits` are `ulimit`
+    options for it and each child. Raises OSError, ValueError."""
     child = subprocess.Popen(
         [*_limited(limits), *argv],
         stdin=stdin,
@@ -226,8 +225,7 @@ def spawn(
 
 
 def working_in(folder: Path | None, env: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a child that works in a folder, None for that of this process: with `PWD` as a shell would
-    set it, or without if the folder is gone."""
+    """Return the environment for a folder, with `PWD` as a shell sets it, or without if it is gone."""
     found = dict(env)
     try:
         found["PWD"] = os.path.abspath(folder or os.getcwd())  # noqa: PTH100, PTH109
@@ -237,8 +235,7 @@ def working_in(folder: Path | None, env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _limited(limits: Mapping[str, int]) -> list[str]:
-    """What sets limits and becomes the command that follows. A shell does that in a third of the time that it takes to
-    fork this process, which may have threads besides."""
+    """Return a shell that sets limits and execs the command, three times as fast as forking this process."""
     if not limits:
         return []
     # Soft ones: at a hard limit of time the kernel kills without a word.
@@ -247,8 +244,8 @@ def _limited(limits: Mapping[str, int]) -> list[str]:
 
 
 def stop(child: subprocess.Popen[bytes], grace: float, attached: bool = False) -> None:
-    """Ends the process alone, and not what it has started: with SIGTERM, and `grace` seconds later with SIGKILL. With
-    `attached`, then also what it was waiting for: its children, theirs, and so on, which have not become daemons."""
+    """End the process alone: SIGTERM, after `grace` seconds SIGKILL. With `attached`, also its descendants
+    that are not daemons."""
     if child.poll() is None:
         left = started_by(child.pid) if attached else []
         child.terminate()
@@ -261,8 +258,7 @@ def stop(child: subprocess.Popen[bytes], grace: float, attached: bool = False) -
 
 
 class Pipes:
-    """The pipes of a process that `spawn` has started, in an event loop of asyncio. Of stderr the last `keep` bytes are
-    kept."""
+    """The pipes of a spawned process in an asyncio loop. The last `keep` bytes of stderr are kept."""
 
     def __init__(self, process: subprocess.Popen[bytes], keep: int = KEEP) -> None:
         self._process = process
@@ -272,8 +268,8 @@ class Pipes:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def connect(self) -> None:
-        """Takes the pipes into the running loop. From then on `over` is a task that is done when nothing more can be
-        said to the process, because it has exited or closed its input."""
+        """Attach to the running loop. The task `over` finishes when the process has exited or closed its
+        input."""
         import asyncio
         from functools import partial
 
@@ -290,29 +286,29 @@ class Pipes:
 
     @property
     def stderr(self) -> str:
-        """The end of what the process has printed there."""
+        """The end of its standard error."""
         return self._stderr.end().decode("utf-8", "replace")
 
     async def read(self) -> bytes:
-        """The next piece of the process's output; empty at its end."""
+        """Return the next output, empty at the end."""
         try:
             return await self._out.read(1 << 18)
         except OSError:
             return b""
 
     def write(self, data: bytes) -> None:
-        """Sends to the process's input; what nobody reads any more is lost."""
+        """Send input; lost if it is no longer read."""
         if self._input is not None and not self._input.is_closing():
             self._input.write(data)
 
     def close_input(self) -> None:
-        """Says that no more will come, after what is still being sent."""
+        """Close the input after pending data."""
         if self._input is not None:
             self._input.close()
 
     async def exit_status(self, patience: float, drain: float) -> int | None:
-        """How the process has ended; None where it hasn't within `patience` seconds. For the rest of its stderr, which
-        something that it left behind may hold open for ever, it waits `drain` seconds more."""
+        """Return the exit status, None after `patience` seconds. Waits `drain` more seconds for stderr, which
+        a leftover may hold open."""
         import asyncio
 
         deadline = time.monotonic() + patience
@@ -323,7 +319,6 @@ class Pipes:
         return status
 
     async def close(self) -> None:
-        """Lets go of the pipes."""
         import asyncio
 
         for task in self._tasks:
@@ -349,12 +344,12 @@ class Pipes:
 
 
 class LineTooLong(Exception):
-    """A line is longer than the limit."""
+    pass
 
 
 async def lines(read: Callable[[], Awaitable[bytes]], longest: int | None = None) -> AsyncIterator[bytes]:
-    """The lines of what comes in pieces, until a piece is empty; the last one may lack its end. Raises LineTooLong
-    for one of more than `longest` bytes."""
+    """Yield the lines of chunks until an empty one; the last may be unterminated. Raises LineTooLong beyond
+    `longest` bytes."""
     buffer = bytearray()
     searched = 0
     while data := await read():
@@ -372,7 +367,7 @@ async def lines(read: Callable[[], Awaitable[bytes]], longest: int | None = None
 
 
 class Tail:
-    """The end of a stream, and its size in bytes. `listener` is handed all of it as it comes."""
+    """The end of a stream, and its size. `listener` gets everything."""
 
     def __init__(self, keep: int, listener: Callable[[bytes], None] | None = None) -> None:
         self._keep = keep
@@ -391,7 +386,7 @@ class Tail:
             self.listener(data)
 
     def follow(self, file: IO[bytes]) -> None:
-        """Adds what has come to a file since the last call."""
+        """Add what was appended to a file."""
         while data := os.pread(file.fileno(), _PIECE, self.size):
             self.add(data)
 
@@ -404,7 +399,6 @@ def _for_its_user(path: str, flags: int) -> int:
 
 
 def _source(stdin: bytes | None, stack: contextlib.ExitStack) -> int | IO[bytes]:
-    """What a command reads: a file, so that nobody waits to write."""
     if stdin is None:
         return subprocess.DEVNULL
     import tempfile
@@ -424,8 +418,8 @@ def _watch(
     written: IO[bytes] | None,
     descendants: Descendants,
 ) -> tuple[bool, Exceeded | None]:
-    """Reads until the child has exited; returns whether its time ran out first, or that in which it may be silent, and
-    the limit that it has exceeded. Where stderr is `written` to a file, it is read from there."""
+    """Read until the child exits; return whether time or silence ran out first, and the exceeded limit. A
+    stderr `written` to a file is read from there."""
     began = time.monotonic()
     deadline = None if timeout is None else began + timeout
     exits = hasattr(os, "pidfd_open")
@@ -467,7 +461,6 @@ def _watch(
 
 
 def _read_ready(selector: selectors.BaseSelector, wait: float | None) -> bool:
-    """Adds what can be read to the tails; returns whether there was anything."""
     got = False
     for key, _events in selector.select(wait):
         if key.data is None:  # the child's exit

@@ -1,12 +1,10 @@
-"""What a process has started: found, counted, and ended with it, also where this process is killed.
+"""The descendants of a process: found, counted, and ended with it, even if this process is killed.
 
-A command leads a session and a process group of its own. What has left them, as daemons do and wrappers with the
-program that they wrap, is known by a mark in its environment, which it inherits, by having been seen as the child of
-one that is known, or by the control group that a limit has put the command into. What was none of these is not found,
-and where the system has no /proc, the group alone is known.
+A command leads a session and a group. Processes outside them (daemons, wrapped programs) are recognised by a
+mark in the inherited environment, as children of known ones, or by the control group of a limit. Others are
+not found; without /proc only the group is.
 
-A guard ends them where this process can't any more, since it was killed. It is a shell that waits for the end of a
-pipe, which only this process holds.
+A guard, a shell waiting on a pipe that only this process holds, ends them if this process is killed.
 """
 
 from __future__ import annotations
@@ -54,9 +52,8 @@ done 2>/dev/null
 
 
 class Descendants:
-    """A process that is to be started with the environment of this object's `env`, by the launcher whose words come
-    `before` its own, and all that it starts in turn. `quota` is what they may use together. Who has one of these has to
-    `end` the process, or to `close` it where none was started."""
+    """A process to be started with this object's `env` after the launcher `before`, and its descendants.
+    `quota` limits them together. The owner must `end` it, or `close` it if nothing was started."""
 
     def __init__(self, env: Mapping[str, str], quota: Quota | None = None) -> None:
         token = os.urandom(8).hex()
@@ -78,7 +75,7 @@ class Descendants:
         self.env = {**env, MARK: ":".join(filter(None, (outer, token)))}
 
     def guard(self) -> None:
-        """From now on they are killed when this process is gone. `end` takes that back."""
+        """Kill them if this process dies, until `end`."""
         path = f"{os.defpath}:{os.environ.get('PATH', '')}"
         env = {"PATH": path, **({MARK: outer} if (outer := os.environ.get(MARK)) else {})}
         groups = " ".join(self._bounds.groups) if self._bounds else ""
@@ -97,16 +94,16 @@ class Descendants:
             log.warning("Z6J0V8QM", "no guard could be started: {reason}", reason=str(error))
 
     def started(self, process: subprocess.Popen[bytes]) -> None:
-        """Tells the guard, if there is one, which group the process leads."""
+        """Tell the guard the process group."""
         self._say(f"{process.pid}\n")
 
     @property
     def pause(self) -> float | None:
-        """The seconds until it should be asked again what is `exceeded`; None where nothing is limited."""
+        """Return the seconds until `exceeded` should be checked, None without limits."""
         return self._bounds.wait() if self._bounds else None
 
     def exceeded(self, process: subprocess.Popen[bytes]) -> Exceeded | None:
-        """The limit that the process and its descendants have exceeded, if they have. They should be killed then."""
+        """Return the exceeded limit, if any; the caller should then kill them."""
         bounds, status = self._bounds, process.returncode
         if bounds is None:
             return None
@@ -127,7 +124,7 @@ class Descendants:
         return limit
 
     def has_exited(self, process: subprocess.Popen[bytes]) -> bool:
-        """Whether the process has, as its `poll` tells, before which it is looked at what it leaves."""
+        """Whether the process has exited; looks at its descendants before reaping it."""
         if process.returncode is None and self._bounds is not None and hasattr(os, "waitid"):
             with contextlib.suppress(ChildProcessError):
                 if os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
@@ -135,12 +132,10 @@ class Descendants:
         return process.poll() is not None
 
     def members(self, group: int) -> list[Process]:
-        """Who is left, of that group or known otherwise. Zombies don't count. Processes that were looked at in an
-        earlier call are not looked into again."""
+        """Return the living members without zombies. Processes examined earlier are not examined again."""
         return self._divided(group)[0]
 
     def _divided(self, group: int) -> tuple[list[Process], list[Process]]:
-        """The members, and all other processes."""
         gone: set[int] = set()
         for _ in range(_AGAIN):
             listed = set(numbers()) - {os.getpid()}
@@ -171,8 +166,7 @@ class Descendants:
         return belong
 
     def end(self, process: subprocess.Popen[bytes], grace: float) -> None:
-        """Ends the process and its descendants: with SIGTERM, and `grace` seconds later with SIGKILL. Where none is
-        left, /proc is looked through once."""
+        """End all: SIGTERM, after `grace` seconds SIGKILL. If none is left, /proc is scanned once."""
         try:
             process.poll()
             # Who has stopped wouldn't hear of the first.
@@ -202,13 +196,13 @@ class Descendants:
             self.close()
 
     def kill(self, process: subprocess.Popen[bytes]) -> None:
-        """Kills the process and its descendants at once, with those that they start meanwhile."""
+        """Kill all at once, including new children."""
         deadline = time.monotonic() + _KILLING
         while self._signal(process.pid, signal.SIGKILL) and time.monotonic() < deadline:
             time.sleep(_PAUSE)
 
     def close(self) -> None:
-        """Lets go of the guard and of what holds the limits."""
+        """Release the guard and the limits."""
         guard, bounds = self._guard, self._bounds
         self._guard = self._bounds = None
         if bounds is not None:
@@ -233,7 +227,6 @@ class Descendants:
                 guard.stdin.flush()
 
     def _signal(self, group: int, *numbers: signal.Signals) -> bool:
-        """Signals who is left, of that group or known otherwise; returns whether there was anybody."""
         if not has_table():
             try:
                 for number in numbers or (0,):
@@ -262,7 +255,7 @@ class Descendants:
 
 
 def _tell(process: Process, *numbers: signal.Signals) -> None:
-    """Signals one process by a descriptor, for its number may be another one's by now."""
+    """Signal one process by a descriptor, since its number may be reused."""
     with contextlib.suppress(OSError):
         descriptor = os.pidfd_open(process.pid)
         try:
@@ -278,7 +271,7 @@ def _is_there(process: Process) -> bool:
 
 
 def end_each(left: Sequence[Process], grace: float) -> None:
-    """Ends processes, which needn't be children: with SIGTERM, and `grace` seconds later with SIGKILL."""
+    """End processes, not necessarily children: SIGTERM, after `grace` seconds SIGKILL."""
     for each in left:
         _tell(each, signal.SIGTERM, signal.SIGCONT)
     deadline = time.monotonic() + grace

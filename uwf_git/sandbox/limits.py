@@ -1,12 +1,11 @@
-"""What a command and all that it starts may use together: memory, processes, time of processors, disk.
+"""Limits on a command with its descendants: memory, processes, CPU time, disk.
 
-Where this process may divide its control group (version 2 where that is delegated, version 1 mostly for root), the
-command gets one of its own, in which the kernel holds the limits of memory and of processes. Elsewhere these are
-watched: what the processes hold and how many they are is looked at some times a second, and the kernel refuses a single
-process twice the memory, which comes in faster than anybody looks. Time and disk are always watched. Without a
-/proc, as on macOS, only a process's own time and the size of a file are limited.
+If this process may create control groups (version 2 delegated, or version 1 as root), the kernel enforces
+memory and processes. Otherwise they are polled several times a second, and the kernel limits each single
+process to twice the memory. CPU time and disk are always polled. Without /proc, as on macOS, only one
+process's time and file size are limited.
 
-Who exceeds a limit is ended with all of it, and told which it was. The limits never hold for this process.
+Exceeding a limit ends the command with all descendants. This process is never limited.
 """
 
 from __future__ import annotations
@@ -37,14 +36,13 @@ _OVER = 1 << 20  # bytes
 
 
 def of_commands() -> Quota:
-    """The limits of a command that a model runs, where nothing is said: half of the memory and at most 4 GiB, which
-    a hog takes no machine down with and few builds need."""
+    """Return the default limits for models' commands: half of the memory, at most 4 GiB."""
     memory = min(4 * 2**30, *(size / 2 for size in _memory()))
     return Quota(memory, 1024, 4 * 3600, 10 * _GB)
 
 
 def held_by() -> str:
-    """How limits are held here, for people."""
+    """Describe how limits are enforced here."""
     group = _group(Quota(2.0**40, 1024))
     if group is None:
         if Path("/proc/self/stat").exists():
@@ -55,7 +53,7 @@ def held_by() -> str:
 
 
 class Bounds:
-    """The limits of one command. `before` are the words that come before its own."""
+    """The limits of one command. `before` is its launcher."""
 
     def __init__(self, quota: Quota) -> None:
         self.quota = quota
@@ -71,7 +69,7 @@ class Bounds:
 
     @property
     def before(self) -> list[str]:
-        """The words of a launcher, which enters the group and then becomes the command."""
+        """The launcher that enters the group and execs the command."""
         quota = self.quota
         script = [f"echo 0 > {shlex.quote(path)}" for path in self.groups]
         if quota.disk is not None:
@@ -87,19 +85,18 @@ class Bounds:
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """The files that name the processes of the command's control groups."""
+        """Files that list the groups' processes."""
         return tuple(str(each / "cgroup.procs") for each in self._group.folders) if self._group else ()
 
     def inside(self) -> list[int]:
-        """The processes in the command's group."""
         return self._group.processes() if self._group else []
 
     def wait(self) -> float:
-        """The seconds until it should be looked again."""
+        """The seconds until the next check."""
         return max(0.0, self._next - time.monotonic())
 
     def look(self, process: int, members: Callable[[], list[Process]]) -> Exceeded | None:
-        """The limit that has been exceeded, if one has. `process` is the command, `members` tells all of it."""
+        """Return the exceeded limit, if any. `members` returns all processes."""
         began = time.monotonic()
         try:
             return self.refused() or self._watched(process, members)
@@ -108,7 +105,7 @@ class Bounds:
             self._next = now + min(max(_SHARE * (now - began), _SOONEST), _LATEST)
 
     def refused(self) -> Exceeded | None:
-        """The limit at which the kernel has refused something, if it has."""
+        """Return the limit at which the kernel refused something, if any."""
         group = self._group
         if group is not None and self.quota.memory is not None and group.killed():
             return Exceeded("memory", self.quota.memory)
@@ -117,8 +114,7 @@ class Bounds:
         return None
 
     def ended(self, status: int) -> Exceeded | None:
-        """The limit that the command has reached, which has exited with that status, if it has: whoever lost a child to
-        it, or was refused one, may have ended well between two looks."""
+        """Return the limit that an exited command reached between two checks, if any."""
         number = -status if status < 0 else status - 128
         if number == signal.SIGXFSZ and self.quota.disk is not None:
             return Exceeded("disk", self.quota.disk)
@@ -127,8 +123,7 @@ class Bounds:
         return self.refused()
 
     def left(self, process: int) -> Exceeded | None:
-        """The limit of disk, if the command has exceeded it, which has exited and isn't waited for yet: whoever was
-        refused a longer file may have ended by itself between two looks."""
+        """Return the disk limit if the exited, unreaped command exceeded it."""
         limit = self.quota.disk
         if limit is None:
             return None
@@ -163,13 +158,12 @@ class Bounds:
         return None
 
     def close(self) -> None:
-        """Lets go of the group, whose processes have ended."""
         if self._group is not None:
             self._group.remove()
 
 
 class _Group:
-    """The control groups of one command, one folder or, of version 1, one for each controller."""
+    """A command's control groups: one folder, or for version 1 one per controller."""
 
     def __init__(self, kind: str, memory: Path | None, pids: Path | None) -> None:
         self.kind = kind
@@ -184,14 +178,12 @@ class _Group:
         return list(found)
 
     def killed(self) -> bool:
-        """Whether the kernel has killed a process for want of memory."""
         if self._memory is None:
             return False
         name = "memory.events" if self.kind == TWO else "memory.oom_control"
         return _counted(self._memory / name, "oom_kill") > 0
 
     def stopped(self) -> bool:
-        """Whether the kernel has refused to start a process."""
         return self._pids is not None and _counted(self._pids / "pids.events", "max") > 0
 
     def remove(self) -> None:
@@ -202,7 +194,6 @@ class _Group:
 
 
 def _group(quota: Quota) -> _Group | None:
-    """A new group that holds the limits of memory and processes; None where none can be made, or none is needed."""
     if quota.memory is None and quota.processes is None:
         return None
     name = f"{_NAME}{os.getpid()}-{secrets.token_hex(4)}"
@@ -217,7 +208,6 @@ def _group(quota: Quota) -> _Group | None:
 
 
 def _v2(quota: Quota, name: str, made: list[Path]) -> _Group:
-    """Raises LookupError, OSError."""
     own = _own()[""]
     # A process may be in a leaf alone, so the group is mostly made beside this process's own.
     for base in (own, own.parent):
@@ -239,7 +229,6 @@ def _v2(quota: Quota, name: str, made: list[Path]) -> _Group:
 
 
 def _v1(quota: Quota, name: str, made: list[Path]) -> _Group:
-    """Raises LookupError, OSError."""
     own = _own()
     memory = pids = None
     if quota.memory is not None:
@@ -254,7 +243,6 @@ def _v1(quota: Quota, name: str, made: list[Path]) -> _Group:
 
 
 def _made(base: Path, name: str, made: list[Path]) -> Path:
-    """A new group below another. Those whose makers were killed are removed, as far as they are empty."""
     for left in base.glob(f"{_NAME}*"):
         maker = left.name.removeprefix(_NAME).partition("-")[0]
         if not Path("/proc", maker).exists():
@@ -266,7 +254,6 @@ def _made(base: Path, name: str, made: list[Path]) -> Path:
 
 
 def _own() -> Mapping[str, Path]:
-    """The folders of this process's control groups: by controller, "" for that of version 2."""
     paths: dict[str, str] = {}
     for line in _text(Path("/proc/self/cgroup")).splitlines():
         _, controllers, path = line.split(":", 2)
@@ -287,7 +274,6 @@ def _own() -> Mapping[str, Path]:
 
 
 def _memory() -> Iterator[float]:
-    """The memory of this machine, and what its own group leaves this process of it."""
     with contextlib.suppress(ValueError, OSError):
         yield os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     own = _own()
@@ -297,13 +283,11 @@ def _memory() -> Iterator[float]:
 
 
 def _written(process: int) -> int:
-    """The bytes that a process and its ended children have written to disk and not deleted before that."""
     said = dict(line.split(": ", 1) for line in _text(Path(f"/proc/{process}/io")).splitlines())
     return int(said.get("write_bytes", 0)) - int(said.get("cancelled_write_bytes", 0))
 
 
 def _proportional(process: Process) -> int:
-    """The memory of a process, of what it shares its part."""
     for line in _text(Path(f"/proc/{process.pid}/smaps_rollup")).splitlines():
         if line.startswith("Pss:"):
             return int(line.split()[1]) * 1024
@@ -319,7 +303,6 @@ def _counted(path: Path, what: str) -> int:
 
 
 def _text(path: Path) -> str:
-    """A file of the kernel's; "" where it can't be read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -1,10 +1,8 @@
-"""The folders of a step, under the names that its agents know them by.
+"""The folders of a step, by the names that agents use.
 
-@project    the folder that the step works in
-@workflow   the workflow's own files, read only
-@output     texts that were too long for a tool's result, read only
-@pkg        the files of the crew's package, read only
-@state      the run of a crew's workflow: workflow.md, which the agent may write
+@project    the working folder @workflow   the workflow's own files, read only @output     texts too long for
+a tool's result, read only @pkg        the files of the crew's package, read only @state      the run of a
+crew's workflow: workflow.md, writable
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ PLACEHOLDERS: Mapping[str, str] = {
 
 
 class Places(NamedTuple):
-    """The paths of a crew's folders on this machine. They need not exist yet."""
+    """The paths of a crew's folders on this machine, which may not exist yet."""
 
     project: Path
     package: Path
@@ -37,21 +35,19 @@ class Places(NamedTuple):
 
     @property
     def named(self) -> dict[str, Path]:
-        """The folders by their names."""
         return {PROJECT: self.project, PACKAGE: self.package, STATE: self.state}
 
     @property
     def variables(self) -> dict[str, str]:
-        """The variables by which commands find them: UWF_PROJECT, UWF_PKG and UWF_STATE."""
+        """UWF_PROJECT, UWF_PKG and UWF_STATE, for commands."""
         return {variable(name): str(path) for name, path in self.named.items()}
 
 
 def variable(name: str) -> str:
-    """The variable by which commands find the folder of that name."""
     return f"UWF_{name.removeprefix('@').upper()}"
 
 
 def named(path: str) -> str:
-    """A path of a package with the folder's name in place of a placeholder."""
+    """Replace a placeholder in a package's path with the folder's name."""
     first, slash, rest = path.partition("/")
     return PLACEHOLDERS.get(first, first) + slash + rest

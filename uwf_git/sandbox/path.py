@@ -1,8 +1,7 @@
-"""Walks to a path inside a folder, and never leaves the folder.
+"""Walking to a path inside a folder without leaving it.
 
-The kernel resolves nothing: a path is walked from the folder's descriptor, one name at a time. Each symbolic link
-is read and its target walked the same way, and every open refuses links. So what was checked is what is used,
-even if somebody renames things meanwhile.
+A path is walked from the folder's descriptor, one name at a time. Symbolic links are read and walked the same
+way, and every open refuses links, so what was checked is what is used, even during concurrent renames.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ Identity = tuple[int, int]  # device and inode
 
 
 def identity(found: os.stat_result) -> Identity:
-    """What a file or folder is, whatever its name."""
+    """Return a file's identity, independent of its name."""
     return found.st_dev, found.st_ino
 
 
 @contextlib.contextmanager
 def opened(path: str | Path, inside: int | None = None) -> Iterator[int]:
-    """The descriptor of a folder, open for the block; a relative path begins in the folder `inside`. Raises
-    OSError, also where the last name is a link."""
+    """Open a folder for the block; relative paths start at `inside`. Raises OSError, also if the last name is
+    a link."""
     descriptor = os.open(path, FOLDER, dir_fd=inside)
     try:
         yield descriptor
@@ -48,8 +47,7 @@ def opened(path: str | Path, inside: int | None = None) -> Iterator[int]:
 
 @contextlib.contextmanager
 def opened_below(folder: Path, parts: Iterable[str]) -> Iterator[int]:
-    """A folder below another, reached by descriptors: no link that somebody puts there meanwhile leads elsewhere.
-    Raises OSError, also where there is one."""
+    """Open a folder below another by descriptors, so that no link can redirect it. Raises OSError."""
     descriptor = os.open(folder, FOLDER)
     try:
         for name in parts:
@@ -62,9 +60,8 @@ def opened_below(folder: Path, parts: Iterable[str]) -> Iterator[int]:
 
 
 class Mount(NamedTuple):
-    """A folder that the tools see, under a name. `path` is free of symbolic links. `told` is what a prompt says of it,
-    "" for nothing. `check` is asked before a file in it changes, by the file's names from the mount on and what it is
-    to hold, None where it is to go; it raises ToolFailure."""
+    """A folder for tools. `path` has no symbolic links. `told` is its description in prompts. `check` gets a
+    file's names and new content (None to delete) before a change; it raises ToolFailure."""
 
     name: str
     path: Path
@@ -74,8 +71,8 @@ class Mount(NamedTuple):
 
 
 class Spot(NamedTuple):
-    """A place in a mount: an open folder and a name in it, "" for the mount itself. Nothing of that name need
-    exist. `parts` are the real names from the mount on, all links resolved."""
+    """A place in a mount: an open folder and a name, "" for the mount itself. It may not exist. `parts` are
+    the resolved names from the mount."""
 
     mount: Mount
     folder: int
@@ -84,11 +81,11 @@ class Spot(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """The path as a model may write it."""
+        """The path in the model's notation."""
         return "/".join((self.mount.name, *self.parts))
 
     def status(self) -> os.stat_result | None:
-        """The status of what is there, links not followed; None where nothing is."""
+        """Return the lstat, None if missing."""
         try:
             return os.stat(self.name or ".", dir_fd=self.folder, follow_symlinks=False)
         except FileNotFoundError:
@@ -96,10 +93,9 @@ class Spot(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """How to walk. `hidden` are folders and files that no path may lead to or through; `closed` are such paths by
-    their folded names from the mount on, whether anything is there or not. `writing` refuses what belongs to git.
-    `make_folders` makes missing folders and appends their paths to `made`. Without `follow`, the last name may be
-    a link."""
+    """How to walk. `hidden` may not be reached; `closed` are folded paths that may not exist either.
+    `writing` refuses git's files. `make_folders` makes missing folders and appends them to `made`. Without
+    `follow`, the last name may be a link."""
 
     hidden: frozenset[Identity] = frozenset()
     closed: frozenset[tuple[str, ...]] = frozenset()
@@ -111,8 +107,7 @@ class Rules(NamedTuple):
 
 @contextlib.contextmanager
 def walk(mount: Mount, parts: Iterable[str], rules: Rules) -> Iterator[Spot]:
-    """The spot that the names lead to; its folder is open for the block. Raises ToolFailure, and OSError for what
-    the system refuses."""
+    """Yield the spot of a path with its folder open. Raises ToolFailure, OSError."""
     steps = _Steps(mount, rules)
     try:
         spot = steps.take(parts)
@@ -123,7 +118,7 @@ def walk(mount: Mount, parts: Iterable[str], rules: Rules) -> Iterator[Spot]:
 
 
 def system_failure(error: OSError, path: str) -> ToolFailure:
-    """The failure that tells a model what the system said about a path."""
+    """Return the failure that reports an OSError to a model."""
     if error.errno in (errno.ENOENT, errno.ESTALE):
         return missing(path)
     if error.errno in (errno.ELOOP, errno.ENOTDIR):
@@ -137,13 +132,11 @@ def system_failure(error: OSError, path: str) -> ToolFailure:
 
 
 def missing(path: str) -> ToolFailure:
-    """The failure for a path where nothing is."""
     return ToolFailure("not_found", f"{shown(path)} does not exist")
 
 
 def places(path: Path) -> Iterator[Path]:
-    """The symbolic links that the system follows on its way to a path, and the end of the way: each is a name in a
-    folder that is free of links. Nothing need exist at the end."""
+    """Yield the symbolic links on the way to a path, and the end."""
     here = Path("/")
     pending = [*path.absolute().parts[1:]][::-1]
     links = 0
@@ -167,8 +160,7 @@ def places(path: Path) -> Iterator[Path]:
 
 
 class _Steps:
-    """One walk. `_open` are the descriptors of the folders from the mount to where the walk stands, `_names` the
-    names of all but the first."""
+    """One walk. `_open` are the descriptors from the mount on, `_names` the names of all but the first."""
 
     def __init__(self, mount: Mount, rules: Rules) -> None:
         self._mount = mount
@@ -178,14 +170,12 @@ class _Steps:
         self._links = 0
 
     def close(self, but: int | None = None) -> None:
-        """Closes all descriptors except `but`."""
         for descriptor in self._open:
             if descriptor != but:
                 os.close(descriptor)
         self._open = [descriptor for descriptor in self._open if descriptor == but]
 
     def take(self, parts: Iterable[str]) -> Spot:
-        """Walks along the names to a spot."""
         self._check_folder()
         pending = [part for part in parts if part not in ("", ".")][::-1]
         while pending:
@@ -215,8 +205,6 @@ class _Steps:
         self._names.pop()
 
     def _target(self, name: str) -> list[str]:
-        """The names that a link leads to, last first. The walk goes on with them from where it stands; for an
-        absolute link it goes back to the mount first."""
         self._links += 1
         if self._links > _LINKS:
             raise ToolFailure("failed", f"{self._shown(name)}: its symbolic links lead in a circle")
@@ -280,26 +268,24 @@ class _Steps:
 
 
 def is_git_name(name: str) -> bool:
-    """Whether a file system may take the name for `.git`: some ignore case or some characters, or have short
-    names."""
+    """Return whether any file system may take a name for `.git`."""
     plain = name.translate(_UNSEEN).casefold().split(":")[0].rstrip(". ")
     return plain in (".git", "git~1")
 
 
 def looked_like(name: str) -> str:
-    """A name as a reader sees it: without what can't be seen, in small letters, and in the usual form of each."""
+    """Return a name as it looks: without invisible characters, in lower case, normalised."""
     plain = unicodedata.normalize("NFKC", name)
     return "".join(sign for sign in plain if sign.isprintable() and not sign.isspace()).casefold()
 
 
 def folded(names: Iterable[str]) -> tuple[str, ...]:
-    """The names as a file system compares them that ignores case."""
+    """Return names as a case-insensitive file system compares them."""
     return tuple(name.translate(_UNSEEN).casefold().rstrip(". ") for name in names)
 
 
 def is_git_folder(descriptor: int, further: Iterable[str] = ()) -> bool:
-    """Whether git would take the folder for a repository's own, bare or beside its files. `further` are names that
-    count as if they were in it."""
+    """Return whether git would take a folder for a repository. `further` are additional names in it."""
     names = set(folded(further))
 
     def there(name: str) -> bool:
@@ -315,6 +301,6 @@ def is_git_folder(descriptor: int, further: Iterable[str] = ()) -> bool:
 
 
 def makes_git_folder(descriptor: int, names: Iterable[str]) -> bool:
-    """Whether the names, once they are in the folder, make it a repository's own."""
+    """Return whether adding these names makes a folder a repository."""
     marks = [name for name in folded(names) if name in GIT_FOLDER]
     return bool(marks) and is_git_folder(descriptor, marks)

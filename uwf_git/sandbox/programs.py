@@ -1,7 +1,6 @@
-"""Programs that uwf starts by itself, such as git, bwrap and temporal: found on PATH, but never where an agent may have
-put one: below the working folder, a folder of a thread, or their projects. Agents, hooks and judges are the user's to
-name.
-"""
+"""Finding programs that uwf starts by itself, such as git, bwrap and temporal, on PATH but never where an
+agent may have put one: the working folder, threads' folders, and their projects. Agents, hooks and judges are
+the user's choice."""
 
 # ruff: noqa: PTH113, PTH114, PTH115, PTH117, PTH118, PTH120
 # Each call of git searches, and paths as objects take several times as long as strings.
@@ -21,17 +20,17 @@ _sources: dict[Path, Callable[[], Iterable[Path]]] = {}
 
 
 def avoid(folder: Path) -> None:
-    """Take no program from the project of a folder, from now on in this process."""
+    """Never take programs from a folder's project in this process."""
     _folders.add(folder.absolute())
 
 
 def avoid_all(key: Path, folders: Callable[[], Iterable[Path]]) -> None:
-    """Take no program from the projects of folders, which are asked for at each search. `key` tells sources apart."""
+    """As `avoid`, for folders determined at each search. `key` identifies the source."""
     _sources[key] = folders
 
 
 def find_program(name: str, *folders: Path | None, environ: Mapping[str, str] | None = None) -> str | None:
-    """Return the path of a program on the `trusted_path` that leads to no project, or None."""
+    """Return a program's path on the `trusted_path`, or None."""
     projects = _projects(folders)
     for folder in _entries(projects, environ):
         path = os.path.join(folder, name)
@@ -41,8 +40,7 @@ def find_program(name: str, *folders: Path | None, environ: Mapping[str, str] | 
 
 
 def trusted_path(*folders: Path | None, environ: Mapping[str, str] | None = None) -> str:
-    """Return PATH without relative entries, and without those in the projects of the working folder, `folders` and
-    those to avoid. An entry with a link from there to a program that git starts is left out too."""
+    """Return PATH without relative entries and entries in or linking through these projects."""
     projects = _projects(folders)
     return os.pathsep.join(
         entry
@@ -55,8 +53,8 @@ def trusted_path(*folders: Path | None, environ: Mapping[str, str] | None = None
 
 
 def reaches_into(path: Path, project: Path) -> bool:
-    """Return whether an absolute path is in a project, as it is written or anywhere that its links lead over. The path
-    of the project holds no links."""
+    """Return whether an absolute path, or any link on its way, is in a project. The project's path has no
+    links."""
     return _leads_into(str(path), {str(project)})
 
 
@@ -72,8 +70,6 @@ def _leads_into(path: str, projects: Collection[str]) -> bool:
 
 
 def _places(path: str) -> Iterator[str]:
-    """Yield each place on the way of an absolute path: the folders it is in, the links among them, and those on the way
-    of their targets."""
     here, rest, links = "", path.split("/")[::-1], 0
     yield "/"
     while rest:
@@ -96,7 +92,6 @@ def _places(path: str) -> Iterator[str]:
 
 
 def _projects(folders: Iterable[Path | None]) -> frozenset[str]:
-    """Return the folders that agents may write to: those of the working folder, of `folders` and of those to avoid."""
     home = os.path.realpath(Path.home())
     here = frozenset(folder.absolute() if folder else _working_folder() for folder in (None, *folders))
     avoided = frozenset(_folders).union(*(source() for source in _sources.values()))
@@ -111,8 +106,6 @@ def _working_folder() -> Path:
 
 
 def _projects_of(folders: Iterable[Path], home: str) -> frozenset[str]:
-    """Return the repositories around each folder, or the folder itself. The home folder and those above it are no
-    projects, whatever repository they are."""
     homes, repositories, found = {home, *_above(home)}, _Repositories(), set[str]()
     for folder in folders:
         here = os.path.realpath(folder)
@@ -125,10 +118,9 @@ _projects_avoided = lru_cache(maxsize=8)(_projects_of)
 
 
 class _Repositories(dict[str, frozenset[str]]):
-    """The checkouts that have a `.git` in a folder, whatever that is: the folder, and for a worktree the main one."""
+    """The checkouts with a `.git` in a folder: the folder itself, and a worktree's main one."""
 
     def around(self, folder: str) -> frozenset[str]:
-        """The checkouts that a folder is in, with the main ones of worktrees, and those that these are in."""
         return frozenset().union(*(self[each] for each in (folder, *_above(folder))))
 
     def __missing__(self, folder: str) -> frozenset[str]:
@@ -147,7 +139,6 @@ def _above(folder: str) -> Iterator[str]:
 
 
 def _main(pointer: str) -> str | None:
-    """Return the repository that a file `.git` leads to: the folder around its `.git`, or a bare one."""
     git_dir = _line(pointer).removeprefix("gitdir:").strip()
     if not git_dir:
         return None

@@ -1,4 +1,4 @@
-"""What a command and all that it starts may use together, and what is said of one that was ended for more."""
+"""Quotas: limits on a command with its descendants, and the error for exceeding one."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ _MB, _GB = 10**6, 10**9
 
 
 class Quota(NamedTuple):
-    """At most so many bytes of memory, processes and threads at once, seconds of processors, and bytes written to disk
-    and not deleted. None is not said, infinite is none."""
+    """Bytes of memory, number of processes and threads, CPU seconds, and bytes on disk. None is unset,
+    infinity is unlimited."""
 
     memory: float | None = None
     processes: float | None = None
@@ -19,27 +19,26 @@ class Quota(NamedTuple):
     disk: float | None = None
 
     def tightened(self, other: Quota) -> Quota:
-        """What both of them allow."""
         return Quota(
             *(min((n for n in pair if n is not None), default=None) for pair in zip(self, other, strict=True))
         )
 
     def given(self, default: Quota | None = None) -> Quota:
-        """The limits that hold, where `default` says what isn't said: None is none."""
+        """Return the limits with unset ones from `default`."""
         both = zip(self, default or Quota(), strict=True)
         chosen = (usual if mine is None else mine for mine, usual in both)
         return Quota(*(None if value in (None, float("inf")) else value for value in chosen))
 
 
 class Exceeded(NamedTuple):
-    """The limit that ended a command. `used` is None where the kernel refused more."""
+    """The limit that ended a command. `used` is None if the kernel refused more."""
 
     limit: str
     allowed: float
     used: float | None = None
 
     def told(self, where: str) -> str:
-        """In words. `where` is what the limits are under in the configuration, as in `tools.limits`."""
+        """Return a message; `where` is the configuration's section, as in `tools.limits`."""
         what, allowed = _WHAT[self.limit], _shown(self.limit, self.allowed)
         if self.used is None:
             did = f"needed more {what}"
@@ -50,7 +49,7 @@ class Exceeded(NamedTuple):
         return f"it {did}, the limit is {allowed} ({where}.{self.limit})"
 
     def failure(self, name: str, alias: str) -> AgentFailed:
-        """The error of an agent's program that was ended."""
+        """Return the error of an agent's program."""
         where = f"agents.{alias}.limits"
         return AgentFailed(
             f"{name} was ended: {self.told(where)}", "raise the limit in config.yaml, if it is too low"

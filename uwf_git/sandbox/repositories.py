@@ -1,13 +1,12 @@
-"""Finds the git repositories below a folder, and disables those that a command made.
+"""Finding git repositories below a folder, and disabling those that a command made.
 
-Git runs what a repository's configuration and hooks name, and uwf takes a store from one. So a command must
-neither change a repository nor leave a new one behind. The project is searched for repositories before the
-command runs, and again when all its processes have ended. Those that are new, by device and inode, are renamed: no
-program takes them for repositories any more, and nothing is lost. While a command runs a note says what was there
-before it, for the next one, should this process be killed before it has searched again.
+Git runs what a repository's configuration and hooks name, and uwf may use one as store, so a command must
+neither change nor add one. The project is searched before the command and after all its processes have ended.
+New repositories, by device and inode, are renamed, so nothing is lost. A note records the state before, in
+case this process is killed in between.
 
-    sub/.git    is then sub/.git.taken-1a2b3c4d, and the HEAD in it HEAD.taken-1a2b3c4d
-    bare/HEAD   is then bare/HEAD.taken-1a2b3c4d
+    sub/.git    becomes sub/.git.taken-1a2b3c4d, and its HEAD HEAD.taken-1a2b3c4d
+    bare/HEAD   becomes bare/HEAD.taken-1a2b3c4d
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _PLAIN = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Found(NamedTuple):
-    """A `.git` of any kind, or the folder of a bare repository. `parts` are the names from the searched folder on."""
+    """A `.git` of any kind, or a bare repository's folder. `parts` are relative to the searched folder."""
 
     parts: tuple[str, ...]
     identity: Identity
@@ -53,10 +52,9 @@ class Found(NamedTuple):
 
 
 class Before:
-    """The repositories that are there before a command, which takes at most so many `seconds`. They are held open for
-    the block, so that none of their inode numbers is used again meanwhile. `called` is what the folder is called in
-    what is said of it. With a folder for `notes`, what commands whose uwf was killed have left in the project is
-    disabled first; `left` has a sentence on each."""
+    """The repositories before a command of at most `seconds`, held open so that inodes are not reused.
+    `called` is the folder's name in messages. With `notes`, leftovers of killed processes are disabled first;
+    `left` describes them."""
 
     def __init__(
         self, project: Path, called: str = PROJECT, notes: Path | None = None, seconds: float = 0.0
@@ -71,7 +69,7 @@ class Before:
         self._closed: frozenset[Identity] = frozenset()
 
     def __enter__(self) -> Before:
-        """Raises ToolFailure, `too_large`, where there is too much to search."""
+        """Raises ToolFailure, `too_large`."""
         with self._stack:
             if self._notes is not None:
                 self._finish(self._notes)
@@ -94,13 +92,11 @@ class Before:
         self._stack.close()
 
     def take_new(self) -> list[str]:
-        """Disables the repositories that are new. Returns a sentence on each, and one more where not everything
-        could be searched."""
+        """Disable new repositories. Return a sentence on each, and one more if the search was incomplete."""
         known = frozenset(each.identity for each in self.found)
         return self._take(_Look(known, self._closed, opens=True), lambda found: True)
 
     def _finish(self, notes: Path) -> None:
-        """Disables what the commands of killed processes have made."""
         for note in _left(notes, self.project):
             known = frozenset(map(_identity, note["found"]))
             look = _Look(known, frozenset(map(_identity, note["closed"])), opens=True)
@@ -129,8 +125,8 @@ class Before:
 
 
 def nested(project: Path) -> list[tuple[str, ...]]:
-    """The path of each `.git`, of any kind, in the folders below a folder. Nothing is changed. Raises ToolFailure
-    where there is too much to search, `too_large`, or a folder that can't be looked into, `denied`."""
+    """Return the path of each `.git` below a folder. Raises ToolFailure: `too_large`, or `denied` for an
+    unreadable folder."""
     look = _Look(None, frozenset(), opens=False)
     found = [each.parts for each in _walk(project, look) if not each.bare and len(each.parts) > 1]
     if look.closed:
@@ -140,7 +136,6 @@ def nested(project: Path) -> list[tuple[str, ...]]:
 
 @contextlib.contextmanager
 def _noted(notes: Path, project: Path, found: Sequence[Found], look: _Look, seconds: float) -> Iterator[None]:
-    """Keeps a note of a command for the block, locked: one without a lock is of a process that was killed."""
     now = time.time()
     note = {
         "project": os.fspath(project),
@@ -167,7 +162,6 @@ def _noted(notes: Path, project: Path, found: Sequence[Found], look: _Look, seco
 
 
 def _left(notes: Path, project: Path) -> Iterator[Mapping[str, Any]]:
-    """The notes of commands in a project whose processes were killed; each is removed when the next is asked for."""
     for path in notes.iterdir() if notes.is_dir() else ():
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
@@ -190,8 +184,8 @@ def _left(notes: Path, project: Path) -> Iterator[Mapping[str, Any]]:
 
 
 def _was_made(project: Path, found: Found, began: float, until: float) -> bool:
-    """Whether a repository was made, or what makes it one changed, in a time (Unix seconds) that nobody can set. Later
-    somebody else may have made one in the same project."""
+    """Return whether a repository was made or changed in a period (Unix seconds), by times that cannot be
+    set. Later ones may be someone else's."""
     place = project.joinpath(*found.parts)
     for path in (place, place / "HEAD"):
         with contextlib.suppress(OSError):
@@ -206,8 +200,8 @@ def _identity(value: Sequence[int]) -> Identity:
 
 
 class _Look:
-    """How to search. Repositories in `known` are not entered; with None, none is. With `opens`, a folder that the
-    user owns and can't read is made readable, unless it was unreadable `before`."""
+    """How to search. Repositories in `known` are not entered; None: none is. `opens` makes unreadable folders
+    readable, unless they were unreadable `before`."""
 
     def __init__(self, known: frozenset[Identity] | None, before: frozenset[Identity], opens: bool) -> None:
         self.known = known
@@ -220,8 +214,6 @@ class _Look:
 
 
 def _walk(project: Path, look: _Look) -> Iterator[Found]:
-    """Searches level by level, so that deep folders hide nothing above them. Links in the paths are not guarded
-    against: a command that runs at the same time can at most mislead the search, and `_take` checks again."""
     left = ENTRIES
     level: list[tuple[str, ...]] = [()]
     for _ in range(DEEPEST + 1):
@@ -269,7 +261,6 @@ def _listed(folder: Path, look: _Look) -> list[os.DirEntry[str]]:
 
 
 def _opened(folder: Path, look: _Look) -> bool:
-    """Makes an unreadable folder readable, where `look` says so. Returns whether it did."""
     try:
         descriptor = os.open(folder, _PLAIN)
         try:
@@ -286,7 +277,6 @@ def _opened(folder: Path, look: _Look) -> bool:
 
 
 def _may_be_git(name: str) -> bool:
-    """A quick test that spares most names the exact one."""
     return not name.isascii() or name[:4].lower() in (".git", "git~")
 
 
@@ -312,7 +302,6 @@ def _is_bare(folder: Path) -> bool:
 
 
 def _take(project: Path, found: Found, called: str) -> list[str]:
-    """Renames the repository, so that no program takes it for one. Says what was done, or that it failed."""
     mark = f".taken-{secrets.token_hex(4)}"
     parts = found.parts if found.bare else found.parts[:-1]
     try:

@@ -1,7 +1,5 @@
-"""What a tool gives back: a failure with a stable code, or a text that is cut where it is too long.
-
-A cut text shows its beginning and its end; the whole of it is kept in a file that the model can read.
-"""
+"""Results of tools: a failure with a stable code, or a text, shortened if too long. A shortened text has its
+beginning and end; a file has the whole."""
 
 from __future__ import annotations
 
@@ -40,7 +38,7 @@ Code = Literal[
 
 
 class ToolFailure(Exception):
-    """A call that can't be carried out. The toolbox tells it to the model; no caller of the toolbox sees it."""
+    """A failed call, reported to the model by the toolbox."""
 
     def __init__(self, code: Code, message: str) -> None:
         super().__init__(message)
@@ -49,32 +47,28 @@ class ToolFailure(Exception):
 
     @property
     def value(self) -> dict[str, Any]:
-        """The failure as a tool's result."""
         return {"ok": False, "error": {"code": self.code, "message": self.message}}
 
 
 def shown(text: str, most: int = 200) -> str:
-    """A text that came from a model, made safe to repeat in a message: printable, and at most `most` characters
-    and an ellipsis."""
+    """Return a model's text for a message: printable, at most `most` characters."""
     return shortened(printable(text[: most + 1]), most + 1)
 
 
 def truncated(rest: str) -> dict[str, Any]:
-    """What a result says when it doesn't hold everything; `rest` tells the model how to get the remainder."""
+    """Return the note on an incomplete result; `rest` says how to get the remainder."""
     return {"truncated": True, "rest": rest}
 
 
 def page(count: int, first: int, most: int) -> tuple[slice, dict[str, Any]]:
-    """A page of a list of `count` entries, which begins at entry `first`, counted from 1: the slice of the list,
-    and what to add to the result where more follows."""
+    """Return the slice of a page that begins at `first` (from 1), and a note if more follows."""
     end = first - 1 + most
     return slice(first - 1, end), truncated(f"use offset={end + 1}") if end < count else {}
 
 
 class Outputs:
-    """A folder for what doesn't fit into results, removed by `close`. The model reads what is kept there as
-    @output/NAME, or where it is kept in a folder that it sees, by the name of that. `clean` takes secrets out of a text
-    before it is cut, since half of one would not be recognised."""
+    """A temporary folder for long results, read by the model as @output/NAME. `clean` redacts a text before
+    it is cut, since half a secret is not recognised."""
 
     def __init__(
         self, clean: Callable[[str], str] = str, path: Path | None = None, called: str = "@output"
@@ -92,23 +86,21 @@ class Outputs:
         (self.scratch / "home").mkdir(parents=True)
 
     def close(self) -> None:
-        """Removes all that was kept."""
         self._folder.cleanup()
 
     def new_file(self) -> tuple[BinaryIO, str]:
-        """A new file to keep something in, and its name for the model."""
+        """Return a new file and its name for the model."""
         while (self.path / (name := f"{next(self._numbers)}.txt")).exists():
             pass
         return (self.path / name).open("xb"), f"{self._called}/{name}"
 
     def retell(self, name: str, change: Callable[[str], str]) -> None:
-        """Changes a text that is kept, by what `new_file` called it."""
         path = self.path / name.rpartition("/")[2]
         path.write_text(change(path.read_text("utf-8", "replace")), encoding="utf-8", newline="")
 
     def shorten(self, text: str, most: int = SHOWN) -> tuple[str, dict[str, Any]]:
-        """The text and nothing to add; or, where it is longer than `most` characters, its beginning and end, and
-        what to add to the result: `truncated` and `rest`. The whole is then kept in a file."""
+        """Return a text, shortened beyond `most` characters and kept whole in a file, and the note for the
+        result."""
         if len(text) <= most:
             return text, {}
         text = self.clean(text)
@@ -122,11 +114,11 @@ class Outputs:
 
 
 def ends(head: str, tail: str, missing: str) -> str:
-    """The two ends of a text, and between them how much is missing."""
+    """Join the two ends of a text with a note of the missing size."""
     return f"{head}\n[… {missing} left out …]\n{tail}"
 
 
 def kept_in(name: str, size: int) -> dict[str, Any]:
-    """What to add to the result for a text of `size` bytes that is kept in the file of that name."""
+    """Return the note for a text of `size` bytes kept in a file."""
     cut = f", its first {KEPT} bytes," if size > KEPT else ""
     return truncated(f"the whole{cut} is in {name}: read_file with offset and limit, or grep")

@@ -1,4 +1,4 @@
-"""The processes of this machine, as /proc tells of them."""
+"""Processes of this machine, from /proc."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _PIECE = 1 << 16
 
 
 class Process(NamedTuple):
-    """A process that is there. `processor` is the seconds of processor time that it and its ended children have had,
-    `resident` the bytes of memory that it holds; `start` tells it from another of the same number."""
+    """A process. `processor` is CPU seconds including ended children, `resident` bytes of memory; `start`
+    distinguishes reused numbers."""
 
     pid: int
     parent: int
@@ -25,12 +25,10 @@ class Process(NamedTuple):
 
 
 def has_table() -> bool:
-    """Whether this system tells of its processes so."""
     return (_PROC / "self" / "stat").exists()
 
 
 def numbers() -> list[int]:
-    """Those of all processes."""
     try:
         with os.scandir(_PROC) as entries:
             return [int(entry.name) for entry in entries if entry.name.isdigit()]
@@ -39,7 +37,7 @@ def numbers() -> list[int]:
 
 
 def processes(wanted: Iterable[int]) -> Iterator[Process]:
-    """Those of the processes that are still there, and no zombies."""
+    """Yield the living processes among these."""
     tick, page = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
     for pid in wanted:
         try:
@@ -61,8 +59,6 @@ def processes(wanted: Iterable[int]) -> Iterator[Process]:
 
 
 def started_by(pid: int) -> list[Process]:
-    """The children of a process, theirs, and so on. Who has been left by its parent, as daemons are, isn't among
-    them."""
     children: dict[int, list[Process]] = {}
     for each in processes(numbers()):
         children.setdefault(each.parent, []).append(each)
@@ -73,8 +69,7 @@ def started_by(pid: int) -> list[Process]:
 
 
 def content(path: str) -> bytes:
-    """A file of /proc. Every process of the machine is looked at when a step ends, which pathlib makes five times as
-    long."""
+    """Read a file of /proc, five times as fast as with pathlib; every process is read when a step ends."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         content = b""

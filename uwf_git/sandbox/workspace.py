@@ -1,13 +1,13 @@
-"""Where the tools may read and write: named folders, and only what really is inside them.
+"""Files that tools may read and write: named folders, and only what is really inside them.
 
-    @project/src/a.py, src/a.py   the folder that is worked in: read and write
+    @project/src/a.py, src/a.py   the working folder: read and write
     @workflow/notes.md            the workflow's folder: read only
-    @output/3.txt                 a text that was too long for a result: read only, gone with the step
+    @output/3.txt                 a long result: read only, removed with the step
 
-In a step of a crew's workflow there are `@pkg` and `@state` besides @project, and no others. There paths are given and
-told by these names alone, and by what stands for them in packages; where the machine keeps them stays untold.
+A crew's step has `@pkg` and `@state` besides @project, and no others, under these names and the package's
+placeholders only.
 
-A file is written beside its target, synced, and renamed over it. Nothing is written into a git repository's own
+A file is written beside its target, synced, and renamed. Nothing is written into a git repository's own
 folder, since git runs what is there.
 """
 
@@ -46,7 +46,7 @@ _RESTORED = 64_000_000  # bytes of a file that one of several changes may replac
 
 
 class Change(NamedTuple):
-    """What a file is to hold; with None, it is deleted. A new file gets `mode`, as of chmod."""
+    """A file's new content, None to delete it. `mode` is for a new file."""
 
     path: str
     data: bytes | None
@@ -54,14 +54,14 @@ class Change(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """A change that was made. `kind` is "created", "changed" or "deleted"."""
+    """A change made: "created", "changed" or "deleted"."""
 
     path: str
     kind: str
 
 
 class _Before(NamedTuple):
-    """What a spot held. `data` is None where it need not be restored; for a link, `mode` is 0 and `data` its
+    """A spot's old content. `data` is None if it need not be restored; for a link, `mode` is 0 and `data` its
     target."""
 
     mode: int
@@ -69,16 +69,15 @@ class _Before(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """How many bytes of a file a call may give, and how many a file may hold that is written; None for any number."""
+    """Maximum bytes read per call and written per file; None for no limit."""
 
     read: int | None = None
     write: int | None = None
 
 
 class Workspace:
-    """The mounts: @project and `others`. `hidden` are folders and files that no tool may touch although they are
-    inside, nor create where they don't exist. With `by_name`, nothing says where the machine keeps them. Raises OSError
-    where a folder is missing."""
+    """The mounts: @project and `others`. `hidden` files and folders cannot be touched or created. With
+    `by_name`, no path of this machine is shown. Raises OSError if a folder is missing."""
 
     def __init__(
         self,
@@ -107,23 +106,21 @@ class Workspace:
 
     @property
     def mounts(self) -> tuple[Mount, ...]:
-        """All mounts, @project first."""
         return tuple(self._mounts.values())
 
     def split_pattern(self, pattern: str) -> tuple[str, str]:
-        """The mount that a glob begins with, @project where it names none, and what of it is left."""
+        """Return a glob's mount, by default @project, and the rest."""
         pattern = named(pattern) if self.by_name else pattern
         first, slash, rest = pattern.partition("/")
         return (first, rest) if slash and first in self._mounts else (PROJECT, pattern)
 
     def is_hidden(self, found: os.stat_result) -> bool:
-        """Whether this is one of the hidden folders or files."""
         return identity(found) in self._identities
 
     @contextlib.contextmanager
     def locate(self, path: str, rules: Rules = Rules()) -> Iterator[Spot]:  # noqa: B008
-        """Walks to a path; the folder it is in stays open for the block. Raises ToolFailure, also for an OSError
-        of the block."""
+        """Walk to a path, with its folder open for the block. Raises ToolFailure, also for an OSError in the
+        block."""
         mount, parts = self._parse(path)
         if rules.writing and not mount.writable:
             raise ToolFailure("read_only", f"{mount.name} can only be read; write to {PROJECT}")
@@ -135,13 +132,12 @@ class Workspace:
 
     @contextlib.contextmanager
     def open_file(self, path: str) -> Iterator[tuple[BinaryIO, Spot]]:
-        """A regular file, open for reading bytes. Raises ToolFailure."""
+        """Open a regular file. Raises ToolFailure."""
         with self.locate(path) as spot, open_regular(spot) as file:
             yield file, spot
 
     @contextlib.contextmanager
     def open_folder(self, path: str) -> Iterator[tuple[int, Spot]]:
-        """A folder's descriptor. Raises ToolFailure."""
         with self.locate(path) as spot:
             found = spot.status()
             if found is None:
@@ -152,12 +148,12 @@ class Workspace:
                 yield folder, spot
 
     def read(self, path: str, most: int) -> tuple[bytes, int]:
-        """A file's bytes and its mode. Raises ToolFailure, `too_large` for more than `most` bytes."""
+        """Return a file's bytes and mode. Raises ToolFailure, `too_large`."""
         with self.open_file(path) as (file, spot):
             return _whole(file, most, spot), stat.S_IMODE(os.fstat(file.fileno()).st_mode)
 
     def change(self, changes: Sequence[Change]) -> list[Changed]:
-        """Makes all of the changes or, where one fails, none. Raises ToolFailure."""
+        """Make all changes or none. Raises ToolFailure."""
         folders: list[str] = []
         try:
             with contextlib.ExitStack() as stack:
@@ -183,17 +179,17 @@ class Workspace:
 
     @property
     def variables(self) -> dict[str, str]:
-        """The variables by which commands find the mounts where no path of them is told."""
+        """Variables with the mounts' paths, for commands."""
         return {variable(each.name): str(each.path) for each in self.mounts} if self.by_name else {}
 
     def told(self, text: str) -> str:
-        """A text for a model: with the names of the mounts in the place of where the machine keeps them."""
+        """Replace this machine's paths in a text by mounts' names."""
         for path in sorted(self._told_paths, key=len, reverse=True):
             text = text.replace(path, self._told_paths[path])
         return text
 
     def told_link(self, path: str, target: str) -> str:
-        """What is said of where a link leads."""
+        """Return a link's target for display."""
         if not self.by_name:
             return target
         try:
@@ -214,7 +210,6 @@ class Workspace:
                 os.rmdir(spot.name, dir_fd=spot.folder)
 
     def _parse(self, path: str) -> tuple[Mount, list[str]]:
-        """The mount and the names of a path as a model writes it."""
         if not path or "\0" in path:
             raise ToolFailure("invalid_arguments", "a path is empty or holds a NUL")
         try:
@@ -250,7 +245,7 @@ class Workspace:
 
 @contextlib.contextmanager
 def open_regular(spot: Spot) -> Iterator[BinaryIO]:
-    """The regular file at a spot, open for reading bytes. Raises ToolFailure, OSError."""
+    """Open a regular file at a spot. Raises ToolFailure, OSError."""
     found = spot.status()
     if found is None:
         raise missing(spot.shown)
@@ -283,7 +278,6 @@ def _refuse_twins(spots: Sequence[Spot]) -> None:
 
 
 def _refuse_repositories(changes: Sequence[Change], spots: Sequence[Spot]) -> None:
-    """Refuses files that together make a repository of their folder; the walk has checked each alone."""
     made: dict[Identity, list[Spot]] = {}
     for change, spot in zip(changes, spots, strict=True):
         if change.data is not None:
@@ -296,8 +290,6 @@ def _refuse_repositories(changes: Sequence[Change], spots: Sequence[Spot]) -> No
 
 
 def _carry_out(changes: Sequence[Change], spots: Sequence[Spot]) -> list[Changed]:
-    """Makes the changes, or undoes those that were made. What may fail for want of space or rights is done before
-    the first file is replaced."""
     before = [_before(change, spot, len(spots) > 1) for change, spot in zip(changes, spots, strict=True)]
     staged: list[tuple[Spot, str]] = []
     done: list[tuple[Spot, _Before | None]] = []
@@ -329,7 +321,6 @@ def _carry_out(changes: Sequence[Change], spots: Sequence[Spot]) -> list[Changed
 
 
 def _before(change: Change, spot: Spot, one_of_several: bool) -> _Before | None:
-    """What is at the spot now, None for nothing. Raises ToolFailure for what can't be replaced."""
     found = spot.status()
     if not spot.name:
         raise ToolFailure("is_directory", f"{spot.shown} is a folder")
@@ -350,7 +341,6 @@ def _before(change: Change, spot: Spot, one_of_several: bool) -> _Before | None:
 
 
 def _stage(spot: Spot, data: bytes, mode: int | None) -> str:
-    """Writes and syncs a temporary file beside the spot; returns its name."""
     name = f".uwf-{secrets.token_hex(8)}.tmp"
     descriptor = os.open(name, _NEW, 0o666, dir_fd=spot.folder)
     try:
@@ -368,7 +358,6 @@ def _stage(spot: Spot, data: bytes, mode: int | None) -> str:
 
 
 def _restore(spot: Spot, held: _Before | None) -> None:
-    """Puts back what the spot held, as far as the system permits."""
     with contextlib.suppress(OSError):
         if held is None:
             os.unlink(spot.name, dir_fd=spot.folder)

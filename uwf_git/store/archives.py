@@ -1,18 +1,18 @@
-"""Folded archives: one ref a month in place of one for each thread that ended in it.
+"""Folds: one ref per month instead of one per finished thread.
 
-    refs/uwf/folded/<YYYY-MM>   a commit that holds every thread archived in that month, in UTC
+    refs/uwf/folded/<YYYY-MM>   a commit with every thread archived in that month, in UTC
 
-A fold says what the refs it stands for said, and keeps what they kept:
+Its tree holds the contents of the refs that it replaces:
 
     archive/<ULID>    the archive tag, byte for byte: who ended the thread, when, why, and the signature
-    attempts/<ULID>   the id of the newest failed attempt, where there is one
-    forks/<ULID>      the fork tag, byte for byte, where there is one
+    attempts/<ULID>   the id of the newest failed attempt, if any
+    forks/<ULID>      the fork tag, byte for byte, if any
 
-Its first parents are the folds it continues: none, the one before, or two that were merged. The others are
-the commits that the files name, at most 500 a commit; more of them make a chain of folds with one tree.
+Its first parents are the folds that it continues: none, one, or two that were merged. The other parents are
+the commits named in the files, at most 500 per commit; more make a chain of folds with the same tree.
 
-Folding writes objects, then moves the ref, then deletes the refs that are folded. A kill in between loses
-nothing, and a repetition finishes it.
+Folding writes objects, moves the ref, then deletes the folded refs. It can be interrupted and repeated at any
+point.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _STATUSES = ("completed", "killed")
 
 
 class Folded(NamedTuple):
-    """A thread in a fold. `tag` is the id of its archive tag, whose object may be gone, and `raw` the
-    content of that; `fork` is the content of its fork tag."""
+    """A thread in a fold. `tag` is the id of its archive tag, whose object may be gone, and `raw` the tag's
+    content; `fork` is the content of its fork tag."""
 
     thread: ThreadId
     tag: Oid
@@ -54,14 +54,14 @@ class Folded(NamedTuple):
 
     @property
     def commits(self) -> list[Oid]:
-        """What must be reachable for this thread to be whole: its head first."""
+        """Return the commits that the thread needs, its head first."""
         found = [self.ended.target, *([self.attempts] if self.attempts else [])]
         return [*found, parse_tag(self.fork).target] if self.fork else found
 
 
 class Fold(NamedTuple):
-    """A fold that was read. `chain` are the folds it continues, itself included; `held` the other parents
-    of all of these, which is what the fold keeps from being collected."""
+    """A parsed fold. `chain` are the folds that it continues, including itself; `held` are their other
+    parents, which the fold protects from gc."""
 
     commit: Oid
     month: str
@@ -74,9 +74,8 @@ class Fold(NamedTuple):
 
 
 def read(repository: Repository, commit: Oid, month: str | None = None) -> Fold:
-    """A fold, checked against the format; what the commits of its threads hold is not checked. It must be a fold
-    of `month`, that of the ref that led here, where one is given. Raises StoreDamaged, naming the thread at
-    fault."""
+    """Return a fold after checking its format, but not its threads' commits. If given, it must be a fold of
+    `month`. Raises StoreDamaged with the thread at fault."""
     found = layout.folded_month(_commit(repository, commit).message)
     if found is None:
         raise _damaged(commit, "it is no fold")
@@ -96,7 +95,7 @@ def read(repository: Repository, commit: Oid, month: str | None = None) -> Fold:
 
 
 def names(repository: Repository, commit: Oid) -> frozenset[ThreadId]:
-    """The threads that a fold names; none where it isn't here or can't be read. What it says of them isn't checked."""
+    """Return the threads named by a fold, unchecked; none if it cannot be read."""
     try:
         folders = _tree(repository, _commit(repository, commit).tree, commit)
         found = [_tree(repository, folder.oid, commit) for folder in folders if folder.name == _ARCHIVE]
@@ -106,8 +105,8 @@ def names(repository: Repository, commit: Oid) -> frozenset[ThreadId]:
 
 
 def tag_again(repository: Repository, ref: str, thread: ThreadId) -> Oid | None:
-    """The archive tag of a thread in the fold that a ref leads to, stored again, since its object may be
-    gone by now. None where the ref is gone. Raises StoreDamaged."""
+    """Write the archive tag of a folded thread again, since its object may be gone. None if the ref is gone.
+    Raises StoreDamaged."""
     tip = repository.ref(ref)
     if tip is None:
         return None
@@ -116,7 +115,7 @@ def tag_again(repository: Repository, ref: str, thread: ThreadId) -> Oid | None:
 
 
 def month_of(when: int) -> str:
-    """The month of a time in Unix seconds, in UTC: 2025-01. Raises ValueError for a year that has none."""
+    """Return the UTC month of a Unix time: 2025-01. Raises ValueError if out of range."""
     try:
         at = time.gmtime(when)
     except OverflowError:
@@ -127,7 +126,7 @@ def month_of(when: int) -> str:
 
 
 def message(month: str, threads: int) -> str:
-    """The message of a fold that holds so many threads."""
+    """Return the message of a fold of N threads."""
     count = f"{threads} thread{'s' * (threads != 1)}"
     return layout.message(f"fold {month}: {count}", {layout.FOLD_TRAILER: month})
 
@@ -153,8 +152,8 @@ def _past(repository: Repository, tip: Oid, month: str) -> tuple[frozenset[Oid],
 
 
 def _month_of_fold(repository: Repository, commit: Oid) -> str | None:
-    """The month of a fold; None for another commit, and for a commit that can't be read: one damaged thread must
-    not hide the others."""
+    """Return the month of a fold, None for other or unreadable commits: one damaged thread must not hide the
+    others."""
     try:
         return layout.folded_month(_commit(repository, commit).message)
     except StoreDamaged:
@@ -174,7 +173,7 @@ def _tree(repository: Repository, oid: Oid, fold: Oid) -> tuple[Entry, ...]:
 
 
 def entries(repository: Repository, commit: Oid) -> Iterable[Folded]:
-    """The threads in the tree of one fold. Raises StoreDamaged."""
+    """Return the threads in a fold's tree. Raises StoreDamaged."""
     files: dict[str, dict[str, Oid]] = {_ARCHIVE: {}, _ATTEMPTS: {}, _FORKS: {}}
     for folder in _tree(repository, _commit(repository, commit).tree, commit):
         if folder.name not in files or not folder.is_tree or files[folder.name]:
@@ -203,7 +202,6 @@ def entries(repository: Repository, commit: Oid) -> Iterable[Folded]:
 
 
 def _entry(thread: ThreadId, raw: bytes, attempts: Oid | None, fork: bytes | None) -> Folded:
-    """Raises ValueError where it breaks the format."""
     ended = parse_tag(raw)
     if ended.name != layout.tag_name(thread):
         raise ValueError(f"its archive tag is called {one_line(ended.name, 60)!r}")
@@ -247,10 +245,10 @@ def _id(kind: bytes, content: bytes) -> Oid:
 
 
 def fold_before(repository: Repository, before: int) -> dict[str, int]:
-    """Folds the threads that ended before a time in Unix seconds. Moves `refs/uwf/folded/<month>`, then
-    deletes what is folded: `refs/uwf/archive/`, `attempts/` and `forks/<ULID>`. Returns how many threads
-    each month took in. What can't be read stays where it is, for `uwf doctor` to name. Raises HeadMoved
-    where a ref moves too often. One that was deleted on a remote stays by itself, since a fold is pushed as a whole."""
+    """Fold the threads that ended before a Unix time. Moves `refs/uwf/folded/<month>`, then deletes the
+    folded `refs/uwf/archive/`, `attempts/` and `forks/<ULID>`. Returns the number of threads per month.
+    Unreadable threads are left for `uwf doctor`, and so are threads deleted on a remote, since a fold is
+    pushed as a whole. Raises HeadMoved if a ref keeps moving."""
     archives = repository.refs(layout.ARCHIVE)
     deleted = {
         name.rpartition("/")[2] for name in repository.ref_names(layout.REMOTES) if "/deleted/" in name
@@ -305,8 +303,7 @@ def _add(repository: Repository, month: str, found: Mapping[ThreadId, Folded]) -
 
 
 def tidy(repository: Repository, month: str) -> int:
-    """Deletes the archive, attempts and fork refs whose threads the month's fold holds as they are.
-    Returns how many."""
+    """Delete the archive, attempts and fork refs that equal the month's fold. Return how many."""
     tip = repository.ref(layout.FOLDED + month)
     if tip is None:
         return 0
@@ -334,8 +331,8 @@ def _holds_tag(repository: Repository, fold: Fold, tag: Oid) -> bool:
 
 
 def remove(repository: Repository, thread: ThreadId) -> bool:
-    """Takes a thread out of every fold it is in. The folds of the months it was in begin anew, without
-    the past that still held it. Returns whether it was in any."""
+    """Remove a thread from its folds, which begin anew without the past that had it. Return whether it was in
+    any."""
     removed = False
     for ref, tip in repository.refs(layout.FOLDED).items():
         month = ref.removeprefix(layout.FOLDED)
@@ -352,8 +349,8 @@ def remove(repository: Repository, thread: ThreadId) -> bool:
 
 
 def without(repository: Repository, fold: Fold, threads: Collection[ThreadId]) -> Oid | None:
-    """A fold of the same month that was begun anew without some of its threads, and without the past that still held
-    them; None where nothing is left. Two stores that do this to one fold hold the same in it. Moves no ref."""
+    """Return a fold of the same month without some threads and without the past that had them; None if empty.
+    Deterministic up to the commit. Moves no ref."""
     rest = {name: entry for name, entry in fold.threads.items() if name not in threads}
     if not rest:
         return None
@@ -367,8 +364,8 @@ def without(repository: Repository, fold: Fold, threads: Collection[ThreadId]) -
 
 
 def merge(repository: Repository, mine: Oid, theirs: Oid) -> Oid:
-    """Two machines folded the same month: the fold of both. That is one of the two where it holds all of
-    the other; else a new commit with both as parents. Moves no ref. Raises StoreDamaged."""
+    """Merge two folds of the same month: one of the two if it contains the other, else a new commit with both
+    as parents. Moves no ref. Raises StoreDamaged."""
     one, other = read(repository, mine), read(repository, theirs)
     if one.month != other.month:
         raise _damaged(theirs, f"it is a fold of {other.month}, not of {one.month}")
@@ -390,8 +387,7 @@ def _union(
 
 
 def _preferred(repository: Repository, one: Folded, other: Folded) -> Folded:
-    """Which entry counts where a thread was ended twice, or has other attempts: the one with the longer history,
-    then the earlier end. Every machine decides the same, in whichever order it meets them."""
+    """Choose between two entries of a thread: the longer history, then the earlier end. Independent of order."""
     if one == other:
         return one
     first, second = sorted((one, other), key=lambda entry: (entry.ended.time, str(entry.tag)))
@@ -405,7 +401,6 @@ def _preferred(repository: Repository, one: Folded, other: Folded) -> Folded:
 
 
 def _descends(repository: Repository, commit: Oid, ancestor: Oid) -> bool:
-    """Whether a chain of first parents leads from one to the other."""
     at: Oid | None = commit
     while at is not None and at != ancestor:
         parents = repository.commit(at).parents
@@ -417,7 +412,6 @@ def _descends(repository: Repository, commit: Oid, ancestor: Oid) -> bool:
 
 
 def _needed(entries: Iterable[Folded], held: frozenset[Oid]) -> list[Oid]:
-    """What entries name and no fold keeps yet, each once, in order."""
     return [oid for oid in dict.fromkeys(c for entry in entries for c in entry.commits) if oid not in held]
 
 
@@ -448,8 +442,8 @@ def _write(
 
 
 def _pack(repository: Repository, contents: Iterable[bytes]) -> None:
-    """Writes many blobs as one pack, for each loose object is synced to disk by itself. Where git
-    fails they are still to be written one by one."""
+    """Write many blobs as one pack, since each loose object is synced separately. If git fails they are left
+    to be written one by one."""
     missing = [content for content in contents if not repository.has(_id(b"blob", content))]
     if len(missing) > ONE_BY_ONE:
         from uwf_git.git.program import Git

@@ -1,8 +1,8 @@
 """Failed attempts: `refs/uwf/attempts/<ULID>`, a chain of commits beside the thread.
 
-Nothing an agent produced is thrown away: what came of a failed step is kept here, and the next step
-can carry on from it. A commit's first parent is the attempt before, or the head where there is none;
-when the head has moved since, it is the second parent. Its tree is the head's with `attempts/` added.
+They keep everything an agent produced, and the next step can resume one. A commit's first parent is the
+previous attempt, or the head if there is none; if the head has moved since, it is the second parent. The tree
+is the head's with `attempts/` added.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from uwf_git.store.taking_in import Store
 
 
 class FailedAttempt(NamedTuple):
-    """An Attempt as it stands in its chain of commits: `number` counts from 1, `time` is in Unix seconds, the
-    rest is the Attempt's own."""
+    """An Attempt in its chain: `number` counts from 1, `time` is in Unix seconds."""
 
     hash: Hash
     number: int
@@ -40,15 +39,14 @@ class FailedAttempt(NamedTuple):
 
 
 class Attempts:
-    """The failed attempts of one store's threads."""
+    """The failed attempts of a store's threads."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._repository = store.repository
 
     def record(self, head: Head, attempt: Attempt) -> FailedAttempt:
-        """Keeps a failed attempt. Moves `refs/uwf/attempts/<ULID>`. Raises HeadMoved where others keep moving
-        it."""
+        """Record a failed attempt. Moves `refs/uwf/attempts/<ULID>`. Raises HeadMoved if it keeps moving."""
         with self._store.together():
             self._store.store_drafts()
             return self._record(head, attempt)
@@ -71,24 +69,24 @@ class Attempts:
         raise HeadMoved(f"{ref} moves too often to add an attempt", "repeat")
 
     def tip(self, thread: ThreadId) -> Oid | None:
-        """The commit of a thread's newest attempt."""
+        """Return the commit of a thread's newest attempt."""
         tip = self._repository.ref(layout.ATTEMPTS + thread)
         if tip is None and (folded := self._store.folded(thread)) and folded.attempts:
             tip = Oid(raw=folded.attempts)
         return tip
 
     def all(self, thread: ThreadId) -> list[FailedAttempt]:
-        """Every attempt of a thread, oldest first."""
+        """Return a thread's attempts, oldest first."""
         tip = self.tip(thread)
         rows = self.rows(tip) if tip is not None else []
         return [self._attempt(row, number) for number, row in enumerate(rows, 1)]
 
     def rows(self, tip: Oid) -> list[CommitRow]:
-        """The attempts that a commit leads to, oldest first."""
+        """Return the attempts up to a commit, oldest first."""
         return list(takewhile(lambda row: row.kind == "attempt", ancestry(self._store, tip)))[::-1]
 
     def put_on(self, tip: Oid, row: CommitRow) -> Oid:
-        """An attempt once more, after another one: a commit without a ref."""
+        """Commit an attempt again on top of another, without a ref."""
         oid = Oid(raw=row.oid)
         old = self._repository.commit(oid)
         added = [
@@ -116,7 +114,7 @@ class Attempts:
         return self._repository.tree(folder) if folder else ()
 
     def head_of(self, attempt: Oid) -> Oid:
-        """The head that an attempt was made on: its own last parent, or that of the attempt before."""
+        """Return the head that an attempt was made on."""
         while True:
             parents = self._repository.commit(attempt).parents
             if len(parents) > 1 or self._store.take_in(parents[0]).kind != "attempt":
@@ -124,7 +122,7 @@ class Attempts:
             attempt = parents[0]
 
     def last(self, head: Head) -> Attempt | None:
-        """The newest attempt, where that was made on this head: it is the last thing that happened on it."""
+        """Return the newest attempt if it was made on this head."""
         tip = self._repository.ref(layout.ATTEMPTS + head.thread)
         if tip is None:
             return None
@@ -134,13 +132,13 @@ class Attempts:
         return made if made is not None and made.prev == prev else None
 
     def failed(self, head: Head) -> bool:
-        """Whether the last thing that happened on this head was an attempt that failed. One that the user ended, by
-        Ctrl-C or a pause, is none."""
+        """Return whether the newest event on this head is a failed attempt. One that the user interrupted or
+        paused doesn't count."""
         made = self.last(head)
         return made is not None and made.error not in ENDED_BY_USER
 
     def count(self, tip: Oid | None) -> int:
-        """How many attempts there are up to a commit; None stands for none."""
+        """Return the number of attempts up to a commit; None is 0."""
         return len(self._folders(self._repository.commit(tip).tree)) if tip else 0
 
     def _commit(self, head: Head, node: Hash, attempt: Attempt, number: int, tip: Oid | None) -> Oid:

@@ -1,5 +1,5 @@
-"""The kinds of definition that a store keeps in versions, as the rows of `ref_kinds` name their classes: workflows, and
-what extensions add, such as crews and baselines."""
+"""Kinds of definition in a store, from the classes named in `ref_kinds`: workflows, and those of extensions,
+such as crews and baselines."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 
 def class_of(kind: str) -> type[Versions[Any]]:
-    """The class of a kind of definition: "workflow", "crew", "baseline"."""
+    """Return the class of a kind of definition: "workflow", "crew", "baseline"."""
     found: type[Versions[Any]] = ext.load(ref_kinds.registering(kind).versions)
     return found
 
 
 def versions_of(store: Store, kind: str) -> Versions[Any]:
-    """A store's definitions of a kind."""
+    """Return a store's definitions of a kind."""
     return class_of(kind)(store)
 
 
 def kind_in(repository: Repository, commit: Oid, what: str = "the branch") -> str:
-    """The kind of definition that a commit's tree holds a version of: a workflow, if none other. Raises Invalid for a
-    tree that is too large."""
+    """Return the kind of definition in a commit's tree, "workflow" by default. Raises Invalid for an
+    oversized tree."""
     files = VersionFiles(repository, repository.commit(commit).tree, what)
     workflow = ref_kinds.WORKFLOWS.records[0]
     others = (kind for kind in ref_kinds.versioned() if kind != workflow)
@@ -38,7 +38,7 @@ def kind_in(repository: Repository, commit: Oid, what: str = "the branch") -> st
 
 
 def packages(store: Store) -> Iterator[Packages[Any]]:
-    """The definitions that hold several workflows each, of kinds that the store has any of."""
+    """Yield the registered kinds of definition that hold several workflows each."""
     for kind, row in ref_kinds.versioned().items():
         if row is not ref_kinds.WORKFLOWS and store.repository.ref_names(row.prefix):
             found = versions_of(store, kind)
@@ -47,7 +47,7 @@ def packages(store: Store) -> Iterator[Packages[Any]]:
 
 
 def package_at(store: Store, address: str) -> Packages[Any] | None:
-    """The packages one of which an address, `<package>/<id>`, begins with; None if none is registered."""
+    """Return the packages that an address `<package>/<id>` belongs to, None if none is registered."""
     name = address.partition("/")[0]
     if name_problem(name):
         return None
@@ -58,7 +58,7 @@ def package_at(store: Store, address: str) -> Packages[Any] | None:
 
 
 def packages_with(store: Store, address: str) -> Packages[Any]:
-    """The packages that say what an address leads to, or that there is no such package."""
+    """Return the packages that resolve an address, or report that there is no such package."""
     found = package_at(store, address)
     if found is None:
         classes = map(class_of, ref_kinds.versioned())
@@ -67,5 +67,5 @@ def packages_with(store: Store, address: str) -> Packages[Any]:
 
 
 def addresses(store: Store) -> list[str]:
-    """The addresses of all workflows that packages hold."""
+    """Return the addresses of all workflows in packages."""
     return [offer.address for found in packages(store) for offer in found.offers()]

@@ -1,8 +1,7 @@
-"""The past of a thread: where it is, what led there, and where two histories of one part.
+"""A thread's past: its head, its history, and how two histories relate.
 
-How far a thread is read: a Head says where it is, and costs no node; a History is all that led there; a Position is
-both, for a step. A step may have been committed twice, on two machines, so histories are compared by their nodes, not
-by their commits.
+A Head costs no node to read; a History is everything up to it; a Position is both, for a step. A step may
+have been committed twice, on two machines, so histories are compared by nodes, not commits.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ if TYPE_CHECKING:
 
 
 class Head(NamedTuple):
-    """Where a thread is. `row` is what its last commit records; `archive` is None while it is active. `forked` is when
-    an active thread was forked that has no later step, in Unix seconds, else 0."""
+    """A thread's head. `row` is the record of its last commit; `archive` is None while the thread is active.
+    `forked` is the Unix time at which an active thread without later steps was forked, else 0."""
 
     thread: ThreadId
     commit: Oid
@@ -48,18 +47,18 @@ class Head(NamedTuple):
 
     @property
     def node(self) -> Hash:
-        """The StepNode's hash, or the StartNode's where there is no step yet."""
+        """The StepNode's hash, or the StartNode's before the first step."""
         return self.row.node
 
     @property
     def updated(self) -> int:
-        """When the thread was stepped or forked last, or ended; in Unix seconds."""
+        """The Unix time of the last step, fork or end."""
         return self.archive.time if self.archive else max(self.row.time, self.forked)
 
 
 class History(NamedTuple):
-    """A thread read to a head: what a moderator decides on and an agent is told. `head` is the last
-    StepNode's hash, or the StartNode's where there is no step yet; steps are oldest first."""
+    """A thread up to a head, the input of moderator and agents. `head` is the last StepNode's hash, or the
+    StartNode's; steps are oldest first."""
 
     thread: ThreadId
     head: Hash
@@ -71,33 +70,33 @@ class History(NamedTuple):
 
     @property
     def prev(self) -> Hash | None:
-        """What the next StepNode's `prev` must be."""
+        """The `prev` of the next StepNode."""
         return self.steps[-1].hash if self.steps else None
 
     @property
     def places(self) -> frozenset[Hash | None]:
-        """The `prev` of all attempts at the next step: remarks since the last other step don't make it another one."""
+        """The `prev` of all attempts at the next step, which remarks don't change."""
         heard, remarks = split_remarks(self.steps)
         base = heard[-1].hash if heard else None
         return frozenset((base, *(step.hash for step in self.steps[len(self.steps) - len(remarks) :])))
 
     def up_to(self, prev: Hash | None) -> History:
-        """The history that ends with the step `prev`; None stands for the start."""
+        """Return the history up to the step `prev`, None for the start."""
         hashes = [None, *(step.hash for step in self.steps)]
         number = hashes.index(prev)
         return self._replace(head=prev or self.start_hash, steps=self.steps[:number])
 
     def speaks(self, role: str) -> str:
-        """The id of who speaks for a role; "" in a workflow of no crew."""
+        """Return the id of a role's persona, "" outside a crew."""
         return self.workflow.speaks(role, self.start.persona)
 
     def speaker(self, role: str) -> Persona | None:
-        """Who speaks for a role; None in a workflow of no crew."""
+        """Return a role's persona, None outside a crew."""
         return self.workflow.speaker(role, self.start.persona)
 
     def check_speaker(self, role: str) -> None:
-        """Raises Invalid where a role of a crew's workflow has nobody who speaks for it: a step with nobody's limits on
-        its tools would have them all."""
+        """Raise Invalid if a role of a crew's workflow has no persona, since the step would have no limits on
+        its tools."""
         if self.workflow.crew is None or self.speaker(role) is not None:
             return
         shown = one_line(self.speaks(role), 80)
@@ -107,23 +106,23 @@ class History(NamedTuple):
         )
 
     def after(self, step: StepContext) -> History:
-        """The history one step later."""
+        """Return the history with one more step."""
         return self._replace(head=step.hash, steps=(*self.steps, step))
 
 
 class Position(NamedTuple):
-    """A head with the history that leads to it, read once: a step is decided on it, made on it and added to it."""
+    """A head and its history, read once for a step."""
 
     head: Head
     history: History
 
     def after(self, head: Head, step: StepContext) -> Position:
-        """The position one step later, at the head that has that step."""
+        """Return the position one step later."""
         return Position(head, self.history.after(step))
 
 
 class PastStep(NamedTuple):
-    """A StepNode on the way back from a head. `time` is in Unix milliseconds."""
+    """A StepNode in a head's past. `time` is in Unix milliseconds."""
 
     hash: Hash
     step: Step
@@ -131,22 +130,22 @@ class PastStep(NamedTuple):
 
 
 class Histories:
-    """Reads the histories of the threads in a store."""
+    """Reads the histories of a store's threads."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._types: dict[Hash, Hash] = {}
 
     def position(self, head: Head) -> Position:
-        """A head with its history. Raises as `past` does."""
+        """Return a head with its history. Raises as `past` does."""
         return Position(head, self.history(head))
 
     def history(self, head: Head) -> History:
-        """The history that leads to a head. Raises as `past` does."""
+        """Return the history of a head. Raises as `past` does."""
         return self.history_at(head.thread, head.node)
 
     def history_at(self, thread: ThreadId, node: Hash) -> History:
-        """The history that leads to a StepNode or StartNode. `thread` is who it is told of. Raises as `past` does."""
+        """Return the history of a StepNode or StartNode, as that of `thread`. Raises as `past` does."""
         past = list(self.past(node))
         start_hash = past[-1].step.start if past else node
         start = parse_start(self._store.get(start_hash).payload)
@@ -155,7 +154,7 @@ class Histories:
         return History(thread, node, start_hash, start, start.workflow, workflow, steps)
 
     def context(self, node: Hash, workflow: Workflow) -> StepContext:
-        """A StepNode as the moderator of a workflow sees it, whether or not any thread has it yet."""
+        """Return a StepNode as a workflow's moderator sees it, whether or not a thread has it."""
         content = self._store.get(node)
         past = PastStep(node, parse_step(content.payload), content.timestamp)
         return self._context(past, workflow, parse_start(self._store.get(past.step.start).payload))
@@ -171,15 +170,14 @@ class Histories:
         return StepContext(node, step.role, output, step.detail, step.agent, answer or "", time, persona)
 
     def speaker(self, start: Hash, role: str) -> Persona | None:
-        """Who speaks for a role in a thread with that StartNode; None where it is no run of a crew's workflow. Raises
-        as the store does."""
+        """Return a role's persona in a thread with this StartNode, None outside a crew."""
         began = parse_start(self._store.get(start).payload)
         if not self.is_of_crew(began.workflow):
             return None
         return parse_workflow(self._store.get(began.workflow).payload).speaker(role, began.persona)
 
     def is_of_crew(self, workflow: Hash) -> bool:
-        """Whether a workflow is a crew's, without reading it."""
+        """Return whether a workflow is a crew's, without reading it."""
         if workflow not in self._types:
             if (known := self._store.index.node(workflow)) is None:
                 return False
@@ -187,8 +185,8 @@ class Histories:
         return self._types[workflow] == CREW_WORKFLOW
 
     def past(self, node: Hash) -> Iterator[PastStep]:
-        """The StepNodes from one back along `prev` to the first, newest first; none for a StartNode. Raises
-        StoreDamaged where a step has a StartNode as its `prev`, Invalid for a node that is no step."""
+        """Yield the StepNodes from one back to the first, newest first. Raises StoreDamaged if a `prev` is a
+        StartNode, Invalid for a node that is not a step."""
         later: Hash | None = None
         at: Hash | None = node
         while at is not None:
@@ -204,7 +202,7 @@ class Histories:
             later, at = at, step.prev
 
     def answer(self, step: StepContext) -> str:
-        """What the agent of a step said, verbatim; the output as JSON where the step's detail doesn't hold it."""
+        """Return the agent's verbatim answer; the output as JSON if the step's detail doesn't have it."""
         from uwf_git.store.pages import answer_of
 
         detail = self._store.get(step.detail)
@@ -212,8 +210,8 @@ class Histories:
 
 
 def ancestry(store: Store, commit: Oid) -> Iterator[CommitRow]:
-    """What a commit and its first parents record, newest first: for a thread its steps, its start, then the
-    versions of its workflow. Raises StoreDamaged."""
+    """Yield the records of a commit and its first parents, newest first: steps, start, then workflow
+    versions. Raises StoreDamaged."""
     row = store.take_in(commit)
     while True:
         yield row
@@ -223,7 +221,7 @@ def ancestry(store: Store, commit: Oid) -> Iterator[CommitRow]:
 
 
 class LogEntry(NamedTuple):
-    """A commit for people: `kind` and `node` are of what it records, `author` a name, `time` Unix seconds."""
+    """A commit for people. `kind` and `node` are its record's, `author` a name, `time` Unix seconds."""
 
     commit: str
     kind: str
@@ -234,7 +232,7 @@ class LogEntry(NamedTuple):
 
 
 def log(store: Store, head: Head) -> Iterator[LogEntry]:
-    """The commits of a thread, newest first; the last is the workflow version that it began on."""
+    """Yield a thread's commits, newest first; the last is the workflow version it started with."""
     for row in ancestry(store, head.commit):
         commit = store.repository.commit(Oid(raw=row.oid))
         subject, author = commit.message.split("\n", 1)[0], commit.author.rsplit(" <", 1)[0]
@@ -244,7 +242,7 @@ def log(store: Store, head: Head) -> Iterator[LogEntry]:
 
 
 def shared_steps(one: History, other: History) -> int:
-    """How many steps two threads have in common, from the first on."""
+    """Return how many first steps two threads share."""
     number = 0
     for mine, theirs in zip(one.steps, other.steps, strict=False):
         if mine.hash != theirs.hash:
@@ -254,9 +252,9 @@ def shared_steps(one: History, other: History) -> int:
 
 
 class Relation(NamedTuple):
-    """Two histories of one thread. `ours` and `theirs` are the commits that only one of them has, oldest first;
-    `base` is the last common one as theirs has it, `our_base` as ours has it: they differ where the same step was
-    committed twice."""
+    """Two histories of one thread. `ours` and `theirs` are the commits of only one side, oldest first. `base`
+    and `our_base` are the last common step's commits on their and our side, which differ if it was committed
+    twice."""
 
     base: Oid
     our_base: Oid
@@ -265,12 +263,12 @@ class Relation(NamedTuple):
 
     @property
     def same_commits(self) -> bool:
-        """Whether what they share is the same down to the commits."""
+        """Whether the shared part has the same commits."""
         return self.base == self.our_base
 
 
 def relate(store: Store, ours: Oid, theirs: Oid) -> Relation | None:
-    """How the histories of two heads relate; None where they don't even share a beginning. Raises StoreDamaged."""
+    """Return the relation of two heads, None if they share no beginning. Raises StoreDamaged."""
     mine, other = _Walk(store, ours), _Walk(store, theirs)
     while mine.row.number > other.row.number:
         mine.back()
@@ -287,7 +285,7 @@ def relate(store: Store, ours: Oid, theirs: Oid) -> Relation | None:
 
 
 class _Walk:
-    """A place in a thread's ancestry, with the rows that were passed on the way to it."""
+    """A position in a thread's ancestry, with the rows passed."""
 
     def __init__(self, store: Store, head: Oid) -> None:
         self._rows = ancestry(store, head)
@@ -300,8 +298,8 @@ class _Walk:
 
 
 class Link(NamedTuple):
-    """A thread that began as one side of a divergence, or as a fork that somebody wanted: of which thread, and the last
-    commit they share. A `forked` one says `by` whom, a name and an address, and when, in Unix seconds."""
+    """A thread's origin: the thread that it diverged or was forked from, and the last commit they share. A
+    `forked` one says `by` whom (name and address) and when (Unix seconds)."""
 
     thread: ThreadId
     origin: ThreadId
@@ -312,7 +310,7 @@ class Link(NamedTuple):
 
 
 def link_of(store: Store, thread: ThreadId) -> Link | None:
-    """The link to the thread that a thread parted or was forked from; None if there is no record of that."""
+    """Return a thread's link to its origin, None if not recorded."""
     tag = store.repository.ref(layout.FORKS + thread)
     if tag is not None:
         return _link(store, thread, tag)
@@ -321,7 +319,7 @@ def link_of(store: Store, thread: ThreadId) -> Link | None:
 
 
 def forked_at(store: Store, thread: ThreadId) -> int:
-    """When an active thread was forked, in Unix seconds; 0 if it is no fork or the record of that is damaged."""
+    """Return the Unix time at which an active thread was forked, 0 if it was not, or the record is damaged."""
     with contextlib.suppress(StoreDamaged):
         tag = store.repository.ref(layout.FORKS + thread)
         link = _link(store, thread, tag) if tag is not None else None
@@ -330,13 +328,13 @@ def forked_at(store: Store, thread: ThreadId) -> int:
 
 
 def parted_from(store: Store, thread: ThreadId) -> Link | None:
-    """The link to the thread that a thread parted from; None where it didn't part from any."""
+    """Return a thread's link to the thread it diverged from, else None."""
     link = link_of(store, thread)
     return link if link is not None and not link.forked else None
 
 
 def links(store: Store) -> dict[ThreadId, Link]:
-    """The links of all threads that have one. Damaged ones are left out."""
+    """Return all links. Damaged ones are omitted."""
     found: dict[ThreadId, Link] = {}
     for thread, raw in store.folded_forks().items():
         if link := parse_link(thread, raw):
@@ -349,7 +347,7 @@ def links(store: Store) -> dict[ThreadId, Link]:
 
 
 def parted(store: Store, thread: ThreadId) -> list[Link]:
-    """The links of the threads that parted from a thread, by id."""
+    """Return the links of the threads that diverged from a thread, by id."""
     found = (
         _link(store, ThreadId(name.removeprefix(layout.FORKS)), oid)
         for name, oid in sorted(store.repository.refs(layout.FORKS).items())
@@ -358,8 +356,8 @@ def parted(store: Store, thread: ThreadId) -> list[Link]:
 
 
 def own_forks(origins: Mapping[ThreadId, Set[ThreadId]]) -> set[ThreadId]:
-    """The threads that are forks of their own forks. `origins` are the threads that each is said to be a fork of; if
-    there are several for one, the threads between two circles count too."""
+    """Return the threads that are forks of their own forks. `origins` are the claimed origins of each; with
+    several, threads between two cycles count too."""
     made: dict[ThreadId, set[ThreadId]] = {}
     for thread, among in origins.items():
         for origin in among:
@@ -368,7 +366,6 @@ def own_forks(origins: Mapping[ThreadId, Set[ThreadId]]) -> set[ThreadId]:
 
 
 def _after_circles(graph: Mapping[ThreadId, Set[ThreadId]]) -> set[ThreadId]:
-    """The nodes of a graph from which an edge leads into a circle, those of the circle among them."""
     from graphlib import CycleError, TopologicalSorter
 
     sorter = TopologicalSorter(graph)
@@ -382,7 +379,7 @@ def _after_circles(graph: Mapping[ThreadId, Set[ThreadId]]) -> set[ThreadId]:
 
 
 def tagged_commit(store: Store, tag: Oid) -> Oid | None:
-    """The commit that an archive or fork tag is on; None where the object is no readable tag."""
+    """Return the commit of an archive or fork tag, None if the tag is unreadable."""
     try:
         kind, data = store.repository.read(tag)
         return parse_tag(data).target if kind == TAG else None
@@ -396,7 +393,7 @@ def _link(store: Store, thread: ThreadId, tag: Oid) -> Link | None:
 
 
 def parse_link(thread: ThreadId, raw: bytes) -> Link | None:
-    """The link that the content of a fork tag describes; None if it is no such tag."""
+    """Parse the content of a fork tag, None if it isn't one."""
     try:
         tag = parse_tag(raw)
         origin = layout.fork_origin(tag.message)

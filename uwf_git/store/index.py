@@ -1,23 +1,22 @@
-"""The local index: what git can't answer quickly, in a SQLite file of the private folder.
+"""The local index: a SQLite cache in the private folder, for queries that git is slow at.
 
     nodes      node hash -> type, blob id
-    commits    commit id -> what the commit records: a version of a workflow or crew, a start, a step, an attempt,
-               a pin, what was added to a suite
+    commits    commit id -> its record: a version of a workflow or crew, a start, a step, an attempt, a pin, an
+               addition to a suite
     archives   tag id -> the commit it ends, completed or killed, why
     folded     thread id, ref of a fold -> the archive tag, the newest attempt and the fork tag that it holds
-    tips       ref name -> the id it was seen at, and what was wrong with it
+    tips       ref name -> the id it was seen at, and its problem
     missed     ref name -> the id it was last seen at: it is gone, and no uwf deleted it
-    decisions  StepNode or StartNode hash -> what the moderator said, as JSON
-    spending   StepNode hash, or id of an attempt's commit -> what was spent up to there, as JSON; with = before it,
-               what each of the runs up to there has spent
+    decisions  StepNode or StartNode hash -> the moderator's decision, as JSON
+    spending   StepNode hash, or id of an attempt's commit -> the spending up to there, as JSON; with = before it,
+               that of each run up to there
 
-All of it is derived from refs and objects, never shared, and may be deleted at any time: where something is
-missing, the refs are taken in again. That is also why nothing here is synced to disk: what a power cut may have torn
-is looked through by the first process after the machine was started. Only where refs were seen is told by nothing else,
-and is carried over when the rest is thrown away.
+Everything is derived from refs and objects, never shared, and may be deleted at any time: missing entries are
+indexed again. That is why nothing is synced to disk: the first process after a boot checks for torn writes.
+Only `tips` exist nowhere else, and are carried over when the rest is discarded.
 
-What isn't trusted yet goes into an Overlay, which reads through to the real index and writes to memory: what a
-remote sent leaves no trace until it has been verified.
+Untrusted objects go into an Overlay, which reads through to the real index and writes to memory, so a remote
+leaves no trace before verification.
 """
 
 from __future__ import annotations
@@ -66,14 +65,18 @@ _GAPS = (
 
 
 class CommitRow(NamedTuple):
-    """What a commit records. `kind`: workflow, crew, start, step, attempt, pin or suite. `node` is the hash that it is
-    about; `number` the step's place in its thread, from 1; `asks` whether its output asks a human; `time` Unix seconds.
-    `title` is the first line of the task, or of what the thread was last gone on with; `author` who started the
-    thread, as a name and an address; `rehearsed` how many of its steps up to here were made up, by uwf-rehearse or in
-    part by a sub-workflow's; `merged` a second parent: of a step the last commit of the sub-workflow that did it, of a
-    start the head of the conversation that it was started from or of the run that it comes after; `nested` the last
-    such step up to here; `resumed` the commit of the end that the thread was last gone on from. For a version
-    of a workflow or a crew only `node` and `name` are filled."""
+    """The record of a commit.
+
+    kind        workflow, crew, start, step, attempt, pin or suite node        the hash that it is about
+    number      the step's number in its thread, from 1 asks        whether its output asks a person time
+    Unix seconds title       the first line of the prompt, or of the text that resumed the thread author
+    who started the thread: name and address rehearsed   number of generated steps up to here, by uwf-rehearse
+    or by a sub-workflow merged      the second parent: of a step the last commit of its sub-workflow, of a
+    start the head of the conversation or run before it nested      the last step with a sub-workflow up to
+    here resumed     the commit of the end that the thread was last resumed from
+
+    For a version of a workflow or crew, only `node` and `name` are set.
+    """
 
     oid: bytes
     kind: str
@@ -96,7 +99,7 @@ class CommitRow(NamedTuple):
 
 
 def commit_row(oid: Oid, kind: str, node: Hash, parents: Sequence[Oid], time: int) -> CommitRow:
-    """What is kept of a commit of any kind; the caller fills in what its node says."""
+    """Return the basic row of any commit; the caller adds the fields of its node."""
     parent = parents[0].raw if parents else None
     merged = parents[1].raw if kind in ("start", "step") and len(parents) > 1 else None
     nothing = None, None, None, None, None, None, None
@@ -104,20 +107,19 @@ def commit_row(oid: Oid, kind: str, node: Hash, parents: Sequence[Oid], time: in
 
 
 def start_row(row: CommitRow, start: Start, name: str, author: str) -> CommitRow:
-    """The row of a commit that starts a thread of the workflow of that name."""
+    """Return the row of a commit that starts a thread."""
     title = title_of(start.prompt)
     return row._replace(start=row.node, workflow=start.workflow, name=name, title=title, author=author)
 
 
 def is_made_up(agent: str, child: CommitRow | None) -> bool:
-    """Whether nobody did a step: its agent made it up, or some of the sub-workflow's thread that did it. `child` is the
-    last commit of that thread."""
+    """Return whether a step was generated: by its agent, or in its sub-workflow's thread, whose last commit
+    is `child`."""
     return agent == REHEARSE or (child is not None and child.rehearsed > 0)
 
 
 def title_after(before: CommitRow, role: str, output: Any) -> str | None:
-    """What a thread is called after a step: `before` is the row of the commit before. Where somebody went on from an
-    end, as a human does who wasn't asked, it is called by what they said."""
+    """Return a thread's title after a step. A text that resumes a finished thread becomes its title."""
     return title_of(output.get("answer", "")) if _goes_on(before, role, output) else before.title
 
 
@@ -128,7 +130,7 @@ def _goes_on(before: CommitRow, role: str, output: Any) -> bool:
 def step_row(
     row: CommitRow, before: CommitRow, step: Step, output: Any, child: CommitRow | None = None
 ) -> CommitRow:
-    """The row of a commit that records a step, after that of the commit before; `child` as for `is_made_up`."""
+    """Return the row of a step's commit, from that of the commit before; `child` as for `is_made_up`."""
     return row._replace(
         start=step.start,
         workflow=before.workflow,
@@ -146,7 +148,7 @@ def step_row(
 
 
 class ArchiveRow(NamedTuple):
-    """An archive tag: how the thread ended (`completed` or `killed`) and why."""
+    """An archive tag: `completed` or `killed`, and the reason."""
 
     oid: bytes
     target: bytes
@@ -156,8 +158,8 @@ class ArchiveRow(NamedTuple):
 
 
 class FoldedRow(NamedTuple):
-    """A thread in the fold that a ref leads to: the id of its archive tag, of its newest attempt, and the
-    content of its fork tag; `problem` is None when its commits were taken in."""
+    """A thread in a fold: the ids of its archive tag and newest attempt, and the content of its fork tag.
+    `problem` is None if its commits were indexed."""
 
     thread: ThreadId
     ref: str
@@ -168,7 +170,8 @@ class FoldedRow(NamedTuple):
 
 
 class Tip(NamedTuple):
-    """Where a ref was last seen; `tip` is the commit behind a tag; `problem` is None when all was taken in."""
+    """The last seen position of a ref. `tip` is the commit behind a tag; `problem` is None if everything was
+    indexed."""
 
     name: str
     oid: bytes
@@ -197,26 +200,23 @@ class Index(Derived):
         return known
 
     def _carry(self, db: sqlite3.Connection, carried: Mapping[str, bytes]) -> None:
-        """Refs count as missed until they are seen again."""
         db.executemany("INSERT OR IGNORE INTO missed VALUES (?, ?)", carried.items())
 
     # Nodes
 
     def node(self, node: str) -> tuple[Hash, bytes] | None:
-        """A node's type and blob id."""
+        """Return a node's type and blob id."""
         row: tuple[Hash, bytes] | None = self._one("SELECT type, blob FROM nodes WHERE hash = ?", (node,))
         return row
 
     def blobs(self) -> list[tuple[Hash, bytes]]:
-        """Every node with the id of its blob."""
         return self._run("SELECT hash, blob FROM nodes")
 
     def commit_ids(self) -> list[bytes]:
-        """Every commit that was taken in."""
         return [row[0] for row in self._run("SELECT oid FROM commits")]
 
     def forget(self, nodes: Iterable[Hash], commits: Iterable[bytes]) -> None:
-        """Forgets what is gone from the repository."""
+        """Remove what is gone from the repository."""
         with self.transaction():
             for node in nodes:
                 self._run("DELETE FROM nodes WHERE hash = ?", (node,))
@@ -224,20 +224,19 @@ class Index(Derived):
                 self._run("DELETE FROM commits WHERE oid = ?", (oid,))
 
     def node_of_blob(self, blob: bytes) -> Hash | None:
-        """The node that a blob holds. Looks at every node."""
+        """Return the node in a blob. A full scan."""
         row = self._one("SELECT hash FROM nodes WHERE blob = ?", (blob,))
         return row[0] if row else None
 
     def blobs_of(self, nodes: Sequence[Hash]) -> dict[Hash, bytes]:
-        """The blob ids of those of these nodes that are known."""
         return self._by_hash("SELECT hash, blob FROM nodes", nodes)
 
     def add_nodes(self, rows: Iterable[tuple[Hash, Hash, bytes]]) -> None:
-        """Takes in (hash, type, blob id); a hash that is there keeps its first blob."""
+        """Add (hash, type, blob id) rows; an existing hash keeps its blob."""
         self._insert_nodes("IGNORE", list(rows))
 
     def set_nodes(self, rows: Sequence[tuple[Hash, Hash, bytes]]) -> None:
-        """Takes in nodes that were just written, in place of those whose blobs are gone."""
+        """Add nodes just written, replacing rows whose blobs are gone."""
         self._insert_nodes("REPLACE", rows)
 
     def _insert_nodes(self, known: str, rows: Sequence[tuple[Hash, Hash, bytes]]) -> None:
@@ -250,12 +249,11 @@ class Index(Derived):
             )
 
     def hashes_of_type(self, type_hash: Hash) -> list[Hash]:
-        """The nodes of one type, sorted."""
         rows = self._run("SELECT hash FROM nodes WHERE type = ? ORDER BY hash", (type_hash,))
         return [row[0] for row in rows]
 
     def hashes_with_prefix(self, prefix: str) -> list[Hash]:
-        """The node hashes that begin so; at most 20."""
+        """Return at most 20 node hashes with a prefix."""
         rows = self._run(
             "SELECT hash FROM nodes WHERE hash >= ? AND hash < ? ORDER BY hash LIMIT 20",
             (prefix, prefix + "~"),
@@ -263,18 +261,16 @@ class Index(Derived):
         return [row[0] for row in rows]
 
     def node_count(self) -> int:
-        """How many nodes are known."""
         return int(self._one("SELECT count(*) FROM nodes")[0])
 
     # Commits and refs
 
     def commit(self, oid: bytes) -> CommitRow | None:
-        """What a commit records, if it was taken in."""
         row = self._one("SELECT * FROM commits WHERE oid = ?", (oid,))
         return CommitRow(*row) if row else None
 
     def steps_among(self, oids: Sequence[bytes]) -> int:
-        """How many of these commits record a step."""
+        """Return how many of these commits record a step."""
         found = 0
         for start in range(0, len(oids), _VARIABLES):
             some = oids[start : start + _VARIABLES]
@@ -284,48 +280,41 @@ class Index(Derived):
         return found
 
     def commits_of(self, node: str) -> list[CommitRow]:
-        """The commits about a node, oldest first."""
+        """Return the commits about a node, oldest first."""
         rows = self._run("SELECT * FROM commits WHERE node = ? ORDER BY time, oid", (node,))
         return [CommitRow(*row) for row in rows]
 
     def add_commit(self, row: CommitRow) -> None:
-        """Takes in a commit."""
         places = ",".join("?" * len(row))
         self._run(f"INSERT OR REPLACE INTO commits VALUES ({places})", row)
 
     def archive(self, oid: bytes) -> ArchiveRow | None:
-        """What an archive tag says, if it was taken in."""
         row = self._one("SELECT * FROM archives WHERE oid = ?", (oid,))
         return ArchiveRow(*row) if row else None
 
     def add_archive(self, row: ArchiveRow) -> None:
-        """Takes in an archive tag."""
         self._run("INSERT OR REPLACE INTO archives VALUES (?,?,?,?,?)", row)
 
     def tips(self, prefix: str = "") -> dict[str, Tip]:
-        """Every ref under a prefix as last seen."""
         sql = "SELECT * FROM tips WHERE name >= ? AND name < ?"
         return {row[0]: Tip(*row) for row in self._run(sql, (prefix, prefix + "~"))}
 
     def sound_tips(self) -> dict[str, bytes]:
-        """Every ref that all was taken in of, and the id it was seen at."""
+        """Return the refs without problems and their ids."""
         return dict(self._run("SELECT name, oid FROM tips WHERE problem IS NULL"))
 
     def set_tip(self, tip: Tip) -> None:
-        """Remembers where a ref was seen."""
         self._run("INSERT OR REPLACE INTO tips VALUES (?,?,?,?)", tip)
 
     def drop_tip(self, name: str) -> None:
-        """Forgets a ref that was deleted."""
         self._run("DELETE FROM tips WHERE name = ?", (name,))
         self.drop_missed(name)
 
     def drop_missed(self, name: str) -> None:
-        """Forgets that a ref is gone."""
         self._run("DELETE FROM missed WHERE name = ?", (name,))
 
     def miss(self, name: str) -> None:
-        """Remembers of a ref that is gone where it was, unless what it led to couldn't be taken in."""
+        """Record where a missing ref was, unless it had a problem."""
         self._run(
             "INSERT OR REPLACE INTO missed SELECT name, oid FROM tips WHERE name = ? AND problem IS NULL",
             (name,),
@@ -333,11 +322,11 @@ class Index(Derived):
         self._run("DELETE FROM tips WHERE name = ?", (name,))
 
     def missed(self) -> dict[str, bytes]:
-        """The refs that went without being deleted here, and where they were last seen; some may be back."""
+        """Return refs that disappeared without being deleted here, with their last ids; some may be back."""
         return dict(self._run("SELECT name, oid FROM missed"))
 
     def tip_commits(self, prefix: str) -> dict[str, CommitRow]:
-        """The commits that the refs under a prefix were last seen at."""
+        """Return the last seen commits of the refs under a prefix."""
         rows = self._run(
             "SELECT tips.name, commits.* FROM tips JOIN commits ON tips.tip = commits.oid"
             " WHERE tips.name >= ? AND tips.name < ?",
@@ -346,7 +335,7 @@ class Index(Derived):
         return {row[0]: CommitRow(*row[1:]) for row in rows}
 
     def heads_at(self, last: Hash | bytes) -> list[str]:
-        """The refs of threads, active, archived and folded, whose last commit is this one, or is about this node."""
+        """Return the refs of threads whose last commit is this one, or is about this node."""
         column = "node" if isinstance(last, str) else "oid"
         rows = self._run(
             f"SELECT tips.name FROM commits JOIN tips ON tips.tip = commits.oid WHERE commits.{column} = ?"
@@ -358,7 +347,7 @@ class Index(Derived):
         return [name for (name,) in rows]
 
     def attempt_tips(self) -> dict[ThreadId, bytes]:
-        """The newest failed attempt of each thread that has one, folded threads included."""
+        """Return each thread's newest failed attempt, folded threads included."""
         sql = "SELECT thread, attempts FROM folded WHERE attempts IS NOT NULL ORDER BY ref DESC"
         found: dict[ThreadId, bytes] = dict(self._run(sql))
         for name, tip in self.tips(layout.ATTEMPTS).items():
@@ -367,8 +356,7 @@ class Index(Derived):
         return found
 
     def nested_tips(self) -> dict[ThreadId, bytes]:
-        """Of each thread that a sub-workflow did a step of, the `nested` of its head. Of a thread that is active and
-        archived, that of the archive."""
+        """Return the `nested` of each head that has one; of a thread both active and archived, the archive's."""
         heads = self._run(
             "SELECT tips.name, commits.nested FROM tips JOIN commits ON commits.oid = tips.tip"
             " WHERE commits.nested IS NOT NULL ORDER BY tips.name DESC"
@@ -384,29 +372,27 @@ class Index(Derived):
         return found
 
     def archives(self) -> dict[bytes, ArchiveRow]:
-        """Every archive tag taken in, by its id."""
         return {row[0]: ArchiveRow(*row) for row in self._run("SELECT * FROM archives")}
 
     # Folded threads
 
     def folded(self, thread: str) -> FoldedRow | None:
-        """Where a thread is folded; of several folds, the first by month."""
+        """Return the first fold by month that has a thread."""
         sql = "SELECT * FROM folded WHERE thread = ? ORDER BY ref LIMIT 1"
         row = self._one(sql, (thread,))
         return FoldedRow(*row) if row else None
 
     def folded_threads(self) -> set[ThreadId]:
-        """Every thread that is folded."""
         return {row[0] for row in self._run("SELECT thread FROM folded")}
 
     def folded_forks(self) -> dict[ThreadId, bytes]:
-        """The fork tags of the folded threads that have one; of several folds of a thread, that of the first."""
+        """Return the fork tags of folded threads, from the first fold of each."""
         sql = "SELECT thread, fork FROM folded WHERE fork IS NOT NULL ORDER BY ref DESC"
         return dict(self._run(sql))
 
     def folded_heads(self, damaged: bool) -> list[tuple[FoldedRow, ArchiveRow | None, CommitRow | None]]:
-        """What is folded, with what the tag says and the commit it is on; `damaged`: only what has a
-        problem. The first fold of a thread comes last, so that it counts."""
+        """Return folded threads with their tags and commits, or only the damaged ones. A thread's first fold
+        comes last, so that it wins in a dict."""
         rows = self._run(
             "SELECT folded.*, archives.*, commits.* FROM folded"
             " LEFT JOIN archives ON archives.oid = folded.tag"
@@ -424,7 +410,7 @@ class Index(Derived):
         ]
 
     def set_folded(self, ref: str, rows: Iterable[FoldedRow]) -> None:
-        """Remembers what the fold holds that a ref leads to, in place of what it held before."""
+        """Replace the threads recorded for a fold's ref."""
         self._run("DELETE FROM folded WHERE ref = ?", (ref,))
         for row in rows:
             self._run("INSERT INTO folded VALUES (?,?,?,?,?,?)", row)
@@ -432,30 +418,26 @@ class Index(Derived):
     # Decisions and sums: pure functions of a head, so a cached one never goes stale
 
     def decision(self, head: Hash) -> str | None:
-        """The moderator's decision at a head, as JSON, if it was remembered."""
+        """Return the cached decision at a head, as JSON."""
         row = self._one("SELECT decision FROM decisions WHERE hash = ?", (head,))
         return row[0] if row else None
 
     def set_decision(self, head: Hash, decision: str) -> None:
-        """Remembers a decision."""
         self._run("INSERT OR REPLACE INTO decisions VALUES (?, ?)", (head, decision))
 
     def spent(self, at: str) -> str | None:
-        """What was spent up to a StepNode or an attempt's commit, as JSON, if it was remembered."""
+        """Return the cached spending up to a StepNode or an attempt's commit, as JSON."""
         row = self._one("SELECT spent FROM spending WHERE hash = ?", (at,))
         return row[0] if row else None
 
     def drop_spent(self, places: Iterable[str]) -> None:
-        """Forgets what was remembered of these."""
         for at in places:
             self._run("DELETE FROM spending WHERE hash = ?", (at,))
 
     def spent_at(self, places: Sequence[str]) -> dict[str, str]:
-        """The sums of `spent` at many places, of those that are remembered."""
         return self._by_hash("SELECT hash, spent FROM spending", places)
 
     def _by_hash(self, select: str, hashes: Sequence[str]) -> dict[Any, Any]:
-        """What a query tells of many hashes, of those that it finds."""
         found: dict[Any, Any] = {}
         for start in range(0, len(hashes), _VARIABLES):
             some = hashes[start : start + _VARIABLES]
@@ -463,13 +445,11 @@ class Index(Derived):
         return found
 
     def set_spent(self, at: str, spent: str) -> None:
-        """Remembers a sum."""
         self._run("INSERT OR REPLACE INTO spending VALUES (?, ?)", (at, spent))
 
 
 class Overlay(Index):
-    """What `base` knows, and besides what is taken in here. `base` may be None: then nothing is known
-    at first, and everything is read and verified anew."""
+    """An index in memory on top of `base`. With None, nothing is known and everything is verified again."""
 
     def __init__(self, base: Index | None = None) -> None:
         self._base = base
@@ -485,7 +465,7 @@ class Overlay(Index):
         return self._base.node(node)
 
     def forget(self, nodes: Iterable[Hash], commits: Iterable[bytes]) -> None:
-        """Forgets nodes and commits here; of what is underneath, nodes only, which knows them still."""
+        """Forget nodes and commits here; of `base` only nodes are hidden."""
         nodes = list(nodes)
         super().forget(nodes, commits)
         self._forgotten.update(nodes)
@@ -514,8 +494,7 @@ class Overlay(Index):
         return super().archive(oid) or (self._base.archive(oid) if self._base else None)
 
     def settle(self) -> int:
-        """Hands over what was taken in here to the index underneath: it has been verified. Returns how many steps
-        that are."""
+        """Move what was indexed here, now verified, to the base. Return the number of steps."""
         assert self._base is not None
         steps = self._one("SELECT count(*) FROM commits WHERE kind = 'step'")[0]
         with self._base.transaction():

@@ -1,10 +1,9 @@
-"""Where everything is: the storage root and the store's repository. One function decides, once; agents
-are handed the result in their environment and never decide again.
+"""The storage root and the store's repository. Decided once; agents get the result in their environment.
 
-    root     --root > UWF_STORAGE_ROOT > UNCAGED_WORKFLOW_STORAGE_ROOT > WORKFLOW_STORAGE_ROOT
-             > ~/.uncaged/workflow; holds config.yaml and .env
-    store    <root>/store.git, unless none of the first four names a root and the current folder is
-             inside a repository that `uwf init --here` enabled
+root     --root > UWF_STORAGE_ROOT > UNCAGED_WORKFLOW_STORAGE_ROOT > WORKFLOW_STORAGE_ROOT
+         > ~/.uncaged/workflow; holds config.yaml and .env
+store    <root>/store.git, unless none of the first four is set and the current folder is
+         inside a repository that `uwf init --here` enabled
 """
 
 from __future__ import annotations
@@ -26,19 +25,19 @@ FORMAT = "1"
 
 
 class Location(NamedTuple):
-    """The storage root, the store's git directory, and whether the latter is a project's own."""
+    """The storage root, the store's git directory, and whether that belongs to a project."""
 
     root: Path
     git_dir: Path
     here: bool = False
 
     def environment(self) -> dict[str, str]:
-        """What a child process needs to find the same place."""
+        """The variables that give a child process the same location."""
         return {"UWF_STORAGE_ROOT": str(self.root), STORE_VARIABLE: str(self.git_dir)}
 
 
 def locate(root: str | None, environ: Mapping[str, str], cwd: Path) -> Location:
-    """The location that options, environment and current folder lead to. Nothing is created."""
+    """Return the location for options, environment and current folder. Creates nothing."""
     if root:
         chosen = Path(root).expanduser().absolute()
         return Location(chosen, chosen / "store.git")
@@ -57,8 +56,7 @@ def locate(root: str | None, environ: Mapping[str, str], cwd: Path) -> Location:
 
 
 def searched_folders(folder: Path) -> Iterator[Path]:
-    """The folder and those above it, as git searches them for a repository: below the nearest folder that
-    GIT_CEILING_DIRECTORIES names."""
+    """Yield a folder and its parents up to GIT_CEILING_DIRECTORIES, as git searches for a repository."""
     named = os.environ.get("GIT_CEILING_DIRECTORIES", "").split(os.pathsep)
     ceilings = {path for each in named if each for path in (Path(each), Path(each).resolve())}
     yield folder
@@ -69,7 +67,7 @@ def searched_folders(folder: Path) -> Iterator[Path]:
 
 
 def enclosing_repository(folder: Path) -> Path | None:
-    """The git directory of the repository around a folder; that of the main one for a worktree."""
+    """Return the git directory around a folder; for a worktree, the main repository's."""
     for parent in searched_folders(folder):
         pointer = parent / ".git"
         if pointer.is_dir():
@@ -87,20 +85,19 @@ def enclosing_repository(folder: Path) -> Path | None:
 
 
 def is_enabled(git_dir: Path) -> bool:
-    """Whether a repository holds a store."""
+    """Return whether a repository has a store."""
     return (git_dir / PRIVATE / "format").is_file()
 
 
 def enable(repository: Repository) -> None:
-    """Marks a repository as a store, in its private folder: `format` is the version of the layout,
-    readable before anything else is."""
+    """Mark a repository as a store: `format` in the private folder is the layout's version."""
     marker = repository.private / "format"
     if not marker.exists() or not marker.stat().st_size:
         write_private(marker, f"{FORMAT}\n".encode("ascii"), synced=True)
 
 
 def check_format(git_dir: Path) -> None:
-    """Raises NotFound where there is no store, Invalid where a later version made it."""
+    """Raise NotFound without a store, Invalid if a later version made it."""
     marker = git_dir / PRIVATE / "format"
     if not git_dir.is_dir():
         raise NotFound(f"no store at {git_dir}", "make one with: uwf init")
@@ -114,7 +111,7 @@ def check_format(git_dir: Path) -> None:
 
 
 def init(location: Location) -> Repository:
-    """The store's repository, made and marked if need be."""
+    """Create and mark the store's repository if needed."""
     repository = Repository(location.git_dir) if location.here else Repository.create(location.git_dir)
     check_format(location.git_dir)
     enable(repository)
@@ -122,7 +119,7 @@ def init(location: Location) -> Repository:
 
 
 def abandon(location: Location) -> None:
-    """Delete the store of a root again, unless something has a ref in it by now, or it can't be deleted."""
+    """Delete a root's new store, unless it has refs or cannot be deleted."""
     import shutil
 
     aside = location.git_dir.with_name(f"{location.git_dir.name}.{os.urandom(4).hex()}{ASIDE}")

@@ -1,8 +1,8 @@
-"""One step of a thread at a time: flock on a file of the private folder.
+"""Locks: one step of a thread at a time, by flock on a file of the private folder.
 
-The kernel frees the lock when the last process that has the file open dies, so there are no stale
-markers; an agent inherits it, so an agent that outlives its engine still counts as running. A thread runs while
-its lock is held, and it is run by the processes that have the file open: no remembered pid is ever trusted.
+The kernel frees a lock when the last process with the open file dies, so there are no stale locks. An agent
+inherits it, so an agent that outlives its engine still counts as running. The processes of a thread are those
+with the file open; pids are never stored.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LONGEST_PAUSE = 0.1  # seconds between two looks at a lock that others hold
 
 
 class Locks:
-    """The locks of one store, in `<git dir>/uwf/locks/<ULID>`."""
+    """A store's locks, in `<git dir>/uwf/locks/<ULID>`."""
 
     def __init__(self, private: Path) -> None:
         self._folder = private / "locks"
@@ -39,8 +39,8 @@ class Locks:
 
     @contextlib.contextmanager
     def hold(self, thread: ThreadId, wait: float = PROBE_SECONDS) -> Iterator[int]:
-        """Holds the thread for the block; yields the file descriptor, which children may inherit.
-        Raises Busy when somebody else still holds it after `wait` seconds."""
+        """Hold a thread's lock for the block; yields the file descriptor, which children may inherit. Raises
+        Busy if it is still held after `wait` seconds."""
         busy = Busy(f"thread {thread} is running", f"wait for it, or end it: uwf thread kill {thread}")
         descriptor = self._acquire(thread, wait, busy)
         try:
@@ -53,8 +53,8 @@ class Locks:
             self._tidy(thread)
 
     def descriptors(self, thread: ThreadId) -> tuple[int, ...]:
-        """The descriptors by which this process holds the thread's lock. They are handed on to a command, so that one
-        which outlives this process still counts as running, and can be ended."""
+        """The descriptors of a thread's lock in this process, to pass to a command, so that it counts as
+        running and can be ended."""
         found: list[int] = []
         with contextlib.suppress(OSError):
             wanted = (self._folder / thread).stat()
@@ -66,8 +66,8 @@ class Locks:
 
     @contextlib.contextmanager
     def exchange(self, remote: str, wait: float = EXCHANGE_SECONDS) -> Iterator[None]:
-        """Holds a remote for the block, so that of two pulls at the same time the second finds what the
-        first brought. Raises Busy when somebody else still holds it after `wait` seconds."""
+        """Hold a remote for the block, so that of two concurrent pulls the second finds the first one's
+        results. Raises Busy after `wait` seconds."""
         busy = Busy(f"another process exchanges threads with {remote}", "repeat when it is through")
         descriptor = self._acquire(f"remote-{remote}", wait, busy)
         try:
@@ -78,8 +78,7 @@ class Locks:
 
     @contextlib.contextmanager
     def repair(self, wait: float = EXCHANGE_SECONDS) -> Iterator[None]:
-        """Holds the repair of the store for the block. Raises Busy when somebody else still holds it after `wait`
-        seconds."""
+        """Hold the repair of the store for the block. Raises Busy after `wait` seconds."""
         busy = Busy("another process repairs the store", "repeat when it is through")
         descriptor = self._acquire("repair", wait, busy)
         try:
@@ -89,8 +88,8 @@ class Locks:
 
     @contextlib.contextmanager
     def turn(self, name: str, waits: Callable[[Sequence[int]], None] | None = None) -> Iterator[None]:
-        """Holds what a name stands for for the block, after whoever holds it, however long these take: `waits` is told
-        their processes. Raises Busy where somebody holds it and nobody `waits`, or they wait for this process."""
+        """Hold a named lock for the block, after its current holders, whose processes are passed to `waits`.
+        Raises Busy without `waits`, or if they wait for this process."""
         what = name.replace("-", " ", 1)
         busy = Busy(f"another process is at work on {what}", "repeat when it is through")
         try:
@@ -113,8 +112,7 @@ class Locks:
 
     @contextlib.contextmanager
     def deleting(self) -> Iterator[None]:
-        """Nobody writes, and no thread runs, while the block deletes what no ref leads to. Raises Busy where somebody
-        does."""
+        """Exclude all writers and running threads while the block deletes unreachable objects. Raises Busy."""
         with self._writers.kept_out():
             if running := self.held():
                 message = f"thread {min(running)} is running, and what it makes is not reachable yet"
@@ -122,7 +120,6 @@ class Locks:
             yield
 
     def held(self) -> set[ThreadId]:
-        """The threads that are running."""
         try:
             names = [path.name for path in self._folder.iterdir()]
         except OSError:
@@ -130,7 +127,7 @@ class Locks:
         return {ThreadId(name) for name in names if is_thread_id(name) and self.is_held(ThreadId(name))}
 
     def is_held(self, thread: ThreadId) -> bool:
-        """Whether somebody holds the thread's lock."""
+        """Return whether a thread is running."""
         try:
             descriptor = os.open(self._folder / thread, os.O_RDONLY | os.O_NONBLOCK)
         except OSError:
@@ -144,9 +141,8 @@ class Locks:
         return False
 
     def end(self, thread: ThreadId, grace: float = 3.0) -> None:
-        """Ends the processes that hold the thread: its agent with the agent's process group, and if the engine
-        then doesn't let go, the engine. Waits up to `grace` seconds after each signal. Raises Busy when
-        the lock is still held afterwards."""
+        """End the processes that hold a thread: its agent with its process group, then if needed the engine.
+        Waits up to `grace` seconds after each signal. Raises Busy if the lock is still held."""
         for whom, number in (
             (self._agents, signal.SIGTERM),
             (self._agents, signal.SIGKILL),
@@ -173,8 +169,6 @@ class Locks:
         raise Busy(f"thread {thread} is still running", "end its agent yourself, then repeat")
 
     def _holders(self, name: str) -> list[int]:
-        """The processes that hold the lock, this one excepted; where the system doesn't tell, those that have the
-        lock file open, as who only tries for it has too."""
         path = self._folder / name
         if not path.exists():
             return []
@@ -188,13 +182,12 @@ class Locks:
         return _holders_by_lsof(path)
 
     def _agents(self, thread: ThreadId) -> list[int]:
-        """The holders that an engine started: leaders of a group that the parent isn't in. An engine
-        is left alone at first, as it notices the agent's end, records the attempt and lets go."""
+        """Return the holders that an engine started: leaders of another process group than their parent's.
+        The engine itself notices the agent's end, records the attempt and releases the lock."""
         holders = self._holders(thread)
         return [pid for pid in holders if _group(pid) == pid and _parent(pid) in (*holders, 1)]
 
     def _tidy(self, name: str) -> None:
-        """Removes the lock file unless somebody else holds it by now, or an agent still does."""
         path = self._folder / name
         with contextlib.suppress(OSError):
             descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -242,8 +235,8 @@ def _is_at(descriptor: int, path: Path) -> bool:
 
 
 def _openings(pid: int, name: str, wanted: os.stat_result) -> list[bool]:
-    """Whether a process that has a file open holds the lock on it; empty for one that hasn't. The name counts too:
-    another lock may have been given the inode of this one, whose holder is gone."""
+    """Return for each open file of a process that is this lock file whether it holds the lock. The name
+    counts too, since an inode may be reused."""
     try:
         links = list(Path(f"/proc/{pid}/fd").iterdir())
     except OSError:
@@ -281,7 +274,6 @@ def _parent(pid: int) -> int:
 
 
 def _ancestors() -> set[int]:
-    """The processes that this one runs within, as far as the system tells."""
     found: set[int] = set()
     pid = os.getppid()
     while pid > 1 and pid not in found:

@@ -1,9 +1,9 @@
-"""Packing: git's own, in the background when loose objects have piled up, or at once for who asks.
+"""Packing with git's own gc, in the background when loose objects accumulate, or on request.
 
-A step is a small pack, and small packs are joined as they come (`git/packing`); what an agent says on the way is a file
-each. When there are many such files, or joined packs that have become large, `git gc --auto` makes one pack of all and
-packs the refs; objects that nothing refers to are kept two weeks, as git does. What it then deletes, the index forgets,
-and what it leaves behind when it is killed can be found and removed.
+A step is a small pack, and small packs are joined (`git/packing`); turns recorded during a step are loose
+objects. When there are many of these, or joined packs have become large, `git gc --auto` packs everything;
+unreachable objects are kept two weeks, as git does. The index forgets deleted objects, and leftovers of a
+killed gc are removed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _TRIES = 4
 
 
 class Counts(NamedTuple):
-    """What a repository is made of: loose objects, packs, the bytes of both on disk, refs of uwf."""
+    """A repository's loose objects, packs, bytes of both, and uwf refs."""
 
     loose: int
     packs: int
@@ -46,7 +46,7 @@ class Counts(NamedTuple):
 
 
 def counts(repository: Repository) -> Counts:
-    """What a repository is made of. Raises RemoteFailed where git is not installed."""
+    """Count a repository's objects and refs. Raises RemoteFailed if git is not installed."""
     from uwf_git.git.program import Git
 
     said = Git(repository.path).run("count-objects", "-v").out.decode("ascii", "replace")
@@ -60,9 +60,9 @@ def counts(repository: Repository) -> Counts:
 
 
 def collect(store: Store, shared: bool, prune: bool = False) -> None:
-    """Packs objects and refs, and deletes what nothing has referred to for two weeks, in a repository that is shared
-    with code for as long as the user's own settings of git say; with `prune`, what nothing refers to now. Raises Busy
-    while another gc runs, StoreUnwritable where git can't."""
+    """Pack objects and refs, and delete objects unreachable for two weeks (in a repository shared with code,
+    as git is configured); with `prune` all unreachable ones. Raises Busy during another gc, StoreUnwritable.
+    """
     from uwf_git.git.program import Git, telling_line
 
     git = Git(store.repository.path)
@@ -85,15 +85,13 @@ def collect(store: Store, shared: bool, prune: bool = False) -> None:
 
 
 def _tidy_refs(git_dir: Path) -> None:
-    """Removes the `packed-refs.new` of a git that was killed, over which every git after it fails: while one is at work
-    on that file, there is a lock beside it."""
     if not (git_dir / "packed-refs.lock").exists():
         with contextlib.suppress(OSError):
             (git_dir / "packed-refs.new").unlink(missing_ok=True)
 
 
 def forget_deleted(store: Store) -> int:
-    """Takes nodes and commits out of the index whose objects are gone. Returns how many."""
+    """Remove nodes and commits whose objects are gone from the index. Return how many."""
     has, index = store.repository.has, store.index
     nodes = [node for node, blob in index.blobs() if not has(Oid(raw=blob))]
     commits = [oid for oid in index.commit_ids() if not has(Oid(raw=oid))]
@@ -102,8 +100,7 @@ def forget_deleted(store: Store) -> int:
 
 
 def leftovers(repository: Repository, now: float | None = None) -> list[Path]:
-    """What was left behind by a kill a day ago or more: temporary files among the objects, and
-    folders beside the store in which one was being made."""
+    """Return temporary files and unfinished stores that were left at least a day ago."""
     before = (time.time() if now is None else now) - STALE_SECONDS
     objects = repository.path / "objects"
     loose = (path for path in files_of_loose_objects(objects) if path.name.startswith("tmp_obj_"))
@@ -114,8 +111,6 @@ def leftovers(repository: Repository, now: float | None = None) -> list[Path]:
 
 
 def _is_older(path: Path, time: float) -> bool:
-    """Whether a file or folder is there that was changed last before a time: what somebody is writing at this moment is
-    given its name, or removed."""
     try:
         return path.stat().st_mtime < time
     except OSError:
@@ -123,7 +118,7 @@ def _is_older(path: Path, time: float) -> bool:
 
 
 def loose_objects(repository: Repository) -> int:
-    """About how many loose objects there are: as git does, one folder of 256 stands for all."""
+    """Estimate the number of loose objects from one of 256 folders, as git does."""
     try:
         return 256 * len(os.listdir(repository.path / "objects" / "17"))  # noqa: PTH208
     except OSError:
@@ -131,15 +126,15 @@ def loose_objects(repository: Repository) -> int:
 
 
 def large_packs(repository: Repository) -> int:
-    """How many packs of ours are as large as they get."""
+    """Return the number of our packs at the size limit."""
     from uwf_git.git.packing import LARGE, ours
 
     return sum(size >= LARGE for size, _ in ours(repository.path / "objects" / "pack"))
 
 
 def maintain(repository: Repository, shared: bool, limit: int = LIMIT) -> bool:
-    """Starts git's packing in the background where it is due; returns whether it did. A repository that
-    is shared with code is packed by the user's own settings. Never waits, never raises."""
+    """Start git's packing in the background if due; return whether it did. A repository shared with code
+    follows the user's settings. Never waits, never raises."""
     loose, packs = loose_objects(repository), large_packs(repository)
     if (loose <= limit and packs <= PACKS) or (git := find_program("git")) is None:
         return False

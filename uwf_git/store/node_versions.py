@@ -1,4 +1,4 @@
-"""Definitions that are one node each, such as the baseline of a suite: registered under a name, in versions."""
+"""Definitions of one node each, such as a suite's baseline, registered under a name in versions."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ Payload = Mapping[str, Any]
 
 
 class NodeVersions(Versions[Payload]):
-    """The definitions of one kind; each is the normalised payload of its node.
+    """The definitions of one kind, each the normalised payload of its node.
 
         README.md               a page
         <record>/nodes/         the node and its type
 
-    A kind has the `schema` of its nodes, whose field `refs.name_field` is the name, and a page."""
+    A kind has the nodes' `schema`, whose field `refs.name_field` is the name, and a page.
+    """
 
     schema: ClassVar[Mapping[str, Any]]
 
     @classmethod
     @abstractmethod
-    def page(cls, payload: Payload) -> bytes:
-        """README.md of a version."""
+    def page(cls, payload: Payload) -> bytes: ...
 
     @classmethod
     def type(cls) -> Hash:
-        """The hash of the schema: the type of the nodes."""
+        """Return the hash of the schema."""
         return _type_of(cls)
 
     def name_of(self, definition: Payload) -> str:
@@ -58,7 +58,7 @@ class NodeVersions(Versions[Payload]):
         return iter(())
 
     def definition(self, version: Version) -> Payload:
-        """The definition of a version. Raises NotFound, Invalid."""
+        """Return a version's definition. Raises NotFound, Invalid."""
         content = self._store.get(version.hash)
         if content.type != self.type():
             raise Invalid(f"node {version.hash} is no {self.kind}", f"see: {self.refs.commands} list")
@@ -66,8 +66,7 @@ class NodeVersions(Versions[Payload]):
         return payload
 
     def put(self, definition: Payload) -> Version:
-        """Registers a definition under its name. Raises Invalid for one that breaks the schema or has no name, else as
-        of any kind."""
+        """Register a definition under its name. Raises Invalid if the schema or the name is violated."""
         return super().put(checked(type(self), cbor.normalise(definition)))
 
     @classmethod
@@ -97,7 +96,7 @@ class NodeVersions(Versions[Payload]):
 
 
 def checked(kind: type[NodeVersions], payload: Payload) -> Payload:
-    """A definition that obeys the schema and has a name. Raises Invalid."""
+    """Return a valid definition with a name. Raises Invalid."""
     word, field = kind.refs.records[0], kind.refs.name_field
     if problems := Schema(kind.schema).problems(payload):
         raise Invalid(f"its {word} breaks the schema: {problems[0]}")
@@ -108,7 +107,6 @@ def checked(kind: type[NodeVersions], payload: Payload) -> Payload:
 
 
 def message(record: str, trailer: str, name: str, node: Hash) -> str:
-    """The message of a version."""
     return layout.message(f"{record} {name} {node}", {trailer: node})
 
 

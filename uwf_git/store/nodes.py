@@ -1,7 +1,7 @@
-"""Nodes by their hashes: put, get, and the walk along what they refer to.
+"""Nodes by hash: put, get, and walking references.
 
-A node is a blob, found through the index. Every node that comes from outside is verified when it is taken in:
-its content against the hash in its file name. From then on git's own object ids vouch for the blob.
+A node is a blob, found through the index. Nodes from outside are verified against the hash in their file name
+when they are indexed; from then on git's object ids vouch for them.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _REPEATED = ("role",)
 
 
 class Among:
-    """What is in any of several sets. A history is long, and not copied for every step."""
+    """The union of several sets, without copying a long history for each step."""
 
     def __init__(self, *sets: Set[Hash]) -> None:
         self._sets = sets
@@ -76,10 +76,10 @@ class Among:
 class NodeStore:
     """The nodes of one repository. Touches no ref.
 
-    `gate` is the one place that all passes which gets into the store from outside: the payloads of nodes, the files
-    that definitions are kept with, the reasons that tags give; with it goes the name of the user, whom commits name.
-    Pages, messages and trees follow from these alone, which `verify` checks. What is taken over from another store
-    comes as it is."""
+    `gate` checks everything that enters the store from outside: nodes' payloads, definitions' files, reasons
+    in tags, and the user's name. Pages, messages and trees follow from these. Data from other stores is taken
+    unchanged.
+    """
 
     def __init__(self, repository: Repository, index: Index) -> None:
         self.repository = repository
@@ -97,14 +97,13 @@ class NodeStore:
         )
 
     def sync(self) -> bool:
-        """Looks for nodes that the index doesn't know yet. Returns whether anything was taken in; here, where
-        no ref is followed, nothing is."""
+        """Index new nodes. Return whether there were any; here, without refs, never."""
         return False
 
     # Reading
 
     def get(self, node: Hash) -> Node:
-        """A node by its hash. Raises NotFound, or StoreDamaged when its blob is gone or altered."""
+        """Return a node. Raises NotFound, StoreDamaged if its blob is gone or altered."""
         if (known := self._recent.get(node) or self.drafts.get(node)) is not None:
             return known
         found = self._blob_id(node) or self._found_again(node)
@@ -116,7 +115,7 @@ class NodeStore:
         return self._keep_recent(node, _trusted(data, node), len(data))
 
     def has(self, node: Hash) -> bool:
-        """Whether a node is in the store with its blob."""
+        """Return whether a node and its blob exist."""
         if node in self._blobs:
             return True
         found = self._blob_id(node)
@@ -128,7 +127,7 @@ class NodeStore:
         return False
 
     def blob_of(self, node: Hash) -> Oid:
-        """The id of a node's blob, which a tree then names. A built-in schema's is written if need be."""
+        """Return the id of a node's blob for a tree. A built-in schema is written if needed."""
         if (known := self._blobs.get(node)) is not None:
             return known
         found = self._blob_id(node) or self._found_again(node)
@@ -147,11 +146,10 @@ class NodeStore:
         return None if row is None else Oid(raw=row[1])
 
     def _found_again(self, node: Hash) -> Oid | None:
-        """Where a node is that the index has lost; here, where no ref is followed, nothing tells."""
         return None
 
     def complete(self, prefix: str) -> Hash:
-        """The one node hash that begins with a prefix, any case. Raises NotFound, Usage."""
+        """Return the node hash with a prefix, ignoring case. Raises NotFound, Usage."""
         if len(prefix.strip()) == 13:
             self._asked_for.add(node := parse_hash(prefix))
             return node
@@ -162,7 +160,7 @@ class NodeStore:
         return Hash(complete(prefix, [*known, *BUILTIN], "node"))
 
     def schema(self, type_hash: Hash) -> Schema:
-        """The schema that is the node of that hash. Raises NotFound, Invalid."""
+        """Return the schema of a type. Raises NotFound, Invalid."""
         known = self._schemas.get(type_hash)
         if known is None:
             node = self.get(type_hash)
@@ -172,24 +170,24 @@ class NodeStore:
         return known
 
     def references(self, node: Node) -> list[Hash]:
-        """What a node's payload refers to, its type not included. Raises as `schema` does."""
+        """Return the nodes referenced by a payload, without its type. Raises as `schema` does."""
         known = references_by_kind(node)
         return self.schema(node.type).references(node.payload) if known is None else known
 
     def detail(self, node: Hash) -> Detail | None:
-        """The value of a Detail node; None for a node of another type, which an agent without the kit, or a
-        sub-workflow, may leave in its place."""
+        """Return a Detail, None for a node of another type, which agents without the kit and sub-workflows
+        use instead."""
         content = self.get(node)
         return parse_detail(content.payload) if is_kind(content.type, "detail") else None
 
     def turns(self, detail: Detail) -> tuple[TurnRecord, ...]:
-        """The turns of a Detail. Nodes of another type, which a detail made by hand may name, are left out."""
+        """Return the turns of a Detail. Nodes of other types are skipped."""
         nodes = map(self.get, detail.turns)
         return tuple(parse_turn(node.payload) for node in nodes if is_kind(node.type, "turn"))
 
     def walk(self, root: Hash, stop: Container[Hash] = frozenset()) -> Iterator[tuple[Hash, Node]]:
-        """A node and all that it refers to, types included, each once, breadth first. Nodes in `stop`
-        are neither visited nor entered. Raises NotFound for a dangling reference."""
+        """Yield a node and everything reachable, types included, each once, breadth first, without entering
+        `stop`. Raises NotFound for a dangling reference."""
         queue = [root]
         seen = {root}
         while queue:
@@ -204,22 +202,22 @@ class NodeStore:
             queue = following
 
     def files(self, root: Hash, stop: Container[Hash] = frozenset()) -> dict[str, bytes | Oid]:
-        """The node files of a record's folder: those that `walk` visits, by their paths. Raises as `walk` does."""
+        """Return the node files of a record's folder by path: the nodes of `walk`. Raises as `walk` does."""
         return {layout.node_file(found): self.blob_of(found) for found, _ in self.walk(root, stop)}
 
     # Writing
 
     def put(self, type_hash: Hash, payload: Any, timestamp: int | None = None) -> Hash:
-        """Stores a node and returns its hash. Putting it again keeps the first. Raises NotFound for a
-        type that isn't here, Invalid for a payload that breaks it or refers to what isn't here,
-        HashCollision for different content under the same hash."""
+        """Store a node and return its hash. An existing node is kept. Raises NotFound for an unknown type,
+        Invalid for an invalid payload or missing references, HashCollision for different content with the
+        same hash."""
         value = cbor.normalise(payload)
         node = hash_of(type_hash, value)
         self.keep(node, Node(type_hash, value, now() if timestamp is None else timestamp))
         return node
 
     def draft(self, type_hash: Hash, payload: Any, timestamp: int | None = None) -> Hash:
-        """As `put`, but the node isn't written before `store_drafts`: until then this process alone has it."""
+        """As `put`, but written by `store_drafts`; until then only this process has it."""
         self._drafting = True
         try:
             return self.put(type_hash, payload, timestamp)
@@ -227,8 +225,8 @@ class NodeStore:
             self._drafting = False
 
     def store_drafts(self) -> None:
-        """Writes what was drafted; outside of `together` a file each, since a pack that no ref leads to at its end is
-        any git's to delete. Raises StoreUnwritable; what isn't written is still a draft then."""
+        """Write the drafts; outside `together` as loose objects, since any git may delete a pack without
+        refs. Raises StoreUnwritable, keeping the rest as drafts."""
         for node, content in tuple(self.drafts.items()):
             self._file(node, content, to_blob(content))
             if self._unlisted is None:
@@ -236,7 +234,7 @@ class NodeStore:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """As the repository's own `together`; the index knows a node once its blob is stored, or with `list_new`."""
+        """As the repository's `together`; nodes are indexed once stored, or by `list_new`."""
         if self._unlisted is not None or self.repository.is_gathering:
             yield
             return
@@ -254,15 +252,15 @@ class NodeStore:
 
     @contextmanager
     def registering(self) -> Iterator[None]:
-        """Tells the index of all nodes that are written inside with one write. Whoever deletes what no ref leads to is
-        waited for before the index is held, which they need as well. Raises Busy where they take very long."""
+        """Index all nodes written in the block with one transaction. Waits for a running prune before locking
+        the index, to avoid a deadlock. Raises Busy after a long wait."""
         self.repository.writers.begin()
         with self.index.transaction():
             yield
 
     def list_new(self) -> None:
-        """Stores what was written since `together` began, and tells the index of the nodes: it must never know what the
-        next power cut takes. Raises StoreUnwritable."""
+        """Store and index what was written since `together` began, in this order: the index must never know
+        nodes that a power cut can remove. Raises StoreUnwritable."""
         if self._unlisted is not None:
             self.repository.store_gathered()
         if self._unlisted:
@@ -273,8 +271,8 @@ class NodeStore:
             self._unlisted.clear()
 
     def keep(self, node: Hash, content: Node, references: Sequence[Hash] | None = None) -> None:
-        """Stores a node whose hash is known to be that of its content. `references` are those of its payload, if they
-        are known to be here and the node is known not to be. Raises as `put` does."""
+        """Store a node with a known hash. `references` are given if known to exist for a new node. Raises as
+        `put` does."""
         draft = self.drafts.get(node)
         if draft is not None and draft[:2] != content[:2]:
             raise HashCollision(f"node {node} would have two contents", _NOT_CRYPTOGRAPHIC)
@@ -293,7 +291,7 @@ class NodeStore:
         self._write(node, content)
 
     def check(self, type_hash: Hash, value: Any, references: Sequence[Hash] | None = None) -> None:
-        """Raises as put does for a normalised payload; stores nothing. `references` as for `keep`."""
+        """Raise as `put` does for a normalised payload; store nothing."""
         try:
             self.schema(type_hash)
         except NotFound:
@@ -313,7 +311,7 @@ class NodeStore:
                 raise Invalid(f"payload refers to {target}, which is not in the store", "put that node first")
 
     def problems(self, type_hash: Hash, value: Any) -> list[Problem]:
-        """How a value breaks a type; empty when it obeys."""
+        """Return how a value violates a type; empty if valid."""
         schema = self.schema(type_hash)
         # What describes itself is a meta-schema, and what it describes are schemas: that of json-cas says less.
         is_meta = type_hash == META or self.get(type_hash).type == type_hash
@@ -347,8 +345,7 @@ class NodeStore:
         return oid
 
     def _keep_recent(self, node: Hash, content: Node, size: int) -> Node:
-        """Keeps a small node in memory: a node that was just made or read is asked for again when it is
-        checked, filed and shown."""
+        """Cache a small node, which is usually read again when it is checked, filed and shown."""
         if size <= RECENT_SIZE:
             if len(self._recent) >= RECENT_COUNT:
                 self._recent.clear()
@@ -366,8 +363,8 @@ class NodeStore:
             )
 
     def adopt(self, files: Sequence[tuple[Hash, Oid]]) -> None:
-        """Takes in blobs that are said to be nodes, those before the first that isn't where one isn't. Raises
-        StoreDamaged then, and HashCollision where a node is known with another content."""
+        """Index blobs claimed to be nodes, in order, up to the first invalid one. Raises StoreDamaged for
+        that, HashCollision for a known node with other content."""
         known = self.index.blobs_of([node for node, _ in files])
         rows: list[tuple[Hash, Hash, bytes]] = []
         try:
@@ -390,13 +387,11 @@ class NodeStore:
             self.index.add_nodes(rows)
 
 
-def _open_to_all(_content: Any, _where: str, _kept: str) -> None:
-    """The gate of a store of which nobody knows the secrets."""
+def _open_to_all(_content: Any, _where: str, _kept: str) -> None: ...
 
 
 def references_by_kind(node: Node) -> list[Hash] | None:
-    """What a valid node of a built-in kind refers to, its type not included; None where its schema has to be
-    asked."""
+    """Return the references of a valid built-in node, without its type; None if its schema must be consulted."""
     if node.type in (META, TEXT, ANSWER, REMARK) or is_kind(node.type, "turn"):
         return []
     if node.type == STEPNODE:
@@ -411,7 +406,7 @@ def references_by_kind(node: Node) -> list[Hash] | None:
 
 
 def is_schema(node: Node, get: Callable[[Hash], Node]) -> bool:
-    """Whether a node can be a type: its own type is the meta-schema, the node itself, or a node that is its own
+    """Return whether a node can be a type: its type is the meta-schema, itself, or a node that is its own
     type. `get` reads a node."""
     return node.type == META or self_hash(node.payload) == node.type or get(node.type).type == node.type
 
@@ -420,7 +415,6 @@ _read_json = json.JSONDecoder().decode  # `loads` asks first what it is given
 
 
 def _trusted(data: bytes, name: str) -> Node:
-    """A blob that was verified when it was taken in, read the fast way."""
     try:
         value = _read_json(data.decode("utf-8"))
         return Node(value["type"], value["payload"], value["timestamp"])

@@ -1,4 +1,4 @@
-"""Everything one process has open of one location: the store and what stands on it."""
+"""An open store and its services, one per process and location."""
 
 from __future__ import annotations
 
@@ -35,28 +35,26 @@ if TYPE_CHECKING:
 
 
 class Kept(Protocol):
-    """What an agent keeps running, until it is closed."""
+    """A resource that an agent keeps between steps, until it is closed."""
 
-    def close(self) -> None:
-        """Ends it."""
+    def close(self) -> None: ...
 
 
 class Listener(Protocol):
-    """Somebody who hears at once what an agent says that runs in this process. Secrets are out of it."""
+    """Hears the stream of an in-process agent, without secrets."""
 
     def said(self, text: str) -> None:
         """The next words of a model."""
 
     def dropped(self) -> None:
-        """What a model has said since its last turn doesn't count: it broke off, and is asked again."""
+        """The words since the last turn are discarded: the model is called again."""
 
-    def called(self, turn: TurnRecord) -> None:
-        """A tool was called, and that came of it."""
+    def called(self, turn: TurnRecord) -> None: ...
 
 
 class Judging:
-    """The time that slow decisions may take together. `stuck` are the heads whose decision met a limit; `unjudged` are
-    those of them for which no time was left, with their threads."""
+    """The shared time limit of slow decisions. `stuck` are heads whose decision hit a limit; `unjudged` are
+    those without time left, with their threads."""
 
     def __init__(self, budget: Budget) -> None:
         self.budget = budget
@@ -65,7 +63,7 @@ class Judging:
 
     @property
     def threads(self) -> list[ThreadId]:
-        """The threads whose next role was not judged."""
+        """The threads whose next role is undecided."""
         return sorted(set().union(*self.unjudged.values()))
 
 
@@ -73,8 +71,7 @@ LOG_VARIABLE = "UWF_LOG"
 
 
 class Instance:
-    """An opened location. Configuration and secrets are read when first asked for; a `config` that is given takes the
-    place of config.yaml."""
+    """An open store. Configuration and secrets are read on demand; `config` replaces config.yaml."""
 
     def __init__(
         self, location: Location, environ: Mapping[str, str] | None = None, config: Config | None = None
@@ -107,8 +104,7 @@ class Instance:
 
     @classmethod
     def open(cls, root: str | None = None, cwd: Path | None = None) -> Instance:
-        """The instance that options, environment and current folder lead to. Raises NotFound where there
-        is no store yet."""
+        """Return the instance for options, environment and current folder. Raises NotFound without a store."""
         location = locate(root, os.environ, cwd or Path.cwd())
         if level := wanted_log(os.environ):
             begin_log(location, level)
@@ -116,8 +112,7 @@ class Instance:
 
     @contextmanager
     def keeping(self) -> Iterator[None]:
-        """Lets agents keep between two steps of a thread what it would take long to start anew. At the end of the
-        outermost such block it is closed."""
+        """Let agents keep resources between steps during the outermost such block."""
         if self.kept is not None:
             yield
             return
@@ -131,9 +126,8 @@ class Instance:
                     stack.callback(each.close)
 
     def known_roles(self) -> dict[str, set[str]]:
-        """The roles of every workflow that is registered or that an active thread runs, by the workflow's name: those
-        of its newest version and of the versions in use; of a crew's also its personas, which are there by the crew's
-        name too. What can't be read is left out."""
+        """Return the roles of every registered or running workflow by its name, over all versions in use; for
+        crews also the personas, under the crew's name too. Unreadable ones are omitted."""
         from uwf_git.store import definitions
 
         nodes = set()
@@ -169,49 +163,44 @@ class Instance:
 
     @cached_property
     def judging(self) -> Judging:
-        """The decisions on all threads that a command or a request looks at."""
+        """The decisions of a command or request."""
         return Judging(Budget(self.store.repository.config.max_verify))
 
     def renew_judging(self) -> None:
-        """Gives slow decisions all of their time again: each step has it."""
+        """Reset the time limit of slow decisions, for each step."""
         self.__dict__.pop("judging", None)
 
     @cached_property
     def attempts(self) -> Attempts:
-        """The attempts that failed."""
         from uwf_git.store.attempts import Attempts
 
         return Attempts(self.store)
 
     @cached_property
     def registry(self) -> Registry:
-        """The workflows by their names."""
         from uwf_git.store.versions import Registry
 
         return Registry(self.store)
 
     def config_has(self, word: bytes) -> bool:
-        """Whether a word is in config.yaml, which is parsed only where it is. Raises OSError for a file that can't be
-        read."""
+        """Return whether a word is in config.yaml, to avoid parsing it. Raises OSError."""
         return word in (read_file(self.location.root / "config.yaml") or b"")
 
     @cached_property
     def remotes(self) -> Remotes:
-        """The remotes that threads are shared with."""
         from uwf_git.store.remotes import Remotes
 
         return Remotes(self.store.repository, self.location.here)
 
     @cached_property
     def secrets(self) -> Secrets:
-        """What must never reach a node, by variable name."""
+        """The secrets by variable name, which must never reach a node."""
         from uwf_git.config.secrets import load_secrets
 
         return load_secrets(self.location.root, self.config, self.environ)
 
     @cached_property
     def redactor(self) -> Redactor:
-        """Replaces the secrets in what is about to be stored."""
         from uwf_git.config.secrets import Redactor
 
         return Redactor(self.secrets)
@@ -221,7 +210,6 @@ class Instance:
         self.redactor.refuse(content, where, kept)
 
     def _refuse_secret_names(self, user: Person) -> None:
-        """Raises Invalid for a user in whose name, which all commits and tags hold, there is a secret."""
         if user == self._named:
             return
         for setting, variable, said in (
@@ -238,7 +226,7 @@ class Instance:
         self._named = user
 
     def without_secrets(self, text: str, what: str) -> str:
-        """What somebody has said, without the secrets in it, of which they are told. `what` it is: "the prompt"."""
+        """Return a text without secrets, with a warning about `what` if there were any."""
         clean, count = self.redactor.text(text)
         if count:
             self.warn(f"took {counted(count, 'secret')} out of {what}")
@@ -246,7 +234,7 @@ class Instance:
 
 
 def redactor_at(location: Location) -> Redactor:
-    """Replaces the secrets that are known at a location, as far as they can be read there."""
+    """Return a redactor for a location's readable secrets."""
     from uwf_git.config.read import load_config
     from uwf_git.config.secrets import Redactor, load_secrets
 
@@ -260,7 +248,7 @@ def redactor_at(location: Location) -> Redactor:
 
 
 def wanted_log(environ: Mapping[str, str], warn: Callable[[str], None] = lambda text: None) -> int | None:
-    """The level of the log that UWF_LOG asks for; None for no log. `warn` is told of what is no level."""
+    """Return the log level of UWF_LOG, None for no log. Invalid levels are passed to `warn`."""
     named = environ.get(LOG_VARIABLE, "").strip().lower()
     if named in ("", "off", "0", "false", "no", "none"):
         return None
@@ -277,7 +265,6 @@ def wanted_log(environ: Mapping[str, str], warn: Callable[[str], None] = lambda 
 
 
 def log_folder(location: Location) -> Path:
-    """Where the log of a store is."""
     return location.git_dir / PRIVATE / "logs"
 
 
@@ -287,7 +274,7 @@ def begin_log(
     show: Callable[[Record], None] | None = None,
     warn: Callable[[str], None] = lambda text: None,
 ) -> None:
-    """Begins the log of this process, without the secrets that are known at this moment; see `open_log`."""
+    """Start this process's log, with the currently known secrets removed; see `open_log`."""
     from uwf_git.base.log_files import open_log
 
     redactor = redactor_at(location)

@@ -1,17 +1,16 @@
-"""The pages that people read: the README.md of a thread, of its task, of a step and of a failed attempt; of a suite and
-of its cases.
+"""The README.md pages of threads, prompts, steps, attempts, suites and cases.
 
-Each is a pure function of nodes, so `verify` makes it again. A page says a thing once: an answer that begins with its
-output, or is nothing else, is shown as that output and the rest of what was said, of which a code block that repeats a
-text of the output is left out; the node has it word for word.
+Each is a pure function of nodes, so `verify` generates it again. A page says a thing once: an answer that
+begins with its output is shown as that output and the rest of the text, without code blocks that repeat the
+output; the node has it verbatim.
 
-A thread's page grows with each step: where the thread stands, and a line for each step since the last hundred. The
-lines of a hundred that is full go to a page of their own, `steps/00xx.md`, so a step costs the same at 5,000 as at 5.
+A thread's page has its state and a line for each step since the last hundred. The lines of a full hundred
+move to `steps/00xx.md`, so a step costs the same at 5,000 as at 5.
 
-git shows pages as they are, so what a terminal would act on is written out in them. A page of before that is valid.
+git prints pages unchanged, so terminal control characters are written out.
 
-Steps and attempts that were written before 0.2.0 have pages of the first form: the answer verbatim, and the thread's
-page as it was at its start. They stay valid; a step of that form leaves the thread's page alone.
+Steps and attempts written before 0.2.0 have pages of the first form: the verbatim answer, and the thread's
+page as it was at its start. They stay valid; such a step doesn't change the thread's page.
 """
 
 from __future__ import annotations
@@ -55,8 +54,7 @@ _NOTHING = frozenset({"", "~", "null", "Null", "NULL"})
 
 
 class Told(NamedTuple):
-    """A step as a page tells it. `detail` is the node of its detail; `child` is the name of the workflow whose run did
-    it, "" where none did."""
+    """A step for a page. `child` is the name of the sub-workflow that made it, or ""."""
 
     number: int
     step: StepContext
@@ -65,8 +63,8 @@ class Told(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """Where a thread stands after a step: `title` is its task's first line, `rehearsed` counts the steps that were
-    made up, `then` is the role that is next, or $END; None where the workflow doesn't say, or asks a human."""
+    """A thread's state after a step: `title` is the prompt's first line, `rehearsed` counts generated steps,
+    `then` is the next role or $END, None if unknown or a question."""
 
     title: str
     workflow: str
@@ -80,8 +78,7 @@ class Standing(NamedTuple):
 
 
 def verdict(value: Any) -> str:
-    """What an output comes to in a few words: its question, its status, its first verdict, or its first short text;
-    "" where it has none of them."""
+    """Summarise an output: its question, status, first boolean or first short text; "" if none."""
     said, _ = ruling(value)
     if said:
         return said
@@ -95,8 +92,8 @@ def verdict(value: Any) -> str:
 
 
 def ruling(value: Any) -> tuple[str, str]:
-    """The verdict that an output itself is: that it asks, its status, or its first boolean; and the field that says
-    nothing more than that. Both are "" where it has none."""
+    """Return an output's own verdict (question, status or first boolean) and the field that has it, both ""
+    if none."""
     if not isinstance(value, Mapping) or reply_in(value) is not None:
         return "", ""
     if asks_human(value):
@@ -116,7 +113,7 @@ def ruling(value: Any) -> tuple[str, str]:
 
 
 def answer_of(value: Any, detail_type: str, detail: Any) -> str:
-    """What an agent said, verbatim; where its detail holds no text, the output as JSON."""
+    """Return an agent's verbatim answer; the output as JSON if its detail has none."""
     answer = answer_in(detail_type, detail)
     if answer is not None:
         return answer
@@ -124,8 +121,7 @@ def answer_of(value: Any, detail_type: str, detail: Any) -> str:
 
 
 def report_of(value: Any, detail: Node) -> str:
-    """What an agent said besides its output: the answer without the block of fields, or the JSON, that its output is.
-    "" where it said nothing else, or its detail holds no text."""
+    """Return an agent's text besides its output, "" if none."""
     answer = answer_in(detail.type, detail.payload)
     if answer is None:
         return ""
@@ -145,7 +141,6 @@ def _unified(text: str) -> str:
 
 
 def _without_copies(text: str, shown: Container[str]) -> str:
-    """The text without the code blocks that hold nothing but one of the texts that are shown as the output's."""
     lines = text.split("\n")
     ends = [line.rstrip() for line in lines]
     final = {line: number for number, line in enumerate(ends) if line[:3] == "```"}
@@ -162,7 +157,6 @@ def _without_copies(text: str, shown: Container[str]) -> str:
 
 
 def _without_output(text: str, value: Any) -> str | None:
-    """The text without the output in it; None where it doesn't hold it in a way that is known here."""
     stripped = text.strip()
     if stripped[:1] in ("{", "[", '"') and _says(stripped, value):
         return ""
@@ -178,7 +172,6 @@ def _without_output(text: str, value: Any) -> str | None:
 
 
 def _without_block(lines: Sequence[str], at: int, value: Mapping[str, Any]) -> list[str] | None:
-    """The lines without the block of fields that begins at a rule or a fence, if it holds the output."""
     fence = _fence_of(lines[at])
     first = at + 1 if fence else at
     ends = {fence} if fence else set()
@@ -203,14 +196,12 @@ def _without_block(lines: Sequence[str], at: int, value: Mapping[str, Any]) -> l
 
 
 def _fence_of(line: str, languages: Container[str] = _LANGUAGES) -> str:
-    """The fence that a line opens a block of fields with, or another one in those languages; "" where it opens none."""
     info = line.lstrip("`")
     fence = line[: len(line) - len(info)]
     return fence if len(fence) >= 3 and info.strip() in languages else ""
 
 
 def _says(text: str, value: Any) -> bool:
-    """Whether a text is JSON that has nothing but what an output has."""
     try:
         said = json.loads(text)
     except (ValueError, RecursionError):
@@ -221,8 +212,6 @@ def _says(text: str, value: Any) -> bool:
 
 
 def _is_block_of(lines: Sequence[str], value: Mapping[str, Any]) -> bool:
-    """Whether lines of YAML have fields of the output and no others. Their values are the output's, which was read out
-    of them."""
     found = False
     for line in lines:
         if not line.strip() or line[0] in " \t#-":
@@ -241,7 +230,6 @@ def _is_block_of(lines: Sequence[str], value: Mapping[str, Any]) -> bool:
 
 
 def _shielded(text: str) -> str:
-    """An answer with a fence around the block of fields at its top, which a renderer would take for a heading."""
     if not text.startswith("---\n"):
         return text
     inner, found, rest = text[4:].partition("\n---")
@@ -254,8 +242,8 @@ def _shielded(text: str) -> str:
 
 
 def section(told: Told, level: int, reference: str = "") -> str:
-    """A step for people, below a heading of that level: its verdict, who did it, its output, what was said besides.
-    `reference` stands with who did it, as Markdown. Without a line end after it."""
+    """Return a step as Markdown under a heading of that level: verdict, agent, output, other text.
+    `reference` follows the agent."""
     number, step, detail, _ = told
     said, field = ruling(step.output)
     heading = f"{'#' * level} {number} {_name_of(step)}"
@@ -274,7 +262,6 @@ def section(told: Told, level: int, reference: str = "") -> str:
 
 
 def step_page(told: Told) -> bytes:
-    """The page of a step's folder."""
     page = section(told, 1)
     if told.child:
         last = told.step.detail
@@ -286,7 +273,7 @@ def step_page(told: Told) -> bytes:
 
 
 def attempt_page(attempt: Attempt, detail: Node | None, persona: Persona | None = None) -> bytes:
-    """The page of a failed attempt: who spoke, what went wrong, what the agent said, what its command printed."""
+    """Return a failed attempt's page: persona, error, the agent's text, its command's output."""
     by = _credited(attempt.agent, persona)
     parts = [f"# {_name(attempt.role)}: failed", f"by {by}: {inline(attempt.error)}"]
     said = report_of(None, detail) if detail is not None else ""
@@ -299,12 +286,12 @@ def attempt_page(attempt: Attempt, detail: Node | None, persona: Persona | None 
 
 
 def start_readme(prompt: str) -> bytes:
-    """The task, verbatim but for what a terminal would act on."""
+    """Return the prompt, with control characters written out."""
     return harmless(prompt).encode("utf-8")
 
 
 def child_of(detail: Node, get: Callable[[Hash], Node]) -> str:
-    """The name of the workflow whose run did a step with that detail; "" where none did. Raises as `get` does."""
+    """Return the name of the sub-workflow that made a step, else "". Raises as `get` does."""
     if not is_kind(detail.type, "step"):
         return ""
     start = parse_start(get(parse_step(detail.payload).start).payload)
@@ -315,7 +302,7 @@ def child_of(detail: Node, get: Callable[[Hash], Node]) -> str:
 
 
 def first_thread_page(title: str, workflow: str) -> bytes:
-    """A thread's page before its first step: the task's first line, the workflow, how to read the folders."""
+    """Return a thread's page before its first step."""
     return (
         f"# {title}\n\n"
         f"A run of the workflow [{_plain(workflow)}](workflow/README.md). One commit is one step.\n\n"
@@ -328,7 +315,7 @@ def first_thread_page(title: str, workflow: str) -> bytes:
 
 
 def line_of(number: int, step: StepContext) -> str:
-    """A step's line on the page of its thread, without a line end."""
+    """Return a step's line for its thread's page."""
     page = "/".join((*step_folder(number, step.role), "README.md"))
     made_up = ", made up" if step.agent == REHEARSE else ""
     by = f"{_credited(step.agent, step.persona)}{made_up}"
@@ -336,23 +323,21 @@ def line_of(number: int, step: StepContext) -> str:
 
 
 def lines_in(page: bytes) -> list[str]:
-    """The lines of steps on a thread's page; none where it is one of the first form."""
+    """Return the step lines of a thread's page; none for the first form."""
     _, found, lines = page.decode("utf-8", "replace").rpartition(_STEPS)  # a question above may hold the same
     return lines.splitlines() if found else []
 
 
 def thread_page(standing: Standing, lines: Sequence[str]) -> bytes:
-    """The page of a thread after a step. `lines` are those of the steps since the last hundred, oldest first."""
+    """Return a thread's page after a step. `lines` are those since the last hundred, oldest first."""
     return top_of(standing) + listed(lines)
 
 
 def listed(lines: Iterable[str]) -> bytes:
-    """The end of a thread's page: the lines of steps."""
     return harmless("".join([f"{line}\n" for line in lines])).encode("utf-8", "replace")
 
 
 def top_of(standing: Standing) -> bytes:
-    """A thread's page up to the lines of its steps."""
     title, workflow, number, rehearsed, last, then = standing
     steps = counted(number, "step")
     page = "/".join((*step_folder(number, last.role), "README.md"))
@@ -394,23 +379,22 @@ def _earlier(hundreds: int) -> str:
 
 
 def past_page_path(hundred: int) -> str:
-    """Where the page of a full hundred of steps stands: `steps/00xx.md` has those below 100."""
+    """Return `steps/00xx.md` for steps below 100, and so on."""
     return f"steps/{hundred:02d}xx.md"
 
 
 def past_page(hundred: int, lines: Sequence[str]) -> bytes:
-    """The page of a full hundred of steps, of their lines on the thread's page."""
     moved = "".join(f"{line.replace('](steps/', '](', 1)}\n" for line in lines)
     return f"# Steps {_span(hundred)}\n\n{_TABLE}{moved}".encode("utf-8", "replace")
 
 
 def numbers_in(hundred: int) -> range:
-    """The numbers of a hundred's steps: 1 to 99, 100 to 199, …"""
+    """Return the step numbers of a hundred: 1 to 99, 100 to 199, …"""
     return range(max(hundred * HUNDRED, 1), (hundred + 1) * HUNDRED)
 
 
 def missing_hundreds(number: int, names: Container[str]) -> list[int]:
-    """The full hundreds before a step whose pages are not among the names in the thread's steps folder."""
+    """Return the full hundreds before a step that have no page in the steps folder."""
     return [each for name, each in _past_names(number // HUNDRED).items() if name not in names]
 
 
@@ -425,7 +409,7 @@ def _span(hundred: int) -> str:
 
 
 def first_attempt_page(attempt: Attempt, detail: Node | None) -> bytes:
-    """A failed attempt's page in the first form: what went wrong, then what the agent said, verbatim."""
+    """Return a failed attempt's page in the first form."""
     parts = [f"**{_plain(attempt.role)}** by {_plain(attempt.agent)} failed: {_plain(attempt.error)}\n"]
     if detail is not None and (answer := answer_of(None, detail.type, detail.payload)):
         parts.append(answer)
@@ -444,7 +428,6 @@ def _name_of(step: StepContext) -> str:
 
 
 def _credited(agent: str, persona: Persona | None) -> str:
-    """Who did a step, as `kinds.credited` has it, in Markdown."""
     return f"{inline(persona.name)} ({code(agent)})" if persona is not None else code(agent)
 
 
@@ -458,6 +441,5 @@ def _by(told: Told) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text that no Markdown renderer takes for markup, as the first pages have it."""
     flat = one_line(text, 300)
     return "".join("\\" + c if c in "\\`*_[]<>|#" else c for c in flat)

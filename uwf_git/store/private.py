@@ -1,29 +1,27 @@
-"""Files of the private folder, `<git dir>/uwf/`, which are never shared.
+"""Files of the private folder `<git dir>/uwf/`, which are never shared.
 
     runs/<ULID>.json      the engine's order: head, role, agent, instruction, time limit
     runs/<ULID>.result    the report: the StepNode or the failure, with its nodes, synced before the first is written
-    runs/<ULID>.answer    what an agent answers, an answer a line, as soon as it is there and before anybody judges it
-    runs/<ULID>.room      space on the disk for the report, taken before an agent is asked
-    runs/<ULID>.turns     a line for each turn as it happens, and for the agent's session
-    runs/<ULID>.said      what a model says at the moment, since its last turn; see `Spoken`
-    runs/<ULID>.printed   the lines that the agent's command has printed, without the secrets; see `Spoken`
-    runs/<ULID>.now       the model, and the last line of what is being said or printed at the moment
-    runs/<ULID>.log       what the agent wrote to standard error
-    runs/<ULID>.off       what a step is broken off for, while it is, so that its engine knows why its agent ends
+    runs/<ULID>.answer    the agent's answers, one per line, before they are judged
+    runs/<ULID>.room      disk space reserved for the report before the agent runs
+    runs/<ULID>.turns     a line for each turn, and for the agent's session
+    runs/<ULID>.said      the model's current stream; see `Spoken`
+    runs/<ULID>.printed   lines printed by the agent's command, without secrets; see `Spoken`
+    runs/<ULID>.now       the model, and the latest line of output
+    runs/<ULID>.log       the agent's standard error
+    runs/<ULID>.off       why a step is being interrupted, for its engine
     sessions/<hash>       the thread that an agent's session belongs to
-    folders/<ULID>        the working directory that a thread's agents get
-    trusted/<SHA-256>     there for the code that this machine's user trusts, as one workflow; see `Trusted`
-    chat.history          what was typed in `uwf chat`, a JSON text a line, without the secrets
-    logs/<day>.jsonl      what is being done, where somebody asked for a log; see `log_files`
-    packages/, states/    what agents see of a crew's package and of a run; see `crews.mounts`
+    folders/<ULID>        the working folder of a thread's agents
+    trusted/<SHA-256>     trusted code; see `Trusted`
+    chat.history          input of `uwf chat`, one JSON text per line, without secrets
+    logs/<day>.jsonl      the log, if enabled; see `log_files`
+    packages/, states/    a crew's package and a run's state, for agents; see `crews.mounts`
 
-A report counts only with the nonce of the order that it answers. The engine gives it to the agent's command, in the
-variable UWF_NONCE, and the order holds no more than its SHA-256: who knows a thread and its role can't answer for the
-agent that is asked there.
+A report counts only with the nonce of its order. The engine passes it to the agent's command in UWF_NONCE,
+and the order has only its SHA-256, so knowing thread and role is not enough to answer for the agent.
 
-The hash that an agent prints is the protocol; its report says more, and outlives whoever was killed, and a disk that
-failed, while the answer was being stored: the next step finds it and takes the finished work over instead of doing it
-again.
+The printed hash is the protocol; the report says more and survives kills and disk errors while the answer is
+stored: the next step takes over the finished work.
 """
 
 from __future__ import annotations
@@ -82,10 +80,9 @@ def write_private(
     mode: int = 0o666,
     shared: bool = True,
 ) -> None:
-    """Writes a file of the private folder, whole or not at all: another process may read it at this moment. Its
-    folder is made if need be. `synced` waits until it is on the disk; `mode` is narrowed by the umask, and
-    widened by `core.sharedRepository` unless it isn't `shared` with whoever else writes to the store. Raises
-    StoreUnwritable with what `failure` says, and that `hint`."""
+    """Write a file atomically, making its folder if needed. `synced` waits for the disk. `mode` is narrowed
+    by the umask, and widened by `core.sharedRepository` if `shared`. Raises StoreUnwritable with `failure`
+    and `hint`."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}")
     try:
         if not path.parent.is_dir():
@@ -117,8 +114,8 @@ def _opener(mode: int, shared: bool = True) -> Callable[[str, int], int]:
 
 
 def read_private(path: Path) -> bytes:
-    """A file's content. Raises OSError, also for what is no file, since a pipe would be waited for, and for one of more
-    than MOST bytes, which is not ours."""
+    """Read a file. Raises OSError, also for anything but a regular file (a FIFO would block) and for more
+    than MOST bytes."""
     if path.stat().st_size > MOST:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
     data = read_file(path)
@@ -128,12 +125,13 @@ def read_private(path: Path) -> bytes:
 
 
 class Order(NamedTuple):
-    """What an engine asks an agent: the next step on `head`, by `role`. `agent` is the alias or command
-    it was resolved from; `timeout` is in seconds; `budget` are limits that a human raised since the last step,
-    which this step records; `name` is the agent's own, as steps bear it, as far as the engine knows it; `number` is the
-    step's, from 1; `persona` is the id and the name of who speaks, in a crew's workflow. `command` is what `agent` was
-    resolved to, with its arguments, and `folder` where it works. `nonce_sha256`, in hexadecimal, is of the nonce
-    without which nothing is an answer to it; "" in an order of an earlier version."""
+    """The engine's order for the next step on `head`.
+
+    `agent` is an alias or command, `command` what it resolved to, `name` the agent's own name if known;
+    `timeout` is in seconds; `budget` are raised limits that the step records; `number` is the step's, from 1;
+    `persona` the speaker's id and name; `folder` the working folder. `nonce_sha256`, in hexadecimal, is "" in
+    orders of earlier versions.
+    """
 
     head: Hash
     role: str
@@ -149,14 +147,13 @@ class Order(NamedTuple):
     nonce_sha256: str = ""
 
     def asks(self) -> list[Any]:
-        """What is asked of whom, as JSON: an answer to this is none to anything else."""
+        """The question as JSON: an answer is valid only for the same."""
         return [self.head, self.role, self.agent, self.instruction, [*self.command], self.folder]
 
 
 class Now(NamedTuple):
-    """What an agent is at: the model it asks, "" where that isn't known, and the last line it said or printed. `time`
-    is when that was, in Unix seconds. `tokens` are those that its program has told of so far, both ways.
-    `agent` is its own name, "" if it hasn't said it."""
+    """The current activity: model ("" if unknown), latest line of output, its Unix time, tokens so far in
+    both directions, agent's name ("" if unknown)."""
 
     model: str
     line: str
@@ -166,7 +163,7 @@ class Now(NamedTuple):
 
 
 class Words(NamedTuple):
-    """How far what is being said was read: what `begun` tells it from what is said later, and the bytes so far."""
+    """How far a stream was read: its identity `begun`, and the bytes."""
 
     begun: bytes = b""
     size: int = 0
@@ -176,8 +173,8 @@ UNREAD = Words()
 
 
 class Spoken:
-    """What a model says at the moment, or a command prints, added to piece by piece for those who watch. Nothing
-    depends on it: what doesn't fit into `most` bytes, or can't be written, is left out."""
+    """A model's current stream, or a command's output, for watchers. Best effort: anything beyond `most`
+    bytes or unwritable is dropped."""
 
     def __init__(self, path: Path, most: int = _MOST_SAID) -> None:
         self._path = path
@@ -186,7 +183,6 @@ class Spoken:
         self._size = 0
 
     def add(self, text: str) -> None:
-        """The next words."""
         data = text.encode("utf-8", "replace")
         self._size += len(data)
         if self._size > self._most:
@@ -198,7 +194,7 @@ class Spoken:
             os.write(self._file, data)
 
     def renew(self) -> None:
-        """Other words begin: those so far have become a turn, or don't count."""
+        """Begin a new stream: the words so far became a turn or were discarded."""
         file, self._file, self._size = self._file, -1, 0
         if file >= 0:
             with contextlib.suppress(OSError):
@@ -207,10 +203,10 @@ class Spoken:
 
 
 class Report(NamedTuple):
-    """What an agent came to. `nodes` maps the hashes that were written to their blob ids, as hex, so that losing the
-    index meanwhile loses nothing; `contents` those that may not be to what their blobs hold, each after those that it
-    refers to. `throttled` are the fields of the error's Throttled, if it has one. `nonce` is that of the order. A
-    report that `is_put` comes from a command that goes on afterwards: the step fails if that command does."""
+    """An agent's result. `nodes` maps written hashes to blob ids in hex, in case the index is lost;
+    `contents` maps hashes that may be unwritten to blob contents, references first. `throttled` has the
+    error's rate limit fields. `nonce` is the order's. With `is_put`, the report comes from a command that is
+    still running, and the step fails if it does."""
 
     head: Hash
     role: str
@@ -227,8 +223,7 @@ class Report(NamedTuple):
 
 
 class Runs:
-    """The orders and reports of one store. `nonce` is that of the step for which this process was started, if it
-    was."""
+    """The orders and reports of one store. `nonce` is that of the step for which this process was started."""
 
     def __init__(self, private: Path, nonce: str = "") -> None:
         self._folder = private / "runs"
@@ -236,9 +231,9 @@ class Runs:
         self._nonces: dict[ThreadId, str] = {}  # of the orders of this process
 
     def order(self, thread: ThreadId, order: Order) -> None:
-        """Writes the order, with a new nonce, and clears the last report and log. Takes the space that a report will
-        need: no agent is asked whose answer couldn't be kept. Answers to this very order that nobody has judged yet are
-        left for its agent. Raises StoreUnwritable."""
+        """Write an order with a new nonce, clear the last report and log, and reserve space for the report,
+        so that no agent runs whose answer could not be kept. Unjudged answers to the same order stay for its
+        agent. Raises StoreUnwritable."""
         self._forget(thread, *_OF_A_RUN, *(() if self.answers(thread, order) else ("answer",)))
         nonce = self._nonces[thread] = _NONCE_MARK + os.urandom(16).hex()
         value = order._replace(nonce_sha256=_sha256(nonce))._asdict()
@@ -253,27 +248,25 @@ class Runs:
             ) from None
 
     def read_order(self, thread: ThreadId) -> Order | None:
-        """The order of the step in progress, if there is one."""
         value = self._read(self._folder / f"{thread}.json", Order)
         return None if value is None else Order(**value | {"command": tuple(value.get("command", ()))})
 
     def nonce(self, thread: ThreadId) -> str:
-        """The nonce that this process has of a thread's order: it gave the order, or was started for it. "" where it
-        has none."""
+        """Return this process's nonce for a thread's order, "" if none."""
         return self._nonces.get(thread, self._given)
 
     def is_asked(self, thread: ThreadId) -> bool:
-        """Whether this process has the nonce of the step that is in progress."""
+        """Return whether this process has the nonce of the step in progress."""
         order = self.read_order(thread)
         return order is not None and order.nonce_sha256 in ("", _sha256(self.nonce(thread)))
 
     def is_anothers(self, thread: ThreadId) -> bool:
-        """Whether there is an order whose nonce this process hasn't."""
+        """Return whether the order belongs to another process."""
         return self.read_order(thread) is not None and not self.is_asked(thread)
 
     def report(self, thread: ThreadId, report: Report) -> None:
-        """Writes the report with the order's nonce, into the space that was taken for it, and waits until it is on the
-        disk, and the order too. Raises StoreUnwritable, and Usage for an order whose nonce this process hasn't."""
+        """Write and sync the report with the order's nonce, into the reserved space. Raises StoreUnwritable,
+        and Usage without the nonce."""
         if self.is_anothers(thread):
             raise Usage(
                 f"another process was asked for the step of thread {thread}", f"uwf thread show {thread}"
@@ -303,7 +296,6 @@ class Runs:
         return self._folder / f"{thread}.room"
 
     def read_report(self, thread: ThreadId) -> Report | None:
-        """The last report, if there is one."""
         value = self._read(self._folder / f"{thread}.result", Report)
         if value is None or not isinstance(value["nodes"], dict):
             return None
@@ -320,7 +312,7 @@ class Runs:
         return None
 
     def answer_to(self, thread: ThreadId, head: Hash, role: str) -> Report | None:
-        """The report of the role's step on a head, if whoever made it had the nonce of its order."""
+        """Return the report of a role's step on a head, if it has the order's nonce."""
         report, order = self.read_report(thread), self.read_order(thread)
         if report is None or order is None or not (report[:2] == order[:2] == (head, role)):
             return None
@@ -329,8 +321,8 @@ class Runs:
     def keep_answer(
         self, thread: ThreadId, order: Order, number: int, answer: Mapping[str, Any], synced: bool
     ) -> None:
-        """Keeps what an agent has answered to an order, the first time with `number` 0, until a report takes its place.
-        Of one number the last counts. `synced` waits until it is on the disk. Raises StoreUnwritable."""
+        """Save an agent's answer until a report replaces it; `number` counts from 0, and the last of one
+        number counts. Raises StoreUnwritable."""
         path = self._folder / f"{thread}.answer"
         try:
             with open(path, "ab", opener=_opener(_MINE)) as file:
@@ -344,8 +336,7 @@ class Runs:
             ) from None
 
     def answers(self, thread: ThreadId, order: Order) -> list[dict[str, Any]]:
-        """What an agent has answered to this very order that nobody came to judge, from the first on; a torn one is
-        left out."""
+        """Return the saved answers to this order; torn lines are skipped."""
         try:
             lines = read_private(self._folder / f"{thread}.answer").split(b"\n")
         except OSError:
@@ -360,24 +351,24 @@ class Runs:
         return [found[number] for number in range(count)]
 
     def take_answers(self, thread: ThreadId, order: Order) -> list[dict[str, Any]]:
-        """The same, which are forgotten: once is enough for one at which whoever judges it dies."""
+        """Return and delete the saved answers, so that an answer that crashes its judge is tried once."""
         found = self.answers(thread, order)
         self._forget(thread, "answer")
         return found
 
     def clear(self, thread: ThreadId) -> None:
-        """Forgets order, report, answer, turns, log and what is being said, and that anybody was called."""
+        """Delete all files of a step, and the note that a person was called."""
         self.withdraw(thread)
         with contextlib.suppress(OSError):
             (self._folder / f"{thread}.called").unlink(missing_ok=True)
 
     def withdraw(self, thread: ThreadId) -> None:
-        """Forgets order, report, answer, turns, log and what is being said."""
+        """Delete the files of a step."""
         self._nonces.pop(thread, None)
         self._forget(thread, *_OF_A_RUN, "answer")
 
     def forget(self, wanted: Callable[[ThreadId], bool]) -> None:
-        """Drops all files of the threads that `wanted` is False for, temporary ones of killed writers too."""
+        """Delete all files of threads for which `wanted` is False, temporary ones too."""
         try:
             names = [path.name.partition(".") for path in self._folder.iterdir()]
         except OSError:
@@ -398,7 +389,7 @@ class Runs:
                         path.rename(path.with_name(f"{path.name}.{os.urandom(4).hex()}"))
 
     def call(self, thread: ThreadId, head: Hash) -> bool:
-        """Notes that a person is called to a thread's head; returns whether that is new."""
+        """Note that a person is called to a head; return whether that is new."""
         path = self._folder / f"{thread}.called"
         with contextlib.suppress(OSError):
             if read_private(path) == head.encode():
@@ -408,11 +399,11 @@ class Runs:
         return True
 
     def break_off(self, thread: ThreadId, why: str) -> None:
-        """Says that the step in progress is about to be ended, for a PAUSE or a KILL."""
+        """Announce the end of the step in progress, for a PAUSE or a KILL."""
         write_private(self._folder / f"{thread}.off", why.encode())
 
     def broken_off(self, thread: ThreadId) -> str | None:
-        """What the step in progress is ended for, PAUSE or KILL; None where nobody ends it."""
+        """Return why the step in progress is being ended, else None."""
         try:
             why = read_private(self._folder / f"{thread}.off")
         except OSError:
@@ -420,20 +411,18 @@ class Runs:
         return KILL if why == KILL.encode() else PAUSE
 
     def let_be(self, thread: ThreadId) -> None:
-        """Takes back that a step is about to be ended."""
         with contextlib.suppress(OSError):
             (self._folder / f"{thread}.off").unlink(missing_ok=True)
 
     def began(self, thread: ThreadId) -> float | None:
-        """When the step in progress was ordered, in Unix seconds; None where there is none."""
+        """Return the Unix time of the order, else None."""
         try:
             return (self._folder / f"{thread}.json").stat().st_mtime
         except OSError:
             return None
 
     def show(self, thread: ThreadId, now: Now) -> None:
-        """Replaces what the agent is at, for those who watch. Nothing depends on it, so a disk that is full is no
-        reason to fail."""
+        """Update the current activity. Best effort."""
         value = [now.model[:_SHOWN], now.line[:_SHOWN], now.time, now.tokens, now.agent]
         data = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
         with contextlib.suppress(OSError):
@@ -445,7 +434,6 @@ class Runs:
                 os.close(descriptor)
 
     def now(self, thread: ThreadId) -> Now | None:
-        """What the agent is at, where it says so."""
         path = self._folder / f"{thread}.now"
         try:
             model, line, time, tokens, agent = json.loads(read_private(path).decode("utf-8", "replace"))
@@ -454,12 +442,11 @@ class Runs:
             return None
 
     def spoken(self, thread: ThreadId) -> Spoken:
-        """Where what is being said goes."""
         return Spoken(self._folder / f"{thread}.said")
 
     def said(self, thread: ThreadId, since: Words = UNREAD) -> tuple[Words, str]:
-        """What is being said, as far as that wasn't read before; from its beginning where other words began since. ""
-        where nothing was said, and then `begun` is empty."""
+        """Return the stream's new part, from its beginning if it was replaced; "" and an empty `begun` if
+        there is none."""
         try:
             with open(self._folder / f"{thread}.said", "rb", opener=_opener(_MINE)) as file:
                 begun = file.read(_BEGUN)
@@ -473,12 +460,11 @@ class Runs:
         return Words(begun, at + read), text
 
     def printing(self, thread: ThreadId) -> Spoken:
-        """Where the lines go that the agent's command prints."""
         return Spoken(self._folder / f"{thread}.printed", _MOST_PRINTED)
 
     def printed(self, thread: ThreadId, since: Words = UNREAD) -> tuple[Words, bytes, bool]:
-        """The lines that the agent's command has printed, as far as they weren't read before; with True where those
-        before the last OUTPUT_END bytes are left out."""
+        """Return new lines of the agent's command; True if lines before the last OUTPUT_END bytes were
+        omitted."""
         try:
             with open(self._folder / f"{thread}.printed", "rb", opener=_opener(_MINE)) as file:
                 begun = file.read(_BEGUN)
@@ -492,8 +478,7 @@ class Runs:
         return (Words(begun, end), data, is_cut) if len(begun) == _BEGUN else (UNREAD, b"", False)
 
     def noted(self, thread: ThreadId) -> tuple[int, float]:
-        """The bytes of the notes so far and when the last was made, which tell whether there is news; zeros where
-        there are none."""
+        """Return the size and time of the notes, zeros if none."""
         try:
             status = (self._folder / f"{thread}.turns").stat()
         except OSError:
@@ -501,7 +486,7 @@ class Runs:
         return status.st_size, status.st_mtime
 
     def logged(self, thread: ThreadId) -> tuple[bytes, float]:
-        """The end of what the agent wrote to standard error, and when it did last."""
+        """Return the end of the agent's standard error, and its last time."""
         try:
             with open(self.log(thread), "rb", opener=_opener(_MINE)) as file:
                 size = file.seek(0, os.SEEK_END)
@@ -511,8 +496,8 @@ class Runs:
             return b"", 0.0
 
     def note(self, thread: ThreadId, note: Mapping[str, str | int]) -> None:
-        """Adds a line to what is known of the run: {agent, turn, blob} or {agent, session}. That of a turn also says,
-        for those who watch, its `role`, `model` and `tokens`, and the last line that was `said`."""
+        """Add a note: {agent, turn, blob} or {agent, session}. A turn's note also has `role`, `model`,
+        `tokens` and its last line `said`."""
         try:
             make_folders(self._folder)
             path = self._folder / f"{thread}.turns"
@@ -524,7 +509,7 @@ class Runs:
             ) from None
 
     def notes(self, thread: ThreadId) -> list[dict[str, Any]]:
-        """The lines so far, oldest first; a torn one is left out."""
+        """Return the notes, oldest first; torn lines are skipped."""
         try:
             lines = read_private(self._folder / f"{thread}.turns").decode("utf-8", "replace")
         except OSError:
@@ -532,12 +517,9 @@ class Runs:
         return [note for line in lines.splitlines() if (note := _note(line)) is not None]
 
     def log(self, thread: ThreadId) -> Path:
-        """Where the agent's stderr goes."""
         return self._folder / f"{thread}.log"
 
     def _read(self, path: Path, kind: type[Order] | type[Report]) -> dict[str, Any] | None:
-        """A file's fields, of which those with a default may be missing; None where there is no such file or a power
-        cut left half of one."""
         try:
             value = json.loads(read_private(path).decode("utf-8"))
         except (OSError, ValueError, RecursionError):
@@ -548,14 +530,14 @@ class Runs:
 
 
 class Sessions:
-    """Which thread an agent's session belongs to. A fork shares its origin's past, but not the sessions of its
-    agents: what one side says there the other must not hear."""
+    """Which thread an agent's session belongs to. A fork shares the past but not the sessions, since each
+    side must not hear the other."""
 
     def __init__(self, private: Path) -> None:
         self._folder = private / "sessions"
 
     def claim(self, agent: str, session: str, thread: ThreadId) -> None:
-        """Remembers whose a session is, unless somebody has it already."""
+        """Record the owner of a session, unless it has one."""
         path = self._path(agent, session)
         if path.exists():
             return
@@ -570,22 +552,20 @@ class Sessions:
             ) from None
 
     def is_anothers(self, agent: str, session: str, thread: ThreadId) -> bool:
-        """Whether a session belongs to another thread; False for one that was never seen here."""
+        """Return whether a session belongs to another thread; False if unknown."""
         return self.owner(agent, session) not in ("", thread)
 
     def is_own(self, agent: str, session: str, thread: ThreadId) -> bool:
-        """Whether it was opened for this thread on this machine."""
         return self.owner(agent, session) == thread
 
     def owner(self, agent: str, session: str) -> str:
-        """The thread that a session was opened for on this machine; "" where that isn't known."""
+        """Return the thread of a session, "" if unknown."""
         try:
             return read_private(self._path(agent, session)).decode("ascii", "replace")
         except OSError:
             return ""
 
     def owners(self, agent: str, sessions: Iterable[str]) -> dict[str, str]:
-        """The threads that sessions were opened for on this machine, of those where that is known."""
         try:
             known = {path.name for path in self._folder.iterdir()}
         except OSError:
@@ -594,7 +574,7 @@ class Sessions:
         return {each: self.owner(agent, each) for each in mine}
 
     def forget(self, wanted: Callable[[str], bool]) -> None:
-        """Drops the sessions of the threads that `wanted` is False for."""
+        """Delete the sessions of threads for which `wanted` is False."""
         for path in self._folder.iterdir() if self._folder.is_dir() else ():
             with contextlib.suppress(OSError):
                 if not wanted(read_private(path).decode("ascii", "replace")):
@@ -608,14 +588,13 @@ class Sessions:
 
 
 class Folders:
-    """Which working directory a thread's agents get."""
+    """Working folders of threads' agents."""
 
     def __init__(self, private: Path) -> None:
         self._folder = private / "folders"
         self._read: tuple[int, frozenset[Path]] = (-1, frozenset())
 
     def all(self) -> frozenset[Path]:
-        """The working directories of all threads, read again after a change."""
         try:
             changed = self._folder.stat().st_mtime_ns
             if changed != self._read[0]:
@@ -626,12 +605,10 @@ class Folders:
         return self._read[1]
 
     def remember(self, thread: ThreadId, cwd: Path) -> None:
-        """Keeps a thread's working directory."""
         failure = f"can't remember the folder of {thread}"
         write_private(self._folder / thread, os.fsencode(cwd), failure, "check free space")
 
     def recall(self, thread: str) -> Path | None:
-        """A thread's working directory, if one was given."""
         try:
             return Path(os.fsdecode(read_private(self._folder / thread)))
         except OSError:
@@ -639,20 +616,17 @@ class Folders:
 
 
 class Trusted:
-    """Which files of code may run on this machine, by the SHA-256 of their bytes in hexadecimal, and as what: the same
-    bytes under another workflow's name would get what that one is granted, and may do something else in another
-    language. It is the only thing that says so, and nothing that is fetched writes here. Each is a file that is named
-    by the SHA-256 of all three, a line each."""
+    """Code that may run on this machine, by SHA-256 (hexadecimal), language and workflow name, since a name
+    carries permissions and bytes may mean different things in two languages. Nothing fetched writes here.
+    Each is a file named by the SHA-256 of all three, one per line."""
 
     def __init__(self, private: Path) -> None:
         self._folder = private / "trusted"
 
     def has(self, sha256: str, language: str, name: str) -> bool:
-        """Whether a file with that content is trusted as the workflow of that name."""
         return self._file(sha256, language, name).is_file()
 
     def add(self, sha256: str, language: str, name: str) -> None:
-        """Trusts what has that content as the workflow of that name."""
         note = {"sha256": sha256, "language": language, "name": name, "at": int(time.time())}
         path = self._file(sha256, language, name)
         # Who can write here has code run as this user.
@@ -660,7 +634,7 @@ class Trusted:
         write_private(path, _json(note), failure, synced=True, mode=_MINE, shared=False)
 
     def remove(self, sha256: str, language: str, name: str) -> bool:
-        """Trusts it no longer; whether it was trusted."""
+        """Revoke trust; return whether it was trusted."""
         try:
             self._file(sha256, language, name).unlink()
         except FileNotFoundError:

@@ -1,8 +1,8 @@
-"""The kinds of refs below `refs/uwf/`: a row each, in one table. Every list of refs, and whatever treats a ref by its
-kind, derives from it: the index, verification, transfer, settling, `doctor`, the words of messages.
+"""The table of ref kinds below `refs/uwf/`. The index, verification, transfer, settling, `doctor` and
+messages derive from it.
 
-The core's rows are here, those of extensions in their manifests. Extensions of other packages are asked for theirs when
-a name isn't known, or when a caller needs every kind. What nobody knows was made by a newer version: it isn't damage.
+The core's rows are here, extensions' rows in their manifests. Extensions of other packages are loaded only
+for unknown names, or if all kinds are needed. An unknown kind was made by a newer version and is not damage.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ _SAID = frozenset({"Uwf-Role", "Uwf-Agent", "Uwf-Extraction", "Uwf-Fold"})
 
 
 def kind_of(name: str) -> RefKind | None:
-    """The kind of a ref, by its name; None for a name that no uwf of today gives."""
+    """Return the kind of a ref, None if unknown."""
     found = _ours().get(_prefix(name))
     if found is None and name.startswith("refs/uwf/"):
         found = _all().get(_prefix(name))
@@ -137,41 +137,41 @@ def kind_of(name: str) -> RefKind | None:
 
 
 def every() -> tuple[RefKind, ...]:
-    """Every kind there is, those that are shared first, in the order of a transfer."""
+    """Return all kinds, shared ones first in transfer order."""
     return tuple(sorted(_all().values(), key=lambda kind: (not kind.is_shared, kind.order)))
 
 
 def versioned() -> dict[str, RefKind]:
-    """The kinds of what is registered under a name, in versions, by their records: "workflow", "crew", …"""
+    """Return the kinds of definitions by record: "workflow", "crew", …"""
     return {kind.records[0]: kind for kind in every() if kind.branches}
 
 
 def kind_of_record(record: str) -> RefKind | None:
-    """The kind of the refs that have records of a kind as their own: "crew", "pin", …; None for those of threads."""
+    """Return the kind of refs for a record ("crew", "pin", …), None for records of threads."""
     return _by_record(_ours).get(record) or (None if record in _OF_HEADS else _by_record(_all).get(record))
 
 
 def registering(record: str) -> RefKind:
-    """The kind of the refs under whose names versions of a kind of record are registered: "workflow", "crew", …"""
+    """Return the kind of refs that registers versions of a record."""
     kind = kind_of_record(record)
     assert kind is not None and kind.branches, record
     return kind
 
 
 def class_of_packages(kind: str) -> Any:
-    """The `store.versions.Packages` that hold workflows of a kind, None for a kind that packages don't hold."""
+    """Return the `store.versions.Packages` class for a kind of workflow, else None."""
     row = _by_record(_ours).get(kind)
     return None if row is None or row is WORKFLOWS else ext.load(row.versions)
 
 
 def foreign_folders(record: str) -> tuple[str, ...]:
-    """The folders in the tree of a record's commit whose files are none of uwf's, whatever they are called."""
+    """Return the folders of a record's tree whose files are not uwf's."""
     kind = kind_of_record(record)
     return WORKFLOWS.foreign if kind is None else WORKFLOWS.foreign + kind.foreign
 
 
 def record_of(trailer: str) -> str | None:
-    """The kind of record that a commit declares by a trailer; None for a trailer that names none."""
+    """Return the kind of record of a trailer, else None."""
     found = _by_trailer(_ours).get(trailer)
     if found is None and trailer.startswith("Uwf-") and trailer not in _SAID:
         found = _by_trailer(_all).get(trailer)
@@ -179,7 +179,6 @@ def record_of(trailer: str) -> str | None:
 
 
 def _prefix(name: str) -> str:
-    """The part of a ref's name that tells its kind: `refs/uwf/threads/`, `refs/uwf/local/schedules/`."""
     end = name.find("/", len(RESERVED) if name.startswith(RESERVED) else len("refs/uwf/"))
     return name[: end + 1]
 

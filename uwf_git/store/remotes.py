@@ -1,12 +1,12 @@
-"""Remotes, in git's own configuration of the store: an address, and refspecs that make a plain
-`git fetch` and `git push` move the same refs.
+"""Remotes, in the store's git configuration: a URL, and refspecs that make plain `git fetch` and `git push`
+move the same refs.
 
     remote.<name>.uwf    true: threads are shared with it
     remote.<name>.fetch  +refs/uwf/threads/*:refs/uwf/remotes/<name>/threads/*, and so on
-    remote.<name>.push   refs/uwf/threads/*, and so on; not where the remote is also that of a project's
-                         code, whose plain `git push` must go on doing what it did
+    remote.<name>.push   refs/uwf/threads/*, and so on; not for the remote of a project's code, whose plain
+                         `git push` must not change
 
-The `+` is for tracking refs alone, which say where the remote is. No ref of the user's is ever forced.
+The `+` is for tracking refs only. No ref of the user's is ever forced.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ _PASSWORD = re.compile(r"^([a-z][a-z0-9+.-]*://)([^/@\s]*)@", re.IGNORECASE)
 
 
 class Remote(NamedTuple):
-    """A remote by its name. `push_url` is where pushes go, mostly the same; `code` tells that it is a
-    project's own remote, which has branches besides."""
+    """A remote. `push_url` is usually the same; `code` marks a project's own remote, which has branches too."""
 
     name: str
     url: str
@@ -40,7 +39,7 @@ class Remote(NamedTuple):
 
 
 class Remotes:
-    """The remotes of one repository. `here`: the repository is shared with code."""
+    """The remotes of one repository. `here`: it is shared with code."""
 
     def __init__(self, repository: Repository, here: bool) -> None:
         self._repository = repository
@@ -48,7 +47,7 @@ class Remotes:
         self._here = here
 
     def all(self) -> list[Remote]:
-        """The remotes that threads are shared with, by name."""
+        """Return the remotes that threads are shared with, by name."""
         settings = self._settings()
         return [
             self._remote(name, settings)
@@ -57,14 +56,12 @@ class Remotes:
         ]
 
     def get(self, name: str | None) -> Remote:
-        """A remote; without a name `origin`, or the only one there is. Raises NotFound, Usage."""
+        """Return a remote, by default `origin` or the only one. Raises NotFound, Usage."""
         return named(name, self.all())
 
     def add(self, name: str, url: str | None) -> Remote:
-        """Adds a remote, or makes the project's own remote of that name one that threads are shared
-        with. Adding it again puts in the refspecs that are missing, such as those of what an earlier version knew
-        nothing of. Raises Usage for another address under a name that is taken, Invalid for what can't be a name or
-        address."""
+        """Add a remote, or share threads with the project's remote of that name. Repeating it adds missing
+        refspecs. Raises Usage for another URL under an existing name, Invalid for an invalid name or URL."""
         if not _NAME.fullmatch(name) or ".." in name or name.endswith((".", ".lock")):
             raise Invalid(f"{name!r} can't be a remote's name", "use letters, digits, dots and dashes")
         there = self._settings().get(name, {})
@@ -80,7 +77,7 @@ class Remotes:
         return self.get(name)
 
     def remove(self, name: str) -> Remote:
-        """Removes a remote with its tracking refs; of a project's own remote only what uwf added."""
+        """Remove a remote with its tracking refs; of a project's remote only uwf's settings."""
         remote = self.get(name)
         if self._settings()[name].get("tagopt") != ["--no-tags"]:  # it was there before uwf
             for key in ("fetch", "push"):
@@ -115,7 +112,6 @@ class Remotes:
         self._sync()
 
     def _change(self, *args: str) -> None:
-        """Changes git's configuration of the store. Raises Busy while somebody has it locked, StoreUnwritable."""
         done = self._git.run("config", *args, check=False)
         if done.code == 0:
             return
@@ -127,7 +123,6 @@ class Remotes:
         )
 
     def _sync(self) -> None:
-        """git syncs everything but its configuration."""
         with contextlib.suppress(OSError):
             sync(self._repository.path / "config")
             sync(self._repository.path)
@@ -139,7 +134,6 @@ class Remotes:
         return Remote(name, url, found.get("pushurl", [url])[0], code)
 
     def _settings(self) -> dict[str, dict[str, list[str]]]:
-        """remote.<name>.<key> -> values, as git reads them."""
         found: dict[str, dict[str, list[str]]] = {}
         for key, value in self._repository.config.entries("remote."):
             if key.count(".") >= 2:
@@ -149,8 +143,7 @@ class Remotes:
 
 
 def named(name: str | None, remotes: Iterable[Remote]) -> Remote:
-    """The remote of that name among these; without a name `origin`, or the only one there is. Raises NotFound,
-    Usage."""
+    """Return a remote among these, by default `origin` or the only one. Raises NotFound, Usage."""
     known = {remote.name: remote for remote in remotes}
     if name is None:
         if DEFAULT in known or len(known) == 1:
@@ -164,7 +157,7 @@ def named(name: str | None, remotes: Iterable[Remote]) -> Remote:
 
 
 def check_url(url: str) -> str:
-    """An address as git takes it. Raises Invalid for what git would take for an option or a command."""
+    """Return a URL safe to pass to git. Raises Invalid for options and commands."""
     if (
         not url.strip()
         or url.startswith("-")
@@ -176,12 +169,11 @@ def check_url(url: str) -> str:
 
 
 def _absolute(url: str) -> str:
-    """A path as one that leads there from any folder."""
     if re.match(r"[a-z][a-z0-9+.-]*://|[^/]*:", url, re.IGNORECASE):
         return url
     return str(Path(url).expanduser().absolute())
 
 
 def without_password(url: str) -> str:
-    """An address as it may be shown: user and password left out."""
+    """Return a URL without user and password."""
     return _PASSWORD.sub(r"\1", url)

@@ -1,7 +1,7 @@
-"""What removed threads were: a git bundle each, `<git dir>/uwf/removed/<ULID>.bundle`, which no push sends.
+"""Removed threads, kept as git bundles `<git dir>/uwf/removed/<ULID>.bundle`, which no push sends.
 
-Its heads are the refs that the thread had. Stores of earlier versions have these under `refs/uwf/removed/<kind>/`,
-which `git push --mirror` publishes; `put_away` moves them into bundles.
+A bundle's heads are the thread's refs. Earlier versions kept `refs/uwf/removed/<kind>/`, which `git push
+--mirror` publishes; `put_away` moves them into bundles.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ _SUFFIX = ".bundle"
 def keep(
     repository: Repository, thread: ThreadId, refs: Mapping[str, Oid], warn: Callable[[str], None]
 ) -> None:
-    """Write the bundle of a thread that had these refs. Of a damaged thread there may be nothing to keep, of which
-    `warn` is told. Raises StoreUnwritable."""
+    """Write a thread's bundle. Calls `warn` if a damaged thread cannot be kept. Raises StoreUnwritable."""
     # A removal that was broken off may have deleted some of the refs.
     known = {**kept_refs(repository, thread), **refs}
     there = {name: oid for name, oid in known.items() if repository.has(oid)}
@@ -45,16 +44,14 @@ def keep(
 
 
 def kept_refs(repository: Repository, thread: ThreadId) -> dict[str, Oid]:
-    """Return the refs that a removed thread had; {} if nothing of it is kept. Their objects may be in the bundle
-    alone."""
+    """Return a removed thread's refs, {} if nothing is kept. Their objects may exist only in the bundle."""
     names = (prefix + thread for prefix in layout.of_threads())
     legacy = {name: repository.ref(layout.removed(name)) for name in names}
     return {**{name: oid for name, oid in legacy.items() if oid}, **_heads(_path(repository, thread))}
 
 
 def unpack(repository: Repository, thread: ThreadId) -> dict[str, Oid]:
-    """Bring the objects of a removed thread back and return the refs that it had. Raises RemoteFailed for a bundle
-    that git cannot read."""
+    """Restore a removed thread's objects and return its refs. Raises RemoteFailed for an unreadable bundle."""
     path = _path(repository, thread)
     if path.is_file():
         Git(repository.path).run("bundle", "unbundle", str(path))
@@ -62,7 +59,7 @@ def unpack(repository: Repository, thread: ThreadId) -> dict[str, Oid]:
 
 
 def forget(repository: Repository, thread: ThreadId) -> None:
-    """Delete what is kept of a removed thread, bundles that a kill left half written among it."""
+    """Delete a removed thread's bundles, half-written ones too."""
     if paths := _files(repository).get(thread):
         for path in paths:
             path.unlink(missing_ok=True)
@@ -73,12 +70,12 @@ def forget(repository: Repository, thread: ThreadId) -> None:
 
 
 def kept_threads(repository: Repository) -> set[ThreadId]:
-    """Return the threads of which something is kept, also if a removal was broken off before it counted."""
+    """Return the threads with bundles, including unfinished removals."""
     return _files(repository).keys() | _in_refs(repository)
 
 
 def put_away(repository: Repository, warn: Callable[[str], None]) -> None:
-    """Move what an earlier version kept in refs into bundles."""
+    """Move refs of earlier versions into bundles."""
     for thread in _in_refs(repository):
         refs = kept_refs(repository, thread)
         keep(repository, thread, refs, warn)
@@ -98,7 +95,6 @@ def _folder(repository: Repository) -> Path:
 
 
 def _files(repository: Repository) -> dict[ThreadId, list[Path]]:
-    """Return the files by thread: its bundle, and `<ULID>.bundle.<process>` of each writer that was killed."""
     files: dict[ThreadId, list[Path]] = {}
     for path in _folder(repository).iterdir() if _folder(repository).is_dir() else ():
         thread, _, rest = path.name.partition(".")
@@ -112,7 +108,6 @@ def _path(repository: Repository, thread: ThreadId) -> Path:
 
 
 def _heads(path: Path) -> dict[str, Oid]:
-    """Return the refs at the beginning of a bundle."""
     found: dict[str, Oid] = {}
     try:
         with path.open("rb") as file:

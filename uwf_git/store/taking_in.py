@@ -1,8 +1,7 @@
-"""What refs lead to, taken into the index: commits with their nodes, archive tags, folds.
+"""Indexing: commits with their nodes, archive tags and folds that refs lead to.
 
-A ref may be moved by anybody, plain git included: what it leads to is taken in when a node is not found, or when
-a caller asks for it. A commit comes after its parents, each of its nodes is verified, and a damaged ref is
-remembered as such and hides no other.
+Anyone may move a ref, including plain git, so refs are indexed when a node is missing or on request. Commits
+are indexed after their parents, each node is verified, and a damaged ref is recorded and hides no other.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ _STUMBLES = (ValueError, LookupError, TypeError, OverflowError, RecursionError)
 
 
 class Store(NodeStore):
-    """The nodes of one repository, and what its refs lead to. Touches no ref."""
+    """The nodes of a repository and its indexed refs. Touches no ref."""
 
     def __init__(self, repository: Repository, index: Index | None = None) -> None:
-        """With an `index` of the caller's, only what it is told to take in is known: no ref is followed."""
+        """With the caller's `index`, only what is passed to `take_in` is known: no ref is followed."""
         super().__init__(repository, index or Index(repository.private))
         self._follows_refs = index is None
         self._taking_in = False
@@ -41,14 +40,14 @@ class Store(NodeStore):
 
     @classmethod
     def open(cls, git_dir: Path) -> Store:
-        """The store in an existing repository. Raises NotFound, Invalid."""
+        """Open an existing store. Raises NotFound, Invalid."""
         return cls(Repository(git_dir))
 
     # Refs
 
     def sync(self) -> bool:
-        """Takes in the commits of every ref under refs/uwf/ that moved since it was last seen, except for
-        tracking refs. Returns whether any did. A damaged ref is remembered as such and stops nothing."""
+        """Index all refs under refs/uwf/ that moved, except tracking refs. Return whether any did. Damaged
+        refs are recorded."""
         if self._taking_in or not self._follows_refs:
             return False  # a commit names a node which isn't there: looking again would not help
         refs, unreadable = self.repository.refs_and_broken(without=layout.REMOTES)
@@ -90,14 +89,13 @@ class Store(NodeStore):
         return bool(moved)
 
     def moved(self, name: str, oid: Oid, commit: Oid) -> None:
-        """Remembers where a ref was just put, and the commit behind it, which is taken in: should the ref's file be
-        lost, that is where it was."""
+        """Record where a ref was just put and index its commit, in case the ref's file is lost."""
         if self._follows_refs and self.index.commit(commit.raw) is not None:
             self.index.set_tip(Tip(name, oid.raw, commit.raw, None))
 
     def _forget(self, names: Sequence[str], deleted: bool) -> None:
-        """Forget refs that are about to be deleted, or are, so that nobody misses them. Before it, raises
-        StoreUnwritable if that can't be recorded and the refs would be missed."""
+        """Forget refs before they are deleted, so that they are not missed. Raises StoreUnwritable if that
+        cannot be recorded."""
         self.index.follow()
         self.index.try_again()
         with self.index.transaction():
@@ -114,7 +112,6 @@ class Store(NodeStore):
             )
 
     def _is_stood_for(self, name: str) -> bool:
-        """Return whether another ref says why this one is gone: its thread has ended, is folded, or was removed."""
         if not layout.is_followed_ref(name):
             return True
         if not layout.is_thread_ref(name):
@@ -128,14 +125,13 @@ class Store(NodeStore):
         )
 
     def miss_no_more(self, names: Sequence[str]) -> None:
-        """Forgets that refs are gone."""
         with self.index.transaction():
             for name in names:
                 self.index.drop_missed(name)
 
     def missed(self) -> dict[str, Oid]:
-        """The refs that were seen here and are gone though no uwf deleted them, with where they were. Those that an
-        end, a fold or a removal stands for are none of them, nor those whose object is gone too."""
+        """Return refs that disappeared although no uwf deleted them, with their last ids; without those
+        explained by an end, a fold or a removal, and those whose object is gone too."""
         self.sync()
         missed = self.index.missed()
         if not missed:
@@ -160,8 +156,7 @@ class Store(NodeStore):
         return {name: oid for name, oid in found.items() if self.repository.has(oid)}
 
     def _found_again(self, node: Hash) -> Oid | None:
-        """A node that is named by what is here is here itself: an index that doesn't know it has lost it, and is made
-        anew, once."""
+        """Return a node that other nodes reference but the index lost; rebuilds the index, once."""
         if self._taking_in or not self._follows_refs or self._made_anew or node in BUILTIN:
             return None
         if node in self._asked_for and not self.index.has_gaps():
@@ -172,8 +167,7 @@ class Store(NodeStore):
         return self._blob_id(node)
 
     def reindex(self) -> int:
-        """Empties the index and takes every ref in again, at once for all who read it. Returns how many nodes it then
-        knows."""
+        """Rebuild the index, atomically for its readers. Return the number of nodes."""
         self.index.follow()
         with self.index.transaction():
             before = self.index.blobs()
@@ -183,8 +177,7 @@ class Store(NodeStore):
         return self.index.node_count()
 
     def _take_back(self, before: Sequence[tuple[Hash, bytes]]) -> None:
-        """Takes in again the nodes which were known and no ref leads to yet: what an agent has stored whose step is
-        being made, or was broken off, is known by the index alone."""
+        """Index known nodes again that no ref leads to: those of steps in progress or interrupted."""
         known = {node for node, _ in self.index.blobs()}
         for node, blob in before:
             if node not in known and self.repository.has(oid := Oid(raw=blob)):
@@ -211,8 +204,7 @@ class Store(NodeStore):
         self.index.set_tip(Tip(name, oid.raw, tip.raw if tip and not problem else None, problem))
 
     def _problem_in(self, oid: Oid, take_in: Callable[[], None]) -> str | None:
-        """What is wrong with what is taken in, None where nothing is: it may be anybody's making, and one
-        damaged ref must never hide the others."""
+        """Return the problem of indexing something, None if none: one damaged ref must never hide the others."""
         try:
             take_in()
             return None
@@ -226,7 +218,7 @@ class Store(NodeStore):
     # Tags
 
     def take_in_tag(self, tag: Oid) -> ArchiveRow:
-        """What an archive tag says. Raises StoreDamaged."""
+        """Index an archive tag. Raises StoreDamaged."""
         row = self.index.archive(tag.raw)
         if row is None:
             try:
@@ -239,7 +231,6 @@ class Store(NodeStore):
         return row
 
     def _peel(self, oid: Oid) -> Oid:
-        """The commit that an archive ref leads to; its tag is taken in."""
         kind, data = self.repository.read(oid)
         if kind == COMMIT:
             return oid
@@ -253,7 +244,6 @@ class Store(NodeStore):
         return tag.target
 
     def _parted(self, tag: Oid) -> Oid:
-        """The commit that a tag under refs/uwf/forks/ or refs/uwf/paused/ is on."""
         kind, data = self.repository.read(tag)
         if kind != TAG:
             raise StoreDamaged(f"object {tag} is no tag", "delete the ref that names it")
@@ -265,25 +255,22 @@ class Store(NodeStore):
     # Folds
 
     def folded(self, thread: ThreadId) -> FoldedRow | None:
-        """Where a thread is folded; None for one that isn't, or was removed here."""
+        """Return a thread's fold entry, None if it isn't folded or was removed."""
         self._sync_folds()
         row = self.index.folded(thread)
         return row if row is None or self.repository.ref(layout.REMOVED + thread) is None else None
 
     def folded_threads(self) -> set[ThreadId]:
-        """Every thread that is folded, and wasn't removed here."""
+        """Return all folded threads that were not removed."""
         self._sync_folds()
         names = self.repository.ref_names(layout.REMOVED)
         return self.index.folded_threads() - {ThreadId(name.removeprefix(layout.REMOVED)) for name in names}
 
     def folded_forks(self) -> dict[ThreadId, bytes]:
-        """The fork tags of folded threads."""
         self._sync_folds()
         return self.index.folded_forks()
 
     def _sync_folds(self) -> None:
-        """Folds are looked at whenever one is asked for: they are few, at most one a month, and anybody may
-        have moved one."""
         refs = {name: oid.raw for name, oid in self.repository.refs(layout.FOLDED).items()}
         if refs != {name: tip.oid for name, tip in self.index.tips(layout.FOLDED).items()}:
             self.sync()
@@ -304,7 +291,7 @@ class Store(NodeStore):
     # Commits
 
     def take_in(self, commit: Oid) -> CommitRow:
-        """What a commit records, taken in with its ancestors where that is new. Raises StoreDamaged."""
+        """Index a commit and its new ancestors; return its row. Raises StoreDamaged."""
         row = self.index.commit(commit.raw)
         if row is None:
             self.list_new()
@@ -330,8 +317,7 @@ class Store(NodeStore):
     def record(
         self, oid: Oid, node: Hash, parents: tuple[Oid, ...], when: int, before: CommitRow
     ) -> CommitRow:
-        """Takes in the commit of a step that was just made of nodes that are in, after the one `before`: no tree needs
-        to be read for that."""
+        """Index a step's commit just made of known nodes, without reading its tree."""
         if self.index.has_lost:  # of the nodes perhaps, so they are read
             return self.take_in(oid)
         row = self._step_row(commit_row(oid, "step", node, parents, when), before)
@@ -339,7 +325,6 @@ class Store(NodeStore):
         return row
 
     def _take_in(self, tip: Oid) -> None:
-        """Takes in a commit and those of its ancestors that are new, oldest first."""
         self._taking_in = True
         try:
             pending = [tip]
@@ -362,7 +347,6 @@ class Store(NodeStore):
             self._taking_in = False
 
     def _take_in_nodes(self, commit: Commit) -> None:
-        """Takes in the nodes that a commit adds to those of its first parent."""
         before = self.repository.commit(commit.parents[0]).tree if commit.parents else None
         trailers = layout.parse_message(commit.message)
         foreign = ref_kinds.foreign_folders(trailers.kind if trailers else "")
@@ -371,8 +355,8 @@ class Store(NodeStore):
     def _new_nodes(
         self, tree: Oid, before: Oid | None, foreign: Sequence[str], folder: str = ""
     ) -> Iterator[tuple[Hash, Oid]]:
-        """The node files of a tree that an older tree hasn't. Equal subtrees are not entered, nor are foreign
-        folders."""
+        """Yield the node files of a tree that an older tree lacks. Equal subtrees and foreign folders are
+        skipped."""
         if folder in foreign:
             return
         old = {entry.name: entry for entry in self.repository.tree(before)} if before else {}
@@ -394,7 +378,6 @@ class Store(NodeStore):
         message: str,
         author: str,
     ) -> CommitRow:
-        """What the index keeps of a commit whose nodes are in."""
         trailers = layout.parse_message(message)
         if trailers is None:
             return commit_row(oid, "other", Hash(""), parents, when)
@@ -418,16 +401,14 @@ class Store(NodeStore):
         return row._replace(name=payload[refs.name_field]) if refs is not None and refs.name_field else row
 
     def _step_row(self, row: CommitRow, before: CommitRow) -> CommitRow:
-        """The row of a commit that records a step, filled in; `before` is that of its first parent."""
         step = parse_step(self.get(row.node).payload)
         child = self.index.commit(row.merged) if row.merged else None
         return step_row(row, before, step, self.get(step.output).payload, child)
 
 
 def pin(store: Store, node: Hash) -> Oid:
-    """Keeps a node that was put by hand, with all that it refers to, from being collected. Makes
-    `refs/uwf/nodes/<HASH>`, on a commit whose tree holds them; pinning a pinned node changes nothing. Returns
-    the commit. Raises NotFound for a node that isn't in the store."""
+    """Protect a node and its references from gc with `refs/uwf/nodes/<HASH>`. Return the commit. Raises
+    NotFound."""
     ref = layout.PINS + node
     known = store.repository.ref(ref)
     if known is not None:
@@ -441,7 +422,7 @@ def pin(store: Store, node: Hash) -> Oid:
 
 
 def keeping(store: Store, node: Hash, stamp: Stamp | None = None) -> Oid:
-    """The commit that holds a node with all that it refers to, for a pin. Touches no ref. Raises NotFound."""
+    """Return the commit for a pin. Touches no ref. Raises NotFound."""
     files = {".gitattributes": layout.GITATTRIBUTES, **store.files(node)}
     tree = store.repository.write_folder(files)
     by, when = stamp or (store.repository.user, None)
@@ -452,13 +433,13 @@ def keeping(store: Store, node: Hash, stamp: Stamp | None = None) -> Oid:
 
 
 def pins(store: Store) -> frozenset[str]:
-    """The names of the refs that keep nodes which were put by hand."""
+    """Return the names of all pins."""
     return frozenset(store.repository.ref_names(layout.PINS))
 
 
 def unpin(store: Store, before: frozenset[str], root: Hash, stop: frozenset[Hash]) -> None:
-    """Deletes those pins that are not among the ones `before`, of nodes that `root` leads to, not through any in
-    `stop`: a commit keeps them by now. Deletes refs under `refs/uwf/nodes/`."""
+    """Delete the pins made since `before` of nodes reachable from `root`, without passing `stop`: a commit
+    protects them now."""
     if not (new := pins(store) - before):
         return
     kept = {layout.PINS + node for node, _ in store.walk(root, stop)} & new
@@ -468,8 +449,7 @@ def unpin(store: Store, before: frozenset[str], root: Hash, stop: frozenset[Hash
 
 
 def _followed(commit: Commit) -> tuple[Oid, ...]:
-    """The parents that are records as well. The second parent of a version is not: it may be a merge on a
-    forge, with any history."""
+    """Return the parents that are records. A version's second parent may be any merge on a forge."""
     if len(commit.parents) > 1:
         trailers = layout.parse_message(commit.message)
         kind = ref_kinds.kind_of_record(trailers.kind) if trailers is not None else None

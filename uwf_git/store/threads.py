@@ -1,14 +1,12 @@
-"""Threads: one ref each, one commit a step.
+"""Threads: one ref each, one commit per step.
 
     refs/uwf/threads/<ULID>    the head of an active thread
-    refs/uwf/archive/<ULID>    an annotated tag on the last head; where both exist, the archive wins
+    refs/uwf/archive/<ULID>    an annotated tag on the last head; it wins if both exist
     refs/uwf/folded/<YYYY-MM>  old archives; see `archives`
-    refs/uwf/forks/<ULID>      a tag on the last commit that a thread shares with the one it parted from
-    refs/uwf/paused/<ULID>     a tag that keeps an active thread from being stepped
+    refs/uwf/forks/<ULID>      a tag on the last commit shared with the thread it diverged or was forked from
+    refs/uwf/paused/<ULID>     a tag that pauses an active thread
 
-The id is nowhere inside: a fork is one ref on a commit that is already there.
-
-What led to a head is read in `history`.
+The id is nowhere inside: a fork is one ref on an existing commit.
 """
 
 from __future__ import annotations
@@ -39,15 +37,14 @@ NEWEST = "@"
 
 
 class Damaged(NamedTuple):
-    """A thread whose commits can't be read, and why."""
+    """An unreadable thread, and why."""
 
     thread: ThreadId
     problem: str
 
 
 class Task(NamedTuple):
-    """What a thread is started for. `budget` and `max_rounds` are its own limits, `persona` is the id of the speaker in
-    a crew's workflow."""
+    """The input of a new thread. `budget` and `max_rounds` are its own limits, `persona` the speaker's id."""
 
     prompt: str
     budget: Mapping[str, float] = {}
@@ -56,7 +53,7 @@ class Task(NamedTuple):
 
 
 class Made(NamedTuple):
-    """The commit of a step that no ref leads to yet, and the StepNode that it records."""
+    """A step's commit without a ref, and its StepNode."""
 
     commit: Oid
     node: Hash
@@ -65,7 +62,7 @@ class Made(NamedTuple):
 
 
 class Outrun(HeadMoved):
-    """Somebody else's step was there first. `commit` is ours, and no ref leads to it."""
+    """Another step was committed first. `commit` is ours, without a ref."""
 
     def __init__(self, thread: ThreadId, commit: Oid) -> None:
         super().__init__(f"thread {thread} moved on while its step was made", "look at it, then step again")
@@ -73,7 +70,7 @@ class Outrun(HeadMoved):
 
 
 class Threads(Histories):
-    """The threads of one store, and what led to their heads."""
+    """The threads of one store."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
@@ -83,9 +80,9 @@ class Threads(Histories):
     # Finding
 
     def find(self, text: str) -> ThreadId:
-        """The one thread that a text stands for, active or ended: its whole id; four characters and more with which
-        only its id begins or ends, in any case; `@` for the newest of all, `@2` for the one before it, those
-        that other threads started here left out. Raises NotFound, Usage."""
+        """Return the thread that a text names, active or ended: its id; at least four first or last
+        characters, ignoring case; `@` for the newest, `@2` for the one before, without threads started by
+        other threads here. Raises NotFound, Usage."""
         wanted = text.strip()
         if wanted.startswith(NEWEST):
             return self._newest(wanted)
@@ -115,22 +112,19 @@ class Threads(Histories):
         raise NotFound(f"no thread {text}: there are {count}", "see: uwf thread list --all")
 
     def newest(self) -> Iterator[ThreadId]:
-        """The threads that `@`, `@2` and so on stand for, in this order."""
+        """Yield the threads of `@`, `@2` and so on."""
         sessions = Sessions(self._repository.private)
         for thread in sorted(self.ids(), reverse=True):
             if not sessions.owner(SUBWORKFLOW, thread):
                 yield thread
 
     def exists(self, thread: ThreadId) -> bool:
-        """Whether there is a thread of that id, whatever its state."""
         return self._tips(thread) != (None, None) or self._store.folded(thread) is not None
 
     def has_ended(self, thread: ThreadId) -> bool:
-        """Whether a thread is archived or folded."""
         return self._tips(thread)[1] is not None or self._store.folded(thread) is not None
 
     def ids(self) -> set[ThreadId]:
-        """The ids of all threads: active, archived and folded."""
         return self._ids_of_refs() | self._store.folded_threads()
 
     def _ids_of_refs(self) -> set[ThreadId]:
@@ -141,7 +135,7 @@ class Threads(Histories):
         return found
 
     def head(self, thread: ThreadId) -> Head:
-        """Where a thread is. Raises NotFound, StoreDamaged."""
+        """Return a thread's head. Raises NotFound, StoreDamaged."""
         active, tag = self._tips(thread)
         if tag is None and (folded := self._store.folded(thread)):
             tag = Oid(raw=folded.tag)
@@ -157,14 +151,14 @@ class Threads(Histories):
         return Head(thread, commit, row, archive, self._forked(thread, row, archive))
 
     def active_head(self, thread: ThreadId) -> Head:
-        """Where an active thread is. Raises Invalid for one that has ended."""
+        """Return an active thread's head. Raises Invalid if it has ended."""
         head = self.head(thread)
         if head.archive:
             raise Invalid(f"thread {thread} is {head.archive.status}", self.way_on(head))
         return head
 
     def way_on(self, head: Head) -> str:
-        """What to do with a thread that has ended."""
+        """Return the hint for a finished thread."""
         with contextlib.suppress(UwfError):
             if (
                 head.row.workflow
@@ -174,8 +168,7 @@ class Threads(Histories):
         return fork_hint(head)
 
     def all(self, archived: bool = False) -> list[Head | Damaged]:
-        """The active threads, or all, newest id first. A damaged thread is among them as Damaged, whatever is asked
-        for. Reads no history."""
+        """Return the active threads, or all, newest id first, including Damaged ones. Reads no history."""
         self._store.sync()
         index = self._store.index
         tips = index.tips()
@@ -208,11 +201,11 @@ class Threads(Histories):
         return sorted(wanted, key=lambda head: head.thread, reverse=True)
 
     def _forked(self, thread: ThreadId, row: CommitRow, archive: ArchiveRow | None) -> int:
-        """The `forked` of a head. Only a thread that is younger than its last step can be a fork without a step."""
+        """Return the `forked` of a head. Only a thread younger than its last step can be a fork without own
+        steps."""
         return forked_at(self._store, thread) if archive is None and time_of(thread) > row.time else 0
 
     def _now(self, thread: ThreadId, problem: str | None = None) -> Head | Damaged | None:
-        """A thread as its refs are at this moment, unless a problem is known of it; None where it has none any more."""
         if problem:
             return Damaged(thread, problem)
         try:
@@ -239,21 +232,20 @@ class Threads(Histories):
         return self._repository.ref(layout.THREADS + thread), self._repository.ref(layout.ARCHIVE + thread)
 
     def origin(self, thread: ThreadId) -> Oid | None:
-        """The head of the conversation that a thread was started from, or of the run that it, a conversation, comes
-        after; None where it began by itself."""
+        """Return the head of the conversation or run that a thread was started from, else None."""
         start = next(row for row in ancestry(self._store, self.head(thread).commit) if row.kind == "start")
         return None if start.merged is None else Oid(raw=start.merged)
 
     def ending_with(self, last: Hash | Oid) -> ThreadId | None:
-        """The thread whose last step this is, as that of a sub-workflow is that did a step elsewhere, or whose last
-        commit; of several the oldest, since the others are its forks."""
+        """Return the thread that ends with this step or commit, such as a sub-workflow's; the oldest, since
+        the others are forks."""
         self._store.sync()
         prefixes = (layout.THREADS, layout.ARCHIVE, layout.FOLDED)
         names = self._store.index.heads_at(last if isinstance(last, str) else last.raw)
         return min((layout.thread_of(name) for name in names if name.startswith(prefixes)), default=None)
 
     def commit_of(self, step: Hash) -> Oid:
-        """A commit that records a StepNode or StartNode. Raises NotFound."""
+        """Return a commit of a StepNode or StartNode. Raises NotFound."""
         self._store.sync()
         for row in self._store.index.commits_of(step):
             if row.kind in ("step", "start"):
@@ -261,7 +253,7 @@ class Threads(Histories):
         raise NotFound(f"no step {step} in any thread", "see the hashes with: uwf thread steps ID")
 
     def oldest_with(self, commit: Oid) -> ThreadId | None:
-        """The oldest thread that has a commit in its history; None if no thread has it any more."""
+        """Return the oldest thread with a commit in its history, else None."""
         wanted = self._store.take_in(commit)
         start = wanted.start or wanted.node
         heads = (head for head in self.all(archived=True) if isinstance(head, Head))
@@ -285,16 +277,16 @@ class Threads(Histories):
         data: Mapping[str, Any] | None = None,
         origin: Oid | None = None,
     ) -> ThreadId:
-        """Starts a thread of a workflow version; `max_rounds` is for one that is a bundle, `persona`, an id, and `data`
-        for one of a crew. `origin` is the head of the conversation that starts it, or of the run that a conversation
-        comes after. Makes `refs/uwf/threads/<new ULID>`."""
+        """Start a thread of a workflow version. `max_rounds` is for code workflows, `persona` and `data` for
+        crews. `origin` is the head of the conversation or run that it follows. Makes `refs/uwf/threads/<new
+        ULID>`."""
         with self._store.together():
             node = self._store.put(*start_node(workflow, prompt, budget, max_rounds, persona, data))
             return self.fork(self.begin(version, node, origin=origin))
 
     def start_all(self, version: Oid, workflow: Hash, tasks: Sequence[Task]) -> list[ThreadId]:
-        """Start a thread of a workflow version for each task, all with one write: their ids, in order. Makes
-        `refs/uwf/threads/<new ULID>` for each."""
+        """Start one thread per task with one write; return their ids in order. Makes `refs/uwf/threads/<new
+        ULID>` for each."""
         threads = sorted(new_thread_id() for _ in tasks)
         with self._store.together():
             nodes = [
@@ -317,8 +309,7 @@ class Threads(Histories):
         return threads
 
     def begin(self, version: Oid, node: Hash, stamp: Stamp | None = None, origin: Oid | None = None) -> Oid:
-        """The commit of a StartNode, which names the workflow of that version; `origin` becomes its second parent.
-        Touches no ref."""
+        """Return the commit of a StartNode; `origin` becomes its second parent. Touches no ref."""
         commit = self._begin(version, node, stamp, origin)
         self._store.take_in(commit)
         return commit
@@ -344,9 +335,8 @@ class Threads(Histories):
         return self._repository.write_commit(tree, parents, by, text, when, committer=stamp and by)
 
     def part(self, thread: ThreadId, fork: ThreadId, base: Oid, head: Oid) -> None:
-        """Makes one side of a divergence a thread of its own: `refs/uwf/forks/<fork>`, a tag on the last
-        commit that both sides have, then `refs/uwf/threads/<fork>`. Raises HeadMoved where that thread is
-        there already with something else."""
+        """Make one side of a divergence a thread: `refs/uwf/forks/<fork>`, a tag on the last shared commit,
+        then `refs/uwf/threads/<fork>`. Raises HeadMoved if that thread exists with other content."""
         if self._repository.ref(layout.FORKS + fork) is None:
             # Whoever meets the same divergence writes the same tag: it has nobody's name and no new time.
             when = self._repository.commit(base).time
@@ -357,8 +347,8 @@ class Threads(Histories):
             self._repository.create_ref(layout.THREADS + fork, head)
 
     def fork(self, commit: Oid, origin: ThreadId | None = None) -> ThreadId:
-        """A new thread on a commit that is there: makes `refs/uwf/threads/<new ULID>`, copies nothing. `origin` is the
-        thread that the user forks it from, which `refs/uwf/forks/<new ULID>` records first."""
+        """Make `refs/uwf/threads/<new ULID>` on an existing commit. `origin` is recorded first in
+        `refs/uwf/forks/<new ULID>`."""
         thread = new_thread_id()
         if origin is not None:
             tag = self._repository.write_tag(layout.tag_name(thread), commit, layout.fork_message(origin))
@@ -378,12 +368,13 @@ class Threads(Histories):
         then: str | None = None,
         begins: bool = False,
     ) -> Head:
-        """Records a StepNode as the thread's next step: its folder, its line on the thread's page, its commit, then
-        the ref, compared and swapped. `known` are the StepNodes of the history, which stand in their own folders;
-        `merge` becomes the second parent; `then` is the role that is next, or $END, where the workflow says it. With
-        `begins` the thread isn't there yet, and the step is its first beyond a past that it shares with another.
-        Raises Outrun and leaves the ref as it is when somebody was faster, NotFound when something the step refers
-        to isn't in the store."""
+        """Record a StepNode as the thread's next step: its folder, its line on the thread's page, its commit,
+        then the ref by compare-and-swap.
+
+        `known` are the StepNodes of the history; `merge` becomes the second parent; `then` is the next role
+        or $END, if known. With `begins` the step is the first of a new thread on a shared past. Raises
+        Outrun, leaving the ref, if another step was first; NotFound for missing nodes.
+        """
         with self._store.together():
             self._store.store_drafts()
             tree = self._repository.root(head.commit)
@@ -423,8 +414,8 @@ class Threads(Histories):
         extraction: str = "",
         then: str | None = None,
     ) -> Head:
-        """The head after a StepNode whose folder holds these node files besides its page; the rest is as for `append`.
-        Touches no ref."""
+        """Return the head after a StepNode whose folder has these files; otherwise as `append`. Touches no
+        ref."""
         made = self._made(head, node, files, merge, extraction, then, stamp)
         return head._replace(commit=made.commit, row=self._store.record(*made, head.row))
 
@@ -462,7 +453,6 @@ class Threads(Histories):
     def _with_step(
         self, tree: Oid, head: Head, made: StepContext, folder: Oid, then: str | None, merge: Oid | None
     ) -> Oid:
-        """A head's tree with the folder of the next step, and the thread's pages grown by that step."""
         from uwf_git.store import pages
 
         repository, row = self._repository, head.row
@@ -505,7 +495,6 @@ class Threads(Histories):
         )
 
     def _lines(self, head: Head) -> list[str]:
-        """The lines of all steps up to a head on the thread's page."""
         from uwf_git.store import pages
 
         if not head.row.number:
@@ -514,7 +503,7 @@ class Threads(Histories):
         return [pages.line_of(number, step) for number, step in enumerate(steps, 1)]
 
     def workflow_nodes(self, tree: Oid) -> frozenset[Hash]:
-        """The nodes in the workflow/ folder of a thread's tree. No step's folder repeats them."""
+        """Return the nodes in the workflow/ folder of a thread's tree, which no step's folder repeats."""
         entry = next((e for e in self._repository.tree(tree) if e.name == "workflow"), None)
         if entry is None or entry.mode != TREE_MODE:
             return frozenset()
@@ -526,9 +515,8 @@ class Threads(Histories):
         return self._workflow_files[entry.oid]
 
     def archive(self, head: Head, status: str, reason: str = "") -> Head:
-        """Ends a thread: makes `refs/uwf/archive/<ULID>`, then deletes the active ref, and its pause if it is
-        paused. `status` is completed or killed. Of a thread that has ended the active ref is deleted that whoever ended
-        it may have left, being killed; nothing else changes."""
+        """End a thread: make `refs/uwf/archive/<ULID>`, then delete the active ref and the pause. `status` is
+        completed or killed. For an ended thread only a leftover active ref is deleted."""
         if head.archive:
             if self._repository.ref(layout.THREADS + head.thread) == head.commit:
                 self._let_go(head.thread)
@@ -547,7 +535,6 @@ class Threads(Histories):
         return head._replace(archive=row)
 
     def _let_go(self, thread: ThreadId) -> None:
-        """Deletes what only a thread has that goes on."""
         names = (prefix + thread for prefix in (layout.THREADS, layout.PAUSED, layout.RESUMED))
         found = {name: oid for name in names if (oid := self._repository.ref(name)) is not None}
         try:
@@ -556,7 +543,7 @@ class Threads(Histories):
             log.warning("4ZK7QX2M", "{refs} stay: {why}", refs=[*found], why=busy.message)
 
     def drop(self, ref: str) -> None:
-        """Deletes a ref, unless it is gone or moves at this moment."""
+        """Delete a ref unless it is gone or just moved."""
         current = self._repository.ref(ref)
         if current is not None:
             with contextlib.suppress(HeadMoved):
@@ -564,7 +551,7 @@ class Threads(Histories):
 
 
 def fork_hint(head: Head) -> str:
-    """What to do with a thread that has ended, and whose workflow says nothing of that."""
+    """Return the hint for a finished thread whose workflow defines no `resume` edge."""
     hint = f"go on from it with: uwf thread fork {head.thread}"
     if head.archive and head.archive.status == "completed":  # at its very end it has nowhere to go
         if head.row.role == END:

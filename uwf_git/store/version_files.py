@@ -1,4 +1,4 @@
-"""The files of a version's tree, which anybody may have pushed: each is checked before it is read."""
+"""Reading the files of a version's tree, which anyone may have pushed, with checks first."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FILE_MODES = (BLOB_MODE, "100755")
 
 
 class VersionFiles:
-    """The files of a tree. Links, submodules and files beyond a limit are refused before they are read."""
+    """The files of a tree. Links, submodules and oversized files are refused before reading."""
 
     def __init__(self, repository: Repository, root: Oid, what: str) -> None:
         """`what` names the version in messages."""
@@ -28,11 +28,11 @@ class VersionFiles:
         self._root = root
 
     def has(self, name: str) -> bool:
-        """Whether there is something of that name at the top."""
+        """Return whether the root has an entry of this name."""
         return any(entry.name == name for entry in entries(self._repository, self._root, self.what))
 
     def read(self, path: str, limit: int = MAX_BYTES) -> bytes:
-        """A file's content. Raises NotFound, Invalid, and TooLarge beyond the limit in bytes."""
+        """Read a file. Raises NotFound, Invalid, and TooLarge beyond the limit in bytes."""
         folder = self._root
         *folders, name = path.split("/")
         for part in folders:
@@ -40,8 +40,8 @@ class VersionFiles:
         return self._content(path, self._entry(folder, name), limit)
 
     def below(self, path: str, most: int, limit: int) -> Iterator[tuple[str, bytes]]:
-        """Every file below a folder, by its path from there. Raises NotFound, Invalid for more files than `most`, and
-        TooLarge beyond the limit in bytes for all together."""
+        """Yield every file below a folder by relative path. Raises NotFound, Invalid for more than `most`
+        files, TooLarge beyond the total limit in bytes."""
         folders = [("", self._folder(self._root, path))]
         for prefix, folder in folders:  # grows while it is walked
             for entry in entries(self._repository, folder, self.what):
@@ -55,7 +55,7 @@ class VersionFiles:
                     raise Invalid(f"{self.what} has too many files in {path}")
 
     def nodes(self, folder: str) -> dict[Hash, Node]:
-        """The nodes of a folder, built-in types left out. Raises NotFound, Invalid, TooLarge."""
+        """Return the nodes of a folder except built-in types. Raises NotFound, Invalid, TooLarge."""
         at = self._folder(self._folder(self._root, folder), "nodes")
         listed = (
             layout.node_in_path(f"nodes/{entry.name}") for entry in entries(self._repository, at, self.what)
@@ -86,7 +86,7 @@ class VersionFiles:
 
 
 def entries(repository: Repository, folder: Oid, what: str) -> Sequence[Entry]:
-    """The entries of a folder that anybody may have made. Raises Invalid for one that is too large."""
+    """Return a folder's entries. Raises Invalid if there are too many."""
     if repository.header(folder)[1] > _LARGEST_FOLDER:
         raise Invalid(f"a folder of {what} has too many entries")
     return repository.tree(folder)

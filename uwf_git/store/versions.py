@@ -1,10 +1,9 @@
-"""Definitions that are registered under a name, in versions: workflows here, other kinds in extensions. A ref, such as
-`refs/uwf/workflows/<name>`, points at the newest version's commit.
+"""Definitions, registered under a name in versions: workflows here, other kinds in extensions. A ref such as
+`refs/uwf/workflows/<name>` points at the newest version.
 
-A version's commit holds the definition as written, its nodes and a page to read; its parent is the
-version before, so the ref's history is the version history and a rollback is a new commit. A second parent
-is what the version was taken from: a merge on a forge, an accepted proposal, or, where it is an older version of
-the same history, the one that was gone back to.
+A version's commit has the definition as written, its nodes and a page; its parent is the version before, so a
+rollback is a new commit. A second parent is the version's source: a merge on a forge, an accepted proposal,
+or the older version of a rollback.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Version(NamedTuple):
-    """One version of a workflow or a crew. `time` is Unix seconds; `current` tells the newest."""
+    """A version. `time` is in Unix seconds; `current` marks the newest."""
 
     name: str
     hash: Hash
@@ -45,8 +44,8 @@ class Version(NamedTuple):
 
 
 class PastVersion(NamedTuple):
-    """A version in the history of its name. `author` is a name; `back_to` the commit that a rollback went back
-    to, `taken_from` the commit of a proposal or of a forge that the version was made of, where there is one."""
+    """A version in its history. `author` is a name; `back_to` the commit of a rollback's target, `taken_from`
+    that of a proposal or forge."""
 
     version: Version
     author: str
@@ -55,8 +54,8 @@ class PastVersion(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A difference between two definitions: a `persona`, `role`, `condition`, `edge` or `setting` of that name was
-    `added`, `removed` or `changed`, and then in which of its `fields`."""
+    """A difference: a `persona`, `role`, `condition`, `edge` or `setting` was `added`, `removed` or `changed`
+    in its `fields`."""
 
     what: str
     name: str
@@ -65,8 +64,7 @@ class Change(NamedTuple):
 
 
 def compare(old: Workflow, new: Workflow) -> list[Change]:
-    """What is different in what two definitions mean: settings first, then personas, roles, conditions and
-    edges."""
+    """Return the differences in meaning: settings, then personas, roles, conditions and edges."""
     settings = ("name", "description", "budget")
     changes = [
         Change("setting", each, "changed") for each in settings if getattr(old, each) != getattr(new, each)
@@ -105,7 +103,7 @@ def _compared(
 
 
 class _Edge(NamedTuple):
-    """What may change of an edge that goes the same way on the same ground."""
+    """An edge's comparable parts besides its target and condition."""
 
     source: str
     prompt: str | None
@@ -115,7 +113,6 @@ class _Edge(NamedTuple):
 
 
 def _edges(workflow: Workflow) -> dict[str, _Edge]:
-    """The edges of a workflow by what people call them, in their order."""
     found: dict[str, _Edge] = {}
     for source, edges in workflow.graph.items():
         for edge in edges:
@@ -130,7 +127,7 @@ CODE_FILES = (DEFINITIONS[JAVASCRIPT], DEFINITIONS[PYTHON])
 
 
 class Versions(ABC, Generic[Defined]):
-    """What a store has of one kind under names. `refs` is the kind of their refs, `kept` what is kept as it is."""
+    """The definitions of one kind. `refs` is their ref kind, `kept` the word for their files in messages."""
 
     refs: ClassVar[RefKind]
     kept: ClassVar[str]
@@ -142,61 +139,55 @@ class Versions(ABC, Generic[Defined]):
         self.prefix = self.refs.prefix
 
     @abstractmethod
-    def name_of(self, definition: Defined) -> str:
-        """The name that a definition is registered under."""
+    def name_of(self, definition: Defined) -> str: ...
 
     @abstractmethod
-    def node_of(self, definition: Defined) -> Hash:
-        """The hash of the node that a definition is registered as."""
+    def node_of(self, definition: Defined) -> Hash: ...
 
     @abstractmethod
     def holds(self, commit: Oid, definition: Defined) -> bool:
-        """Whether a version is of that definition, word for word. Its tree may be another: it has the built-in types
-        and the page of the `uwf` that registered it."""
+        """Return whether a version has this definition, verbatim. Its tree may differ in built-in types and
+        page, which depend on the uwf version."""
 
     @abstractmethod
     def sources(self, definition: Defined) -> Iterator[tuple[str, str, bytes]]:
-        """The files that a version keeps as they are: the path that their author knows, the one that is kept, and the
-        content."""
+        """Yield the files kept as written: the author's path, the kept path, the content."""
 
     @classmethod
     @abstractmethod
     def is_in(cls, files: VersionFiles) -> bool:
-        """Whether a tree holds a version of this kind."""
+        """Return whether a tree has a version of this kind."""
 
     @classmethod
     @abstractmethod
     def read(cls, files: VersionFiles) -> Defined:
-        """The definition in a tree that anybody may have made. Code isn't evaluated: what it says of itself has to be
-        there as it was registered. Raises Invalid, NotFound, TooLarge, StoreDamaged."""
+        """Read a definition from an untrusted tree. Code isn't evaluated: its descriptor must be present.
+        Raises Invalid, NotFound, TooLarge, StoreDamaged."""
 
     @abstractmethod
-    def _tree(self, definition: Defined) -> Oid:
-        """The tree of a version, with its nodes put."""
+    def _tree(self, definition: Defined) -> Oid: ...
 
     def tree(self, definition: Defined) -> Oid:
-        """The tree of a version, with its nodes put. It follows from the definition alone. Raises Invalid where the
-        store's gate refuses one of its files."""
+        """Return a version's tree, with its nodes put. Depends on the definition alone. Raises Invalid if the
+        store's gate refuses a file."""
         self.let_in(definition)
         return self._tree(definition)
 
     def let_in(self, definition: Defined) -> None:
-        """Raises Invalid where the store's gate refuses one of a definition's files."""
+        """Raise Invalid if the store's gate refuses a file."""
         for path, name, data in self.sources(definition):
             self._store.gate(name, "the name of a file", self.kept)
             self._store.gate(data, path, self.kept)
 
     @abstractmethod
-    def message(self, name: str, node: Hash) -> str:
-        """The message of a version of that node, which is in the store."""
+    def message(self, name: str, node: Hash) -> str: ...
 
     def are_same(self, one: Version, other: Version) -> bool:
-        """Whether two versions mean the same."""
         return one.hash == other.hash
 
     def put(self, definition: Defined) -> Version:
-        """Registers a definition under its name; unchanged content makes no new version. Moves its ref. Raises
-        HeadMoved when others keep registering meanwhile."""
+        """Register a definition under its name; unchanged content creates no version. Moves its ref. Raises
+        HeadMoved if it keeps moving."""
         name = self.name_of(definition)
         for last_try in (False, False, True):
             old = self._repository.ref(self.prefix + name)
@@ -211,12 +202,11 @@ class Versions(ABC, Generic[Defined]):
         raise AssertionError("the last try returns or raises")
 
     def names(self) -> list[str]:
-        """Registered names, sorted."""
         names = self._repository.ref_names(self.prefix)
         return sorted(name.removeprefix(self.prefix) for name in names)
 
     def current(self, name: str) -> Version:
-        """The newest version of a name. Raises NotFound with the nearest name."""
+        """Return the newest version of a name. Raises NotFound with the nearest name."""
         oid = None if name_problem(name) else self._repository.ref(self.prefix + name)
         if oid is None:
             hint = nearest(name, self.names()) or f"see: {self.refs.commands} list"
@@ -224,7 +214,7 @@ class Versions(ABC, Generic[Defined]):
         return self._version(oid)
 
     def named(self, text: str) -> Version:
-        """The newest version of a name, and with ~2 after it the one two before that. Raises NotFound."""
+        """Return the newest version of a name, or with ~2 the second before it. Raises NotFound."""
         name, tilde, back = text.rpartition("~")
         if not (tilde and back.isdecimal()):
             return self.current(text)
@@ -236,7 +226,7 @@ class Versions(ABC, Generic[Defined]):
         return past[int(back)].version
 
     def history(self, name: str) -> list[PastVersion]:
-        """Every version of a name, newest first."""
+        """Return a name's versions, newest first."""
         oid: Oid | None = Oid(hex=self.current(name).commit)
         chain: list[tuple[Version, Commit]] = []
         while oid is not None:
@@ -255,9 +245,8 @@ class Versions(ABC, Generic[Defined]):
         return entries
 
     def rollback(self, name: str, to: Hash | None = None) -> Version:
-        """Makes an older version the newest by a new commit: the newest with that hash, or the one that was
-        registered before. After a rollback that is the one before the version it went back to, so each goes further
-        back. Moves the ref of the name. Raises NotFound where there is none."""
+        """Make an older version the newest with a new commit: the newest one of that hash, or the one before
+        the last rollback's target. Moves the name's ref. Raises NotFound."""
         entries = self.history(name)
         by_commit = {entry.version.commit: entry for entry in entries}
         now = entries[0].version
@@ -288,22 +277,21 @@ class Versions(ABC, Generic[Defined]):
         return self.move(name, old, self._commit(name, target.version.hash, tree, [old, source]))
 
     def remove(self, name: str) -> Version:
-        """Deletes the ref of a name; threads that use it keep it."""
+        """Delete a name's ref; threads keep their version."""
         version = self.current(name)
         self._repository.delete_ref(self.prefix + name, Oid(hex=version.commit))
         return version
 
     def before(self, commit: Oid) -> Version | None:
-        """The version before another; None before the first."""
         parents = self._repository.commit(commit).parents
         return self._version(parents[0]) if parents else None
 
     def commit_for(self, node: Hash) -> Oid:
-        """A version commit of a node. Raises NotFound."""
+        """Return a version commit of a node. Raises NotFound."""
         return self.commits_for(node)[0]
 
     def commits_for(self, node: Hash) -> list[Oid]:
-        """The version commits of a node, oldest first. Raises NotFound where there is none."""
+        """Return the version commits of a node, oldest first. Raises NotFound."""
         self._store.sync()
         found = [Oid(raw=row.oid) for row in self._store.index.commits_of(node) if row.kind == self.kind]
         if not found:
@@ -313,19 +301,18 @@ class Versions(ABC, Generic[Defined]):
     def write(
         self, definition: Defined, parents: Sequence[Oid], stamp: Stamp | None = None, words: str = ""
     ) -> Oid:
-        """A version commit without a ref. The first of `parents` is the version before, a second one what
-        it was taken from, such as a merge on a forge. `words` replace the subject of its message."""
+        """Return a version commit without a ref. `parents` are the version before and optionally the source.
+        `words` replace the subject."""
         tree = self.tree(definition)
         return self._commit(self.name_of(definition), self.node_of(definition), tree, parents, stamp, words)
 
     def remake(self, commit: Oid, node: Hash, parents: Sequence[Oid]) -> None:
-        """Write a version of a node again from the files of its tree, whatever else of it is lost."""
+        """Write a version's nodes again from the files of its tree, to repair it."""
         tree = self._repository.commit(commit).tree
         self.write(self.read(VersionFiles(self._repository, tree, str(commit))), parents)
 
     def move(self, name: str, old: Oid | None, new: Oid) -> Version:
-        """Moves the ref of a name from `old`, None where there is none, to a version commit.
-        Raises HeadMoved where it isn't there."""
+        """Move a name's ref from `old` to a version commit. Raises HeadMoved."""
         try:
             self._repository.put_ref(self.prefix + name, old, new)
         except HeadMoved:
@@ -361,8 +348,7 @@ class Versions(ABC, Generic[Defined]):
 
 
 class Offer(NamedTuple):
-    """A workflow that a version of a package holds. `speakers` are the ids of the personas that may speak in it, the
-    default first."""
+    """A workflow in a package's version. `speakers` are the ids of possible personas, the default first."""
 
     address: str
     title: str
@@ -372,30 +358,29 @@ class Offer(NamedTuple):
 
 
 class Packages(Versions[Defined]):
-    """Definitions that hold several workflows, each of which threads can begin on by an address, `<name>/<id>`."""
+    """Definitions with several workflows, each with an address `<name>/<id>`."""
 
     @abstractmethod
     def offers(self, beginning: str = "") -> Iterator[Offer]:
-        """The workflows of the newest versions, packages by name: those whose addresses begin so."""
+        """Yield the workflows of the newest versions whose address has a prefix."""
 
     @abstractmethod
     def offer(self, address: str) -> Offer:
-        """The workflow that an address names, with ~2 after it in the version two before the newest. Raises
+        """Return the workflow at an address, with ~2 in the second version before the newest. Raises
         NotFound."""
 
     @abstractmethod
     def begin(self, offer: Offer) -> Oid:
-        """The version commit that threads of an offered workflow begin on; it has no ref."""
+        """Return the version commit for threads of an offered workflow; it has no ref."""
 
     @abstractmethod
     def speakers(self, name: str) -> Iterator[tuple[str, str]]:
-        """The ids and names of the personas of a package's newest version, whoever speaks by default first."""
+        """Yield ids and names of the newest version's personas, the default first."""
 
     @staticmethod
     @abstractmethod
     def compile(definition: bytes, files: Mapping[str, bytes]) -> Compiled:
-        """The workflow of a version on which threads begin, from the file that defines it and the files of the package.
-        Raises Invalid, NotFound."""
+        """Compile a workflow from its file and the package's files. Raises Invalid, NotFound."""
 
 
 class Registry(Versions["Compiled"]):
@@ -444,8 +429,8 @@ class Registry(Versions["Compiled"]):
             super().remake(commit, node, parents)
 
     def commit_unregistered(self, compiled: Compiled) -> Oid:
-        """A version commit without a ref, for a thread started straight from a file. The newest
-        registered version is used where it is the same."""
+        """Return a version commit for a thread started from a file: the newest registered version if equal,
+        else one without a ref."""
         for row in self._store.index.commits_of(compiled.hash):
             oid = Oid(raw=row.oid)
             if row.kind == "workflow" and self._repository.has(oid) and self.holds(oid, compiled):
@@ -458,14 +443,13 @@ class Registry(Versions["Compiled"]):
         return self._version(commit).hash == definition.hash and self.files(commit) == files
 
     def workflow(self, node: Hash) -> Workflow:
-        """The value of a Workflow node. Raises NotFound, Invalid."""
+        """Return a Workflow node's value. Raises NotFound, Invalid."""
         content = self._store.get(node)
         if not is_kind(content.type, "workflow"):
             raise Invalid(f"node {node} is no workflow", "see: uwf workflow list")
         return parse_workflow(content.payload)
 
     def source(self, commit: Oid) -> bytes:
-        """The definition as its author wrote it."""
         name = self._definition_file(commit)
         blob = self._repository.file(self._repository.commit(commit).tree, name)
         if blob is None:
@@ -473,8 +457,8 @@ class Registry(Versions["Compiled"]):
         return self._repository.blob(blob)
 
     def code(self, workflow: Workflow, commit: Oid) -> bytes:
-        """The file of a bundle as a version has it. Raises StoreDamaged where that is another than the one that its
-        Workflow node names, NotFound where it has none."""
+        """Return a code workflow's file in a version. Raises StoreDamaged if it doesn't match its Workflow
+        node, NotFound if there is none."""
         code = workflow.code
         assert code is not None
         data = self.source(commit)
@@ -486,8 +470,8 @@ class Registry(Versions["Compiled"]):
         return data
 
     def code_of(self, node: Hash) -> bytes:
-        """The file of a bundle, from whichever version of its Workflow node has it. Raises StoreDamaged where each has
-        another, NotFound where there is no version."""
+        """Return a code workflow's file from any version that has it. Raises StoreDamaged if all differ,
+        NotFound without a version."""
         workflow = self.workflow(node)
         first, *others = self.commits_for(node)
         try:
@@ -499,8 +483,7 @@ class Registry(Versions["Compiled"]):
             raise
 
     def files(self, commit: Oid) -> dict[str, bytes]:
-        """The definition as its author wrote it and the files that it includes, by path from its folder. Raises
-        NotFound."""
+        """Return the definition as written and its included files, by path. Raises NotFound."""
         files = {self._definition_file(commit): self.source(commit)}
         for path, entry in walk_tree(self._repository, self._repository.commit(commit).tree):
             if path.startswith(layout.INCLUDED):
@@ -527,8 +510,8 @@ class Registry(Versions["Compiled"]):
 
 
 def put_definition(store: Store, payload: Any, schemas: Mapping[Hash, Any]) -> Hash:
-    """Stores the nodes of a workflow and returns the hash of the Workflow node. A definition is what it says, whenever
-    it was registered: timestamps would make every registration of the same file another tree."""
+    """Store a workflow's nodes and return the Workflow node's hash. Without timestamps, so that equal
+    definitions have equal trees."""
     for schema in schemas.values():
         store.put(META, schema, timestamp=0)
     return store.put(workflow_type(payload), payload, timestamp=0)
@@ -537,8 +520,7 @@ def put_definition(store: Store, payload: Any, schemas: Mapping[Hash, Any]) -> H
 def version_files(
     store: Store, workflow: Workflow, node: Hash, schemas: Mapping[Hash, Any]
 ) -> dict[str, bytes | Oid]:
-    """What the tree of a workflow's version has besides the definition as it was written: its page and its nodes, which
-    are in the store."""
+    """Return the page and the node files of a workflow's version."""
     from uwf_git.workflow.diagram import readme
 
     files: dict[str, bytes | Oid] = {
@@ -551,7 +533,7 @@ def version_files(
 
 
 def walk_tree(repository: Repository, oid: Oid, prefix: str = "") -> Iterator[tuple[str, Entry]]:
-    """Every file below a tree with its path, folders themselves left out."""
+    """Yield every file below a tree with its path."""
     for entry in repository.tree(oid):
         path = prefix + entry.name
         if entry.is_tree:
@@ -561,7 +543,6 @@ def walk_tree(repository: Repository, oid: Oid, prefix: str = "") -> Iterator[tu
 
 
 def _read_code(files: VersionFiles, file: str) -> Compiled:
-    """The workflow in a file of code, by its nodes in the tree. Raises Invalid if none of them is of that file."""
     from uwf_git.workflow.code_file import MAX_BYTES, kept_bundle
 
     for other in DEFINITIONS.values():

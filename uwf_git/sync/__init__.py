@@ -1,1 +1,1 @@
-"""Two stores: what travels between them, and what happens where both went on."""
+"""Exchange between two stores: push, pull, divergence, review, repair."""

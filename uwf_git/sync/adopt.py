@@ -1,6 +1,5 @@
-"""Taking over what was fetched: each ref is verified, then settled as `reconcile` says. An invalid ref is reported
-and left in its tracking ref; everything else is taken over.
-"""
+"""Adopting fetched refs: each is verified, then settled as `reconcile` says. An invalid ref is reported and
+stays a tracking ref; all others are adopted."""
 
 from __future__ import annotations
 
@@ -29,9 +28,9 @@ _LARGEST_TAG = 1 << 20  # bytes of one that is read
 
 
 class Adopted(NamedTuple):
-    """What became of a ref of the other side. `fork` is the thread that one side of it became, `steps` how
-    many steps that side has for itself, `ours` whether it was ours; `proposal` the name that our version
-    of a workflow or a crew went to."""
+    """The result for a ref of the other side. `fork` is the thread that one side became, `steps` the number
+    of its own steps, `ours` whether it is our side; `proposal` the name that our version of a definition
+    moved to."""
 
     ref: str
     case: Case
@@ -42,7 +41,6 @@ class Adopted(NamedTuple):
     proposal: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The form that is printed."""
         value: dict[str, Any] = {"ref": self.ref, "case": self.case.label, "number": self.case.value}
         if self.thread:
             value["thread"] = self.thread
@@ -55,7 +53,7 @@ class Adopted(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """A ref that was not taken over, and why. `later`: nothing is wrong with it, a step is running."""
+    """A ref that was not adopted, and why. `later`: it is valid, but a step is running."""
 
     ref: str
     findings: tuple[Finding, ...] = ()
@@ -64,18 +62,15 @@ class Refused(NamedTuple):
 
     @property
     def is_unchecked(self) -> bool:
-        """Whether nothing is known to be wrong with it."""
         from uwf_git.verify.findings import UNCHECKED
 
         return bool(self.findings) and all(each.code == UNCHECKED for each in self.findings)
 
     @property
     def reason(self) -> str:
-        """What is wrong, in words."""
         return self.findings[0].message if self.findings else self.problem
 
     def to_json(self) -> dict[str, Any]:
-        """The form that is printed."""
         return {
             "ref": self.ref,
             "later": self.later,
@@ -85,9 +80,8 @@ class Refused(NamedTuple):
 
 
 class Adoption:
-    """Takes over the refs of one other side: a remote, or a bundle. `refs` are its names for them, with
-    what they point at; the objects must be here. `yields` as in Reconciler. `on_verified` is told how many
-    of how many refs have been looked at."""
+    """Adopts the refs of a remote or bundle. `refs` are its names and objects, which must be here. `yields`
+    as in Reconciler. `on_verified` gets the number of refs done and in all."""
 
     def __init__(
         self,
@@ -117,7 +111,6 @@ class Adoption:
         }
 
     def _wanted(self, refs: Mapping[str, Oid], yields: bool) -> Mapping[str, Oid]:
-        """The refs without those of threads that were removed here. Who takes threads from a bundle wants them."""
         removed = removed_threads(self._instance)
         if not yields:
             forget_removed(self._instance, removed & {layout.thread_of(name) for name in refs})
@@ -136,8 +129,8 @@ class Adoption:
     def run(
         self, here: Mapping[str, Oid] | None = None, whole: bool = True
     ) -> tuple[tuple[Adopted, ...], tuple[Refused, ...]]:
-        """Settles every ref that is not where ours is; `here` are ours, where they were just read, and without `whole`
-        only those that the other side has too. Moves refs under refs/uwf/ as `reconcile` says."""
+        """Settle every ref that differs from ours. `here` are ours if just read; without `whole`, only those
+        that the other side has. Moves refs as `reconcile` says."""
         if here is None:
             here = self._repository.refs(without=layout.REMOTES)
         differing = {name: oid for name, oid in self._refs.items() if here.get(name) != oid}
@@ -171,7 +164,6 @@ class Adoption:
         return adopted, refused
 
     def _know(self, here: Mapping[str, Oid]) -> None:
-        """Takes in the active threads among these refs; a damaged one stops nothing."""
         for name, oid in here.items():
             if name.startswith(layout.THREADS):
                 with contextlib.suppress(StoreDamaged):
@@ -179,7 +171,6 @@ class Adoption:
 
     @property
     def steps(self) -> int:
-        """How many steps are known here since."""
         return self._trial.steps if "_trial" in self.__dict__ else 0
 
     def _settle(
@@ -199,7 +190,6 @@ class Adoption:
                 yield from self._sound(name, differing[name], self._settlers[kind.settle])
 
     def _here(self, threads: Sequence[ThreadId]) -> set[ThreadId]:
-        """Those of these threads that are here in any form."""
         if len(threads) <= tracking.FEW:
             return {thread for thread in threads if self._instance.threads.exists(thread)}
         prefixes = (layout.THREADS, layout.ARCHIVE)
@@ -212,8 +202,8 @@ class Adoption:
         }
 
     def _threads_of(self, differing: Mapping[str, Oid], here: Mapping[str, Oid]) -> list[ThreadId]:
-        """The threads to look at. One that has ended on both sides alike is left out, though a server that refuses
-        deletions still has its active ref."""
+        """Return the threads to look at. One that ended equally on both sides is omitted, even if a server
+        that refuses deletions still has its active ref."""
         found = set()
         for name in differing:
             prefix, thread = layout.namespace_of(name), layout.thread_of(name)
@@ -232,8 +222,6 @@ class Adoption:
     def _sound(
         self, name: str, oid: Oid, settle: Callable[[str, Oid], Iterator[Adopted | Refused]]
     ) -> Iterator[Adopted | Refused]:
-        """A ref settled, if nothing is wrong with it."""
-
         def settled() -> Iterator[Adopted | Refused]:
             if findings := self._verify(name, oid):
                 yield Refused(name, findings)
@@ -243,7 +231,6 @@ class Adoption:
         return self._guarded(name, settled())
 
     def _guarded(self, name: str, settled: Iterator[Adopted | Refused]) -> Iterator[Adopted | Refused]:
-        """What became of a ref; an error on the way refuses it."""
         try:
             yield from settled
         except (Busy, HeadMoved) as error:
@@ -252,7 +239,6 @@ class Adoption:
             yield Refused(name, (), error.message)
 
     def _verify(self, name: str, oid: Oid) -> tuple[Finding, ...]:
-        """What is wrong with a ref. Where nothing is, the index takes in what it leads to."""
         findings = self._trial.findings(name, oid)
         log.debug(
             "YP7HQ0BE",
@@ -280,8 +266,6 @@ class Adoption:
     # Threads
 
     def _unknown(self, threads: Sequence[ThreadId]) -> Iterator[Adopted | Refused]:
-        """Threads that are not here: nobody steps them, so their refs are made many at a time. One that has
-        ended while its active ref is still there is left to `_thread`."""
         sound: dict[str, ThreadId] = {}
         for thread in threads:
             name = layout.ARCHIVE + thread
@@ -314,7 +298,6 @@ class Adoption:
         yield _adopted(ref, thread, self._reconciler.settle(thread, self._as_folded(thread, sides)))
 
     def _as_folded(self, thread: ThreadId, sides: Sides) -> Sides:
-        """An active ref that is left of a thread which is folded here: the fold's tag ends it."""
         row = self._instance.store.folded(thread) if sides.tag is None else None
         tag = archives.tag_again(self._repository, row.ref, thread) if row else None
         return sides._replace(tag=tag) if tag else sides
@@ -331,7 +314,6 @@ class Adoption:
         yield Adopted(name, Case.BEHIND if moved else Case.AHEAD, thread)
 
     def _fork(self, name: str, oid: Oid) -> Iterator[Adopted | Refused]:
-        """Where a thread parted from another: taken over once that thread is here, if it is so."""
         thread = layout.thread_of(name)
         folded = self._instance.store.folded(thread)
         if not self._instance.threads.exists(thread) or (folded is not None and folded.fork):
@@ -347,7 +329,6 @@ class Adoption:
 
     @cached_property
     def _circular(self) -> set[ThreadId]:
-        """The threads that were forks of their own forks if every fork tag was taken over."""
         ours = self._repository.refs(layout.FORKS)
         theirs: dict[ThreadId, Link] = {}
         for name, oid in self._refs.items():
@@ -360,7 +341,6 @@ class Adoption:
         return self._own_forks(theirs)
 
     def _own_forks(self, theirs: Mapping[ThreadId, Link]) -> set[ThreadId]:
-        """The threads that are forks of their own forks, by these links and those that are here."""
         origins: dict[ThreadId, set[ThreadId]] = {}
         pending = list(theirs)
         while pending:
@@ -380,8 +360,6 @@ class Adoption:
             raise Foreign(f"{name} makes thread {thread} a fork of its own forks", "delete it there")
 
     def _paused(self, name: str, oid: Oid) -> Iterator[Adopted | Refused]:
-        """A pause counts wherever its thread has got to meanwhile. Of two, both keep the thread from being stepped, so
-        theirs may take the place of ours; one that was lifted here stays lifted."""
         thread, threads = layout.thread_of(name), self._instance.threads
         if not threads.exists(thread) or threads.has_ended(thread) or was_lifted(self._instance, thread, oid):
             return
@@ -404,7 +382,6 @@ class Adoption:
             yield Adopted(name, Case.TWO_COMMITS if old else Case.UNKNOWN)
 
     def _growing(self, name: str, oid: Oid) -> Iterator[Adopted | Refused]:
-        """A history whose trees only grow, as a suite's: what two machines have added is in it, whoever was first."""
         ours = self._repository.ref(name)
         united = unite(self._instance.store, ours, oid) if ours else oid
         if united == ours:
@@ -415,7 +392,6 @@ class Adoption:
             yield Adopted(name, only_theirs if united == oid else Case.UNITED)
 
     def _folded(self, name: str, oid: Oid) -> Iterator[Adopted | Refused]:
-        """Archives that were folded: threads that go on here end first, then single refs give way."""
         theirs = archives.read(self._repository, oid)
         forks = {
             thread: link
@@ -452,8 +428,6 @@ class Adoption:
         archives.tidy(self._repository, name.removeprefix(layout.FOLDED))
 
     def _goes_on(self, thread: ThreadId, tag: Oid) -> bool:
-        """Whether a thread that the other side has folded is here in another way: active, ended by a ref,
-        or folded with another end."""
         if self._repository.ref(layout.THREADS + thread) or self._repository.ref(layout.ARCHIVE + thread):
             return True
         row = self._instance.store.folded(thread)

@@ -1,7 +1,7 @@
-"""Threads as one file, by `git bundle`: for mail, and for machines that no network connects.
+"""Bundles: threads in one file, by `git bundle`.
 
-A bundle has no side that everybody pulls from. So in a divergence the threads that are here keep their
-ids, and what the bundle brings besides becomes a thread of its own.
+A bundle isn't shared by everyone, so in a divergence local threads keep their ids, and the bundle's side
+becomes a fork.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ _NAME = "=bundle"  # no remote can be called so
 
 
 def bundle(instance: Instance, git: Git, threads: Iterable[ThreadId], path: Path) -> list[str]:
-    """Writes threads, whole and with the other sides of their divergences, to a file. Returns the refs in
-    it. Moves no ref, but for the while those of threads that are folded. Raises Invalid for a file that
-    can't be, RemoteFailed where git can't."""
+    """Write threads and their divergences to a file. Return its refs. Moves no ref, except temporary refs of
+    folded threads. Raises Invalid for an unusable file, RemoteFailed if git fails."""
     repository = instance.store.repository
     wanted = list(threads)
     target = path.expanduser().absolute()
@@ -54,8 +53,7 @@ def bundle(instance: Instance, git: Git, threads: Iterable[ThreadId], path: Path
 
 
 def _unfold(instance: Instance, threads: Iterable[ThreadId]) -> dict[str, Oid]:
-    """Refs for threads that are folded, since a bundle is made of refs. A kill leaves them, and they say
-    nothing that the fold doesn't."""
+    """Make refs for folded threads, since a bundle consists of refs. Leftovers are harmless."""
     repository, made = instance.store.repository, {}
     for thread in threads:
         name = layout.ARCHIVE + thread
@@ -67,8 +65,8 @@ def _unfold(instance: Instance, threads: Iterable[ThreadId]) -> dict[str, Oid]:
 
 
 def unbundle(instance: Instance, git: Git, path: Path) -> Pulled:
-    """Takes over the threads in a file, verified as those of a remote are. Moves refs as `reconcile` says. Raises
-    NotFound, Invalid for what is no bundle."""
+    """Adopt the threads of a bundle after verification. Moves refs as `reconcile` says. Raises NotFound,
+    Invalid if it is not a bundle."""
     source = path.expanduser().absolute()
     if not source.is_file():
         raise NotFound(f"no file {path}", "see: uwf bundle --help")

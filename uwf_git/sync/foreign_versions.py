@@ -1,6 +1,5 @@
-"""Versions of definitions that anybody may have pushed: what a commit defines, without running any of it, and whether
-it is exactly what registering its definition would have made.
-"""
+"""Untrusted versions of definitions: reading a commit's definition without running code, and comparing it
+with what registering that definition would make."""
 
 from __future__ import annotations
 
@@ -26,9 +25,8 @@ SECONDS = 30.0  # for what somebody else wrote to compile
 
 
 def defined_in(repository: Repository, commit: Oid, what: str, correct: str = "") -> Any:
-    """The definition in a commit's tree, compiled, of the class that `Versions.read` of its kind returns. Whoever
-    pushed the branch wrote it, so code isn't evaluated. Messages name it `what`, and say how to `correct` it. Raises
-    Invalid, and StoreDamaged for bad objects."""
+    """Return the compiled definition in a commit's tree. Code isn't evaluated. Messages name it `what`, and
+    tell how to `correct` it. Raises Invalid, and StoreDamaged for bad objects."""
     files = VersionFiles(repository, repository.commit(commit).tree, what)
     try:
         with time_limit(SECONDS):
@@ -40,7 +38,7 @@ def defined_in(repository: Repository, commit: Oid, what: str, correct: str = ""
 
 
 def holds_code(repository: Repository, commit: Oid) -> bool:
-    """Whether a commit's tree has a file of code. Raises Invalid for a tree that is too large."""
+    """Return whether a commit's tree has a file of code. Raises Invalid for an oversized tree."""
     files = VersionFiles(repository, repository.commit(commit).tree, "the branch")
     return any(files.has(name) for name in CODE_FILES)
 
@@ -48,8 +46,8 @@ def holds_code(repository: Repository, commit: Oid) -> bool:
 def is_version(
     trial: Versions[Any], instance: Instance, commit: Oid, name: str, after: Oid | None = None
 ) -> bool:
-    """Whether a commit and its forebears are exactly what registering their definitions would have made,
-    down to the version `after`, else to one that is known or to the first of all."""
+    """Return whether a commit and its ancestors are exactly what registering their definitions would make,
+    back to the version `after`, a known one, or the first."""
     sound = _comes_after(trial, instance, commit, name, after)
     return sound and not findings_in(instance, trial.prefix + name, commit)
 
@@ -70,7 +68,6 @@ def _comes_after(trial: Versions[Any], instance: Instance, commit: Oid, name: st
 
 
 def _is_as_registered(trial: Versions[Any], repository: Repository, oid: Oid, name: str) -> bool:
-    """Whether a commit has the message and the tree that registering its definition would have made."""
     found = repository.commit(oid)
     try:
         if kind_in(repository, oid) != trial.kind:
@@ -95,7 +92,7 @@ def _first_parents(repository: Repository, commit: Oid) -> Iterator[Oid]:
 
 
 def version_below(trial: Versions[Any], instance: Instance, commit: Oid, name: str) -> Oid | None:
-    """The nearest version of a workflow or crew that a commit stands on, where none is registered here."""
+    """Return the nearest ancestor that is a version, if none is registered here."""
     repository = instance.store.repository
     queue, seen = [commit], {commit}
     for oid in queue:  # grows while it is walked
@@ -108,12 +105,12 @@ def version_below(trial: Versions[Any], instance: Instance, commit: Oid, name: s
 
 
 def same_version(repository: Repository, one: Oid, other: Oid) -> bool:
-    """Whether two trees hold the same version. Each has the built-in types of the `uwf` that wrote it."""
+    """Return whether two trees have the same version, ignoring built-in types, which depend on the uwf
+    version."""
     return one == other or _own_content(repository, one) == _own_content(repository, other)
 
 
 def _own_content(repository: Repository, tree: Oid) -> dict[str, Oid]:
-    """What a version's tree has besides built-in types, by path."""
     found: dict[str, Oid] = {}
     of_nodes = {path for kind in ref_kinds.versioned() for path in (kind, f"{kind}/nodes")}
     folders = [("", tree)]
@@ -128,8 +125,7 @@ def _own_content(repository: Repository, tree: Oid) -> dict[str, Oid]:
 
 
 def findings_in(instance: Instance, ref: str, commit: Oid) -> tuple[Finding, ...]:
-    """What a pull would find wrong with a commit that the ref of a workflow or crew leads to. Where that is nothing,
-    what it leads to is known from now on."""
+    """Return what a pull would find wrong with a definition's commit. Without findings it is indexed."""
     from uwf_git.verify.whole import Trial
 
     with contextlib.closing(Trial(instance.store)) as trial:

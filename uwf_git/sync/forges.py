@@ -1,6 +1,5 @@
-"""Whether a remote is on a forge, and the pages there that show a pushed branch, worked out from its URL alone.
-Nothing is asked over the network, and credentials of the URL never come out.
-"""
+"""Forge pages of a pushed branch, derived from the remote's URL alone, without network and without its
+credentials."""
 
 from __future__ import annotations
 
@@ -52,7 +51,7 @@ _PAGES = {
 
 
 class Pages(NamedTuple):
-    """URLs to open. `compare` is None where there is no base, or the forge has no such page."""
+    """URLs to open. `compare` is None without a base, or if the forge has no such page."""
 
     branch: str
     commits: str
@@ -60,9 +59,8 @@ class Pages(NamedTuple):
 
 
 def pages(url: str, branch: str, base: str | None, kinds: Mapping[str, str] | None = None) -> Pages | None:
-    """The pages of a branch on the forge that a remote's URL leads to. `branch` and `base` are names
-    below refs/heads/; `kinds` says what hosts run (see `settings.FORGES`) where their names don't. None for local
-    paths and for hosts nothing is known of."""
+    """Return a branch's pages. `branch` and `base` are names below refs/heads/; `kinds` maps hosts to forges
+    (see `settings.FORGES`). None for local paths and unknown hosts."""
     found = _repository(url, kinds or {})
     if found is None:
         return None
@@ -78,12 +76,11 @@ def pages(url: str, branch: str, base: str | None, kinds: Mapping[str, str] | No
 
 
 def is_forge(url: str, kinds: Mapping[str, str] | None = None) -> bool:
-    """Whether a remote's URL leads to a repository on a known forge; `kinds` as in `pages`."""
+    """Return whether a remote's URL is on a known forge; `kinds` as in `pages`."""
     return _repository(url, kinds or {}) is not None
 
 
 def _repository(url: str, kinds: Mapping[str, str]) -> tuple[str, str] | None:
-    """A forge's kind and the address of the repository's front page."""
     scheme, location, path = _parts(url)
     match = _HOST.fullmatch(location)
     if match is None:
@@ -103,7 +100,6 @@ def _repository(url: str, kinds: Mapping[str, str]) -> tuple[str, str] | None:
 
 
 def _parts(url: str) -> tuple[str, str, str]:
-    """Scheme, host and port, path; an empty host for what is no address of another machine."""
     if match := _URL.fullmatch(url):
         scheme = match["scheme"].lower()
         known = {"https": "https", "http": "http", "ssh": "ssh", "git": "git"}

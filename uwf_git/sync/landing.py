@@ -1,10 +1,10 @@
-"""A page for whoever clones a repository of threads with plain git, or opens it on a forge: what they get are
-branches, and threads are on none. So the first push to a remote without any branch makes the one that its HEAD names.
+"""A default branch for repositories of threads, so that a plain clone or a forge shows a page. The first push
+to a remote without branches makes the branch that its HEAD names.
 
-    refs/heads/<what HEAD names>    a commit without parents, with a README.md
+    refs/heads/<HEAD's branch>      a commit without parents, with a README.md
 
-The commit is the same whoever makes it, so two that push at once agree. It is made once and never moved, nor made again
-where somebody deleted it; `git config uwf.landing false` keeps it from being made at all.
+The commit is always the same, so concurrent pushes agree. It is made once, never moved, and not made again if
+deleted; `git config uwf.landing false` disables it.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class Landing(NamedTuple):
 
 
 def land(instance: Instance, git: Git, remote: Remote) -> Landing | None:
-    """Makes the page on a remote that has no branch. Moves a ref of the remote and none here. None where it was not
-    made: it isn't wanted, was tried before, or the remote doesn't take it, which nobody needs to know."""
+    """Make the page on a remote without branches. Moves a ref of the remote, none here. None if it is
+    disabled, was tried before, or is refused."""
     repository = instance.store.repository
     if remote.code or repository.config.flag("uwf.landing") is False:
         return None
@@ -103,13 +103,12 @@ def _push(git: Git, remote: Remote, ref: str, arguments: list[str]) -> Pushed | 
 
 
 def _leads_somewhere(git: Git, remote: Remote) -> bool:
-    """Whether HEAD of a remote is a branch that is there."""
     lines = listed_lines(git, "ls-remote", "--quiet", "--", remote.name, "HEAD")
     return any(name == "HEAD" for _, name in lines)
 
 
 def page(repository: Repository) -> Oid:
-    """The commit with the page, stored without a ref."""
+    """Return the page's commit, stored without a ref."""
     tree = repository.write_folder({"README.md": _README.encode()})
     return repository.write_raw_commit(
         f"tree {tree}\nauthor {_WHO}\ncommitter {_WHO}\n\nWhat this repository is\n".encode()
@@ -117,8 +116,8 @@ def page(repository: Repository) -> Oid:
 
 
 def _branch(git: Git, remote: Remote) -> str | None:
-    """The branch that HEAD of a remote names before it is there. Only a clone is told that, and only by the second
-    version of git's protocol, which sshd has to be told to let through; else None."""
+    """Return the branch that an unborn HEAD names. Only protocol version 2 tells it, and only to a clone;
+    else None."""
     import tempfile
 
     url = git.run("remote", "get-url", "--push", remote.name).out.decode("utf-8", "surrogateescape").strip()

@@ -1,11 +1,11 @@
-"""Where a lost object may still be: a remote, a bundle, another repository on this machine, or the rest of the store.
+"""Sources of lost objects: a remote, a bundle, another local repository, or the rest of the store.
 
-What is fetched goes into a repository of its own, in the private folder, and never into the store: of all that a place
-offers only the objects that are asked for are taken, and those only where their content is what their id says.
+Objects are fetched into a repository of their own in the private folder; only requested objects are taken,
+and only if their content matches their id.
 
-From the rest of the store follow pages, trees, the nodes of a workflow from its definition, and where the user who made
-them and the time zone are still the same, commits and archive tags. What wrote them once is run once more, over a
-repository that keeps what is written in memory and moves no ref.
+The rest of the store determines pages, trees, a workflow's nodes from its definition, and (given the same
+user and time zone) commits and archive tags. The code that wrote them runs again on a repository that writes
+to memory and moves no ref.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ _NOBODY = ThreadId("0" * 26)
 
 
 class Found(NamedTuple):
-    """An object as a place has it, checked against its id. `kind` as in `Repository.read`."""
+    """An object checked against its id. `kind` as in `Repository.read`."""
 
     kind: int
     content: bytes
 
 
 class Place:
-    """Somewhere that may have objects. `refs` are those that it was seen to have."""
+    """A source of objects. `refs` are those seen there."""
 
     def __init__(self, name: str, limit: int) -> None:
         self.name = name
@@ -60,10 +60,10 @@ class Place:
         self._repository: Repository | None = None
 
     def prepare(self, wanted: Collection[Oid]) -> None:
-        """Gets as many of some objects as there are; what fails is kept in `failed`."""
+        """Get as many of these objects as possible; errors are kept in `failed`."""
 
     def read(self, oid: Oid) -> Found | None:
-        """An object; None where the place hasn't it whole, or it is larger than `uwf.maxBlob` allows."""
+        """Return an object; None if it isn't whole there or exceeds `uwf.maxBlob`."""
         if self._repository is None or not self._repository.has(oid):
             return None
         try:
@@ -73,10 +73,10 @@ class Place:
 
 
 class Beside(Place):
-    """Another repository on this machine: read as it is, since it may be damaged as well, elsewhere."""
+    """Another repository on this machine, read object by object, since it may be damaged too."""
 
     def __init__(self, name: str, git_dir: Path, limit: int) -> None:
-        """Raises Invalid, NotFound for what is no repository that can be opened."""
+        """Raises Invalid, NotFound if it cannot be opened."""
         super().__init__(name, limit)
         try:
             self._repository = Repository(git_dir)
@@ -87,7 +87,7 @@ class Beside(Place):
 
 
 class Fetched(Place):
-    """A remote, an address or a bundle: what git fetches from it, into a repository aside."""
+    """A remote, URL or bundle, fetched into a separate repository."""
 
     def __init__(self, name: str, remote: Remote, aside: Callable[[], Git], limit: int) -> None:
         """`aside` makes the repository to fetch into."""
@@ -99,7 +99,7 @@ class Fetched(Place):
         self._all = False
 
     def prepare(self, wanted: Collection[Oid]) -> None:
-        """Asks for the objects by their ids, and where they can't be had so, for all that the place shares."""
+        """Fetch the objects by id, or if that is refused, everything shared."""
         missing = [oid for oid in wanted if self.read(oid) is None]
         if not missing or self._all or self.failed is not None:
             return
@@ -128,8 +128,6 @@ class Fetched(Place):
 
 
 class Bundle(Fetched):
-    """A file that `uwf bundle` or `git bundle` wrote."""
-
     def __init__(self, name: str, path: Path, aside: Callable[[], Git], limit: int) -> None:
         super().__init__(name, Remote(str(path), str(path), ""), aside, limit)
         self._by_id = False  # git doesn't know it of files
@@ -142,7 +140,7 @@ class Bundle(Fetched):
 
 
 class Places:
-    """The places that the user named, then the remotes of the store."""
+    """The sources that the user named, then the store's remotes."""
 
     def __init__(self, repository: Repository, git: Git, remotes: Collection[Remote]) -> None:
         self._repository = repository
@@ -153,8 +151,8 @@ class Places:
 
     @contextmanager
     def opened(self, named: Collection[str]) -> Iterator[list[Place]]:
-        """The places, which are there for the block. Raises NotFound for a file or folder that is named and isn't
-        there, Invalid for what is no address."""
+        """Open the sources for the block. Raises NotFound for a missing file or folder, Invalid for an
+        invalid URL."""
         self._sweep()  # what one that was killed has left
         try:
             yield [
@@ -205,7 +203,7 @@ class Places:
 
 
 def repository_in(folder: Path) -> Path:
-    """The git directory that a folder is, or holds: a bare one, that of a work tree, a storage root's store."""
+    """Return the git directory in a folder: a bare repository, a work tree's, or a storage root's store."""
     for name in ("store.git", ".git"):
         if (folder / name).is_dir():
             return folder / name
@@ -213,7 +211,7 @@ def repository_in(folder: Path) -> Path:
 
 
 class Remade(Place):
-    """What can be made again of the past of some commits, as the index knows it."""
+    """Objects that can be generated again from the history of some commits."""
 
     def __init__(self, store: Store, tips: Collection[bytes]) -> None:
         super().__init__("the rest of the store", store.repository.config.max_blob)
@@ -239,7 +237,6 @@ class Remade(Place):
         return self._made.get(oid) if self._made else None
 
     def _rows(self) -> Iterator[CommitRow]:
-        """The past of the tips, each commit after those before it."""
         seen: dict[bytes, CommitRow] = {}
         for tip in self._tips:
             chain: list[CommitRow] = []
@@ -288,8 +285,8 @@ def _step(store: Store, head: Head, node: Hash) -> None:
 
 
 class _Imagined(Repository):
-    """The repository, but for what is written: that is kept in memory, and no ref is moved. `now` is the time that
-    commits are made at, in Unix seconds."""
+    """The repository with writes to memory only, and no ref moved. `now` is the time of new commits, in Unix
+    seconds."""
 
     def __init__(self, git_dir: Path) -> None:
         super().__init__(git_dir)
@@ -297,7 +294,6 @@ class _Imagined(Repository):
         self.now = 0
 
     def keep(self, kind: int, data: bytes) -> Oid:
-        """Keeps an object by its id."""
         oid = id_of(kind, data)
         self.made[oid] = Found(kind, data)
         return oid
@@ -314,7 +310,6 @@ class _Imagined(Repository):
         return self.made.get(oid) or super().read(oid)
 
     def has(self, oid: Oid) -> bool:
-        """Whether an object can be read: one that is damaged is made again."""
         return oid in self.made or problem_with(self, oid) is None
 
     def write_commit(
@@ -335,5 +330,4 @@ class _Imagined(Repository):
     def delete_refs(
         self, refs: Mapping[str, Oid], before: Callable[[Collection[str]], object] | None = None
     ) -> set[str]:
-        """No ref is deleted either."""
         return set(refs)

@@ -1,15 +1,14 @@
-"""Proposed versions of workflows, crews and baselines: looked at on a branch, and taken over when they are accepted.
+"""Proposals: versions of definitions that are reviewed on a branch before they are registered.
 
-    refs/uwf/proposals/<branch>          a proposed version, on this machine alone
-    refs/heads/uwf/proposals/<branch>    the same on a remote, where people review it
-    refs/heads/uwf/workflows/<name>      a registered version that was published, which it is merged into; for a crew
+    refs/uwf/proposals/<branch>          a proposed version, on this machine only
+    refs/heads/uwf/proposals/<branch>    the same on a remote, for review
+    refs/heads/uwf/workflows/<name>      the published version it is merged into; for a crew
                                          refs/heads/uwf/crews/<name>, for a baseline refs/heads/uwf/baselines/<name>
 
-A proposal is a version commit like any other, on top of the registered one; only the registry doesn't
-point at it. Accepting it moves `refs/uwf/workflows/<name>`, or `refs/uwf/crews/<name>`. What a forge made of it, a
-merge, a squash or an edit, is no version commit, or one that breaks the format: then one is made of its definition,
-with the forge's commit as a second parent, so that who merged stays in the history and both sides go on from there.
-Who and when are those of the forge's commit: whoever takes it over on the same version makes the same commit.
+A proposal is a version commit on top of the registered one, without the registry's ref. Accepting it moves
+`refs/uwf/workflows/<name>` or `refs/uwf/crews/<name>`. A merge, squash or edit on a forge is not a valid
+version commit: then one is made of its definition, with the forge's commit as second parent and its author
+and time, so that every machine makes the same commit.
 """
 
 from __future__ import annotations
@@ -54,8 +53,8 @@ if TYPE_CHECKING:
 
 
 class Proposal(NamedTuple):
-    """A proposed version, of a workflow, a crew or a baseline by its `kind`. `base` is the registered version's commit,
-    None where the name is new; `changed` is False where that was proposed before, or is what is registered."""
+    """A proposed version of some `kind`. `base` is the registered version's commit, None for a new name;
+    `changed` is False if it was proposed or registered before."""
 
     branch: str
     name: str
@@ -67,19 +66,18 @@ class Proposal(NamedTuple):
 
     @property
     def is_registered(self) -> bool:
-        """Whether nothing is proposed: the registry has it."""
+        """Whether the registry already has it."""
         return self.commit == self.base
 
     def to_json(self) -> dict[str, Any]:
-        """The form that is printed."""
         value = self._asdict()
         del value["kind"]
         return value
 
 
 class Accepted(NamedTuple):
-    """How a proposal got in. `case` is `fast-forward`, `merged` (a version commit was made of it) or
-    `unchanged`; `before` is the commit the registry was at; `source` the commit that was accepted."""
+    """An accepted proposal. `case` is `fast-forward`, `merged` (a version commit was made) or `unchanged`;
+    `before` is the registry's earlier commit; `source` the accepted commit."""
 
     version: Version
     case: str
@@ -87,7 +85,6 @@ class Accepted(NamedTuple):
     source: str
 
     def to_json(self) -> dict[str, Any]:
-        """The form that is printed."""
         return {
             "name": self.version.name,
             "hash": self.version.hash,
@@ -99,8 +96,8 @@ class Accepted(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """What became of a published workflow or crew that moved on a remote: `accepted`, or the `problem`: HeadMoved
-    where it was changed otherwise here meanwhile, Invalid or StoreDamaged where its data is bad."""
+    """The result for a published definition that moved on a remote: `accepted`, or a `problem`: HeadMoved if
+    it was changed here too, Invalid or StoreDamaged for bad data."""
 
     kind: str
     name: str
@@ -109,7 +106,6 @@ class Taken(NamedTuple):
     problem: UwfError | None
 
     def to_json(self) -> dict[str, Any]:
-        """The form that is printed."""
         return {
             self.kind: self.name,
             "accepted": self.accepted.to_json() if self.accepted else None,
@@ -121,9 +117,9 @@ class Taken(NamedTuple):
 def propose(
     instance: Instance, versions: Versions[Defined], definition: Defined, branch: str, words: str = ""
 ) -> Proposal:
-    """Makes a version commit on top of the registered one, and of what was proposed there before; `words` become its
-    subject and body. Moves `refs/uwf/proposals/<branch>`, and no other ref. Raises Invalid for a bad name, and where
-    the proposal is about something else."""
+    """Make a version commit on top of the registered one and the earlier proposal; `words` are its message.
+    Moves `refs/uwf/proposals/<branch>`. Raises Invalid for a bad name, or if the proposal is of another
+    definition."""
     branch = proposal_name(branch)
     instance.store.gate(branch, "the name of the branch", "a ref")
     instance.store.gate(words, "the message", "a commit")
@@ -150,8 +146,8 @@ def propose(
 
 
 def publish_proposal(instance: Instance, git: Git, remote: Remote, proposal: Proposal) -> Published:
-    """Pushes a proposal to a remote's `refs/heads/uwf/proposals/<branch>`, and what it is to be merged
-    into, the registered version, to `refs/heads/uwf/workflows/<name>` or crews/. Raises RemoteFailed, HeadMoved."""
+    """Push a proposal to `refs/heads/uwf/proposals/<branch>` and the registered version to the branch it will
+    be merged into. Raises RemoteFailed, HeadMoved."""
     base = Oid(hex=proposal.base) if proposal.base is not None else None
     another = f"{ref_kinds.registering(proposal.kind).propose} --branch BRANCH --remote {remote.name}"
     return publish_branch(
@@ -167,11 +163,10 @@ def publish_proposal(instance: Instance, git: Git, remote: Remote, proposal: Pro
 
 
 def accept(instance: Instance, git: Git, branch: str, remote: Remote | None, kind: str) -> Accepted:
-    """Registers a proposal: of a remote its branch `uwf/proposals/<branch>`, else its branch `<branch>`;
-    without a remote the one made here. Moves `refs/uwf/workflows/<name>` or `refs/uwf/crews/<name>`, and deletes
-    `refs/uwf/proposals/<branch>` once that is in. Raises NotFound, Usage for one of another kind, Invalid for a
-    definition with errors, StoreDamaged for objects that are, HeadMoved where the registry went another way since it
-    was proposed."""
+    """Register a proposal: a remote's `uwf/proposals/<branch>` or `<branch>`, or without a remote the local
+    one. Moves the definition's ref and deletes `refs/uwf/proposals/<branch>`. Raises NotFound, Usage for
+    another kind, Invalid for errors in the definition, StoreDamaged, HeadMoved if the registry moved
+    otherwise."""
     branch = proposal_name(branch)
     repository = instance.store.repository
     local = repository.ref(layout.PROPOSALS + branch)
@@ -202,9 +197,8 @@ def accept(instance: Instance, git: Git, branch: str, remote: Remote | None, kin
 
 
 def take_merged(instance: Instance, remote: str) -> list[Taken]:
-    """Takes over what was merged into published workflows and crews on a remote, as its tracking refs have it.
-    Moves `refs/uwf/workflows/<name>` and `refs/uwf/crews/<name>` of what is registered here. What can't be taken over
-    is told with its problem and stops no other. Branches with nothing new are left out."""
+    """Adopt what was merged into published definitions on a remote, according to its tracking refs. Moves the
+    refs of definitions registered here. Problems are returned and stop nothing else."""
     repository = instance.store.repository
     git = Git(repository.path)
     found: list[Taken] = []
@@ -225,8 +219,7 @@ def take_merged(instance: Instance, remote: str) -> list[Taken]:
 
 
 class _Wording(NamedTuple):
-    """How messages name what is taken over, and what to do where the registry went another way, and where
-    the definition has errors."""
+    """Messages: the thing adopted, and the hints for a conflict and for errors in a definition."""
 
     what: str
     again: str
@@ -260,7 +253,6 @@ def _of_published(repository: Repository, remote: str, kind: str, name: str, sou
 def _take(
     instance: Instance, git: Git, source: Oid, kind: str, wording: _Wording, name: str | None = None
 ) -> Accepted:
-    """Registers what a commit defines, which is of a kind; `name` is the one that it must have."""
     repository, registry = instance.store.repository, versions_of(instance.store, kind)
     # Until it is known to be sound, nothing of it reaches the index.
     trial = versions_of(Store(repository, Overlay(instance.store.index)), kind)
@@ -298,9 +290,8 @@ def _version_of(
     source: Oid,
     wording: _Wording,
 ) -> Oid:
-    """A version commit after `first` of the definition that `source` has, by the same people and at the
-    same time. Nobody enters its second parent, which may be anything. Where the people of `source` are
-    not such as git writes, the user makes it."""
+    """Return a version commit after `first` with `source`'s definition, author and time. `source` is its
+    second parent, which is never followed. If its author isn't valid for git, the user makes the commit."""
     repository, name = instance.store.repository, registry.name_of(definition)
     tree, parents = registry.tree(definition), [*([first] if first else []), source]
     message = registry.message(name, registry.node_of(definition))
@@ -314,8 +305,8 @@ def _version_of(
 
 
 def _same_content(git: Git, repository: Repository, registered: Oid, source: Oid, tree: Oid) -> bool:
-    """Whether the registry has what is proposed, or still what the proposal was made on: then nothing
-    that was registered since vanishes under it."""
+    """Return whether the registry has the proposed version, or the one it was based on, so that nothing
+    registered since is lost."""
     now = repository.commit(registered).tree
     if same_version(repository, now, tree):
         return True
@@ -325,7 +316,6 @@ def _same_content(git: Git, repository: Repository, registered: Oid, source: Oid
 
 
 def _fetched(git: Git, repository: Repository, remote: Remote, branch: str) -> Oid:
-    """The commit of a remote's proposal, brought here. No ref moves."""
     candidates = (PROPOSED + branch, HEADS + branch)
     there = remote_branches(git, remote, candidates)
     ref = next((ref for ref in candidates if ref in there), None)
@@ -343,12 +333,11 @@ def _fetched(git: Git, repository: Repository, remote: Remote, branch: str) -> O
 
 
 def proposal_name(text: str) -> str:
-    """A proposal's name; its branch on a remote means the same. Raises Invalid."""
+    """Return a proposal's name from its name or branch. Raises Invalid."""
     return branch_name(text.removeprefix(HEADS).removeprefix(short(PROPOSED)))
 
 
 def _refuse_neighbours(repository: Repository, branch: str) -> None:
-    """A ref can't be a file and a folder."""
     for ref in repository.ref_names(layout.PROPOSALS):
         other = ref.removeprefix(layout.PROPOSALS)
         if other.startswith(branch + "/") or branch.startswith(other + "/"):
@@ -358,8 +347,8 @@ def _refuse_neighbours(repository: Repository, branch: str) -> None:
 
 
 def _newest(git: Git, registered: Oid | None, before: Oid | None) -> list[Oid]:
-    """What a new version comes after: the registered version and the proposal before, of which the one
-    that is in the history of the other says nothing."""
+    """Return the parents of a new version: the registered version and the earlier proposal, unless one
+    contains the other."""
     if registered is None or before is None:
         return [oid for oid in (registered, before) if oid is not None]
     if is_ancestor(git, before, registered):

@@ -1,14 +1,13 @@
-"""Threads, workflows and crews on branches of a remote, where a forge shows them and opens pull requests.
+"""Branches of threads and definitions on a remote, for forges and pull requests.
 
-    refs/heads/uwf/threads/<ULID>     the head of a thread
-    refs/heads/uwf/base/<ULID>        what it is compared with: its workflow's version, or where it was forked
+    refs/heads/uwf/threads/<ULID>     a thread's head
+    refs/heads/uwf/base/<ULID>        its base: the workflow's version, or the commit it was forked at
     refs/heads/uwf/workflows/<name>   the newest version of a workflow
     refs/heads/uwf/base/workflows/<name>    the version before
     refs/heads/uwf/crews/<name>       the newest version of a crew, likewise with uwf/base/crews/<name>
     refs/heads/<branch>, refs/heads/uwf/base/branches/<branch>    the same under a name of the user's
 
-The commits are those of the store, without any conversion. A branch is never forced: it goes forward or
-it stays. No local ref moves.
+The commits are the store's own. A branch is never forced. No local ref moves.
 """
 
 from __future__ import annotations
@@ -47,9 +46,9 @@ MOST_LISTED = 1000
 
 
 class Published(NamedTuple):
-    """A branch of a remote and what it is compared with, both named below refs/heads/. `base` is a commit;
-    it and `base_branch` are None where there is nothing before. `pages` is None for an unknown forge;
-    `large` are blobs that forges advise against."""
+    """A branch of a remote and its base, below refs/heads/. `base` is a commit; it and `base_branch` are None
+    if there is nothing before. `pages` is None for an unknown forge; `large` are blobs that forges advise
+    against."""
 
     branch: str
     commit: str
@@ -59,7 +58,6 @@ class Published(NamedTuple):
     large: tuple[Large, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The form that is printed."""
         return {
             "branch": self.branch,
             "commit": self.commit,
@@ -72,8 +70,8 @@ class Published(NamedTuple):
 def publish_thread(
     instance: Instance, git: Git, remote: Remote, thread: ThreadId, name: str = ""
 ) -> Published:
-    """Pushes a thread's head to `refs/heads/uwf/threads/<ULID>`, or the branch `name`, and its base beside
-    it. Raises HeadMoved where the branch holds other commits, RemoteFailed, Invalid for a bad name."""
+    """Push a thread's head to `refs/heads/uwf/threads/<ULID>` or the branch `name`, and its base. Raises
+    HeadMoved if the branch has other commits, RemoteFailed, Invalid for a bad name."""
     head = instance.threads.head(thread)
     branch, base_branch = _names(instance, THREAD_BRANCHES + thread, BASES + thread, name)
     another = f"uwf publish thread {thread} --as BRANCH --remote {remote.name}"
@@ -84,8 +82,8 @@ def publish_thread(
 def publish_version(
     instance: Instance, git: Git, remote: Remote, versions: Versions[Any], what: str, name: str = ""
 ) -> Published:
-    """Pushes the newest version of the workflow or crew `what` to `refs/heads/uwf/workflows/<what>`, or crews/, or the
-    branch `name`, with the version before as its base. Raises as publish_thread does."""
+    """Push the newest version of `what` to its kind's branch or the branch `name`, with the version before as
+    base. Raises as publish_thread does."""
     commit = Oid(hex=versions.current(what).commit)
     branch, base_branch = _names(instance, *_branches_of(versions.refs, what), name)
     parents = instance.store.repository.commit(commit).parents
@@ -95,9 +93,8 @@ def publish_version(
 
 
 def unpublish(instance: Instance, git: Git, remote: Remote, what: str, force: bool = False) -> dict[str, str]:
-    """Deletes the branches of a thread (by its id or the beginning of it), of a workflow or crew, of a proposal or
-    of a name that was given with --as, each only if it holds nothing but what is known here, or by `force`.
-    Returns the commits they were at by branch. Raises NotFound, HeadMoved, RemoteFailed."""
+    """Delete the branches of a thread, definition, proposal or --as name, if they have only commits known
+    here, or with `force`. Returns the deleted commits by branch. Raises NotFound, HeadMoved, RemoteFailed."""
     candidates = _published_as(instance, what)
     there = remote_branches(git, remote, [ref for pair in candidates for ref in pair])
     found = next(
@@ -122,8 +119,7 @@ def unpublish(instance: Instance, git: Git, remote: Remote, what: str, force: bo
 
 
 def base_of(instance: Instance, thread: ThreadId) -> Oid | None:
-    """What a thread is compared with: the commit it was forked at, if it shares steps with an older
-    thread or diverged from one, else the version of its workflow."""
+    """Return a thread's base: the commit it was forked at or diverged, else its workflow's version."""
     head = instance.threads.head(thread)
     rows = list(takewhile(lambda row: row.kind in ("step", "start"), ancestry(instance.store, head.commit)))
     start = rows[-1]
@@ -143,7 +139,6 @@ def base_of(instance: Instance, thread: ThreadId) -> Oid | None:
 def _shared_with_older(
     instance: Instance, thread: ThreadId, start: Hash | None, chain: Mapping[bytes, CommitRow]
 ) -> bytes | None:
-    """The last step that a thread has in common with one that was there before it."""
     index = instance.store.index
     forks = {link.thread for link in links(instance.store).values() if not link.forked}
     seen: set[bytes] = set()
@@ -172,10 +167,9 @@ def publish_branch(
     base: Oid | None,
     another: str,
 ) -> Published:
-    """Pushes a commit to a branch of a remote and what it is compared with to its base branch, both by their
-    full names, and looks whether they have arrived. `another` is the command that publishes it under
-    another name, for hints. Raises HeadMoved where a branch holds other commits, Invalid for a blob that is
-    too large, before anything is pushed, RemoteFailed."""
+    """Push a commit and its base to two branches, given by full names, and check that they arrived. `another`
+    is the command that publishes under another name, for hints. Raises HeadMoved if a branch has other
+    commits, Invalid for an oversized blob before pushing, RemoteFailed."""
     there = remote_branches(git, remote, (branch, base_branch))
     wanted = {branch: commit}
     if base_branch in there and not (base and is_ancestor(git, there[base_branch], base)):
@@ -198,8 +192,8 @@ def publish_branch(
 
 
 def remote_branches(git: Git, remote: Remote, refs: Iterable[str]) -> dict[str, Oid]:
-    """Where branches of a remote are, by full name, as far as they are there. A `*` at the end stands for
-    anything; of more than a thousand the first are told. Raises RemoteFailed."""
+    """Return the commits of a remote's branches by full name. A trailing `*` is a wildcard, limited to a
+    thousand. Raises RemoteFailed."""
     wanted = list(refs)
     found: dict[str, Oid] = {}
     for oid, name in listed_lines(git, "ls-remote", "--quiet", "--refs", "--", remote.name, *wanted):
@@ -214,20 +208,18 @@ def remote_branches(git: Git, remote: Remote, refs: Iterable[str]) -> dict[str, 
 
 
 def is_ancestor(git: Git, older: Oid, newer: Oid) -> bool:
-    """Whether a commit is another one or in its history; False for commits that are not here."""
+    """Return whether a commit is another one or its ancestor; False for unknown commits."""
     return git.run("merge-base", "--is-ancestor", str(older), str(newer), check=False).code == 0
 
 
 def _forge_pages(instance: Instance, git: Git, remote: Remote, branch: str, base: str | None) -> Pages | None:
-    """The pages of a branch, where the remote is a known forge: by its address as it was given, else as
-    git rewrites it by url.<base>.insteadOf."""
     kinds = instance.config.forges
     rewritten = git.run("remote", "get-url", remote.name).out.decode("utf-8", "surrogateescape").strip()
     return pages(remote.url, branch, base, kinds) or pages(rewritten, branch, base, kinds)
 
 
 def branch_name(text: str) -> str:
-    """A name below refs/heads/, as git allows it. Raises Invalid."""
+    """Return a valid name below refs/heads/. Raises Invalid."""
     name = text.removeprefix(HEADS)
     shown = one_line(text, 80)
     if not name or name.startswith("-") or name == "HEAD" or not name.isprintable():
@@ -238,7 +230,6 @@ def branch_name(text: str) -> str:
 
 
 def _names(instance: Instance, branch: str, base: str, name: str) -> tuple[str, str]:
-    """The full names of a branch and its base; `name` is one that the user chose."""
     if not name:
         return branch, base
     chosen = branch_name(name)
@@ -251,7 +242,6 @@ def _names(instance: Instance, branch: str, base: str, name: str) -> tuple[str, 
 
 
 def _published_as(instance: Instance, what: str) -> list[tuple[str, str]]:
-    """The branches, each with its base, that a text may mean, the likeliest first."""
     found: list[tuple[str, str]] = []
     try:
         thread = instance.threads.find(what)
@@ -273,20 +263,19 @@ def _published_as(instance: Instance, what: str) -> list[tuple[str, str]]:
 
 
 def _branches_of(kind: RefKind, name: str) -> tuple[str, str]:
-    """The branches that something of a kind is published on, itself and its base."""
     branch = kind.branches + name
     return branch, BASES + branch.removeprefix(layout.BRANCHES)
 
 
 def kind_on(ref: str) -> str:
-    """What a branch holds versions of, as far as its name says: a proposal may be of any."""
+    """Return the kind of definition on a branch by its name; a proposal may be any."""
     found = (name for name, kind in ref_kinds.versioned().items() if ref.startswith(kind.branches))
     return next(found, "workflow")
 
 
 def _is_ours(instance: Instance, git: Git, oid: Oid) -> bool:
-    """Whether what a branch holds is kept here: a record of this store, or what a version was made of.
-    What was merely fetched is not: it may be somebody's edit."""
+    """Return whether a branch's commit is a record of this store or the source of a version. A commit merely
+    fetched may be someone's edit."""
     if not instance.store.repository.has(oid):
         return False
     instance.store.sync()
@@ -316,7 +305,7 @@ def _not_taken_over(
 
 
 def shown_by(repository: Repository, commit: Oid) -> str:
-    """The command that shows a commit of the store."""
+    """Return the command that shows a commit of the store."""
     return f"git --git-dir {shlex.quote(str(repository.path))} show {commit}"
 
 
@@ -346,5 +335,4 @@ def _other_commits(remote: Remote, ref: str, more: str) -> HeadMoved:
 
 
 def short(ref: str) -> str:
-    """A branch's name below refs/heads/."""
     return ref.removeprefix(HEADS)

@@ -1,7 +1,5 @@
-"""Bringing here what a remote has: fetched into tracking refs, verified, taken over.
-
-Where a pull is cut off in between, the tracking refs are ahead of the refs here; the next pull finishes.
-"""
+"""Pulling from a remote: fetch into tracking refs, verify, adopt. If a pull is interrupted, the next one
+finishes it."""
 
 from __future__ import annotations
 
@@ -32,9 +30,8 @@ _WHOLE = (layout.THREADS, layout.ARCHIVE)
 
 
 class Pulled(NamedTuple):
-    """What a pull found. `strange` are refs of the remote whose names uwf gives to none; they were left there.
-    `merged` are changes of workflows and crews that were merged on published branches. `steps` is how many weren't
-    known before."""
+    """The result of a pull. `strange` are unknown ref names on the remote, not fetched. `merged` are changes
+    of definitions merged on published branches. `steps` is the number of new steps."""
 
     remote: str
     adopted: tuple[Adopted, ...]
@@ -44,7 +41,6 @@ class Pulled(NamedTuple):
     steps: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """The form that is printed."""
         value: dict[str, Any] = {
             "remote": self.remote,
             "adopted": [each.to_json() for each in self.adopted],
@@ -65,8 +61,8 @@ def pull(
     remote: Remote,
     on_verified: Callable[[int, int], None] | None = None,
 ) -> Pulled:
-    """Fetches and takes over what a remote has. Moves `refs/uwf/remotes/<remote>/…`, then refs as `reconcile` says.
-    Raises RemoteFailed, Busy while another process exchanges with the same remote."""
+    """Fetch and adopt everything on a remote. Moves `refs/uwf/remotes/<remote>/…`, then refs as `reconcile`
+    says. Raises RemoteFailed, Busy during another exchange with this remote."""
     with instance.locks.exchange(remote.name):
         fetched = tracking.fetch(git, instance.store.repository, remote, meanwhile=_get_ready)
         return _take_over(instance, remote, fetched, True, on_verified)
@@ -79,9 +75,8 @@ def gather(
     threads: Collection[ThreadId],
     on_verified: Callable[[int, int], None] | None = None,
 ) -> Pulled:
-    """Fetches and takes over some threads, in one exchange that costs what they do, not what the remote has besides.
-    Where one of them is neither here nor there, or isn't there any more, the remote's list and folds tell where it is.
-    Moves and raises what `pull` does, for these threads."""
+    """Fetch and adopt some threads in one exchange whose cost depends on them alone. If one is neither here
+    nor there, the remote's list and folds are consulted. Moves and raises as `pull` for these threads."""
     repository = instance.store.repository
     with instance.locks.exchange(remote.name):
         fetched = tracking.fetch(git, repository, remote, threads, meanwhile=_get_ready)
@@ -99,7 +94,6 @@ def _take_over(
     whole: bool,
     on_verified: Callable[[int, int], None] | None,
 ) -> Pulled:
-    """Takes over what was fetched; `whole`: that is all that the remote has."""
     repository, listed = instance.store.repository, fetched.listed
     # What was fetched is what counts: the remote may have moved on since it was asked.
     tracked = fetched.tracked
@@ -124,13 +118,11 @@ def _take_over(
 
 
 def _get_ready() -> None:
-    """Loads what verifies and takes over, while there is nothing to do but wait."""
     import uwf_git.sync.adopt
     import uwf_git.verify.whole  # noqa: F401
 
 
 def _merged(instance: Instance, remote: Remote, listed: Listed) -> tuple[Taken, ...]:
-    """What was merged into published workflows and crews, where any are."""
     if not any(layout.is_of_versions(name) for name in listed.refs):
         return ()
     from uwf_git.sync.proposals import take_merged
@@ -139,8 +131,7 @@ def _merged(instance: Instance, remote: Remote, listed: Listed) -> tuple[Taken, 
 
 
 def adopt_fetched(instance: Instance) -> list[Pulled]:
-    """Takes over what a plain `git fetch` brought since this was last looked at, but for that of a remote with which
-    somebody exchanges threads: they do."""
+    """Adopt the results of a plain `git fetch`, except from remotes with an exchange in progress."""
     found = []
     for name in _remotes_with_news(instance):
         remote = next((remote for remote in instance.remotes.all() if remote.name == name), None)
@@ -162,8 +153,6 @@ def _adopt(
     whole: bool = True,
     on_verified: Callable[[int, int], None] | None = None,
 ) -> tuple[tuple[Adopted, ...], tuple[Refused, ...], int]:
-    """Takes over the tracking refs of a remote; with `listed`, only of refs of these names; without `whole`, these are
-    some of what it has. What came of it, and how many steps are new."""
     refs = {
         name: oid
         for name, oid in tracked.items()
@@ -209,7 +198,6 @@ def _deleted(name: str) -> Adopted:
 
 
 def _remotes_with_news(instance: Instance) -> list[str]:
-    """The remotes whose tracking refs are not as the last pull left them."""
     tracked = instance.store.repository.ref_names(layout.REMOTES)
     names = {name.removeprefix(layout.REMOTES).split("/")[0] for name in tracked}
     return [name for name in sorted(names) if _read(instance, name) != _state(instance, name)]
@@ -232,12 +220,10 @@ def _read(instance: Instance, remote: str) -> str:
 
 
 def _pulled(instance: Instance, remote: str) -> Path:
-    """The file that says how the last pull left the tracking refs of a remote."""
     return instance.store.repository.private / "pulled" / remote
 
 
 def _state(instance: Instance, remote: str, tracked: Mapping[str, Oid] | None = None) -> str:
-    """A digest of a remote's tracking refs, which are read unless they are given."""
     refs = tracking.tracked_refs(instance.store.repository, remote) if tracked is None else tracked
     names = sorted(refs)
     digest = hashlib.sha256("\n".join(names).encode("utf-8", "surrogateescape"))
@@ -246,8 +232,8 @@ def _state(instance: Instance, remote: str, tracked: Mapping[str, Oid] | None = 
 
 
 def raise_if_refused(pulled: Pulled, thread: ThreadId | None = None) -> None:
-    """Raises StoreDamaged where something invalid was left out; of one thread's refs and those that are of no thread,
-    where it is given."""
+    """Raise StoreDamaged if something invalid was left out; with `thread`, only in its refs and those of no
+    thread."""
     invalid = sorted((each for each in pulled.refused if not each.later), key=lambda each: each.is_unchecked)
     if thread is not None:
         others = {each.ref for each in invalid if layout.is_thread_ref(each.ref)}
@@ -264,8 +250,8 @@ def raise_if_refused(pulled: Pulled, thread: ThreadId | None = None) -> None:
 
 
 def raise_if_incomplete(pulled: Pulled) -> None:
-    """Raises for whatever wasn't taken over: StoreDamaged for what is invalid, HeadMoved for a merge that collides
-    with a change made here, Busy for what waits for a step that runs."""
+    """Raise StoreDamaged for invalid refs, HeadMoved for a conflicting merge, Busy for threads with a running
+    step."""
     raise_if_refused(pulled)
     for merged in pulled.merged:
         if isinstance(merged.problem, HeadMoved):

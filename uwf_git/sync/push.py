@@ -1,7 +1,7 @@
-"""Pushing to a remote: only what it hasn't, never forced, and checked against what it lists afterwards.
+"""Pushing to a remote: only what is missing, never forced, and checked against its list afterwards.
 
-A ref that ended here is deleted there, by lease: only where it still is what was last seen. A server that
-refuses deletions loses nothing by it, since an archive counts for more than an active ref.
+A ref of an ended thread is deleted there by lease: only if it is still as last seen. On servers that refuse
+deletions nothing is lost, since an archive overrides an active ref.
 """
 
 from __future__ import annotations
@@ -31,10 +31,9 @@ _NOT_UPDATED = "failed to update ref"  # what git says of a ref that it can't lo
 
 
 class Plan(NamedTuple):
-    """What is to be pushed: refs with where they are here, and refs to delete with where they were last
-    seen there. Of the updates, `replaced` are those that take the place of something they don't continue, with where
-    that was last seen. `held` were deleted there, so they stay here. `seen`: some of it is of what was there when it
-    was last looked, and may have been deleted since."""
+    """What to push: `updates` with our objects, and `deletions` with the objects last seen. `replaced` are
+    updates that don't continue what was last seen. `held` were deleted there, so they stay here. `seen`: some
+    may have been deleted since the last look."""
 
     updates: Mapping[str, Oid]
     deletions: Mapping[str, Oid]
@@ -44,8 +43,8 @@ class Plan(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What came of a push. `steps` is how many the remote hadn't, as far as was known here. `landing` is the page
-    that was made there, `held` the refs that stay here since they were deleted there."""
+    """The result of a push. `steps` is the number of new steps for the remote; `landing` the page made there,
+    `held` the refs not pushed because they were deleted there."""
 
     pushed: tuple[Pushed, ...]
     rejected: tuple[Rejected, ...]
@@ -55,7 +54,7 @@ class Report(NamedTuple):
     held: frozenset[str] = frozenset()
 
     def to_json(self, remote: str) -> dict[str, Any]:
-        """The form that is printed; `remote` is the remote's name."""
+        """Return the printed form; `remote` is the remote's name."""
         value: dict[str, Any] = {
             "remote": remote,
             "pushed": [
@@ -77,7 +76,7 @@ class Report(NamedTuple):
 
 
 class Large(NamedTuple):
-    """A blob that forges may refuse. `size` is in bytes; `node` names it where it is a node."""
+    """A blob that forges may refuse. `size` is in bytes; `node` its hash if it is a node."""
 
     blob: str
     size: int
@@ -91,8 +90,8 @@ def plan(
     named: Collection[str] = (),
     again: bool = False,
 ) -> Plan:
-    """What a remote hasn't, as far as is known here. `only` are the refs that are meant. What was deleted there is
-    held back unless it is `named`, or all of that is wanted `again`."""
+    """Return what a remote lacks, according to its tracking refs. `only` limits the refs. Refs deleted there
+    are held back unless `named` or `again`."""
     repository = instance.store.repository
     if only is None:
         here = repository.refs(without=layout.REMOTES)
@@ -130,8 +129,8 @@ def plan_anew(
     named: Collection[str] = (),
     again: bool = False,
 ) -> Plan:
-    """What `plan` says. The remote is asked before where it may have lost some of that: somebody deleted it, or put
-    another repository in its place. Touches what `tracking.note` does. Raises RemoteFailed."""
+    """As `plan`, after asking a remote that may have lost some of it. Touches what `tracking.note` does.
+    Raises RemoteFailed."""
     what = plan(instance, remote, only, named, again)
     if what.updates and not (what.seen or what.held or named or again):
         return what
@@ -140,7 +139,7 @@ def plan_anew(
 
 
 def refs_of(instance: Instance, threads: Iterable[ThreadId]) -> set[str]:
-    """Every ref that a thread may have, here or there, with those of the threads it has parted from."""
+    """Return every ref that threads and their divergences may have."""
     wanted = set(threads)
     repository = instance.store.repository
     forks = [ThreadId(name.removeprefix(layout.FORKS)) for name in repository.ref_names(layout.FORKS)]
@@ -151,8 +150,7 @@ def refs_of(instance: Instance, threads: Iterable[ThreadId]) -> set[str]:
 
 
 def refs_of_workflow(instance: Instance, name: str) -> set[str]:
-    """The ref of a workflow, or that of the package which has it, and every ref that its threads may have. Raises
-    NotFound."""
+    """Return the refs of a workflow or its package, and those of its threads. Raises NotFound."""
     if "/" in name:
         packages = definitions.packages_with(instance.store, name)
         ref = packages.prefix + packages.offer(name).version.name
@@ -162,8 +160,8 @@ def refs_of_workflow(instance: Instance, name: str) -> set[str]:
 
 
 def refs_of_kind(instance: Instance, record: str, name: str) -> set[str]:
-    """The ref of what an extension keeps under a name, those of the same name that go along with it, and every ref that
-    the threads of its workflows may have. Raises NotFound."""
+    """Return the refs of a definition, those that go along with it, and those of its threads. Raises
+    NotFound."""
     kind = ref_kinds.kind_of_record(record)
     assert kind is not None, record
     repository = instance.store.repository
@@ -175,7 +173,6 @@ def refs_of_kind(instance: Instance, record: str, name: str) -> set[str]:
 
 
 def _refs_of_threads(instance: Instance, fits: Callable[[str], bool]) -> set[str]:
-    """Every ref that the threads of workflows with such a name may have."""
     heads = instance.threads.all(archived=True)
     return refs_of(
         instance, [head.thread for head in heads if isinstance(head, Head) and fits(head.row.name or "")]
@@ -183,8 +180,8 @@ def _refs_of_threads(instance: Instance, fits: Callable[[str], bool]) -> set[str
 
 
 def push(instance: Instance, git: Git, remote: Remote, what: Plan) -> Report:
-    """Pushes a plan. Moves refs of the remote, and here its tracking refs. Raises RemoteFailed where
-    nothing could be pushed at all, Invalid for a blob that is too large, before anything is."""
+    """Push a plan. Moves refs of the remote and its tracking refs. Raises RemoteFailed if nothing could be
+    pushed, Invalid for an oversized blob before pushing."""
     repository = instance.store.repository
     outgoing = look_through(instance, git, remote, what.updates.values())
     updates = {name: oid for name, oid in what.updates.items() if name not in what.replaced}
@@ -217,7 +214,6 @@ def push(instance: Instance, git: Git, remote: Remote, what: Plan) -> Report:
 
 
 def _steps(instance: Instance, commits: Sequence[bytes], tips: Iterable[Oid | None], whole: bool) -> int:
-    """How many of these commits that lead to `tips` record a step; `whole`: all of them do lead there."""
     index = instance.store.index
     if commits and index.commit(commits[0]) is None:
         instance.store.sync()  # the index was thrown away, or git made the ref
@@ -235,15 +231,15 @@ def _steps(instance: Instance, commits: Sequence[bytes], tips: Iterable[Oid | No
 
 
 class Outgoing(NamedTuple):
-    """What a remote hasn't: blobs above 1 MB, and the commits."""
+    """What a remote lacks: blobs above 1 MB, and the commits."""
 
     large: tuple[Large, ...]
     commits: tuple[bytes, ...]
 
 
 def look_through(instance: Instance, git: Git, remote: Remote, tips: Iterable[Oid]) -> Outgoing:
-    """What is new to a remote of all that these objects lead to. Raises Invalid for a blob above `uwf.maxBlob`
-    (95 MB), which forges refuse, StoreDamaged where something of it is lost."""
+    """Return what is new to a remote of everything reachable. Raises Invalid for a blob above `uwf.maxBlob`
+    (95 MB), which forges refuse, StoreDamaged for missing objects."""
     repository = instance.store.repository
     known = f"--glob={layout.REMOTES}{remote.name}/*"
     orders = "".join(f"{tip}\n" for tip in tips)
@@ -285,7 +281,7 @@ def look_through(instance: Instance, git: Git, remote: Remote, tips: Iterable[Oi
 
 
 def at_most(instance: Instance, git: Git, remote: Remote, refs: Collection[str]) -> int | None:
-    """How many refs one push to a remote may name; None for any number."""
+    """Return how many refs one push to a remote may name; None for no limit."""
     if len(refs) <= MOST_OF_A_FORGE:
         return None
     from uwf_git.sync.forges import is_forge
@@ -298,7 +294,6 @@ def at_most(instance: Instance, git: Git, remote: Remote, refs: Collection[str])
 
 
 def _is_superseded(instance: Instance, name: str, oid: Oid) -> bool:
-    """Whether what the remote has there is of a thread that ended or was folded here, or a pause that was lifted."""
     thread = layout.thread_of(name)
     if name.startswith(layout.PAUSED):
         return was_lifted(instance, thread, oid) or instance.threads.has_ended(thread)
@@ -308,9 +303,6 @@ def _is_superseded(instance: Instance, name: str, oid: Oid) -> bool:
 
 
 def _kept_there(instance: Instance, git: Git, listed: Listed, doomed: Mapping[str, Oid]) -> dict[str, Oid]:
-    """Of the refs that are to be deleted, those whose loss loses nothing: the thread's end is there, and
-    whatever the ref leads to is reachable from another one that the remote lists; or it is a pause that was
-    lifted."""
     repository = instance.store.repository
     lifted = {
         name: oid
@@ -344,7 +336,6 @@ def _has_its_end(instance: Instance, listed: Listed, name: str) -> bool:
 
 
 def _target(instance: Instance, name: str, oid: Oid) -> Oid | None:
-    """The commit that a ref leads to, where it is here."""
     if not instance.store.repository.has(oid):
         return None
     is_tag = name.startswith((layout.ARCHIVE, layout.FORKS, layout.PAUSED))
@@ -352,8 +343,8 @@ def _target(instance: Instance, name: str, oid: Oid) -> Oid | None:
 
 
 def _listed(remote: Remote, listed: Listed, pushed: Pushed) -> Pushed:
-    """A ref that the remote said it took, if it lists it or its like: one alone may have been deleted by who ended its
-    thread, or lifted its pause. Raises RemoteFailed."""
+    """Return a pushed ref if the remote lists it or its successor, since it may have been deleted by an end
+    or a resume. Raises RemoteFailed."""
     if pushed.object is not None and pushed.ref not in listed.refs and _is_hidden(pushed.ref, listed):
         raise RemoteFailed(
             f"{remote.name} said it took {pushed.ref}, but does not list it",
@@ -369,8 +360,6 @@ def _is_hidden(name: str, listed: Listed) -> bool:
 
 
 def _remember(instance: Instance, remote: Remote, listed: Listed, taken: Iterable[Pushed]) -> None:
-    """Tracking refs follow what the remote lists of what was pushed; git does the same where its refspecs
-    are as they were made."""
     repository = instance.store.repository
     for each in taken:
         name = layout.tracking(remote.name, each.ref)
@@ -387,8 +376,6 @@ def _remember(instance: Instance, remote: Remote, listed: Listed, taken: Iterabl
 
 
 def _ended_there(instance: Instance, listed: Listed, results: Mapping[str, object]) -> dict[str, Rejected]:
-    """The threads whose steps went to a remote where somebody had ended them: that counts, so whoever
-    made the steps has to know."""
     found = {}
     for name, result in results.items():
         thread = layout.thread_of(name)
@@ -400,7 +387,7 @@ def _ended_there(instance: Instance, listed: Listed, results: Mapping[str, objec
 
 
 def refusal(remote: Remote, rejected: Sequence[Rejected]) -> RemoteFailed:
-    """What a server's refusal comes to, with what to ask its administrator."""
+    """Return the error for a server's refusal, with what to ask its administrator."""
     first = rejected[0]
     hint = (
         "ask its administrator to allow pushes to refs/uwf/* (receive.hideRefs and hooks), or share by branch: "
@@ -410,7 +397,7 @@ def refusal(remote: Remote, rejected: Sequence[Rejected]) -> RemoteFailed:
 
 
 def hint_if_locked(rejected: Rejected) -> str:
-    """Return what to do about a lock on the remote, "" if none is the reason."""
+    """Return the hint for a lock on the remote, else ""."""
     if rejected.reason != _NOT_UPDATED:
         return ""
     return (

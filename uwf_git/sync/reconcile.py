@@ -1,32 +1,31 @@
-"""Two sides of one thread brought together: the cases that a pull can find, and what is done in each.
+"""Reconciling two sides of a thread: the cases of a pull.
 
      1  unknown here                      it is made here
      2  equal                             nothing
      3  behind                            fast-forward
-     4  ahead                             nothing; a push takes ours there
-     5  diverged                          theirs keeps the id, ours becomes a thread of its own
+     4  ahead                             nothing; a push sends ours
+     5  diverged                          theirs keeps the id, ours becomes a fork
      6  ended there, same head here       it ends here
-     7  ended there, behind here          it ends here, with the steps that were missing
-     8  ended there, ahead here           it ends here; our later steps become a thread of their own
-     9  ended here, theirs has no more    nothing; a push takes the end there
-    10  ended here, ahead there           it stays ended; their later steps become a thread of their own
-    11  ended on both sides               theirs counts; steps that only ours has become a thread
-    12  deleted there                     it stays here with what is made of it, and is pushed only if it is named
+     7  ended there, behind here          it ends here, with the missing steps
+     8  ended there, ahead here           it ends here; our later steps become a fork
+     9  ended here, theirs has no more    nothing; a push sends the end
+    10  ended here, ahead there           it stays ended; their later steps become a fork
+    11  ended on both sides               theirs counts; steps that only ours has become a fork
+    12  deleted there                     it stays here, and is pushed only by name
     13  workflow with two histories       theirs keeps the name, our version becomes a proposal
-    14  node with two timestamps          the same node: the blob that was here first is read
+    14  node with two timestamps          the same node: the first blob is read
     15  step under two commits            the same step: theirs is kept, our later steps are put on it
-    16  invalid                           refused by name; everything else is taken over
+    16  invalid                           refused by name; everything else is adopted
     17  paused there                      it is paused here, whatever its steps
-    18  resumed there                     it is resumed here, unless it was paused anew
-    19  suite that both added to          it has what both have added
+    18  resumed there                     it is resumed here, unless paused anew
+    19  suite that both added to          it has both additions
 
-A thread's id means the same everywhere after an exchange, so the side that got to the shared place first
-keeps it. The new id follows from the thread's and the first step that isn't shared: every store that
-sees a divergence gives its other side the same id.
+After an exchange an id means the same everywhere, so the side that reached the shared place first keeps it. A
+fork's id follows from the thread's id and its first own step, so every store that sees a divergence uses the
+same id.
 
-Cases 1 to 11 and 15 are settled here; 12 and 18 are found by `pull`, 13, 17, 19 and the refs that aren't of threads are
-settled by `adopt`, 14 by whichever blob the index has, 16 by verification, before anything gets here. A side gets its
-new name before the old one moves, so at any instant each step has a ref that leads to it.
+Cases 1 to 11 and 15 are settled here; 12 and 18 by `pull`; 13, 17, 19 and refs of no thread by `adopt`; 14 by
+the index; 16 by verification. A fork is made before the old ref moves, so each step is reachable at any time.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ from uwf_git.store.taking_in import Store
 
 
 class Case(enum.Enum):
-    """What a pull found, by its number above and in docs/sharing.md."""
+    """A case by its number above and in docs/sharing.md."""
 
     UNKNOWN = 1
     EQUAL = 2
@@ -70,7 +69,7 @@ class Case(enum.Enum):
 
     @property
     def label(self) -> str:
-        """Its name in JSON: `ended-there`."""
+        """The name in JSON: `ended-there`."""
         return self.name.lower().replace("_", "-")
 
 
@@ -78,15 +77,15 @@ _BY_HAND = "one of the two was made by hand: delete it there"
 
 
 class Sides(NamedTuple):
-    """What the other side has of a thread: its active head, its archive tag."""
+    """The other side's active head and archive tag."""
 
     active: Oid | None
     tag: Oid | None
 
 
 class Settled(NamedTuple):
-    """What became of a thread. `fork` is the thread that a side became, `steps` how many it has that the
-    other hasn't; `ours` tells whose they are."""
+    """The result for a thread. `fork` is the thread that a side became, `steps` the number of its own steps;
+    `ours` whether it is ours."""
 
     case: Case
     fork: ThreadId | None = None
@@ -95,14 +94,14 @@ class Settled(NamedTuple):
 
 
 class Foreign(StoreDamaged):
-    """Another thread under the same id: it has another beginning."""
+    """Another thread with the same id: it has another start."""
 
     code = "foreign_thread"
 
 
 class Reconciler:
-    """Brings threads of one store together with those of one other. `yields`: in a divergence the other
-    side keeps the id, as a shared remote does; a bundle leaves it to ours."""
+    """Reconciles the threads of one store with another. `yields`: the other side keeps the id, as for a
+    remote; with a bundle ours does."""
 
     def __init__(self, instance: Instance, yields: bool = True) -> None:
         self._instance = instance
@@ -112,8 +111,8 @@ class Reconciler:
         self._yields = yields
 
     def settle(self, thread: ThreadId, theirs: Sides) -> Settled:
-        """Carries out the case of a thread. Moves `refs/uwf/threads/<ULID>`, `refs/uwf/archive/<ULID>`, and
-        makes those of the fork. Raises Busy while a step of it runs, Foreign, HeadMoved."""
+        """Settle a thread. Moves `refs/uwf/threads/<ULID>`, `refs/uwf/archive/<ULID>`, and makes those of the
+        fork. Raises Busy during its step, Foreign, HeadMoved."""
         with self._instance.locks.hold(thread):
             archive = self._store.take_in_tag(theirs.tag) if theirs.tag else None
             head = Oid(raw=archive.target) if archive else theirs.active
@@ -189,8 +188,6 @@ class Reconciler:
         return Settled(Case.ENDED_TWICE, kept, len(relation.ours), ours=True)
 
     def _ended_in_a_fold(self, mine: Head, archive: ArchiveRow, relation: Relation) -> Settled:
-        """Case 11 where ours is folded: which end a merged fold has is the same for everybody, not ours to say. So
-        both sides become threads of their own."""
         if relation.ours:
             self._keep_ours(mine, relation)
         if not relation.theirs or self._is_kept(mine.thread, relation):
@@ -198,16 +195,15 @@ class Reconciler:
         return self._keep_theirs(Case.ENDED_TWICE, mine.thread, relation, archive)
 
     def _beyond_the_end(self, thread: ThreadId, end: Oid, active: Oid, settled: Settled) -> Settled:
-        """Their active ref goes on after their own archive, since somebody didn't know of the end: the end counts,
-        and the steps after it are kept, as in case 10, unless they are kept already."""
+        """Their active ref continues after their own archive, pushed without knowing of the end: the end
+        counts, and later steps are kept as in case 10."""
         return self.keep_beyond(thread, end, active) or settled
 
     def keep_beyond(
         self, thread: ThreadId, end: Oid, head: Oid, ended: ArchiveRow | None = None, wanted: bool = False
     ) -> Settled | None:
-        """Keeps the steps of a thread that lead to `head` and not to `end`, where it stands or ended, as in case 10,
-        with the end that they had; None where there are none, or they are kept already, or what they would become was
-        removed here, unless they are `wanted`. Raises Foreign."""
+        """Keep the steps up to `head` that `end` lacks, with their end, as in case 10. None if there are
+        none, they are kept already, or their fork was removed here, unless `wanted`. Raises Foreign."""
         relation = relate(self._store, end, head)
         if relation is None:
             raise Foreign(f"thread {thread} has another beginning than its end", _BY_HAND)
@@ -216,13 +212,11 @@ class Reconciler:
         return self._keep_theirs(Case.ENDED_HERE_BEHIND, thread, relation, ended)
 
     def end_as(self, thread: ThreadId, tag: Oid) -> Settled:
-        """Ends a thread that is active here, as cases 6 to 8 do. The caller holds its lock. Raises Foreign."""
+        """End a thread that is active here, as in cases 6 to 8. The caller holds its lock. Raises Foreign."""
         archive = self._store.take_in_tag(tag)
         return self._settle(thread, Oid(raw=archive.target), archive)
 
     def _is_kept(self, thread: ThreadId, relation: Relation, wanted: bool = False) -> bool:
-        """Whether the threads that their steps would become have them all, or were removed here, by somebody who had no
-        use for them. `wanted`: then they aren't kept."""
         there = self._keeper(thread, relation.theirs)
         if there is None:
             side = fork_id(thread, relation.theirs[0].node)
@@ -233,8 +227,8 @@ class Reconciler:
         return bool(found.ours or there.archive) and self._is_kept(there.thread, found, wanted)
 
     def _keeper(self, thread: ThreadId, rows: tuple[CommitRow, ...]) -> Head | None:
-        """The thread that steps of this one, kept by themselves, are in: its id follows from the first of them. Where
-        that was removed here, it is one that parted from it at a later step."""
+        """Return the fork that keeps steps of a thread, by the id that follows from the first; if that was
+        removed, a fork of it."""
         fork = fork_id(thread, rows[0].node)
         ids = [fork, *(fork_id(fork, row.node) for row in rows[1:])]
         return next((there for each in ids if (there := self._known(each))), None)
@@ -256,12 +250,10 @@ class Reconciler:
     def _keep_theirs(
         self, case: Case, thread: ThreadId, relation: Relation, ended: ArchiveRow | None = None
     ) -> Settled:
-        """Their side as a thread of its own, with its end."""
         fork = self._keep(thread, relation.base, relation.theirs, ended)
         return Settled(case, fork, len(relation.theirs))
 
     def _keep_ours(self, mine: Head, relation: Relation) -> ThreadId:
-        """Our side as a thread of its own, with its failed attempts, its end, its pause and its folder."""
         fork = self._keep(mine.thread, relation.our_base, relation.ours, mine.archive)
         tip = self._repository.ref(layout.ATTEMPTS + mine.thread)
         if tip is not None and self._repository.ref(layout.ATTEMPTS + fork) is None:
@@ -276,9 +268,9 @@ class Reconciler:
     def _keep(
         self, thread: ThreadId, base: Oid, rows: tuple[CommitRow, ...], ended: ArchiveRow | None = None
     ) -> ThreadId:
-        """Keeps the steps after `base` under the id that follows from the first. A thread of that id that is there
-        already moves on; where it has steps of its own, or has ended, what it hasn't becomes a thread in turn. Returns
-        the thread that leads to the last."""
+        """Keep the steps after `base` as a fork, whose id follows from the first. An existing one advances;
+        if it has its own steps or has ended, the rest becomes another fork. Returns the thread with the last
+        step."""
         fork, head = fork_id(thread, rows[0].node), Oid(raw=rows[-1].oid)
         there = self._keeper(thread, rows)
         if there is None:
@@ -301,8 +293,6 @@ class Reconciler:
         return fork
 
     def _put_on(self, base: Oid, rows: tuple[CommitRow, ...]) -> Oid:
-        """Commits our steps once more, on a commit of theirs that records the same step as ours did. Returns the
-        last of them; moves no ref."""
         onto = base
         for row in rows:
             old = self._repository.commit(Oid(raw=row.oid))
@@ -317,8 +307,6 @@ class Reconciler:
         return onto
 
     def _with_pages(self, tree: Oid, step: Commit) -> Oid:
-        """A tree with the thread's pages of a step that told itself there. They are made of the StepNodes alone, which
-        are the same under both commits."""
         repository = self._repository
         before = repository.root(step.parents[0])
         page = repository.file(step.tree, "README.md")
@@ -332,8 +320,7 @@ class Reconciler:
 
 
 def settle_attempts(instance: Instance, thread: ThreadId, theirs: Oid) -> bool:
-    """Brings the failed attempts of a thread together: ours that theirs hasn't are put after theirs.
-    Moves `refs/uwf/attempts/<ULID>`; returns whether it did."""
+    """Append our failed attempts to theirs. Moves `refs/uwf/attempts/<ULID>`; returns whether it did."""
     repository, attempts = instance.store.repository, instance.attempts
     ref = layout.ATTEMPTS + thread
     ours, folded = repository.ref(ref), instance.store.folded(thread)
@@ -351,9 +338,8 @@ def settle_attempts(instance: Instance, thread: ThreadId, theirs: Oid) -> bool:
 
 
 def unite(store: Store, ours: Oid, theirs: Oid) -> Oid:
-    """The commit that has all of two of a growing history, such as a suite's: one of them if it goes on from the other,
-    else a new one with both as parents, which is the same on every machine that puts these two together. Moves no
-    ref."""
+    """Return a commit with all of two growing histories, such as a suite's: one of them if it contains the
+    other, else a new one with both as parents, the same on every machine. Moves no ref."""
     if _goes_on(store, ours, theirs):
         return ours
     if _goes_on(store, theirs, ours):
@@ -373,7 +359,6 @@ def unite(store: Store, ours: Oid, theirs: Oid) -> Oid:
 
 
 def _goes_on(store: Store, commit: Oid, earlier: Oid) -> bool:
-    """Whether a commit of a growing history goes on from another, or is it."""
     kind = store.take_in(commit).kind
     pending, seen = [commit], {commit}
     while pending:

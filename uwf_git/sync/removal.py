@@ -1,15 +1,14 @@
-"""Threads that were removed on this machine, brought back, or deleted on a remote.
+"""Removing threads on this machine, restoring them, and deleting them on a remote.
 
     refs/uwf/removed/<ULID>              a blob: who removed the thread here, and when; no pull brings it back
-    <git dir>/uwf/removed/<ULID>.bundle  what its refs pointed at, until `expiring`; see `uwf_git.store.removed`
+    <git dir>/uwf/removed/<ULID>.bundle  its refs' objects, until `expiring`; see `uwf_git.store.removed`
 
-None of that is shared. Where a remote has the thread in a fold, the fold stays as it is, here too, for two stores could
-not agree on it otherwise: the first of these refs is what hides the thread then.
+None of that is shared. If a remote has the thread in a fold, the fold is kept here too, since the two must
+agree on it; the first ref hides the thread.
 
-On a remote refs are deleted by lease. A fold is one ref for many threads: deleting one of them puts another fold in its
-place, again by lease, which begins anew without the past that still held the thread. A store that had agreed on the old
-fold with that remote sees by it what was deleted: what it still wants gets refs of its own, which no push brings there
-unless that is meant.
+Refs on a remote are deleted by lease. A fold has many threads: it is replaced, by lease, by one that begins
+anew without the past. Another store that had agreed on the old fold sees what was deleted; threads it still
+wants get refs of their own, which are pushed only by name.
 """
 
 from __future__ import annotations
@@ -42,8 +41,8 @@ if TYPE_CHECKING:
 
 
 class Removal(NamedTuple):
-    """A thread that was removed here: by whom, as a name and an address, and when, in Unix seconds. `kept`: it can be
-    restored without a remote."""
+    """A removed thread: by whom (name and address) and when (Unix seconds). `kept`: it can be restored
+    without a remote."""
 
     thread: ThreadId
     by: str
@@ -55,9 +54,9 @@ class Removal(NamedTuple):
 
 
 def remove(instance: Instance, thread: ThreadId) -> None:
-    """Removes a thread from this store, with its failed attempts. Keeps what it was in a bundle, makes
-    `refs/uwf/removed/<ULID>`, then deletes every ref of it; a fold is begun anew without it, unless a remote has that.
-    Raises Busy while it runs or its refs are locked, HeadMoved where somebody moves it; then nothing is removed."""
+    """Remove a thread with its failed attempts: write a bundle, make `refs/uwf/removed/<ULID>`, then delete
+    its refs; its fold begins anew unless a remote has it. Raises Busy if it runs or its refs are locked,
+    HeadMoved if it moves; then nothing is removed."""
     from uwf_git.engine.budget import forget
 
     repository = instance.store.repository
@@ -97,7 +96,6 @@ def _bury(instance: Instance, thread: ThreadId, refs: dict[str, Oid]) -> None:
 
 
 def _unfolded(instance: Instance, thread: ThreadId) -> dict[str, Oid]:
-    """The refs that a fold stands for, with their objects, which may be gone, written again."""
     repository, row = instance.store.repository, instance.store.folded(thread)
     if row is None:
         return {}
@@ -114,7 +112,6 @@ def _unfolded(instance: Instance, thread: ThreadId) -> dict[str, Oid]:
 
 
 def _is_shared(repository: Repository, ref: str, thread: ThreadId) -> bool:
-    """Whether a remote has the thread in its fold of that month, as far as was last seen."""
     folds = repository.refs(layout.REMOTES)
     suffix = "/" + ref.removeprefix(layout.NAMESPACE)
     return any(
@@ -123,8 +120,7 @@ def _is_shared(repository: Repository, ref: str, thread: ThreadId) -> bool:
 
 
 class Pruned(NamedTuple):
-    """The threads that were removed here since they were deleted on a remote, those that have steps which the remote
-    never had, and why others weren't removed, such as one that is running."""
+    """The removed threads, those kept because of steps that the remote never had, and the errors of others."""
 
     threads: list[ThreadId]
     kept: list[ThreadId]
@@ -134,9 +130,9 @@ class Pruned(NamedTuple):
 def prune(
     instance: Instance, remote: str, only: Collection[ThreadId] | None = None, confirmed: bool = False
 ) -> Pruned:
-    """Remove the threads here that were deleted on a remote, as far as was last seen: without `only`, those that were
-    not restored and have no steps of their own. Unless `confirmed`, none if they are more than the remote still has:
-    it may be another repository by now, or an empty one."""
+    """Remove the threads that were deleted on a remote, as last seen; without `only`, those not restored and
+    without own steps. Unless `confirmed`, none if they outnumber the remote's threads: it may have been
+    replaced."""
     doomed = tracking.deleted_threads(instance, remote) & instance.threads.ids()
     kept: list[ThreadId] = []
     problems: list[UwfError] = []
@@ -173,7 +169,6 @@ def prune(
 
 
 def _threads_on(instance: Instance, remote: str) -> set[ThreadId]:
-    """Return the threads that a remote has, as far as was last seen."""
     repository = instance.store.repository
     known = tracked_refs(repository, remote)
     found = {layout.thread_of(name) for name in known if name.startswith((layout.THREADS, layout.ARCHIVE))}
@@ -185,13 +180,12 @@ def _threads_on(instance: Instance, remote: str) -> set[ThreadId]:
 
 
 def removed(instance: Instance) -> list[Removal]:
-    """The threads that were removed here and aren't back, newest first."""
+    """Return the removed threads, newest first."""
     found = [_removal(instance, thread) for thread in removed_threads(instance)]
     return sorted(found, key=lambda each: (each.time, each.thread), reverse=True)
 
 
 def removed_threads(instance: Instance) -> set[ThreadId]:
-    """The ids of the threads that were removed here."""
     names = (
         name.removeprefix(layout.REMOVED) for name in instance.store.repository.ref_names(layout.REMOVED)
     )
@@ -199,7 +193,7 @@ def removed_threads(instance: Instance) -> set[ThreadId]:
 
 
 def find_removed(instance: Instance, text: str) -> ThreadId:
-    """The one thread that was removed here whose id begins or ends so. Raises NotFound, Usage."""
+    """Return the removed thread whose id begins or ends with a text. Raises NotFound, Usage."""
     try:
         return ThreadId(complete(text.strip(), removed_threads(instance), "removed thread", ends=True))
     except NotFound as error:
@@ -223,9 +217,8 @@ def _removal(instance: Instance, thread: ThreadId) -> Removal:
 
 
 def restore(instance: Instance, thread: ThreadId) -> bool:
-    """Brings a removed thread back as it was: makes its refs, then deletes those under `refs/uwf/removed/`. Returns
-    whether it is here; if not, the next pull brings it from a remote that has it. Raises Busy while it runs: a removal
-    that was broken off may have left all of it."""
+    """Restore a removed thread: make its refs, then delete `refs/uwf/removed/`. Returns whether it is here;
+    if not, the next pull brings it from a remote that has it. Raises Busy while it runs."""
     with instance.locks.hold(thread):
         _put_back(instance, thread)
     instance.store.sync()
@@ -233,9 +226,8 @@ def restore(instance: Instance, thread: ThreadId) -> bool:
 
 
 def _put_back(instance: Instance, thread: ThreadId) -> None:
-    """Makes the refs that a removed thread had, but for those that are there, and forgets the removal. One that has
-    gone on or ended since stays where it is, unless the removed one had ended, which counts as everywhere; steps that
-    only one of them has become a thread of their own."""
+    """Make a removed thread's refs except existing ones, and forget the removal. A thread that continued
+    meanwhile keeps its state, unless the removed one had ended; steps of only one become a fork."""
     repository = instance.store.repository
     instance.store.sync()  # a fold that somebody has deleted since brings nothing back
     was = kept.unpack(repository, thread)
@@ -257,7 +249,6 @@ def _put_back(instance: Instance, thread: ThreadId) -> None:
 
 
 def _keep_own(instance: Instance, thread: ThreadId, was: Mapping[str, Oid], now: Oid) -> None:
-    """Keeps the steps that a thread had when it was removed and hasn't `now`."""
     from uwf_git.sync.reconcile import Reconciler
 
     tag = was.get(layout.ARCHIVE + thread)
@@ -270,7 +261,6 @@ def _keep_own(instance: Instance, thread: ThreadId, was: Mapping[str, Oid], now:
 
 
 def _end_again(instance: Instance, thread: ThreadId, tag: Oid) -> None:
-    """Ends a thread that had ended when it was removed, and came back to life by a remote that didn't know of it."""
     from uwf_git.sync.reconcile import Reconciler
 
     settled = Reconciler(instance).end_as(thread, tag)
@@ -280,7 +270,7 @@ def _end_again(instance: Instance, thread: ThreadId, tag: Oid) -> None:
 
 
 def forget_removed(instance: Instance, threads: Iterable[ThreadId]) -> None:
-    """Forgets that threads were removed here, and what they were."""
+    """Forget the removal of threads and their bundles."""
     for thread in threads:
         kept.forget(instance.store.repository, thread)
         # Until now the removal stood for whatever was gone of it.
@@ -291,8 +281,8 @@ def forget_removed(instance: Instance, threads: Iterable[ThreadId]) -> None:
 
 @contextlib.contextmanager
 def expiring(instance: Instance, before: float) -> Iterator[None]:
-    """Keeps no longer what was removed before a time in Unix seconds; that it was removed stays known. It is kept after
-    all where the block raises."""
+    """Delete bundles of threads removed before a Unix time, unless the block raises. The removal itself stays
+    known."""
     repository = instance.store.repository
     kept.put_away(repository, instance.warn)
     found = kept.kept_threads(repository)
@@ -307,8 +297,8 @@ def expiring(instance: Instance, before: float) -> Iterator[None]:
 
 
 def delete(instance: Instance, git: Git, remote: Remote, threads: Iterable[ThreadId]) -> Report:
-    """Deletes threads on a remote, by lease; what is here stays, and is not pushed again unless it is named. Whoever
-    moved one meanwhile wins. Moves refs of the remote, here its tracking refs and folds. Raises RemoteFailed."""
+    """Delete threads on a remote by lease; they stay here and are pushed again only by name. A concurrent
+    change wins. Moves refs of the remote, tracking refs and folds. Raises RemoteFailed."""
     from uwf_git.sync.push import Report, at_most
     from uwf_git.sync.transfer import Pushed, Rejected, remove
 
@@ -333,7 +323,6 @@ def delete(instance: Instance, git: Git, remote: Remote, threads: Iterable[Threa
 
 
 def _refold(instance: Instance, git: Git, remote: Remote, threads: Collection[ThreadId]) -> Results:
-    """Takes threads out of the folds of a remote, and out of those here that agree with them."""
     from uwf_git.sync.transfer import Pushed, remove, replace
 
     repository = instance.store.repository
@@ -369,7 +358,7 @@ def _refold(instance: Instance, git: Git, remote: Remote, threads: Collection[Th
 
 
 def remotes_with(instance: Instance, thread: ThreadId) -> list[str]:
-    """The remotes that have a thread, as far as was last seen."""
+    """Return the remotes that have a thread, as last seen."""
     repository, found = instance.store.repository, []
     if not repository.has_tracking_refs:
         return []
@@ -384,7 +373,7 @@ def remotes_with(instance: Instance, thread: ThreadId) -> list[str]:
 
 
 def merge(instance: Instance, name: str, theirs: Oid | None) -> None:
-    """Brings a fold here together with what the remote has now."""
+    """Merge a fold with the remote's."""
     repository = instance.store.repository
     mine = repository.ref(name)
     if theirs is None or mine is None or mine == theirs:

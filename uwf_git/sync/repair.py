@@ -1,12 +1,11 @@
-"""Repair: what a store has lost is brought again from wherever it still is, and what is damaged is set aside.
+"""Repairing a store: restoring lost objects and setting damaged ones aside.
 
-An object is taken from a damaged pack of the store itself, then made again where nodes say what it was, then from the
-places that are named and the remotes. None is taken that isn't exactly what its id says, so a repair can be trusted
-no less than the store before. A damaged file keeps its place until a sound one takes it; a kill leaves a store that
-is no worse, and the same command goes on.
+An object comes from a damaged pack of the store, else is generated again from nodes, else from the given
+sources and the remotes. Only objects that match their id are used. A damaged file stays until a sound one
+replaces it; an interrupted repair leaves the store no worse and can be repeated.
 
-Refs that hold nothing are put where they are known to have been. No other ref is moved, and in a repository that is
-shared with code none but those under refs/uwf/ is touched.
+Empty refs are set to their last known position. No other ref moves, and in a repository shared with code only
+refs under refs/uwf/ are touched.
 """
 
 from __future__ import annotations
@@ -39,14 +38,14 @@ TOLD = 20  # objects that are named one by one
 
 
 class _Known(NamedTuple):
-    """Where a ref is known to have been, and from what."""
+    """A ref's last known position, and its source."""
 
     oid: Oid
     told: str
 
 
 class Repair:
-    """The repair of one store. `named` are places besides the remotes: bundles, folders, URLs."""
+    """The repair of one store. `named` are sources besides the remotes: bundles, folders, URLs."""
 
     def __init__(self, instance: Instance, git: Git, named: Collection[str] = ()) -> None:
         self._instance = instance
@@ -58,9 +57,9 @@ class Repair:
         self._brought: set[Oid] = set()
 
     def run(self) -> Iterator[Check]:
-        """Finds what is damaged, puts right what can be, and says of each thing what was done; of what stays damaged,
-        whom it hurts. Nothing is said where nothing is damaged. Raises Busy while another repair is at work, and for
-        a place that isn't there what `Places.opened` raises, before anything is touched."""
+        """Find damage, repair it, and yield a check for each result; for remaining damage, the threads it
+        affects. Nothing without damage. Raises Busy during another repair, and what `Places.opened` raises,
+        before touching anything."""
         places = Places(self._repository, self._git, self._instance.remotes.all())
         with self._instance.locks.repair(), places.opened(self._named) as opened:
             mending = Mending(self._repository)
@@ -83,7 +82,6 @@ class Repair:
             yield from self._lost(left, opened)
 
     def _reopen(self) -> None:
-        """libgit2 keeps what it read of packs and of indexes of them."""
         self._store = Store.open(self._repository.path)
         self._repository = self._store.repository
         self._store.sync()
@@ -91,7 +89,6 @@ class Repair:
     # Packs
 
     def _derived(self, mending: Mending) -> Iterator[Check]:
-        """Sets aside what git makes again and what, damaged, hides objects that are there."""
         damaged = [] if self._shared else list(derived(self._repository.path / "objects"))
         for path in damaged:
             mending.remove([path])
@@ -101,7 +98,6 @@ class Repair:
         self._reopen()
 
     def _packs(self, damage: Damage, mending: Mending) -> Iterator[Check]:
-        """A pack that is not whole gives what can be read of it and goes; an index is made anew."""
         for pack in damage.indexes:
             try:
                 mending.put_index(pack, lambda new, pack=pack: self._index_pack(pack, new))  # type: ignore[misc]
@@ -134,7 +130,6 @@ class Repair:
     # Objects
 
     def _objects(self, damage: Damage, mending: Mending, opened: Collection[Place]) -> Iterator[Check]:
-        """Goes from place to place with all that is wanted, until nothing is, or no place has any of it."""
         tips = [hurt.head for hurt in damage.hurt if hurt.head]
         every: list[Place] = [Remade(self._store, tips), *opened]
         wanted, before = lost_objects(self._store), -1
@@ -161,7 +156,6 @@ class Repair:
                 yield _said(WARNING, message, place.failed.hint, source=place.name)
 
     def _taken(self, place: Place, wanted: Collection[Oid], mending: Mending) -> dict[Oid, Found]:
-        """Takes objects from a place, with those that they lead to and that aren't here either."""
         taken: dict[Oid, Found] = {}
         asked: set[Oid] = set()
         level = set(wanted)
@@ -180,7 +174,6 @@ class Repair:
         return taken
 
     def _stray(self, damage: Damage, mending: Mending) -> Iterator[Check]:
-        """Sets aside what nothing refers to."""
         lost = lost_objects(self._store) if damage.stray else {}
         # What nothing seemed to refer to may belong to a tree that was lost as well.
         stray = [
@@ -238,8 +231,6 @@ class Repair:
                 )
 
     def _known(self, name: str, mending: Mending, opened: Collection[Place]) -> _Known | None:
-        """The furthest place where a ref is known to have been and that can be read: by the index, which saw it here,
-        or by what was last seen of a remote."""
         found: list[_Known] = []
         tip = self._store.index.tips(name).get(name)
         seen = tip.oid if tip is not None else self._store.index.missed().get(name)
@@ -262,7 +253,6 @@ class Repair:
         return chosen
 
     def _is_whole(self, oid: Oid, mending: Mending, opened: Collection[Place]) -> bool:
-        """Whether an object can be read here, brought if need be, with all that it leads to."""
         lost, before = self._lacks(oid), -1
         while lost and len(self._brought) > before:  # what a sound object leads to is seen once it is reached
             before = len(self._brought)
@@ -276,7 +266,6 @@ class Repair:
         return {Oid(raw=raw) for raw in Walk(self._repository, self._store.index).tip(oid)}
 
     def _goes_beyond(self, oid: Oid, other: Oid) -> bool:
-        """Whether one commit is a later one of the history that leads to the other."""
         try:
             relation = relate(self._store, oid, other)
         except UwfError:
@@ -288,7 +277,6 @@ class Repair:
         return f" (step {row.number})" if row is not None and row.kind == "step" else ""
 
     def _tracking(self) -> Iterator[Check]:
-        """Forgets what a remote had where that can't be read: it is fetched anew."""
         walk = Walk(self._repository, self._store.index)
         for name, oid in self._repository.refs(layout.REMOTES).items():
             if walk.tip(oid):
@@ -298,7 +286,6 @@ class Repair:
     # The outcome
 
     def _verified(self, damage: Damage, left: Damage) -> Iterator[Check]:
-        """Verifies what was hurt and is whole now."""
         still = {hurt.ref for hurt in left.hurt}
         refs: dict[str, Oid | None] = {}
         for name in sorted({hurt.ref for hurt in damage.hurt} | set(damage.refs)):
@@ -319,7 +306,6 @@ class Repair:
             yield _said(OK, f"verified {whole} that had been hurt: whole again", refs=sorted(refs))
 
     def _lost(self, left: Damage, opened: Collection[Place]) -> Iterator[Check]:
-        """Whom the rest hurts, and what can be done."""
         silent = [place.name for place in opened if place.failed is not None]
         asked = [place.name for place in opened if place.failed is None]
         parts = [f"{', '.join(asked)} {'has' if len(asked) == 1 else 'have'} none of it"] if asked else []
@@ -335,7 +321,6 @@ class Repair:
 
 
 def _told(place: Place, taken: Collection[Oid], reasons: Mapping[Oid, str]) -> Iterator[Check]:
-    """What was brought from one place, object by object while these are few."""
     ids = sorted(map(str, taken))
     if not ids:
         return

@@ -1,6 +1,5 @@
-"""A step of a thread that is shared: fetched before, pushed after. Who loses the race for it keeps what was
-done, as a thread of its own. The steps of several threads go out together.
-"""
+"""Steps of shared threads: fetched before, pushed after. The loser of a race keeps its work as a fork.
+Several threads' steps are pushed together."""
 
 from __future__ import annotations
 
@@ -40,9 +39,8 @@ def shared_step(
     cwd: Path | None = None,
     on_stderr: Callable[[bytes], None] | None = None,
 ) -> Outcome:
-    """A step between a pull and a push of its thread. Moves what those move. Raises HeadMoved where
-    somebody else's step got there first, naming the thread that keeps ours, and where the thread was deleted there:
-    before the step, or with the step kept here; else as step, pull and push do."""
+    """Run a step between a pull and a push of its thread. Moves what those move. Raises HeadMoved, naming the
+    fork, if another step was first, or if the thread was deleted there; else as step, pull and push do."""
     if problem := problem_with(instance, remote, thread, gather(instance, git, remote, [thread])):
         raise problem
     try:
@@ -57,8 +55,8 @@ def shared_step(
 
 
 def problem_with(instance: Instance, remote: Remote, thread: ThreadId, pulled: Pulled) -> UwfError | None:
-    """What keeps a thread that was gathered from being stepped with a remote: StoreDamaged where what is there is
-    invalid, HeadMoved where it was deleted there; None where nothing does."""
+    """Return why a pulled thread cannot be stepped: StoreDamaged for invalid data there, HeadMoved if deleted
+    there; else None."""
     if tracking.marked(instance, remote, [layout.THREADS + thread]):
         again = f"uwf push {remote.name} {thread} brings it back"
         return HeadMoved(
@@ -74,12 +72,12 @@ def problem_with(instance: Instance, remote: Remote, thread: ThreadId, pulled: P
 def share_all(
     instance: Instance, git: Git, remote: Remote, threads: Collection[ThreadId], stepped: bool = True
 ) -> dict[ThreadId, UwfError | None]:
-    """Pushes the refs of threads, failed attempts included, in one exchange; `stepped`: after a step of each. Where
-    the race for one is lost, ours becomes a thread of its own, which is pushed too; one that was deleted there isn't
-    pushed. What keeps one thread from getting there leaves the others alone. Returns for each thread what went wrong:
-    HeadMoved for those two, with the thread that keeps ours, Declined, RemoteFailed, Busy, Invalid for a file that is
-    too large, StoreDamaged; None where all of it is there. Moves what `push` moves, and for lost races what `gather`
-    does."""
+    """Push the refs of threads, attempts included, in one exchange; `stepped`: after a step of each.
+
+    For a lost race, ours becomes a fork, which is pushed too; deleted threads are not pushed. Failures are
+    per thread: HeadMoved for those two, Declined, RemoteFailed, Busy, Invalid for an oversized file,
+    StoreDamaged; None for success. Moves what `push` moves, and for lost races what `gather` does.
+    """
     found: dict[ThreadId, UwfError | None] = {}
     mine: dict[ThreadId, Oid] = {}
     for thread in threads:
@@ -116,7 +114,6 @@ def share_all(
 def _settle(
     instance: Instance, git: Git, remote: Remote, lost: Mapping[ThreadId, Oid]
 ) -> dict[ThreadId, UwfError | None]:
-    """What becomes of threads whose races were lost; `lost` are their heads as they were to be pushed."""
     try:
         pulled = gather(instance, git, remote, lost)
     except UwfError as error:
@@ -152,8 +149,8 @@ def _tell_of_loss(remote: Remote, thread: ThreadId, rejected: Iterable[Rejected]
 
 
 def moved_by(instance: Instance, remote: Remote, ref: str) -> str:
-    """Who moved a ref of a remote last and how, as its tracking ref has it: `Ada Example: 0004 reviewer:
-    approved, 2025-01-31T12:00:00Z`. "" where that isn't known."""
+    """Return who last moved a remote's ref and how, from its tracking ref: `Ada Example: 0004 reviewer:
+    approved, 2025-01-31T12:00:00Z`; "" if unknown."""
     repository = instance.store.repository
     oid = repository.ref(layout.tracking(remote.name, ref))
     if oid is None:
@@ -177,7 +174,7 @@ def moved_by(instance: Instance, remote: Remote, ref: str) -> str:
 
 
 def explain_loss(instance: Instance, git: Git, remote: Remote, rejected: Rejected) -> HeadMoved:
-    """A push that lost a race, as an error that says who won it and what to do."""
+    """Return the error for a lost race: who won, and what to do."""
     thread = layout.thread_of(rejected.ref)
     is_thread = rejected.ref.startswith((layout.THREADS, layout.ARCHIVE, layout.PAUSED))
     # Where this can't be, it stays unknown who it was.
@@ -200,8 +197,8 @@ def explain_loss(instance: Instance, git: Git, remote: Remote, rejected: Rejecte
 def _push(
     instance: Instance, git: Git, remote: Remote, threads: Collection[ThreadId]
 ) -> dict[ThreadId, list[Rejected] | UwfError]:
-    """Pushes threads in one exchange: what the remote did not take of each, or what kept it from being pushed at all.
-    What can't be read here, or is too large, is found by halves, so that the rest gets there."""
+    """Push threads in one exchange; return rejections or the error per thread. Unreadable or oversized data
+    is found by bisection, so that the rest is pushed."""
     if not threads:
         return {}
     try:
@@ -228,7 +225,6 @@ def _push(
 
 
 def _is_there(instance: Instance, remote: Remote, thread: ThreadId, commit: Oid) -> bool:
-    """Whether a remote has all steps of a thread up to a commit in it, as far as was last seen."""
     store = instance.store
     tag = store.repository.ref(layout.tracking(remote.name, layout.ARCHIVE + thread))
     head = store.repository.ref(layout.tracking(remote.name, layout.THREADS + thread))

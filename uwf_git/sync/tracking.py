@@ -1,17 +1,17 @@
-"""What a remote has, as far as it was last seen: its list of refs, the tracking refs, and what was deleted there.
+"""The last seen state of a remote: its refs, the tracking refs, and deletions.
 
-A remote is asked for its list first. The list is bounded and checked by name, so a million refs or a name with
-control characters never gets as far as a fetch, and of thousands of known threads only those that moved are fetched.
-Of a few threads it is asked for what begins with their ids, which git has the server list alone.
+A remote's list is requested first, bounded and checked by name, so a million refs or names with control
+characters never reach a fetch, and of thousands of known threads only the moved ones are fetched. For a few
+threads only refs beginning with their ids are listed.
 
     refs/uwf/remotes/<remote>/threads/<ULID>           where the remote's ref was last seen
     refs/uwf/remotes/<remote>/branches/workflows/<W>   the same of a workflow's published branch; crews/ likewise
-    refs/uwf/remotes/<remote>/deleted/threads/<ULID>   the thread was deleted there, and whatever is here of it is
-                                                       pushed again only by name; likewise other refs. A blob: the
-                                                       commit that was last seen there, `restored`, or nothing
+    refs/uwf/remotes/<remote>/deleted/threads/<ULID>   the thread was deleted there and is pushed again only by name;
+                                                       likewise other refs. A blob: the commit last seen there,
+                                                       `restored`, or empty
     refs/uwf/merged/<remote>/<YYYY-MM>                 the last fold that this store and the remote had in common
 
-A thread was deleted there if it was seen there and is now under none of the remote's refs nor in any of its folds.
+A thread was deleted there if it was seen before and is now in none of the remote's refs and folds.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ _HEAD = re.compile(r"^From ", re.MULTILINE)
 
 
 class Listed(NamedTuple):
-    """What the other side lists, by its names. `refs` are shared refs and branches of what is published in versions,
-    with what they point at; `strange` are names under refs/uwf/ that uwf gives to no ref, which may hold control
-    characters. `branches`: there is a branch, or nobody looked for one."""
+    """A remote's refs by its names. `refs` are shared refs and published branches; `strange` are unknown
+    names under refs/uwf/, possibly with control characters. `branches`: there is a branch, or this wasn't
+    checked."""
 
     refs: Mapping[str, Oid]
     strange: tuple[str, ...]
@@ -73,9 +73,8 @@ class Listed(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """What a remote lists, and the tracking refs of what it no longer has, by the remote's names: where each was last
-    seen. `tracked` are all of its tracking refs, or those of the threads that were asked for; None where they have to
-    be read again, since something was fetched."""
+    """A remote's list, and the tracking refs of what it no longer has (`gone`). `tracked` are its tracking
+    refs, or those of the requested threads; None if they must be read again after a fetch."""
 
     listed: Listed
     gone: Mapping[str, Oid]
@@ -92,9 +91,8 @@ def list_refs(
     branches: bool = False,
     meanwhile: Callable[[], object] = lambda: None,
 ) -> Listed:
-    """What a remote has under refs/uwf/ and of published workflows and crews. `branches`: whether it has any is looked
-    for too. `meanwhile` is called while the remote is being asked. Raises RemoteFailed, also for more refs than
-    `uwf.maxRefs` allows."""
+    """List a remote's refs under refs/uwf/ and its published branches; with `branches`, check for other
+    branches. `meanwhile` is called while waiting. Raises RemoteFailed, also beyond `uwf.maxRefs`."""
     published = [f"{branches}*" for branches in layout.branches_of_versions()]
     patterns = ["refs/uwf/*", *(["HEAD", "refs/heads/*"] if branches else published)]
     found: set[str] = set()
@@ -128,7 +126,6 @@ def list_refs(
 
 @cache
 def _rows_of_threads() -> re.Pattern[str]:
-    """Of thousands of refs nearly all are of threads: rows of nothing else need no look at each."""
     prefixes = "|".join(layout.of_threads())
     return re.compile(rf"(?:[0-9a-f]{{40}}\t(?:{prefixes})[0-7][{ALPHABET}]{{25}}(?:\^{{}})?\n)++", re.ASCII)
 
@@ -140,8 +137,7 @@ def _is_taken(name: str) -> bool:
 def sort_out(
     listed: Iterable[tuple[str, str]], takes: Callable[[str], bool], at_most: int, too_many: UwfError
 ) -> Listed:
-    """Tells names that are taken from strange ones; `listed` are object ids with names. Raises `too_many` as soon as
-    there are more than `at_most`."""
+    """Separate accepted names from strange ones. Raises `too_many` beyond `at_most`."""
     refs: dict[str, Oid] = {}
     strange: list[str] = []
     for oid, name in listed:
@@ -155,8 +151,7 @@ def sort_out(
 
 
 def listed_lines(git: Git, *args: str, between: str = "\t") -> Iterator[tuple[str, str]]:
-    """What git prints as lines of an object id and a name, neither of them checked. Raises RemoteFailed at the end
-    where git failed."""
+    """Yield object ids and names printed by git, unchecked. Raises RemoteFailed at the end if git failed."""
     for line in git.lines(*args, bounded=True):
         oid, _, name = line.decode("utf-8", "backslashreplace").partition(between)
         yield oid, name
@@ -171,8 +166,8 @@ def _rows(text: str) -> Iterator[tuple[str, str]]:
 def _of_uwf(
     remote: Remote, listed: Iterable[tuple[str, str]], branches: set[str]
 ) -> Iterator[tuple[str, str]]:
-    """Of what a remote lists, what is under refs/uwf/, and its branches of versions where it isn't the project's. The
-    first branch of any kind goes to `branches`."""
+    """Yield a remote's refs under refs/uwf/, and its definitions' branches unless it is the project's remote.
+    The first branch of any kind is added to `branches`."""
     for oid, name in listed:
         if _OTHER_OID.fullmatch(oid):
             raise RemoteFailed(
@@ -190,7 +185,6 @@ def _of_uwf(
 
 
 def _is_of_versions(name: str) -> bool:
-    """Whether a branch is one that versions of a workflow or a crew are published on."""
     return any(
         name.startswith(kind.branches)
         and layout.is_shared_ref(kind.prefix + name.removeprefix(kind.branches))
@@ -202,7 +196,7 @@ def _is_of_versions(name: str) -> bool:
 
 
 def tracked_refs(repository: Repository, remote: str) -> dict[str, Oid]:
-    """Where a remote's refs were last seen, by the remote's names for them."""
+    """Return a remote's refs as last seen, by its names."""
     prefix = f"{layout.REMOTES}{remote}/"
     found = repository.refs(prefix, without=_deleted(remote))
     branches, size = prefix + "branches/", len(prefix)
@@ -213,7 +207,7 @@ def tracked_refs(repository: Repository, remote: str) -> dict[str, Oid]:
 
 
 def tracked_among(repository: Repository, remote: str, names: Iterable[str]) -> dict[str, Oid]:
-    """Where those of these refs of a remote that were ever seen were last seen."""
+    """As `tracked_refs`, for these refs only."""
     found = {name: repository.ref(layout.tracking(remote, name)) for name in names}
     return {name: oid for name, oid in found.items() if oid is not None}
 
@@ -226,9 +220,9 @@ def fetch(
     folds: bool = False,
     meanwhile: Callable[[], object] = lambda: None,
 ) -> Fetched:
-    """Moves `refs/uwf/remotes/<remote>/…` to where the remote's refs are; of these threads only, where such are
-    given, and then with `folds` of the folds too, in which they may be. The tracking refs of what the remote no longer
-    has stay. `meanwhile` is called while something is on its way. Raises RemoteFailed."""
+    """Move `refs/uwf/remotes/<remote>/…` to the remote's refs; only of `threads` if given, then with `folds`
+    including folds. Tracking refs of deleted refs stay. `meanwhile` is called while waiting. Raises
+    RemoteFailed."""
     for last_try in [False] * (TRIES - 1) + [True]:
         try:
             if threads is not None and len(threads) <= FEW and not folds:
@@ -256,7 +250,6 @@ def _fetch_listed(
     folds: bool,
     meanwhile: Callable[[], object],
 ) -> Fetched:
-    """Lists all that a remote has, then fetches what has moved of that."""
     known: dict[str, Oid] = {}
     listed = list_refs(
         git,
@@ -293,12 +286,13 @@ def _fetch_few(
     threads: Collection[ThreadId],
     meanwhile: Callable[[], object],
 ) -> Fetched | None:
-    """Brings a few threads without listing all that a remote has, as `ls-remote` does whatever it is asked for. A fetch
-    asks for what begins as its patterns do, and takes it for no mistake where nothing does.
+    """Fetch a few threads without the remote's whole list, which `ls-remote` always requests: a fetch lists
+    only its patterns' prefixes.
 
-    The fetch is a dry run. That brings the objects and moves no ref, so what the remote lists besides, with names that
-    begin with the same ids, gets none. What has moved is moved here then; a new ref, of which git tells only the name,
-    is fetched by that. None where the remote lists more names than a table of git's has room for."""
+    It is a dry run, which brings objects and moves no ref, so strange names with the same prefix get none.
+    Then moved refs are moved here, and new refs, of which git prints only the name, are fetched by name. None
+    if the list exceeds git's table.
+    """
     meant = layout.refs_of_threads(threads)
     known = tracked_among(repository, remote.name, meant)
     specs = [f"+{name}*:{layout.tracking(remote.name, name)}*" for name in meant]
@@ -333,15 +327,13 @@ def _fetch_few(
 
 
 def rows_of(said: str) -> list[tuple[str, Oid | None, str]] | None:
-    """What git says of each ref in the table of a fetch: a flag, where it has moved to, None where that isn't told, and
-    the remote's name for it. None where the beginning of the table is lost."""
+    """Parse the table of a fetch: flag, new object (None if not printed), and the remote's name. None if the
+    beginning is missing."""
     rows = [(flag, Oid(hex=oid) if oid else None, name) for flag, oid, name in _TOLD.findall(said)]
     return None if rows and not _HEAD.search(said) else rows
 
 
 def _is_tracked(repository: Repository, remote: Remote, name: str, known: Oid | None, oid: Oid) -> bool:
-    """Moves a tracking ref from where it was. Returns whether it is there, which it isn't where another fetch has moved
-    it, or the object is not here."""
     if oid == known:
         return True
     try:
@@ -358,8 +350,7 @@ def bring_tracked(
     wanted: list[str],
     meanwhile: Callable[[], object] = lambda: None,
 ) -> None:
-    """Moves the tracking refs of these refs of a remote to where they are there. `meanwhile` as in `bring`. Raises
-    RemoteFailed."""
+    """Fetch the tracking refs of these refs. `meanwhile` as in `bring`. Raises RemoteFailed."""
     names = wanted
     if len(names) > MANY:
         names = sorted({layout.namespace_of(name) + "*" for name in names})
@@ -382,9 +373,9 @@ def bring(
     meanwhile: Callable[[], object] = lambda: None,
     dry: bool = False,
 ) -> str:
-    """Fetches from a remote, or a file, by refspecs; one without a destination brings objects and moves no ref, and
-    `dry` moves none at all. `meanwhile` is called while git is at work. Returns what git says, of a dry run a table of
-    the refs. Raises RemoteFailed, also for more than `uwf.maxFetch` allows."""
+    """Fetch from a remote or file by refspecs; without a destination, or with `dry`, no ref moves.
+    `meanwhile` is called while git runs. Returns git's output. Raises RemoteFailed, also beyond
+    `uwf.maxFetch`."""
     said = ["--dry-run", "--verbose"] if dry else [] if git.shows_progress else ["--quiet"]
     progress = ["--progress"] if git.shows_progress else []
     with _arriving(git, repository):
@@ -410,8 +401,8 @@ def bring(
 
 
 def unpack(git: Git, repository: Repository, bundle: Path, tips: Iterable[Oid]) -> None:
-    """Brings what a bundle holds, without refs, which git would look through for each other. Raises RemoteFailed, also
-    where anything is missing that `tips` lead to, and as `bring` does."""
+    """Fetch a bundle's objects without its refs. Raises RemoteFailed, also if anything reachable from `tips`
+    is missing."""
     with _arriving(git, repository):
         progress = ["--progress"] if git.shows_progress else []
         git.run(*_STREAMED, "bundle", "unbundle", *progress, str(bundle), bounded=True)
@@ -425,8 +416,6 @@ def unpack(git: Git, repository: Repository, bundle: Path, tips: Iterable[Oid]) 
 
 @contextlib.contextmanager
 def _arriving(git: Git, repository: Repository) -> Iterator[None]:
-    """Where what comes is over a limit, what was written of it goes; git would leave it to the next gc. What others are
-    writing stays, and all of it where another git is at work."""
     folder = repository.path / "objects" / "pack"
     before = set(folder.glob("tmp_*"))
     try:
@@ -446,7 +435,7 @@ def _arriving(git: Git, repository: Repository) -> Iterator[None]:
 
 
 def look(instance: Instance, git: Git, remote: Remote) -> None:
-    """Asks a remote what it has, and notices what was deleted there. Touches what `note` does. Raises RemoteFailed."""
+    """List a remote and note deletions. Touches what `note` does. Raises RemoteFailed."""
     repository = instance.store.repository
     known = tracked_refs(repository, remote.name)
     listed = list_refs(git, repository, remote).refs
@@ -462,9 +451,9 @@ def look(instance: Instance, git: Git, remote: Remote) -> None:
 
 
 def note(instance: Instance, remote: Remote, listed: Mapping[str, Oid], gone: Mapping[str, Oid]) -> list[str]:
-    """Forgets the tracking refs of what a remote no longer lists, and marks what was deleted there; a thread that
-    merely ended or was folded wasn't. What is there again loses its mark. Returns what was deleted and is here. Touches
-    `refs/uwf/remotes/<remote>/…`, and takes threads that were deleted there out of the folds here."""
+    """Delete the tracking refs of what a remote no longer lists, and mark what was deleted there, as opposed
+    to ended or folded. Restored refs lose their mark. Returns deleted refs that are here. Touches
+    `refs/uwf/remotes/<remote>/…` and removes threads deleted there from folds here."""
     repository = instance.store.repository
     there = _There(repository, listed)
     found: list[str] = []
@@ -507,20 +496,17 @@ def note(instance: Instance, remote: Remote, listed: Mapping[str, Oid], gone: Ma
 
 
 class _There:
-    """Which threads a remote has that lists these refs. A fold that isn't here or can't be read says of none."""
+    """The threads of a remote with these refs. Unreadable folds count as empty."""
 
     def __init__(self, repository: Repository, listed: Mapping[str, Oid]) -> None:
         self._repository = repository
         self._listed = listed
 
     def has(self, thread: ThreadId) -> bool:
-        """Whether it has a thread that goes on, has ended or is folded."""
         refs = (layout.THREADS + thread, layout.ARCHIVE + thread)
         return any(name in self._listed for name in refs) or thread in self._folded
 
     def accounts_for(self, name: str) -> bool:
-        """Whether a ref of which only the thread's steps can tell is gone with these, or into a fold, or with the
-        thread's end."""
         if not layout.is_thread_ref(name):
             return False
         thread = layout.thread_of(name)
@@ -533,7 +519,6 @@ class _There:
 
 
 def _folded_in(repository: Repository, fold: Oid) -> frozenset[ThreadId]:
-    """The threads that a fold names."""
     from uwf_git.store.archives import names
 
     return names(repository, fold)
@@ -542,8 +527,8 @@ def _folded_in(repository: Repository, fold: Oid) -> frozenset[ThreadId]:
 def resumed_there(
     instance: Instance, remote: Remote, listed: Mapping[str, Oid], gone: Mapping[str, Oid]
 ) -> list[str]:
-    """Resumes the threads that somebody has resumed on a remote: whose pause is gone there while they go on. One that
-    was paused anew here stays paused. Deletes `refs/uwf/paused/<ULID>`; returns those that it deleted."""
+    """Resume the threads that were resumed on a remote, unless paused anew here. Deletes
+    `refs/uwf/paused/<ULID>`; returns the deleted refs."""
     repository = instance.store.repository
     found = []
     for name, oid in gone.items():
@@ -556,12 +541,11 @@ def resumed_there(
 
 
 def _was_resumed(name: str, listed: Collection[str]) -> bool:
-    """Whether a ref that is gone is the pause of a thread that goes on there."""
     return name.startswith(layout.PAUSED) and layout.THREADS + layout.thread_of(name) in listed
 
 
 def marked(instance: Instance, remote: Remote, refs: Iterable[str]) -> frozenset[str]:
-    """Which of these refs were deleted on a remote: of a thread that was, every one, whatever was made of it since."""
+    """Return which refs were deleted on a remote; for a deleted thread, all of them."""
     marks = _marks(instance.store.repository, remote.name)
     if not marks:
         return frozenset()
@@ -574,14 +558,14 @@ def marked(instance: Instance, remote: Remote, refs: Iterable[str]) -> frozenset
 
 
 def deleted_threads(instance: Instance, remote: str) -> set[ThreadId]:
-    """The threads that were deleted on a remote, as far as was last seen, whether they are here or not."""
+    """Return the threads deleted on a remote, as last seen."""
     marks = _marks(instance.store.repository, remote)
     return {layout.thread_of(name) for name in marks if name.startswith((layout.THREADS, layout.ARCHIVE))}
 
 
 def wanted_here(instance: Instance, remote: str, thread: ThreadId) -> tuple[bool, bool]:
-    """Return of a thread that was deleted on a remote whether it was restored here since, and whether it has steps that
-    were never seen there."""
+    """For a thread deleted on a remote, return whether it was restored here and whether it has steps never
+    seen there."""
     repository = instance.store.repository
     marks = [repository.ref(_marker(remote, prefix + thread)) for prefix in (layout.THREADS, layout.ARCHIVE)]
     blobs = [repository.blob(oid).strip() for oid in marks if oid is not None]
@@ -591,7 +575,7 @@ def wanted_here(instance: Instance, remote: str, thread: ThreadId) -> tuple[bool
 
 
 def restored(instance: Instance, thread: ThreadId) -> None:
-    """Note that a thread which was deleted on a remote was restored here: it is wanted. Moves its marks."""
+    """Note that a thread deleted on a remote was restored here. Moves its marks."""
     repository = instance.store.repository
     for remote in instance.remotes.all():
         for prefix in (layout.THREADS, layout.ARCHIVE):
@@ -601,7 +585,7 @@ def restored(instance: Instance, thread: ThreadId) -> None:
 
 
 def unmark(instance: Instance, remote: Remote, name: str) -> None:
-    """Forgets that a ref was deleted: it is there again, and with steps of a thread the thread."""
+    """Remove the mark of a deletion; for a ref with a thread's steps, the thread's."""
     repository, names = instance.store.repository, {name}
     if name.startswith((layout.THREADS, layout.ARCHIVE)):
         names = {prefix + layout.thread_of(name) for prefix in (layout.THREADS, layout.ARCHIVE)}
@@ -610,8 +594,8 @@ def unmark(instance: Instance, remote: Remote, name: str) -> None:
 
 
 def deleted_there(instance: Instance, remote: str, name: str, theirs: Fold) -> set[ThreadId]:
-    """The threads that somebody deleted from a remote's fold: those of the last one that this store agreed on with it,
-    where that fold was begun anew without them."""
+    """Return the threads deleted from a remote's fold: those of the last agreed fold, if the new one began
+    anew without them."""
     repository = instance.store.repository
     base = repository.ref(layout.MERGED + f"{remote}/{name.removeprefix(layout.FOLDED)}")
     if base is None or base in theirs.chain:
@@ -620,8 +604,8 @@ def deleted_there(instance: Instance, remote: str, name: str, theirs: Fold) -> s
 
 
 def part_with(instance: Instance, remote: str, name: str, threads: Collection[ThreadId]) -> list[ThreadId]:
-    """Takes threads that were deleted on a remote out of the fold here, and marks them. What wasn't removed here too
-    gets refs of its own. Returns these threads. Raises HeadMoved."""
+    """Remove threads deleted on a remote from the fold here and mark them. Those not removed here get refs of
+    their own. Returns these. Raises HeadMoved."""
     from uwf_git.store import archives
 
     repository = instance.store.repository
@@ -652,8 +636,7 @@ def part_with(instance: Instance, remote: str, name: str, threads: Collection[Th
 
 
 def agree(instance: Instance, remote: str, name: str, oid: Oid | None) -> None:
-    """Remembers the fold that a remote and this store have in common: what either holds besides was added later. None
-    where there is no such fold any more. Moves `refs/uwf/merged/<remote>/<month>`."""
+    """Record the common fold with a remote, None for none. Moves `refs/uwf/merged/<remote>/<month>`."""
     repository = instance.store.repository
     ref = f"{layout.MERGED}{remote}/{name.removeprefix(layout.FOLDED)}"
     old = repository.ref(ref)
@@ -666,7 +649,6 @@ def agree(instance: Instance, remote: str, name: str, oid: Oid | None) -> None:
 def _mark(
     repository: Repository, remote: str, names: Iterable[str], seen: Mapping[str, Oid] | None = None
 ) -> None:
-    """Mark refs as deleted; `seen` has the commits at which they were last seen there, as far as that matters."""
     if new := {*names} - _marks(repository, remote):
         last = {name: f"{oid}\n".encode() for name, oid in (seen or {}).items()}
         blobs = {_marker(remote, name): repository.write_blob(last.get(name, b"")) for name in sorted(new)}
@@ -674,7 +656,6 @@ def _mark(
 
 
 def _marks(repository: Repository, remote: str) -> set[str]:
-    """The refs that were deleted on a remote, by its names for them."""
     prefix = _deleted(remote)
     return {layout.NAMESPACE + name.removeprefix(prefix) for name in repository.ref_names(prefix)}
 

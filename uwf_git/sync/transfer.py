@@ -1,9 +1,8 @@
-"""How refs get to a remote: in one push, or in groups where a forge limits what one push may name or a server
-refuses so many at once.
+"""Sending refs to a remote, in one push or in groups if a forge limits the refs per push or a server refuses
+many at once.
 
-git looks through all its refs and all of the remote's for each refspec that names one ref, which takes half a minute
-for 5,000 of them; for a pattern it looks through them once. So many refs are named by patterns that fit them and
-nothing else that is here.
+For each refspec of one ref, git scans all local and remote refs: half a minute for 5,000. A pattern is one
+scan, so many refs are named by patterns that match them and nothing else here.
 """
 
 from __future__ import annotations
@@ -43,15 +42,14 @@ _TOO_MUCH = re.compile(
 
 
 class Pushed(NamedTuple):
-    """A ref that the remote took and lists. `object` is where it is now; None where it was deleted."""
+    """A ref that the remote took and lists. `object` is None if deleted."""
 
     ref: str
     object: Oid | None
 
 
 class Rejected(NamedTuple):
-    """A ref that the remote did not take. `lost`: somebody else moved it there first; `deletion`: it was
-    to be deleted, and nothing depends on that."""
+    """A ref that the remote refused. `lost`: another push was first; `deletion`: an optional deletion."""
 
     ref: str
     reason: str
@@ -65,10 +63,9 @@ Results = dict[str, Pushed | Rejected]
 def send(
     git: Git, remote: Remote, updates: Mapping[str, Oid], others: Collection[str], at_most: int | None = None
 ) -> Results:
-    """Pushes refs, what stands on something after it, at most so many with one push. `others` are refs that are
-    here and not to be pushed; for no more than FEW refs they need not be known. A push that the remote refuses as a
-    whole, as it may do for its size, is tried again in smaller ones. What isn't among the results did not get there.
-    Raises RemoteFailed where nothing did."""
+    """Push refs in dependency order, at most N per push. `others` are refs not to be pushed, needed only
+    beyond FEW refs. A push that is refused as a whole, perhaps for its size, is retried in smaller ones. Refs
+    missing from the results did not arrive. Raises RemoteFailed if none did."""
     order = {prefix: place for place, prefix in enumerate(layout.shared())}
     waiting = sorted(updates, key=lambda name: (order[layout.namespace_of(name)], name))
     size = at_most or max(len(waiting), 1)
@@ -125,7 +122,7 @@ def send(
 
 
 def remove(git: Git, remote: Remote, doomed: Mapping[str, Oid], at_most: int | None = None) -> Results:
-    """Deletes refs on a remote by lease, at most so many with one push. Raises RemoteFailed."""
+    """Delete refs on a remote by lease, at most N per push. Raises RemoteFailed."""
     names = sorted(doomed)
     results: Results = {}
     while names:
@@ -140,20 +137,19 @@ def remove(git: Git, remote: Remote, doomed: Mapping[str, Oid], at_most: int | N
 
 
 def replace(git: Git, remote: Remote, moves: Mapping[str, tuple[Oid, Oid]]) -> Results:
-    """Puts refs on a remote in the place of what they don't continue, by lease: only where that still is what was last
-    seen. `moves` are names with what was seen there, and what is to be there. Raises RemoteFailed."""
+    """Replace refs on a remote by lease. `moves` has the object last seen and the new one. Raises
+    RemoteFailed."""
     leases = [f"--force-with-lease={name}:{old}" for name, (old, _) in moves.items()]
     return transfer(git, remote, [*leases, *(f"{new}:{name}" for name, (_, new) in moves.items())])
 
 
 def _refused_as_a_whole(came: Results) -> str:
-    """Why a remote took none of what it was asked to; "" where it took some, or where it was a lost race."""
+    """Return why a remote took nothing, "" if it took some or a race was lost."""
     refused = [each for each in came.values() if isinstance(each, Rejected) and not each.lost]
     return refused[0].reason if refused and len(refused) == len(came) else ""
 
 
 def _refspecs(names: Sequence[str], updates: Mapping[str, Oid], others: Collection[str]) -> list[str]:
-    """The refspecs that push these refs and none of `others`."""
     if len(names) <= FEW:
         return [f"{updates[name]}:{name}" for name in names]
     specs = []
@@ -166,8 +162,8 @@ def _refspecs(names: Sequence[str], updates: Mapping[str, Oid], others: Collecti
 
 
 def _cover(begin: str, names: Sequence[str], others: Sequence[str]) -> Iterator[str]:
-    """The fewest beginnings, each with a `*`, that all of `names` have and none of `others`; a name that others begin
-    with stands for itself. Both are sorted, and all begin with `begin`."""
+    """Yield the fewest prefixes with `*` that match all of `names` and none of `others`; a name that is a
+    prefix of others stands for itself. Both are sorted and begin with `begin`."""
     if not names:
         return
     if not others:
@@ -188,7 +184,7 @@ def _cover(begin: str, names: Sequence[str], others: Sequence[str]) -> Iterator[
 
 
 def deletions(doomed: Mapping[str, Oid]) -> list[str]:
-    """The arguments of a push that deletes refs by lease: only what is still where it was last seen."""
+    """Return push arguments that delete refs by lease."""
     leases = [f"--force-with-lease={name}:{oid}" for name, oid in doomed.items()]
     return [*leases, *(f":{name}" for name in doomed)]
 
@@ -196,8 +192,8 @@ def deletions(doomed: Mapping[str, Oid]) -> list[str]:
 def transfer(
     git: Git, remote: Remote, arguments: Sequence[str], objects: Mapping[str, Oid] | None = None
 ) -> dict[str, Pushed | Rejected]:
-    """One `git push` of options and refspecs, and what it says of each ref; of a pattern only those that
-    `objects` names, with where they are here. Raises RemoteFailed where it says nothing of any."""
+    """Run one `git push` and return its result per ref; of a pattern only those in `objects`. Raises
+    RemoteFailed without any."""
     options = [each for each in arguments if each.startswith("--")]
     specs = [each for each in arguments if not each.startswith("--")]
     if not specs:  # without any, git would push what its configuration says
@@ -221,7 +217,7 @@ def transfer(
 
 
 def results_of(done: Done, objects: Mapping[str, Oid]) -> Iterator[tuple[str, Pushed | Rejected]]:
-    """What `git push --porcelain` says of each ref: flag, from:to, summary and reason."""
+    """Parse `git push --porcelain`: flag, from:to, summary and reason."""
     for line in done.out.decode("utf-8", "replace").splitlines():
         flag, _, rest = line.partition("\t")
         spec, _, summary = rest.partition("\t")
@@ -238,8 +234,8 @@ def results_of(done: Done, objects: Mapping[str, Oid]) -> Iterator[tuple[str, Pu
 
 
 def _lost_at_once(ref: str, err: str) -> bool:
-    """Whether the remote says that a ref moved between its being listed and its being locked: of two pushes at the same
-    time one comes to know only then, and is told no more than that its update failed."""
+    """Return whether a ref moved between being listed and being locked, which the loser of concurrent pushes
+    is told only as a failed update."""
     moved = r": (?:is at [0-9a-f]+ but expected|reference already exists|unable to resolve reference)"
     return re.search(rf"cannot lock ref '{re.escape(ref)}'{moved}", err) is not None
 

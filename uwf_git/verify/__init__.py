@@ -1,1 +1,1 @@
-"""Is a store, or what somebody sent, what it says it is? Checked from git's objects alone."""
+"""Verification of a store or received objects, from git's objects alone."""

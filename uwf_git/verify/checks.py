@@ -1,4 +1,4 @@
-"""What `uwf doctor` says of one thing that it looked at."""
+"""Results of `uwf doctor`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ OK, WARNING, ERROR = "ok", "warning", "error"
 
 
 class Check(NamedTuple):
-    """One thing looked at. `status` is ok, warning or error; `damaged` means the store lost something; `more` is what
-    programs are told besides."""
+    """One result. `status` is ok, warning or error; `damaged` means that the store lost something; `more` is
+    added to the JSON."""
 
     check: str
     status: str
@@ -24,13 +24,13 @@ class Check(NamedTuple):
     more: Mapping[str, Any] = MappingProxyType({})
 
     def as_json(self) -> dict[str, Any]:
-        """The check as a JSON object; `damaged` shows in an exit status."""
+        """Return the JSON object; `damaged` affects the exit status."""
         said = {"check": self.check, "status": self.status, "message": self.message, "hint": self.hint}
         return {**said, **self.more}
 
 
 def hurt_check(check: str, hurt: Hurt, objects: Mapping[Oid, str], hint: str) -> Check:
-    """A check that failed: what a thread or another ref misses of what it leads to."""
+    """Return a failed check for what a ref is missing."""
     lost = sorted((str(oid), reason) for oid, reason in objects.items() if oid.raw in hurt.objects)
     first = f"object {lost[0][0]} is damaged: {lost[0][1]}" if lost else "it can't be read"
     others = f", and {len(lost) - 1} more" if len(lost) > 1 else ""

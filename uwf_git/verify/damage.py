@@ -1,9 +1,8 @@
-"""What a store has lost: objects that are missing or garbled, packs and their indexes, refs that hold nothing; and whom
-that hurts, by thread and step.
+"""Damage in a store: missing or corrupt objects, packs and indexes, empty refs; and the affected threads and
+steps.
 
-Each object that a ref leads to is read and compared with its id. Where a commit can't be read, what the index remembers
-of it leads on to its parents. In a repository that is shared with code only what the refs of the store lead to is
-looked at: the rest is not ours to judge.
+Every reachable object is read and compared with its id. If a commit is unreadable, the index's memory of it
+leads to its parents. In a repository shared with code, only what the store's refs reach is checked.
 """
 
 from __future__ import annotations
@@ -32,10 +31,9 @@ _LOOSE = re.compile(r"[0-9a-f]{38}")
 
 
 class Hurt(NamedTuple):
-    """What a ref leads to that can't be read. `thread` is None for what belongs to none. `step` is the first step
-    that is not whole, by its number: 0 for the task or the workflow, None where that can't be told or where the
-    ref is of something else than the thread's steps; `last` is the StepNode or StartNode before it. `head` is the
-    commit that the ref leads to, where that can be told."""
+    """A ref that reaches unreadable objects. `thread` is None for others. `step` is the number of the first
+    damaged step, 0 for the prompt or workflow, None if unknown; `last` is the StepNode or StartNode before
+    it. `head` is the ref's commit, if known."""
 
     ref: str
     thread: ThreadId | None
@@ -47,7 +45,7 @@ class Hurt(NamedTuple):
 
     @property
     def what(self) -> str:
-        """What is not whole, in a few words."""
+        """What is damaged, in a few words."""
         name = self.ref.rsplit("/", 1)[1]
         kind = ref_kinds.kind_of(self.ref)
         if self.thread is None:
@@ -62,10 +60,9 @@ class Hurt(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """All that was found. `objects` are those that refs lead to, with what is wrong with each; `stray` files of
-    loose objects that none leads to; `packs` those that are not whole, `indexes` packs whose index isn't, `derived`
-    what git makes again: all by path, and none of them in a repository that is shared with code. `refs` hold no
-    object id."""
+    """All damage. `objects` are reachable, with their problems; `stray` are unreachable loose files; `packs`
+    are damaged, `indexes` are packs with damaged indexes, `derived` are files that git can generate: all by
+    path, and none in a repository shared with code. `refs` have no object id."""
 
     objects: Mapping[Oid, str]
     stray: Mapping[Path, str]
@@ -77,12 +74,12 @@ class Damage(NamedTuple):
 
     @property
     def is_none(self) -> bool:
-        """Whether all is whole."""
         return not any(self)
 
 
 def find_damage(store: Store, shared: bool) -> Damage:
-    """Reads all that the refs of a store lead to. `shared`: the repository is shared with code. Touches nothing."""
+    """Read everything reachable from a store's refs. `shared`: the repository is shared with code. Touches
+    nothing."""
     repository = store.repository
     walk = Walk(repository, store.index)
     refs = repository.refs()
@@ -109,7 +106,7 @@ def find_damage(store: Store, shared: bool) -> Damage:
 
 
 def lost_objects(store: Store) -> dict[Oid, str]:
-    """What refs lead to and can't be read, with what is wrong with each."""
+    """Return the reachable unreadable objects with their problems."""
     walk = Walk(store.repository, store.index)
     for oid in store.repository.refs().values():
         walk.tip(oid)
@@ -117,7 +114,7 @@ def lost_objects(store: Store) -> dict[Oid, str]:
 
 
 def problem_with(repository: Repository, oid: Oid) -> str | None:
-    """What is wrong with one object; None where it can be read and is what its id says."""
+    """Return an object's problem, None if it is readable and matches its id."""
     try:
         repository.read(oid)
     except StoreDamaged as error:
@@ -126,7 +123,7 @@ def problem_with(repository: Repository, oid: Oid) -> str | None:
 
 
 def links(kind: int, content: bytes) -> list[Oid]:
-    """The objects that an object names; none for a blob, and for what is no well-formed object."""
+    """Return the objects that an object names; none for a blob or a malformed object."""
     try:
         if kind == COMMIT:
             commit = parse_commit(content)
@@ -139,8 +136,7 @@ def links(kind: int, content: bytes) -> list[Oid]:
 
 
 class Walk:
-    """Everything that is reachable, each object read once. `bad` are the objects that can't be read, with what is
-    wrong; `sound` the others."""
+    """Reads everything reachable once. `bad` are unreadable objects with their problems; `sound` the others."""
 
     def __init__(self, repository: Repository, index: Index) -> None:
         self._repository = repository
@@ -154,7 +150,7 @@ class Walk:
         self.sound: set[bytes] = set()
 
     def tip(self, oid: Oid) -> frozenset[bytes]:
-        """What can't be read of all that an object leads to."""
+        """Return the unreadable objects reachable from an object."""
         target = self.target(oid)
         if target is None:
             return frozenset((oid.raw,)) if oid.raw in self.bad else _NONE
@@ -162,7 +158,7 @@ class Walk:
         return self.history(target) | own
 
     def target(self, oid: Oid) -> bytes | None:
-        """The commit that a ref's object is, or that its tag is on; None where that can't be told."""
+        """Return a ref's commit, peeling tags; None if unknown."""
         raw = oid.raw
         if raw not in self._tags:
             self._tags[raw] = self._target(raw)
@@ -183,7 +179,7 @@ class Walk:
         return raw if kind == COMMIT else None
 
     def history(self, tip: bytes) -> frozenset[bytes]:
-        """What can't be read of a commit, its tree and all before it."""
+        """Return the unreadable objects of a commit, its tree and its ancestors."""
         pending = [tip]
         while pending:
             at = pending[-1]
@@ -204,7 +200,7 @@ class Walk:
         return self._all[tip]
 
     def own(self, commit: bytes) -> frozenset[bytes]:
-        """What can't be read of a commit and its tree."""
+        """Return the unreadable objects of a commit and its tree."""
         if commit not in self._own:
             read = self._read(commit)
             if read is None:
@@ -219,7 +215,6 @@ class Walk:
         return self._own[commit]
 
     def before(self, commit: bytes) -> bytes | None:
-        """The first parent."""
         self.own(commit)
         return next(iter(self._parents[commit]), None)
 
@@ -257,7 +252,7 @@ class Walk:
 
 
 class _Hurts:
-    """Which threads and workflows miss something."""
+    """Finds the threads and definitions that miss objects."""
 
     def __init__(self, store: Store, walk: Walk) -> None:
         self._store = store
@@ -265,7 +260,6 @@ class _Hurts:
         self._walk = walk
 
     def of(self, refs: Mapping[str, Oid]) -> Iterator[Hurt]:
-        """Those of some refs, by name. A tracking ref is none of them: what it leads to is fetched again."""
         for name, oid in sorted(refs.items()):
             if name.startswith(layout.REMOTES):
                 continue
@@ -309,7 +303,6 @@ class _Hurts:
         return Hurt(name, thread, self._title(head), number, last, head, objects)
 
     def _first(self, head: bytes) -> bytes | None:
-        """The commit of the first step that is not whole on the way to a head."""
         at: bytes | None = head
         first: bytes | None = None
         while at is not None and self._walk.history(at):
@@ -341,8 +334,8 @@ class _Hurts:
 
 
 def _stray(repository: Repository, bad: Mapping[bytes, str], sound: set[bytes]) -> Iterator[tuple[Path, str]]:
-    """Loose objects that no ref leads to and that are damaged: what a crash left of a step that was never made.
-    libgit2 takes such a file for the object and doesn't write it again."""
+    """Yield damaged loose objects that no ref reaches, left by a crash. libgit2 takes such a file for the
+    object and doesn't write it again."""
     for path in files_of_loose_objects(repository.path / "objects"):
         if not _LOOSE.fullmatch(path.name):
             continue
@@ -352,8 +345,8 @@ def _stray(repository: Repository, bad: Mapping[bytes, str], sound: set[bytes]) 
 
 
 def _packs(folder: Path, lost: bool) -> tuple[list[Path], list[Path]]:
-    """The packs that are not whole, and those that are but have no whole index of theirs; one without any counts
-    only where something is `lost`, since a fetch in progress has such a one too."""
+    """Return damaged packs, and packs with damaged indexes; a missing index counts only if something is
+    `lost`, since a fetch in progress has none either."""
     packs, indexes = [], []
     for pack in sorted(folder.glob("pack-*.pack")):
         index = pack.with_suffix(".idx")
@@ -366,7 +359,7 @@ def _packs(folder: Path, lost: bool) -> tuple[list[Path], list[Path]]:
 
 
 def derived(objects: Path) -> Iterator[Path]:
-    """Files that git makes again from the objects and that are damaged."""
+    """Yield damaged files that git can generate from the objects."""
     patterns: Iterable[str] = (
         "pack/multi-pack-index",
         "pack/*.rev",

@@ -1,4 +1,4 @@
-"""A workflow version: what its author wrote compiles to its node, and the page says what the node says."""
+"""Checking a workflow version: the source compiles to its node, and the page matches."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _INCLUDING = (DEFINITIONS[None], CREW_DEFINITION)
 
 
 class Definition(NamedTuple):
-    """A workflow that a version holds. `nodes` are those of its folder, which every step of its threads
-    may take for granted; `rows` are what an index keeps of these."""
+    """A version's workflow. `nodes` are those of its folder, which steps need not repeat; `rows` are for the
+    index."""
 
     hash: Hash
     workflow: Workflow
@@ -38,8 +38,8 @@ class Definition(NamedTuple):
 
 
 def check_definition(objects: Objects, nodes: Nodes, tree: bytes, name: Hash, report: Report) -> Definition:
-    """The definition in the tree of a version commit that says to record the Workflow node `name`.
-    Reports what is wrong; raises Bad where there is no workflow."""
+    """Check the definition in a version's tree for the Workflow node `name`. Reports problems; raises Bad if
+    there is no workflow."""
     files = files_below(objects, tree, "", report)
     types = versions("workflow")
     blobs, here = read_version(nodes, files, "workflow/", name, "workflow", types, report)
@@ -68,7 +68,7 @@ def check_definition(objects: Objects, nodes: Nodes, tree: bytes, name: Hash, re
 
 
 def read_all(nodes: Nodes, blobs: Mapping[Hash, bytes], report: Report) -> dict[Hash, Node]:
-    """The nodes of a folder that can be read, each checked against its type."""
+    """Return the readable nodes of a folder, checked against their types."""
     here: dict[Hash, Node] = {}
     for name, blob in blobs.items():
         try:
@@ -90,8 +90,8 @@ def read_version(
     types: Collection[Hash],
     report: Report,
 ) -> tuple[Mapping[Hash, bytes], dict[Hash, Node]]:
-    """The blobs of all nodes in the folder of a version, and the nodes that can be read. Raises Bad if the node `name`
-    that its commit names, of one of the `types` of its kind, isn't among them."""
+    """Return the blobs of a version's folder and its readable nodes. Raises Bad if the node `name`, of one of
+    the `types`, is missing."""
     blobs = node_files(files, folder)
     if name not in blobs:
         raise Bad("missing-file", f"there is no {folder}{layout.node_file(name)}")
@@ -118,7 +118,7 @@ def _check_files(
 
 
 def check_attributes(objects: Objects, files: Mapping[str, bytes], report: Report) -> None:
-    """Reports a .gitattributes at the top of a tree that is missing, or isn't the one of the format."""
+    """Report a missing or wrong .gitattributes."""
     blob = files.get(".gitattributes")
     if blob is None:
         report("missing-file", "there is no .gitattributes")
@@ -127,8 +127,7 @@ def check_attributes(objects: Objects, files: Mapping[str, bytes], report: Repor
 
 
 def _check_code(objects: Objects, blob: bytes, path: str, code: Code, report: Report) -> None:
-    """The file of a bundle is the one that its node names. What the code says of itself isn't asked: nothing of a
-    store is run."""
+    """Check a code workflow's file against its node. No code is run, so its descriptor isn't checked."""
     content = objects.blob(blob)
     if len(content) != code.size or sha256(content).hexdigest() != code.sha256:
         report("other-source", f"{path} is not the file that the Bundle node names", Oid(raw=blob))
@@ -139,7 +138,6 @@ def _check_code(objects: Objects, blob: bytes, path: str, code: Code, report: Re
 def _check_source(
     objects: Objects, files: Mapping[str, bytes], definition: str, kind: str, name: Hash, report: Report
 ) -> None:
-    """The definition of a kind of workflow, with the files that it includes, compiles to the node."""
     if definition not in files:
         return
     source = Oid(raw=files[definition])
@@ -167,7 +165,6 @@ def _check_source(
 def _compiled(
     objects: Objects, definition: str, kind: str, text: bytes, included: Mapping[str, bytes]
 ) -> Compiled:
-    """What the definition of a kind of workflow compiles to with the files that lie beside it."""
     packages = ref_kinds.class_of_packages(kind)
     if packages is not None:
         files = {path: objects.blob(blob) for path, blob in included.items()}

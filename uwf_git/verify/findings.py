@@ -1,4 +1,4 @@
-"""What verification finds: one thing that is not as the format says, with all that is needed to look at it."""
+"""Findings of a verification."""
 
 from __future__ import annotations
 
@@ -63,9 +63,8 @@ UNCHECKED = "unchecked"
 
 
 class Finding(NamedTuple):
-    """One thing that is wrong. `code` is a key of CODES; `thread` is None for what belongs to none; `step`
-    is the hash of a StepNode, None where it is about no step; `object` is a git id; `ref` the ref that
-    leads there."""
+    """A violation of the format. `code` is a key of CODES; `thread` is None if it concerns none; `step` is a
+    StepNode's hash or None; `object` a git id; `ref` the ref that leads there."""
 
     code: str
     thread: ThreadId | None
@@ -75,18 +74,17 @@ class Finding(NamedTuple):
     ref: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """The finding as a JSON object."""
         return self._asdict()
 
 
 class Report(Protocol):
-    """Takes a finding. `at` is the object that it is about; without it, the commit or ref that is checked."""
+    """A function that takes a finding. `at` is its object, by default the commit or ref being checked."""
 
     def __call__(self, code: str, message: str, at: object = None) -> None: ...
 
 
 class Listener:
-    """A Report that hands findings on, and knows whether there were any."""
+    """A Report that forwards findings and records whether there were any."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
@@ -98,8 +96,7 @@ class Listener:
 
 
 class Bad(Exception):
-    """Ends the check of one thing, which can't be read any further. Internal: it becomes a Finding. `at` as in
-    a Report."""
+    """Ends the check of something unreadable; it becomes a Finding. `at` as in a Report."""
 
     def __init__(self, code: str, message: str, at: object = None) -> None:
         super().__init__(message)

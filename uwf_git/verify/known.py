@@ -1,5 +1,4 @@
-"""The records that were verified so far, the steps that lead to one of them, and what the checks of the next commit
-ask of both."""
+"""Records verified so far, and the steps before the current one."""
 
 from __future__ import annotations
 
@@ -31,9 +30,8 @@ _NO_THREAD = ThreadId("0" * 26)
 
 
 class Record(NamedTuple):
-    """What a commit records, as far as it could be read. `row` is what an index keeps of it. Of an attempt,
-    `head` is the head that it was made on, and `attempts` counts those up to it. `decided` is False from
-    where on the workflow can't say who is next."""
+    """A commit's record, as far as readable. `row` is the index's. Of an attempt, `head` is the head it was
+    made on and `attempts` counts those up to it. `decided` is False once the workflow could not decide."""
 
     row: CommitRow
     tree: bytes
@@ -45,7 +43,7 @@ class Record(NamedTuple):
 
 
 class Past:
-    """The steps that lead to a head, oldest first: kept, as the next one to be checked goes on from it."""
+    """The steps up to a head, oldest first, extended for the next commit."""
 
     def __init__(self, store: Store) -> None:
         self._threads = Threads(store)
@@ -56,13 +54,13 @@ class Past:
         self.hashes: set[Hash] = set()
 
     def decide(self, workflow: Workflow, start: Start) -> Decision:
-        """Who is next after these steps. Raises as the moderator does."""
+        """Return the decision after these steps. Raises as the moderator does."""
         if self._replay is None:
             self._replay = Replay(workflow, start, self.steps)
         return decide(workflow, start, self.steps, self._replay)
 
     def go_to(self, head: Record, known: Mapping[bytes, Record | None]) -> None:
-        """Makes `steps` those that lead to a head, itself included."""
+        """Set `steps` to those up to a head, inclusive."""
         if self._at == head.row.oid:
             return
         if head.row.parent is not None and head.row.parent == self._at and head.step is not None:
@@ -89,7 +87,7 @@ class Past:
         self._replay = None
 
     def earlier(self, head: Record, objects: Objects) -> set[Hash]:
-        """The nodes in all step folders of a head's tree."""
+        """Return the nodes in all step folders of a head's tree."""
         row = row_of(objects, head.tree, "steps")
         steps = row[2] if row is not None else None
         if self._earlier is None or self._earlier[0] != steps:
@@ -104,8 +102,6 @@ class Past:
 
 
 def _take_in_new(objects: Objects, tree: bytes, before: bytes | None, found: set[Hash]) -> bool:
-    """Adds the nodes below a tree to those that are below an earlier one. Returns False, and may have added some, where
-    anything is missing that the earlier one has."""
     pending = [(tree, before)]
     while pending:
         now, then = pending.pop()
@@ -126,8 +122,7 @@ def _take_in_new(objects: Objects, tree: bytes, before: bytes | None, found: set
 
 
 def is_instruction(said: str, expected: str | None, redacted: bool) -> bool:
-    """Whether a detail's instruction is the one of the workflow, except where secrets were taken
-    out."""
+    """Return whether a detail's instruction is the workflow's, except for redacted secrets."""
     if said == expected:
         return True
     if expected is None or not redacted:
@@ -143,14 +138,14 @@ def is_instruction(said: str, expected: str | None, redacted: bool) -> bool:
 
 
 class Folder(NamedTuple):
-    """The folder of a record: its path, with a slash at its end, and its tree."""
+    """A record's folder: its path with a trailing slash, and its tree."""
 
     path: str
     tree: bytes
 
 
 class Known:
-    """The records that were read. A commit comes after its parents."""
+    """The records read so far, parents first."""
 
     def __init__(self, objects: Objects, store: Store, fresh: bool = False) -> None:
         self.objects = objects
@@ -166,7 +161,7 @@ class Known:
         self._decisions: dict[bytes, Decision | str] = {}
 
     def trust(self, oid: Oid) -> Record:
-        """The record of a commit that the store vouches for. Raises UwfError, Bad."""
+        """Return the record of a commit known to the store. Raises UwfError, Bad."""
         row = self._store.take_in(oid)
         tree = self.objects.commit(oid).tree
         step, head, attempts = None, None, 0
@@ -179,7 +174,7 @@ class Known:
         return Record(row, tree, step, head, attempts, trusted=True)
 
     def definition(self, record: Record) -> Definition:
-        """The workflow of a record. Raises Bad."""
+        """Return a record's workflow. Raises Bad."""
         node = record.row.workflow
         assert node is not None
         key = node, self.workflow_folder(record.tree)
@@ -194,29 +189,29 @@ class Known:
         return known
 
     def workflow_folder(self, tree: bytes) -> bytes:
-        """The id of a tree's workflow/ folder; empty where there is none."""
+        """Return the id of a tree's workflow/ folder, empty if missing."""
         row = row_of(self.objects, tree, "workflow")
         return row[2] if row is not None else b""
 
     def name_of(self, record: Record) -> str:
-        """The name of a record's workflow. Raises Bad."""
+        """Return the name of a record's workflow. Raises Bad."""
         return self.definition(record).workflow.name
 
     def start_of(self, start: Hash) -> Start:
-        """A StartNode that was verified. Raises Bad."""
+        """Return a verified StartNode. Raises Bad."""
         known = self.starts.get(start)
         if known is None:
             known = self.starts[start] = parse_start(self.nodes.get(start).payload)
         return known
 
     def speaker(self, head: Record, role: str) -> Persona | None:
-        """Who speaks for a role in the thread of a start or step. Raises Bad."""
+        """Return a role's persona in the thread of a start or step. Raises Bad."""
         assert head.row.start is not None
         return self.definition(head).workflow.speaker(role, self.start_of(head.row.start).persona)
 
     def decision(self, head: Record, aside: bool = False) -> Decision | str:
-        """Who is next at a start or step, or why nobody can be. `aside` keeps `past` where it is, for a
-        head of another thread. Raises Bad."""
+        """Return the decision at a start or step, or why there is none. `aside` leaves `past` unchanged, for
+        another thread's head. Raises Bad."""
         known = self._decisions.get(head.row.oid)
         if known is None:
             assert head.row.start is not None
@@ -239,8 +234,7 @@ class Known:
         before: Record,
         report: Report,
     ) -> None:
-        """What a detail says of the prompt must be so, with the instruction that is `expected`; that it says nothing is
-        allowed. Its turns are turns."""
+        """Check a detail's prompt reference, instruction (`expected`, may be absent) and turns."""
         if not is_kind(detail.type, "detail"):
             return
         made = parse_detail(detail.payload)
@@ -255,14 +249,14 @@ class Known:
             report("wrong-detail", f"the detail's context is {made.context}, the head was {head}")
 
     def head_of(self, attempt: Record) -> Record | None:
-        """The head that an attempt was made on."""
+        """Return the head that an attempt was made on."""
         assert attempt.head is not None
         if attempt.head not in self.records:
             self.records[attempt.head] = self.trust(Oid(raw=attempt.head))
         return self.records[attempt.head]
 
     def forget_unfinished(self) -> None:
-        """Forgets what a check was about to find out that was broken off."""
+        """Forget the results of an interrupted check."""
         self.past, self._aside = Past(self._store), Past(self._store)
         self._decisions.clear()
         self.nodes.rows.clear()
@@ -270,8 +264,7 @@ class Known:
     # A commit and its parts
 
     def parent(self, commit: CommitObject, place: int, kinds: tuple[str, ...]) -> Record | None:
-        """The record of a parent, None where there is none for what is wrong with it. Raises Bad for one of
-        another kind, or a place without a parent."""
+        """Return a parent's record, None if it is invalid. Raises Bad for another kind, or a missing parent."""
         if len(commit.parents) <= place:
             raise Bad("wrong-parent", f"commit {commit.oid} has no parent to go on from")
         oid = commit.parents[place]
@@ -281,7 +274,7 @@ class Known:
         return record
 
     def new_folder(self, tree: bytes, folders: tuple[str, ...], number: int) -> Folder:
-        """The folder that begins with a step's or attempt's number. Raises Bad."""
+        """Return the folder of a new step or attempt, by its number. Raises Bad."""
         if folders == ("steps",) and number >= 100:
             folders = layout.step_folder(number, "role")[:-1]
         for folder in folders:
@@ -302,7 +295,7 @@ class Known:
     def folder(
         self, tree: bytes, path: str, node: Hash, report: Report
     ) -> tuple[dict[str, bytes], dict[Hash, Node]]:
-        """The files of a record's folder, and its nodes. Reports what else is in it."""
+        """Return the files and nodes of a record's folder, reporting others."""
         files = files_below(self.objects, tree, path, report)
         blobs = node_files(files, "")
         names = {"README.md", *map(layout.node_file, blobs)}
@@ -313,7 +306,7 @@ class Known:
         return files, read_all(self.nodes, blobs, report)
 
     def node(self, here: Mapping[Hash, Node], node: Hash, kind: str) -> Node:
-        """A node of a record's folder that must be of a kind. Raises Bad."""
+        """Return a node of a kind in a record's folder. Raises Bad."""
         content = here.get(node)
         if content is None:
             raise Bad("missing-node", f"node {node} can't be read")
@@ -322,7 +315,7 @@ class Known:
         return content
 
     def content(self, here: Mapping[Hash, Node], node: Hash) -> Node:
-        """A node of a record's folder, or one that was verified before. Raises Bad."""
+        """Return a node of a record's folder, or verified before. Raises Bad."""
         return here[node] if node in here else self.nodes.get(node)
 
     def page(
@@ -333,17 +326,17 @@ class Known:
         *expected: Callable[[], bytes],
         name: str = "README.md",
     ) -> None:
-        """Reports a page that is none of those that are expected; they are made until one is it."""
+        """Report a page that matches none of those expected, generated lazily."""
         check_page(self.objects, files, path, report, *expected, name=name)
 
     def message(self, commit: CommitObject, report: Report, expected: Iterable[str]) -> None:
-        """Reports a message that is none of those that are expected; they are made until one is it."""
+        """Report a message that matches none of those expected, generated lazily."""
         if commit.message not in expected:
             subject = one_line(commit.message.split("\n", 1)[0], 80)
             report("wrong-message", f"the message is not what the nodes say: {subject!r}")
 
     def author(self, commit: CommitObject, agent: str, persona: Persona | None, report: Report) -> None:
-        """Reports a commit of which somebody else is the author than the agent of its record, and the persona."""
+        """Report a commit whose author is not its record's agent and persona."""
         whole = layout.agent_author(agent, persona)
         if commit.author == whole.ident:
             return

@@ -1,9 +1,7 @@
-"""Nodes and the trees they stand in. A node has the hash that its file is named by, obeys its type, and what it
-refers to is beside it. A tree has harmless names, plain files and folders, and changes nothing but what its
-record adds.
+"""Checking nodes and trees: a node matches its file's hash and its type, and its references are present; a
+tree has valid names, plain files and folders, and no changes beyond its record.
 
-XXH64 is no cryptographic hash, so a hash alone proves nothing: two contents under one hash are found here, and
-for all later checks a hash stands for one content.
+XXH64 isn't cryptographic, so two contents under one hash are detected here; later checks rely on that.
 """
 
 from __future__ import annotations
@@ -45,8 +43,7 @@ _STUMBLES = (ValueError, LookupError, TypeError, AttributeError, RecursionError,
 
 
 class Nodes:
-    """The nodes that were verified, and those that `store` vouches for. `rows` are those read since the
-    caller emptied it."""
+    """Verified nodes, and those known to `store`. `rows` are those read since the caller cleared it."""
 
     def __init__(self, objects: Objects, store: Store, fresh: bool = False) -> None:
         self._objects = objects
@@ -60,12 +57,10 @@ class Nodes:
         self.rows: list[NodeRow] = []
 
     def __len__(self) -> int:
-        """How many were verified."""
         return len(self._blobs)
 
     def read(self, name: Hash, blob: bytes) -> Node:
-        """The node in a file called by its hash. Raises Bad for what is no node, has another hash, or is
-        another content than the one known by this hash."""
+        """Return the node in a file named by its hash. Raises Bad if invalid, misnamed, or a collision."""
         oid = Oid(raw=blob)
         try:
             node = from_blob(self._objects.blob(blob), f"{name} (blob {oid})")
@@ -106,7 +101,7 @@ class Nodes:
             )
 
     def get(self, name: Hash) -> Node:
-        """A node that was verified before, or that the store vouches for. Raises Bad."""
+        """Return a verified or known node. Raises Bad."""
         blob = self._blobs.get(name)
         if blob is not None:
             return from_blob(self._objects.blob(blob), str(name))
@@ -116,8 +111,7 @@ class Nodes:
             raise Bad("missing-node", error.message, name) from None
 
     def check(self, name: Hash, node: Node, blob: bytes, among: Mapping[Hash, Node], report: Report) -> bool:
-        """Whether a node obeys its type; reports how it doesn't. `among` are the nodes read with it, its
-        type perhaps."""
+        """Check a node against its type, possibly `among` others read with it; report violations."""
         if name in self._valid:
             return True
         oid = Oid(raw=blob)
@@ -153,7 +147,6 @@ class Nodes:
         return str(found[0]) if found else None
 
     def _is_its_own(self, type_hash: Hash, among: Mapping[Hash, Node]) -> bool:
-        """Whether a type is a meta-schema: its own type. Raises Bad where it can't be read."""
         known = self._own.get(type_hash)
         if known is None:
             known = self._own[type_hash] = self._type_node(type_hash, among).type == type_hash
@@ -189,7 +182,7 @@ class Nodes:
         return among[type_hash] if type_hash in among else self.get(type_hash)
 
     def references(self, node: Node, among: Mapping[Hash, Node]) -> list[Hash]:
-        """What a valid node's payload refers to, its type not included. Raises Bad."""
+        """Return a valid node's references without its type. Raises Bad."""
         known = references_by_kind(node)
         if known is not None:
             return known
@@ -211,8 +204,8 @@ class Nodes:
         elsewhere: Callable[[Hash], bool],
         report: Report,
     ) -> set[Hash]:
-        """The nodes of a folder that its record reaches. Reports what is reached and stands neither there
-        nor, by `elsewhere`, in the rest of the tree."""
+        """Return the nodes that a record reaches in its folder, reporting missing ones that are not
+        `elsewhere` in the tree."""
         reached = {root}
         asked: set[Hash] = set()
         queue = [root]
@@ -232,8 +225,8 @@ class Nodes:
 
 
 def files_below(objects: Objects, tree: bytes, folder: str, report: Report) -> dict[str, bytes]:
-    """The files below a tree by their paths: the blobs' ids. Reports names and modes that no record has;
-    such entries are not entered. `folder` is where the tree stands, for messages. Raises Bad."""
+    """Return the files below a tree. Reports invalid names and modes, without entering them. `folder` is for
+    messages. Raises Bad."""
     found: dict[str, bytes] = {}
     entries = 0  # with every name that one folder stands under, for a few trees can be millions of folders
     pending = [("", tree, 1)]
@@ -263,7 +256,7 @@ def files_below(objects: Objects, tree: bytes, folder: str, report: Report) -> d
 
 
 def check_order(rows: Sequence[Row], raw: bytes, where: str, report: Report) -> None:
-    """Reports a folder whose entries are not as git sorts them, or have one name twice."""
+    """Report entries out of git's order, and duplicates."""
     keys = [order_key(row) for row in rows]
     if len({name for _, name, _ in rows}) != len(rows):
         report("malformed", f"tree {where or '/'} has a name twice", Oid(raw=raw))
@@ -290,9 +283,8 @@ def grown(
     report: Report,
     also: Sequence[Collection[str]] = (),
 ) -> bytes:
-    """The tree of a folder that is all that `new` has more than `old`. `also` names what may be new or changed
-    besides: at the top, in the first of the folders, and so on. Reports every other difference; raises Bad
-    where the folder isn't there."""
+    """Return the tree of the only folder that `new` has beyond `old`. `also` names other permitted changes at
+    each level. Reports other differences; raises Bad if the folder is missing."""
     where = ""
     for depth, folder in enumerate(folders, 1):
         allowed = {each.encode("utf-8") for each in also[depth - 1]} if depth <= len(also) else set()
@@ -318,8 +310,6 @@ def grown(
 
 
 def _only_the_last_grew(rows: Sequence[Row], before: Sequence[Row], name: bytes) -> bool:
-    """Whether a folder is as it was but for a last entry of that name, which is new or holds something
-    else: so it is with nearly every step, and nothing more needs to be looked at."""
     if not before or rows[:-1] != before[: len(rows) - 1] or not rows or rows[-1][1] != name:
         return False
     if len(rows) == len(before):
@@ -335,7 +325,6 @@ def _row(rows: Sequence[Row], name: bytes) -> Row | None:
 
 
 def row_of(objects: Objects, tree: bytes, name: str) -> Row | None:
-    """An entry of a tree, or None."""
     return _row(objects.tree(tree), name.encode("utf-8"))
 
 
@@ -361,7 +350,7 @@ def _report_changes(
 
 
 def node_files(files: Mapping[str, bytes], folder: str) -> dict[Hash, bytes]:
-    """The node files among the files of a folder: `nodes/<hash>.json` and no deeper."""
+    """Return the files `nodes/<hash>.json`."""
     found: dict[Hash, bytes] = {}
     for path, blob in files.items():
         node = layout.node_in_path(path)
@@ -379,8 +368,8 @@ def check_page(
     name: str = "README.md",
     source: str = "the nodes say",
 ) -> None:
-    """Report a page of a folder that is missing, or is none of those expected; they are made until one matches.
-    `source` says in messages what the page should agree with."""
+    """Report a missing page, or one that matches none of those expected, generated lazily. `source` is for
+    messages."""
     blob = files.get(name)
     if blob is None:
         report("missing-file", f"there is no {folder}{name}")

@@ -1,6 +1,5 @@
-"""Git's objects as a stranger may have made them: bounded before they are read, checked against their ids,
-and parsed strictly. Nothing here is taken from the index or from libgit2's idea of a commit.
-"""
+"""Untrusted git objects: bounded before reading, checked against their ids, parsed strictly, without index or
+libgit2."""
 
 from __future__ import annotations
 
@@ -46,8 +45,8 @@ Row = tuple[bytes, bytes, bytes]
 
 
 class CommitObject(NamedTuple):
-    """A commit's parts. `time` is the committer's, in Unix seconds; `author` a name and an address; `trailers` what the
-    message says that it records."""
+    """A commit. `time` is the committer's, in Unix seconds; `author` a name and an address; `trailers` the
+    declared record."""
 
     oid: Oid
     tree: bytes
@@ -59,7 +58,7 @@ class CommitObject(NamedTuple):
 
 
 class TagObject(NamedTuple):
-    """An annotated tag on a commit. `message` comes without a signature below it."""
+    """An annotated tag on a commit. `message` is without the signature."""
 
     oid: Oid
     target: Oid
@@ -68,7 +67,7 @@ class TagObject(NamedTuple):
 
 
 class Objects:
-    """The objects of a repository. Every method raises Bad for what is not as it must be."""
+    """A repository's objects. Methods raise Bad for invalid ones."""
 
     def __init__(self, repository: Repository, blob_limit: int = MAX_BLOB) -> None:
         self._repository = repository
@@ -77,18 +76,16 @@ class Objects:
         self._grown: dict[bytes, tuple[bytes, list[Row]]] = {}
 
     def kind(self, oid: Oid) -> str:
-        """What an object is: commit, tree, blob or tag."""
         try:
             return _KINDS[self._repository.header(oid)[0]]
         except StoreDamaged as error:
             raise Bad("damaged", error.message, oid) from None
 
     def blob(self, raw: bytes) -> bytes:
-        """A file's content."""
         return self._read(Oid(raw=raw), BLOB, self._blob_limit)
 
     def tree(self, raw: bytes) -> list[Row]:
-        """A tree's rows. Their names and modes are for the caller to judge."""
+        """Return a tree's rows, with names and modes unchecked."""
         known = self._trees.get(raw)
         if known is None:
             oid = Oid(raw=raw)
@@ -102,8 +99,8 @@ class Objects:
         return known
 
     def _rows(self, data: bytes) -> list[Row] | None:
-        """The rows of a tree's content; None where it isn't well formed. Folders grow at their end, so what is before
-        the last entry of one that begins alike has been read already."""
+        """Return a tree's rows, None if malformed. A common prefix with an earlier tree is reused, since
+        folders grow at their end."""
         begins = data[:64]
         same, shared = self._grown.get(begins, (b"", []))
         if not same or not data.startswith(same):
@@ -121,7 +118,6 @@ class Objects:
         return rows
 
     def commit(self, oid: Oid) -> CommitObject:
-        """A commit."""
         try:
             text = self._read(oid, COMMIT, MESSAGE_LIMIT).decode("utf-8")
         except UnicodeDecodeError:
@@ -157,7 +153,6 @@ class Objects:
         )
 
     def tag(self, oid: Oid) -> TagObject:
-        """An annotated tag on a commit."""
         return parse_tag(oid, self._read(oid, TAG, MESSAGE_LIMIT))
 
     def _read(self, oid: Oid, kind: int, at_most: int) -> bytes:
@@ -173,7 +168,7 @@ class Objects:
 
 
 def parse_tag(oid: Oid, data: bytes) -> TagObject:
-    """An annotated tag on a commit, from its content. Raises Bad."""
+    """Parse an annotated tag on a commit. Raises Bad."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
@@ -198,12 +193,11 @@ def _shown(text: str) -> str:
 
 
 def shown_name(name: bytes) -> str:
-    """A file's name for a message; bytes that are not UTF-8 are escaped."""
+    """Return a file name for a message, escaping invalid UTF-8."""
     return _shown(name.decode("utf-8", "backslashreplace"))
 
 
 def name_problem(name: bytes) -> str | None:
-    """What is wrong with a file's name; None where nothing is."""
     if _HARMLESS.fullmatch(name):
         return None
     try:
@@ -222,7 +216,6 @@ def name_problem(name: bytes) -> str | None:
 
 
 def mode_problem(mode: bytes) -> str | None:
-    """What an entry of that mode is, where it is neither a plain file nor a folder."""
     if mode in (FILE, FOLDER):
         return None
     kinds = {b"120000": "a symlink", b"160000": "a submodule", b"100755": "a program"}
@@ -230,5 +223,5 @@ def mode_problem(mode: bytes) -> str | None:
 
 
 def order_key(row: Row) -> bytes:
-    """git sorts a folder as if its name ended in a slash."""
+    """git sorts folders as if their name ended in a slash."""
     return row[1] + b"/" if row[0] == FOLDER else row[1]

@@ -1,5 +1,5 @@
-"""Records: each commit is checked against its node, its tree against that of the commit before, and a step or
-attempt against what the workflow called for."""
+"""Checking records: each commit against its node, its tree against the previous one, and steps and attempts
+against the workflow."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from uwf_git.workflow.moderator import Asking, Coded, Ended, Next
 
 
 class Records:
-    """The checks of commits, each after its parents."""
+    """Checks commits, parents first."""
 
     def __init__(self, known: Known) -> None:
         self._known = known
@@ -46,8 +46,8 @@ class Records:
         self._definitions: dict[bytes, Definition] = {}
 
     def check(self, commit: CommitObject, report: Report) -> Record | None:
-        """Checks a commit and returns what it records; None where a parent's record is missing, which was
-        reported with that. Raises Bad where the commit can't be read further."""
+        """Check a commit and return its record; None if a parent's record is missing, already reported.
+        Raises Bad if unreadable."""
         trailers = commit.trailers
         if trailers is None:
             raise Bad("no-record", f"commit {commit.oid} records nothing of uwf's")
@@ -121,8 +121,6 @@ class Records:
         return Record(row, commit.tree)
 
     def _check_origin(self, commit: CommitObject, version: Record, report: Report) -> None:
-        """The second parent of a start: a run is started from a conversation, and a conversation comes after a run that
-        has ended."""
         other = self._known.parent(commit, 1, ("start", "step")) if len(commit.parents) == 2 else None
         if other is None:
             return
@@ -205,7 +203,6 @@ class Records:
         here: Mapping[Hash, Node],
         report: Report,
     ) -> bool:
-        """The moderator's word on a step. Returns False where it has none."""
         decision = self._known.decision(before)
         workflow = self._known.definition(before).workflow
         if made.role == USER and output.type == REMARK and isinstance(decision, Next | Coded):
@@ -236,8 +233,8 @@ class Records:
         return True
 
     def _check_coded(self, made: Step, before: Record, decision: Coded, output: Node, report: Report) -> None:
-        """A step of a bundle is of one of its roles, or its result. Whether its code called for it isn't known, since
-        nothing of a store is run."""
+        """Check that a code workflow's step is of one of its roles, or its result. Whether its code called
+        for it is unknown, since no code is run."""
         roles = self._known.definition(before).workflow.roles
         if made.role == END:
             allowed: tuple[Hash, ...] = (RESULT,)
@@ -278,9 +275,8 @@ class Records:
         known: frozenset[Hash],
         report: Report,
     ) -> dict[Hash, Node]:
-        """Checks that a step's or attempt's folder holds what its node reaches and nothing else. What the head's
-        tree holds already may be missing; `known` are nodes of it that must. Returns the nodes that the record
-        adds."""
+        """Check that a step's or attempt's folder has exactly what its node reaches. Nodes in the head's tree
+        may be omitted; those in `known` must be. Returns the added nodes."""
         past, definition = self._known.past, self._known.definition(head)
         past.go_to(head, self._known.records)
         left_out = known | {start}
@@ -377,7 +373,6 @@ def _row(commit: CommitObject, kind: str, node: Hash) -> CommitRow:
 
 
 def _check_remark(made: Step, output: Node, detail: Node, report: Report) -> None:
-    """A remark is a person's, has a text, and its detail has just that as its answer."""
     said = remark_in(made.role, output.payload)
     if made.agent != PERSON:
         report("wrong-author", f"the remark is by {one_line(made.agent, 60)}, not by {PERSON}")
@@ -388,7 +383,6 @@ def _check_remark(made: Step, output: Node, detail: Node, report: Report) -> Non
 
 
 def _prev(head: CommitRow) -> Hash | None:
-    """What a step or an attempt on a head must have as its `prev`."""
     return head.node if head.kind == "step" else None
 
 
@@ -396,8 +390,6 @@ _TELLING = frozenset({"headline", "subject", "summary", "title", "verdict"})
 
 
 def _earlier_verdicts(output: Any) -> Iterator[str]:
-    """What the subject of a step's commit may say of its output besides: before 0.2.0 subjects had a rule of their own,
-    and the order of an output's fields, which no node keeps, counted in it."""
     status = status_of(output)
     if said := reply_in(output):
         yield one_line(said, 60)

@@ -1,8 +1,7 @@
-"""What a ref leads to, verified: every commit that can be reached from it and isn't trusted already, oldest
-first.
+"""Verifying refs: every reachable commit that isn't trusted yet, oldest first.
 
-Of such commits nothing is taken from the index, and no ref is moved. What is wrong becomes a finding, never an
-exception; a ref without findings is what it says it is, with its whole past.
+Nothing about these commits is taken from the index, and no ref is moved. Problems become findings, not
+exceptions; a ref without findings is valid with its whole past.
 """
 
 from __future__ import annotations
@@ -38,9 +37,8 @@ _PAUSED = re.compile(r"paused(?:: (.+))?\n?")
 
 
 class Claim(NamedTuple):
-    """What a ref, or a fold in its place, says of a thread: `prefix` is that of the ref, or of the one the
-    fold stands for; `commit` the head, the newest attempt or the commit of a fork or pause, and `origin` the
-    thread that a fork parted from."""
+    """What a ref, or a fold in its place, says of a thread. `prefix` is the ref's; `commit` the head, the
+    newest attempt, or the commit of a fork or pause; `origin` the thread that a fork came from."""
 
     ref: str
     prefix: str
@@ -50,7 +48,7 @@ class Claim(NamedTuple):
 
 
 class Verifier:
-    """Verifies refs one after the other and remembers the commits that it went through."""
+    """Verifies refs one by one, remembering verified commits."""
 
     def __init__(
         self,
@@ -61,11 +59,10 @@ class Verifier:
         fresh: bool = False,
         seconds: float = math.inf,
     ) -> None:
-        """`blob_limit` is in bytes; `on_commit` is called for every commit that was checked; `seconds` is what those
-        may take together whose check takes long, the others being found unchecked. With `fresh`
-        the index of the store is empty, and stays so; else it learns what was verified. `threads` and
-        `steps` tell what was verified so far: ids, and a count of commits; `claims` what the refs
-        say of threads."""
+        """`blob_limit` is in bytes; `on_commit` is called for each checked commit; `seconds` limits slow
+        checks in all, after which commits are unchecked. With `fresh` the store's index is empty and stays
+        so; otherwise verified records are indexed. `threads`, `steps` and `claims` hold the results so far.
+        """
         self._store = store
         self._objects = Objects(store.repository, blob_limit)
         self._known = Known(self._objects, store, fresh)
@@ -84,16 +81,14 @@ class Verifier:
 
     @property
     def nodes(self) -> int:
-        """How many different nodes were verified."""
         return len(self._known.nodes)
 
     def is_coded(self, record: Record) -> bool:
-        """Whether the code of a bundle called for a thread's steps. Raises Bad."""
+        """Return whether a code workflow called for a thread's steps. Raises Bad."""
         return self._known.definition(record).workflow.code is not None
 
     def ref(self, name: str, oid: Oid) -> list[Finding]:
-        """What is wrong with what a shared ref points at. Where nothing is, the index of the store
-        may learn what it leads to."""
+        """Return the findings of a shared ref. Without any, it may be indexed."""
         found: list[Finding] = []
         self._name = name
         kind = ref_kinds.kind_of(name)
@@ -123,12 +118,12 @@ class Verifier:
         return unique
 
     def record(self, oid: Oid) -> Record | None:
-        """What a commit that was verified records, as far as that could be read."""
+        """Return a verified commit's record, as far as readable."""
         return self._known.records.get(oid.raw)
 
     def leads_to(self, tip: Oid, commit: Oid) -> bool:
-        """Whether the history of a verified head has what another verified commit records. Two machines may have
-        committed the same step, so nodes are compared."""
+        """Return whether a verified head's history has another commit's record. Nodes are compared, since a
+        step may have two commits."""
         base = self._known.records.get(commit.raw)
         at: bytes | None = tip.raw
         while base is not None and at is not None:
@@ -148,7 +143,6 @@ class Verifier:
             self._pointed_at(kind, name, oid, found, report)
 
     def _pointed_at(self, kind: RefKind, name: str, oid: Oid, found: list[Finding], report: Report) -> None:
-        """A commit that records what the kind of its ref leads to, under the name that its node says."""
         if kind is ref_kinds.THREADS:
             self.threads.add(name)
         record = self._reached(self._commit(oid), kind.records, found, report)
@@ -239,7 +233,6 @@ class Verifier:
         self._held(fold.held, found, report)
 
     def _folded(self, entry: Folded, fold: Oid, found: list[Finding], counts: bool) -> None:
-        """Verifies a thread in a fold. What an earlier fold said of it need not fit to what counts."""
         inside: list[Finding] = []
 
         def note(code: str, message: str, at: object = None) -> None:
@@ -259,7 +252,6 @@ class Verifier:
         found.extend(each._replace(thread=entry.thread) for each in inside)
 
     def _held(self, held: Iterable[Oid], found: list[Finding], report: Report) -> None:
-        """A fold keeps what is fetched with it, whether one of its threads names it or not."""
         for oid in sorted(held, key=str):
             try:
                 self._reached(self._commit(oid), ("start", "step", "attempt"), found, report)
@@ -277,8 +269,6 @@ class Verifier:
     def _reached(
         self, oid: Oid, kinds: tuple[str, ...], found: list[Finding], report: Report
     ) -> Record | None:
-        """What a commit records, verified with all that it stands on; None where that can't be read, or is none
-        of the kinds that belong there, which is reported."""
         record = self._reach(oid, found)
         if record is None or (kind := record.row.kind) in kinds:
             return record
@@ -298,8 +288,6 @@ class Verifier:
     # The commits
 
     def _reach(self, tip: Oid, found: list[Finding]) -> Record | None:
-        """Verifies a commit after all that it stands on. Returns what it records, as far as that could be
-        read, and adds what was found on the way."""
         waiting: dict[bytes, CommitObject] = {}
         pending = [tip]
         while pending:
@@ -395,7 +383,7 @@ class Verifier:
 
 
 class _Rows(NamedTuple):
-    """What an index takes in with a commit: its nodes, after the commits that it stands on."""
+    """Index rows of a commit: its nodes, after its parents."""
 
     entered: tuple[Oid, ...]
     nodes: tuple[NodeRow, ...]
@@ -415,8 +403,6 @@ _UNFORESEEN = (
 
 
 def _entered(commit: CommitObject) -> tuple[Oid, ...]:
-    """The parents that are records as well. Where a version was taken from may be anything, such as a merge
-    on a forge."""
     trailers = commit.trailers
     if trailers is None:
         return ()

@@ -1,5 +1,4 @@
-"""Who signed which commit and tag. Deciding what is good is left to git, which knows the user's
-keys and whom they trust."""
+"""Signatures of commits and tags, as judged by git with the user's keys and trust."""
 
 from __future__ import annotations
 
@@ -29,8 +28,8 @@ _STATES = {
 
 
 class Signature(NamedTuple):
-    """What a signature comes to. `state` is good, bad, unknown (nobody vouches for the key, or it isn't
-    there to check with), expired, revoked or none; the others are empty where git doesn't know them."""
+    """A signature's state: good, bad, unknown (untrusted or missing key), expired, revoked or none; other
+    fields are empty if git doesn't know them."""
 
     state: str
     signer: str = ""
@@ -39,9 +38,9 @@ class Signature(NamedTuple):
 
 
 class Signed(NamedTuple):
-    """One record that may be signed. `ref` leads to it, the first of several by name. `kind` is that of a
-    commit's record, workflow, start, step, attempt, pin or fold, or else archive, fork or pause for a tag;
-    `node` is what a commit records."""
+    """A record that may be signed. `ref` is the first ref by name that leads to it. `kind` is a commit's
+    (workflow, start, step, attempt, pin, fold) or a tag's (archive, fork, pause); `node` is a commit's node.
+    """
 
     ref: str
     thread: ThreadId | None
@@ -52,8 +51,8 @@ class Signed(NamedTuple):
 
 
 def signed_records(repository: Repository, refs: Mapping[str, Oid]) -> list[Signed]:
-    """Who signed what the refs lead to: every commit once, oldest first, and every tag. What can't be read
-    is left out: `verify` names it. For the tag of a folded thread its object is written again."""
+    """Return every reachable record once, oldest first, with its signature. Unreadable ones are left to
+    `verify`. Folded threads' tags are written again."""
     found: dict[Oid, Signed] = {}
     others: list[tuple[str, Oid]] = []
     for ref, oid in sorted(refs.items()):
@@ -74,8 +73,6 @@ def _records(
     known: Mapping[Oid, Signed],
     others: list[tuple[str, Oid]],
 ) -> list[Signed]:
-    """The records below a ref that are not known yet, oldest first, with signatures to be filled in. What a
-    sub-workflow did belongs to another thread, and is put into `others`."""
     found: dict[Oid, Signed] = {}
     pending = [(oid, thread)]
     while pending:
@@ -109,8 +106,8 @@ def _records(
 
 
 def _folded_tags(repository: Repository, commit: Oid) -> list[tuple[Oid, ThreadId | None]]:
-    """The archive tags of a fold, as objects that git can look at. Those that are signed come last, and
-    so are looked at before the commits that they lead to are given to the fold."""
+    """Return a fold's archive tags as objects for git, signed ones last, before the commits that they share
+    with the fold."""
     entries = archives.read(repository, commit).threads.values()
     for entry in entries:
         if is_signed(entry.raw) and not repository.has(entry.tag):
@@ -119,8 +116,8 @@ def _folded_tags(repository: Repository, commit: Oid) -> list[tuple[Oid, ThreadI
 
 
 def signatures(repository: Repository, objects: Iterable[Oid]) -> dict[Oid, Signature]:
-    """Who signed each of some commits and tag objects. git decides what is good; it starts a program for
-    each that is signed, and none for the others. Raises StoreDamaged for an object that can't be read."""
+    """Return the signatures of commits and tags. git starts one process for each signed object. Raises
+    StoreDamaged for an unreadable object."""
     found: dict[Oid, Signature] = {}
     commits: list[Oid] = []
     for oid in dict.fromkeys(objects):
@@ -151,7 +148,6 @@ def _commit_signatures(repository: Repository, commits: Sequence[Oid]) -> Iterat
 
 
 def _tag_signature(repository: Repository, tag: Oid) -> Signature:
-    """From what the program says, since git has no format for a tag's signature."""
     done = Git(repository.path).run("verify-tag", "--raw", str(tag), check=False)
     words = {}
     for line in done.err.splitlines():
@@ -181,8 +177,6 @@ def _from_gpg(words: dict[str, str]) -> Signature:
 
 
 def _from_ssh(said: str, code: int) -> Signature:
-    """What ssh-keygen says: `Good "git" signature for WHO with ED25519 key SHA256:…`, or without WHO for a
-    key that no file of allowed signers names."""
     for line in said.splitlines():
         if line.startswith('Good "git" signature'):
             before, _, key = line.rpartition(" key ")

@@ -1,5 +1,5 @@
-"""The StartNode of a crew's workflow: one of the crew speaks, and the file that came along is one that could. Whose
-limits hold for the tools of a step follows from who speaks, so a thread where nobody does is refused."""
+"""Checking the StartNode of a crew's workflow. The limits on a step's tools follow from its persona, so a
+thread without one is refused."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from uwf_git.verify.objects import FOLDER, Objects
 
 
 def check_speaking(known: Known, version: Record, node: Node, start: Start, report: Report) -> None:
-    """Reports a StartNode that names nobody of the crew, or a crew's where there is none, and `data` that no menu could
-    have brought along. Raises Bad."""
+    """Report a missing or unexpected persona, and `data` that no menu could have added. Raises Bad."""
     workflow = known.definition(version).workflow
     if workflow.crew is None:
         if node.type == CREW_START:

@@ -1,7 +1,5 @@
-"""The pages of a thread: its README.md and the lists of full hundreds are what its steps say.
-
-A step of the first form leaves them alone, one of the second tells itself on them; a thread may have both.
-"""
+"""Checking a thread's README.md and its lists of full hundreds against its steps. Steps of the first form
+don't change them; a thread may have both forms."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ _MOST_ROLES = 50  # that a page may name which the workflow has no word on
 
 
 class ThreadPages:
-    """The checks of the pages that a thread has beside those of its steps."""
+    """Checks a thread's pages besides those of its steps."""
 
     def __init__(self, known: Known) -> None:
         self._known = known
@@ -32,23 +30,23 @@ class ThreadPages:
         self._lacking: tuple[bytes, list[int]] = b"", []  # a commit, and the hundreds without a page after it
 
     def is_told(self, tree: bytes, before: Record) -> bool:
-        """Whether a step changes the thread's page, as one of the second form does."""
+        """Return whether a step changes the thread's page, as in the second form."""
         objects = self._known.objects
         return row_of(objects, tree, "README.md") != row_of(objects, before.tree, "README.md")
 
     def added(self, before: Record) -> Sequence[Sequence[str]]:
-        """What a step of the second form changes or adds beside its folder: at the top, and below `steps/`."""
+        """Return what a step of the second form changes besides its folder: at the root, and below `steps/`."""
         paths = map(pages.past_page_path, self._missing(before))
         return ("README.md",), [path.removeprefix("steps/") for path in paths]
 
     def of_step(self, step: pages.Told, told: bool) -> bytes:
-        """The page of a step's folder, in the form that the step has."""
+        """Return the page of a step's folder in its form."""
         if told:
             return pages.step_page(step)
         return pages.answer_of(step.step.output, step.detail.type, step.detail.payload).encode("utf-8")
 
     def check(self, record: Record, before: Record, report: Report) -> None:
-        """Reports pages of a thread after a step that are not what the steps say."""
+        """Report pages that don't match the steps."""
         known = self._known
         known.past.go_to(record, known.records)
         top = files_of(known.objects, record.tree)
@@ -62,7 +60,6 @@ class ThreadPages:
                 known.page(files, f"{folder}/", report, partial(bytes, made), name=name)
 
     def _missing(self, before: Record) -> list[int]:
-        """The full hundreds whose pages the step after this record adds."""
         number = before.row.number + 1
         if number < pages.HUNDRED:
             return []
@@ -74,8 +71,7 @@ class ThreadPages:
         return self._lacking[1]
 
     def _expected(self, record: Record, lines: bytes) -> Iterator[Callable[[], bytes]]:
-        """The page of the thread after a step. Where the workflow's word on what is next could not be had, here or when
-        the page was made, it may name any role, or none."""
+        """Return valid pages after a step. If the next role was unknown here or then, any role is valid."""
         decision = self._known.decision(record)
         then: list[str | None]
         if isinstance(decision, str):
@@ -94,8 +90,6 @@ class ThreadPages:
             yield partial(_page, standing, lines)
 
     def _listed(self, record: Record, before: Record) -> bytes:
-        """The lines of steps on the page after a step: those on the page before it, unless a hundred is full, and
-        one more."""
         number, step = record.row.number, record.step
         assert step is not None
         if number % pages.HUNDRED == 0 or self._told[0] == before.row.oid:
@@ -107,7 +101,6 @@ class ThreadPages:
         return lines
 
     def _lines_of(self, hundred: int) -> list[str]:
-        """The lines of a hundred's steps, as far as there are any."""
         steps, numbers = self._known.past.steps, pages.numbers_in(hundred)
         found = zip(numbers, steps[numbers.start - 1 : numbers.stop - 1], strict=False)
         known = self._lines  # nearly all of them were told after the step before
@@ -123,5 +116,5 @@ def _page(standing: pages.Standing, lines: bytes) -> bytes:
 
 
 def files_of(objects: Objects, tree: bytes) -> dict[str, bytes]:
-    """The files that stand in a folder itself, by name."""
+    """Return the files directly in a folder, by name."""
     return {name.decode("utf-8", "replace"): oid for mode, name, oid in objects.tree(tree) if mode == FILE}

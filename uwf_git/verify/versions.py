@@ -1,9 +1,7 @@
-"""Versions of definitions that extensions keep: the checks that all kinds share, and the whole check of those that are
-one node each.
+"""Checking versions of extensions' definitions.
 
-The `check` of a kind of refs is a function of the records so far, the commit, the hash of the node that its message
-names, and the report of findings. It returns the record; None if a parent could not be read, which was reported with
-that parent. It raises Bad if the commit can't be read further.
+The `check` of a ref kind is a function of the known records, the commit, its node's hash and the report. It
+returns the record, None if a parent was unreadable, and raises Bad if the commit is.
 """
 
 from __future__ import annotations
@@ -28,8 +26,7 @@ from uwf_git.verify.objects import CommitObject
 
 
 class Version(NamedTuple):
-    """A version as its tree has it: its name, the message of its commit, and the rows that an index keeps of its
-    nodes."""
+    """A version's name, commit message and index rows."""
 
     name: str
     message: str
@@ -42,7 +39,7 @@ Check = Callable[[Known, CommitObject, Hash, Report], "Record | None"]
 def check_record(
     known: Known, commit: CommitObject, record: str, node: Hash, report: Report
 ) -> Record | None:
-    """Check a commit of a kind of record that is not the core's, by the check of its kind. Raises Bad."""
+    """Check a commit of an extension's record by its kind's check. Raises Bad."""
     kind = ref_kinds.kind_of_record(record)
     if kind is None or not (kind.check or kind.versions):
         raise Bad("no-record", f"commit {commit.oid} records a {record}, which this uwf can't check")
@@ -58,7 +55,7 @@ def check_version(
     report: Report,
     read: Callable[[Report], Version],
 ) -> Record | None:
-    """Check the commit of a version: its tree as `read` checks it, its message, and the version before. Raises Bad."""
+    """Check a version's tree with `read`, its message, and the version before. Raises Bad."""
     record = kind.records[0]
     if len(commit.parents) > 2:
         report("wrong-parent", f"a version of a {record} has at most two parents")
@@ -83,8 +80,7 @@ def check_version(
 
 
 def check_node_version(known: Known, commit: CommitObject, node: Hash, report: Report) -> Record | None:
-    """Check a version of a definition that is one node: the node, and the page that says what the node says. Raises
-    Bad."""
+    """Check a version of one node: the node and its page. Raises Bad."""
     assert commit.trailers is not None
     kind = ref_kinds.registering(commit.trailers.kind)
     versions: type[NodeVersions] = ext.load(kind.versions)

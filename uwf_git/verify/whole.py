@@ -1,7 +1,5 @@
-"""Many refs at once: a whole store, some of its threads, or what was fetched from a remote. They are verified over
-an index of their own. `verify_refs` begins with an empty one, so that nothing counts that was believed before; a
-Trial goes on from the store's index, and hands over to it what was found to be sound.
-"""
+"""Verifying many refs: a store, some threads, or a remote's. `verify_refs` begins with an empty index and
+trusts nothing; a Trial extends the store's index and hands over valid records."""
 
 from __future__ import annotations
 
@@ -24,8 +22,7 @@ _LAST = 1 << 30  # the place of what is in no transfer
 
 
 class Verified(NamedTuple):
-    """How much was verified, in different threads, steps and nodes; what is wrong; what isn't but should be known; and
-    what could not be looked into though all is well."""
+    """Numbers of threads, steps and nodes; findings, warnings, and notes on what could not be checked."""
 
     threads: int
     steps: int
@@ -36,21 +33,21 @@ class Verified(NamedTuple):
 
 
 def local_refs(repository: Repository) -> dict[str, Oid | None]:
-    """Every ref of the store that is shared or looks so; None where it holds no object id."""
+    """Return every ref of the store that is or looks shared; None if it has no object id."""
     found: dict[str, Oid | None] = dict.fromkeys(repository.broken_refs())
     found.update(repository.refs(without=layout.REMOTES))
     return {name: oid for name, oid in found.items() if oid is None or not layout.is_local_ref(name)}
 
 
 def thread_refs(repository: Repository, threads: Iterable[ThreadId]) -> dict[str, Oid | None]:
-    """The refs of some threads: active, archive, attempts, fork and pause."""
+    """Return the refs of threads: active, archive, attempts, fork and pause."""
     every = local_refs(repository)
     names = [prefix + thread for thread in threads for prefix in layout.of_threads()]
     return {name: every[name] for name in names if name in every}
 
 
 def missing_refs(store: Store, threads: Collection[ThreadId] = ()) -> list[Finding]:
-    """The refs that were seen here and are gone, though no `uwf` deleted them: those of some threads, or all."""
+    """Return findings for refs that disappeared although no `uwf` deleted them."""
     return [
         Finding(
             "missing-ref",
@@ -71,9 +68,9 @@ def verify_refs(
     blob_limit: int = MAX_BLOB,
     on_commit: Callable[[], None] = lambda: None,
 ) -> Verified:
-    """Verifies refs as `local_refs` and `thread_refs` give them, or a remote's. `blob_limit` is in bytes;
-    `on_commit` is called for every commit that was checked. After `uwf.maxVerify` seconds of slow checks, what takes
-    long is found `unchecked`. Moves no ref, trusts no index."""
+    """Verify refs as returned by `local_refs` and `thread_refs`, or a remote's. `blob_limit` is in bytes;
+    `on_commit` is called per commit. After `uwf.maxVerify` seconds of slow checks, the rest is `unchecked`.
+    Moves no ref, trusts no index."""
     store = Store(repository, Overlay())
     seconds = repository.config.max_verify
     verifier = Verifier(store, blob_limit=blob_limit, on_commit=on_commit, fresh=True, seconds=seconds)
@@ -96,7 +93,6 @@ def verify_refs(
 
 
 def _heads(verifier: Verifier) -> dict[ThreadId, Claim]:
-    """What is said of where each thread is."""
     heads: dict[ThreadId, Claim] = {}
     for prefix in (layout.ARCHIVE, layout.THREADS):  # what has ended counts as ended
         for claim in verifier.claims:
@@ -106,7 +102,6 @@ def _heads(verifier: Verifier) -> dict[ThreadId, Claim]:
 
 
 def _made_up(verifier: Verifier, heads: Iterable[Claim]) -> Iterator[Finding]:
-    """The threads with made-up steps, each with the last of these."""
     for claim in heads:
         record = verifier.record(claim.commit)
         if record is None or not record.row.rehearsed:
@@ -123,7 +118,6 @@ def _made_up(verifier: Verifier, heads: Iterable[Claim]) -> Iterator[Finding]:
 
 
 def _coded(verifier: Verifier, heads: Iterable[Claim]) -> Iterator[Finding]:
-    """The threads whose steps code has called for."""
     for claim in heads:
         record = verifier.record(claim.commit)
         if record is not None and record.row.number and verifier.is_coded(record):
@@ -132,7 +126,6 @@ def _coded(verifier: Verifier, heads: Iterable[Claim]) -> Iterator[Finding]:
 
 
 def _together(verifier: Verifier, heads: Mapping[ThreadId, Claim]) -> Iterator[Finding]:
-    """What is wrong among refs of one thread, each of which may be sound by itself."""
     circular = own_forks({each.thread: {each.origin} for each in verifier.claims if each.origin is not None})
     for claim in verifier.claims:
 
@@ -158,14 +151,12 @@ def _start(verifier: Verifier, claim: Claim) -> Hash | None:
 
 
 def _order(item: tuple[str, Oid | None]) -> tuple[int, str]:
-    """Workflows first, as in a transfer: what is wrong with one is then said of it, not of its threads."""
     kind = ref_kinds.kind_of(item[0])
     return kind.order if kind is not None and kind.is_shared else _LAST, item[0]
 
 
 class Trial:
-    """Verifies refs that came from elsewhere, one after the other; commits that `store` knows are not verified
-    again. `steps` counts those that the store knows since."""
+    """Verifies received refs one by one; commits known to `store` are trusted. `steps` counts the new ones."""
 
     def __init__(self, store: Store) -> None:
         index = store.index
@@ -179,13 +170,12 @@ class Trial:
         )
 
     def findings(self, name: str, oid: Oid) -> tuple[Finding, ...]:
-        """What is wrong with what a ref of that name points at. Where that is nothing, what it leads to is
-        known from now on."""
+        """Return a ref's findings. Without any, its objects are indexed."""
         found = self._verifier.ref(name, oid)
         if not found:
             self.steps += self._overlay.settle()
         return tuple(found)
 
     def close(self) -> None:
-        """Forgets what was taken in and not handed over."""
+        """Discard what was not handed over."""
         self._overlay.close()

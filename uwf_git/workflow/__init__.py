@@ -1,1 +1,1 @@
-"""The language of workflows, and which role is next: pure, from YAML to the moderator."""
+"""The workflow language and the moderator: pure."""

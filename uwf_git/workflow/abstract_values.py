@@ -1,8 +1,5 @@
-"""What a value in an expression may be, told by schemas: the history of a thread, the fields of what is said in it, the
-items of a list.
-
-A value is a tuple of the schemas of which it has one, or None where nothing can be said of it.
-"""
+"""Abstract values of expressions, by schemas: the history, outputs' fields, list items. A value is a tuple of
+possible schemas, None if unknown."""
 
 from __future__ import annotations
 
@@ -24,8 +21,7 @@ HISTORY, STEP, START_OF, SCHEMA_OF = "the history", "a step", "start", "the sche
 
 
 class Alternative(NamedTuple):
-    """A schema that a value may have, None where it isn't known. `whose` is what has it, "" for nobody; `root` is
-    what its references are resolved in."""
+    """A possible schema, None if unknown. `whose` is its owner or ""; `root` resolves its references."""
 
     root: Any
     schema: Any
@@ -36,7 +32,7 @@ Value = tuple[Alternative, ...] | None
 
 
 class Constant(NamedTuple):
-    """A value that a schema lists, or that stands in the expression."""
+    """An enum value or a literal."""
 
     value: Any
 
@@ -46,7 +42,6 @@ Atom = Constant | frozenset[str]
 
 
 def of_schema(schema: Any) -> Value:
-    """A value of one schema."""
     return (Alternative(schema, schema),)
 
 
@@ -55,8 +50,8 @@ TEXT, NUMBER, BOOLEAN = of_schema(_A_TEXT), of_schema({"type": "number"}), of_sc
 
 
 def history(roles: Collection[str], schemas: Mapping[str, Any], last: Collection[str]) -> Value:
-    """What conditions are evaluated over, where one of the roles `last` has made the last step. `schemas` are those of
-    the roles' answers, as far as they are known."""
+    """Return the value that conditions see after a step of one of the roles `last`. `schemas` are the known
+    ones of roles' outputs."""
     question = {"status": {"const": "needs_input"}, "$status": {"const": SUSPEND}, "question": _A_TEXT}
     question |= {"options": {"type": "array"}, "reason": _A_TEXT}
     steps = [_step(role, {_ANSWER: (role, schemas.get(role))}, role in last) for role in roles]
@@ -74,7 +69,6 @@ def _step(role: str, output: Any, may_be_last: bool = False) -> dict[str, Any]:
 
 
 def either(values: Iterable[Value]) -> Value:
-    """One of several values."""
     found: list[Alternative] = []
     for value in values:
         if value is None:
@@ -84,7 +78,7 @@ def either(values: Iterable[Value]) -> Value:
 
 
 def items(value: Value, depth: int = 0) -> Value:
-    """The items of lists, and what is no list as it is: so JSONata goes through a path."""
+    """Return the items of lists, other values unchanged, as JSONata paths do."""
     if value is None or depth > _DEEPEST:
         return None
     found: list[Alternative] = []
@@ -109,7 +103,7 @@ def items(value: Value, depth: int = 0) -> Value:
 
 
 def last_of(value: Value) -> Value:
-    """The last item of a list; of the steps, one of those that may be the last."""
+    """Return a list's last item; of the steps, those that may be last."""
     found = items(value)
     if found and value and isinstance(value[0].schema, Mapping) and _STEPS in value[0].schema:
         return tuple(each for each in found if each.schema.get(_LAST)) or None
@@ -117,7 +111,7 @@ def last_of(value: Value) -> Value:
 
 
 def of_role(value: Value, role: str) -> Value:
-    """Those items of a list that may be a step of the role."""
+    """Return the items that may be steps of a role."""
     kept = tuple(
         each
         for each in items(value) or ()
@@ -127,8 +121,7 @@ def of_role(value: Value, role: str) -> Value:
 
 
 class Field(NamedTuple):
-    """A field looked up: its `value`, () where nothing has such a field, and the names that there are, with whose
-    they are."""
+    """A looked-up field: its `value`, () if missing, and the existing names with their owners."""
 
     value: Value
     known: Mapping[str, str]
@@ -136,7 +129,7 @@ class Field(NamedTuple):
 
 
 def field_of(value: Value, name: str) -> Field:
-    """The field of that name in a value, or in each item of a list."""
+    """Return a field of a value, or of each item."""
     reached: list[Alternative] = []
     known: dict[str, str] = {}
     within = items(value)
@@ -161,7 +154,6 @@ def field_of(value: Value, name: str) -> Field:
 
 
 def _settled(alternative: Alternative) -> Alternative:
-    """With references resolved, and in the place of a role's answer its schema."""
     schema = alternative.schema
     if isinstance(schema, Mapping) and (answer := schema.get(_ANSWER)) is not None:
         role, own = answer
@@ -170,7 +162,7 @@ def _settled(alternative: Alternative) -> Alternative:
 
 
 def atoms(value: Value) -> list[Atom] | None:
-    """What a value can be, of a list its items too. None where that can't be said."""
+    """Return everything a value may be, including list items; None if unknown."""
     if value is None:
         return None
     found: list[Atom] = []
@@ -197,7 +189,6 @@ def atoms(value: Value) -> list[Atom] | None:
 
 
 def kinds_of(atom: Atom) -> frozenset[str]:
-    """The types that an atom may have."""
     if isinstance(atom, frozenset):
         return atom
     value = atom.value
@@ -210,7 +201,6 @@ def kinds_of(atom: Atom) -> frozenset[str]:
 
 
 def may_equal(one: Atom, other: Atom) -> bool:
-    """Whether JSONata's = may hold between two atoms."""
     if isinstance(one, Constant) and isinstance(other, Constant):
         # In Python a boolean is a number.
         return one == other and kinds_of(one) == kinds_of(other)

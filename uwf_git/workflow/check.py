@@ -1,9 +1,7 @@
-"""Every problem of a workflow at once, with its place: what the language forbids, and what it allows
-but can't work when it runs.
+"""Checking a workflow: errors, and warnings for what cannot work.
 
-An error keeps the workflow from being registered, because a thread would get stuck or never get
-anywhere. A warning is probably a slip, but a run may well end without meeting it. Rehearsal asks the same of
-a graph: which roles it reaches, and from which there is a way to `$END`.
+An error prevents registration, since a thread would get stuck. A warning is probably a mistake, but a run may
+succeed. Rehearsal reports the same about the graph: reachable roles and dead ends.
 """
 
 from __future__ import annotations
@@ -36,13 +34,12 @@ _ROLE_LITERAL = re.compile(r"""\brole\s*=\s*(?:"([^"\\]*)"|'([^'\\]*)')""")
 
 
 def check(source: Source) -> list[Finding]:
-    """All findings about a workflow, in the order of its lines; empty when it is flawless."""
+    """Return a workflow's findings in line order."""
     return examine(source)[1]
 
 
 def check_path(path: Path) -> list[Finding]:
-    """As `check`, for a file: text that isn't YAML is a finding too. Raises NotFound, or Invalid for
-    what isn't readable text at all."""
+    """As `check`, for a file; invalid YAML is a finding. Raises NotFound, Invalid for an unreadable file."""
     try:
         source = read_source(path)
     except InvalidYaml as error:
@@ -51,7 +48,7 @@ def check_path(path: Path) -> list[Finding]:
 
 
 def examine(source: Source) -> tuple[Draft, list[Finding]]:
-    """The draft of a source and all findings about it."""
+    """Return a source's draft and findings."""
     findings = Findings(source.marks)
     draft = read_draft(source.data, findings)
     _Checker(draft, findings).run()
@@ -59,7 +56,7 @@ def examine(source: Source) -> tuple[Draft, list[Finding]]:
 
 
 def check_role_schema(role: str, schema: Any, path: ValuePath, findings: Findings) -> bool:
-    """Reports what is wrong with the schema, at `path`, of a role's answer. Returns whether it is a schema."""
+    """Report problems of a role's output schema. Return whether it is a schema."""
     problems = schema_problems(schema)
     for problem in problems:
         message = f'role "{role}": {problem.message}'
@@ -126,7 +123,6 @@ class _Checker:
                 self._answers[role.name] = answers_of(role.schema)
 
     def _source(self, source: str, edges: DraftEdges) -> bool:
-        """Whether something can leave from there."""
         if source.startswith("$") and source != START and not means_start(source):
             known = source in (END, USER, SUSPEND)
             hint = "remove it" if known else self._findings.nearest(source, [START])
@@ -234,7 +230,6 @@ class _Checker:
     def _may_lack(
         self, source: str, edge: DraftEdge, edges: DraftEdges, variable: tuple[str, ...]
     ) -> tuple[str, ...]:
-        """What of a variable an answer may leave out that takes the edge."""
         answers = self._answers.get(source)
         if answers is None or variable[:1] in ((), ("start",), (BODY,)):
             return ()
@@ -242,7 +237,6 @@ class _Checker:
         return answers.may_lack(variable, edge.status, named if edges.by_status else None)
 
     def _by_condition(self, source: str, edges: DraftEdges) -> list[DraftEdge]:
-        """Checks a list of transitions; returns those that can be taken."""
         seen: set[str] = set()
         live: list[DraftEdge] = []
         fallback: DraftEdge | None = None
@@ -278,7 +272,6 @@ class _Checker:
         return live
 
     def _condition(self, edge: DraftEdge, name: str, source: str) -> None:
-        """Notes that an edge of a source uses a condition, which must be defined."""
         known = self._draft.conditions
         if name in known or "conditions" in self._draft.missing:
             self._used.setdefault(name, []).append(source)
@@ -307,7 +300,6 @@ class _Checker:
             self._unclear_condition = True
 
     def _by_status(self, source: str, edges: DraftEdges) -> list[DraftEdge]:
-        """Checks the edges of a mapping of statuses; returns those that can be taken."""
         if source == START:
             return self._start_by_status(edges)
         answers = self._answers.get(source)
@@ -359,7 +351,6 @@ class _Checker:
         return edges.edges
 
     def _without_status(self, source: str, edges: DraftEdges) -> None:
-        """Reports a mapping of statuses after a role that has none, once for all of them."""
         edge = next(
             (edge for edge in edges.edges if edge.status is not None and edge.status not in HUMAN), None
         )
@@ -372,8 +363,7 @@ class _Checker:
             )
 
     def _can_come(self, source: str, edge: DraftEdge, answers: Answers, named: set[str | None]) -> bool:
-        """Whether an answer may have an edge's status. One that is a slip of a status without an edge is told, and
-        stands for that."""
+        """Return whether an output may have an edge's status. A misspelt one is reported, and stands for it."""
         status = edge.status
         if status in HUMAN:
             self._findings.warning(

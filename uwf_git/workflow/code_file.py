@@ -1,4 +1,4 @@
-"""The file of a bundle: its language and name, by what it is called, and the node that names it."""
+"""Files of code workflows: language and name, and the node that names the file."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ MAX_BYTES = 4 << 20
 
 
 def language_of(path: Path) -> str | None:
-    """The language of a bundle, by its file's name; None for what is no bundle."""
+    """Return the language of a code workflow by file name, else None."""
     name = path.name.lower()
     return next((language for suffix, language in SUFFIXES.items() if name.endswith(suffix)), None)
 
 
 def name_of(path: Path) -> str:
-    """A file's name without what says that it is a bundle."""
+    """Return a file's name without the code workflow suffix."""
     suffix = next((each for each in SUFFIXES if path.name.lower().endswith(each)), path.suffix)
     return path.name[: len(path.name) - len(suffix)]
 
 
 def name_in_root(workflow: Workflow) -> str:
-    """What the file of a bundle is called in `bundles/` of a storage root: its id, as the first engine had it. Raises
-    Invalid for an id that is none."""
+    """Return the file's name in `bundles/` of a storage root, by its id, as in the first engine. Raises
+    Invalid."""
     code = workflow.code
     assert code is not None
     if not is_hash(code.id):
@@ -44,8 +44,8 @@ def name_in_root(workflow: Workflow) -> str:
 
 
 def kept_bundle(payload: dict[str, Any], schemas: Mapping[Hash, Any], text: bytes) -> Compiled:
-    """A bundle whose nodes are there already, with its file. Nothing is evaluated. Raises Invalid where that is not the
-    file that the Bundle node names."""
+    """Return a code workflow from stored nodes and its file, without evaluation. Raises Invalid if the file
+    doesn't match its node."""
     from uwf_git.format.document import Document
     from uwf_git.format.kinds import parse_workflow
     from uwf_git.format.node import file_id, hash_of

@@ -1,8 +1,5 @@
-"""Common mistakes out of habit, from other languages and other tools, and the right word for each: keys of a
-workflow, names of the end, filters of templates, operators and names in expressions.
-
-Where the nearest name is only a matter of letters, these know what was meant.
-"""
+"""Common mistakes from other languages and tools, and the correct words: workflow keys, names of the end,
+template filters, operators and names in expressions."""
 
 from __future__ import annotations
 
@@ -70,8 +67,7 @@ _ENDS = frozenset(
 
 
 def meant_key(kind: str, key: str, given: Collection[str] = ()) -> str | None:
-    """The key of an `edge`, `role`, `condition` or `workflow` that another one stands for. Not one that is
-    `given` as well."""
+    """Return the key of an `edge`, `role`, `condition` or `workflow` that another stands for, unless `given`."""
     table = _TABLES.get(kind, {})
     if kind == "role":  # of its two forms
         given = {*given, *(("systemPrompt",) if "goal" in given else ("capabilities", "procedure"))}
@@ -83,17 +79,15 @@ def meant_key(kind: str, key: str, given: Collection[str] = ()) -> str | None:
 
 
 def key_hint(key: str) -> str:
-    """What to say of a key that has no counterpart; "" of most."""
+    """Return the hint for a key without counterpart, usually ""."""
     return _HINTS.get(key.casefold(), "")
 
 
 def means_start(source: str) -> bool:
-    """Whether a source that isn't defined is what others call the start."""
     return source.casefold() in _STARTS or source.casefold() == START.casefold()
 
 
 def means_end(role: str) -> bool:
-    """Whether a role that isn't defined is what others call the end."""
     return role.casefold() in _ENDS or role.casefold() == END.casefold()
 
 
@@ -173,8 +167,7 @@ _CALL = re.compile(r"(?<![\w$])(\w+)\s*\(")
 
 
 def expression_hint(text: str) -> str:
-    """What to write in place of something that JSONata doesn't have, in an expression that can't be parsed; "" where
-    nothing is known."""
+    """Return what to write instead of syntax that JSONata lacks, or ""."""
     plain = _STRINGS.sub("''", text)
     for slip in _IN_EXPRESSIONS:
         if slip.pattern.search(plain):
@@ -193,7 +186,7 @@ def expression_hint(text: str) -> str:
 
 
 def name_mistake(name: str) -> str | None:
-    """What to write for a word that JSONata takes for a field's name; None for one that means nothing."""
+    """Return what to write for a word that JSONata takes for a field, or None."""
     if name in ("True", "TRUE", "False", "FALSE", "Null", "NULL"):
         return f"JSONata writes {name.lower()}"
     if any(quote in name for quote in "“”„‘’«»"):
@@ -202,13 +195,13 @@ def name_mistake(name: str) -> str | None:
 
 
 def filter_mistake(name: str) -> str | None:
-    """Liquid's filter of the meaning that a filter has elsewhere; None for one that is only misspelt."""
+    """Return Liquid's filter of the same meaning, None for a mere typo."""
     folded = name.casefold()
     return next((meant for meant, others in _FILTERS.items() if folded in others), None)
 
 
 def field_mistake(name: str) -> str:
-    """What to write for a property that other languages have; "" for a field that is only misspelt."""
+    """Return what to write for another language's property, or ""."""
     return _FIELDS.get(name.casefold(), "")
 
 
@@ -216,5 +209,5 @@ _LOOKS_LIKE = re.compile(r"[.\[\]()=<>\"'`]|\s(?:and|or|in)\s|&&|\|\||^!|^\$[a-z
 
 
 def is_expression(name: str) -> bool:
-    """Whether what stands in a condition's place looks like an expression rather than a name."""
+    """Return whether a condition's name looks like an expression."""
     return _LOOKS_LIKE.search(name.strip()) is not None

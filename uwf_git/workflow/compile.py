@@ -1,9 +1,7 @@
-"""A source made into the nodes it is registered as: one Workflow node, and a schema node per role; and all that can be
-said of it before it runs.
+"""Compiling a source into its nodes: a Workflow node, and a schema node per role; with all warnings.
 
-The same definition always gives the same hashes, whatever its layout, comments and anchors. What can be made into nodes
-is rehearsed, and what the rehearsal finds is told at its line, as warnings: made-up answers show what may happen, and
-not all of it.
+Equal definitions have equal hashes, whatever their layout, comments and anchors. The result is rehearsed, and
+the findings become warnings, since generated outputs show only what may happen.
 """
 
 from __future__ import annotations
@@ -45,8 +43,7 @@ _HINTS = {
 
 
 class Compiled(NamedTuple):
-    """A compiled workflow: the payload and the hash of its Workflow node, the payloads of the schema nodes that
-    it refers to, its value, and its source. `warnings` are findings that are no errors."""
+    """A compiled workflow: its node's payload and hash, the schema nodes' payloads, its value and source."""
 
     payload: dict[str, Any]
     hash: Hash
@@ -57,7 +54,7 @@ class Compiled(NamedTuple):
 
 
 class InvalidWorkflow(Invalid):
-    """The workflow of a `file` has errors. `findings` holds them all, and the warnings, by line."""
+    """A workflow's `file` has errors; `findings` include warnings."""
 
     def __init__(self, path: str, findings: Sequence[Finding]) -> None:
         errors = [finding for finding in findings if finding.severity == "error"]
@@ -74,7 +71,7 @@ class InvalidWorkflow(Invalid):
 
 
 def compile_source(source: Source) -> Compiled:
-    """The nodes of a workflow; nothing is stored. Raises InvalidWorkflow with every finding."""
+    """Return a workflow's nodes without storing them. Raises InvalidWorkflow."""
     draft, findings = examine(source)
     if any(finding.severity == "error" for finding in findings):
         raise InvalidWorkflow(source.path, findings)
@@ -91,8 +88,7 @@ def compile_source(source: Source) -> Compiled:
 
 
 def foresee(compiled: Compiled, seconds: float = SECONDS) -> tuple[Finding, ...]:
-    """The warnings about a workflow, in the order of its lines: those of the check, and what a rehearsal of at most so
-    many seconds finds besides."""
+    """Return all warnings: the check's, and those of a rehearsal of at most `seconds`."""
     from uwf_git.workflow.rehearsal import rehearse
 
     report = rehearse(compiled.workflow, compiled.schemas, MAX_STEPS, seconds)
@@ -109,19 +105,18 @@ def foresee(compiled: Compiled, seconds: float = SECONDS) -> tuple[Finding, ...]
 
 
 def likely(report: Report) -> list[Problem]:
-    """The problems of a rehearsal that are no effects of others, and would not have gone away had it gone on."""
+    """Return a rehearsal's problems that are neither consequences nor due to its limits."""
     gave_up = any(problem.code == "gave-up" for problem in report.problems)
     return [each for each in report.problems if not each.follows and (each.code in _SEEN or not gave_up)]
 
 
 def told_of(problem: Problem, workflow: Workflow) -> tuple[str, str]:
-    """What a finding says of a rehearsal's problem, and its hint."""
+    """Return the finding for a rehearsal's problem, and its hint."""
     message = problem.message.removeprefix(f"workflow {workflow.name}: ")
     return f"rehearsed: {message}", _HINTS.get(problem.code, "")
 
 
 def _found_anyway(compiled: Compiled, draft: Draft, report: Report, seconds: float) -> set[tuple[str, str]]:
-    """The code and place of the problems that are there also if the conditions that the check warns of would hold."""
     from uwf_git.workflow.rehearsal import rehearse
 
     told = {(finding.line, finding.column) for finding in compiled.warnings}
@@ -143,8 +138,7 @@ def _found_anyway(compiled: Compiled, draft: Draft, report: Report, seconds: flo
 
 
 def validate(path: Path) -> list[Finding]:
-    """All findings about a file in the order of its lines: its errors and warnings; and where it has no errors, what a
-    rehearsal finds. Raises NotFound, or Invalid for what isn't readable text at all."""
+    """Return a file's findings, including a rehearsal's if it has no errors. Raises NotFound, Invalid."""
     findings = check_path(path)
     if any(finding.severity == "error" for finding in findings):
         return findings
@@ -152,7 +146,6 @@ def validate(path: Path) -> list[Finding]:
 
 
 def _place_of(problem: Problem, draft: Draft) -> ValuePath:
-    """Where in a definition a problem is."""
     if problem.condition is not None:
         return ("conditions", problem.condition, "expression")
     source = problem.source if problem.source is not None else problem.where

@@ -1,5 +1,5 @@
-"""A workflow in Python, for a bundle that exports it as `workflow` in place of `descriptor` and `run`: roles, and a
-function that says who is next.
+"""Workflows in Python, exported as `workflow` instead of `descriptor` and `run`: roles, and a function that
+returns the next role.
 
     from uwf_git.workflow import define
 
@@ -8,7 +8,7 @@ function that says who is next.
 
     workflow = define(description="…", roles={"writer": {"description": "…", "schema": {…}}, …}, moderator=next_role)
 
-Bundles see this module and the standard library, and nothing else of uwf_git: it must import nothing of it.
+Code workflows see only this module and the standard library, so it must import nothing of uwf_git.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _ROLE_KEYS = ("description", "schema", "systemPrompt", "extractPrompt")
 
 
 class Context(NamedTuple):
-    """What a moderator, and an agent in code, are told. `steps` are {role, content, meta, timestamp}, oldest first;
-    those in which a role asks a human and is answered are left out for moderators. `role` is the one that is to act, ""
-    for moderators; `max_rounds` is None where there is no limit; `options` are those of the run."""
+    """The input of a moderator or an agent in code. `steps` are {role, content, meta, timestamp}, oldest
+    first, for moderators without questions and answers. `role` is the acting one, "" for moderators;
+    `max_rounds` is None for no limit; `options` are the run's."""
 
     thread: str
     prompt: str
@@ -38,7 +38,7 @@ class Context(NamedTuple):
 
     @property
     def last(self) -> Any:
-        """The `meta` of the last step, None where there is no step yet."""
+        """The `meta` of the last step, or None."""
         return self.steps[-1]["meta"] if self.steps else None
 
 
@@ -47,14 +47,14 @@ AgentFunction = Callable[[Context], Awaitable[Any]]
 
 
 class Definition(NamedTuple):
-    """What `define` returns. A bundle's `descriptor` and `run` follow from it."""
+    """The result of `define`, with `descriptor` and `run`."""
 
     descriptor: Mapping[str, Any]
     moderator: Moderator
     agents: Mapping[str, str | AgentFunction]
 
     async def run(self, input: Mapping[str, Any], options: Any) -> AsyncIterator[Mapping[str, Any]]:
-        """Yields a step for each role that the moderator names, until it names none."""
+        """Yield a step for each role that the moderator names."""
         steps = list(input["steps"])
         while (name := await self._next(input, options, steps)) not in _ENDS:
             role = self.descriptor["roles"].get(name)
@@ -100,12 +100,12 @@ def define(
     max_rounds: int | None = None,
     budget: Mapping[str, float] | None = None,
 ) -> Definition:
-    """A workflow of roles, {description, schema, systemPrompt, extractPrompt} by name, of which `moderator(ctx)` names
-    the next one, and None or "$END" at the end.
+    """Define a workflow of roles, {description, schema, systemPrompt, extractPrompt} by name.
+    `moderator(ctx)` returns the next role, None or "$END" at the end.
 
-    A role is played by whom this machine has for it, unless `agents` has the name of an agent for it, or an async
-    function from the context to an answer: a text, out of which the role's data are extracted, or these themselves.
-    `graph` is for people, a list of {from, to, condition}. Raises ValueError, TypeError for what can't be a workflow.
+    A role is played by this machine's agent for it, unless `agents` has an agent's name, or an async function
+    from the context to an answer: a text to extract data from, or the data. `graph`, a list of {from, to,
+    condition}, is for people. Raises ValueError, TypeError.
     """
     if not callable(moderator):
         raise TypeError("moderator is a function of the context that returns the next role")
@@ -132,7 +132,6 @@ def define(
 
 
 def _asks(meta: Any) -> bool:
-    """Whether a step asks a human."""
     if not isinstance(meta, Mapping):
         return False
     return meta.get("$status") == "$SUSPEND" or (meta.get("status") == "needs_input" and "question" in meta)

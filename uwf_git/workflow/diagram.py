@@ -1,10 +1,7 @@
-"""A workflow to look at: Mermaid and Graphviz text, and the Markdown page a forge shows.
+"""A workflow as Mermaid, Graphviz and a Markdown page.
 
-Names and texts come from whoever wrote the workflow, so each is escaped for the language it is put
-into: none can end a label, a table cell or a fence, become HTML, or colour a terminal.
-
-A stored mapping has its keys sorted, so nothing here follows the order of a mapping: roles come in the
-order the graph meets them, and the page of a node read back is the page of the file it was made from.
+Names and texts are untrusted, so each is escaped for its language. Stored mappings have sorted keys, so roles
+are ordered by the graph, and a stored node gives the same page as its file.
 """
 
 from __future__ import annotations
@@ -30,7 +27,7 @@ _MERMAID_PLAIN = re.compile(r"[^\w .,:/()-]")
 
 
 def mermaid(workflow: Workflow) -> str:
-    """The graph as a Mermaid flowchart, without a fence. Ends in a newline."""
+    """Return the graph as a Mermaid flowchart without fence, ending in a newline."""
     ids = _ids(workflow)
     lines = ["flowchart TD"]
     for name, id_ in ids.items():
@@ -46,7 +43,7 @@ def mermaid(workflow: Workflow) -> str:
 
 
 def dot(workflow: Workflow) -> str:
-    """The graph in Graphviz' language. Ends in a newline."""
+    """Return the graph for Graphviz, ending in a newline."""
     ids = _ids(workflow)
     lines = [f"digraph {_dot(workflow.name)} {{", "    node [shape=box, style=rounded];"]
     for name, id_ in ids.items():
@@ -60,8 +57,7 @@ def dot(workflow: Workflow) -> str:
 
 
 def readme(workflow: Workflow, schemas: Mapping[Hash, Any]) -> str:
-    """The workflow's page: description, diagram, roles, conditions. `schemas` holds the payloads of
-    the roles' schemas by hash; a role whose schema is missing is listed without its answer."""
+    """Return the workflow's page. `schemas` has the roles' schema payloads by hash; missing ones are omitted."""
     parts = [f"# {inline(workflow.name)}"]
     if workflow.description.strip():
         parts.append(paragraphs(workflow.description))
@@ -103,13 +99,11 @@ def _of_crew(workflow: Workflow, crew: Origin) -> str:
 
 
 def _kind(workflow: Workflow, name: str) -> str:
-    """What kind of node a role was made of; "" of one that wasn't."""
     role = workflow.roles.get(name)
     return role.node.type if role is not None and role.node is not None else ""
 
 
 def _spoken(workflow: Workflow, role: Role) -> tuple[str, ...]:
-    """In a crew's workflow: the kind of node that a role was made of, and who speaks for it."""
     if workflow.crew is None:
         return ()
     persona = workflow.personas.get(role.persona)
@@ -118,13 +112,12 @@ def _spoken(workflow: Workflow, role: Role) -> tuple[str, ...]:
 
 
 def _ids(workflow: Workflow) -> dict[str, str]:
-    """Every node of the drawing with an id that no name can break: $START, the roles, $END."""
     roles = [name for name in order(workflow) if name not in (START, END)]
     return {START: "start", **{name: f"role{number}" for number, name in enumerate(roles, 1)}, END: "finish"}
 
 
 def order(workflow: Workflow) -> list[str]:
-    """All names of the graph: breadth first from $START, then by name what it doesn't reach."""
+    """Return all names of the graph: breadth first from $START, then unreachable ones by name."""
     found = [START]
     rest = sorted({*workflow.roles, *workflow.graph})
     while True:
@@ -141,8 +134,6 @@ def order(workflow: Workflow) -> list[str]:
 
 
 def _leaving(workflow: Workflow, source: str) -> tuple[Transition, ...]:
-    """The edges of a source: conditions in the order they are tried, statuses by name, the default last, of $START
-    first."""
     edges = workflow.graph.get(source, ())
     if all(edge.status is None for edge in edges):
         return tuple(edges)
@@ -152,7 +143,7 @@ def _leaving(workflow: Workflow, source: str) -> tuple[Transition, ...]:
 
 
 def edges(workflow: Workflow) -> Iterable[tuple[str, Transition, str]]:
-    """The edges of the graph, each with the name it leaves and its label."""
+    """Yield the graph's edges with source and label."""
     for source in order(workflow):
         ways = _leaving(workflow, source)
         leaving = [edge for edge in ways if not workflow.stops(edge)] or ways
@@ -170,7 +161,6 @@ def _purpose(role: Role) -> str:
 
 
 def _answer(schema: Any) -> str:
-    """The statuses and fields of an answer, as code spans."""
     from uwf_git.workflow.role_schemas import answers_of
 
     if schema is None:
@@ -205,5 +195,4 @@ def _dot(text: str) -> str:
 
 
 def _flat(text: str) -> str:
-    """On one line, without control characters: neither a break nor a colour survives."""
     return shortened(printable(" ".join(text.split())), _LONGEST_LABEL)

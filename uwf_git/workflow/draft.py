@@ -1,10 +1,7 @@
-"""The workflow language: what may stand where, read into a draft that knows where everything stands.
+"""Parsing the workflow language into a draft with positions.
 
-Reading never stops at a mistake: it is noted, the part is left out, and the rest is read. A draft
-without errors has all that a Workflow node needs; whether it makes sense is for `check`.
-
-A key that begins with `x-` is no part of the workflow at any level of the language: it is the place
-for anchors and notes.
+Parsing continues after mistakes: each is reported and skipped. A draft without errors has everything for a
+Workflow node; `check` decides whether it makes sense. Keys beginning with `x-` are ignored everywhere.
 """
 
 from __future__ import annotations
@@ -44,7 +41,7 @@ _UNDER_ITS_NAME = {
 
 
 class DraftRole(NamedTuple):
-    """`fields` is the role's payload without its schema, which goes under `schema_key` as a hash."""
+    """`fields` is the role's payload without its schema, whose hash goes under `schema_key`."""
 
     name: str
     path: ValuePath
@@ -55,7 +52,7 @@ class DraftRole(NamedTuple):
 
 
 class DraftCondition(NamedTuple):
-    """A condition. `expression` is "" where it could not be read."""
+    """`expression` is "" if unreadable."""
 
     name: str
     path: ValuePath
@@ -64,7 +61,7 @@ class DraftCondition(NamedTuple):
 
 
 class DraftEdge(NamedTuple):
-    """An edge in either form. With neither a condition nor a status it is the fallback."""
+    """An edge in either form. Without condition and status it is the fallback."""
 
     path: ValuePath
     role: str
@@ -76,8 +73,8 @@ class DraftEdge(NamedTuple):
 
 
 class DraftEdges(NamedTuple):
-    """The edges that leave one role or $START, in the order written. `whole` is False where some of
-    them could not be read, so that nobody reports as missing what is only misspelt."""
+    """The edges of a role or $START in order. `whole` is False if some were unreadable, so that they are not
+    reported as missing."""
 
     path: ValuePath
     by_status: bool
@@ -86,8 +83,8 @@ class DraftEdges(NamedTuple):
 
 
 class Draft(NamedTuple):
-    """A workflow as far as it could be read. `declared` has every role's name, also of those that could not. `missing`
-    are the sections that are no mappings, so that nobody reports what may stand in them as not defined."""
+    """A partially parsed workflow. `declared` has all roles, also unreadable ones. `missing` are sections
+    that are not mappings, so that their contents are not reported as undefined."""
 
     name: str
     description: str
@@ -100,13 +97,10 @@ class Draft(NamedTuple):
 
 
 def read_draft(data: Any, findings: Findings) -> Draft:
-    """The draft of a source's data; what is wrong goes to findings."""
     return _Reader(findings).draft(data)
 
 
 class _Reader(Fields):
-    """Reads the data of one workflow; what is wrong goes to the findings."""
-
     def __init__(self, findings: Findings) -> None:
         super().__init__(findings)
         self._sentinels: dict[str, str] = {}
@@ -232,8 +226,6 @@ class _Reader(Fields):
         return self._with_schema(name, role, path, fields, "frontmatter" if by_goal else "outputSchema")
 
     def _tools(self, value: Any, path: ValuePath, what: str) -> dict[str, Any]:
-        """The tools of a role. A role can only narrow what the user's own configuration allows, so it can't switch
-        anything on."""
         tools = self.mapping(value, path, what, _TOOLS)
         found: dict[str, Any] = {}
         for key, item in own_items(tools or {}):

@@ -1,12 +1,10 @@
-"""JSONata, bounded: the conditions of a workflow, over values that stay as they are.
+"""JSONata expressions with limits: workflow conditions over immutable values.
 
-Expressions come from whoever wrote the workflow, so they get two seconds, 256 MB and 500 levels. They have
-neither a clock nor chance, because a replay of a history must come to the same decisions. The language itself
-has no way to files, to the environment or to the network.
+Expressions are untrusted: two seconds, 256 MB, 500 levels; no clock and no randomness, since a replay must
+decide the same. The language has no access to files, environment or network.
 
-The library keeps hidden state, which shapes this module: a parsed expression holds the variables and the elapsed
-time of its last run, so each run gets a copy of its own; a group-by can alter arrays of the input, so the input
-is copied too.
+The library has hidden state: a parsed expression keeps variables and the elapsed time, so each run gets a
+copy; group-by can modify input arrays, so the input is copied too.
 """
 
 from __future__ import annotations
@@ -40,8 +38,7 @@ _T = TypeVar("_T")
 
 
 def check_expression(text: str) -> str | None:
-    """None for an expression that can be evaluated, else what is wrong with it: syntax, a function that
-    doesn't exist, or one that reads the clock or draws lots."""
+    """Return what is wrong with an expression (syntax, unknown functions, clock or randomness), or None."""
     if apart.is_wanted():
         try:
             problem: str | None = apart.call(f"{__name__}:check_expression", text)
@@ -56,29 +53,26 @@ def check_expression(text: str) -> str | None:
 
 
 def syntax_tree(text: str) -> Any:
-    """The library's tree of an expression that `check_expression` finds nothing in. It is shared, so it must not be
-    altered."""
+    """Return a checked expression's tree, shared and read-only."""
     return _parse(text).ast
 
 
 @cache
 def function_names() -> frozenset[str]:
-    """The functions that JSONata has, without their $."""
     return frozenset(_library().Jsonata.static_frame.bindings)
 
 
 def evaluate(text: str, context: Any) -> Any:
-    """The value of an expression over a JSON value, as plain JSON; None also where JSONata says
-    "undefined". Raises Invalid, naming the expression and the reason. The context, which may be Frozen, is
-    left untouched."""
+    """Return an expression's value as JSON; None for undefined. Raises Invalid with the expression and the
+    reason. The context, possibly Frozen, is unchanged."""
     if apart.is_wanted():
         return _evaluated_apart("evaluate", text, context)
     return _run(text, context, _plain)
 
 
 def holds(text: str, context: Any) -> bool:
-    """Whether the value of an expression is true as JSONata's $boolean has it: no value, null, zero,
-    empty strings, arrays and objects, and arrays of nothing but those, are not. Raises Invalid."""
+    """Return an expression's truth by JSONata's $boolean: false for no value, null, zero, and empty strings,
+    arrays, objects, and arrays of only these. Raises Invalid."""
 
     if (asked := _plain_question(text)) is not None and (known := _answered(asked, context)) is not None:
         return known
@@ -100,7 +94,6 @@ _PLAIN_QUESTION = re.compile(
 
 @lru_cache(maxsize=1024)
 def _plain_question(text: str) -> tuple[tuple[str, ...], str] | None:
-    """The names that lead to the field, and the text that it is compared with."""
     found = _PLAIN_QUESTION.fullmatch(text)
     if found is None or not {"and", "or", "in"}.isdisjoint(names := tuple(found[1].split("."))):
         return None
@@ -108,7 +101,6 @@ def _plain_question(text: str) -> tuple[tuple[str, ...], str] | None:
 
 
 def _answered(asked: tuple[tuple[str, ...], str], context: Any) -> bool | None:
-    """Whether the field is that text; None where only the library can say, as lists are gone through."""
     names, text = asked
     whole = context.value if isinstance(context, Frozen) else context
     steps = whole.get("steps") if isinstance(whole, dict) else None
@@ -123,7 +115,6 @@ def _answered(asked: tuple[tuple[str, ...], str], context: Any) -> bool | None:
 
 
 def _evaluated_apart(function: str, text: str, context: Any) -> Any:
-    """What `evaluate` or `holds` returns in a helper process, where its limits hold."""
     given = context.value if isinstance(context, Frozen) else context
     try:
         return apart.call(f"{__name__}:{function}", text, given)
@@ -178,15 +169,14 @@ def _invalid(text: str, problem: _Unusable) -> Invalid:
 
 
 class _Unusable(Exception):
-    """Why an expression has no value."""
+    """An expression has no value."""
 
 
 class _TooMuch(_Unusable):
-    """A limit of time, memory or depth."""
+    """A limit was exceeded."""
 
 
 def _guarded(work: Callable[[], _T]) -> _T:
-    """What `work` returns, within the limits. Whatever it raises becomes _Unusable."""
     _library()  # not on the expression's time
     try:
         with time_limit(SECONDS, MEMORY), _recursion_limit():
@@ -254,9 +244,8 @@ def _evaluator() -> Any:
     parent: Any = _library().Jsonata
 
     class Evaluator(parent):  # type: ignore[misc]
-        """The library's, with limits of its own: those it comes with measure from the time of parsing,
-        look away inside arrays, and can be switched off by an assignment. Ranges it would build of ten
-        million numbers in one go."""
+        """The library's evaluator with our own limits: its own count from parsing, skip arrays, and can be
+        disabled by an assignment. It would also build ranges of ten million numbers at once."""
 
         depth = 0
         deadline = float("inf")
@@ -307,7 +296,6 @@ def _parse(text: str) -> Any:
 
 
 def _environment(parsed: Any) -> Any:
-    """A fresh frame for the variables of one run."""
     jsonata = _library()
     frame = parsed.create_frame(jsonata.Jsonata.static_frame)
     for name in _IMPURE:
@@ -327,8 +315,6 @@ def _impure(name: str) -> str:
 
 
 def _check_calls(root: Any) -> None:
-    """Raises _Unusable for a call that can't succeed: otherwise it would fail in the middle of a thread, and only
-    in those whose outputs lead there."""
     nodes = list(_nodes(root))
     known = function_names()
     bound = {name for node in nodes for name in _bound(node)}
@@ -357,7 +343,6 @@ def _bound(node: Any) -> Iterator[str]:
 
 
 def _nodes(root: Any) -> Iterator[Any]:
-    """Every node of a parsed expression once."""
     kind = _library().Parser.Symbol
     waiting: list[Any] = [root]
     seen: set[int] = set()
@@ -372,7 +357,6 @@ def _nodes(root: Any) -> Iterator[Any]:
 
 
 def _copied(value: Any) -> Any:
-    """A copy with the library's own null, which it would confuse with "undefined" inside arrays."""
     null = _library().Utils.NULL_VALUE
 
     def walk(item: Any) -> Any:
@@ -388,21 +372,21 @@ def _copied(value: Any) -> Any:
 
 
 class _Guard:
-    """Tells whether an expression tried to alter what it was given."""
+    """Records attempts to modify the input."""
 
     touched = False
 
 
 class Frozen:
-    """A JSON value converted once for many expressions. An expression that tries to alter it is stopped, and
-    evaluated again over a copy of its own, so the outcome is the same."""
+    """A JSON value converted once for many expressions. An expression that modifies it is evaluated again on
+    a copy, with the same result."""
 
     def __init__(self) -> None:
         self.guard = _Guard()
         self.value: Any = None
 
     def freeze(self, value: Any) -> Any:
-        """A copy of a JSON value that can stand in `value`."""
+        """Return a copy that can be part of `value`."""
         null = _library().Utils.NULL_VALUE
         array, mapping = _frozen_types()
 
@@ -437,7 +421,6 @@ def _frozen_types() -> tuple[type[list[Any]], type[dict[str, Any]]]:
 
 
 def _plain(value: Any) -> Any:
-    """A result as JSON. Functions, which can be results too, are None."""
     if isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, dict):

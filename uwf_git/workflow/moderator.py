@@ -1,10 +1,9 @@
-"""Who is next: a pure function of a workflow and what happened so far. No git, no network, no clock but for how long a
-decision may take.
+"""The moderator: a pure function from a workflow and a history to the next role. No git, no network, no clock
+except for its time limit.
 
-The last step decides. An answer of the user goes back to the role that asked; what the user says where nobody asked
-goes to the role that `$START` names for it; an output that asks a human waits for an answer; any other output takes
-the first edge of its role that matches, by its status or by a condition over the whole history. A remark of the user
-decides nothing: neither edges nor conditions see it.
+The last step decides. An answer returns to the role that asked; a text in a finished thread goes to the role
+that `$START` names; a question waits; any other output takes its role's first matching edge, by status or by
+a condition over the history. Remarks are invisible to edges and conditions.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ SECONDS = 5.0  # of computing for the conditions of one decision, each of which 
 
 
 class Next(NamedTuple):
-    """A role is next. `instruction` and `location` are the edge's, rendered; None where it has none."""
+    """The next role, with the edge's rendered `instruction` and `location`, None if absent."""
 
     role: str
     instruction: str | None = None
@@ -48,11 +47,11 @@ class Next(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """The workflow is through."""
+    """The workflow has ended."""
 
 
 class Asking(NamedTuple):
-    """A human is next: `role` asks, and goes on when there is an answer."""
+    """`role` waits for a person's answer."""
 
     role: str
     question: str
@@ -61,8 +60,8 @@ class Asking(NamedTuple):
 
 
 class Coded(NamedTuple):
-    """The code of the bundle decides: who is next is known once it has been asked. `rounds` are how many steps are
-    left to its roles, None for any number; where none are, it can only come to its end."""
+    """A code workflow decides when it runs. `rounds` is the number of steps left, None for no limit; at 0 it
+    can only end."""
 
     rounds: int | None = None
 
@@ -72,7 +71,7 @@ Graph = Mapping[str, Iterable[str]]
 
 
 class Chosen(NamedTuple):
-    """An edge of `source`, the one at `position` in its list."""
+    """The edge of `source` at index `position`."""
 
     source: str
     position: int
@@ -82,9 +81,9 @@ class Chosen(NamedTuple):
 def decide(
     workflow: Workflow, start: Start, steps: Sequence[StepContext], replay: Replay | None = None
 ) -> Decision:
-    """What comes after these steps, oldest first. For a history that grows, one `replay` of its steps makes
-    repeated decisions quicker. Raises NoTransition where no edge matches, Invalid where a condition or template of
-    the workflow fails or it names a role that it doesn't have."""
+    """Return the decision after these steps, oldest first. A `replay` speeds up repeated decisions on a
+    growing history. Raises NoTransition if no edge matches, Invalid for a failing condition or template or an
+    unknown role."""
     steps, _ = split_remarks(steps)
     if workflow.code is not None:
         return _of_bundle(workflow.code, start, steps)
@@ -98,7 +97,6 @@ def decide(
 
 
 def _of_bundle(code: Code, start: Start, steps: Sequence[StepContext]) -> Decision:
-    """A bundle hears a human's answer itself, and its result, a step of `$END`, is its end."""
     if steps and steps[-1].role == END:
         return Ended()
     if steps and steps[-1].role != USER and asks_human(steps[-1].output):
@@ -108,8 +106,8 @@ def _of_bundle(code: Code, start: Start, steps: Sequence[StepContext]) -> Decisi
 
 
 def follow(workflow: Workflow, chosen: Chosen, start: Start, steps: Sequence[StepContext]) -> Next | Ended:
-    """Where a chosen edge leads. A prompt or location that is empty when rendered is none. Raises Invalid for a role
-    the workflow doesn't have, and for a template that fails."""
+    """Return where a chosen edge leads. An empty prompt or location counts as absent. Raises Invalid for an
+    unknown role or a failing template."""
     role = chosen.edge.role
     if role == END:
         return Ended()
@@ -132,9 +130,8 @@ def choose(
     on_condition: Callable[[str, bool], None] | None = None,
     replay: Replay | None = None,
 ) -> Chosen:
-    """The edge that the last output takes; without a step, the edge from $START. The last step must be a role's,
-    and its output must not ask a human. `on_condition` is called with the name and outcome of every condition that
-    is evaluated. Raises NoTransition and Invalid, as `decide`."""
+    """Return the edge for the last output, or from $START. The last step must be a role's and not a question.
+    `on_condition` gets each evaluated condition's name and result. Raises NoTransition, Invalid."""
     source = steps[-1].role if steps else START
     output = steps[-1].output if steps else None
     status = status_of(output)
@@ -169,9 +166,9 @@ def choose(
 
 
 def template_variables(start: Start, steps: Sequence[StepContext]) -> dict[str, Any]:
-    """The variables of an edge's templates: the fields of the last output, `_body` with the text below those in its
-    answer, and `start` with the workflow's hash and the prompt; before the first step also `prompt`. `start` hides a
-    field of that name, and a field hides `_body`."""
+    """Return the variables of an edge's templates: the last output's fields, `_body` with its answer's text,
+    and `start` with the workflow's hash and prompt; before the first step also `prompt`. `start` overrides a
+    field, and a field overrides `_body`."""
     if not steps:
         return {"prompt": start.prompt, "start": _start_value(start)}
     output = steps[-1].output if isinstance(steps[-1].output, dict) else {}
@@ -179,8 +176,8 @@ def template_variables(start: Start, steps: Sequence[StepContext]) -> dict[str, 
 
 
 def history_value(start: Start, steps: Sequence[StepContext], fields: Sequence[str] = ()) -> dict[str, Any]:
-    """What an expression is evaluated over: `{start, steps}`, with the outputs expanded and without remarks. `fields`
-    are those that steps have besides: `content`, the answer, and `timestamp`."""
+    """Return the input of expressions, `{start, steps}`, with outputs expanded and without remarks. `fields`
+    are optional ones: `content` (the answer) and `timestamp`."""
     return {
         "start": _start_value(start),
         "steps": [_step_value(step, fields) for step in steps if step.remark is None],
@@ -188,8 +185,7 @@ def history_value(start: Start, steps: Sequence[StepContext], fields: Sequence[s
 
 
 class Replay:
-    """What the conditions of a history are evaluated over, kept from one decision to the next, so that only the
-    steps added to `steps` since then are converted."""
+    """The conditions' input, kept between decisions so that only new steps are converted."""
 
     def __init__(self, workflow: Workflow, start: Start, steps: list[StepContext]) -> None:
         self._fields = workflow.step_fields
@@ -200,7 +196,6 @@ class Replay:
         self._seen = 0
 
     def value(self) -> Any:
-        """The history as a JSON value, frozen."""
         if self._frozen is None:
             self._frozen = Frozen()
             self._frozen.value = self._frozen.freeze({"start": _start_value(self._start), "steps": []})
@@ -241,7 +236,6 @@ def _holds(workflow: Workflow, source: str, name: str, value: Callable[[], Any])
 
 
 def _told(workflow: Workflow, start: Start, steps: Sequence[StepContext]) -> Next | Ended:
-    """Who is next after the user has said something, in answer to a question or to go on where nobody asked."""
     output = steps[-1].output
     text = output.get("answer") if isinstance(output, dict) else None
     if not isinstance(text, str):
@@ -300,7 +294,7 @@ def _rendered(
 
 
 def describe(chosen: Chosen) -> str:
-    """An edge for people: `reviewer -> developer (status rejected)`."""
+    """Return an edge as text: `reviewer -> developer (status rejected)`."""
     edge = chosen.edge
     if edge.status is not None:
         why = f" (status {edge.status})"
@@ -327,12 +321,12 @@ def _no_transition(workflow: Workflow, source: str, output: Any, edges: Sequence
 
 
 def brief(value: Any) -> str:
-    """The beginning of a JSON value, for a message."""
+    """Return the beginning of a JSON value."""
     return shortened(json.dumps(value, ensure_ascii=False), 200)
 
 
 def reachable(graph: Graph, start: str = START) -> set[str]:
-    """What can be reached from start, itself included, along edges given as targets by source."""
+    """Return the nodes reachable from start, inclusive."""
     seen = {start}
     waiting = [start]
     while waiting:
@@ -344,7 +338,7 @@ def reachable(graph: Graph, start: str = START) -> set[str]:
 
 
 def leading_to(graph: Graph, end: str) -> set[str]:
-    """From where a way leads to a place, itself included, along edges given as targets by source."""
+    """Return the nodes that lead to a node, inclusive."""
     backwards: dict[str, set[str]] = {}
     for source, targets in graph.items():
         for target in targets:
@@ -353,7 +347,7 @@ def leading_to(graph: Graph, end: str) -> set[str]:
 
 
 def can_end(graph: Graph) -> set[str]:
-    """The sources from which `$END` can be reached."""
+    """Return the sources that lead to `$END`."""
     return leading_to(graph, END) - {END}
 
 
@@ -367,10 +361,10 @@ _WORD = re.compile(r"[\w$]+")
 
 
 def may_read(workflow: Workflow) -> Callable[[str], bool]:
-    """Return a predicate: may a condition, or the prompt or location of an edge, look at an output field of that name?
+    """Return a predicate: may a condition, prompt or location read this output field?
 
-    It judges by their texts and errs towards yes. For code it always says yes. A call costs a look-up for a name of
-    word characters, and one search through the texts for any other.
+    Judged by their texts, erring towards yes; always yes for code. A lookup for names of word characters, a
+    text search for others.
     """
     expressions = [condition.expression for condition in workflow.conditions.values()]
     if workflow.code is not None or any(map(_WHOLE.search, expressions)):

@@ -1,9 +1,8 @@
-"""A text that a regular expression matches, by best effort: for made-up outputs.
+"""Generating a text that matches a regular expression, for sample outputs.
 
-It walks the pattern as Python's own parser reads it, and takes the first branch, the fewest repetitions
-that are long enough, and plain characters. So the text is short, legible, and the same in every process, which
-generators that draw lots (`rstr`) don't give. Look-around is left to luck: the text is checked before it is
-returned.
+It walks Python's parsed pattern, taking first branches, minimal repetitions and plain characters, so texts
+are short, readable and deterministic, unlike random generators' (`rstr`). Look-around is left to luck: the
+result is checked.
 """
 
 from __future__ import annotations
@@ -24,8 +23,7 @@ _CATEGORIES = {
 
 
 def matching(pattern: str, least: int = 0, most: int = MOST) -> str | None:
-    """A text of `least` to `most` characters in which the pattern is found, or None where this way of
-    looking finds none. Raises re.error for what is no pattern."""
+    """Return a matching text of `least` to `most` characters, None if none is found. Raises re.error."""
     compiled = re.compile(pattern)
     tree = _parse(pattern)
     if tree is None:
@@ -41,8 +39,7 @@ def matching(pattern: str, least: int = 0, most: int = MOST) -> str | None:
 
 
 def matched_in(expression: str) -> list[str]:
-    """For each regular expression in a JSONata expression a text that it matches, where this way of looking finds
-    one."""
+    """Return a matching text for each regular expression in a JSONata expression, if found."""
     found = []
     for pattern in _IN_EXPRESSION.findall(expression):
         with suppress(re.error):
@@ -59,7 +56,7 @@ def _parse(pattern: str) -> Any:
 
 
 class _Writer:
-    """Writes one text for a parsed pattern, with so many more repetitions than it asks for."""
+    """Generates one text, with extra repetitions."""
 
     def __init__(self, extra: int) -> None:
         self._extra = extra
@@ -110,7 +107,6 @@ class _Writer:
 
 
 def _member(items: Any) -> str | None:
-    """A character of a class, plain where it can be."""
     negated = bool(items) and str(items[0][0]) == "NEGATE"
     parts = items[1:] if negated else items
     for character in _PLAIN:

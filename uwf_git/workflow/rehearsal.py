@@ -1,9 +1,8 @@
-"""A workflow walked in memory with made-up outputs: where does it go, where does it get stuck?
+"""Rehearsing a workflow in memory with sample outputs.
 
-Every role answers in all the ways its schema allows that could matter. A run goes from `$START` to `$END`
-and prefers what no run did before; runs are repeated until every edge was taken and every condition was
-both true and false, or until nothing new comes up. Nothing is chosen by chance, so a rehearsal of the
-same workflow always reports the same.
+Every role answers in all relevant ways that its schema allows. Runs go from `$START` to `$END`, preferring
+what is new, until every edge was taken and every condition was both true and false, or nothing new appears.
+Deterministic.
 """
 
 from __future__ import annotations
@@ -31,10 +30,9 @@ _LATE = 4_000_000_000_000
 
 
 class Problem(NamedTuple):
-    """Something wrong. `code` is one of dead-end, unreachable-role, no-way-out, edge-never-taken,
-    condition-never-true, condition-never-false, no-output, fails, gave-up; `where` is a role, an edge or
-    a condition. `source` is the role, or $START, that it is about, `position` that of one of its edges, `condition` a
-    condition's name. What `follows` is only the effect of another problem."""
+    """A problem. `code`: dead-end, unreachable-role, no-way-out, edge-never-taken, condition-never-true,
+    condition-never-false, no-output, fails, gave-up; `where`: a role, edge or condition. `source` is the role
+    or $START, `position` an edge's index. `follows`: a consequence of another problem."""
 
     code: str
     where: str
@@ -46,7 +44,7 @@ class Problem(NamedTuple):
 
 
 class EdgeUse(NamedTuple):
-    """How often an edge was taken in all runs."""
+    """How often an edge was taken."""
 
     source: str
     target: str
@@ -56,7 +54,7 @@ class EdgeUse(NamedTuple):
 
 
 class ConditionUse(NamedTuple):
-    """How often a condition was true and false, over all outputs that were tried."""
+    """How often a condition was true and false."""
 
     condition: str
     true: int
@@ -64,7 +62,7 @@ class ConditionUse(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What a rehearsal found. `roles` maps the roles to how often they spoke."""
+    """A rehearsal's result. `roles` maps roles to their numbers of steps."""
 
     workflow: str
     runs: int
@@ -76,21 +74,19 @@ class Report(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
         return not self.problems
 
     @property
     def taken(self) -> int:
-        """How many of the edges were taken."""
         return sum(edge.taken > 0 for edge in self.edges)
 
     @property
     def percent(self) -> int:
-        """The edges that were taken, in per cent, rounded down; 100 where there are none."""
+        """Edges taken in per cent, rounded down; 100 without edges."""
         return 100 * self.taken // len(self.edges) if self.edges else 100
 
     def to_json(self) -> dict[str, Any]:
-        """The report as JSON, the same every time."""
+        """Return the report as JSON, deterministic."""
         return {
             "workflow": self.workflow,
             "ok": self.ok,
@@ -119,15 +115,14 @@ def rehearse(
     max_steps: int = MAX_STEPS,
     seconds: float = SECONDS,
 ) -> Report:
-    """Rehearses a workflow. `schemas` has the payloads of its roles' schemas. What is wrong with the workflow is
-    in the report, not raised."""
+    """Rehearse a workflow. `schemas` are its roles' schema payloads. Problems are reported, not raised."""
     walk = _Walk(workflow, schemas, max_steps, time.monotonic() + seconds)
     walk.explore()
     return walk.report()
 
 
 class _Way(NamedTuple):
-    """An edge that can be taken now, and the steps that take it; of $START the prompts."""
+    """A possible edge now, with the steps (for $START the prompts) that take it."""
 
     chosen: Chosen
     outputs: list[Any]
@@ -174,7 +169,6 @@ class _Walk:
         self._said = list(product(answers, times))
 
     def explore(self) -> None:
-        """Runs until there is nothing left to find, or nothing new comes up any more."""
         idle = 0
         while self._goals() and idle <= self._patience():
             before = self._found()
@@ -189,14 +183,12 @@ class _Walk:
         return self._steps >= self._max_steps or time.monotonic() > self._deadline
 
     def _patience(self) -> int:
-        """Runs without anything new before giving up: long enough for every output to have its turn."""
         return 3 + max((len(outputs) for outputs in self._outputs.values()), default=0)
 
     def _found(self) -> int:
         return len(self._taken) + len(self._true) + len(self._false) + len(self._problems)
 
     def _goals(self) -> set[str]:
-        """The sources where something hasn't been seen yet; before the first run, $START."""
         if not self._runs:
             return {START}
         return {
@@ -212,7 +204,6 @@ class _Walk:
         return condition is not None and not (self._true[condition] and self._false[condition])
 
     def _run(self) -> None:
-        """One thread, from $START to $END or to where it gets stuck."""
         asking = self._humans_matter and self._runs % 2 == 1
         self._runs += 1
         steps: list[StepContext] = []
@@ -241,15 +232,12 @@ class _Walk:
                 steps.append(way.outputs[self._visits[role] % len(way.outputs)])
 
     def _opening(self) -> dict[int, _Way]:
-        """The edges of $START, by the prompts that take them."""
         ways: dict[int, _Way] = {}
         for prompt in (f"Rehearse {self._workflow.name}", *self._texts):
             self._try(ways, Start(_NODE, prompt), [], prompt, START)
         return ways
 
     def _resumed(self, start: Start, steps: list[StepContext]) -> str:
-        """The role that goes on with a run which has come to its end, what the user said added to the steps; $END
-        where nobody goes on, or a run before has shown it."""
         place = self._workflow.resume
         if place is None or self._taken[START, place]:
             return END
@@ -260,14 +248,12 @@ class _Walk:
         return chosen.edge.role
 
     def _asked(self, role: str) -> list[StepContext]:
-        """A question of a role, and an answer that conditions may look for."""
         answers = (*self._texts, "Go on.")
         answer = answers[self._runs // 2 % len(answers)]
         question = {"$status": SUSPEND, "question": f"Rehearsed question of {role}"}
         return [_step(role, question), _step(USER, {"answer": answer})]
 
     def _ways(self, start: Start, steps: list[StepContext], role: str) -> dict[int, _Way]:
-        """The edges that a role can take now, by its outputs."""
         ways: dict[int, _Way] = {}
         for output in self._candidates(role) if role not in self._broken else ():
             for answer, when in self._said if not asks_human(output) else ():
@@ -282,7 +268,6 @@ class _Walk:
     def _try(
         self, ways: dict[int, _Way], start: Start, steps: list[StepContext], output: Any, source: str
     ) -> None:
-        """Adds the edge that an output takes, or the problem that it has."""
         try:
             chosen = choose(self._workflow, start, steps, self._observe)
         except NoTransition as error:
@@ -305,14 +290,12 @@ class _Walk:
         ways.setdefault(chosen.position, _Way(chosen, [])).outputs.append(steps[-1] if steps else output)
 
     def _lead(self, chosen: Chosen, start: Start, steps: list[StepContext], source: str) -> None:
-        """Adds the problem of an edge that doesn't lead on."""
         try:
             follow(self._workflow, chosen, start, steps)
         except Invalid as error:
             self._add("fails", describe(chosen), error.message, source, chosen.position)
 
     def _named_in(self, source: str, message: str) -> str | None:
-        """The condition of a source that a message of the moderator is about."""
         names = (edge.condition for edge in self._workflow.graph.get(source, ()))
         return next((name for name in names if name is not None and f": condition {name}: " in message), None)
 
@@ -320,8 +303,8 @@ class _Walk:
         (self._true if outcome else self._false)[condition] += 1
 
     def _candidates(self, role: str) -> list[Any]:
-        """The outputs of a role to try now: all of them on its first visits; later the first that took
-        each edge, and a few in turn, because conditions over long histories take their time."""
+        """Return the outputs to try: all on first visits; later those that took each edge and a few others,
+        since conditions over long histories are slow."""
         outputs = self._all_outputs(role)
         visits = self._visits[role]
         edges = self._workflow.graph.get(role, ())
@@ -356,8 +339,8 @@ class _Walk:
         return made
 
     def _best(self, ways: Mapping[int, _Way]) -> _Way | None:
-        """The edge to take: one that was never taken, those to $END last; else the one nearest to a goal; else the
-        one nearest to $END. Among equals it is the one taken least often."""
+        """Return the edge to take: untaken ones first, those to $END last; else the nearest to a goal, else
+        to $END; among equals the least taken."""
         distances = self._distances(self._goals())
         ends = self._distances({END})
 
@@ -375,7 +358,6 @@ class _Walk:
         return min(ways.values(), key=rank, default=None)
 
     def _distances(self, goals: Iterable[str]) -> dict[str, int]:
-        """The number of edges from each role to the nearest goal, whatever their conditions."""
         distances = dict.fromkeys(goals, 0)
         waiting = list(distances)
         for target in waiting:  # grows while it is walked
@@ -397,7 +379,6 @@ class _Walk:
         self._problems.setdefault((code, where), Problem(code, where, message, source, position, condition))
 
     def report(self) -> Report:
-        """What was found."""
         self._check_roles()
         self._check_ways_out()
         self._check_edges()
@@ -418,7 +399,6 @@ class _Walk:
         )
 
     def _follows(self, problem: Problem) -> bool:
-        """Whether a problem is only the effect of another one."""
         source, position = problem.source, problem.position
         if problem.code == "unreachable-role":
             return problem.where in self._linked  # an edge on the way there was never taken
@@ -440,7 +420,6 @@ class _Walk:
         )
 
     def _is_closed(self, source: str, position: int) -> bool:
-        """Whether an edge can't be taken because of a condition: its own, or that of an edge before it."""
         edges = self._workflow.graph[source]
 
         def has(code: str, condition: str | None) -> bool:
@@ -459,7 +438,6 @@ class _Walk:
                 self._add("unreachable-role", role, f"role {role} never speaks: {why}")
 
     def _check_ways_out(self) -> None:
-        """Roles that runs came to, but from which no run ever came to an end of any kind."""
         graph: dict[str, list[str]] = {}
         for source, position in self._taken:
             target = self._workflow.graph[source][position].role

@@ -1,8 +1,7 @@
-"""The schema of a role's output: what is wrong with it, and what the role can answer by it.
+"""Output schemas of roles: their problems, and what a role can answer.
 
-Wrong are what is no JSON Schema at all, references that lead nowhere, patterns that don't compile, and slips
-that JSON Schema lets pass as annotations. What a role can answer is which statuses, and which variables an
-edge's template may use after it, as far as the schema says.
+Problems are invalid schemas, dangling references, invalid patterns, and typos that JSON Schema accepts as
+annotations. Possible answers are statuses and the variables available to an edge's template.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _CUSTOM = frozenset(("example", "options", "title", "name", "label", "optional",
 
 
 class SchemaProblem(NamedTuple):
-    """`path` leads from the schema's root to the place; a warning can be registered all the same."""
+    """A problem at `path`; warnings allow registration."""
 
     path: ValuePath
     is_error: bool
@@ -49,7 +48,7 @@ class SchemaProblem(NamedTuple):
 
 
 def schema_problems(schema: Any) -> list[SchemaProblem]:
-    """What is wrong with a schema, at most 50 problems; empty when it can be a role's."""
+    """Return at most 50 problems; empty if valid."""
     try:
         schema = cbor.normalise(schema)
         broken = check_schema(schema)
@@ -97,8 +96,6 @@ def _in_one(root: Any, path: ValuePath, schema: dict[str, Any]) -> Iterator[Sche
 
 
 def _required(root: Any, path: ValuePath, schema: dict[str, Any]) -> Iterator[SchemaProblem]:
-    """Fields that are required and not declared: nobody can answer so where no others are allowed, and elsewhere no
-    agent is told what they are."""
     required, properties = schema.get("required"), schema.get("properties")
     if not required or properties is None or schema.get("patternProperties"):
         return
@@ -124,7 +121,6 @@ def _meant(key: str) -> str | None:
 
 @cache
 def _keywords() -> tuple[str, ...]:
-    """Every keyword of the dialect, as its meta-schema lists them."""
     from jsonschema_specifications import REGISTRY
 
     names = ["schema", *(f"meta/{name}" for name in _VOCABULARIES)]
@@ -168,9 +164,8 @@ def _pattern_problem(pattern: str) -> str | None:
 
 
 class Answers(NamedTuple):
-    """What a role can answer. `statuses` are the values that its schema lists, in its order. `free` means that
-    any other text can be a status too; `silent` that an answer may have no status. `known` is False where the schema
-    is too intricate or too open to say anything."""
+    """A role's possible outputs. `statuses` are those listed; `free`: other texts too; `silent`: possibly
+    none. `known` is False if the schema is too complex."""
 
     schema: Any
     variants: tuple[Variant, ...]
@@ -180,7 +175,7 @@ class Answers(NamedTuple):
     known: bool
 
     def has(self, variable: tuple[str, ...], status: str | None) -> bool:
-        """Whether an answer can hold the variable; with a `status`, whether an answer of that status can."""
+        """Return whether an output, of a `status` if given, can have a variable."""
         if not self.known:
             return True
         return any(_holds(self.schema, variant, variable, 0) for variant in self._with(status))
@@ -188,9 +183,9 @@ class Answers(NamedTuple):
     def may_lack(
         self, variable: tuple[str, ...], status: str | None, others: Collection[str] | None
     ) -> tuple[str, ...]:
-        """The part of the variable, from its beginning, that an answer may leave out which takes an edge: one with that
-        `status`, or with none of the `others`; () where none may. Where `others` is None, a condition has chosen the
-        answer, which is taken to have what some answer must have."""
+        """Return the part of a variable that an output taking an edge may omit: an edge of this `status`, or
+        of none of `others`; () if none. With `others` None, a condition chose the output, which is assumed to
+        have what some output must have."""
         if not self.known:
             return ()
         lacking: list[tuple[str, ...]] = []
@@ -206,11 +201,10 @@ class Answers(NamedTuple):
         return max(lacking, key=len, default=())
 
     def fields(self, status: str | None = None) -> tuple[str, ...]:
-        """The names of all fields of all variants, or of those with that status, in the schema's order."""
+        """Return the field names of all variants, or those of a status."""
         return tuple(dict.fromkeys(field.name for variant in self._with(status) for field in variant.fields))
 
     def _with(self, status: str | None) -> Sequence[Variant]:
-        """The variants with that status, or else all."""
         fitting = [
             variant
             for variant in self.variants
@@ -220,7 +214,7 @@ class Answers(NamedTuple):
 
 
 def answers_of(schema: Any) -> Answers:
-    """What a schema lets its role answer. The schema must be one (`schema_problems` has no errors)."""
+    """Return the possible outputs of a valid schema."""
     found = variants(schema)
     per_variant = [_statuses(schema, variant) for variant in found]
     return Answers(
@@ -239,7 +233,6 @@ def _status_field(variant: Variant) -> Field | None:
 
 
 def _statuses(root: Any, variant: Variant) -> tuple[str, ...] | None:
-    """The statuses of a variant: () for none, None for any text."""
     field = _status_field(variant)
     if field is None:
         return ()
@@ -258,7 +251,6 @@ def _holds(root: Any, variant: Variant, variable: tuple[str, ...], depth: int) -
 
 
 def _may_lack(root: Any, variant: Variant, variable: tuple[str, ...], depth: int = 1) -> tuple[str, ...]:
-    """The beginning of a variable, of at least `depth` names, that a value of a variant may leave out."""
     if depth > min(len(variable), 20):
         return ()
     field = variant.field(variable[depth - 1])
@@ -274,7 +266,6 @@ def _may_lack(root: Any, variant: Variant, variable: tuple[str, ...], depth: int
 
 
 def _reaches(root: Any, schema: Any, rest: tuple[str, ...], depth: int) -> bool:
-    """Whether the path leads somewhere in a value of that schema; yes where the schema doesn't say."""
     if not rest or depth > 20:
         return True
     schema = resolve(root, schema)

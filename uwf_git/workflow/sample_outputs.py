@@ -1,11 +1,8 @@
-"""Outputs made up from a role's schema: valid ones, the same every time, that reach every edge of the role.
+"""Sample outputs from a role's schema: valid, deterministic, and covering every edge.
 
-A value is the outcome of choices: which status, which branch of a `oneOf`, true or false. The plainest
-value takes the first of each; the others differ from it in one choice, then in two, and so on, those
-that routing depends on first. Thorough variants also leave out optional fields, vary numbers and lengths,
-and try the literals that the workflow's conditions compare with.
-
-Every value is checked against its schema before it is returned, so the way it is made may be rough.
+A value results from choices: status, `oneOf` branch, boolean. The plainest takes the first of each; others
+differ in one choice, then two, and so on, routing choices first. Thorough ones also omit optional fields,
+vary numbers and lengths, and use literals of conditions. Every value is validated.
 """
 
 from __future__ import annotations
@@ -63,8 +60,7 @@ Place = tuple[str | int, ...]
 
 
 class Hints(NamedTuple):
-    """What a role's outputs are compared with: the statuses of its edges, and the literals of the
-    conditions of the whole workflow."""
+    """Values that outputs are compared with: the edges' statuses and the conditions' literals."""
 
     statuses: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
@@ -75,7 +71,6 @@ NO_HINTS = Hints()
 
 
 def hints_of(workflow: Workflow, role: str) -> Hints:
-    """The hints for a role of a workflow."""
     statuses = (edge.status for edge in workflow.graph.get(role, ()) if edge.status is not None)
     expressions = [condition.expression for condition in workflow.conditions.values()]
     known = {"", *workflow.roles}
@@ -85,7 +80,6 @@ def hints_of(workflow: Workflow, role: str) -> Hints:
 
 
 def _first(values: Iterable[_T]) -> tuple[_T, ...]:
-    """The first few that differ."""
     found: dict[_T, None] = {}
     for value in values:
         found[value] = None
@@ -113,9 +107,8 @@ def variants(
     reference: Hash | None = None,
     thorough: bool = False,
 ) -> Iterator[Any]:
-    """Distinct valid values, the plainest first, at least one and at most 48. `turn` stands in the texts;
-    `reference` is used where the schema wants the hash of a node. Raises Invalid, naming the place in the schema,
-    where no valid value could be made."""
+    """Yield distinct valid values, plainest first, from 1 to 48. `turn` appears in texts; `reference` is used
+    as a node's hash. Raises Invalid with the place if none could be made."""
     limit = _PRESENCE if thorough else _ROUTING
     waiting: list[tuple[int, int, dict[Place, int], Place | None]] = [(0, 0, {}, None)]
     seen: set[str] = set()
@@ -167,11 +160,11 @@ def _unmade(reason: str) -> Invalid:
 
 
 class _Impossible(Exception):
-    """This combination of choices leads to no value."""
+    """These choices lead to no value."""
 
 
 class _Point(NamedTuple):
-    """A choice that came up."""
+    """A choice."""
 
     place: Place
     options: int
@@ -181,7 +174,7 @@ class _Point(NamedTuple):
 
 
 class _Maker:
-    """Makes one value. Whatever it has to choose is a point; `picks` decides some of them."""
+    """Makes one value. Choices are points; `picks` decides some."""
 
     def __init__(
         self, root: Any, turn: int, hints: Hints, reference: Hash | None, picks: Mapping[Place, int]
@@ -254,7 +247,6 @@ class _Maker:
         raise _Impossible(f"at {_pointer(place)}: {kind!r} is no type")
 
     def _settled(self, schema: Any, place: Place) -> dict[str, Any]:
-        """The schema with everything that applies in place merged into one, branches chosen."""
         flat: dict[str, Any] = {}
         pending = [schema]
         number = 0
@@ -439,7 +431,6 @@ def _found(pattern: str, least: int, most: int) -> list[str]:
 
 
 def _kind(flat: Mapping[str, Any]) -> str:
-    """The type that a schema without one is about."""
     for kind, keywords in (
         ("object", ("properties", "required", "additionalProperties", "patternProperties", "minProperties")),
         ("array", ("items", "prefixItems", "minItems", "maxItems", "contains")),
@@ -451,7 +442,6 @@ def _kind(flat: Mapping[str, Any]) -> str:
 
 
 def _both(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """A schema of which a value obeys both, as far as that can be said without looking at values."""
     merged = dict(one)
     for key, value in other.items():
         if key not in merged:

@@ -1,8 +1,7 @@
-"""A workflow as its author wrote it: the YAML's bytes, its value with positions, and included files.
+"""A workflow's source: the YAML's bytes, its value with positions, and included files.
 
-`!include PATH` stands for a file in the YAML's own folder or below: YAML and JSON files as data, every
-other one as text. Hidden files are refused, because a workflow may come from a stranger and what is
-included is sent to models: nobody wants their `.env` in a prompt.
+`!include PATH` reads a file in the YAML's folder or below: YAML and JSON as data, others as text. Hidden
+files are refused, since a stranger's workflow must not send `.env` to a model.
 """
 
 from __future__ import annotations
@@ -24,8 +23,7 @@ MAX_INCLUDE_DEPTH = 8
 
 
 class Source(NamedTuple):
-    """`path` is the name shown in messages; `data` the JSON-like value of `text`; `marks` where
-    everything stands; `includes` the files that were included, by path relative to the YAML's folder."""
+    """A source. `path` is for messages, `marks` has positions; `includes` maps relative paths to files."""
 
     path: str
     text: bytes
@@ -35,8 +33,7 @@ class Source(NamedTuple):
 
 
 def read_source(path: Path) -> Source:
-    """Reads a workflow file and what it includes. Raises NotFound, or Invalid for what can't be read
-    or is no YAML; whether it is a workflow is for `check`."""
+    """Read a workflow file with includes, without checking it. Raises NotFound, Invalid."""
     try:
         text = read_bytes(path)
     except NotFound as error:
@@ -55,8 +52,8 @@ def read_source(path: Path) -> Source:
 
 
 def parse_source(text: bytes, name: str, include: Callable[[str], bytes] | None = None) -> Source:
-    """The source in a text. `include` gives an included file's bytes by its path relative to the YAML's
-    folder (with `/`, and never upwards) and may raise any UwfError. Raises Invalid."""
+    """Parse a text. `include` returns a file by relative path (with `/`, never upwards) and may raise any
+    UwfError. Raises Invalid."""
     loader = _Loader(include)
     document = yaml12.load(text, name, include=loader.relative_to("") if include else None)
     return Source(name, text, document.data, document, dict(loader.files))
@@ -72,7 +69,6 @@ class _Loader:
         self.files: dict[str, bytes] = {}
 
     def relative_to(self, including: str) -> yaml12.Include:
-        """The include function for the file `including`: paths count from its folder."""
         folder = posixpath.dirname(including)
         return lambda path: self._get(_inside(folder, path))
 
@@ -104,7 +100,6 @@ class _Loader:
 
 
 def _inside(folder: str, path: str) -> str:
-    """The path of an included file relative to the YAML's folder. Raises Invalid."""
     shown = one_line(path, 80)
     if "\\" in path or "\0" in path or posixpath.isabs(path):
         raise Invalid(f"!include {shown} is not a relative path with /", "!include prompts/reviewer.md")

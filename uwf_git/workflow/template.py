@@ -1,13 +1,11 @@
-"""Liquid, bounded: the prompts and locations on the edges of a workflow.
+"""Liquid templates with limits: edges' prompts and locations.
 
-Variables are the fields of the last output. One that isn't there prints nothing and is false where it is tested, for
-an answer that is committed must not keep its thread from going on; `needs` tells before that a template prints it.
-Nothing is escaped: the text goes to an agent, not into a page. Arrays and objects are printed as JSON. `{{{ x }}}` is
-`{{ x }}`. Templates have no way to files, to the clock or to each other, and get two seconds, 256 MB and 10,000 turns
-of a loop. What they print beyond a million characters is left out of the middle, with a note that says how many.
+Variables are the last output's fields. A missing one prints nothing and is false, since a committed output
+must not block its thread; `needs` finds such uses beforehand. Nothing is escaped: the text is for an agent.
+Arrays and objects print as JSON. `{{{ x }}}` is `{{ x }}`. No access to files, clock or other templates; two
+seconds, 256 MB, 10,000 loop iterations. Beyond a million characters the middle is omitted with a note.
 
-Liquid takes 170 ms to import, so text without markup, and markup that only names variables, are
-rendered here.
+Importing Liquid takes 170 ms, so plain text and simple variables are rendered here.
 """
 
 from __future__ import annotations
@@ -49,7 +47,7 @@ _T = TypeVar("_T")
 
 
 def render(template: str, variables: Mapping[str, Any]) -> str:
-    """The text of a template over JSON values. Raises Invalid for syntax errors and exceeded limits."""
+    """Render a template. Raises Invalid for syntax errors and exceeded limits."""
     try:
         pieces = _pieces(template)
         if pieces is not None:
@@ -65,7 +63,6 @@ def render(template: str, variables: Mapping[str, Any]) -> str:
 
 
 def _rendered_apart(template: str, variables: Mapping[str, Any]) -> str:
-    """What `render` returns in a helper process, where its limits hold. Raises _Unusable, Invalid."""
     try:
         return str(apart.call(f"{__name__}:render", template, dict(variables)))
     except (TimeExceeded, MemoryExceeded) as limit:
@@ -73,9 +70,8 @@ def _rendered_apart(template: str, variables: Mapping[str, Any]) -> str:
 
 
 def variables_of(template: str) -> set[tuple[str, ...]]:
-    """The paths of the variables that a template expects from outside: `("author", "name")` for
-    `{{ author.name }}`. A path ends before an index and before `size`, `first` and `last`, which Liquid
-    has for every value. Raises Invalid as `render`."""
+    """Return the paths of a template's variables: `("author", "name")` for `{{ author.name }}`, ending before
+    an index and `size`, `first`, `last`. Raises Invalid."""
     try:
         pieces = _pieces(template)
         if pieces is not None:
@@ -87,8 +83,8 @@ def variables_of(template: str) -> set[tuple[str, ...]]:
 
 
 def needs(template: str, path: tuple[str, ...]) -> bool:
-    """Whether a template that `check_template` finds nothing in prints something of a variable, so that it says less
-    than it should without it; False where it is only tested, or `default` replaces it."""
+    """Return whether a valid template prints a variable, so that it is incomplete without it; False if it is
+    only tested or has a `default`."""
     if (pieces := _pieces(template)) is not None:
         return any(isinstance(piece, tuple) and piece[: len(path)] == path for piece in pieces)
     others: dict[str, Any] = {name[0]: _Anything() for name in variables_of(template)}
@@ -105,8 +101,7 @@ def needs(template: str, path: tuple[str, ...]) -> bool:
 
 
 def check_template(template: str) -> str | None:
-    """None for a template that can be rendered, else what is wrong with it: syntax, or a tag or filter
-    that doesn't exist."""
+    """Return what is wrong with a template (syntax, unknown tag or filter), or None."""
     try:
         if _pieces(template) is None:
             _guarded(lambda: _check_filters(_parse(template)))
@@ -116,10 +111,9 @@ def check_template(template: str) -> str | None:
 
 
 def body_of(answer: str) -> str:
-    """The text of an answer below its block of fields, without blank lines around it. The block stands between two
-    lines of `---`, or in a code fence at the beginning; without a block it is the whole text, and nothing where that
-    is a JSON object. What was replied decides who is next, so this stays as it is, however well an agent's slips are
-    understood elsewhere."""
+    """Return an answer's text below its field block (between `---` lines, or in a fence at the top), trimmed;
+    all of it without a block, "" for a JSON object. Decisions depend on it, so this never changes, however
+    lenient parsing becomes elsewhere."""
     lines = answer.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").strip().split("\n")
     ends = [line.rstrip() for line in lines]
     rules = [place for place, line in enumerate(ends) if line in ("---", "...")]
@@ -136,8 +130,6 @@ def body_of(answer: str) -> str:
 
 
 def _unfenced(below: list[str], fence: str) -> list[str]:
-    """What stands below a block without the mark that closes the fence which was opened above it: right below the
-    block, or at the end of the answer."""
     closing = [place for place, line in enumerate(below) if fence and line.rstrip() == fence]
     if closing and not "".join(below[: closing[0]]).strip():
         return below[closing[0] + 1 :]
@@ -145,15 +137,14 @@ def _unfenced(below: list[str], fence: str) -> list[str]:
 
 
 class _Unusable(Exception):
-    """Why a template has no text."""
+    """A template has no text."""
 
 
 class _TooMuch(_Unusable):
-    """A limit of time or memory."""
+    """A limit was exceeded."""
 
 
 def _pieces(template: str) -> list[str | tuple[str, ...]] | None:
-    """Literal text and paths of variables in turn, or None where that isn't all there is."""
     if len(template) > MAX_LENGTH:
         raise _Unusable(f"is longer than {MAX_LENGTH:,} characters")
     template = _in_two_braces(template)
@@ -199,8 +190,6 @@ def _text(value: Any) -> str:
 
 
 def _limited(parts: Sequence[str]) -> str:
-    """The text of its parts, which together may be larger than memory is; without its middle where it is too long. An
-    answer that is committed must not keep its thread from going on."""
     length = sum(map(len, parts))
     if length <= MAX_OUTPUT:
         return "".join(parts)
@@ -234,7 +223,6 @@ def _path(segments: Any) -> tuple[str, ...]:
 
 
 def _guarded(work: Callable[[], _T]) -> _T:
-    """What `work` returns, within the limits. Whatever it raises becomes _Unusable."""
     from liquid.exceptions import (
         LiquidError,
         LocalNamespaceLimitError,
@@ -276,12 +264,11 @@ def _parse(template: str, strict: bool = False) -> Any:
 
 
 def _in_two_braces(template: str) -> str:
-    """A template without the third brace that other languages have for text which isn't escaped."""
     return template if _VERBATIM in template else _THREE_BRACES.sub(r"{{\1}}", template)
 
 
 class _Anything(dict[str, Any]):
-    """A stand-in for any value, which has every field but the one that `without` leads to."""
+    """A stand-in with every field except the one at `without`."""
 
     def __init__(self, without: tuple[str, ...] = ()) -> None:
         super().__init__()
@@ -298,7 +285,6 @@ class _Anything(dict[str, Any]):
         return 1
 
     def items(self) -> Any:
-        """What a loop goes through: one of these."""
         return [_Anything()]
 
 
@@ -310,14 +296,14 @@ def _check_filters(parsed: Any) -> None:
 
 
 class _Object(dict[str, Any]):
-    """An object that prints as JSON, also inside the library's filters."""
+    """An object that prints as JSON, also in filters."""
 
     def __str__(self) -> str:
         return _text(self)
 
 
 class _Array(list[Any]):
-    """An array that prints as JSON, also inside the library's filters."""
+    """An array that prints as JSON, also in filters."""
 
     def __str__(self) -> str:
         return _text(self)
@@ -340,7 +326,6 @@ def _json(value: Any, indent: Any = None) -> str:
 
 @cache
 def _environment(strict: bool = False) -> Any:
-    """The language. With `strict` what isn't there is an error, but where it is only tested."""
     import liquid
     from liquid.builtin.output import Output, OutputNode
     from liquid.builtin.tags.echo_tag import EchoNode, EchoTag
@@ -351,8 +336,7 @@ def _environment(strict: bool = False) -> Any:
     from liquid.utils import ReadOnlyChainMap
 
     class Strict(FalsyStrictUndefined):
-        """False where it is tested, empty where it is looped over; `default` replaces it; everything else is an
-        error."""
+        """False if tested, empty if looped over, replaced by `default`; otherwise an error."""
 
         force_liquid_default = True
         allowed_properties = FalsyStrictUndefined.allowed_properties | {"items"}
@@ -369,7 +353,7 @@ def _environment(strict: bool = False) -> Any:
             self.msg = _undefined(path) if path.startswith(name) else f"variable {name}: {path}"
 
     class Context(RenderContext):
-        """Without the variables `now` and `today`, which the library adds to every template."""
+        """Without the library's variables `now` and `today`."""
 
         def __init__(self, template: Any, **options: Any) -> None:
             super().__init__(template, **options)

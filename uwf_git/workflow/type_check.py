@@ -1,8 +1,7 @@
-"""Type checking of conditions: fields that no role's schema has, and comparisons that can never hold.
+"""Type checking of conditions: unknown fields, and comparisons that never hold.
 
-An expression is evaluated over schemas in place of values. If the schemas of a value are not known, it is not checked;
-one path has at most one doubt. A rehearsal runs the conditions, so this finds only mistakes whose cause a rehearsal
-can't name.
+Expressions are evaluated over schemas. Unknown schemas are not checked; each path gives at most one doubt.
+Only mistakes whose cause a rehearsal cannot name are reported.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ _LITERALS = ("string", "number", "value")
 
 
 class Doubt(NamedTuple):
-    """A probable mistake in an expression. `code` is one of unknown-field, never-equal, list-compared."""
+    """A probable mistake: unknown-field, never-equal, list-compared."""
 
     code: str
     message: str
@@ -59,8 +58,8 @@ class Doubt(NamedTuple):
 def doubts(
     expression: str, schemas: Mapping[str, Any], roles: Collection[str], sources: Collection[str]
 ) -> list[Doubt]:
-    """Check an expression that `check_expression` accepts. `schemas` are the known schemas of the `roles`' answers;
-    `sources` are the roles whose edges use the condition: one of them made the last step."""
+    """Check a valid expression. `schemas` are the known outputs of `roles`; `sources` are the roles whose
+    edges use it, one of which made the last step."""
     walk = _Walk(schemas, roles, [source for source in sources if source != START] if sources else roles)
     walk.value(syntax_tree(expression), walk.history)
     return list(dict.fromkeys(walk.found))
@@ -77,7 +76,6 @@ class _Walk:
         self._expected: list[Atom] = []  # what the other side of a comparison can be
 
     def value(self, node: Any, here: Value) -> Value:
-        """The value of an expression that is evaluated over `here`."""
         found = self._value(node, here)
         for stage in node.predicate or ():
             found = self._filtered(found, stage)
@@ -136,7 +134,6 @@ class _Walk:
         return self._variables.get(name)
 
     def _set(self, name: str, value: Value) -> Value:
-        """Set a variable. Scopes are ignored: nothing is known of a name that is set to two values."""
         self._variables[name] = value if self._variables.get(name, value) == value else None
         return value
 
@@ -180,7 +177,6 @@ class _Walk:
         return found if node.group is None else None
 
     def _filtered(self, found: Value, stage: Any) -> Value:
-        """The items of a value that `[…]` keeps."""
         if stage.type != "filter":
             return None
         test = stage.expr
@@ -227,7 +223,6 @@ class _Walk:
         return BOOLEAN
 
     def _list_compared(self, node: Any) -> bool:
-        """Doubts the comparison of something of all steps with one value."""
         for side, literal in ((node.lhs, node.rhs), (node.rhs, node.lhs)):
             if literal.type in _LITERALS and _is_all_steps(side):
                 shown = _shown(side)
@@ -281,7 +276,6 @@ class _Walk:
         self._doubt("unknown-field", message, field_mistake(name) or nearest(name, of_roles or field.known))
 
     def _root_hint(self, name: str, path: Any) -> str:
-        """What was meant by a name at the beginning of a path that the history doesn't have."""
         if (habit := name_mistake(name)) is not None:
             return habit
         if len(path.steps) == 1 and any("string" in kinds_of(atom) for atom in self._expected):
@@ -300,7 +294,6 @@ class _Walk:
 
 
 def _kept(value: Value, test: Any) -> Value:
-    """Those items of which a test may hold, as far as it names a role."""
     if value is None or test.type != "binary":
         return value
     if test.value == "and":
@@ -316,12 +309,10 @@ def _is_list(node: Any) -> bool:
 
 
 def _is_fixed(node: Any) -> bool:
-    """Whether a value stands in the expression itself."""
     return node.type in _LITERALS or _is_list(node)
 
 
 def _is_all_steps(node: Any) -> bool:
-    """Whether a path goes through all steps, without a choice among them."""
     steps: Sequence[Any] = node.steps if node.type == "path" else ()
     plain = all(step.type == "name" and not step.stages and not step.predicate for step in steps)
     return bool(plain and len(steps) > 1 and steps[0].value == "steps" and node.group is None)
@@ -331,7 +322,6 @@ def _is_all_steps(node: Any) -> bool:
 
 
 def _shown(node: Any, upto: int | None = None) -> str:
-    """An expression in short: `output.status` for `steps[-1].output.status`."""
     if node.type == "function":
         return f"${node.procedure.value}(…)" if node.procedure.type == "variable" else "a function"
     if node.type in _LITERALS:
@@ -345,7 +335,6 @@ def _shown(node: Any, upto: int | None = None) -> str:
 
 
 def _owners(whose: Sequence[str]) -> str:
-    """Whose something is, for a message; "" where that is nobody."""
     owners = list(dict.fromkeys(each for each in whose if each))
     roles = [owner for owner in owners if owner.startswith(SCHEMA_OF)]
     if len(roles) > 3:
@@ -354,7 +343,6 @@ def _owners(whose: Sequence[str]) -> str:
 
 
 def _hint_for(right: Any, possible: Iterable[Atom]) -> str:
-    """What was probably meant by a value that never comes, by what does."""
     possible = list(possible)
     listed = [atom.value for atom in possible if not isinstance(atom, frozenset)]
     kinds = sorted({kind for atom in possible for kind in kinds_of(atom)})

@@ -1,1 +1,1 @@
-"""The commands, a module a group. `uwf_cli.tree` says where each is."""
+"""The commands, one module per group; see `uwf_cli.tree`."""

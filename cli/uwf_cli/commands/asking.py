@@ -1,4 +1,4 @@
-"""What a person says to threads: `uwf inbox`, and `uwf thread` answer, say, pause and resume."""
+"""`uwf inbox`, and `uwf thread` answer, say, pause and resume."""
 
 from __future__ import annotations
 
@@ -146,7 +146,6 @@ def say(invocation: Invocation, thread: str, message: str | None) -> None:
 
 
 def _remark(thread: ThreadId) -> str:
-    """The remark to a thread: asked for on a terminal, else read from standard input."""
     if not terminal.is_terminal(sys.stdin):
         return resolve.read_stdin("remark")
     if not terminal.is_terminal(sys.stderr):
@@ -157,7 +156,6 @@ def _remark(thread: ThreadId) -> str:
 
 
 def _ask(instance: Instance, head: Head, other: bool) -> str:
-    """The answer to a thread's question: asked for on a terminal, else read from standard input."""
     if not (terminal.is_terminal(sys.stdin) and terminal.is_terminal(sys.stderr)):
         text = "" if terminal.is_terminal(sys.stdin) else resolve.read_stdin("answer")
         if not text.strip():

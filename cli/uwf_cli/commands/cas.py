@@ -1,4 +1,4 @@
-"""`uwf cas`: nodes by hash, below workflows and threads; and `uwf extract`: data of a type, out of words."""
+"""`uwf cas`: nodes by hash; and `uwf extract`."""
 
 from __future__ import annotations
 

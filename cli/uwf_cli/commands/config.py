@@ -1,4 +1,4 @@
-"""`uwf config`, `setup` and `completion`: config.yaml and .env in the storage root, and the user's shell."""
+"""`uwf config`, `setup` and `completion`."""
 
 from __future__ import annotations
 
@@ -182,7 +182,6 @@ def setup(
 
 
 def _ask(root: Path) -> Wishes:
-    """Asks for everything; what is configured already is offered."""
     from uwf_git.api.settings import PRESETS, REHEARSE, Preset, Wishes, set_up_before
 
     config, before = set_up_before(root)

@@ -1,4 +1,4 @@
-"""`uwf thread prompt` and `uwf thread turns`: what an agent is told, and what it says and does."""
+"""`uwf thread prompt` and `uwf thread turns`."""
 
 from __future__ import annotations
 
@@ -79,13 +79,12 @@ def turns(invocation: Invocation, thread: str, live: bool, step: str | None) -> 
 
 
 def turn_lines(values: Any) -> str:
-    """Turns for people, as `turn_value` gives them."""
+    """Format turns, as `turn_value` returns them."""
     return "\n".join(filter(None, map(_line, values))) or "No turns were recorded."
 
 
 def _line(value: Any) -> str:
-    """A turn for people: who, what was said, or the call and what came of it. "" for who said nothing, at no
-    known cost, before a call."""
+    """Format a turn: role, text, or call and result; "" for an empty turn without known cost before a call."""
     if "tool" in value:
         sign = terminal.style("✗", "red") if value["failed"] else terminal.style("→", "dim")
         called = f"  {value['tool']} {_short(value['arguments'])}{terminal.style(_spent(value), 'dim')}"

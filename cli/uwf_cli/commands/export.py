@@ -1,4 +1,4 @@
-"""`uwf export`: threads in a file or a folder, in the forms that extensions add."""
+"""`uwf export`, in the forms of extensions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from uwf_git.base.errors import Usage
 
 
 def _forms(function: Callable[..., None]) -> Callable[..., None]:
-    """Add an option for each form, and --force behind the first that writes a file."""
     options: list[Any] = []
     for form in ext.exports():
         path: Any = click.Path(path_type=Path, allow_dash=form.is_file)

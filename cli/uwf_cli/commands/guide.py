@@ -1,4 +1,4 @@
-"""`uwf guide`: reference texts to hand to an agent."""
+"""`uwf guide`: reference texts for agents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finding threads: `uwf thread list`, and what was said in any of them: `uwf grep`."""
+"""`uwf thread list` and `uwf grep`."""
 
 from __future__ import annotations
 
@@ -66,7 +66,6 @@ def list_(
 
 
 def _rank(item: dict[str, Any], sort: str) -> tuple[bool, Any]:
-    """What sorts an item: the greatest first, what isn't known last."""
     value = item[sort]
     if isinstance(value, str):
         return False, [-ord(character) for character in value]
@@ -124,8 +123,7 @@ def _row(
 
 
 def origin_mark(each: Mapping[str, Any], names: Callable[[str], str] = str) -> str:
-    """A mark in front of a task that is no task of its own: it belongs to a fork, or to the other side of a divergence.
-    "" for any other thread."""
+    """Return a mark before the title of a fork or divergence, else ""."""
     if origin := each.get("divergedFrom"):
         return terminal.style(f"(other side of {names(origin['thread'])})", "yellow") + " "
     if origin := each.get("forkedFrom"):
@@ -134,7 +132,6 @@ def origin_mark(each: Mapping[str, Any], names: Callable[[str], str] = str) -> s
 
 
 def _cost(each: dict[str, Any]) -> str:
-    """What a thread cost; where all or some of it was made up, that."""
     if not each["rehearsed"]:
         return dollars(each["cost"], each["unpriced"] or 0)
     mark = terminal.style("rehearsed", "yellow")
@@ -148,7 +145,6 @@ def _seconds(text: str) -> float:
 
 
 def _nested(items: list[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
-    """The items with how deep each stands: children after their parents, where those are listed too."""
     listed_here = {each["thread"] for each in items}
     below: dict[str, list[dict[str, Any]]] = {}
     for each in items:
@@ -218,7 +214,6 @@ def grep(
 
 
 def _hits_text(instance: Instance, value: Any) -> str:
-    """A line each: the thread, the step, the line's number, and so much of the line around the match as fits."""
     names = short_ids(instance)
     labels = [f"{each['number']:2d} {role_name(each['role'] or each['where'])}" for each in value]
     size = max(map(len, labels))

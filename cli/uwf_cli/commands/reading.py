@@ -1,4 +1,4 @@
-"""`uwf thread`, the commands that read: show, steps, read, step-details, attempts, diff, log."""
+"""`uwf thread` show, steps, read, step-details, attempts, diff, log."""
 
 from __future__ import annotations
 
@@ -74,7 +74,6 @@ def _state_text(value: Any) -> str:
 
 
 def _reached(state: Any) -> list[tuple[str, str]]:
-    """What a run of a crew's workflow has come to."""
     if state is None:
         return []
     variables = (
@@ -94,7 +93,6 @@ def _reached(state: Any) -> list[tuple[str, str]]:
 
 
 def _paused(found: Any) -> str:
-    """Who paused a thread, when and why; "" for one that isn't paused."""
     if not found:
         return ""
     return f"{found['at']} by {found['by'].partition('<')[0].strip() or 'somebody'}" + (
@@ -114,13 +112,11 @@ def _running_text(running: Any) -> list[tuple[str, str]]:
 
 
 def _rehearsed(value: Any) -> str:
-    """Only where answers were made up."""
     made_up = value["rehearsed"]
     return f"{made_up} of {counted(value['number'], 'step')}, by uwf-rehearse" if made_up else ""
 
 
 def _found(extraction: str) -> str:
-    """Only what somebody might not expect: an output that the agent did not write like this."""
     if model := extraction.removeprefix("model:") if extraction.startswith("model:") else "":
         return f"read out of the answer by the model {model}, not written by the agent"
     return "written when the agent was asked to correct itself" if extraction == "correction" else ""
@@ -210,7 +206,6 @@ def step_details(invocation: Invocation, step: str) -> None:
 
 
 def _details_text(instance: Instance, node: Hash, value: Any) -> str:
-    """A step or a failed attempt for people. `value` is its JSON, escaped."""
     from uwf_cli.commands.conversation import turn_lines
     from uwf_git.api.transcript import step_page
     from uwf_git.api.turns import turn_value, turns_of

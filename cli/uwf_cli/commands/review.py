@@ -1,5 +1,4 @@
-"""`uwf publish` and `unpublish`, `uwf workflow propose` and `accept`: threads, workflows and changes of workflows on
-branches that a forge shows, for review."""
+"""`uwf publish` and `unpublish`, `uwf workflow propose` and `accept`."""
 
 from __future__ import annotations
 
@@ -77,7 +76,7 @@ def workflow(invocation: Invocation, workflow: str, branch: str, remote: str | N
 def publish_version(
     invocation: Invocation, versions: Versions[Any], name: str, branch: str, remote: str | None
 ) -> None:
-    """Push the newest version of a definition to a branch, and print where it is."""
+    """Push the newest version of a definition to a branch, and print it."""
     from uwf_git.api.review import publish_version as push
 
     instance = invocation.instance
@@ -108,7 +107,7 @@ def unpublish(invocation: Invocation, what: str, force: bool, remote: str | None
 
 
 def published_text(value: Any) -> str:
-    """A branch that was pushed, with its pages on a forge, for people; of the value that `to_json` gives."""
+    """Format a published branch and its forge pages."""
     pages = dict(value["pages"] or {})
     page = pages.pop("branch", "")
     return terminal.fields(
@@ -169,7 +168,7 @@ def propose(invocation: Invocation, file: Path, branch: str, message: str, remot
 
 
 def publish_proposed(invocation: Invocation, remote: Remote | None, proposal: Proposal) -> dict[str, Any]:
-    """Pushes a proposal to a remote, if one was named; what came of it as a part of a result."""
+    """Push a proposal if a remote is named; return the result's part."""
     from uwf_git.api.exchange import Exchange
     from uwf_git.api.review import publish_proposal
 

@@ -1,4 +1,4 @@
-"""Doing steps: `uwf thread step` and `run`."""
+"""`uwf thread step`, `uwf thread run` and `uwf ps`."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def _warn_of_agent(invocation: Invocation, thread: ThreadId, agent: str | None) 
 
 
 def run_one(invocation: Invocation, thread: ThreadId, options: Options, most: int, quiet: bool) -> None:
-    """Steps a thread until it ends, waits or fails, at most so many times. Raises Waiting where it waits."""
+    """Run a thread until it ends, waits, fails or made `most` steps. Raises Waiting."""
     from uwf_git.api.outcome import raise_if_cut_short
     from uwf_git.api.run import run as steps
 
@@ -190,8 +190,7 @@ def run_one(invocation: Invocation, thread: ThreadId, options: Options, most: in
 
 
 def repeated(agent: object, where: Path | None, remote: str | None) -> str:
-    """The options that a command which goes on with the work needs once more, for a shell, with a space before each;
-    "" where none was given."""
+    """Return the options to repeat in a command that continues, quoted for a shell, each after a space."""
     given = {"--agent": agent, "--cwd": where, "--remote": remote}
     return "".join(f" {name} {shlex.quote(str(value))}" for name, value in given.items() if value is not None)
 
@@ -203,15 +202,14 @@ def _stopped(invocation: Invocation, outcome: Outcome) -> Waiting | None:
 
 
 def emit_outcome(invocation: Invocation, outcome: Outcome, compact: bool = False) -> None:
-    """Prints where a thread stands after a step; for people as one line, and a question with its options below it.
-    Then the hooks are run."""
+    """Print a step's outcome, for people one line plus a question with options, then run the hooks."""
     value, shown = outcome_value(invocation, outcome)
     invocation.emit(value, outcome_line, shown, compact)
     invocation.afterwards()
 
 
 def outcome_value(invocation: Invocation, outcome: Outcome) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Where a thread stands after a step, as JSON and for `outcome_line`. Warns of secrets that were taken out."""
+    """Return an outcome as JSON and for `outcome_line`. Warns of removed secrets."""
     from uwf_git.api.outcome import warnings_of
 
     value = outcome.as_json()
@@ -221,7 +219,7 @@ def outcome_value(invocation: Invocation, outcome: Outcome) -> tuple[dict[str, A
 
 
 def outcome_line(value: dict[str, Any]) -> str:
-    """The same for people: one line, and a question with its options below it."""
+    """Format an outcome as one line, with a question and its options."""
     arrow = "  → "
     if value["done"] or value["status"] in ("waiting", "paused"):
         end = arrow + terminal.status(value["status"])
@@ -243,8 +241,6 @@ def outcome_line(value: dict[str, Any]) -> str:
 
 
 def _lines(invocation: Invocation, again: str, thread: ThreadId, quiet: bool) -> Lines | None:
-    """The live line of the step that is being made of a thread; None where it can't be drawn or nobody wants it. From
-    now on Ctrl-C says that the command `again` goes on."""
     invocation.going_on = f"nothing is lost, {again} goes on"
     if quiet or invocation.format != "text" or not terminal.colours():
         return None
@@ -270,7 +266,6 @@ def ps(invocation: Invocation, watch: bool) -> None:
 
 
 def _watch(invocation: Invocation, running: Callable[[], list[dict[str, Any]]]) -> None:
-    """Shows what runs until Ctrl-C, which is no error here."""
     from uwf_cli.watching.lines import Lines
 
     shown: list[str] = []
@@ -288,7 +283,6 @@ def _watch(invocation: Invocation, running: Callable[[], list[dict[str, Any]]]) 
 
 
 def _rows(found: Sequence[dict[str, Any]]) -> list[str]:
-    """Two lines a thread: which it is and since when, who is at work and what was said last."""
     from uwf_cli.watching.lines import lasted, spent
 
     room = terminal.width()
@@ -305,8 +299,8 @@ def _rows(found: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def exchanged(invocation: Invocation, thread: str, remote: str | None) -> tuple[Exchange | None, ThreadId]:
-    """The remote that the steps of a thread are exchanged with, None for none, and the thread's id. A whole id may be
-    one that only the remote knows: the thread is pulled then."""
+    """Return the exchange for a thread's steps, None without remote, and its id. A full id may exist only on
+    the remote, and is pulled then."""
     if remote is None:
         return None, find_thread(invocation, thread)
     from uwf_git.api.exchange import Exchange, bring
@@ -318,8 +312,6 @@ def exchanged(invocation: Invocation, thread: str, remote: str | None) -> tuple[
 
 
 def _live_stderr(invocation: Invocation, lines: Lines | None) -> Callable[[bytes], None] | None:
-    """What passes on an agent's stderr as it comes; None where a live line shows its end, where ours is no terminal,
-    or the format isn't text."""
     if lines or not terminal.is_terminal(sys.stderr) or invocation.format != "text":
         return None
     decoder = codecs.getincrementaldecoder("utf-8")("replace")

@@ -1,5 +1,4 @@
-"""`uwf push`, `pull` and `clone`, `bundle` and `unbundle`: threads, workflows and crews between machines, through a
-remote or in a file; and `uwf remote`, which says where the remotes are."""
+"""`uwf push`, `pull`, `clone`, `bundle`, `unbundle` and `uwf remote`."""
 
 from __future__ import annotations
 
@@ -156,8 +155,8 @@ def _pull(
     prunes: bool = False,
     confirmed: bool = False,
 ) -> list[ThreadId]:
-    """Pulls all that a remote has, or `threads`, and tells what came of it, also that the store `is_new`. If it
-    `prunes`, those are removed that were deleted there; returns these."""
+    """Pull everything or `threads`, and print the result. With `prunes`, remove threads deleted there; return
+    them."""
     instance, meter = invocation.instance, exchange.Meter()
     try:
         tell = partial(meter.step, "verifying") if meter.shown else None

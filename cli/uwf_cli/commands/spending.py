@@ -1,4 +1,4 @@
-"""`uwf stats` and `uwf thread budget`: what agents used, and what a thread may use."""
+"""`uwf stats` and `uwf thread budget`."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _cells(each: Any) -> tuple[str, ...]:
 
 
 def labels(groups: list[dict[str, Any]], by: str) -> list[str]:
-    """What each group is called; a step with its thread where there are several."""
+    """Return the groups' labels; steps include their thread if there are several."""
     if by != "step":
         return [role_name(each[by] or "unknown") for each in groups]
     many = len({each["thread"] for each in groups}) > 1
@@ -108,8 +108,7 @@ def labels(groups: list[dict[str, Any]], by: str) -> list[str]:
 
 
 def _write_plot(path: Path, groups: list[dict[str, Any]], total: dict[str, Any], by: str) -> None:
-    """Bars of money where any is known, else of tokens, else of time. Raises Invalid where the file can't be
-    written."""
+    """Write a chart of cost if known, else tokens, else time. Raises Invalid."""
     from uwf_cli.plot import bar_chart
 
     what, bars = bars_of(groups, total, by)
@@ -118,7 +117,7 @@ def _write_plot(path: Path, groups: list[dict[str, Any]], total: dict[str, Any],
 
 
 def bars_of(groups: list[dict[str, Any]], total: dict[str, Any], by: str) -> tuple[str, list[Bar]]:
-    """What a chart of groups measures, and its bars: money where any is known, else tokens, else time."""
+    """Return a chart's unit and bars: cost if known, else tokens, else time."""
     from uwf_cli.plot import Bar
     from uwf_git.base.text import duration
 

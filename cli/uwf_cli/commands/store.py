@@ -1,5 +1,4 @@
-"""`uwf init`, `uwf import`, `uwf doctor`, `uwf debug` and `uwf gc`: a store made, filled from that of an earlier
-program, looked over and packed, and the log of what is done in it."""
+"""`uwf init`, `uwf doctor`, `uwf debug` and `uwf gc`."""
 
 from __future__ import annotations
 
@@ -69,7 +68,7 @@ def init(invocation: Invocation, here: bool) -> None:
 
 
 def _note_left(invocation: Invocation, before: Location, marker: Path) -> None:
-    """Says how many threads stay in the store that commands used here before, how to see them, and how to go back."""
+    """Note how many threads stay in the store used before, how to see them, and how to go back."""
     from collections import Counter
 
     from uwf_git.api.listing import Filters, listed
@@ -232,7 +231,7 @@ def gc(invocation: Invocation, fold_before: str | None, prune: bool) -> None:
 
 
 def _seconds(text: str) -> int:
-    """A day, at midnight UTC, or so many days ago, in Unix seconds. Raises Usage."""
+    """Parse a day (midnight UTC) or a number of days ago into Unix seconds. Raises Usage."""
     now = datetime.datetime.now(datetime.UTC)
     if days := _DAYS.fullmatch(text.strip()):
         return int(now.timestamp()) - int(days.group(1)) * DAY

@@ -1,4 +1,4 @@
-"""`uwf thread`, the commands that write: start, fork, kill, rm, restore."""
+"""`uwf thread` start, fork, kill, rm and restore; `uwf run`."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ AS = click.option(
 
 
 class Begun(NamedTuple):
-    """A thread that was started, and its workflow."""
+    """A started thread and its workflow."""
 
     thread: ThreadId
     workflow: Hash
@@ -150,8 +150,7 @@ def _start_each(
     max_rounds: int | None,
     persona: str | None,
 ) -> None:
-    """Start a thread for each task of a file, and print them in its order. The options hold for each task that says
-    nothing else."""
+    """Start a thread per task of a file and print them in order. Options are defaults for tasks."""
     from uwf_cli.tasks import naming, read_tasks
     from uwf_git.api.start import Task, Version, clean_prompt, start_all
     from uwf_git.api.workflows import speaker_of, version_of
@@ -191,8 +190,8 @@ def begin(
     persona: str | None = None,
     to_run: bool = False,
 ) -> Begun:
-    """A new thread. One that is `to_run` at once isn't begun of code that may not run here; a file that is named by its
-    path is trusted by that. `persona` names who speaks in a crew's workflow."""
+    """Start a thread. If it is `to_run` at once, its code must be trusted; a file named by its path is.
+    `persona` names the default speaker."""
     from uwf_git.api.start import Version, start
     from uwf_git.api.workflows import speaker_of, version_of
 
@@ -206,8 +205,8 @@ def begin(
 def _startable(
     invocation: Invocation, workflow: str | Found, has_rounds: bool, to_run: bool = False
 ) -> Found:
-    """The workflow that threads are to be started of, trusted as `begin` says; the store is there then. Raises Usage
-    for --max-rounds without code."""
+    """Return the workflow of new threads, trusted as in `begin`, with an open store. Raises Usage for
+    --max-rounds without code."""
     from uwf_git.api.workflows import may_start
 
     found = resolve.find_workflow(invocation, workflow) if isinstance(workflow, str) else workflow
@@ -221,7 +220,7 @@ def _startable(
 
 
 def _require_code(found: Found, option: str) -> None:
-    """Raises Usage for a limit on rounds of a workflow that is no bundle."""
+    """Raise Usage for a limit on rounds unless the workflow is code."""
     if found.workflow.code is None:
         raise Usage(
             f"{option} is for bundles, and {found.workflow.name} is none", "give --max-steps in its place"
@@ -284,7 +283,7 @@ def start_and_run(
 
 
 def require_agent(invocation: Invocation, agent: str) -> None:
-    """Raises Usage, before there is a thread, for an agent that no step could ask."""
+    """Raise Usage for an unusable agent, before a thread exists."""
     from uwf_git.api.start import require_agent
 
     require_agent(invocation.location.root, agent)
@@ -471,7 +470,7 @@ def _restored_text(value: Any) -> str:
 
 
 def read_prompt(text: str | None, file: str | None) -> str:
-    """The task that -p or --prompt-file gives. Raises Usage for none, and what reading raises."""
+    """Return the prompt of -p or --prompt-file. Raises Usage if missing, and what reading raises."""
     if text is not None and file is not None:
         raise Usage("-p and --prompt-file exclude each other", "give one of them")
     if text == resolve.STDIN:

@@ -1,4 +1,4 @@
-"""`uwf verify`: is everything what it says it is?"""
+"""`uwf verify`."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def _count(number: int, what: str) -> str:
 
 
 class _Progress:
-    """How far it is, on a terminal."""
+    """A progress line on a terminal."""
 
     def __init__(self) -> None:
         self._shown = terminal.is_terminal(sys.stderr)

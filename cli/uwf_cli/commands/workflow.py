@@ -1,4 +1,4 @@
-"""`uwf workflow`: register, show, roll back, check and rehearse workflows."""
+"""`uwf workflow`: register, show, roll back, check and rehearse."""
 
 from __future__ import annotations
 
@@ -118,7 +118,6 @@ def history(invocation: Invocation, name: str) -> None:
 
 
 def history_note(each: Any) -> str:
-    """What is said of a version in a history besides."""
     notes = ["current"] if each["current"] else []
     notes += [] if each.get("trusted", True) else ["not trusted here"]
     if each["backTo"]:
@@ -286,7 +285,7 @@ def rm(invocation: Invocation, name: str, yes: bool) -> None:
 
 
 def warn_of_use(invocation: Invocation, use: Use, what: str) -> dict[str, Any]:
-    """Warns of who has used what is gone; returns that as a part of a result."""
+    """Warn of the users of something removed; return the result's part."""
     for user in use.users:
         invocation.warn(f"{what} was in use: {user}")
     for key in use.settings:
@@ -295,7 +294,6 @@ def warn_of_use(invocation: Invocation, use: Use, what: str) -> dict[str, Any]:
 
 
 def version_rows(value: Any) -> list[tuple[str, str]]:
-    """A version as rows for `terminal.fields`."""
     name = terminal.style(value["name"], "bold")
     code = []
     if "bundle" in value:

@@ -1,1 +1,1 @@
-"""HTML that nothing runs in: markup, the style of all pages, a page as one file."""
+"""HTML without scripts: markup, style, single-file pages."""

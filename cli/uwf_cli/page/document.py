@@ -1,6 +1,4 @@
-"""A page as one HTML file. Nothing in it runs and nothing is fetched: there is no script, and the page's own policy
-forbids both.
-"""
+"""A page as one HTML file. Its content security policy forbids scripts and loading anything."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-ur
 
 
 def document(title: str, content: str) -> str:
-    """The whole file. `content` is HTML."""
+    """Return the file. `content` is HTML."""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'

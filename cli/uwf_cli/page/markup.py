@@ -1,7 +1,5 @@
-"""Text, Markdown and values as HTML. Whoever wrote them can neither run anything in the page nor make it fetch
-anything: all is escaped, HTML within Markdown is text, pictures from elsewhere are links, and a link leads to a web or
-mail address or nowhere.
-"""
+"""Texts, Markdown and values as safe HTML: everything is escaped, HTML in Markdown is text, remote pictures
+are links, and links are web or mail addresses only."""
 
 from __future__ import annotations
 
@@ -31,12 +29,11 @@ _room: ContextVar[list[int] | None] = ContextVar("room", default=None)
 
 
 def text(value: object) -> str:
-    """A text as HTML shows it: control and direction characters are written out."""
+    """Escape a text, writing out control and direction characters."""
     return html.escape(escape(str(value)))
 
 
 def tag(name: str, inside: str, classes: str = "", **attributes: str) -> str:
-    """An element around HTML."""
     given = {
         "class": classes,
         **{key.rstrip("_").replace("_", "-"): value for key, value in attributes.items()},
@@ -46,29 +43,28 @@ def tag(name: str, inside: str, classes: str = "", **attributes: str) -> str:
 
 
 def pre(content: str, language: str = "") -> str:
-    """A text in the type of a machine; what is very long is cut."""
+    """Return monospaced text, shortened if very long."""
     return lines(cut(content, LONGEST), language)
 
 
 def lines(content: str, language: str = "") -> str:
-    """A text in the type of a machine, whole."""
     return tag("pre", tag("code", text(content)), language, tabindex="0")
 
 
 def fold(title: str, inside: str, classes: str = "") -> str:
-    """Something that is shown when its title, which is HTML, is opened."""
+    """Return a collapsible section; the title is HTML."""
     return tag("details", tag("summary", title) + inside, classes)
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], classes: str = "") -> str:
-    """Rows of HTML cells."""
+    """Return a table of HTML cells."""
     head = tag("thead", tag("tr", "".join(tag("th", cell, scope="col") for cell in header))) if header else ""
     body = "".join(tag("tr", "".join(tag("td", cell) for cell in row)) for row in rows)
     return tag("div", tag("table", head + tag("tbody", body), classes), "scrolls", tabindex="0")
 
 
 def value(content: Any, depth: int = 0) -> str:
-    """A JSON value: a table of names and values, a list, or what it is."""
+    """Return a JSON value as a table, list or text."""
     if content is None or isinstance(content, bool):
         shown = {True: "yes", False: "no", None: "none"}[content]
         return tag("span", shown, f"is-{shown}")
@@ -91,7 +87,7 @@ def value(content: Any, depth: int = 0) -> str:
 
 
 def bounded(content: Any, room: int = LONGEST) -> str:
-    """A JSON value as `value` shows it; one that is very long or nested as text that is cut."""
+    """As `value`, with very long or nested values as shortened text."""
     try:
         said = json.dumps(content, ensure_ascii=False, indent=2)
         return value(content) if len(said) <= room else lines(cut(said, room))
@@ -100,14 +96,12 @@ def bounded(content: Any, room: int = LONGEST) -> str:
 
 
 def _paragraphs(content: str) -> str:
-    """A text whose line breaks are line breaks."""
     return tag("div", text(content.strip("\n")), "as-is") if "\n" in content else text(content)
 
 
 @contextmanager
 def room_for_markdown(characters: int) -> Iterator[None]:
-    """Within the block so many characters of Markdown are rendered, in all; what is written beyond them stands as it
-    is."""
+    """Limit the Markdown rendered in the block, in characters; the rest is shown as text."""
     token = _room.set([characters])
     try:
         yield
@@ -124,15 +118,13 @@ def _has_room(source: str) -> bool:
 
 
 def _cells(source: str) -> int:
-    """How many cells its tables have at most, rows being filled up to the width of the first."""
     blocks = (block.split("\n") for block in re.split(r"\n\s*\n", source) if "|" in block)
     return sum(len(lines) * max(line.count("|") for line in lines) for lines in blocks)
 
 
 def markdown(source: str, below: int = 3, breaks: bool = False) -> str:
-    """Markdown rendered; its headings begin below those of that level. With `breaks` each line break is one, as people
-    mean it who write a task or a question. Tables that would have far more cells than the text has characters stay
-    text."""
+    """Render Markdown with headings below a level. `breaks` keeps line breaks, as in prompts. Tables with far
+    more cells than characters stay text."""
     if not _has_room(source):
         return tag("div", lines(source), "prose")
     parser = _parser(breaks, _cells(source) <= len(source) + 1000)
@@ -144,8 +136,7 @@ def markdown(source: str, below: int = 3, breaks: bool = False) -> str:
 
 
 def answer(source: str) -> str:
-    """What an agent said, rendered; the block of fields at its beginning as it was written: as Markdown it would be
-    a heading."""
+    """Render an agent's answer; its field block is shown as written, since Markdown would make it a heading."""
     found = _FIELDS.match(source)
     if found is None:
         return markdown(source)

@@ -1,4 +1,4 @@
-"""The style of a page that is one file; `uwf web` has the same, and its own on top."""
+"""The style of single-file pages, also used by `uwf web`."""
 
 from __future__ import annotations
 

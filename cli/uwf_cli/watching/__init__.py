@@ -1,2 +1,1 @@
-"""What goes on, while it goes on: the live lines of a terminal, threads that run side by side, and all that happens to
-threads as lines."""
+"""Live output: a terminal's live lines, threads in parallel, events as lines."""

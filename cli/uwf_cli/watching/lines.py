@@ -1,8 +1,7 @@
-"""The lines at the bottom of a terminal that say what is going on, drawn anew while it does.
+"""Live lines at the bottom of a terminal.
 
-What is being done has the main thread, for signals come there and time limits need it. So the lines are drawn by a
-thread of their own, which reads nothing but the private folder's files. What stays on the screen is printed while they
-are hidden, and nothing is left of them at the end.
+The work needs the main thread, for signals and time limits, so lines are drawn by another thread that reads
+only the private folder. Permanent output is printed while they are hidden, and nothing is left at the end.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ Compose = Callable[[], Sequence[str]]
 
 
 class Lines:
-    """Draws on standard output, a terminal, what `compose` says, a text a line, until the block ends. The texts are
-    escaped already, and cut where the terminal ends; `compose` is called by another thread."""
+    """Draws the lines of `compose`, called in another thread, until the block ends. Texts are escaped, and
+    cut at the terminal's edge."""
 
     def __init__(self, compose: Compose) -> None:
         self._compose = compose
@@ -61,7 +60,7 @@ class Lines:
 
     @contextmanager
     def hidden(self) -> Iterator[None]:
-        """The lines are gone for the block. Of several blocks at once the last one to end brings them back."""
+        """Hide the lines for the block, reentrant."""
         with self._lock:
             self._hiding += 1
             self._erase()
@@ -102,7 +101,7 @@ class Lines:
 
 
 def of_step(instance: Instance, thread: ThreadId) -> Lines:
-    """The line of the step that is being made of a thread from now on, or by whoever holds it."""
+    """The live line of a thread's steps from now on."""
     from uwf_git.api.progress import Watch
 
     watch, began = Watch(instance), time.time()
@@ -116,7 +115,7 @@ def of_step(instance: Instance, thread: ThreadId) -> Lines:
 
 
 def step_line(step: Progress) -> str:
-    """What is going on in a step, in one line that begins as the line of a finished one does."""
+    """Format a step in progress like a finished one's line."""
     from uwf_git.api.progress import step_value
 
     who, at = "", step
@@ -130,7 +129,7 @@ def step_line(step: Progress) -> str:
 
 
 def spent(value: Mapping[str, Any]) -> list[str]:
-    """What is known of such a step beside who makes it and since when: model, turns, tokens, and the last line."""
+    """Return what else is known of a step: model, turns, tokens, latest output."""
     known = (
         value["model"],
         counted(value["turns"], "turn") if value["turns"] else "",
@@ -141,7 +140,7 @@ def spent(value: Mapping[str, Any]) -> list[str]:
 
 
 def lasted(seconds: float) -> str:
-    """Whole seconds as people read them: "12s", "3m 12s", "1h 4m"."""
+    """Format whole seconds: "12s", "3m 12s", "1h 4m"."""
     whole = max(0, int(seconds))
     if whole < 60:
         return f"{whole}s"
@@ -149,19 +148,17 @@ def lasted(seconds: float) -> str:
 
 
 def tokens(number: int) -> str:
-    """A number of tokens: "980 tokens", "12.4k tokens"."""
+    """Format tokens: "980 tokens", "12.4k tokens"."""
     if number < 10_000:
         return counted(number, "token")
     return f"{number / 1000:.1f}k tokens" if number < 1_000_000 else f"{number / 1_000_000:.1f}M tokens"
 
 
 def _back_over(shown: Sequence[str]) -> str:
-    """The way from the end of what is shown to its beginning."""
     return "\r" + _UP * (len(shown) - 1)
 
 
 def _size() -> tuple[int, int]:
-    """The terminal's columns and rows at this moment."""
     try:
         found = os.get_terminal_size(sys.stdout.fileno())
     except OSError:

@@ -1,6 +1,5 @@
-"""Several threads run at once, each by a process of its own: a step has the main thread and the current folder to
-itself. What the processes print is told apart by the end of the thread's id, and on a terminal each has a live line.
-"""
+"""Running threads in parallel, one process each, since a step needs the main thread and the current folder.
+Output is labelled with the end of the thread's id, and each has a live line."""
 
 from __future__ import annotations
 
@@ -35,7 +34,7 @@ _PATIENCE = 20.0  # seconds that a process has to end its agent and to keep what
 
 
 class _Run:
-    """A process that runs a thread, and what it has printed without the line's end."""
+    """A process, and its incomplete output line."""
 
     def __init__(self, thread: ThreadId, process: subprocess.Popen[bytes]) -> None:
         self.thread = thread
@@ -47,7 +46,6 @@ class _Run:
             self.rest[stream] = b""
 
     def lines(self, stream: IO[bytes], data: bytes) -> list[str]:
-        """The lines that a piece of a stream completes; with an empty one, what is left."""
         *lines, self.rest[stream] = (self.rest[stream] + data).split(b"\n")
         if not data and self.rest[stream]:
             lines.append(self.rest[stream])
@@ -56,8 +54,8 @@ class _Run:
 
 
 class SideBySide:
-    """Runs threads, at most so many at once, by `uwf thread run ID` with these `arguments`. `again` are the options
-    that whoever goes on with them after Ctrl-C needs, as a shell reads them."""
+    """Runs up to N threads by `uwf thread run ID` with `arguments`. `again` are the options to repeat after
+    Ctrl-C, quoted."""
 
     def __init__(
         self,
@@ -84,8 +82,8 @@ class SideBySide:
         self._size = size
 
     def run(self, quiet: bool) -> int:
-        """Runs them all; returns the highest of their exit statuses, of which that of waiting counts least. After
-        Ctrl-C each process keeps what its agent said."""
+        """Run all; return the highest exit status, of which waiting counts least. After Ctrl-C each process
+        keeps its agent's work."""
         self._lines = None if quiet else self._drawn()
         with self._lines or nullcontext(), self._selector:
             try:
@@ -120,7 +118,6 @@ class SideBySide:
             self._selector.register(stream, selectors.EVENT_READ, run)
 
     def _turn(self) -> None:
-        """Passes on what was printed meanwhile, and takes leave of who has ended."""
         for key, _events in self._selector.select(_POLL):
             self._read(key.data, key.fileobj)  # type: ignore[arg-type]
         for thread, run in list(self._running.items()):
@@ -137,7 +134,6 @@ class SideBySide:
             self._ended[thread] = status if status >= 0 else 128 - status
 
     def _read(self, run: _Run, stream: IO[bytes]) -> bool:
-        """Passes on a piece of what a process prints; False where there is none at the moment, or never again."""
         try:
             data = os.read(stream.fileno(), _PIECE)
         except BlockingIOError:
@@ -186,7 +182,6 @@ class SideBySide:
         return Lines(compose)
 
     def _stop(self) -> None:
-        """Interrupts what still runs, and waits until it has kept what its agents said; a second Ctrl-C doesn't."""
         if not self._running:
             return
         self._tell_going_on()
@@ -203,7 +198,6 @@ class SideBySide:
 
 
 def _of(thread: ThreadId, line: str) -> str:
-    """An error as JSON, with the thread that it is of."""
     try:
         value: Any = json.loads(line)
         value["error"] = {**value["error"], "thread": thread}

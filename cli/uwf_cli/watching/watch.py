@@ -1,5 +1,4 @@
-"""`uwf watch`: what happens, a line an event, one below the other. Nothing is drawn over, so that a screen reader, a
-file and a slow line get the same."""
+"""`uwf watch`: one line per event, never redrawn, for screen readers, files and slow lines."""
 
 from __future__ import annotations
 
@@ -67,7 +66,6 @@ def _tell(invocation: Invocation, value: Mapping[str, Any], text: Callable[[Any]
 
 
 def _one(invocation: Invocation, thread: ThreadId) -> None:
-    """Watches one thread; one that nobody is at work on yet, from when somebody is. Raises as `_is_over` does."""
     from uwf_git.api.happening import Happening
 
     invocation.going_on = f"uwf watch {thread} goes on watching"
@@ -89,8 +87,8 @@ def _one(invocation: Invocation, thread: ThreadId) -> None:
 
 
 def _is_over(thread: ThreadId, value: Mapping[str, Any], error: str) -> bool:
-    """Whether nothing more will happen on a thread by itself, after an event. `error` is that of the last attempt.
-    Raises what `thread run` raises for a thread that waits, has failed, was killed or can't go on."""
+    """Return whether a thread is finished or idle after an event. `error` is the last attempt's. Raises what
+    `thread run` raises for a thread that waits, failed, was killed or is stuck."""
     again = f"uwf thread run {thread}"
     match value["event"], value.get("status"):
         case "ended", "completed":
@@ -115,12 +113,10 @@ def _is_over(thread: ThreadId, value: Mapping[str, Any], error: str) -> bool:
 
 
 def _labelled(value: Mapping[str, Any]) -> str:
-    """An event of any thread for people, with the end of its thread's id."""
     return _line(value, f"  {value['thread'][-_LABEL:]}")
 
 
 def _line(value: Mapping[str, Any], label: str = "") -> str:
-    """An event for people: when it was, by the clock of this place, and what; a question with its options below it."""
     when = datetime.fromisoformat(value["at"]).astimezone().strftime("%H:%M:%S")
     return f"{when}{label}  {_WORDS[value['event']](value)}"
 

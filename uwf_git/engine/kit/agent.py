@@ -1,17 +1,17 @@
-"""What makes an agent of a `run` function: a command that does one step and prints the hash of its StepNode.
+"""Agents: commands that perform one step and print the hash of its StepNode.
 
     agent = create_agent("shout", run, continue_)
     if __name__ == "__main__":
         agent.main()
 
-The command is called as `<command> [args…] <thread-id> <role>`. It reads the thread, has the agent answer the prompt,
-finds an output in the answer that obeys the role's schema, asks for corrections where there is none, and stores the
-turns, the output, the Detail and the StepNode. The engine may call `perform` in its own process instead. Neither moves
-a head: the engine does, once it has accepted the step.
+The command is called as `<command> [args…] <thread-id> <role>`. It reads the thread, sends the prompt,
+extracts an output that is valid by the role's schema, asks for corrections if there is none, and stores the
+turns, the output, the Detail and the StepNode. The engine may call `perform` in its own process instead.
+Neither moves a head: the engine does, once it has accepted the step.
 
-One step is one `Conversation`: it begins, is corrected maybe, and is closed however the step ends. An agent that keeps
-something between its first answer and a correction (a live process, the messages so far) is a subclass of it. An agent
-that keeps nothing is a pair of functions, of which `OfFunctions` makes one.
+One step is one `Conversation`. An agent that keeps state between its first answer and a correction (a live
+process, the messages so far) is a subclass of it. A stateless agent is a pair of functions, wrapped by
+`OfFunctions`.
 """
 
 from __future__ import annotations
@@ -53,9 +53,8 @@ ContinueFunction = Callable[[Context, str, str], "Reply | str"]
 
 
 class Conversation:
-    """What one step says to an agent and hears from it. The kit makes one for each step, calls `first` once and `more`
-    for each correction, which call `begin` and `say`, and closes it whatever happens. These raise AgentFailed where the
-    agent can't go on."""
+    """One step's conversation with an agent. The kit calls `first` once and `more` for each correction, which
+    call `begin` and `say`, and always closes it. These raise AgentFailed if the agent cannot continue."""
 
     correctable = True
     """Whether the agent can be told, in the same session, what is wrong with its answer."""
@@ -68,36 +67,37 @@ class Conversation:
         self.ctx = ctx
 
     def begin(self) -> Reply:
-        """The answer to the step's prompt, or in the session of a failed attempt that the step carries on from."""
+        """Return the answer to the step's prompt, in the session of the failed attempt if the step resumes
+        one."""
         raise NotImplementedError
 
     def say(self, text: str) -> Reply:
-        """The answer to one more message in the same session."""
+        """Return the answer to a further message in the same session."""
         raise NotImplementedError
 
     def take_over(self, reply: Reply) -> Reply:
-        """The answer that an earlier process was given in this conversation and has kept, as far as it had been looked
-        at then. After that `say` is called only by an agent that can go on from it."""
+        """Return the answer that an earlier process got and saved. `say` is then called only if the agent can
+        continue from it."""
         self.correctable = False
         return reply
 
     def first(self) -> Reply:
-        """What the agent answers first, as `begin` says or as it was kept."""
+        """Return the first answer, saved or from `begin`."""
         return self._next(self.begin)
 
     def more(self, text: str) -> Reply:
-        """What the agent answers to one more message, as `say` says or as it was kept."""
+        """Return the next answer, saved or from `say`."""
         return self._next(lambda: self.say(text))
 
     def _next(self, ask: Callable[[], Reply]) -> Reply:
         return ask() if self.answers is None else self.answers.next(ask, self.take_over)
 
     def close(self) -> None:
-        """Ends what the conversation holds open, such as a process."""
+        """Release what the conversation holds, such as a process."""
 
     def carried_on(self) -> tuple[str, str] | None:
-        """The session of the failed attempt that this step carries on from, and the first message in it; None where
-        the step begins anew."""
+        """Return the session of the failed attempt to resume and the first message in it; None for a new
+        start."""
         resume = self.ctx.resume
         if resume is None or not resume.session:
             return None
@@ -105,7 +105,7 @@ class Conversation:
 
 
 class OfFunctions(Conversation):
-    """The conversation of an agent that consists of `run` and maybe `continue_`; see create_agent."""
+    """The conversation of an agent made of `run` and optionally `continue_`; see create_agent."""
 
     def __init__(self, ctx: Context, name: str, run: RunFunction, continue_: ContinueFunction | None) -> None:
         super().__init__(ctx)
@@ -116,19 +116,19 @@ class OfFunctions(Conversation):
         self._session = ""
 
     def begin(self) -> Reply:
-        """Calls `continue_` where the step carries on from a failed attempt, else `run`."""
+        """Call `continue_` to resume a failed attempt, else `run`."""
         if self._continue is not None and (left := self.carried_on()):
             self._session, message = left
             return self.say(message)
         return self._heard(self._run(self.ctx))
 
     def say(self, text: str) -> Reply:
-        """Calls `continue_` with the session that the agent named last."""
+        """Call `continue_` with the session named last."""
         assert self._continue is not None
         return self._heard(self._continue(self.ctx, self._session, text))
 
     def take_over(self, reply: Reply) -> Reply:
-        """The answer as it was; a correction goes on in its session."""
+        """Return the saved answer; corrections continue its session."""
         return self._heard(reply)
 
     def _heard(self, value: Reply | str) -> Reply:
@@ -150,7 +150,7 @@ ToldFunction = Callable[["Config", Sequence[str]], str]
 
 
 class AttemptFailed(AgentFailed):
-    """A failed run whose answers were kept, in the Detail node `detail`."""
+    """A failed run whose turns are kept in the Detail node `detail`."""
 
     def __init__(self, cause: UwfError, detail: Hash | None) -> None:
         super().__init__(cause.message, cause.hint)
@@ -159,12 +159,13 @@ class AttemptFailed(AgentFailed):
 
 
 class Agent:
-    """An agent: `converse` makes its conversation for a step. `about` is what `--help` shows below the usage; the other
-    parameters are those of create_agent, which makes an agent of functions. `sees_files` says whether it gets at files
-    by the machine's own paths, so that its prompts say where the folders of a crew's step are; both it and `has_shell`
-    may look at the context, but not at its prompt. `untold` says in a clause, by the configuration and the agent's
-    arguments, why nobody can tell what it will cost; "" where somebody can, or where that shows only later. `asks`
-    names in the same way the provider of config.yaml that it will ask; "" where it asks none of them."""
+    """An agent: `converse` makes its conversation for a step.
+
+    `about` is shown by `--help`; the other parameters are those of create_agent. `sees_files` says whether
+    the agent reads files by the machine's paths, so that its prompt names the folders of a crew's step; it
+    and `has_shell` may use the context, but not its prompt. `untold` returns why the cost cannot be known
+    beforehand, "" if it can. `asks` returns the alias of the provider that it will call, "" if none.
+    """
 
     def __init__(
         self,
@@ -191,16 +192,16 @@ class Agent:
         self.asks = asks
 
     def called(self, args: Sequence[str]) -> str:
-        """The name that steps bear which the agent does with these arguments. Raises Usage."""
+        """Return the agent name that its steps have with these arguments. Raises Usage."""
         if self._named is None or self._parse is None:
             return self.name
         return self._named(self._parse(args))
 
     def admit(self, instance: Instance, at: Position) -> None:
-        """Raises what keeps this machine from trying a step at all. Of that no attempt is kept."""
+        """Raise if this machine cannot try the step at all; no attempt is recorded then."""
 
     def main(self, argv: Sequence[str] | None = None) -> None:
-        """The command: prints the StepNode's hash, or an error in one line on standard error. Exits."""
+        """Run the command: print the StepNode's hash, or a one-line error on standard error. Exits."""
         lifetime.own()
         sys.exit(self._command(sys.argv[1:] if argv is None else argv))
 
@@ -230,7 +231,7 @@ class Agent:
         return 0
 
     def exit_status(self, error: UwfError) -> int:
-        """What the command exits with after this error."""
+        """Return the exit status for an error."""
         return error.exit_status
 
     def _help(self) -> str:
@@ -244,9 +245,9 @@ class Agent:
     def report(
         self, instance: Instance, head: Head, order: Order, args: Sequence[str], is_put: bool = False
     ) -> Hash:
-        """Performs a step and stores its nodes, and sees to it that there is a report in the private folder, also of
-        what failed before anything was said: the engine may be gone by then. Where another process was asked for the
-        step, that folder is left alone. Raises what `perform` raises."""
+        """Perform a step, store its nodes and write a report into the private folder, also for early
+        failures: the engine may be gone by then. The folder is left alone if another process was given the
+        step. Raises what `perform` raises."""
         is_anothers = instance.runs.is_anothers(head.thread)
         recorder = Recorder(instance, None if is_anothers else head.thread, self.called(args), is_put)
         recorder.introduce()
@@ -269,9 +270,9 @@ class Agent:
         recorder: Recorder | None = None,
         cwd: Path | None = None,
     ) -> Hash:
-        """Runs the agent for one step and drafts its nodes, which are in a report in the private folder. Returns the
-        StepNode's hash. Raises AttemptFailed, with what was said, where no valid output came of it, StoreUnwritable
-        where the disk fails, and UwfError where nothing was said."""
+        """Run the agent for one step and draft its nodes in a report. Return the StepNode's hash. Raises
+        AttemptFailed with the turns if no valid output was found, StoreUnwritable for disk errors, and
+        UwfError if nothing was said."""
         from uwf_git.engine.kit.extract import ExtractionFailed, sum_tokens
 
         head = at.head
@@ -347,8 +348,8 @@ class Agent:
         recorder: Recorder,
         role: Role | None = None,
     ) -> Context:
-        """What the agent is given for a step. `role` goes before the workflow's role of that name. Raises Usage for its
-        arguments, Invalid for the role, NotFound."""
+        """Return the context of a step. `role` overrides the workflow's role of that name. Raises Usage for
+        the arguments, Invalid for the role, NotFound."""
         name = instance.redactor.text(self.called(args))[0]
         head, history = at
         role = role or role_of(history, order.role)
@@ -400,16 +401,15 @@ class Agent:
 
 
 def _order(instance: Instance, head: Head, role: str) -> Order | None:
-    """The engine's order for the next step of a thread; None if it gave this process none for this role."""
     order = instance.runs.read_order(head.thread) if instance.runs.is_asked(head.thread) else None
     return order if order is not None and (order.head, order.role) == (head.node, role) else None
 
 
 def put_step(instance: Instance, thread: ThreadId, role: str, text: str, name: str = "") -> Hash:
-    """Store the answer of an agent that is at work on a step as turn, output, detail and StepNode, reported as by an
-    agent of the kit. Return the StepNode's hash. `name` is the agent's; if empty, the one that the engine knows.
-    Raises Usage for a name that isn't an agent's, and unless this process belongs to the agent that is at work on that
-    step, AttemptFailed for an answer that breaks the role's schema."""
+    """Store an agent's answer as turn, output, detail and StepNode, with a report. Return the StepNode's
+    hash. `name` defaults to the name that the engine knows. Raises Usage for an invalid name, or if this
+    process doesn't belong to the agent of that step; AttemptFailed for an answer that the role's schema
+    refuses."""
     if name:
         _check_name(name)
     head = instance.threads.active_head(thread)
@@ -432,7 +432,6 @@ def put_step(instance: Instance, thread: ThreadId, role: str, text: str, name: s
 
 
 def _check_name(name: str) -> None:
-    """Raises Usage for a name that a command can't give to its agent."""
     problem = agent_name_problem(name)
     if len(name) > LONGEST_NAME:
         problem = f"which has {len(name)} characters"
@@ -452,16 +451,16 @@ def create_agent(
     named: NameFunction | None = None,
     shell: bool = False,
 ) -> Agent:
-    """An agent called `uwf-<name>`.
+    """Return an agent named `uwf-<name>`.
 
-    `run(ctx)` does a step: it returns a Reply, or just the answer's text. `continue_(ctx, session, message)` says one
-    more thing in the session that a Reply named: what is wrong with its answer, or that a failed attempt is to be
-    carried on. Without it neither is possible. Both raise AgentFailed where they can't go on.
+    `run(ctx)` performs a step and returns a Reply, or just the answer's text. `continue_(ctx, session,
+    message)` sends one more message in the session that a Reply named: a correction, or to resume a failed
+    attempt. Without it neither is possible. Both raise AgentFailed if they cannot continue.
 
-    `parse_args(args)` makes `ctx.options` of the arguments before the thread's id, and raises Usage. `usage` and the
-    docstring of `run`'s module are what `--help` shows. `named(options)` is the name that its steps bear, such as
-    "uwf-acp/opencode", for an agent that asks others in its turn. An agent that can run commands on this machine has a
-    `shell`: its prompts say by which commands it can look things up in the thread.
+    `parse_args(args)` makes `ctx.options` of the arguments before the thread's id, and raises Usage. `usage`
+    and the docstring of `run`'s module are the help text. `named(options)` is the name of its steps, such as
+    "uwf-acp/opencode", for an agent that delegates to others. With `shell`, the agent can run commands on
+    this machine, and its prompts name commands to look things up.
     """
     about = getattr(sys.modules.get(run.__module__), "__doc__", None)
     agent = Agent(
@@ -477,7 +476,8 @@ def create_agent(
 
 
 def judged(ctx: Context, reply: Reply) -> Verdict:
-    """Whether a reply holds a valid output of the step. Raises Invalid when the role's schema can't be applied."""
+    """Return whether a reply has a valid output of the step. Raises Invalid if the role's schema cannot be
+    applied."""
     from uwf_git.engine.kit.extract import Wanted, judge
 
     return judge(reply, Wanted(ctx.role, ctx.schema, ctx.reads, ctx.written))
@@ -490,9 +490,9 @@ def read_output(
     schema: Schema | None = None,
     heard: Heard | None = None,
 ) -> Extraction:
-    """The output that a reply holds: after corrections in the conversation, or as a model reads it, where that is
-    needed. It obeys the `schema`, the role's own if none is given. `heard` is handed the turns of each reply, and what
-    is said to the agent about it, before anybody is asked more. Raises ExtractionFailed."""
+    """Extract the output from a reply, with corrections or an extraction model if needed. The `schema`
+    defaults to the role's. `heard` gets the turns of each reply and the next message to the agent, before it
+    is sent. Raises ExtractionFailed."""
     from uwf_git.engine.kit.extract import Wanted, extract
     from uwf_git.engine.kit.reading import reader
 
@@ -512,8 +512,8 @@ def read_output(
 
 
 def detail_of(replies: Sequence[Reply], answer: str, usage: TokenUsage | None, how: str) -> Detail:
-    """The Detail of an agent's replies, without their turns, of which `answer` and `usage` came at last, and an output
-    in the way that `how` says."""
+    """Return the Detail of replies, without their turns. `answer` and `usage` are the final ones; `how` says
+    how the output was found."""
     costs = [reply.cost for reply in replies if reply.cost is not None]
     return Detail(
         answer,

@@ -1,4 +1,4 @@
-"""An agent's own arguments, which stand before the thread's id: `--name VALUE`, `--name=VALUE`, flags, and the rest."""
+"""An agent's own arguments, before the thread's id: `--name VALUE`, `--name=VALUE`, flags, and the rest."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _NUMBERS = {"--temperature": float, "--max-tokens": int, "--turns": int}
 def read_options(
     agent: str, usage: str, args: Sequence[str], valued: Sequence[str], flags: Sequence[str] = ()
 ) -> tuple[list[tuple[str, str]], tuple[str, ...]]:
-    """The options at the front of `args`, in their order, and the arguments after them or after `--`. `valued` options
-    have a value, `flags` have "" in its place. Raises Usage for an unknown option and for a missing value; `agent` and
-    `usage` are for that error."""
+    """Return the options at the front of `args`, in order, and the remaining arguments (or those after `--`).
+    `valued` options take a value; `flags` get "". Raises Usage for an unknown option or a missing value, with
+    `agent` and `usage` in the error."""
     found: list[tuple[str, str]] = []
     rest = list(args)
     while rest and rest[0].startswith("-") and rest[0] != "-":
@@ -36,8 +36,9 @@ def read_options(
 
 
 class Asking(NamedTuple):
-    """The arguments of an agent that asks a model. `model` is an alias of the configuration, None for its default;
-    `extra` are fields of each request; `turns` is how often the model is asked at the most, None if not given."""
+    """The arguments of an agent that calls a model. `model` is an alias of the configuration, None for the
+    default; `extra` are fields of each request; `turns` is the maximum number of requests, None if not given.
+    """
 
     model: str | None = None
     extra: tuple[tuple[str, int | float], ...] = ()
@@ -45,8 +46,7 @@ class Asking(NamedTuple):
 
 
 def read_asking(agent: str, usage: str, args: Sequence[str], known: Sequence[str]) -> Asking:
-    """The arguments of an agent that has the options `known`, out of --model, --temperature, --max-tokens and --turns.
-    Raises Usage."""
+    """Parse the options `known`, out of --model, --temperature, --max-tokens and --turns. Raises Usage."""
     given, rest = read_options(agent, usage, args, known)
     if rest:
         raise Usage(f"{agent} has no argument {rest[0]}", usage)

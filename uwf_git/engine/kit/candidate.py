@@ -1,9 +1,9 @@
-"""From the fields of an answer to the ones that its output is built from.
+"""Selecting the fields of an answer that belong to its output.
 
-Agents give more fields than a schema names: the standard ones of older programs, and what else they think worth saying.
-None of that need cost a correction. Where the schema is closed, the output is built from the schema's own fields. Where
-it is open without a word on further fields, it is built from its own, from the standard ones, and from those that the
-workflow may read. What is left out is in the answer, which the step's detail keeps word for word.
+Agents add fields that the schema doesn't name: the standard ones of older programs, and others. This should
+not cost a correction. For a closed schema, the output has only the schema's fields. For an open one, also the
+standard fields and those that the workflow may read. The rest stays in the answer, which the step's detail
+has verbatim.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ Reads = Callable[[str], bool]
 
 
 def reads_all(_name: str) -> bool:
-    """Of a workflow that may look at any field."""
+    """Return True, for workflows that may read any field."""
     return True
 
 
 class Verdict(NamedTuple):
-    """What was found: an output and the schema it obeys, or the problems that keep it from being one. `body` is what
-    stood below it, `notes` say what it was not built from."""
+    """An output and its schema, or the problems. `body` is the text below the fields; `notes` name the fields
+    left out."""
 
     output: Any
     type: Hash
@@ -47,8 +47,7 @@ class Verdict(NamedTuple):
 
 
 def obeys(value: Any, type_hash: Hash, schema: Schema, body: str, coerced: bool) -> Verdict:
-    """The verdict on a value as it is, or given the types that the schema wants. Raises Invalid where the schema can't
-    be applied."""
+    """Validate a value as it is, or with coerced types. Raises Invalid if the schema cannot be applied."""
     if coerced:
         value = coerce(value, schema)
     try:
@@ -60,8 +59,8 @@ def obeys(value: Any, type_hash: Hash, schema: Schema, body: str, coerced: bool)
 
 
 def built(value: Any, type_hash: Hash, schema: Schema, body: str, reads: Reads | None) -> Verdict:
-    """The verdict on an output that is built from those of the fields that belong into it; without `reads` it is an
-    output already, and taken as it is or not at all. Raises Invalid where the schema can't be applied."""
+    """Validate an output built from the fields that belong to it. Without `reads`, the value is validated as
+    a whole. Raises Invalid if the schema cannot be applied."""
     whole = obeys(value, type_hash, schema, body, reads is not None)
     if reads is None or not isinstance(value, dict):
         return whole
@@ -78,7 +77,7 @@ def built(value: Any, type_hash: Hash, schema: Schema, body: str, reads: Reads |
 
 
 def with_all_fields(output: Any, answer: str) -> Any:
-    """An output with the fields that stood in the answer beside it."""
+    """Return an output with the other fields of its answer added."""
     if not isinstance(output, dict):
         return output
     fields = parse_answer(answer, lambda given: output.keys() <= given.keys()).fields or {}
@@ -86,15 +85,12 @@ def with_all_fields(output: Any, answer: str) -> Any:
 
 
 def _own(fields: Mapping[str, Any], payload: Any) -> dict[str, Any]:
-    """The fields that a schema has, for one that allows no others. A field that looks like a misspelt one of the
-    schema's stays, so that it is named as what is wrong."""
     known = named(payload)
     misspelt = _misspelt(known, fields)
     return {name: value for name, value in fields.items() if known.has(name) or name in misspelt}
 
 
 def _told(fields: Mapping[str, Any], payload: Any, reads: Reads) -> dict[str, Any]:
-    """The fields to build the output from, for a schema that allows others beside its own."""
     known = named(payload)
     if known.others or not known.names:
         return dict(fields)
@@ -107,13 +103,11 @@ def _told(fields: Mapping[str, Any], payload: Any, reads: Reads) -> dict[str, An
 
 
 def _without_standard(fields: Mapping[str, Any], payload: Any) -> dict[str, Any]:
-    """The fields without the standard ones that a schema doesn't have."""
     known = named(payload)
     return {name: value for name, value in fields.items() if known.has(name) or name not in STANDARD}
 
 
 def _left_out(fields: Mapping[str, Any], output: Mapping[str, Any]) -> tuple[str, ...]:
-    """What to note of the fields that an output was not built from; nothing of standard ones."""
     names = [name for name in fields if name not in output and name not in STANDARD]
     if not names:
         return ()
@@ -122,8 +116,8 @@ def _left_out(fields: Mapping[str, Any], output: Mapping[str, Any]) -> tuple[str
 
 
 def _misspelt(known: Named, given: Iterable[str]) -> frozenset[str]:
-    """The given names that look like slips of names the schema has and the answer lacks. Only the first unknown names
-    are compared, because an answer may have any number of them."""
+    """Return the given names that look like typos of missing ones. Only the first unknown names are compared,
+    since an answer may have any number."""
     given = dict.fromkeys(given)
     missing = sorted(known.names - given.keys())
     if not missing:

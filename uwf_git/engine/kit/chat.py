@@ -1,12 +1,11 @@
-"""A client for chat completions as OpenAI defined them, which nearly every model server speaks.
+"""A client for OpenAI-compatible chat completions.
 
-It sends one request at a time, all of whose limits are explicit: the time to connect, the time without a byte, the
-time in total, the number of attempts, the size of a reply. After a failure that may pass (429, 5xx, a dropped
-connection, a stream that breaks off) it pauses and tries again; any other failure is an error of one line that names
-the endpoint. Messages are the protocol's own dictionaries, so that tools and streaming need no other form.
+One request at a time with explicit limits: connect time, idle time, total time, attempts, reply size.
+Transient failures (429, 5xx, dropped connections, broken streams) are retried after a pause; others raise a
+one-line error that names the endpoint. Messages are the protocol's own dictionaries.
 
-Where an endpoint refuses a field that can be left out (streaming, its options, the older name of a limit, the form of
-its answer), the client asks again without that field, and leaves it out from then on.
+If an endpoint refuses an optional field (streaming and its options, the older name of a limit, the response
+format), the request is repeated without it, and the field is omitted from then on.
 """
 
 from __future__ import annotations
@@ -52,8 +51,8 @@ _REFUSED = ("content_filter", "refusal", "safety")  # why an answer ended
 
 
 class Endpoint(NamedTuple):
-    """Where to ask and as whom. `name` is that of the provider; `key` never stands in a message. Where the provider
-    wants to be asked later, `wait` is for how many seconds that is obeyed."""
+    """An endpoint and its credentials. `name` is the provider's; `key` never appears in messages. `wait` is
+    the longest Retry-After, in seconds, that is obeyed."""
 
     name: str
     url: str
@@ -66,7 +65,7 @@ class Endpoint(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """How long and how often. All times in seconds."""
+    """Limits of a request. All times in seconds."""
 
     connect: float = 10.0
     read: float = 300.0  # without a byte: a model may think for minutes before the first one
@@ -83,12 +82,12 @@ Hear = Callable[[str | None], object]
 
 
 class ContextTooLong(AgentFailed):
-    """The messages are more than the model can take."""
+    """The messages exceed the model's context window."""
 
 
 class Completion(NamedTuple):
-    """A model's reply. `message` is the protocol's own, to be appended to the conversation; `finish` is
-    why it ended ("stop", "length", "tool_calls", …)."""
+    """A model's reply. `message` is the protocol's own, for the conversation; `finish` is the reason it ended
+    ("stop", "length", "tool_calls", …)."""
 
     text: str
     message: Mapping[str, Any]
@@ -99,13 +98,13 @@ class Completion(NamedTuple):
 
     @property
     def is_refusal(self) -> bool:
-        """Whether the model, or a filter before it, refused to answer."""
+        """Whether the model or a filter refused to answer."""
         said = self.message.get("refusal")
         return self.finish in _REFUSED or (isinstance(said, str) and bool(said.strip()))
 
     def no_answer(self) -> AgentFailed | None:
-        """Return the failure that the model refused, or gave an empty answer; None if there is an answer. Asking for a
-        correction helps with neither."""
+        """Return the failure for a refusal or an empty answer, which a correction would not help; None
+        otherwise."""
         if self.is_refusal:
             words = one_line(self.text, _SHOWN) or f"finish_reason {self.finish}"
             return AgentFailed(
@@ -119,14 +118,14 @@ class Completion(NamedTuple):
         return AgentFailed(f"model {self.model} gave an empty answer{why}", hint)
 
     def reply(self, session: str | None = None) -> Reply:
-        """As an agent's reply of one turn."""
+        """Return this as an agent's reply of one turn."""
         turn = TurnRecord("assistant", self.text, usage=self.usage, duration_ms=self.duration_ms)
         return Reply(self.text, session, self.model, self.usage, (turn,))
 
 
 def asked_model(agent: str, config: Config, alias: str | None) -> str:
-    """The alias of the model to ask: the one named, else that of the configuration. Raises AgentFailed where there
-    is none, Invalid where the configuration's leads nowhere."""
+    """Return the alias of the model: the one given, else the configuration's. Raises AgentFailed if there is
+    none, Invalid for an unknown alias in the configuration."""
     from uwf_git.config.resolve import resolve_model
 
     if alias is not None:
@@ -140,22 +139,21 @@ def asked_model(agent: str, config: Config, alias: str | None) -> str:
 
 
 def untold(agent: str, config: Config, alias: str | None) -> str:
-    """Why nobody can tell what the model will cost that an agent asks; "" where it has a price. Raises as
-    `asked_model`."""
+    """Return why the model's cost cannot be known, "" if it has a price. Raises as `asked_model`."""
     model = config.models.get(asked_model(agent, config, alias))
     return f"model {model.name} has no price" if model is not None and model.price is None else ""
 
 
 def asked_provider(agent: str, config: Config, alias: str | None) -> str:
-    """The alias of the provider whose model an agent asks; "" for a model that isn't configured. Raises as
+    """Return the alias of the model's provider, "" for a model that is not configured. Raises as
     `asked_model`."""
     model = config.models.get(asked_model(agent, config, alias))
     return model.provider if model is not None else ""
 
 
 def resolve_endpoint(config: Config, alias: str, secrets: Mapping[str, str]) -> Endpoint:
-    """The endpoint of a configured model. `secrets` are the values of `.env` by name. Raises Invalid for an
-    alias that isn't configured, AgentFailed where its key isn't set."""
+    """Return the endpoint of a configured model. `secrets` are the values of `.env`. Raises Invalid for an
+    unknown alias, AgentFailed if the key is not set."""
     model = config.models.get(alias)
     if model is None:
         raise Invalid(
@@ -180,8 +178,7 @@ def resolve_endpoint(config: Config, alias: str, secrets: Mapping[str, str]) -> 
 
 
 class _Retry(Exception):
-    """This attempt failed in a way another may not. `after` is what the server asked to wait; `throttled` says that it
-    is asked too often."""
+    """A transient failure. `after` is the server's Retry-After; `throttled` marks rate limits."""
 
     def __init__(
         self, problem: str, hint: str = "", after: float | None = None, throttled: bool = False
@@ -198,8 +195,8 @@ class _Adapted(Exception):
 
 
 class _Dialect(NamedTuple):
-    """What an endpoint has been found not to take. `forms` is how many of the forms of `response_format` it refused: an
-    object that obeys a schema, any object."""
+    """Fields that an endpoint refused. `forms` counts the refused kinds of `response_format`: JSON Schema,
+    then JSON object."""
 
     stream: bool = True
     stream_options: bool = True
@@ -207,7 +204,6 @@ class _Dialect(NamedTuple):
     forms: int = 0
 
     def body(self, fields: Mapping[str, Any], stream: bool) -> dict[str, Any]:
-        """The fields as it takes them."""
         body = dict(fields)
         if stream and self.stream:
             body["stream"] = True
@@ -224,7 +220,6 @@ class _Dialect(NamedTuple):
         return body
 
     def after(self, body: Mapping[str, Any], refusal: str) -> _Dialect | None:
-        """The dialect after a request was refused; None where the refusal is about something else."""
         said = refusal.lower()
         if "stream_options" in body and ("stream_options" in said or "include_usage" in said):
             return self._replace(stream_options=False)
@@ -238,7 +233,7 @@ class _Dialect(NamedTuple):
 
 
 class Chat:
-    """Talks to one endpoint; connections are kept between requests. A context manager."""
+    """A connection to one endpoint, kept between requests. A context manager."""
 
     def __init__(self, endpoint: Endpoint, limits: Limits = Limits()) -> None:  # noqa: B008
         import httpx
@@ -285,10 +280,9 @@ class Chat:
         stream: bool = False,
         hear: Hear | None = None,
     ) -> Completion:
-        """One completion. `deadline` (time.monotonic()) ends everything, pauses included; `extra` are
-        further fields of the request (temperature, tools, response_format); with `stream` it is streamed
-        where the endpoint can, and comes whole all the same. `hear` takes it as it comes: the whole of it at once
-        from an endpoint that doesn't stream. Raises AgentFailed, ContextTooLong."""
+        """Return one completion. `deadline` (time.monotonic()) limits everything including pauses; `extra`
+        are more request fields (temperature, tools, response_format). With `stream` it is streamed if
+        possible, to `hear`, and returned whole. Raises AgentFailed, ContextTooLong."""
         self._hear, self._heard = hear, False
         fields = {"model": self.endpoint.model, "messages": list(messages), **(extra or {})}
         began = time.monotonic()
@@ -392,7 +386,6 @@ class Chat:
             self._fail(f"answered what can't be read: {self._flat(str(error))}", "")
 
     def _chunks(self, response: httpx.Response, deadline: float) -> Iterator[bytes]:
-        """A response's bytes, within its limits of size and time."""
         size = 0
         for chunk in response.iter_bytes():
             size += len(chunk)
@@ -408,8 +401,6 @@ class Chat:
         return b"".join(self._chunks(response, deadline)).decode("utf-8", "replace")
 
     def _streamed(self, chunks: Iterable[bytes]) -> Any:
-        """The completion that a stream spells. One that breaks off is no completion: nothing has been done
-        with it yet, so it is asked for again as a whole."""
         import httpx
 
         stream = Stream(self._limits.text, self._told)
@@ -441,8 +432,6 @@ class Chat:
             self._hear(text)
 
     def _read(self, response: httpx.Response, deadline: float) -> Any:
-        """The JSON value of a response. Some answer a request to stream with one, and some stream without
-        saying so."""
         text = self._text(response, deadline)
         if text.lstrip().startswith(("data:", "event:", ": ")):
             return self._streamed([text.encode()])
@@ -536,13 +525,11 @@ class Chat:
         raise error from None
 
     def _flat(self, text: str) -> str:
-        """The beginning of what a server said, without the key, which some repeat in their errors."""
         text = text.replace(self.endpoint.key, "[key]") if self.endpoint.key else text
         return one_line(text[: _SHOWN * 4], _SHOWN)
 
 
 def _text_of(message: Mapping[str, Any]) -> str:
-    """A message's text, also where it comes in parts, or as a refusal."""
     content = text_of_parts(message.get("content"))
     if isinstance(content, str):
         return content
@@ -551,7 +538,6 @@ def _text_of(message: Mapping[str, Any]) -> str:
 
 
 def _usage(value: Any) -> Usage | None:
-    """Tokens of this one request, as the server counted them. `cached` is a part of `input`."""
     if not isinstance(value, dict):
         return None
     details = value.get("prompt_tokens_details")
@@ -569,7 +555,6 @@ def _count(value: Any) -> int | None:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait: a Retry-After is a number or a date (RFC 9110, section 10.2.3)."""
     text = headers.get("retry-after", "").strip()
     if re.fullmatch(r"[0-9]{1,9}(\.[0-9]+)?", text):
         return float(text)

@@ -1,11 +1,11 @@
-"""A streamed chat completion, put together again: server-sent events to the completion they spell.
+"""Reassembling a streamed chat completion from server-sent events.
 
     data: {"choices": [{"delta": {"content": "Hel"}}]}      → the value that the endpoint would have
     data: [DONE]                                              answered in one piece
 
-Endpoints that call themselves compatible differ in the details: where a tool call's index is missing or
-always 0, its id and name tell one call from the next; usage comes in any chunk; comments keep a connection
-alive. Pieces that can't be told apart are taken as one call, which then fails when it is run.
+Compatible endpoints differ in details: if a tool call's index is missing or always 0, its id and name tell
+calls apart; usage may be in any chunk; comments keep a connection alive. Ambiguous pieces are joined into one
+call, which then fails to run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TOO_LONG = "ask for less at once; one that never ends may come from the model: t
 
 
 class StreamProblem(Exception):
-    """The stream is no completion. `passing` means that another attempt may do better; `shown` is the part at fault."""
+    """The stream is not a completion. `passing`: a retry may help. `shown` is the part at fault."""
 
     def __init__(self, problem: str, shown: str = "", passing: bool = False, hint: str = "") -> None:
         super().__init__(problem)
@@ -34,9 +34,8 @@ class StreamProblem(Exception):
 
 
 class Stream:
-    """Takes the bytes as they come. `done`: the end mark was read. `ended`: the model had finished, though
-    the mark may be missing. `begun`: there was an event at all. `hear` is handed the text of the answer piece by piece,
-    as soon as it was read."""
+    """Parses a stream incrementally. `done`: the end mark was read. `ended`: the model finished, although the
+    mark may be missing. `begun`: an event was read. `hear` gets the answer's text as it is read."""
 
     def __init__(self, at_most: int, hear: Callable[[str], object] | None = None) -> None:
         self.done = False
@@ -57,11 +56,10 @@ class Stream:
 
     @property
     def ended(self) -> bool:
-        """Whether the model said that it is finished."""
         return self.done or bool(self._finish)
 
     def feed(self, data: bytes) -> None:
-        """The next bytes, cut anywhere; what comes after the end mark is nothing. Raises StreamProblem."""
+        """Parse the next bytes, split anywhere. Bytes after the end mark are ignored. Raises StreamProblem."""
         if self.done:
             return
         if len(self._rest) + len(data) > _MAX_LINE:
@@ -73,14 +71,14 @@ class Stream:
                 return
 
     def close(self) -> None:
-        """No more bytes will come: what stands without a blank line after it counts too."""
+        """End of input: an unterminated event counts."""
         if not self.done:
             self._line(self._rest.rstrip(b"\r"))
             self._rest = b""
             self._dispatch()
 
     def value(self) -> dict[str, Any]:
-        """The completion, as an endpoint answers that doesn't stream."""
+        """Return the completion in the form of a response that was not streamed."""
         message: dict[str, Any] = {"role": "assistant", "content": "".join(self._text) or None}
         for name, parts in (("refusal", self._refusal), ("reasoning_content", self._reasoning)):
             if parts:
@@ -102,7 +100,6 @@ class Stream:
             raise StreamProblem("streamed what is no event", line[:800].decode("utf-8", "replace"))
 
     def _dispatch(self) -> None:
-        """One event. Its lines are one value, or, from endpoints that leave the blank lines out, one each."""
         data, self._data = self._data, []
         if not data:
             return
@@ -168,13 +165,12 @@ class Stream:
 
 
 class _Calls:
-    """Tool calls from their pieces."""
+    """Tool calls, joined from pieces."""
 
     def __init__(self) -> None:
         self._calls: list[_Call] = []
 
     def add(self, part: dict[str, Any]) -> int:
-        """Takes one piece in; returns the characters it brought."""
         function = part.get("function")
         function = function if isinstance(function, dict) else {}
         name, arguments = function.get("name"), function.get("arguments")
@@ -190,12 +186,9 @@ class _Calls:
         return len(name) + len(arguments)
 
     def listed(self) -> list[dict[str, Any]]:
-        """The calls as a message holds them."""
         return [call.value() for call in self._calls]
 
     def _call(self, index: Any, identity: str, name: str) -> _Call:
-        """The call that a piece belongs to: the newest of its index, unless its id or name says that
-        another one begins."""
         known = type(index) is int
         same = [call for call in self._calls if call.index == index] if known else self._calls
         if identity:
@@ -221,7 +214,6 @@ class _Call:
         self._arguments: list[str] = []
 
     def is_followed_by(self, identity: str, name: str) -> bool:
-        """Whether a piece with this id and name begins another call."""
         if identity and self.identity and identity != self.identity:
             return True
         if not name or not self._arguments:
@@ -245,7 +237,7 @@ class _Call:
 
 
 def text_of_parts(content: Any) -> object:
-    """The text of a list of parts; anything else as it is."""
+    """Return the text of a list of parts; any other value unchanged."""
     if not isinstance(content, list):
         return content
     texts = [part.get("text") for part in content if isinstance(part, dict)]
@@ -253,13 +245,11 @@ def text_of_parts(content: Any) -> object:
 
 
 def surrogates_joined(text: str) -> str:
-    """The text with the halves of surrogate pairs joined, which JSON can bring one by one, and a replacement character
-    for each half that is alone."""
+    """Join surrogate pairs that JSON delivered in halves, and replace lone halves with U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _error(error: Any) -> StreamProblem:
-    """What an error in the middle of a stream means."""
     said = error.get("message") if isinstance(error, dict) else error
     code = error.get("code") if isinstance(error, dict) else None
     kind = str(error.get("type") or "") if isinstance(error, dict) else ""
@@ -269,7 +259,6 @@ def _error(error: Any) -> StreamProblem:
 
 
 def _parsed(text: str) -> Any:
-    """The JSON value of a text; None for what is none."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

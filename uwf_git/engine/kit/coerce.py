@@ -1,8 +1,8 @@
-"""Giving an answer's values the types its role's schema wants.
+"""Converting an answer's values to the types of its role's schema.
 
-An agent writes text; whether `yes` is a word or a truth value depends on what was asked for. The rule
-is one: the natural reading (YAML 1.2 core) stands wherever the schema allows it, and only where it
-doesn't is the text read as what the schema wants. A value that is already valid is never changed.
+An agent writes text; whether `yes` is a word or a boolean depends on the schema. The natural reading (YAML
+1.2 core) is used if the schema allows it, otherwise the text is read as the schema's type. A valid value is
+never changed.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from uwf_git.format.yaml12 import core, is_json_number
 
 
 class Plain(str):
-    """A scalar in its own words that YAML's core rules read as something else than text: `007`, `true`,
-    `null`. What it is remains to be decided."""
+    """A plain scalar that YAML's core schema does not read as text, not yet resolved: `007`, `true`, `null`."""
 
     __slots__ = ()
 
@@ -30,8 +29,8 @@ _NONE = object()
 
 
 def natural(value: Any) -> Any:
-    """A value with its plain scalars read by YAML 1.2 core rules, as JSON. A number that JSON can't
-    carry exactly (an integer outside ±(2^53-1), an infinity) stays text."""
+    """Return a value with plain scalars read by the YAML 1.2 core schema, as JSON. Numbers that JSON cannot
+    represent exactly (integers outside ±(2^53-1), infinities) stay text."""
     if type(value) is Plain:
         return _read(value)
     if isinstance(value, dict):
@@ -42,12 +41,11 @@ def natural(value: Any) -> Any:
 
 
 def coerce(value: Any, schema: Schema) -> Any:
-    """The value as JSON, with types as the schema wants them where the text allows only one reading.
+    """Return the value as JSON, with the schema's types if only one reading is possible.
 
-    Besides scalars: a single value becomes a list of one where only a list is allowed, an empty value
-    an empty list, an optional field that is null is left out, and text that equals one listed choice
-    but for upper and lower case becomes that choice. Never raises; what doesn't fit stays as it is, and
-    `Schema.problems` says what is wrong with it.
+    A single value becomes a list of one if only a list is allowed, an empty value an empty list; an optional
+    null field is dropped; text that equals an enum value except for case becomes that value. Never raises;
+    `Schema.problems` reports what doesn't fit.
     """
     from jsonschema.exceptions import ValidationError
     from referencing.exceptions import Unresolvable
@@ -81,7 +79,7 @@ def _number(text: str) -> int | float | None:
 
 
 class _Coercion:
-    """One pass over a value along a schema. Results still hold plain scalars where any reading would do."""
+    """One pass over a value along a schema. Results may still have plain scalars if any reading fits."""
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
@@ -107,7 +105,6 @@ class _Coercion:
         return value
 
     def _here(self, value: Any, schema: dict[str, Any], depth: int) -> Any:
-        """By the keywords of this schema alone."""
         if "const" in schema or "enum" in schema:
             listed = [schema["const"]] if "const" in schema else schema["enum"]
             return _choice(value, listed)
@@ -174,7 +171,8 @@ class _Coercion:
         ]
 
     def _branch(self, value: Any, branches: list[Any], keyword: str, depth: int) -> Any:
-        """By the branch that then holds; else by the one that comes closest, so that its problems are named."""
+        """Coerce by the branch that then validates; otherwise by the closest one, so that its problems are
+        reported."""
         best, least = value, float("inf")
         for branch in branches:
             candidate = self.want(value, branch, depth + 1)
@@ -188,7 +186,6 @@ class _Coercion:
 
 
 def _choice(value: Any, listed: list[Any]) -> Any:
-    """The listed value that is meant: the same text, the same in another type, or but for the case."""
     if not isinstance(value, str):
         return value
     if value in [each for each in listed if isinstance(each, str)]:

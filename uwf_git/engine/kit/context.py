@@ -1,4 +1,4 @@
-"""What an agent is given for a step, the Context, and what it gives back, a Reply."""
+"""An agent's input and output for a step: Context and Reply."""
 
 from __future__ import annotations
 
@@ -24,12 +24,11 @@ if TYPE_CHECKING:
 
 
 class Reply(NamedTuple):
-    """What an agent answered. Only `text` is needed.
+    """An agent's answer. Only `text` is required.
 
-    In a `session` the agent can be asked to correct its answer. An `output` is taken as it is, instead of the block of
-    fields at the top of `text`. `usage` counts tokens; `cost` is in US dollars, as the agent itself counts it. Without
-    `turns` the answer is one turn. `notes` say what else happened. `detail` is the hash of a node that becomes the
-    step's detail, in place of one made of all this.
+    `session` lets the agent correct its answer. `output` replaces the field block at the top of `text`.
+    `usage` counts tokens; `cost` is in US dollars, as reported by the agent. Without `turns`, the answer is
+    one turn. `notes` are remarks on the run. `detail` is the hash of a node to use as the step's detail.
     """
 
     text: str
@@ -44,20 +43,20 @@ class Reply(NamedTuple):
 
     @classmethod
     def of(cls, told: Detail, turns: tuple[TurnRecord, ...], output: Any = None) -> Reply:
-        """What an agent answered elsewhere, by the detail of that and its turns."""
+        """Return the reply of a detail made elsewhere, with its turns."""
         return cls(told.answer, told.session, told.model, told.usage, turns, output, told.cost, told.notes)
 
 
 class Exchange(NamedTuple):
-    """One earlier run of an agent: the prompt that it was given, built again, and its turns."""
+    """An earlier run of an agent: its prompt, rebuilt, and its turns."""
 
     prompt: str
     turns: tuple[TurnRecord, ...]
 
 
 class Resume(NamedTuple):
-    """The failed attempt at this step that this agent carries on from: its session, its error and its turns.
-    `exchanges()` reads what was said in it and in the attempts that it carried on from itself, oldest first."""
+    """The failed attempt to resume: its session, error and turns. `exchanges()` reads its conversation and
+    those that it resumed itself, oldest first."""
 
     session: str | None
     error: str
@@ -66,8 +65,8 @@ class Resume(NamedTuple):
 
 
 class Previous(NamedTuple):
-    """The last step that this agent did in this role in this thread: its session. `exchanges()` reads all that was
-    said between role and agent in the thread, in steps and in failed attempts at them, oldest first."""
+    """The last step of this agent in this role and thread: its session. `exchanges()` reads the whole
+    conversation of role and agent in the thread, attempts included, oldest first."""
 
     session: str | None
     exchanges: Callable[[], tuple[Exchange, ...]]
@@ -80,7 +79,7 @@ SEEN = 160  # characters of what an agent was seen doing last
 
 
 def last_seen(turns: Sequence[TurnRecord]) -> str:
-    """Return what an agent said or did last, in a few words."""
+    """Return an agent's last text or tool call, shortened."""
     if not turns:
         return "it said nothing"
     turn = turns[-1]
@@ -89,37 +88,35 @@ def last_seen(turns: Sequence[TurnRecord]) -> str:
 
 
 class Context(NamedTuple):
-    """What an agent is given for one step.
+    """An agent's input for one step.
 
-    thread, role, history   the thread's id, the role to play, and what happened so far
-    schema                  what the output must obey
-    instruction             the edge's rendered prompt, None where it has none
-    remarks                 what the user has said since the last step of a role, oldest first
-    prompt                  all of that as one text; see also prompt_for_resumed_session
-    previous, resume        this agent's last step in this role; the failed attempt to carry on from
-    attempt, attempts       how many attempts at this step, and in the whole thread, have failed
-    cwd, deadline           where to work, and until when on time.monotonic(); None: as long as it takes
-    alias, config, secrets  the agent's name in the configuration, the configuration, the values of `.env` by name
-    options                 what the agent's `parse_args` made of its arguments
-    store, instance         the nodes; and the whole store, for agents that work on it
-    mounts                  the folders of a step of a crew's workflow, None for others
+    thread, role, history   the thread's id, the role to play, and the steps so far schema
+    the output's schema instruction             the edge's rendered prompt, None if it has none remarks
+    the user's remarks since the last step of a role, oldest first prompt                  all of that as one
+    text; see also prompt_for_resumed_session previous, resume        this agent's last step in this role; the
+    failed attempt to resume attempt, attempts       number of failed attempts at this step, and in the whole
+    thread cwd, deadline           the working folder; the time limit on time.monotonic(), None for none
+    alias, config, secrets  the agent's name in the configuration, the configuration, the values of `.env` by
+    name options                 the result of the agent's `parse_args` store, instance         the nodes; the
+    whole store, for agents that work on it mounts                  the folders of a step of a crew's
+    workflow, None for others
 
-    `record(turn)` stores a turn at once, for those who watch the step; the same object may stand in `Reply.turns` too,
-    and is not stored twice. `in_session(id)` notes the session as soon as it is known, so that a run which is broken
-    off can be carried on. `show(data)` tells them what a command of the agent prints, piece by piece as it comes, and
-    `show(data, stream=name)` where it has several outputs; `show(model=name)` whom the agent asks; it is kept nowhere.
-    Of that they see the last line, with `whole=True` all of it.
+    `record(turn)` stores a turn at once for watchers; the same object may be in `Reply.turns` and is not
+    stored twice. `in_session(id)` saves the session early, so that an interrupted run can be resumed.
+    `show(data)` shows a command's output to watchers as it is printed, `show(data, stream=name)` for one of
+    several outputs, `show(model=name)` the model being called; it is not stored. Watchers see the last line,
+    or with `whole=True` everything.
 
-    `keep(reply)` makes an answer durable before anything else is done: where this process is killed then, the next step
-    takes it over. What an agent returns is kept anyway, so that is for one that has more to do once it has the answer.
+    `keep(reply)` makes an answer durable at once: if this process is killed, the next step takes it over.
+    Only needed if the agent does more after its answer.
 
-    `hear(text)` tells those who watch or listen what a model says, word by word, and `hear(None)` that it broke off and
-    is asked again.
+    `hear(text)` streams a model's words to watchers; `hear(None)` says that the stream broke off and is
+    repeated.
 
-    `extract(schema, prompt="", text=None)` gives data that obeys a schema: a JSON Schema, or the hash of one. It is
-    what stands in `text`, or what a model reads there, and without a text, what the model reads in the thread: the
-    task, what happened, the instruction. `prompt` tells the model what to look for; its tokens count for this step. It
-    raises AgentFailed where there is no such data, Invalid for what is no schema.
+    `extract(schema, prompt="", text=None)` returns data valid by a JSON Schema or the schema with that hash:
+    found in `text`, or read by the extraction model from it, or without a text from the thread (prompt,
+    steps, instruction). `prompt` instructs the model; its tokens count for this step. Raises AgentFailed if
+    there is no such data, Invalid for an invalid schema.
     """
 
     thread: ThreadId
@@ -150,40 +147,40 @@ class Context(NamedTuple):
 
     @property
     def variables(self) -> dict[str, str]:
-        """The variables that tell a command for which step it works, and prove it."""
+        """Environment variables that identify this step to a command, and prove it."""
         nonce = self.instance.runs.nonce(self.thread)
         return {"UWF_THREAD": self.thread, "UWF_ROLE": self.role.name, NONCE_VARIABLE: nonce}
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What the user has said since the last step of a role, in remarks."""
+        """The user's remarks since the last step of a role."""
         return split_remarks(self.history.steps)[1]
 
     @property
     def previous_session(self) -> str | None:
-        """The session of this agent's last step in this role in this thread."""
+        """The session of this agent's last step in this role and thread."""
         return self.previous.session if self.previous else None
 
     @property
     def quota(self) -> Quota:
-        """What the program that plays the role may use, where its configuration bounds that."""
+        """Resource limits for the agent's program, from the configuration."""
         configured = self.config.agents.get(self.alias)
         return configured.limits.given() if configured is not None else Quota()
 
     def silence(self, default: float | None) -> float | None:
-        """For how many seconds the program that plays the role may print nothing; None for any time."""
+        """Return the number of seconds that the agent's program may print nothing; None for no limit."""
         configured = self.config.agents.get(self.alias)
         given = configured.silence if configured is not None else None
         return default if given is None else given
 
     @property
     def workflow_policy(self) -> Mapping[str, Any] | None:
-        """The role's `tools`: what the workflow lets it use."""
+        """The role's `tools`: the tools that the workflow permits."""
         return self.role.tools
 
     @property
     def policy(self) -> ToolPolicy:
-        """What the agent may do at this step: the strictest of the configuration's, the role's and the persona's."""
+        """The tools that the agent may use: the strictest of configuration, role and persona."""
         from uwf_git.config.policy import parse_policy, tighten
 
         configured = self.config.agents.get(self.alias)
@@ -197,28 +194,28 @@ class Context(NamedTuple):
 
     @property
     def prompt(self) -> str:
-        """Everything the agent should be told, as one text: the format of the deliverable, progress, the role, the
-        task, what happened, the instruction. Built anew each time."""
+        """The whole prompt: deliverable format, progress, role, task, steps so far, instruction. Rebuilt on
+        each access."""
         return self.build_prompt(False, False)
 
     @property
     def prompt_for_resumed_session(self) -> str:
-        """The prompt for a session that remembers this role's earlier turns: it tells only what happened since."""
+        """The prompt for a session that has this role's earlier turns: only what happened since."""
         return self.build_prompt(True, False)
 
     @property
     def prompt_for_resumed_attempt(self) -> str:
-        """The prompt for the session of an attempt at this step that failed, which was told all of it."""
+        """The prompt for the session of a failed attempt at this step, which has the whole prompt."""
         return self.build_prompt(True, True)
 
     def written(self) -> Changes | None:
-        """What was changed in the document of a crew's run, which is a part of the answer. Raises Invalid for what is
-        wrong with it."""
+        """Return the changes in a crew run's document, which are part of the answer. Raises Invalid if they
+        are not valid."""
         return self.mounts.written() if self.mounts is not None else None
 
     @property
     def reads(self) -> Callable[[str], bool]:
-        """A predicate: may the workflow look at a field of that name in this role's output?"""
+        """Predicate: may the workflow read this field of the role's output?"""
         from uwf_git.workflow.moderator import may_read
 
         return may_read(self.history.workflow)

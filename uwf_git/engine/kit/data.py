@@ -1,8 +1,8 @@
-"""Data out of any text: extraction as a tool, for whoever needs a value of a certain shape and has only words.
+"""Extracting data of a given schema from any text.
 
-What stands in the text itself is taken first: JSON that is all of it, a block of fields, or JSON on lines of its own.
-Else a model reads it, and is told once what is wrong with what it read. An agent's answer goes through the same in
-`extract`, with corrections by the agent between.
+The text itself is tried first: JSON as a whole, a field block, or JSON on lines of its own. Otherwise a model
+reads it and gets one correction. An agent's answer goes through `extract`, with corrections by the agent in
+between.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _FENCED = re.compile(r"^(`{3,}|~{3,})[ \t]*\w*[ \t]*\n(.*?)\n\1[ \t]*$", re.MULT
 
 
 class Data(NamedTuple):
-    """A value that obeys the schema. `how` is "found", or "model:<name>"; `notes` say which fields were left out."""
+    """A valid value. `how` is "found" or "model:<name>"; `notes` name the fields left out."""
 
     value: Any
     how: str
@@ -46,7 +46,7 @@ class Data(NamedTuple):
 
 
 def wanted(payload: Any) -> Schema:
-    """The schema to extract by. Raises Invalid where the payload is none."""
+    """Return the schema to extract by. Raises Invalid."""
     if problems := check_schema(payload):
         raise Invalid(f"the schema is no JSON Schema: {problems[0]}", "see: https://json-schema.org")
     return Schema(payload)
@@ -62,10 +62,10 @@ def extract_data(
     unread: str = "no model reads it",
     heard: Callable[[Reply], None] = lambda reply: None,
 ) -> Data:
-    """What obeys the schema in a text, or as the model reads it there. `instruction` tells the model what to look for;
-    `around` is what it should know beside the text, or read where there is no text; `unread` is the hint where there is
-    no model. `heard` is handed each reply of the model.
-    Raises AgentFailed where there is no such data, Invalid where the schema can't be applied."""
+    """Return data valid by the schema, found in the text or read by the model. `instruction` is for the
+    model; `around` is context, or the text to read if there is none; `unread` is the hint without a model.
+    `heard` gets each of the model's replies. Raises AgentFailed if there is no such data, Invalid if the
+    schema cannot be applied."""
     verdict = _found(text, schema) if text is not None else None
     if verdict is not None and not verdict.problems:
         return Data(verdict.output, FOUND, verdict.notes)
@@ -99,7 +99,6 @@ def _verdict(value: Any, schema: Schema) -> Verdict:
 
 
 def _found(text: str, schema: Schema) -> Verdict:
-    """The data that stands in a text, or what is wrong with what stands there."""
     unheld: Invalid | None = None
     for value in _json_in(text):
         if isinstance(value, Invalid):
@@ -123,8 +122,8 @@ def _found(text: str, schema: Schema) -> Verdict:
 
 
 def _standing(text: str, schema: Schema) -> Verdict | None:
-    """The verdict on the JSON that stands in a text on lines of its own: on the value that obeys, or on the first where
-    none does. None where there is none."""
+    """Return the verdict on JSON on lines of its own: on the first valid value, else on the first value. None
+    if there is none."""
     first: Verdict | None = None
     found: dict[str, tuple[int, Verdict]] = {}
     for line, value in _values_in(text):
@@ -143,9 +142,9 @@ def _standing(text: str, schema: Schema) -> Verdict | None:
 
 
 def _values_in(text: str) -> Iterator[tuple[int, Any]]:
-    """The objects and lists that stand on lines of their own, with the line that each begins in; Invalid for one that
-    no node can hold. Those within another are no values of the text. The last is _UNREAD where the rest was not looked
-    at, since too much was read that is no JSON."""
+    """Yield the objects and lists on lines of their own with their line numbers, Invalid for ones that no
+    node can hold. Nested values are skipped. The last is _UNREAD if the search stopped after too much that is
+    not JSON."""
     end, line, counted, vain = 0, 1, 0, 0
     for opening in _OPENS.finditer(text):
         start = opening.end()
@@ -178,7 +177,6 @@ def _unheld(error: Invalid) -> Verdict:
 
 
 def _json_in(text: str) -> Iterator[Any]:
-    """The value that the text is, and that in its only fence; Invalid for one that no node can hold."""
     fences = _FENCED.findall(text.replace("\r\n", "\n"))
     for source in (text, *([fences[0][1]] if len(fences) == 1 else [])):
         try:

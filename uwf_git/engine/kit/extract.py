@@ -1,8 +1,8 @@
-"""From an agent's answer to an output that obeys its role's schema.
+"""From an agent's answer to an output that is valid by its role's schema.
 
-Where the fields of the answer don't obey the schema, the agent is told exactly why, in the same session, so that it
-need not do its work again: twice at most. Then a model may read the fields out of what was said. Nothing is stored
-here. Every reply is kept, because the first one, with all its turns, is usually the one that holds the work.
+If the fields are invalid, the agent gets the problems in the same session, so that it need not repeat its
+work: at most twice. Then an extraction model may read the fields. Nothing is stored here. Every reply is
+kept, since the first one usually has the work.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ Heard = Callable[[Sequence[TurnRecord], TurnRecord | None], object]
 
 
 class Wanted(NamedTuple):
-    """The output that an answer must hold: one that obeys the `schema`, usually the role's own. Fields that an open
-    schema doesn't have are in it if `reads` says that the workflow may look at them. What was `written` elsewhere
-    counts with it. With `clean`, it must be valid without its secrets too."""
+    """The output that an answer must have, by the `schema`, usually the role's. For an open schema, `reads`
+    says which other fields the workflow may read. `written` fields count as part of it. With `clean`, it must
+    also be valid without its secrets."""
 
     role: Role
     schema: Schema
@@ -60,14 +60,13 @@ class Wanted(NamedTuple):
 
 
 class Extraction(NamedTuple):
-    """A valid output and how it came about.
+    """A valid output and how it was found.
 
-    `type` is the schema that it obeys: the role's, or the reserved question's. `how` is "frontmatter", "correction",
-    "native" or "model:<name>". `answer` is the text to show for the step: the agent's last reply, followed by its
-    earlier report where that reply was only the corrected block. `replies` are all of the agent's, in order. `turns`
-    are those of the replies, the corrections that were asked for as turns of "user", and what a model read as turns of
-    the tool "extract". `usage` is the sum of all of them. `notes` say which fields of the answer the output was not
-    built from.
+    `type` is its schema: the role's, or the reserved question's. `how` is "frontmatter", "correction",
+    "native" or "model:<name>". `answer` is the text to show: the last reply, followed by the earlier report
+    if the reply was only a corrected block. `replies` are the agent's, in order. `turns` include corrections
+    as turns of "user" and the model's reading as turns of the tool "extract". `usage` is the sum. `notes`
+    name the fields left out.
     """
 
     output: Any
@@ -81,7 +80,7 @@ class Extraction(NamedTuple):
 
 
 class ExtractionFailed(AgentFailed):
-    """No reply held a valid output. Holds all that was said, so that nothing is lost."""
+    """No reply had a valid output. Carries the whole conversation."""
 
     def __init__(self, message: str, hint: str, said: _Said, problems: Sequence[str]) -> None:
         super().__init__(message, hint)
@@ -92,7 +91,7 @@ class ExtractionFailed(AgentFailed):
 
 
 class _Said:
-    """What was said so far: by the agent, to it, and by a model about it."""
+    """The conversation so far: replies, corrections, and the model's readings."""
 
     def __init__(self, kept: str = "") -> None:
         self.kept = kept  # where to look for it
@@ -102,7 +101,6 @@ class _Said:
         self.last = 0  # where the turns of the last reply begin
 
     def add(self, reply: Reply, failed: bool = False) -> None:
-        """Adds a reply. Of an agent that `failed`, one without a word is no turn: only what it cost counts."""
         self.replies.append(reply)
         self.last = len(self.turns)
         if reply.turns or reply.text or not failed:
@@ -117,7 +115,6 @@ class _Said:
         self.turns.append(turn_of(reply))
 
     def answers(self) -> int:
-        """The number of answers: one a reply, and one more for each that the agent's own program had corrected."""
         within = (pair for reply in self.replies for pair in pairwise(turn.role for turn in reply.turns))
         return len(self.replies) + sum(pair == ("assistant", "user") for pair in within)
 
@@ -135,12 +132,11 @@ def extract(
     kept: str = "",
     retells: bool = False,
 ) -> Extraction:
-    """The output that `reply` holds, or a later reply to a correction, or what `model` reads out of them.
+    """Return the output of `reply`, of a later reply to a correction, or as `model` reads it.
 
-    Corrections need `continue_` and a reply with a session, or an agent that `retells` it all without one. `heard` is
-    handed the turns of a reply that isn't enough, and what is then said to the agent, before anybody is asked more.
-    Raises ExtractionFailed if none of these gave a valid output, or failed itself; its hint is `kept`, unless a better
-    one is known.
+    Corrections need `continue_`, and a reply with a session or an agent that `retells` everything. `heard`
+    gets the turns of an insufficient reply and the next message, before it is sent. Raises ExtractionFailed
+    if none gave a valid output; its hint is `kept` unless there is a better one.
     """
     said = _Said(kept)
     said.add(reply)
@@ -197,8 +193,8 @@ def extract(
 
 
 def judge(reply: Reply, wanted: Wanted) -> Verdict:
-    """Whether a reply holds the wanted output, or the reserved question's if it asks a human; of a role that talks, any
-    answer is a reply. Raises Invalid if the schema itself can't be applied."""
+    """Return the verdict on a reply: the wanted output, the reserved question, or for a role that talks any
+    text. Raises Invalid if the schema cannot be applied."""
     verdict = _judged(reply, wanted)
     if verdict.problems or wanted.clean is None or (value := wanted.clean(verdict.output)) == verdict.output:
         return verdict
@@ -232,15 +228,14 @@ def _judged(reply: Reply, wanted: Wanted) -> Verdict:
 
 
 def _with(changes: Changes | None, fields: Any) -> Any:
-    """An answer's fields with what was written elsewhere; those that ask a human as they are."""
     alone = changes is None or not isinstance(fields, dict) or asks_human(natural(fields))
     return fields if alone or changes is None else changes.added_to(fields)
 
 
 def judge_printed(text: str, wanted: Wanted, changes: Changes | None = None) -> Verdict | None:
-    """The verdict on what a program printed, which is an answer only if it holds fields: all of it, or some of the
-    schema's or a status in it, with the `changes` that it wrote elsewhere. None if it is none. Raises Invalid as
-    `judge` does."""
+    """Return the verdict on a program's output if it is an answer, that is, consists of fields or has some of
+    the schema's or a status, with the `changes` written elsewhere. None otherwise. Raises Invalid as `judge`
+    does."""
     own = named(wanted.schema.payload)
     stripped = text.strip().removeprefix("\ufeff").lstrip()
     stands_alone = stripped.startswith("---") or (stripped.startswith("{") and stripped.endswith("}"))
@@ -272,7 +267,7 @@ def judge_printed(text: str, wanted: Wanted, changes: Changes | None = None) -> 
 
 
 def correction(problems: Sequence[str]) -> str:
-    """What is said to an agent whose answer can't be taken."""
+    """Return the message to an agent whose answer is refused."""
     listed = "\n".join(f"- {problem}" for problem in problems)
     return (
         f"Your answer can't be taken yet:\n\n{listed}\n\n"
@@ -282,19 +277,19 @@ def correction(problems: Sequence[str]) -> str:
 
 
 def failed_with(reply: Reply, message: str, hint: str = "") -> ExtractionFailed:
-    """The error for an agent that can't go on but has answered something: `reply` is kept with the failed attempt."""
+    """Return the error for an agent that answered but cannot continue; the failed attempt keeps `reply`."""
     said = _Said()
     said.add(reply, failed=True)
     return ExtractionFailed(message, hint, said, [message])
 
 
 def sum_usage(replies: Sequence[Reply]) -> Usage | None:
-    """The tokens of several replies together; None where none of them counted."""
+    """Return the sum of the replies' tokens, None if none counted them."""
     return sum_tokens(reply.usage for reply in replies)
 
 
 def sum_tokens(usages: Iterable[Usage | None]) -> Usage | None:
-    """The sum of the tokens; None where none were counted."""
+    """Return the sum of the tokens, None if none were counted."""
     total: Usage | None = None
     for usage in usages:
         if usage is not None and total is not None:
@@ -305,8 +300,6 @@ def sum_tokens(usages: Iterable[Usage | None]) -> Usage | None:
 
 
 def _check(value: Any, wanted: Wanted, body: str, coerced: bool = True) -> Verdict:
-    """The verdict on fields; unless they are `coerced`, they are an output already, which is taken as it is or not at
-    all."""
     reads = wanted.reads if coerced else None
     asked = _asked(value)
     if asked is None:
@@ -335,9 +328,8 @@ def _check(value: Any, wanted: Wanted, body: str, coerced: bool = True) -> Verdi
 
 
 def _asked(value: Any) -> dict[str, Any] | None:
-    """The fields of an answer that asks a human, as the reserved question's; None where it doesn't ask. A status beside
-    `$status: $SUSPEND` is one of the standard fields, and `needs_input` may stand under either name. Of texts in a list
-    one is made."""
+    """Return an answer's fields as the reserved question, None if it is none. A status beside `$status:
+    $SUSPEND` is a standard field; `needs_input` may be under either name. Lists of texts are joined."""
     if not isinstance(value, dict):
         return None
     asked = {**value}
@@ -375,7 +367,6 @@ def _failed(
 
 
 def _by_model(said: _Said, wanted: Wanted, model: Ask, problems: Sequence[str]) -> Extraction:
-    """The output as a model reads it out of all that the agent said, with one chance to correct itself."""
     role = wanted.role
     messages = messages_for(
         wanted.schema.payload, [reply.text for reply in said.replies], role.extract_prompt

@@ -1,8 +1,5 @@
-"""The deliverable format: what an agent is told about the fields of its answer, and how they are written.
-
-Told in words, with an example, because the readers are language models and people; the schema itself
-stays the judge. `render_frontmatter` is the inverse of `frontmatter.parse_answer` with `coerce`.
-"""
+"""The deliverable format: the instruction on an answer's fields, in words and with an example. The schema
+stays the judge. `render_frontmatter` is the inverse of `frontmatter.parse_answer` with `coerce`."""
 
 from __future__ import annotations
 
@@ -20,8 +17,8 @@ _DEEPEST = 4
 
 
 def format_instruction(payload: Any) -> str:
-    """What to tell an agent about its answer: the fields of the schema, an example, and the reserved
-    answer that asks a human. Markdown, without a newline at the end."""
+    """Return the instruction on the answer's format: fields, an example, and the reserved question. Markdown
+    without a final newline."""
     shapes = variants(payload)
     parts = [
         "Begin your answer with a block of fields in YAML, between two lines of `---`. Nothing comes before "
@@ -55,8 +52,8 @@ def format_instruction(payload: Any) -> str:
 
 
 def render_frontmatter(output: Any, body: str = "") -> str:
-    """An answer with those fields and that report, as an agent would write it. An output that is no
-    object stands as JSON in a fence. Reading it back with the schema that it obeys gives it again."""
+    """Return an answer with these fields and this report. An output that is not an object is JSON in a fence.
+    Parsing it with its schema returns it unchanged."""
     if isinstance(output, Mapping):
         block = f"---\n{dump(dict(output))}---\n"
     else:
@@ -66,13 +63,13 @@ def render_frontmatter(output: Any, body: str = "") -> str:
 
 
 def example(payload: Any, variant: Variant) -> dict[str, Any]:
-    """Fields that show the form of a variant: listed values, and words to be replaced. Optional fields
-    that would only repeat the pattern are there too, as an example is what gets imitated."""
+    """Return example fields of a variant: enum values, and words to replace. Optional fields are included,
+    since examples are imitated."""
     return {field.name: _sample(payload, field.schema, field.name, 0) for field in variant.fields}
 
 
 def describe(root: Any, schema: Any) -> str:
-    """A subschema in a few words: "list of strings", "one of "a", "b"", "integer from 1 to 5"."""
+    """Describe a subschema briefly: "list of strings", "one of "a", "b"", "integer from 1 to 5"."""
     schema = resolve(root, schema)
     listed = choices(root, schema)
     if listed is not None:
@@ -147,7 +144,6 @@ def _field_lines(root: Any, fields: tuple[Field, ...], depth: int) -> Iterator[s
 
 
 def _inner(root: Any, schema: Mapping[str, Any]) -> tuple[Field, ...]:
-    """The fields of an object, or of the objects in a list, where they can be told in one way."""
     if "array" in types(schema):
         schema = resolve(root, schema.get("items"))
     if "object" not in types(schema):

@@ -1,11 +1,10 @@
-"""Finding the fields in an answer: a YAML block between two lines of `---`, then a report.
+"""Finding the fields in an answer: a YAML block between two `---` lines, then a report.
 
-Agents garble it in known ways, and each costs a whole round when it isn't read: a BOM, blank lines or a
-greeting before the block, a code fence around it, `...` for the second line, no body, no second line, an
-unquoted colon in a sentence, or one JSON object instead, maybe with words around it. So
-a reader here goes through every place where the fields may stand, most regular first. A horizontal rule in
-prose is none of them: what stands between two rules must be a mapping, and the irregular places count only
-when their fields fit the role's schema.
+Agents garble it in known ways, each of which would cost a correction: a BOM, blank lines or a greeting before
+the block, a code fence around it, `...` as the second line, no body, no second line, an unquoted colon, or
+one JSON object, possibly with words around it. The reader tries every place where fields may be, most regular
+first. A horizontal rule is not a block: the text between rules must be a mapping, and irregular places count
+only if their fields fit the role's schema.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ NO_BLOCK = "the answer does not begin with a block of fields between two lines o
 
 
 class Answer(NamedTuple):
-    """What an answer holds. `fields` may hold `Plain` scalars, which `coerce` gives types; it is None
-    where there are none, and `problem` says why. `body` is the report below the block, line ends as \\n."""
+    r"""The parsed answer. `fields` may have `Plain` scalars, which `coerce` types; None if there are none, and
+    `problem` says why. `body` is the report below the block, with \n line ends."""
 
     fields: dict[str, Any] | None
     body: str
@@ -41,7 +40,7 @@ class Answer(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Where fields may stand. `read` gives the mapping or None; `line` is where its text begins."""
+    """A place where fields may be. `read` returns the mapping or None; `line` is where its text begins."""
 
     source: str
     line: int
@@ -55,9 +54,8 @@ class _Broken(Exception):
 
 
 def parse_answer(text: str, fits: Callable[[dict[str, Any]], bool] | None = None) -> Answer:
-    """The fields and the body of an answer, whatever the text. `fits` says whether fields are the ones
-    wanted: the first that fit are taken, and where none do, the first in a regular place. Raises nothing
-    of its own."""
+    """Return the fields and the body of any answer. `fits` says whether fields are the wanted ones: the first
+    that fit are taken, otherwise the first in a regular place. Raises nothing."""
     if text.lstrip().startswith("\ufeff"):
         text = text.replace("\ufeff", "", 1)
     clean = text.replace("\r\n", "\n").replace("\r", "\n")
@@ -118,7 +116,7 @@ def _places(text: str) -> Iterator[_Place]:
 
 
 def _irregular(lines: list[str], top: int, rules: list[int], fences: list[int]) -> Iterator[_Place]:
-    """Blocks that lack one of their marks. Each must fit to count, so guessing wrong costs nothing."""
+    """Yield blocks that lack one of their marks. Each must fit to count, so a wrong guess costs nothing."""
     if (
         len(fences) >= 2
         and (fence := _FENCE.fullmatch(lines[fences[0]].rstrip()))
@@ -149,8 +147,8 @@ def _joined(lines: list[str]) -> str:
 
 
 def _block(lines: list[str], start: int) -> tuple[int | None, str]:
-    """Where the block that the rule at `start` opens ends, and the body below it. A fence that was opened
-    right before the block either closes with the block or wraps the whole answer."""
+    """Return the end of the block opened at `start`, and the body below. A fence opened right before the
+    block either closes with it or wraps the whole answer."""
     before = next((line for line in reversed(lines[:start]) if line.strip()), "")
     opening = _FENCE.fullmatch(before.rstrip())
     for end in range(start + 1, len(lines)):
@@ -169,7 +167,6 @@ def _closes(line: str, fence: str) -> bool:
 
 
 def _unfenced(lines: list[str], fence: str) -> list[str]:
-    """The lines below a block without the fence that closes the one opened above the block."""
     marks = [number for number, line in enumerate(lines) if _FENCE.fullmatch(line.rstrip())]
     filled = [number for number, line in enumerate(lines) if line.strip()]
     if not filled:
@@ -188,8 +185,8 @@ def _unfenced(lines: list[str], fence: str) -> list[str]:
 
 
 def _quoted(lines: list[str]) -> str:
-    """The block with quotes around one-line values that YAML can't read without them: a sentence with a
-    colon, a leading `@`, `*`, backtick or bracket, quotes inside quotes; and tabs for indentation as spaces."""
+    """Return the block with quotes around one-line values that YAML cannot read without them (a colon in a
+    sentence, a leading `@`, `*`, backtick or bracket, nested quotes), and tabs in indentation replaced."""
     return _joined([_quoted_line(line) for line in lines])
 
 
@@ -215,7 +212,6 @@ def _quoted_line(line: str) -> str:
 
 
 def _json(source: str, _line: int) -> dict[str, Any] | None:
-    """The JSON object in a text, numbers as they are written. None where it is something else."""
     if len(source) > MAX_BYTES:
         return None
     try:
@@ -228,7 +224,6 @@ def _json(source: str, _line: int) -> dict[str, Any] | None:
 
 
 def _yaml(source: str, line: int) -> dict[str, Any] | None:
-    """The mapping in a YAML text, with what is no text undecided. None where it is something else."""
     if not source.strip():
         return {}
     try:
@@ -243,7 +238,6 @@ def _yaml(source: str, line: int) -> dict[str, Any] | None:
 
 
 def _undecided(value: Any, path: ValuePath, scalars: Mapping[ValuePath, str]) -> Any:
-    """The value with each scalar that the core rules read as something else than text in its own words."""
     if isinstance(value, dict):
         return {key: _undecided(item, (*path, key), scalars) for key, item in value.items()}
     if isinstance(value, list):

@@ -1,7 +1,7 @@
-"""What was said in a thread before between one role and one agent, built again from the steps and failed attempts.
+"""The earlier conversation of a role and an agent in a thread, rebuilt from steps and failed attempts.
 
-Prompts are not stored, since they follow from the history. Here they are built as they were, so that a conversation
-can be told to a model from its beginning, word for word.
+Prompts are not stored, since they follow from the history. They are rebuilt here word for word, so that a
+conversation can be retold to a model from its beginning.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _FULL = re.compile(
 
 
 def is_full(error: str) -> bool:
-    """Return whether an error says that a conversation has no more room, or asks for a new one."""
+    """Return whether an error says that the conversation's context is full, or asks for a new one."""
     return _FULL.search(error) is not None
 
 
 class _RunAt(NamedTuple):
-    """A run of the agent: the error it failed with, "" if it made the step, what was said, and the history before."""
+    """A run of the agent: its error, "" if it made the step, its detail, and the history before."""
 
     error: str
     detail: Detail
@@ -48,8 +48,8 @@ class _RunAt(NamedTuple):
 
 
 class Memory:
-    """The past of `role` with the agent called `agent`. `attempts` are those of the whole thread; `shell` says whether
-    its prompts tell it of commands."""
+    """The past of `role` with `agent`. `attempts` are those of the whole thread; `shell` says whether its
+    prompts name commands."""
 
     def __init__(
         self,
@@ -69,8 +69,8 @@ class Memory:
         self._attempts = [each for each in attempts if each.role == role.name and each.agent == agent]
 
     def previous(self) -> Previous | None:
-        """The last step of this role by this agent; None if the conversation in which it was made can't go on: its
-        session is full, or attempts in it have failed again and again."""
+        """Return the last step of this role by this agent; None if its conversation cannot continue: the
+        session is full, or attempts in it failed repeatedly."""
         if self._is_spent(self._history):
             return None
         for step in reversed(self._history.steps):
@@ -79,7 +79,7 @@ class Memory:
         return None
 
     def resume(self) -> Resume | None:
-        """What the failed attempts at this step left; None where the step should begin anew."""
+        """Return the failed attempt to resume; None for a new start."""
         chain = self._chain(self._history)
         if not chain:
             return None
@@ -93,15 +93,14 @@ class Memory:
         return Resume(self._own(last.session), error, self._store.turns(last), exchanges)
 
     def _own(self, session: str | None) -> str | None:
-        """The session, unless it is that of the thread which this one was forked from, or no id at all: it came
-        with the thread, maybe from somebody else, and may become an argument of a program."""
+        """Return the session unless it came from elsewhere: from the thread that this one was forked from, or
+        with an invalid id. It may become a program's argument."""
         if session is None or not _SESSION.fullmatch(session):
             return None
         another = self._instance.sessions.is_anothers(self._agent, session, self._history.thread)
         return None if another else session
 
     def _chain(self, before: History) -> list[_RunAt]:
-        """The attempts at a step that its next run carries on from, oldest first."""
         made = self._made(before)
         made = made[len(made) // FRESH_AFTER * FRESH_AFTER :]
         chain: list[_RunAt] = []
@@ -115,18 +114,15 @@ class Memory:
         return chain
 
     def _made(self, before: History) -> list[FailedAttempt]:
-        """The attempts at the step after a history."""
         places = before.places
         return [each for each in self._attempts if each.prev in places]
 
     def _is_spent(self, before: History, but: int = 0) -> bool:
-        """Whether the attempts at a step, but for the last few, have used up the conversation before them."""
         made = self._made(before)
         made = made[: len(made) - but]
         return len(made) >= FRESH_AFTER or any(is_full(each.error) for each in made)
 
     def _exchanges(self) -> tuple[Exchange, ...]:
-        """All that was said to this role and by it, in its steps so far."""
         found: list[Exchange] = []
         for number, step in enumerate(self._history.steps):
             detail = self._detail(step.detail) if self._is_ours(step) else None
@@ -140,8 +136,6 @@ class Memory:
         return tuple(found)
 
     def _told(self, remembers: bool, runs: Sequence[_RunAt]) -> Iterator[Exchange]:
-        """The runs at one step, each of which carried on from the one before: what it was told, and what came of
-        it."""
         error: str | None = None
         for failed_with, detail, before in runs:
             carries_on = error is not None
@@ -164,7 +158,7 @@ class Memory:
 
 
 def carry_on(error: str, prompt: str) -> str:
-    """What is said in the session of a failed attempt."""
+    """Return the first message in the session of a failed attempt."""
     return (
         f"Your last attempt at this step did not count: {error}.\n\n"
         "Go on from where you are; don't do again what is done. End with your deliverable:\n\n"

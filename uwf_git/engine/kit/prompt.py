@@ -1,11 +1,11 @@
-"""The prompt that an agent is given: a pure function from a thread's history to text.
+"""The prompt of an agent: a pure function from a thread's history to text.
 
-Its parts have a fixed order: the format of the deliverable, progress, the role, the task, what happened since the
-role's last turn, the instruction. What must be obeyed stands first and last, what may be long between: the newest step
-whole, the older ones as far as there is room. Prompts are not stored: a Detail names the head that its prompt was
-built from, and the same head gives the same prompt.
+The parts have a fixed order: deliverable format, progress, role, task, steps since the role's last turn,
+instruction. What must be obeyed comes first and last, the long parts between: the newest step whole, older
+ones as space allows. Prompts are not stored: a Detail names the head that its prompt was built from, and the
+same head gives the same prompt.
 
-A kind of workflow may have a prompt of its own, by its `StepParts`, which some of these parts are for too.
+A kind of workflow may define its own prompt in its `StepParts`.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ def build_prompt(
     recipient: Recipient = Recipient(),  # noqa: B008
     quota: int = QUOTA,
 ) -> str:
-    """The whole prompt for a role's next turn.
+    """Return the prompt for a role's next turn.
 
-    `schema` is the payload of the role's output schema. `answer_of` gives the verbatim answer of a step; it is asked
-    for the newest first, and only as far as `quota`, in characters, reaches. The newest step is told whole, whatever
-    it takes. A `recipient` that remembers the role's last turn is told only the steps since then. One with a shell is
-    told by which commands it can look things up, in the part on its role, which is the same in each of its steps.
+    `schema` is the payload of the role's output schema. `answer_of` returns a step's verbatim answer, newest
+    first, up to `quota` characters; the newest step is always whole. A `recipient` that remembers the role's
+    last turn gets only the steps since. One with a shell is told the commands to look things up, in the
+    role's part, which is the same in all of its steps.
     """
     if (own := parts_of(history.workflow)) is not None:
         return own.prompt(history, role, schema, instruction, answer_of, recipient, quota)
@@ -76,7 +76,7 @@ def prompt_at(
     instruction: str | None,
     recipient: Recipient,
 ) -> str:
-    """The prompt for a role's turn after `history`, with the schema and the answers out of the store."""
+    """Return the prompt for a role's turn after `history`, with schema and answers from the store."""
     told = instance.threads.answer
     if talks(role):
         return told_conversation(
@@ -102,7 +102,6 @@ def prompt_at(
 
 
 def _before(instance: Instance, history: History) -> str:
-    """What happened in the run that a conversation goes on from; "" where it began by itself."""
     origin = instance.threads.origin(history.thread)
     if origin is None:
         return ""
@@ -111,7 +110,6 @@ def _before(instance: Instance, history: History) -> str:
 
 
 def _stopped(instance: Instance, history: History, step: StepContext) -> str:
-    """How the last reply to a message began that was broken off; "" where none was."""
     tried = [each for each in instance.attempts.all(history.thread) if each.prev == step.hash]
     detail = instance.store.detail(tried[-1].detail) if tried and tried[-1].detail else None
     return detail.answer if detail else ""
@@ -120,8 +118,8 @@ def _stopped(instance: Instance, history: History, step: StepContext) -> str:
 def told_thread(
     instance: Instance, history: History, instruction: str | None = None, quota: int = QUOTA
 ) -> str:
-    """A thread for a reader who has no part in it: the task, what happened, of which the newest step is whole, and the
-    instruction that is to be followed now."""
+    """Return a thread as text for an outside reader: prompt, steps (the newest whole), and the current
+    instruction."""
     parts = [f"# The task\n\n{history.start.prompt.strip()}"]
     if history.steps:
         told = _tell(history.steps, 0, "", instance.threads.answer, quota)
@@ -132,8 +130,8 @@ def told_thread(
 
 
 def was_chosen(instance: Instance, history: History, step: StepContext, project: Path) -> bool:
-    """Whether a message was chosen from a menu, so that something may be changed for it: its note says so, and an item
-    of the persona's menu says the same. `project` is the folder that is worked in."""
+    """Return whether a message is a menu item, and so may change files: its note says so and the persona's
+    menu has it. `project` is the working folder."""
     parts = parts_of(history.workflow)
     if parts is None or not is_noted(instance.store, step):
         return False
@@ -142,8 +140,7 @@ def was_chosen(instance: Instance, history: History, step: StepContext, project:
 
 
 def role_of(history: History, name: str) -> Role:
-    """The role of that name in a history's workflow. Raises Invalid where there is none, or nobody of the crew speaks
-    for it."""
+    """Return the role of a history's workflow. Raises Invalid if there is none, or no persona speaks for it."""
     role = history.workflow.roles.get(name)
     if role is None:
         hint = nearest(name, history.workflow.roles) or "see: uwf workflow show"
@@ -162,7 +159,6 @@ def _progress(history: History, role: Role) -> str:
 
 
 def _place(history: History, role: Role, schema: Any) -> str:
-    """The role's inputs, its outputs, and the roles that can come next."""
     lines = [f"- Inputs: the task{_inputs(history, role)}.", f"- Outputs: {_outputs(schema)}."]
     # What a bundle draws is for people: its code decides.
     edges = history.workflow.graph.get(role.name, ()) if history.workflow.code is None else ()
@@ -172,7 +168,6 @@ def _place(history: History, role: Role, schema: Any) -> str:
 
 
 def _inputs(history: History, role: Role) -> str:
-    """The last step of every other role, a human's answer included, as a continued list."""
     last: dict[str, int] = {}
     for number, step in enumerate(history.steps, 1):
         name = step.role if step.remark is None else _REMARKS
@@ -203,7 +198,7 @@ def _next(history: History, edge: Transition) -> str:
 
 
 def turns_of(steps: Sequence[StepContext], role: str, agent: str | None = None) -> list[int]:
-    """The numbers of a role's steps, counted from 1; of those that `agent` did, if it is given."""
+    """Return the numbers of a role's steps, from 1; only those by `agent` if given."""
     numbered = enumerate(steps, 1)
     return [number for number, step in numbered if step.role == role and agent in (None, step.agent)]
 
@@ -229,7 +224,7 @@ def _role(role: Role, commands: str) -> str:
 
 
 def commands(history: History) -> str:
-    """The commands by which an agent with a shell looks things up. They only read: to step is the engine's part."""
+    """Return the read-only commands for an agent with a shell."""
     thread = history.thread
     return (
         "## Looking things up\n\nWhere the history below leaves something out, these commands print it:\n\n"
@@ -242,7 +237,7 @@ def commands(history: History) -> str:
 
 
 def instruction_now(steps: Sequence[StepContext], instruction: str | None) -> str:
-    """What is to be done now: the edge's instruction or words in its place, and the remarks that came since."""
+    """Return the current instruction: the edge's or a default, and the remarks since."""
     heard, remarks = split_remarks(steps)
     if instruction is not None and instruction.strip():
         said = instruction.strip()
@@ -256,7 +251,7 @@ def instruction_now(steps: Sequence[StepContext], instruction: str | None) -> st
 
 
 class _Told(NamedTuple):
-    """A step in the prompt's words. `left_out` marks a step that the quota has no room for."""
+    """A step as text. `left_out` marks a step beyond the quota."""
 
     number: int
     text: str
@@ -266,7 +261,7 @@ class _Told(NamedTuple):
 def happened(
     history: History, role: Role, answer_of: Callable[[StepContext], str], known: int, quota: int
 ) -> str:
-    """The steps after number `known`, those before the role's last turn apart from those since."""
+    """Return the steps after number `known`, with those before the role's last turn apart from those since."""
     last = max(turns_of(history.steps, role.name), default=0)
     told = _tell(history.steps, known, role.name, answer_of, quota)
     recent = [each for each in told if each.number > last]
@@ -298,7 +293,6 @@ def _section(heading: str, told: Sequence[_Told], history: History) -> str:
 def _tell(
     steps: Sequence[StepContext], after: int, role: str, answer_of: Callable[[StepContext], str], quota: int
 ) -> list[_Told]:
-    """The steps after number `after`, oldest first. The newest gets its room first."""
     told: list[_Told] = []
     room = quota
     for number in range(len(steps), after, -1):
@@ -318,7 +312,6 @@ def _tell(
 
 
 def _of_user(number: int, step: StepContext, asked: bool, room: int | None) -> str:
-    """What the user said, in words; `room` as for a step of a role."""
     if step.remark is not None:
         return f"## Step {number}: the user remarks\n\n{_cut(step.remark.strip(), room)}"
     said = step.output.get("answer", "") if isinstance(step.output, dict) else str(step.output)
@@ -327,7 +320,6 @@ def _of_user(number: int, step: StepContext, asked: bool, room: int | None) -> s
 
 
 def _step(number: int, step: StepContext, role: str, answer: str, room: int | None) -> str:
-    """A step in words; `room` is None for the one that is told whole."""
     who = (f"{step.role} (you)" if step.role == role else step.role) + f", by {step.by}"
     output = json.dumps(step.output, ensure_ascii=False, indent=2)
     if room is not None:
@@ -340,7 +332,6 @@ def _step(number: int, step: StepContext, role: str, answer: str, room: int | No
 
 
 def _cut(text: str, room: int | None) -> str:
-    """The beginning and the end of a text that is longer than its room, and how much is missing."""
     if room is None or len(text) <= room:
         return text
     room = max(room, _LEAST)

@@ -1,7 +1,7 @@
-"""A model as a reader: it is shown what somebody said or wrote, and asked for data that obeys a schema.
+"""The extraction model: it reads texts and returns data valid by a schema.
 
-Which model that is, the configuration says: `modelOverrides.extract`, else the model called `extract` or `default`,
-else `defaultModel`.
+It is `modelOverrides.extract` of the configuration, else the model `extract` or `default`, else
+`defaultModel`.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ Ask = Callable[[Sequence[Mapping[str, Any]]], Reply]
 def reader(
     config: Config, secrets: Mapping[str, str], payload: Any, deadline: float | None = None
 ) -> Ask | None:
-    """The model that reads what obeys a schema; None where none is configured. `deadline` is on time.monotonic()'s
-    clock. Raises Invalid where the configuration leads nowhere; asking raises AgentFailed."""
+    """Return the extraction model, None if none is configured. `deadline` is on time.monotonic(). Raises
+    Invalid for an unknown alias in the configuration; calling it raises AgentFailed."""
     from uwf_git.config.resolve import resolve_model
 
     model = resolve_model(config, "extract")
@@ -50,15 +50,15 @@ def reader(
 
 
 def why_unread(config: Config) -> str:
-    """Why there is no `reader`, and what to do about it."""
+    """Return why there is no `reader`, and how to configure one."""
     if config.model_overrides.get(EXTRACT) is not None:
         return f"modelOverrides.{EXTRACT} lets no model read it: uwf config unset modelOverrides.{EXTRACT}"
     return "no model is configured to read it: uwf setup"
 
 
 def messages_for(payload: Any, texts: Sequence[str], instruction: str = "") -> list[dict[str, Any]]:
-    """The messages that ask for what obeys a schema. `texts` are what there is to read, in order; `instruction` is the
-    caller's, about what to look for."""
+    """Return the messages that request data by a schema. `texts` are read in order; `instruction` is the
+    caller's."""
     kind = "object" if response_format(payload) else "value"
     told = _TOLD.format(kind=kind)
     if instruction.strip():
@@ -73,8 +73,7 @@ def read_by(
     verdict_on: Callable[[Reply], Verdict],
     heard: Callable[[Reply], None],
 ) -> tuple[Reply, Verdict]:
-    """The model's last reply and the verdict on it. It is told once what is wrong. `heard` is handed each reply. Raises
-    what the model raises."""
+    """Return the model's last reply and its verdict, after at most one correction. `heard` gets each reply."""
     for left in range(CORRECTIONS, -1, -1):
         reply = model(messages)
         heard(reply)
@@ -96,14 +95,14 @@ def read_by(
 
 
 def turn_of(reply: Reply) -> TurnRecord:
-    """What a model read, as a turn. It is a tool's, because an agent that takes the conversation up again never said
-    it; it names the model, so that its tokens count for that."""
+    """Return a model's reading as a turn of a tool, because the agent never said it. It names the model, so
+    its tokens count for it."""
     took = reply.turns[-1].duration_ms if reply.turns else None
     return TurnRecord("tool", reply.text, EXTRACT, {"model": reply.model}, None, reply.usage, took)
 
 
 def said_by(reply: Reply) -> str:
-    """How an output came about that this model read."""
+    """Return the `how` of an output that this model read."""
     return f"model:{reply.model or 'unnamed'}"
 
 
@@ -121,8 +120,8 @@ _TOLD = (
 
 
 def _transcript(texts: Sequence[str]) -> str:
-    """The texts in order. The first is whole, since the work is mostly in it, then the newest; what there is no room
-    for is left out of the middle of one that is too long."""
+    """Join the texts in order. The first is whole, since it usually has the work, then the newest; texts that
+    are too long are cut in the middle."""
     room = SHOWN
     kept: dict[int, str] = {}
     for number in dict.fromkeys((0, *reversed(range(len(texts))))):

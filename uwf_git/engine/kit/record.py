@@ -1,7 +1,7 @@
-"""Writing down what an agent says while it says it, with the secrets taken out, and reading it again.
+"""Recording an agent's turns while it runs, without secrets, and reading them back.
 
-Each turn becomes a node at once, and a line in the private folder names it. So a step can be watched while it runs,
-and what was said outlives the process that heard it.
+Each turn becomes a node at once, named by a line in the private folder. So a step can be watched while it
+runs, and its turns survive the process.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _EDGE = (
 
 
 class _Lines:
-    """The lines of a command, passed on without their secrets a few times a second: to take these out takes longer than
-    a program needs to print. Of more than OUTPUT_END bytes at once the end is passed on."""
+    """A command's lines, forwarded without their secrets a few times a second, since redaction is slower than
+    printing. Of more than OUTPUT_END bytes at once, only the end is forwarded."""
 
     def __init__(self, redactor: Redactor, printing: Spoken) -> None:
         self._redactor = redactor
@@ -52,7 +52,6 @@ class _Lines:
         self._is_cut = self._is_closed = False
 
     def add(self, lines: bytes) -> None:
-        """The next lines."""
         with self._lock:
             self._waiting += lines
             if len(self._waiting) > OUTPUT_END:
@@ -63,7 +62,6 @@ class _Lines:
                 self._timer.start()
 
     def close(self) -> None:
-        """Pass on nothing more: a turn has the rest."""
         with self._lock:
             self._is_closed = True
 
@@ -83,10 +81,9 @@ class _Lines:
 
 
 class Recorder:
-    """Makes the nodes of one run of an agent, which begins now, and remembers those that are written: `nodes` maps each
-    to its blob. A turn is written as soon as it is said; what comes of the run at its end, once that is safe in the
-    private folder: see `settle`. `turns` are those recorded so far, `session` the last one noted.
-    `is_put` is that of the `Report`."""
+    """Makes the nodes of one run of an agent. `nodes` maps each to its blob. Turns are written at once; the
+    rest at the end, once it is safe in the private folder: see `settle`. `turns` are those recorded so far,
+    `session` the last one noted. `is_put` is that of the `Report`."""
 
     def __init__(
         self, instance: Instance, thread: ThreadId | None = None, agent: str = "", is_put: bool = False
@@ -115,14 +112,14 @@ class Recorder:
         self._is_failing = False
 
     def redact(self, value: Any, where: str) -> Any:
-        """The value without its secrets, which are counted for `where`."""
+        """Return the value without its secrets, which are counted for `where`."""
         clean, count = self._instance.redactor.value(sound(value))
         if count:
             self._redacted[where] += count
         return clean
 
     def put(self, type_hash: Hash, payload: Any) -> Hash:
-        """Makes a node, which `store` writes, or whoever records the step or the attempt it belongs to."""
+        """Make a node, to be written by `store` or with the step or attempt."""
         store = self._instance.store
         node = store.draft(type_hash, payload)
         if node not in store.drafts:
@@ -130,7 +127,7 @@ class Recorder:
         return node
 
     def store(self) -> None:
-        """Writes the nodes that were made. Raises StoreUnwritable."""
+        """Write the nodes. Raises StoreUnwritable."""
         store = self._instance.store
         drafts = tuple(store.drafts)
         store.store_drafts()
@@ -139,8 +136,8 @@ class Recorder:
     def settle(
         self, order: Order, step: Hash | None, detail: Hash | None = None, error: UwfError | None = None
     ) -> None:
-        """Writes what has come of the run into the private folder, synced: its nodes too, which are written to the
-        store together with what a ref then leads to. Whatever happens in between, the next step of the thread takes it
+        """Write the run's result and its nodes into the private folder, synced. The nodes reach the store
+        together with the ref that leads to them; if the process dies in between, the thread's next step takes
         over. Raises StoreUnwritable."""
         if self._printing is not None:
             self._printing.close()
@@ -161,8 +158,8 @@ class Recorder:
             self._instance.runs.report(self._thread, report)
 
     def record(self, turn: TurnRecord) -> None:
-        """Stores a turn now, and names it in the private folder for those who watch the step. Where the disk fails, it
-        stays in memory until the run is over, since its agent goes on. One that is recorded again is left as it is."""
+        """Store a turn now and name it in the private folder for watchers. If the disk fails it stays in
+        memory, since the agent continues. Recording it again has no effect."""
         if id(turn) in self._noted:
             return
         node = self._turn(turn)
@@ -180,8 +177,7 @@ class Recorder:
             self._is_failing = True
 
     def heard(self, turns: Iterable[TurnRecord], asked: TurnRecord | None) -> None:
-        """Stores the turns of an answer that isn't the last word, where its agent hasn't done so itself, and what the
-        agent is then `asked`: in this order, which is that of the Detail."""
+        """Store the turns of an insufficient answer, and the message to the agent, in the Detail's order."""
         if len(self.turns) == self._told_before:
             for turn in turns:
                 self.record(turn)
@@ -206,8 +202,7 @@ class Recorder:
             )
 
     def hear(self, text: str | None) -> None:
-        """Tells those who watch the step, and at once those who listen in this process, what a model says, as it comes;
-        with None, that it broke off and will be asked again."""
+        """Stream a model's words to watchers and listeners; None if the stream broke off and is repeated."""
         if self._streamed is None:
             from uwf_git.config.streamed import StreamedText
 
@@ -224,7 +219,7 @@ class Recorder:
         self._pass_on(self._streamed.feed(text))
 
     def hush(self) -> None:
-        """Nothing more of what is being said will come: what was held back of it is told."""
+        """End the current stream: withheld text is released."""
         self._saying.clear()
         if self._streamed is not None:
             self._pass_on(self._streamed.end())
@@ -242,7 +237,7 @@ class Recorder:
             self._spoken.renew()
 
     def break_off(self) -> None:
-        """What a model was saying when it was interrupted becomes a turn, so that it is kept."""
+        """Keep the text of an interrupted stream as a turn."""
         said = "".join(self._saying)
         self.hush()
         if said.strip():
@@ -260,12 +255,12 @@ class Recorder:
             )
 
     def recorded(self, turn: TurnRecord) -> Hash | None:
-        """The node of a turn that is in the store already; None where it isn't."""
+        """Return the node of a stored turn, else None."""
         node = self._known.get(id(turn))
         return node if node in self.nodes else None
 
     def take(self, turn: TurnRecord) -> None:
-        """Takes over a turn that another recorder has noted already."""
+        """Adopt a turn that another recorder stored."""
         self._turn(turn)
         self._noted.add(id(turn))
 
@@ -277,10 +272,9 @@ class Recorder:
         tokens: int = 0,
         whole: bool = False,
     ) -> None:
-        """Tells those who watch the step what is being printed, piece by piece as it comes, which model is being
-        asked, or how many tokens a program has used so far; of several outputs at once each is a `stream`. Only the
-        last whole line is kept, and only until the step is over: in half of one, half of a secret would not be
-        recognised. If `whole`, watchers see all lines."""
+        """Show watchers a command's output as it is printed, the model being called, or a program's token
+        count. Each of several outputs is a `stream`. Only the last whole line is kept, until the step ends:
+        half a secret in half a line would not be recognised. If `whole`, watchers see all lines."""
         if not self._thread:
             return
         if whole and data:
@@ -295,7 +289,7 @@ class Recorder:
             self._show()
 
     def introduce(self) -> None:
-        """Tells those who watch the step the agent's own name, which the engine doesn't know of a command."""
+        """Tell watchers the agent's own name, which the engine cannot know for a command."""
         if self._thread:
             self._show()
 
@@ -322,7 +316,6 @@ class Recorder:
         return last_line(self._end(text, len(printed) == 2 * _LINE)) or self._line
 
     def _end(self, text: str, is_cut: bool = False) -> str:
-        """The end of a text without its secrets, nor what may be half of one where its beginning is cut off."""
         clean = self._clean(text[-_LINE:])
         return clean[_EDGE:] if is_cut or len(text) > _LINE else clean
 
@@ -330,7 +323,6 @@ class Recorder:
         return self._instance.redactor.text(sound(text))[0]
 
     def _told(self, turn: TurnRecord) -> str:
-        """A turn in a line: the last one said, or the call of a tool."""
         if turn.role == "tool" and turn.tool and turn.arguments is not None:
             import json
 
@@ -343,7 +335,7 @@ class Recorder:
         return self._clean(one_line(f"{turn.tool} {said}" if turn.tool else said))
 
     def in_session(self, session: str) -> None:
-        """Notes the session as soon as it is known, so that a run which is broken off can be carried on."""
+        """Save the session, so that an interrupted run can be resumed."""
         if session != self.session:
             self.session = session
             log.debug("PSG9617J", "{agent} works in session {session}", agent=self._agent, session=session)
@@ -352,14 +344,14 @@ class Recorder:
                 self._instance.runs.note(self._thread, {"agent": self._agent, "session": session})
 
     def read_beside(self, turns: Sequence[TurnRecord]) -> tuple[TurnRecord, ...]:
-        """What models read in this run at somebody's request and isn't among its `turns`: for the agent, and for the
-        commands that it ran."""
+        """Return the extraction turns of this run that are not among its `turns`: requests of the agent and
+        of its commands."""
         own = [turn for turn in self.turns if not any(turn is each for each in turns)]
         others = self._noted_by_others()
         return tuple(turn for turn in (*own, *others) if turn.tool == EXTRACT and turn.call is None)
 
     def take_noted(self) -> tuple[TurnRecord, ...]:
-        """Takes over, and returns, what other recorders have noted in this run and nobody has told."""
+        """Adopt and return turns that other recorders stored in this run."""
         found = self._noted_by_others()
         for turn in found:
             self.take(turn)
@@ -395,8 +387,8 @@ class Recorder:
         context: Hash,
         took: float | None = None,
     ) -> Hash:
-        """The Detail node of the run, with a node for each turn. `context` is the head that its prompt was built from,
-        `took` its seconds, those so far if not given."""
+        """Return the Detail node of the run, with a node for each turn. `context` is the head that the prompt
+        was built from, `took` the seconds, by default those so far."""
         took = time.monotonic() - self.began if took is None else took
         if said.session:
             self._claim(said.session)
@@ -415,10 +407,10 @@ class Recorder:
 
 
 class Answers:
-    """What an agent answers to an order, from when it is there until a report in the private folder has what came of
-    it: where this process is killed in between, the next one judges it instead of asking, and paying, again. It is
-    kept without the secrets. Nothing is kept in the step of a crew's workflow, since what its agent wrote into the
-    folders belongs to its answer, nor of an agent that is being ended."""
+    """An agent's answers to an order, saved until the private folder has a report. If this process is killed
+    in between, the next one uses them instead of paying again. Secrets are removed. Nothing is saved for
+    steps of crews' workflows, since the agent's files belong to its answer, nor for an agent that is being
+    ended."""
 
     def __init__(self, instance: Instance, thread: ThreadId, order: Order, recorder: Recorder) -> None:
         self._instance = instance
@@ -430,8 +422,7 @@ class Answers:
         self._is_kept = False
 
     def next(self, ask: Callable[[], Reply], take_over: Callable[[Reply], Reply]) -> Reply:
-        """The next answer: the one that another process has kept, or what the agent says when it is asked. What it
-        hasn't kept itself is kept then."""
+        """Return the next answer: a saved one, or the agent's, which is then saved."""
         reply, self._is_kept = self._taken(), False
         if reply is not None:
             reply = take_over(reply)
@@ -443,8 +434,7 @@ class Answers:
         return reply
 
     def keep(self, reply: Reply, synced: bool = True) -> None:
-        """Keeps the agent's answer. Where that can't be done, nothing is lost yet. With `synced` a power cut loses
-        nothing either."""
+        """Save the agent's answer; failures are ignored. With `synced` it also survives a power cut."""
         runs, number = self._instance.runs, self._number
         self._is_kept = True
         if reply.detail is not None or runs.broken_off(self._thread):
@@ -460,7 +450,6 @@ class Answers:
             log.warning("T4KQ7ZB2", "an answer isn't kept before it is judged: {error}", error=str(error))
 
     def _turn(self, turn: TurnRecord) -> Any:
-        """A turn as JSON: the names of its node and blob where it is recorded already."""
         node = self._recorder.recorded(turn)
         return turn.payload() if node is None else [node, self._recorder.nodes[node]]
 
@@ -478,7 +467,6 @@ class Answers:
 
 
 def _kept(instance: Instance, value: Mapping[str, Any]) -> Reply | None:
-    """An answer as it was kept; None where it isn't what was written."""
     from uwf_git.engine.kit.context import Reply
 
     def told(turn: Any) -> TurnRecord:
@@ -499,7 +487,7 @@ def _kept(instance: Instance, value: Mapping[str, Any]) -> Reply | None:
 
 
 def broken_off(turns: Sequence[TurnRecord], session: str | None) -> Detail:
-    """What is known of a run that came to no answer, from the turns that it had recorded."""
+    """Return the Detail of a run without an answer, from its recorded turns."""
     from uwf_git.engine.kit.extract import sum_tokens
 
     return Detail(
@@ -512,8 +500,8 @@ def broken_off(turns: Sequence[TurnRecord], session: str | None) -> Detail:
 
 
 def salvage(instance: Instance, head: Head, order: Order) -> tuple[str, Hash] | None:
-    """What an agent recorded before it, or the process it ran in, was ended, and its answers that nobody judged: the
-    agent's name, and a draft of a Detail node that holds the turns and what they cost. None where there is nothing."""
+    """Return what an agent recorded before it was killed, and its answers that were not judged: the agent's
+    name and a draft of a Detail node. None if there is nothing."""
     notes = instance.runs.notes(head.thread)
     kept = [_kept(instance, each) for each in instance.runs.answers(head.thread, order)]
     replies = [reply for reply in kept if reply is not None]
@@ -530,8 +518,6 @@ def salvage(instance: Instance, head: Head, order: Order) -> tuple[str, Hash] | 
 def _with_replies(
     said: Detail, noted: Sequence[TurnRecord], replies: Sequence[Reply]
 ) -> tuple[Detail, tuple[TurnRecord, ...]]:
-    """What is known of a run by its answers too, and all of its turns. An answer counts what its turns together have
-    used, so of these only the others count."""
     from uwf_git.engine.kit.extract import sum_tokens
 
     others, unnoted = list(noted), list[TurnRecord]()
@@ -560,7 +546,7 @@ def _with_replies(
 
 
 def noted_turns(instance: Instance, notes: Iterable[Mapping[str, Any]]) -> tuple[TurnRecord, ...]:
-    """The turns that the notes of a run name. Their nodes are taken in again where the index was lost since."""
+    """Return the turns named by a run's notes. Their nodes are indexed again if the index was lost."""
     from uwf_git.git.repository import Oid
 
     store = instance.store
@@ -576,7 +562,7 @@ def noted_turns(instance: Instance, notes: Iterable[Mapping[str, Any]]) -> tuple
 
 
 def sound(value: Any) -> Any:
-    """A JSON value whose texts can be encoded: with `?` for every lone surrogate."""
+    """Return a JSON value with `?` in place of each lone surrogate."""
     if isinstance(value, str):
         return encodable(value)
     if isinstance(value, list | tuple):

@@ -1,9 +1,9 @@
-"""How a model's server is asked for JSON: the `response_format` of a request, from a schema.
+"""The `response_format` of a model request, made from a schema.
 
-A server with a strict mode lets its model write nothing but what the schema allows. That mode knows a part of JSON
-Schema: objects that are closed and have all their fields, lists, texts, numbers, alternatives, references. A schema is
-written anew in that part: an optional field may be null, which reading it takes for left out, and limits on length or
-value are dropped, since what comes is checked by the schema itself. What can't be said so is asked for as any JSON.
+Strict modes accept a subset of JSON Schema: closed objects with all fields required, lists, strings, numbers,
+alternatives, references. A schema is rewritten into it: an optional field may be null, which is read as
+absent, and limits on length or value are dropped, since the schema checks the reply anyway. Other schemas
+request any JSON.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class _NotStrict(Exception):
 
 
 def response_format(payload: Any) -> Mapping[str, Any] | None:
-    """What to ask for where an answer must obey a schema; None for a schema of something else than an object."""
+    """Return the `response_format` for a schema; None if the schema isn't one of an object."""
     if types(payload) not in ((), ("object",)) or not isinstance(payload, Mapping):
         return None
     try:
@@ -94,7 +94,6 @@ def _strict(schema: Any, depth: int) -> dict[str, Any]:
 
 
 def _object(schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
-    """An object that has all of its fields and no others."""
     properties = schema.get("properties")
     open_to = [schema.get(key, False) for key in ("additionalProperties", "unevaluatedProperties")]
     if not isinstance(properties, Mapping) or not properties or any(each is not False for each in open_to):

@@ -1,4 +1,4 @@
-"""`uwf agent list` and `check`: which agents there are, and whether one of them answers."""
+"""`uwf agent list` and `uwf agent check`."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""`uwf-exec`: a role is done by a command, such as the tests.
+"""`uwf-exec`: commands as agents, such as tests.
 
-The command comes from this agent's own arguments, that is from the user's configuration: nothing that stands in the
-store is ever run. It gets the context as JSON on its standard input. If it prints an answer, that is read as
-every agent's is, and what is wrong with it is told. Otherwise its exit status becomes the status, in the word that the
-schema has for it, and what it printed becomes the report.
+The command comes from the user's configuration; nothing from the store is run. It gets the context as JSON on
+standard input. An answer that it prints is read like any agent's, with its problems reported. Otherwise its
+exit status becomes the status, in the schema's words, and its output the report.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ _CODES = ("exitCode", "exit_code", "exitStatus", "exit_status", "returnCode", "r
 
 
 class Options(NamedTuple):
-    """The agent's arguments. `roles` are commands for certain roles, `command` is for all others."""
+    """`roles` are commands for certain roles, `command` is for others."""
 
     command: tuple[str, ...] = ()
     roles: Mapping[str, tuple[str, ...]] = {}
@@ -74,7 +73,7 @@ class Options(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """How the command ended, in words too. `report` is the end of what it printed."""
+    """The command's end. `report` is the end of its output."""
 
     ok: bool
     code: int
@@ -117,13 +116,13 @@ def _split(text: str) -> tuple[str, ...]:
 
 
 class _Conversation(Conversation):
-    """One run of the role's command, which can't be told what is wrong with its answer."""
+    """One run of the command, without corrections."""
 
     correctable = False
 
     def begin(self) -> Reply:
-        """Runs the role's command. Raises Usage where there is none, AgentFailed when it can't be started, runs out of
-        time, or ends in a way that the role's schema can't say."""
+        """Run the role's command. Raises Usage if there is none, AgentFailed if it cannot start, times out,
+        or ends in a way the schema cannot express."""
         from uwf_git.sandbox.child import run_command
 
         ctx, options = self.ctx, self._options
@@ -167,7 +166,6 @@ class _Conversation(Conversation):
         raise failed_with(failed, error.message, error.hint)
 
     def take_over(self, reply: Reply) -> Reply:
-        """What the command answered, judged now."""
         return _judged(self.ctx, self._argv(), reply)
 
     @property
@@ -186,8 +184,8 @@ class _Conversation(Conversation):
 
 
 def _heard(ctx: Context, argv: Sequence[str], finished: Finished, seconds: float) -> Reply:
-    """What a command answered, before anybody has judged it: its output is the text, unless its beginning is missing
-    and somebody wants fields of it; the turn says how it ended."""
+    """Return a command's answer before judging: its output, unless its beginning is missing but needed; the
+    turn has its end."""
     ended = _ended(finished, ctx.options.tail)
     is_cut = finished.stdout_size > len(finished.stdout_tail) and not talks(ctx.role)
     turn = TurnRecord(
@@ -202,8 +200,6 @@ def _heard(ctx: Context, argv: Sequence[str], finished: Finished, seconds: float
 
 
 def _judged(ctx: Context, argv: Sequence[str], heard: Reply) -> Reply:
-    """The reply with the output that is in what a command answered, or that follows from how it ended. Raises
-    AgentFailed."""
     options: Options = ctx.options
     shown = shlex.join(argv)
     name = shortened(shown, 60)
@@ -270,7 +266,6 @@ def _words(code: int) -> str:
 
 
 def _text(data: bytes, size: int) -> str:
-    """Output without sequences that steer a terminal; of an overwritten line the last version."""
     text = settled(data.decode("utf-8", "replace")).strip("\n")
     return f"[… the first {size - len(data)} bytes are left out …]\n{text}" if size > len(data) else text
 
@@ -282,15 +277,12 @@ def _end_of(text: str, most: int) -> str:
 
 
 def _printed(ctx: Context, options: Options, text: str, changes: Changes | None) -> Verdict | None:
-    """The verdict on what was printed, with what was written of the run; None where that is no answer."""
     if options.stdin == "prompt":  # its example of an answer is none, where it is only repeated
         text = text.replace(ctx.prompt.strip(), "")
     return judge_printed(text, Wanted(ctx.role, ctx.schema, ctx.reads), changes)
 
 
 def _fill(ctx: Context, options: Options, ended: Ended, changes: Changes | None) -> dict[str, Any] | None:
-    """The first output that obeys the role's schema and says how the command ended, with what was written of the run
-    where the schema takes it."""
     for variant in variants(ctx.schema.payload):
         for said in _sayings(ctx.schema.payload, variant, options, ended.ok):
             output = {**said, **_details(variant, ended)}
@@ -301,7 +293,6 @@ def _fill(ctx: Context, options: Options, ended: Ended, changes: Changes | None)
 
 
 def _sayings(root: Any, variant: Variant, options: Options, ok: bool) -> Iterator[dict[str, Any]]:
-    """The ways in which a variant can say whether it went well, best first."""
     wanted = options.ok if ok else options.fail
     verdicts: dict[str, Any] = {
         field.name: ok
@@ -333,8 +324,6 @@ def _statuses(root: Any, field: Field, wanted: str | None, ok: bool) -> list[Any
 
 
 def _details(variant: Variant, ended: Ended) -> dict[str, Any]:
-    """The report, in every required field that is named for one or else the first optional one, and the
-    exit status."""
     named = [field for name in _REPORTS if (field := variant.field(name)) and "string" in types(field.schema)]
     chosen = [field for field in named if field.required] or named[:1]
     details: dict[str, Any] = {field.name: _fitting(ended.report, field) for field in chosen}
@@ -356,7 +345,6 @@ def _fitting(report: str, field: Field) -> str:
 def _untold(
     ctx: Context, options: Options, ended: Ended, name: str, changes: Changes | None
 ) -> tuple[str, str]:
-    """The error, and its hint, where how the command ended says nothing that the schema takes."""
     role, payload = ctx.role.name, ctx.schema.payload
     option, wanted = ("--ok", options.ok) if ended.ok else ("--fail", options.fail)
     fields = [found for each in variants(payload) for key in STATUS if (found := each.field(key))]

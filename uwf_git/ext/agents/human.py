@@ -1,7 +1,7 @@
-"""`uwf-human`: a role is done by the person at the terminal.
+"""`uwf-human`: the person at the terminal as an agent.
 
-It asks for the fields of the role's schema one by one, or with `--editor` opens an editor on a form. Where its standard
-input is no terminal the thread waits for somebody to step it in one, and nothing is kept: nobody has tried.
+Asks for the fields of the role's schema one by one, or with `--editor` opens an editor on a form. Without a
+terminal the thread waits, and no attempt is recorded.
 """
 
 from __future__ import annotations
@@ -35,8 +35,6 @@ _NOTE = "#:"
 
 
 class Options(NamedTuple):
-    """The agent's arguments."""
-
     editor: bool = False
 
 
@@ -48,7 +46,8 @@ def parse_args(args: Sequence[str]) -> Options:
 
 
 def run(ctx: Context) -> Reply:
-    """Asks for the output. Raises Absent off a terminal, AgentFailed when the person leaves, or out of time."""
+    """Ask for the output. Raises Absent without a terminal, AgentFailed if the person leaves or time runs
+    out."""
     with undisturbed(), Terminal.of_stdin(ctx) as terminal:
         if ctx.options.editor:
             return _edit(ctx, terminal)
@@ -66,7 +65,7 @@ class Left(AgentFailed):
 
 
 class Terminal:
-    """A terminal to write to and read lines from, until a deadline."""
+    """A terminal with a deadline."""
 
     def __init__(self, descriptor: int, role: str, deadline: float | None) -> None:
         self.descriptor = descriptor
@@ -76,7 +75,7 @@ class Terminal:
 
     @classmethod
     def of_stdin(cls, ctx: Context) -> Terminal:
-        """The terminal behind standard input. Raises Absent where there is none."""
+        """Return the terminal of standard input. Raises Absent."""
         try:
             if not sys.stdin.isatty():
                 raise OSError
@@ -96,13 +95,12 @@ class Terminal:
         os.close(self.descriptor)
 
     def say(self, text: str) -> None:
-        """Writes text; characters that could steer the terminal are written as escapes."""
         data = _visible(text).encode("utf-8", "replace")
         while data:
             data = data[os.write(self.descriptor, data) :]
 
     def ask(self, question: str) -> str:
-        """Asks and returns the line. Raises Left at the end of input, AgentFailed at the end of the time."""
+        """Return a line. Raises Left at the end of input, AgentFailed at the deadline."""
         self.say(question)
         while b"\n" not in self._pending:
             left = None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
@@ -119,7 +117,6 @@ class Terminal:
 
 
 def _named(ctx: Context) -> str:
-    """The option that names this agent, with a space before it; "" where the configuration does."""
     from uwf_git.config.resolve import resolve_agent
 
     with suppress(UwfError):
@@ -152,7 +149,6 @@ def _cut(text: str) -> str:
 
 
 def _visible(text: str) -> str:
-    """The text with an escape such as `\\x1b` for each character that isn't printable, but line ends."""
     return "".join(
         each if each.isprintable() or each == "\n" else each.encode("unicode_escape").decode("ascii")
         for each in text.replace("\t", "    ")
@@ -164,7 +160,6 @@ def _listed(problems: Sequence[Any]) -> str:
 
 
 def _questions(ctx: Context, terminal: Terminal) -> tuple[dict[str, Any], str]:
-    """The output and the report, asked for field by field. The schema's variants are narrowed to one first."""
     root = ctx.schema.payload
     output: dict[str, Any] = {}
     shapes = variants(root)
@@ -181,8 +176,6 @@ def _questions(ctx: Context, terminal: Terminal) -> tuple[dict[str, Any], str]:
 def _narrow(
     root: Any, terminal: Terminal, shapes: tuple[Variant, ...], output: dict[str, Any]
 ) -> tuple[Variant, ...]:
-    """The one variant that is wanted. Asks for a field that tells the variants apart, such as the status, and puts it
-    into `output`; where there is no such field, asks for the variant itself."""
     for name in dict.fromkeys(["$status", "status", *(field.name for field in shapes[0].fields)]):
         offers = [choices(root, found.schema) if (found := shape.field(name)) else None for shape in shapes]
         if all(offers):
@@ -203,8 +196,6 @@ def _narrow(
 
 
 def _choose(terminal: Terminal, name: str, offered: Sequence[Any], optional: bool = False) -> Any:
-    """One of the offered values, chosen by its number, its text, or a beginning that no other has. None if it is
-    optional and nothing was typed."""
     shown = [each if isinstance(each, str) else repr(each) for each in offered]
     lines = "".join(f"  {number}) {text}\n" for number, text in enumerate(shown, 1))
     while True:
@@ -225,7 +216,6 @@ def _choose(terminal: Terminal, name: str, offered: Sequence[Any], optional: boo
 
 
 def _ask_field(root: Any, terminal: Terminal, field: Field) -> tuple[Any] | None:
-    """The value typed for a field; None where it is optional and left out."""
     heading = f"{field.name}: {field.description}\n" if field.description else ""
     listed = choices(root, field.schema)
     if listed is not None and len(listed) == 1:
@@ -263,7 +253,6 @@ def _ask_field(root: Any, terminal: Terminal, field: Field) -> tuple[Any] | None
 
 
 def _ask_line(terminal: Terminal, question: str) -> str:
-    """A line; one that ends in a backslash goes on in the next."""
     line = terminal.ask(question)
     while line.endswith("\\"):
         line = line[:-1] + "\n" + terminal.ask("… ")
@@ -271,7 +260,6 @@ def _ask_line(terminal: Terminal, question: str) -> str:
 
 
 def _read(typed: str) -> Any:
-    """What was typed: text, or JSON where it begins as a collection or a quoted text does."""
     from uwf_git.format.node import parse_json
 
     text = typed.strip()
@@ -302,7 +290,6 @@ def _ask_report(terminal: Terminal) -> str:
 
 
 def _edit(ctx: Context, terminal: Terminal) -> Reply:
-    """Opens the editor on the form until what comes back is valid."""
     import tempfile
 
     problems: Sequence[str] = ()
@@ -332,7 +319,6 @@ def _form(ctx: Context) -> str:
 
 
 def _blank(value: Any) -> Any:
-    """An example without its placeholders, such as `<summary>`."""
     if isinstance(value, dict):
         return {key: _blank(item) for key, item in value.items()}
     if isinstance(value, list):

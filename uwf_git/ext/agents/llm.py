@@ -1,7 +1,7 @@
-"""`uwf-llm`: a role is done by one completion of a language model, from the prompt alone.
+"""`uwf-llm`: one completion of a language model, from the prompt alone.
 
-The model is the one of `--model ALIAS`, else of `modelOverrides.agent`, else `defaultModel`. A correction goes on in
-the same conversation; a step that failed is taken up again from the turns that its last attempt left.
+The model is `--model ALIAS`, else `modelOverrides.agent`, else `defaultModel`. A correction continues the
+conversation; a failed step resumes from its attempt's turns.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ def parse_args(args: Sequence[str]) -> Options:
 
 
 class _Conversation(Conversation):
-    """The messages of one step, the model's answers among them."""
+    """One step's messages."""
 
     def begin(self) -> Reply:
-        """One completion of the prompt; after a failed attempt, of its turns and one more message. Raises Invalid
-        where no model is configured."""
+        """Complete the prompt, after a failed attempt with its turns. Raises Invalid without a configured
+        model."""
         self._messages = [{"role": "user", "content": self.ctx.prompt}]
         left = self.carried_on()
         if left is None or self.ctx.resume is None:
@@ -44,7 +44,6 @@ class _Conversation(Conversation):
         return self.say(message)
 
     def say(self, text: str) -> Reply:
-        """One completion of all that was said so far and this."""
         self._messages.append({"role": "user", "content": text})
         return self._complete()
 

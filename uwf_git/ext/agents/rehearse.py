@@ -1,16 +1,15 @@
-"""`uwf-rehearse`: makes any workflow run without a model.
+r"""`uwf-rehearse`: generated outputs, to run any workflow without a model.
 
-It answers with a valid output made from the role's schema. Of all outputs it takes one that follows the edge which
-this thread has taken least: so every status and every edge has its turn, and loops end. With `--script` it plays the
-replies of a file instead, one entry a run:
+Answers with a valid output from the role's schema, taking the edge that this thread has taken least, so that
+every edge is tried and loops end. `--script` plays a file's replies instead:
 
     - {role: planner, output: {plan: short}}         a valid output
-    - {role: developer, answer: "---\\n…\\n---\\n…"}   an answer, verbatim
+    - {role: developer, answer: "---\n…\n---\n…"}   an answer, verbatim
     - {role: reviewer, garbage: "no fields here"}    an answer that never gets better
     - {role: reviewer, exit: 3}                      ends with that status
-    - {role: reviewer, sleep: 2, output: {…}}        takes its time first
+    - {role: reviewer, sleep: 2, output: {…}}        waits first
 
-Which entry is next follows from the thread: there is one for each step of a role and for each failed attempt.
+The thread determines the entry: one per step of a role and per failed attempt.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _PATIENCE = 100  # steps after which no odd outputs are tried any more
 
 
 def parse_args(args: Sequence[str]) -> Path | None:
-    """The script's path, if one is to be played. Raises Usage."""
+    """Return the script's path, if any. Raises Usage."""
     given, rest = read_options("uwf-rehearse", USAGE, args, ("--script",))
     if rest or len(given) > 1:
         raise Usage(f"uwf-rehearse can't take {' '.join(args)}", USAGE)
@@ -48,16 +47,14 @@ def parse_args(args: Sequence[str]) -> Path | None:
 
 
 class _Conversation(Conversation):
-    """A rehearsed step. Corrections change nothing: a script that says garbage means it."""
+    """A rehearsed step. Corrections repeat the answer."""
 
     def begin(self) -> Reply:
-        """The script's reply, or the made-up output that takes the least worn edge."""
         if self.ctx.options is None:
             return _said(self.ctx, choose_output(self.ctx.history, self.ctx.role, self.ctx.schema))
         return _play(self.ctx, self.ctx.options)
 
     def say(self, text: str) -> Reply:
-        """The same again."""
         return self.begin()
 
 
@@ -70,8 +67,6 @@ def _said(ctx: Context, output: Any) -> Reply:
 
 
 def _frontmatter(output: Any) -> str:
-    """An object's fields as a block of YAML; "" for anything else. The values are JSON, which YAML 1.2 reads too: a
-    writer of nicer YAML is not worth its import in every step."""
     if not isinstance(output, dict):
         return ""
     names = {key: key if key.isidentifier() else json.dumps(key) for key in output}
@@ -80,7 +75,7 @@ def _frontmatter(output: Any) -> str:
 
 
 class _Rank(NamedTuple):
-    """How welcome an output is: the least comes first."""
+    """An output's rank; the least is taken."""
 
     nowhere: bool  # no edge takes it
     asks: bool  # it asks a human
@@ -97,10 +92,9 @@ class _Rank(NamedTuple):
 
 
 def choose_output(history: History, role: Role, schema: Schema) -> Any:
-    """The output that takes the edge which this thread has taken least. Among equals it is one whose edge can lead
-    back here, so that loops are gone round once before they end; then one that doesn't end the thread; then the one
-    that stands first. Outputs that lead nowhere, or whose edge has a template that fails for them, come last. Raises
-    Invalid where no output can be made up."""
+    """Return the output of the least taken edge; among equals one that can lead back here (so loops run
+    once), then one that doesn't end the thread, then the first. Outputs without an edge, or with a failing
+    template, come last. Raises Invalid if none can be generated."""
     workflow, steps = history.workflow, history.steps
     turn = sum(step.role == role.name for step in steps)
     hints = hints_of(workflow, role.name)
@@ -152,13 +146,11 @@ def _made(schema: Schema, turn: int, hints: Hints, history: History, role: str, 
 
 
 def _returning(workflow: Workflow, role: str) -> set[str]:
-    """The roles from which a way leads back to this one."""
     graph = {source: [edge.role for edge in edges] for source, edges in workflow.graph.items()}
     return leading_to(graph, role)
 
 
 def _worn(history: History, role: str) -> Counter[int | None]:
-    """How often the role's last turns took each of its edges, by the edge's position."""
     taken: Counter[int | None] = Counter()
     if len(history.workflow.graph.get(role, ())) < 2:
         return taken
@@ -171,8 +163,6 @@ def _worn(history: History, role: str) -> Counter[int | None]:
 
 
 def _edge(history: History, before: Sequence[StepContext], role: str, output: Any) -> tuple[int | None, bool]:
-    """The position of the edge that an output takes, None where there is none, and whether its templates
-    can be rendered then."""
     from uwf_git.workflow.moderator import choose, follow
 
     steps = (*before, StepContext(history.start_hash, role, output, history.start_hash, "uwf-rehearse"))
@@ -190,8 +180,8 @@ def _edge(history: History, before: Sequence[StepContext], role: str, output: An
 
 
 class Entry(NamedTuple):
-    """One reply of a script. `sleep` is in seconds. At most one of the others but `role` is given; with none the
-    reply is made up."""
+    """A script's reply. `sleep` is in seconds. At most one of the others is given; with none the reply is
+    generated."""
 
     role: str
     output: Any = None
@@ -202,7 +192,7 @@ class Entry(NamedTuple):
 
 
 def read_script(path: Path) -> tuple[Entry, ...]:
-    """The entries of a file. Raises NotFound, Invalid with the entry at fault."""
+    """Parse a script. Raises NotFound, Invalid with the entry."""
     from uwf_git.format.yaml12 import read
 
     value = read(path).data
@@ -263,7 +253,7 @@ def _sleep(entry: Entry, deadline: float | None) -> None:
 
 
 class _Exit(AgentFailed):
-    """The script has the agent exit with `status`, which it does where it is a process of its own."""
+    """The script ends the agent with `status`, if it is a process."""
 
     def __init__(self, status: int, script: Path) -> None:
         super().__init__(f"uwf-rehearse exited with {status}", f"as {script} has it")

@@ -1,8 +1,5 @@
-"""Which agents this machine knows, and whether they work.
-
-`members` lists them and looks for their programs. `check` has an agent do one small step for real, in a store that is
-thrown away afterwards, with the user's configuration and secrets.
-"""
+"""Known agents, and whether they work. `members` lists them with their programs. `check` runs one small step
+in a temporary store, with the user's configuration and secrets."""
 
 from __future__ import annotations
 
@@ -54,9 +51,8 @@ graph:
 
 
 class Member(NamedTuple):
-    """An agent that is known by a name. `by` is who provides it: "uwf-git", "config.yaml", or a package with
-    its version. `program` is what has to be on PATH, "" where it runs in the engine; `path` where it was found.
-    `problem` says what is missing, with a hint."""
+    """A known agent. `by` is "uwf-git", "config.yaml", or a package with version. `program` must be on PATH
+    ("" if in process), found at `path`. `problem` says what is missing."""
 
     name: str
     by: str
@@ -68,7 +64,7 @@ class Member(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """The result of a check. `problem` is "" where the agent answered as it should."""
+    """A check's result. `problem` is "" on success."""
 
     agent: str
     seconds: float
@@ -79,8 +75,7 @@ class Checked(NamedTuple):
 
 
 def members(config: Config) -> list[Member]:
-    """Every agent that is known, in the order in which names count: configured, shipped, CLIs of the
-    configuration, plugins. Programs are asked for their version, all at once."""
+    """Return all agents in order of precedence, asking programs for versions in parallel."""
     asked: dict[str, Any] = dict(config.agents)
     for name, row in config.agent_clis.items():
         asked.setdefault(name, row)
@@ -148,7 +143,6 @@ def _shipped(config: Config, program: AgentProgram, args: Sequence[str]) -> Memb
 
 
 def _with_model(config: Config, member: Member) -> Member:
-    """An agent that asks the model of the configuration."""
     try:
         alias = asked_model(member.name, config, None)
     except UwfError as error:
@@ -157,7 +151,6 @@ def _with_model(config: Config, member: Member) -> Member:
 
 
 def _with_program(program: AgentProgram, args: Sequence[str], member: Member) -> Member:
-    """An agent that calls the program which its arguments name."""
     try:
         command = load(f"{program.module}:parse_args")(args).command
     except UwfError as error:
@@ -207,9 +200,9 @@ def check(
     cwd: Path | None = None,
     watched: Callable[[Instance, ThreadId], AbstractContextManager[object]] | None = None,
 ) -> Checked:
-    """Has an agent, by its name or command, do a step whose answer is one word, in `cwd` or an empty folder.
-    `timeout`, in seconds, goes before the agent's own; without either it is two minutes. The step is made within what
-    `watched` gives for it. Raises Usage, Invalid for what names no agent."""
+    """Run a one-word step with an agent or command, in `cwd` or an empty folder, within `watched`. `timeout`
+    in seconds overrides the agent's; the default is two minutes. Raises Usage, Invalid for an unknown agent.
+    """
     from uwf_git.engine.step import step
     from uwf_git.git.repository import Oid
     from uwf_git.store.location import Location, init
@@ -255,7 +248,6 @@ def check(
 
 
 def _hint(error: UwfError, took: float, agent: AgentConfig) -> str:
-    """What to do next. The thread that it failed in is gone by now."""
     if agent.timeout is not None and took >= agent.timeout:
         from uwf_git.base.text import duration
 

@@ -1,10 +1,9 @@
-"""`uwf-workflow`: a role is done by another workflow, in a thread of its own.
+"""`uwf-workflow`: another workflow as an agent, in a thread of its own.
 
-The edge's instruction is the prompt of the child thread, which is stepped to its end by the agents that this
-machine has for it. Its last output becomes the output of the step, without the fields that the role's schema doesn't
-know; `--output`, a JSONata expression over the child's `{start, steps}`, makes something else of it. When the
-child asks a human, this thread asks in its place and hands the answer on; when it fails, the step has failed, and the
-next one goes on with the same child.
+The edge's instruction is the child thread's prompt. Its last output becomes the step's output, without fields
+unknown to the role's schema; `--output`, a JSONata expression over the child's `{start, steps}`, overrides
+it. The child's questions are asked in this thread, and answers passed on; after a failure the next step
+continues the same child.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ _AROUND: ContextVar[tuple[str, ...]] = ContextVar("workflows around", default=()
 
 
 class Options(NamedTuple):
-    """The agent's arguments: the name of a registered workflow or CREW/ID, and what to make of its history."""
+    """The workflow's name or CREW/ID, and an expression for its output."""
 
     name: str
     output: str | None = None
@@ -67,8 +66,8 @@ def parse_args(args: Sequence[str]) -> Options:
 
 
 def run(ctx: Context) -> Reply:
-    """Steps a child thread to its end, or until it asks: a new one, or the one whose question was answered.
-    Raises AgentFailed where the child fails, with its id kept."""
+    """Run a child thread to its end or question: a new one, or the one whose question was answered. Raises
+    AgentFailed with its id."""
     answered = _answered(ctx)
     child = answered or _start(ctx)
     log.info("YW9T0WJP", "the role is played by thread {child}", child=child, goes_on=answered is not None)
@@ -76,7 +75,7 @@ def run(ctx: Context) -> Reply:
 
 
 def continue_(ctx: Context, session: str, message: str) -> Reply:
-    """Goes on with the child of a failed attempt, or begins anew where that was killed or is gone."""
+    """Continue a failed attempt's child, or start anew if it was killed or is gone."""
     head = _own(ctx, session)
     if head is None:
         return run(ctx)
@@ -85,7 +84,6 @@ def continue_(ctx: Context, session: str, message: str) -> Reply:
 
 
 def _pass_remarks_on(ctx: Context, child: ThreadId) -> None:
-    """Say to the child what the user has remarked here since it was stepped last. A child that waits isn't told."""
     from uwf_git.engine.inbox import remark
 
     head = ctx.instance.threads.head(child)
@@ -100,9 +98,8 @@ def _pass_remarks_on(ctx: Context, child: ThreadId) -> None:
 
 
 def _own(ctx: Context, session: str) -> Head | None:
-    """The head of the child thread whose id the session is; None where that was killed or is gone. A session comes
-    with the thread, maybe from somebody else: only a thread that was started here, for this one, and of the workflow
-    that is bound to the role, is its child."""
+    """Return the child thread of a session, None if killed or gone. A session may come from elsewhere: only a
+    thread started here, for this one, of the role's workflow, is accepted."""
     if not is_thread_id(session) or not ctx.instance.sessions.is_own(NAME, session, ctx.thread):
         return None
     try:
@@ -129,8 +126,6 @@ def _start(ctx: Context) -> ThreadId:
 
 
 def _version(ctx: Context) -> tuple[Oid, Hash, str]:
-    """The version that the child begins on, its workflow, and who speaks in it where that is one of a crew: who speaks
-    here, where the crew is the same, else the crew's first. Raises NotFound, Invalid."""
     instance, name = ctx.instance, ctx.options.name
     if "/" not in name:
         version = instance.registry.current(name)
@@ -145,8 +140,6 @@ def _version(ctx: Context) -> tuple[Oid, Hash, str]:
 
 
 def _task(ctx: Context) -> str:
-    """The child's prompt: the edge's instruction, or else the task; and the questions of an earlier child that isn't
-    here any more, with their answers."""
     steps = split_remarks(ctx.history.steps)[0]
     at = len(steps)
     asked: list[str] = []
@@ -162,13 +155,11 @@ def _task(ctx: Context) -> str:
 
 
 def _is_answer(steps: Sequence[StepContext], role: str) -> bool:
-    """Whether the last of these steps answers a question of the role."""
     asked, said = steps[-2:]
     return said.role == USER and asked.role == role and asks_human(asked.output)
 
 
 def _within(ctx: Context, name: str) -> tuple[str, ...]:
-    """The workflows around the child. Raises AgentFailed where it would be within itself, or too deep."""
     around = _AROUND.get() or tuple(each for each in os.environ.get(_WITHIN, "").split(",") if each)
     around = (*around, ctx.history.workflow.name)
     if name in around:
@@ -186,8 +177,6 @@ def _within(ctx: Context, name: str) -> tuple[str, ...]:
 
 @contextmanager
 def _stepping(around: tuple[str, ...]) -> Iterator[None]:
-    """Name the workflows `around` a child while it is stepped: to this thread of the program, and in the environment of
-    a command of ours, whose agents inherit it."""
     token = _AROUND.set(around)
     try:
         with _in_environment(around) if lifetime.is_own() else nullcontext():
@@ -210,7 +199,6 @@ def _in_environment(around: Sequence[str]) -> Iterator[None]:
 
 
 def _answered(ctx: Context) -> ThreadId | None:
-    """The child whose question has just been answered in this thread, with the answer handed on."""
     steps = split_remarks(ctx.history.steps)[0]
     if len(steps) < 2 or ctx.previous is None or not _is_answer(steps, ctx.role.name):
         return None
@@ -267,8 +255,6 @@ def _broken(ctx: Context, child: ThreadId, message: str, hint: str) -> AgentFail
 
 
 def _charged(ctx: Context, reply: Reply) -> Reply:
-    """The reply with what the child's last failed attempt has spent: the child's steps are counted by themselves, its
-    attempts aren't."""
     child = ThreadId(reply.session or "")
     threads = ctx.instance.threads
     attempts = ctx.instance.attempts.all(child)
@@ -283,8 +269,7 @@ def _charged(ctx: Context, reply: Reply) -> Reply:
 
 
 def _asks(ctx: Context, instance: Instance, child: ThreadId, waiting: Waiting) -> Reply:
-    """A question to the human in the child's place: the child's own, whether its budget may be raised, or that a role
-    of the child is for a human."""
+    """Return a question on the child's behalf: its own, a budget's raise, or a human's role."""
     from uwf_git.engine.status import outlook
 
     where = f"in thread {child} of workflow {ctx.options.name}"
@@ -334,8 +319,6 @@ def _ended(ctx: Context, head: Head) -> Reply:
 
 
 def _outputs(ctx: Context, history: History) -> list[Any]:
-    """What may be the step's output, best first: what `--output` makes of the child; without that, the child's last
-    output as it is, then without the fields that the role's schema doesn't have."""
     options: Options = ctx.options
     if options.output is not None:
         from uwf_git.workflow.expression import evaluate
@@ -354,8 +337,6 @@ def _outputs(ctx: Context, history: History) -> list[Any]:
 
 
 def _whole(ctx: Context, step: StepContext) -> Any:
-    """A step's output with the fields that stood beside it in the answer: the child doesn't know what is asked for
-    here."""
     detail = ctx.store.detail(step.detail)
     return step.output if detail is None else with_all_fields(step.output, detail.answer)
 

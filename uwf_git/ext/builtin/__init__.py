@@ -1,4 +1,4 @@
-"""The built-in agent: a model with tools, confined to the folder of its step."""
+"""The built-in agent: a model with tools, confined to its step's folder."""
 
 from uwf_git.ext import AgentProgram, Extension
 

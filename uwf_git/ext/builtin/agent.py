@@ -1,12 +1,11 @@
-"""`uwf-builtin`: a role is done by a language model with tools: files, search, commands, web pages, MCP servers.
+"""`uwf-builtin`: a language model with tools: files, search, commands, web pages, MCP servers.
 
-The model is the one of `--model ALIAS`, else of `modelOverrides.agent`, else `defaultModel`. It is asked up to
-`--turns` times, 30 by default, the last time without tools; at a node of a crew's workflow 50 times by default, and
-where it has come to no end by then, the step has failed. `tools` in config.yaml says what the tools may do; commands
-are off until they are switched on there.
+The model is `--model ALIAS`, else `modelOverrides.agent`, else `defaultModel`. It is called up to `--turns`
+times (30 by default), the last time without tools; in a crew's workflow 50 times, and then the step fails.
+`tools` in config.yaml restricts tools; commands are off by default.
 
-The model is told its earlier turns in the thread again, word for word, so that a provider's cache holds most of what it
-reads. A correction goes on in the same conversation.
+Earlier turns in the thread are repeated verbatim, so that the provider's cache applies. A correction
+continues the conversation.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ TURNS, OF_CREW, MOST_TURNS = 30, 50, 1000
 
 
 class Options(NamedTuple):
-    """The agent's arguments. `turns` is None where they don't say it; `extra` are fields of the request."""
+    """`turns` is None if not given; `extra` are request fields."""
 
     model: str | None = None
     turns: int | None = None
@@ -54,27 +53,22 @@ def _turns(ctx: Context, options: Options) -> int:
 
 
 def _must_end(ctx: Context) -> bool:
-    """Whether the model has to come to an end by itself, as at a node of a crew's workflow: an answer that is pressed
-    out of it would count as a node that is done."""
     return ctx.history.workflow.crew is not None and not talks(ctx.role)
 
 
 class _Conversation(Conversation):
-    """One step's loop, which a correction goes on in. Its tools are there while it runs, for each message anew."""
+    """One step's loop. Tools exist during each message."""
 
     _loop: Loop | None = None
     _session = ""
 
     def begin(self) -> Reply:
-        """The step, with what this role did in the thread before, and in the failed attempts that it carries on
-        from. Raises Invalid where no model is configured."""
         ctx = self.ctx
         if left := self.carried_on():
             return self.say(left[1])
         return self.say(ctx.prompt_for_resumed_session if ctx.previous else ctx.prompt)
 
     def say(self, text: str) -> Reply:
-        """One more message, the first included."""
         from uwf_git.engine.kit.chat import Chat, asked_model, resolve_endpoint
         from uwf_git.ext.builtin.environment import step_tools
 
@@ -95,7 +89,6 @@ class _Conversation(Conversation):
 
 
 def _begun(ctx: Context, options: Options, said: str, tools: str) -> Loop:
-    """The loop over what was said so far, and `said`."""
     from uwf_git.ext.builtin.conversation import Conversation as Messages
     from uwf_git.ext.builtin.loop import Loop
 
@@ -113,8 +106,8 @@ def _begun(ctx: Context, options: Options, said: str, tools: str) -> Loop:
 
 
 def _mark(ctx: Context) -> str:
-    """What marks the words of the user's side for a role in a thread: the same in each of its steps, so that a
-    provider's cache holds, and unknown to whoever wrote the files that the model reads. Raises StoreUnwritable."""
+    """Return the mark of user messages: constant per role and thread for the cache, and unknown to authors of
+    files that the model reads. Raises StoreUnwritable."""
     import hmac
 
     from uwf_git.store.private import read_private, write_private
@@ -152,7 +145,6 @@ def _reply(ended: Ended, session: str, notes: Sequence[str]) -> Reply:
 
 
 def _system(ctx: Context, options: Options, tools: str) -> str:
-    """What stands first in every request of this role: nothing in it may change from step to step."""
     parts = (
         [_TALK]
         if talks(ctx.role)

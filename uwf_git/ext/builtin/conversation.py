@@ -1,12 +1,10 @@
-"""A conversation with a model: messages from turns, the same ones whenever they are made.
+"""Messages to a model, deterministic from turns.
 
     system · prompt · assistant, its tool calls · their results · … · answer · next prompt · …
 
-A provider caches the beginning of a request, so each request begins with the whole one before: within a step, and
-across steps, whose messages are made again from their turns. For that every message is made from what a turn's node
-holds, in one spelling. Where a conversation outgrows its room, the oldest results of tools are replaced by a notice
-until half of the room is free, so that this doesn't happen with every request; the same turns lose the same results
-every time.
+Providers cache prefixes, so each request begins with the previous one, also across steps, rebuilt from stored
+turns. If a conversation outgrows its room, the oldest tool results are replaced by a notice until half the
+room is free; the same turns always lose the same results.
 """
 
 from __future__ import annotations
@@ -42,8 +40,8 @@ Message = dict[str, Any]
 
 
 class Call(NamedTuple):
-    """A tool call of a model. `text` are the arguments as they came; `arguments` what is kept of them: the
-    object they are, or the text where they are none. `extra` goes back to the endpoint as it came."""
+    """A model's tool call. `text` is the raw arguments, `arguments` the parsed object or the text. `extra` is
+    returned to the endpoint."""
 
     id: str
     name: str
@@ -53,9 +51,8 @@ class Call(NamedTuple):
 
 
 class Conversation:
-    """Messages that are only added to, except that the results of tools may be replaced. `room` is in characters.
-    `mark` stands before what the user's side says after a tool's result, in the same message; the system prompt tells
-    the model so, and no result holds it."""
+    """Append-only messages, except that tool results may be replaced. `room` is in characters. `mark`
+    precedes user text in a message with a tool result; results cannot contain it."""
 
     def __init__(self, system: str, mark: str, room: int = ROOM) -> None:
         system = f"{system}\n\n{_MARKED.format(mark=mark)}"
@@ -68,8 +65,8 @@ class Conversation:
         self._newest = 0  # where the messages since the last request begin
 
     def tell(self, text: str) -> None:
-        """Adds what is said to the model. Some endpoints refuse a message of the user after a result of a tool or after
-        another one of the user, so there the text is appended to that message."""
+        """Add a user message, appended to a preceding tool result or user message, since some endpoints
+        refuse two."""
         last = self.messages[-1]
         if last["role"] == "tool":
             last["content"] += f"\n\n[{self._mark}] {text}"
@@ -80,8 +77,7 @@ class Conversation:
         self._size += len(text)
 
     def heard(self, text: str, calls: Sequence[Call], reasoning: str | None = None) -> None:
-        """Adds the model's answer. Some endpoints insist on getting back the `reasoning` of an answer that calls
-        tools."""
+        """Add the model's answer, with the `reasoning` that some endpoints require back."""
         if calls:
             message: Message = {"role": "assistant", "content": text or None}
             if reasoning:
@@ -95,14 +91,13 @@ class Conversation:
         self._newest = len(self.messages)
 
     def result(self, call: str, value: Any) -> None:
-        """Adds the result of a tool call."""
         content = _json(value).replace(self._mark, "")
         self._results.append((len(self.messages), len(content)))
         self.messages.append({"role": "tool", "tool_call_id": call, "content": content})
         self._size += len(content)
 
     def calls(self, message: Mapping[str, Any]) -> list[Call]:
-        """The tool calls in a model's message, each with an id that is unique in this conversation."""
+        """Return a message's tool calls with unique ids."""
         listed = message.get("tool_calls")
         found = []
         for each in listed if isinstance(listed, list) else ():
@@ -119,18 +114,17 @@ class Conversation:
         return found
 
     def replay(self, exchanges: Iterable[Exchange]) -> None:
-        """Adds earlier runs of the same agent: each prompt and the turns that followed."""
+        """Add earlier runs: prompts and turns."""
         for exchange in exchanges:
             self.tell(exchange.prompt)
             self._replay(exchange.turns)
 
     def fit(self) -> None:
-        """Makes room where there is too little. To be called before each request."""
         if self._size > self._room:
             self._make_way(self._room // 2)
 
     def shrink(self) -> bool:
-        """Replaces all results that the model has seen already; False where there are none."""
+        """Replace all results that the model has seen; False if none."""
         before = len(self._results)
         self._make_way(0)
         return len(self._results) < before
@@ -182,7 +176,7 @@ class Conversation:
 
 
 def kept_arguments(text: str) -> Any:
-    """The arguments of a call as they are kept: the object that they spell, else their text."""
+    """Return a call's arguments as an object, else as text."""
     try:
         value = json.loads(text) if text.strip() else {}
         if isinstance(value, dict):
@@ -196,7 +190,7 @@ def kept_arguments(text: str) -> Any:
 
 
 def kept(value: Any) -> Any:
-    """A JSON value as a node holds it. Raises Invalid or RecursionError for a value that no node can hold."""
+    """Return a storable JSON value. Raises Invalid or RecursionError."""
     return normalise(sound(value))
 
 

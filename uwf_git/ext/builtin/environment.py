@@ -1,9 +1,5 @@
-"""What the built-in agent works in: the folder of the step, the workflow's own files, and its tools, standard ones and
-those of MCP servers, in a toolbox for one step.
-
-One policy decides what the model is told, what it sees, and what it may do. It is merged from the configuration's for
-all agents, its own for this agent, and the workflow's for the role.
-"""
+"""The built-in agent's environment: the step's folder, the workflow's files, and a toolbox of standard and
+MCP tools, under one merged policy for the prompt, visibility and enforcement."""
 
 from __future__ import annotations
 
@@ -57,13 +53,13 @@ def standard_tools(
     clean: Callable[[str], str] = str,
     show: Callable[[bytes], object] = bytes,
 ) -> Toolbox:
-    """A toolbox of the standard tools, for one step in one folder; the caller closes it.
-    `others` are the folders besides @project; in the step of a `crew` they are all that the tools know, and long
-    results are kept in @state. `hidden` are folders and files in the project that no tool may touch. Neither may a tool
-    touch `root` and `store`, uwf's own; where one of these is in the project and isn't the project's own repository, no
-    command runs.
-    `deadline` is on time.monotonic()'s clock; `clean` takes secrets out of a text before it is cut;
-    `show` is handed what commands print, as it comes."""
+    """Return a toolbox of the standard tools, to be closed by the caller.
+
+    `others` are folders besides @project; in a `crew`'s step they are the only known ones, and long results
+    go to @state. `hidden`, `root` and `store` cannot be touched; if uwf's places are inside the project and
+    not its own repository, no command runs. `deadline` is on time.monotonic(); `clean` redacts texts before
+    cutting; `show` gets commands' output.
+    """
     kept = next((each.path / "output" for each in others if crew and each.name == STATE), None)
     outputs = Outputs(clean, kept, f"{STATE}/output") if kept is not None else Outputs(clean)
     try:
@@ -91,7 +87,6 @@ def _visible(project: Path, environ: Mapping[str, str]) -> Visible:
 
 
 def _own(project: Path, root: Path | None, store: Path | None) -> tuple[Path, ...]:
-    """Those of uwf's places that are in the project, or that a link in the project leads to."""
     return tuple(
         path
         for path in (root, store)
@@ -102,7 +97,6 @@ def _own(project: Path, root: Path | None, store: Path | None) -> tuple[Path, ..
 
 
 def _untouched(project: Path, own: Sequence[Path], root: Path | None) -> Iterable[Path]:
-    """What no tool may touch of uwf's places in the project."""
     for path in own:
         if path == root and path.resolve() == project:
             yield from (path / name for name in PRIVATE)
@@ -112,8 +106,8 @@ def _untouched(project: Path, own: Sequence[Path], root: Path | None) -> Iterabl
 
 @contextlib.contextmanager
 def step_tools(ctx: Context) -> Iterator[tuple[Toolbox, Sequence[str]]]:
-    """The tools of a step, and what its notes should say of them, such as that one was not offered. Raises
-    AgentFailed where an MCP server that the policy permits can't be started."""
+    """Yield a step's tools, and notes such as tools not offered. Raises AgentFailed if a permitted MCP server
+    cannot start."""
     from tempfile import TemporaryDirectory
 
     policy = ctx.policy
@@ -153,8 +147,7 @@ def step_tools(ctx: Context) -> Iterator[tuple[Toolbox, Sequence[str]]]:
 
 
 def write_workflow(store: Store, thread: ThreadId, folder: Path) -> None:
-    """Writes the definition of a thread's workflow, and the files that it includes, into a folder, as they
-    lay beside each other."""
+    """Write a workflow's definition and included files into a folder."""
     from uwf_git.store.threads import Threads
     from uwf_git.store.versions import walk_tree
 

@@ -1,11 +1,10 @@
-"""The loop of a model with tools: ask, do what it calls for, tell it what came of that, until it answers.
+"""The loop of a model with tools.
 
-    ask → no tool calls → an answer: taken, or one nudge where it holds no deliverable
+    ask → no tool calls → an answer: taken, or one nudge if it has no deliverable
         → tool calls, in order → their results → ask again, at most `turns` times, the last without tools
-          unless it must come to an end by itself
+          unless the model must finish by itself
 
-It knows neither network nor files: it is given a function to ask the model and one to call a tool. Each turn is handed
-to `record` as soon as it is complete.
+Independent of network and files: functions call the model and tools. Complete turns go to `record`.
 """
 
 from __future__ import annotations
@@ -45,8 +44,7 @@ Missing = Callable[[str], Sequence[str]]
 
 
 class Ended(NamedTuple):
-    """How a run of the loop ended. `text` is the answer, "" where there is a `problem`. `turns` are all of the run,
-    `usage` is the sum over its requests."""
+    """The loop's end. `text` is "" with a `problem`; `usage` is the sum over its requests."""
 
     text: str
     turns: tuple[TurnRecord, ...]
@@ -59,8 +57,8 @@ class Ended(NamedTuple):
 
 
 class Loop:
-    """One model at one step. `turns` is how often it may be asked. Where it `talks`, any answer will do. Where it
-    `must_end`, it keeps its tools to the last, and has failed where it comes to no end."""
+    """A model's step. `talks`: any answer is accepted. `must_end`: tools stay to the last request, and no end
+    is a failure."""
 
     def __init__(
         self,
@@ -85,8 +83,8 @@ class Loop:
         self._model: str | None = None
 
     def run(self, ask: Ask, call: CallTool) -> Ended:
-        """Asks until the model answers or can't go on. An error of the endpoint is the result's problem; raises
-        AgentFailed where it comes before the first turn."""
+        """Run until the model answers or cannot continue. Endpoint errors become the problem; raises
+        AgentFailed before the first turn."""
         self._turns, self._notes = [], []
         text, problem, hint, throttled = "", "", "", None
         try:
@@ -100,7 +98,7 @@ class Loop:
         return Ended(text, turns, self._model, usage, notes, problem, hint, throttled)
 
     def correct(self, message: str, ask: Ask, call: CallTool) -> Ended:
-        """Runs on after one more message, for a few turns. The caller records the message."""
+        """Continue after a message, for a few turns. The caller records it."""
         self._conversation.tell(message)
         self._left = max(1, min(CORRECTION_TURNS, self._left))
         self._nudges = 0
@@ -156,7 +154,6 @@ class Loop:
             return ask(self._conversation.messages, tools)
 
     def _take(self, done: Completion, last: bool) -> list[Call]:
-        """Records what the model said; the calls that are to be carried out."""
         self._model = done.model
         calls = [] if last else self._conversation.calls(done.message)
         reasoning = done.message.get("reasoning_content")
@@ -204,7 +201,6 @@ class Loop:
             )
 
     def _nudge(self, done: Completion) -> str:
-        """What to say to an answer without a deliverable; "" for one with a deliverable."""
         try:
             problems = self._missing(done.text)
         except Invalid:  # of the role's schema: no other answer would help

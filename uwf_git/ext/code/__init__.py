@@ -1,4 +1,4 @@
-"""Workflows that are code: the contract, the harness that runs them, the trust in them."""
+"""Code workflows: the contract, the harness that runs them, trust."""
 
 from uwf_git.ext import Command, Extension
 

@@ -1,9 +1,9 @@
-"""`uwf-bundle`: does the steps of a workflow that is code.
+"""`uwf-bundle`: the agent that performs the steps of a code workflow.
 
-The bundle's process is given the history as `input.steps`, and asked for what comes next. What it yields is checked
-and becomes a step: its `meta` is the output of the role that it names, its `content` the answer. What it returns
-becomes the thread's last step, of role `$END`. Between two steps that one command does the process is kept, and goes
-on where it stands, as long as the thread still ends with what it yielded last; else a new one gets the history.
+The code's process gets the history as `input.steps` and yields what comes next, which becomes a step after
+checks: `meta` is the output of the named role, `content` the answer. Its return value becomes the last step,
+of role `$END`. One command keeps the process between steps as long as the thread ends with its last yield;
+otherwise a new process gets the history.
 """
 
 from __future__ import annotations
@@ -46,20 +46,19 @@ MOST_META = 1 << 20  # characters of a step's meta or a result, as JSON
 
 
 class Running(NamedTuple):
-    """A bundle whose process is kept: it stands at the thread's step `at`. One that was given made-up answers may have
-    kept them, so all that it says from then on `is_made_up`."""
+    """A kept process at step `at`. After generated answers everything it says `is_made_up`, since it may have
+    stored them."""
 
     live: Live
     at: Hash
     is_made_up: bool
 
     def close(self) -> None:
-        """Ends the process."""
         self.live.close()
 
 
 class Made(NamedTuple):
-    """What a yield, or a result, comes to: the role, its output and the output's type, and what was said."""
+    """A yield or result: role, type and value of the output, and the answer."""
 
     role: str
     type: Hash
@@ -68,13 +67,12 @@ class Made(NamedTuple):
 
 
 class BundleAgent(Agent):
-    """Does steps by asking the code of a bundle."""
+    """Performs steps by running a workflow's code."""
 
     def __init__(self) -> None:
         super().__init__(BUNDLES, _converses_not)
 
     def admit(self, instance: Instance, at: Position) -> None:
-        """Raises Untrusted for code that nobody has trusted here."""
         require_trusted(instance, at.history.workflow)
 
     def perform(
@@ -86,9 +84,8 @@ class BundleAgent(Agent):
         recorder: Recorder | None = None,
         cwd: Path | None = None,
     ) -> Hash:
-        """Runs the bundle until it yields or returns, and stores the nodes. Returns the StepNode's hash. Raises
-        AttemptFailed with what was said where it comes to neither, OutOfRounds where it would go on after its last
-        round."""
+        """Run the code until it yields or returns, and store the nodes. Return the StepNode's hash. Raises
+        AttemptFailed otherwise, OutOfRounds beyond its last round."""
         head, history = at
         recorder = recorder or Recorder(instance, head.thread, self.name)
         rounds = _rounds(at)
@@ -135,8 +132,7 @@ class BundleAgent(Agent):
 
 
 def begin(instance: Instance, at: Position) -> Live:
-    """A process of the thread's bundle that is given the thread's history. Raises AgentFailed where it can't be
-    started."""
+    """Start a process with the thread's history. Raises AgentFailed."""
     from uwf_git.ext.code.confinement import confine
     from uwf_git.ext.code.describe import program_of
     from uwf_git.ext.code.javascript import modules
@@ -163,7 +159,6 @@ def begin(instance: Instance, at: Position) -> Live:
 
 
 def _past(instance: Instance, at: Position) -> list[dict[str, Any]]:
-    """The history as a bundle sees it. A human's answer is a step of `$USER`; a remark is for the next prompt only."""
     answer = instance.threads.answer
     return [
         {"role": step.role, "content": answer(step), "meta": step.output, "timestamp": step.time}
@@ -173,8 +168,6 @@ def _past(instance: Instance, at: Position) -> list[dict[str, Any]]:
 
 
 def _kept(instance: Instance, at: Position) -> Running | None:
-    """The process that stands exactly at this position, told to go on. One that stands elsewhere, since somebody else
-    went on with the thread or its last step wasn't taken, is ended."""
     running = instance.kept.pop(at.head.thread, None) if instance.kept is not None else None
     if not isinstance(running, Running):
         return None
@@ -200,14 +193,14 @@ def _over(at: Position) -> OutOfRounds:
 
 
 def result_of(value: Any) -> Made:
-    """What a bundle has returned, as the thread's result. Raises AgentFailed."""
+    """Return a return value as the thread's result. Raises AgentFailed."""
     output = _bounded(value, "the result")
     said = output.get("summary") if isinstance(output, dict) else output
     return Made(END, RESULT, output, said if isinstance(said, str) else "")
 
 
 def step_of(instance: Instance, history: History, value: Any) -> Made:
-    """What a bundle has yielded, as a step of one of its roles. Raises AgentFailed for what is none."""
+    """Return a yield as a role's step. Raises AgentFailed."""
     if not isinstance(value, dict):
         raise AgentFailed(f"the bundle yielded {brief(value)}, which is no {{role, content, meta}}", _HINT)
     name, content = value.get("role"), value.get("content", "")
@@ -252,7 +245,6 @@ def step_of(instance: Instance, history: History, value: Any) -> Made:
 
 
 def _bounded(value: Any, what: str) -> Any:
-    """A value that a node can hold. Raises AgentFailed."""
     size = len(json.dumps(value, ensure_ascii=False))
     if size > MOST_META:
         raise AgentFailed(
@@ -274,7 +266,6 @@ def _stored(
     recorder: Recorder,
     notes: Sequence[str],
 ) -> Hash:
-    """The StepNode of what a bundle came to, with its nodes. `notes` are what somebody should know of how it ran."""
     history = at.history
     said, turns = _said(made.answer, calls, order, recorder)
     asked = calls.asked if calls.asked != [agent] else []
@@ -290,8 +281,8 @@ def _stored(
 
 
 def _author(made: Made, heard: Sequence[Heard], is_made_up: bool) -> str:
-    """Whose step it is: the agent's whose answer is its content, or without content its data; else the code's own.
-    What was partly made up must not pass for anybody's, unless both are exactly what an agent has said."""
+    """Return a step's author: the agent whose answer is its content (or without content its data), else the
+    code. Partly generated steps must be exactly an agent's words."""
     text = made.answer.strip()
     # The last one first.
     answered: list[Heard] = [each for each in reversed(heard) if each.agent and each.texts]
@@ -308,7 +299,6 @@ def _author(made: Made, heard: Sequence[Heard], is_made_up: bool) -> str:
 def _failed(
     error: UwfError, live: Live, head: Hash, order: Order, calls: Calls, recorder: Recorder
 ) -> AttemptFailed:
-    """The error of a bundle that came to no step, with what was said and printed for it."""
     said, turns = _said("", calls, order, recorder)
     detail = recorder.detail(said._replace(extraction="failed"), turns, order, head) if turns else None
     if detail is not None:
@@ -322,7 +312,6 @@ def _failed(
 
 
 def _said(answer: str, calls: Calls, order: Order, recorder: Recorder) -> tuple[Detail, Sequence[TurnRecord]]:
-    """The Detail of a step, and its turns: what those whom the bundle called have said and spent together."""
     heard, read = calls.heard, recorder.read_beside(recorder.turns)
     replies = [each.reply for each in heard]
     costs = [reply.cost for reply in replies if reply.cost is not None]

@@ -1,17 +1,17 @@
-"""One conversation with an agent, in a process of its own: what the code of a bundle asks for while it does a step.
+"""A process for one conversation with an agent, called by a code workflow during a step.
 
     python -m uwf_git.ext.code.asked THREAD DESCRIPTOR
 
-Requests come as lines of JSON from the descriptor, answers go as lines to standard output:
+Requests are JSON lines from the descriptor, answers are lines on standard output:
 
-    {question: {…}}                   the first: asks an agent, or takes the question's `text` for its answer
-    {schema, prompt}                  reads an output out of the answer; the agent may be asked to correct it
+    {question: {…}}                   the first: asks an agent, or takes the question's `text` as its answer
+    {schema, prompt}                  extracts an output from the answer, with corrections by the agent
 
-    {value, agent, detail, turns}     the answer's text, or the output; with what the conversation came to so far
-    {error, hint, absent, …}          in its place; `absent` where a human is needed who isn't there
+    {value, agent, detail, turns}     the answer's text, or the output; with the conversation so far
+    {error, hint, absent, …}          instead; `absent` if a person is needed who isn't there
 
-When no more requests can come, the conversation is closed. Conversations side by side are processes side by side: an
-agent that works in the engine's own process may need its folder and its signals for itself.
+The end of requests closes the conversation. Parallel conversations are separate processes, since an
+in-process agent may need the current folder and signals.
 """
 
 from __future__ import annotations
@@ -46,11 +46,12 @@ if TYPE_CHECKING:
 
 
 class Question(NamedTuple):
-    """What an agent is asked on `head`, in the folder `cwd`. `override` is an agent that the user named for
-    the step, `agent` the one that the code names; with neither, whoever plays the role is asked. Without a
-    `role` it is told the `prompt` and nothing of the thread; with one, the `prompt` is its instruction, and
-    `system` takes the place of what the workflow says of it. Its answer is to obey the `schema`, or else the
-    role's. Where there is a `text` nobody is asked: that is the answer."""
+    """A question to an agent on `head`, in the folder `cwd`.
+
+    `override` is the user's agent for the step, `agent` the code's; by default the role's. Without a `role`
+    the agent gets only the `prompt`; with one, it is the instruction, and `system` replaces the workflow's.
+    The answer must match `schema`, else the role's. With a `text`, that is the answer.
+    """
 
     head: str
     cwd: str
@@ -64,7 +65,7 @@ class Question(NamedTuple):
 
 
 class _OfCommand(Conversation):
-    """A command that isn't known here: it does the whole step, of which the answer is taken."""
+    """An unknown command: it performs the whole step, whose answer is used."""
 
     correctable = False
 
@@ -73,7 +74,6 @@ class _OfCommand(Conversation):
         self._config = config
 
     def begin(self) -> Reply:
-        """Runs the command. Raises AgentFailed where it fails or names no step."""
         from uwf_git.engine.performer import environment, hash_printed
         from uwf_git.sandbox.child import run_command
 
@@ -101,7 +101,7 @@ def _pass_on(data: bytes) -> None:
 
 
 class _Asked:
-    """A conversation with an agent, or a text that stands for its answer, and what came of it."""
+    """A conversation with an agent, or with a given text."""
 
     def __init__(
         self, ctx: Context, recorder: Recorder, conversation: Conversation | None, command: str
@@ -117,13 +117,12 @@ class _Asked:
         self._how = "native"
 
     def heard(self) -> tuple[Detail, Sequence[TurnRecord]]:
-        """All of it so far. What an agent said that then failed was recorded."""
         if not self._replies and (turns := tuple(self._recorder.turns)):
             return broken_off(turns, self._recorder.session), turns
         return detail_of(self._replies, self._reply.text, self._usage, self._how), self._turns
 
     def begin(self, asks: Question) -> str:
-        """Asks the agent. What the code says in its own words is a turn, since it follows from no history."""
+        """Ask the agent. The code's own words are recorded as a turn, since no history determines them."""
         from uwf_git.engine.kit.extract import ExtractionFailed
         from uwf_git.engine.slots import agent_slot
 
@@ -144,8 +143,8 @@ class _Asked:
         return reply.text
 
     def read(self, schema: Any, prompt: str) -> Any:
-        """The output in the answer that obeys the schema; without an answer, what a model reads in the thread. Raises
-        AgentFailed, Invalid for what is no schema."""
+        """Extract an output from the answer, or from the thread. Raises AgentFailed, Invalid for a bad
+        schema."""
         if self._conversation is None:
             return self._extracted(schema, prompt)
         from uwf_git.engine.kit.data import wanted
@@ -184,7 +183,6 @@ class _Asked:
 
 
 def _open(instance: Instance, thread: ThreadId, asks: Question, stack: ExitStack) -> tuple[_Asked, str]:
-    """The conversation that a question begins, and the name of its agent, "" where there is none. Raises UwfError."""
     from uwf_git.config.resolve import resolve_agent
     from uwf_git.config.settings import AgentConfig
     from uwf_git.engine.performer import embedded
@@ -216,8 +214,8 @@ def _open(instance: Instance, thread: ThreadId, asks: Question, stack: ExitStack
 
 
 def _chosen(instance: Instance, asks: Question) -> str | None:
-    """Whom the user or the code names. The code only names: commands come from the user's configuration. Raises
-    AgentFailed for a name that this machine doesn't know."""
+    """Return the user's or the code's agent. Code names agents only; commands come from the configuration.
+    Raises AgentFailed for an unknown name."""
     from uwf_git.config.known_agents import known_names, shipped
     from uwf_git.config.resolve import hint_to_add, known_agent
 
@@ -248,7 +246,6 @@ def _role(history: History, asks: Question) -> Role:
 
 
 def _told(asks: Question) -> str:
-    """The prompt of a question that belongs to no role."""
     from uwf_git.engine.kit.format import format_instruction
 
     deliverable = "" if asks.schema is None else f"# Deliverable format\n\n{format_instruction(asks.schema)}"
@@ -261,7 +258,6 @@ def _requests(source: IO[bytes]) -> Iterator[dict[str, Any]]:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Answers requests until there are no more."""
     lifetime.own()
     from uwf_git.store.opened import Instance
 

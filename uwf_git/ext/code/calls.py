@@ -1,8 +1,7 @@
-"""What the code of a bundle asks for within one step: agents of this machine, side by side, and outputs that are read
-out of what they said.
+"""Calls of a code workflow within one step: agents in parallel, and outputs read from their answers.
 
-Each conversation is a process of its own, `asked.py`, and stays open until the step is over: an output that breaks its
-schema is corrected by the agent that gave it, in the same session. What all of them said, took and cost is the step's.
+Each conversation is a process of `asked.py`, open until the step ends, so an invalid output is corrected by
+its agent in the same session. All turns, time and cost belong to the step.
 """
 
 from __future__ import annotations
@@ -44,9 +43,8 @@ _TEXTS = {"agent": ("agent", "role", "prompt", "systemPrompt"), "extract": ("tex
 
 
 class Heard(NamedTuple):
-    """What came of one conversation: who was asked, "" where a text was read, and all that it came to. The reply's
-    text is the last one said; `texts` are the answers that the code has got, and `data` what was read out of them. One
-    that failed has neither."""
+    """A conversation's result: the agent, "" if a text was read; `texts` are the answers passed to the code,
+    `data` the extracted values, both empty if it failed."""
 
     agent: str
     role: str
@@ -57,10 +55,8 @@ class Heard(NamedTuple):
 
 
 class Calls:
-    """The calls of one step, at a position of a thread. `override` is the agent that the user named for it, in place of
-    whomever the code names; `cwd` is where agents work. What is said is noted in the private folder as it comes, and
-    taken into the `recorder` with each answer. A descriptor, `fileno`, can be read when there are answers. The calls
-    must be closed."""
+    """The calls of one step. `override` is the user's agent for it; `cwd` is the agents' folder. Turns are
+    recorded as they come. `fileno` is readable when answers are ready. Must be closed."""
 
     def __init__(
         self,
@@ -93,17 +89,15 @@ class Calls:
         os.set_blocking(self._ready, False)
 
     def fileno(self) -> int:
-        """What can be read when there are answers."""
         return self._ready
 
     @property
     def pending(self) -> int:
-        """How many calls have no answer yet."""
         return self._pending
 
     def put(self, number: int, message: Mapping[str, Any]) -> None:
-        """Begins to answer a call, whose number is `number`: {what: agent, agent, role, prompt, systemPrompt, schema}
-        or {what: extract, schema, prompt, text, role}. Raises AgentFailed for one that is none of these."""
+        """Start call `number`: {what: agent, agent, role, prompt, systemPrompt, schema} or {what: extract,
+        schema, prompt, text, role}. Raises AgentFailed for others."""
         what = message.get("what")
         names = _TEXTS.get(what) if isinstance(what, str) else None
         if names is None:
@@ -144,8 +138,8 @@ class Calls:
             self._do(self._readings, lambda: self._read(number, text, role, schema, prompt))
 
     def answered(self) -> list[tuple[int, dict[str, Any]]]:
-        """The answers that have come since the last time, by the number of their call: {value} or {error}. Raises
-        Absent where a human is needed who isn't there."""
+        """Return new answers by call number: {value} or {error}. Raises Absent if a person is needed who
+        isn't there."""
         with contextlib.suppress(BlockingIOError):
             os.read(self._ready, 1 << 16)
         found = []
@@ -162,25 +156,24 @@ class Calls:
 
     @property
     def heard(self) -> list[Heard]:
-        """What was said so far, by conversations in the order in which they began."""
+        """Return all results, in the order their conversations began."""
         with self._guard:
             return [each.heard for each in self._conversations if each.heard is not None]
 
     @property
     def asked(self) -> list[str]:
-        """Who was asked, each once, with what became of it where that is no answer."""
+        """Return the agents called, each once, with failures."""
         with self._guard:
             told = [each.told for each in self._conversations]
         return list(dict.fromkeys(filter(None, told)))
 
     @property
     def unheard(self) -> Sequence[TurnRecord]:
-        """What was noted of conversations that came to no answer, once all is settled."""
+        """Return the turns of unanswered conversations, once settled."""
         return self._unheard
 
     def settle(self) -> None:
-        """Ends the conversations that the code went on without, with all that they have started. What was noted of
-        them, and answers that nobody has fetched, are taken into the recorder. There can be no more calls."""
+        """End the conversations that the code abandoned, recording their turns and unfetched answers."""
         if self._is_settled:
             return
         self._is_settled = True
@@ -196,7 +189,6 @@ class Calls:
             self._unheard = self._recorder.take_noted()
 
     def close(self) -> None:
-        """Settles what isn't yet, and lets the conversations end in which nobody speaks."""
         self.settle()
         for each in self._conversations:
             each.let_go()
@@ -218,7 +210,6 @@ class Calls:
         self._pool.submit(self._do_next)
 
     def _do_next(self) -> None:
-        """The next job. An answer is read before another question is asked, while its conversation is open."""
         with self._guard:
             job = (self._readings or self._questions).popleft()
         job()
@@ -240,7 +231,6 @@ class Calls:
             each.end(_PATIENCE)
 
     def _read(self, number: int, text: str, role: str | None, schema: Any, prompt: str | None) -> None:
-        """Reads an output out of a text: in the conversation in which that was said last, where there is one."""
         with self._guard:
             said = [each for each in self._conversations if each.is_idle and each.said == text]
             found = next((each for each in reversed(said) if each.role == (role or "")), None)
@@ -276,9 +266,8 @@ class Calls:
 
 
 class _Conversation:
-    """A process of `asked.py`. `who` is asked by it, as the code says, "" where a text is read. `said` is what that
-    agent answered to the question, `heard` all that came of it. A conversation that ended while somebody spoke
-    `is_cut`."""
+    """A process of `asked.py` for the agent `who`, "" to read a text. `said` is its answer, `heard` the
+    result; `is_cut`: it was interrupted."""
 
     def __init__(self, role: str, who: str) -> None:
         self.role = role
@@ -296,7 +285,6 @@ class _Conversation:
 
     @property
     def told(self) -> str:
-        """Who was asked, and what became of it where that is no answer; "" where nobody was."""
         who = (self.heard.agent if self.heard else "") or self._who
         if not who or self._process is None:
             return ""
@@ -305,7 +293,6 @@ class _Conversation:
         return who if self.said is not None else f"{who} (failed)"
 
     def start(self, thread: ThreadId, environ: Mapping[str, str], log: Path, locks: Sequence[int]) -> None:
-        """Starts the process. Raises AgentFailed."""
         self._log = log
         self._descendants = Descendants(environ)
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -329,7 +316,6 @@ class _Conversation:
             os.close(theirs)
 
     def exchange(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Sends a request, and waits for what it comes to. Raises AgentFailed where the process ends instead."""
         assert self._process is not None and self._process.stdout is not None and self._requests is not None
         self.is_speaking = True
         line = b""
@@ -358,14 +344,12 @@ class _Conversation:
         return {**answer, "turns": new}
 
     def let_go(self) -> None:
-        """Says that there will be no more requests."""
         self.is_idle = False
         requests, self._requests = self._requests, None
         if requests is not None:
             os.close(requests)
 
     def end(self, patience: float) -> None:
-        """Ends the process and all that it has started, which has so many seconds to end by itself."""
         self._is_over = True
         if self._is_ended or self._process is None or self._descendants is None:
             return

@@ -1,4 +1,4 @@
-"""`uwf workflow trust` and `untrust`: code that somebody has read may run on this machine."""
+"""`uwf workflow trust` and `untrust`."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def untrust(invocation: Invocation, workflow: str) -> None:
 
 
 def _bundle(invocation: Invocation, text: str) -> Found:
-    """The registered or stored bundle that an argument names. Raises Usage for what is no code."""
+    """Return a code workflow. Raises Usage for others."""
     from uwf_cli.resolve import find_workflow
 
     found = find_workflow(invocation, text)
@@ -80,7 +80,6 @@ def _bundle(invocation: Invocation, text: str) -> Found:
 
 
 def _granted(grants: Grants) -> str:
-    """What the configuration lets a bundle reach, in words."""
     parts = ["the network" if grants.network else "no network", f"{grants.timeout:g} s a step"]
     for verb, folders in (("reads", grants.read), ("writes", grants.write)):
         parts += [f"{verb} {', '.join(folders)}"] if folders else []
@@ -88,7 +87,7 @@ def _granted(grants: Grants) -> str:
 
 
 def _lines(source: str, language: str) -> list[str]:
-    """A file's lines as its language ends them: a comment may end where other programs see none."""
+    """Split lines as the language does: a comment may end where other programs see no line end."""
     ends = "\r\n|[\n\r\u2028\u2029]" if language == JAVASCRIPT else "\r\n|[\n\r]"
     lines = re.split(ends, source)
     return lines if lines[-1] else lines[:-1]
@@ -100,7 +99,7 @@ def _told(invocation: Invocation, found: Found) -> dict[str, Any]:
 
 
 def _asked_whether(invocation: Invocation, found: Found, source: str) -> bool:
-    """Shows a bundle's file on standard error and asks on the terminal. Raises Usage where there is none."""
+    """Show the code and ask on the terminal. Raises Usage without one."""
     code = found.workflow.code
     assert code is not None
     if not (terminal.is_terminal(sys.stdin) and terminal.is_terminal(sys.stderr)):

@@ -1,8 +1,8 @@
-"""Where a bundle's code runs: in the sandbox of the built-in agent's commands, with nothing of the user's in it.
+"""The sandbox of code workflows: that of the built-in agent's commands, without anything of the user's.
 
-Inside are the system's programs, the program that runs the bundle, a /tmp of its own that lasts as long as the process,
-and what the entry of the bundle in config.yaml grants: the network, folders to read and folders to write. None of the
-user's variables come in. Where the sandbox doesn't work a bundle runs only if config.yaml lets commands run so.
+Inside are the system's programs, the program that runs the code, a private /tmp, and what config.yaml grants:
+network, readable and writable folders. No user variables. Without a working sandbox the code runs only if
+config.yaml permits unconfined commands.
 """
 
 from __future__ import annotations
@@ -43,8 +43,7 @@ _HARNESS = Path("/run/harness")
 
 
 class Program(NamedTuple):
-    """What runs a bundle: a program, the options before its harness, and the files of the harness, itself first, which
-    stand in one folder."""
+    """A program for code: its options, and the harness files, the main one first."""
 
     path: str
     options: Sequence[str]
@@ -52,9 +51,9 @@ class Program(NamedTuple):
 
 
 class Confined(NamedTuple):
-    """A command that is ready to be started, once. `descriptors` are inherited by it; `note` is "" where it is in a
-    sandbox. `writes` is whether it may write folders of the user's; `taken` says, once it is closed, what became of git
-    repositories that it made there. `close` is called when it has ended."""
+    """A command to start once. `descriptors` are inherited; `note` is "" in a sandbox. `writes`: it may write
+    user folders; `taken` describes disabled git repositories, once closed. `close` must be called at the end.
+    """
 
     argv: Sequence[str]
     env: dict[str, str]
@@ -66,7 +65,7 @@ class Confined(NamedTuple):
     taken: Sequence[str] = ()
 
     def close(self) -> None:
-        """Ends whatever is left of the sandbox. Raises AgentFailed where something in it doesn't end."""
+        """End the sandbox. Raises AgentFailed if something doesn't end."""
         try:
             self.stack.close()
         except ToolFailure as failure:
@@ -80,9 +79,9 @@ def confine(
     grants: Grants,
     own: Sequence[Path] = (),
 ) -> Confined:
-    """The command that runs a program's harness as far confined as the grants say. `own` are the folders of uwf, which
-    can't be granted. Raises AgentFailed where it can't be confined and config.yaml doesn't let it run without, or for a
-    folder that can't be granted."""
+    """Return the confined command for a program's harness. `own` are uwf's folders, which cannot be granted.
+    Raises AgentFailed if it cannot be confined and isn't permitted without, or for a folder that cannot be
+    granted."""
     granted = list(_granted(grants, [place.resolve() for place in own]))
     sandbox = find_sandbox(environ, network=grants.network)
     with contextlib.ExitStack() as stack:
@@ -124,8 +123,8 @@ def confine(
 
 
 def _granted(grants: Grants, own: Sequence[Path]) -> Iterator[tuple[Path, bool]]:
-    """The folders and files that are granted, and whether they may be written. Raises AgentFailed for what isn't there,
-    and for what holds the configuration or the store, with all keys and histories."""
+    """Yield granted folders and whether they are writable. Raises AgentFailed for missing ones, and for those
+    with the configuration or store."""
     for named, writable in (
         *((each, False) for each in grants.read),
         *((each, True) for each in grants.write),
@@ -143,9 +142,8 @@ def _granted(grants: Grants, own: Sequence[Path]) -> Iterator[tuple[Path, bool]]
 
 
 def _searched(folder: Path, stack: contextlib.ExitStack, taken: list[str]) -> Before:
-    """The git repositories in a folder that may be written. Git outside runs what they name, so they are kept from
-    being changed, and those that are new when all has ended are disabled, which `taken` tells. Raises AgentFailed where
-    there is too much to search."""
+    """Find git repositories in a writable folder: existing ones are protected, new ones disabled at the end.
+    Raises AgentFailed if there is too much to search."""
     try:
         before = stack.enter_context(Before(folder, str(folder)))
     except (ToolFailure, OSError) as failure:
@@ -157,8 +155,6 @@ def _searched(folder: Path, stack: contextlib.ExitStack, taken: list[str]) -> Be
 
 
 def _limited(argv: Sequence[str]) -> list[str]:
-    """A command with limits to memory, files and, on kernels that count them by namespace and for users other than
-    root, processes."""
     shell = shutil.which("bash", path=os.defpath) or "/bin/sh"
     limits = {
         "c": 0,
@@ -174,7 +170,6 @@ def _limited(argv: Sequence[str]) -> list[str]:
 
 @lru_cache(maxsize=2)
 def _size(sandbox: str) -> tuple[str, ...]:
-    """The options that limit the size of what is mounted next. Old versions of bubblewrap have none."""
     from uwf_git.sandbox.child import run_command
 
     known = run_command([sandbox, "--help"], env={"PATH": os.defpath}, timeout=10.0)

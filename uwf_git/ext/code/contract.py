@@ -1,8 +1,7 @@
-"""A file of code made into the nodes it is registered as, or all that keeps it from being one.
+"""Compiling a code workflow into its nodes.
 
-The contract is checked in the syntax tree first, and only a file that keeps it is evaluated, for its descriptor. The
-same file always gives the same node; its id, the XXH64 of its bytes, is what people know a version by, and its SHA-256
-what it is trusted by.
+The contract is checked in the syntax tree first; only valid files are evaluated, for their descriptor. Equal
+files give equal nodes; the XXH64 identifies a version, the SHA-256 is for trust.
 """
 
 from __future__ import annotations
@@ -32,16 +31,15 @@ if TYPE_CHECKING:
 
 
 def compile_bundle(path: Path, config: Config, name: str | None = None) -> Compiled:
-    """The nodes of a bundle; nothing is stored. Its name is what its descriptor says, else `name`, else its file's.
-    Raises NotFound, Usage for a `name` that isn't the descriptor's, InvalidWorkflow with every finding."""
+    """Compile a code workflow without storing it. Its name is the descriptor's, else `name`, else the file's.
+    Raises NotFound, Usage for a conflicting `name`, InvalidWorkflow."""
     language = language_of(path)
     assert language is not None
     return _evaluated(read_bytes(path, MAX_BYTES), language, config, str(path), name, name_of(path))
 
 
 def read_again(workflow: Workflow, text: bytes, config: Config) -> Compiled:
-    """A bundle that is trusted, made from its file anew: what its code says of itself here. Raises as `compile_bundle`
-    does."""
+    """Compile a trusted code workflow again from its file. Raises as `compile_bundle`."""
     assert workflow.code is not None
     return _evaluated(text, workflow.code.language, config, workflow.file, None, workflow.name)
 
@@ -64,8 +62,7 @@ def _evaluated(
 
 
 def compile_described(text: bytes, shown: str, document: Document, name: str) -> Compiled:
-    """The nodes of a bundle in JavaScript, which is `shown` in messages, whose descriptor is known by a document:
-    nothing of its code is evaluated. Raises as `compile_bundle` does."""
+    """Compile JavaScript with a given descriptor, without evaluation. Raises as `compile_bundle`."""
     breaches, _ = _contract(text, JAVASCRIPT)
     if breaches:
         raise InvalidWorkflow(shown, breaches)
@@ -99,12 +96,11 @@ def _compiled(text: bytes, language: str, document: Document, name: str | None, 
 
 
 def breaches_of(text: bytes, language: str) -> list[Finding]:
-    """What breaks the contract, as far as the syntax tree shows it. Nothing is evaluated."""
+    """Return the static violations of the contract."""
     return _contract(text, language)[0]
 
 
 def _contract(text: bytes, language: str) -> tuple[list[Finding], tuple[Places, Places]]:
-    """The breaches of a file, and where the values and the keys of its descriptor stand."""
     breaches = Breaches()
     try:
         text.decode("utf-8")
@@ -128,7 +124,7 @@ def _module(text: bytes, language: str) -> javascript.Module | python.Module:
 
 
 class Contract:
-    """The compiler of code, as the registry has it."""
+    """The compiler for the registry."""
 
     compile_file = staticmethod(compile_bundle)
     compile_described = staticmethod(compile_described)

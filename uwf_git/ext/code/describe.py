@@ -1,7 +1,5 @@
-"""What a bundle says of itself: its exported descriptor, by evaluating its module and asking for it.
-
-Nothing of a store is evaluated so, but a file that its user names, and code that was trusted.
-"""
+"""The descriptor that a code workflow exports, by evaluating its module: only for files that the user names,
+and trusted code."""
 
 from __future__ import annotations
 
@@ -40,8 +38,8 @@ _LONGEST = 8 << 20
 
 
 class Described(NamedTuple):
-    """What a module's evaluation came to: its descriptor and the type of its `run`, or what went wrong, with its line
-    and column, 0 where they aren't known."""
+    """An evaluation's result: the descriptor and the type of `run`, or a problem with its position, 0 if
+    unknown."""
 
     descriptor: Any
     run: str = ""
@@ -51,7 +49,7 @@ class Described(NamedTuple):
 
 
 def node_program(config: Config) -> str:
-    """The Node that bundles run in. Raises NotFound."""
+    """Return Node's path. Raises NotFound."""
     named_by_path = "/" in config.node or config.node.startswith("~")
     program = shutil.which(expanded(config.node)) if named_by_path else find_program(config.node)
     if program is None:
@@ -66,7 +64,7 @@ def node_program(config: Config) -> str:
 
 
 def program_of(language: str, config: Config) -> Program:
-    """The program that runs bundles of a language. Raises NotFound."""
+    """Return the program for a language. Raises NotFound."""
     harness = HARNESSES[language]
     if language == PYTHON:
         # That of an environment would bring in what is installed there.
@@ -77,8 +75,8 @@ def program_of(language: str, config: Config) -> Program:
 
 
 def describe(source: bytes, language: str, config: Config) -> Described:
-    """Evaluates a module that keeps the contract, in the sandbox, with nothing granted. Raises NotFound without a Node,
-    Invalid for one that is too old, AgentFailed where it can't be confined."""
+    """Evaluate a valid module in the sandbox without permissions. Raises NotFound without Node, Invalid if it
+    is too old, AgentFailed without confinement."""
     from uwf_git.ext.code.javascript import modules
     from uwf_git.sandbox.child import run_command
 

@@ -1,11 +1,10 @@
-"""The descriptor that a bundle exports, parsed: what it says of itself becomes a Bundle node and the schemas of its
-roles.
+"""Parsing a descriptor into a Bundle node and its roles' schemas.
 
     {name, description, roles: {<role>: {description, schema, systemPrompt, extractPrompt}},
      graph: {edges: [{from, to, condition, conditionDescription}]}, maxRounds, budget}
 
-Only `description` and `roles` have to be there, and of a role `description` and `schema`. `graph` is for people, since
-the code decides; its ends may be called `__start__` and `__end__`, and a condition `FALLBACK` is none.
+Required are `description` and `roles`, and a role's `description` and `schema`. `graph` is for people; its
+ends may be `__start__` and `__end__`, and a condition `FALLBACK` is none.
 """
 
 from __future__ import annotations
@@ -34,15 +33,14 @@ _OTHERWISE = ("FALLBACK", "")
 
 
 class Descriptor(NamedTuple):
-    """What a descriptor says: the part of the Bundle's payload that it gives, without `name` where it has none, and the
-    payloads of the schemas that its roles refer to."""
+    """The Bundle's payload, possibly without `name`, and the schemas' payloads."""
 
     payload: dict[str, Any]
     schemas: Mapping[Hash, Any]
 
 
 def parse_descriptor(document: Document, findings: Findings) -> Descriptor:
-    """The descriptor that a document holds. What is wrong goes to findings, and is left out."""
+    """Parse a descriptor; problems are reported and skipped."""
     return _Reader(findings).descriptor(document.data)
 
 
@@ -153,8 +151,7 @@ class _Reader:
     def _mapping(
         self, value: Any, path: ValuePath, what: str, known: tuple[str, ...] | None
     ) -> dict[str, Any]:
-        """The mapping at path, with keys that are `known`; of any where that is None. Empty, and a finding, where it
-        is none."""
+        """Return the mapping at a path; {} with a finding if invalid. `known` None allows all keys."""
         if not isinstance(value, dict):
             self._wrong_type(path, what, "a mapping", value)
             return {}

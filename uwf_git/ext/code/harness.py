@@ -1,11 +1,10 @@
-"""Runs one bundle in Python. It is a program of its own, started as
+"""The harness that runs a code workflow in Python, started as
 
     python -I -S -B harness.py
 
-and stands beside a copy of `define.py`, which is all of uwf_git that a bundle sees. With `UWF_CHANNEL` in its
-environment it does what `live.py` says; without that it is given an order, {mode: descriptor, source}, as JSON on
-standard input, and prints the bundle's {descriptor, run}, or {error: {message, line, column}}. What keeps a bundle from
-the machine is the sandbox around this process, not this file: here the bundle is told where it breaks the contract.
+beside a copy of `define.py`, all that the code sees of uwf_git. With `UWF_CHANNEL` it follows `live.py`;
+otherwise it reads {mode: descriptor, source} as JSON and prints {descriptor, run} or {error: {message, line,
+column}}. The sandbox around it protects the machine; this file only reports violations of the contract.
 """
 
 from __future__ import annotations
@@ -45,12 +44,11 @@ _MAY = frozenset(
 
 
 class Refused(ImportError):
-    """A bundle takes in code that it may not. Modules of the standard library try whether others are there, and take
-    no other error for a no."""
+    """A forbidden import. Standard modules probe for others and accept no other error."""
 
 
 class _Standard:
-    """Refuses every module that isn't of the standard library."""
+    """Refuses modules outside the standard library."""
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         if name.partition(".")[0] in sys.stdlib_module_names:
@@ -61,7 +59,7 @@ class _Standard:
 
 
 def _define() -> None:
-    """Makes `from uwf_git.workflow import define` lead to the file beside this one, or in its package."""
+    """Make `from uwf_git.workflow import define` import the file beside this one."""
     here = Path(__file__).parent
     found = [
         path for path in (here / "define.py", here.parents[1] / "workflow" / "define.py") if path.is_file()
@@ -77,8 +75,7 @@ def _define() -> None:
 
 
 def load(name: str, source: str) -> ModuleType:
-    """The bundle's module, evaluated. From now on this process imports nothing but the standard library, and the
-    bundle makes no code of text."""
+    """Evaluate a module. Afterwards only standard imports work, and the code cannot compile text."""
     _define()
     sys.meta_path.insert(0, _Standard())
     module = ModuleType("bundle")
@@ -102,7 +99,7 @@ def load(name: str, source: str) -> ModuleType:
 
 
 def exported(module: ModuleType) -> tuple[Any, Any]:
-    """The bundle's `descriptor` and `run`: its own, or those of its `workflow`."""
+    """Return `descriptor` and `run`, or those of `workflow`."""
     workflow = getattr(module, "workflow", None)
     if workflow is None:
         return getattr(module, "descriptor", None), getattr(module, "run", None)
@@ -110,7 +107,7 @@ def exported(module: ModuleType) -> tuple[Any, Any]:
 
 
 def plain(value: Any, path: str, around: tuple[int, ...] = ()) -> Any:
-    """JSON of a value, as strict as people expect. Raises TypeError for what JSON can't say, with its place."""
+    """Convert a value to strict JSON. Raises TypeError with the place."""
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, float):
@@ -133,7 +130,7 @@ def plain(value: Any, path: str, around: tuple[int, ...] = ()) -> Any:
 
 
 def told(error: BaseException, name: str) -> dict[str, Any]:
-    """What was raised, and in which line of the bundle."""
+    """Return an exception with its line."""
     line = None
     column = 0
     if isinstance(error, SyntaxError) and error.filename == name:
@@ -148,8 +145,8 @@ def told(error: BaseException, name: str) -> dict[str, Any]:
 
 
 class _Agents:
-    """The agents of this machine: `agents.codex(role)`, `agents["claude-code"](role)`, and `agents.default(role)` for
-    whoever plays the role there."""
+    """This machine's agents: `agents.codex(role)`, `agents["claude-code"](role)`, and `agents.default(role)`
+    for the configured one."""
 
     def __init__(self, call: Callable[..., Awaitable[Any]]) -> None:
         self._call = call
@@ -175,8 +172,7 @@ class _Agents:
 
 
 class Options:
-    """What a bundle is given beside its input: `thread_id`, `max_rounds`, None where there is no limit, `agents`, and
-    two functions."""
+    """The code's second argument: `thread_id`, `max_rounds` (None for no limit), `agents`, and two functions."""
 
     def __init__(self, given: Mapping[str, Any], call: Callable[..., Awaitable[Any]]) -> None:
         self.thread_id: str = given["threadId"]
@@ -193,12 +189,12 @@ class Options:
         *,
         role: str | None = None,
     ) -> Any:
-        """Data that obeys the schema, out of what an agent said, or out of any text; without one, what a model reads in
-        the thread. `prompt` says what to look for."""
+        """Return data valid by the schema, from an agent's answer or any text; without one, read from the
+        thread. `prompt` instructs the model."""
         return await self._call("extract", schema=schema, prompt=prompt, text=text, role=role)
 
     def finish(self, result: Any) -> None:
-        """Says what the run comes to once it has ended: a generator of Python can't return it."""
+        """Set the result, which a Python generator cannot return."""
         self._result = result
 
 
@@ -279,7 +275,6 @@ class _Run:
 
 
 def describe() -> None:
-    """Prints the descriptor of the bundle in the order on standard input."""
     answers = os.fdopen(os.dup(1), "w", encoding="ascii")
     order = json.load(sys.stdin)
     sys.stdout = sys.stderr

@@ -1,9 +1,6 @@
-"""The contract of a bundle in JavaScript, checked in its syntax tree: one module that exports `descriptor` and `run`,
-imports nothing but Node's built-in modules, and takes in no code besides.
-
-What a syntax tree can't show, such as a name that is put together at run time, is refused when the bundle runs: the
-harness's linker knows no other module, and its Node makes no code of text.
-"""
+"""The contract for JavaScript, checked in the syntax tree: one module that exports `descriptor` and `run` and
+imports only Node's built-in modules. Dynamic violations are refused at run time: the linker knows no other
+module, and Node cannot compile text."""
 
 from __future__ import annotations
 
@@ -75,10 +72,10 @@ _QUERY = """
 
 
 class Module:
-    """A JavaScript module's syntax tree."""
+    """A module's syntax tree."""
 
     def __init__(self, source: bytes) -> None:
-        """Raises UwfError if the parser is not installed."""
+        """Raises UwfError without the parser."""
         try:
             from tree_sitter import Parser
 
@@ -90,7 +87,6 @@ class Module:
         self._declared = dict(self._declarations())
 
     def check(self, breaches: Breaches) -> None:
-        """Reports each breach of the contract."""
         if self._root.has_error:
             place = next(iter(self._captured().get("error", ())), None) or _missing(self._root)
             breaches.add(self.mark(place or self._root), "no-javascript", "can't be read as JavaScript")
@@ -115,12 +111,11 @@ class Module:
         self._check_exports(breaches)
 
     def mark(self, node: Node) -> Mark:
-        """Where something stands, in characters."""
         row, column = node.start_point
         return Mark(row + 1, len(self._lines[row][:column].decode("utf-8", "replace")) + 1)
 
     def places(self) -> tuple[Places, Places]:
-        """Where the values and the keys of the descriptor stand, as far as it is written out."""
+        """Return the positions of the descriptor's literal values and keys."""
         value = self._exported().get("descriptor", (self._root, None))[1]
         return places_in(value, self._resolved, self.mark, _parts)
 
@@ -180,7 +175,6 @@ class Module:
             breaches.add(self.mark(place), "no-generator", "run is no function", "write async function* run")
 
     def _exported(self) -> dict[str, tuple[Node, Node | None]]:
-        """Each exported name, where, and what it is, as far as that stands there."""
         found: dict[str, tuple[Node, Node | None]] = {}
         for statement in self._root.named_children:
             if statement.type != "export_statement":
@@ -208,7 +202,6 @@ class Module:
             yield from _declared(inner if inner is not None else statement)
 
     def _resolved(self, node: Node | None) -> Node | None:
-        """What a name at the top of the module stands for, and what a declaration says."""
         for _ in range(8):
             if node is None:
                 return None
@@ -239,7 +232,6 @@ def _query() -> Any:
 
 
 def _declared(statement: Node) -> Iterator[tuple[str, Node]]:
-    """The names that a statement declares, each with its declarator, function or class."""
     if statement.type in _DECLARATIONS:
         for each in statement.named_children:
             name = each.child_by_field_name("name")
@@ -252,7 +244,6 @@ def _declared(statement: Node) -> Iterator[tuple[str, Node]]:
 
 
 def _is_own(node: Node) -> bool:
-    """Whether a name is one that the module declares itself, where it stands."""
     name, scope = _text(node), node.parent
     if scope is not None and scope.type in ("variable_declarator", "formal_parameters"):
         return True
@@ -280,7 +271,6 @@ def _identifiers(node: Node) -> Iterator[str]:
 
 
 def _missing(node: Node) -> Node | None:
-    """What the parser had to add to a tree to go on."""
     pending: list[Node] = [node]
     while pending:
         each = pending.pop()
@@ -291,7 +281,6 @@ def _missing(node: Node) -> Node | None:
 
 
 def _parts(node: Node, path: ValuePath) -> Iterator[Part[Node]]:
-    """The parts of an object or an array that is written out."""
     if node.type == "object":
         for pair in node.named_children:
             name = _key(pair)
@@ -310,7 +299,6 @@ def _key(pair: Node) -> str | None:
 
 
 def _string(node: Node) -> str:
-    """The text of a string as it is written: without its quotes, its escapes as they are."""
     return _text(node)[1:-1]
 
 
@@ -319,5 +307,5 @@ def _text(node: Node | None) -> str:
 
 
 def modules() -> Iterable[str]:
-    """Every built-in module that a bundle may import, as the linker is told."""
+    """Return the built-in modules that may be imported."""
     return sorted((*BUILTIN, *(f"node:{name}" for name in (*BUILTIN, *WITH_PREFIX))))

@@ -1,29 +1,25 @@
-"""A bundle that runs: its process, and what is said to it and by it.
+"""A running code workflow: its process and protocol.
 
-The process is a harness for the bundle's language, `harness.mjs` or `harness.py`. Both sides talk in lines of JSON over
-one socket, whose descriptor the harness finds in the environment as `UWF_CHANNEL`; what the bundle prints goes its own
-ways. Every line is an object with a `type`. To the harness:
+The process is a harness, `harness.mjs` or `harness.py`. Both sides send JSON lines over a socket, whose
+descriptor is `UWF_CHANNEL`; the code's output is separate. Each line has a `type`. To the harness:
 
     {type: start, name, source, modules, input: {prompt, steps}, options: {threadId, maxRounds, …}}
-                                  the first line. `source` is the bundle's file, `name` what it is called, `modules`
-                                  what it may import. A step is {role, content, meta, timestamp}; `maxRounds` is null
-                                  where there is no limit. The harness calls run(input, options) and asks the
-                                  generator for what comes next.
+                                  the first line. `source` is the file, `name` its name, `modules` what it may
+                                  import. A step is {role, content, meta, timestamp}; `maxRounds` is null without
+                                  a limit. The harness calls run(input, options) and asks the generator.
     {type: next}                  after a yield: asks the generator for what comes next
-    {type: answer, id, value}     to a call; with `error`, a text, in place of `value` where it failed. A call that has
-                                  no answer when its step is over gets an error with the next `next`.
+    {type: answer, id, value}     to a call; with `error`, a text, instead of `value` if it failed. A call without
+                                  an answer when its step is over gets an error with the next `next`.
 
 and from it:
 
-    {type: yield, value}          what the generator has yielded; it waits for `next` then
-    {type: return, value}         what it has returned, the last line
-    {type: error, message, line}  what it has thrown, and the line of the file, 0 where that isn't known; also the
-                                  last line
-    {type: call, id, what, …}     asks the engine for something, as calls.py says, and goes on meanwhile; ids are
-                                  integers, and none is used twice
+    {type: yield, value}          the generator's yield; it waits for `next`
+    {type: return, value}         its return value, the last line
+    {type: error, message, line}  its exception, and the line of the file, 0 if unknown; also the last line
+    {type: call, id, what, …}     a request to the engine, see calls.py; asynchronous; ids are unique integers
 
-A harness is never believed: each line is of a bounded length and checked, there may be so many calls a step, and the
-code's own time is limited, which doesn't run while a call has no answer yet. When the socket closes the harness exits.
+The harness is untrusted: lines are bounded and checked, calls per step are limited, and the code's own time
+is limited, not counting unanswered calls. When the socket closes the harness exits.
 """
 
 from __future__ import annotations
@@ -67,15 +63,15 @@ Show = Callable[..., None]
 
 
 class Said(NamedTuple):
-    """What a bundle has come to: a value that it has yielded, or returned where it `ended`."""
+    """A yield, or the return value if `ended`."""
 
     value: Any
     ended: bool
 
 
 class Live:
-    """A harness that runs, told to `begin`. Its bundle's own code may take `timeout` seconds for each step. It is
-    started at once, and must be closed. Raises AgentFailed where it can't be started."""
+    """A running harness, started at once; must be closed. The code may use `timeout` seconds per step. Raises
+    AgentFailed."""
 
     def __init__(self, confined: Confined, begin: Mapping[str, Any], timeout: float) -> None:
         self._confined = confined
@@ -124,33 +120,31 @@ class Live:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What somebody should know of how it runs, and once it is closed, of what it left behind."""
+        """Notes on how it runs, and once closed on its leftovers."""
         note, taken = self._confined.note, self._confined.taken
         left = f"no bundle may leave a git repository behind: {'; '.join(taken[:_TAKEN])}" if taken else ""
         return tuple(each for each in (note, left) if each)
 
     @property
     def is_kept(self) -> bool:
-        """Whether it may be kept between two steps. One that writes folders of the user's is not: what it left behind
-        there is looked for when all of it has ended."""
+        """Whether it may be kept between steps: not if it writes user folders, whose leftovers are searched
+        at its end."""
         return not self._confined.writes
 
     @property
     def printed(self) -> tuple[str, str]:
-        """The ends of what the bundle has printed, on standard output and standard error."""
         out, err = (tail.end().decode("utf-8", "replace") for tail in self._tails.values())
         return out, err
 
     def go_on(self) -> None:
-        """Says that the generator is to be asked for what comes next, after a yield."""
+        """Ask the generator to continue after a yield."""
         for number in sorted(self._open):
             self._tell(number, {"error": "the step that asked for it is over"})
         self._to_send += _line({"type": "next"})
 
     def hear(self, calls: Calls | None, show: Show) -> Said:
-        """What the bundle comes to next; its calls are answered meanwhile. Raises AgentFailed where it throws, ends,
-        breaks the protocol or takes too long, OutOfRounds where it calls and there are no `calls`, and what they
-        raise."""
+        """Return what comes next, answering calls. Raises AgentFailed if it throws, ends, violates the
+        protocol or times out, OutOfRounds if it calls without `calls`, and what they raise."""
         made: set[int] = set()
         asked = 0
         with self._listening(calls):
@@ -199,7 +193,6 @@ class Live:
             self._tell(number, {"error": said})
 
     def _next_line(self, calls: Calls | None, show: Show, left: float) -> tuple[bytes, float]:
-        """What the harness says next, and how many seconds are left to the bundle's own code then."""
         while (line := self._line()) is None:
             began = time.monotonic()
             is_own = calls is None or not calls.pending
@@ -233,7 +226,7 @@ class Live:
         self._to_send += _line({"type": "answer", "id": number, **answer})
 
     def close(self) -> None:
-        """Ends the process with all that it has started. It may be closed more than once."""
+        """End the process with its descendants. Idempotent."""
         process, self._process = self._process, None
         with self._stack:
             if process is not None:
@@ -250,7 +243,6 @@ class Live:
         return line
 
     def _turn(self, wait: float | None, show: Show) -> bool:
-        """Sends and reads what can be; returns whether the process has exited, with all that it said read."""
         process = self._process
         assert process is not None
         wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._to_send else 0)
@@ -278,7 +270,6 @@ class Live:
         return True
 
     def _read(self, key: selectors.SelectorKey, show: Show) -> bool:
-        """Reads a piece of what has come; returns whether there was any."""
         try:
             data = os.read(key.fd, _PIECE)
         except BlockingIOError:
@@ -301,7 +292,6 @@ class Live:
         return bool(data)
 
     def _gone(self) -> AgentFailed:
-        """Why the process has exited before it said anything."""
         assert self._process is not None
         status = self._process.wait()
         errors = self.printed[1]

@@ -1,8 +1,6 @@
-"""The contract of a bundle in Python, checked in its syntax tree: one module that has `descriptor` and `run`, or a
-`workflow` made by `define`, imports the standard library and nothing else, and takes in no code besides.
-
-What a syntax tree can't show the harness refuses when it runs.
-"""
+"""The contract for Python, checked in the syntax tree: one module with `descriptor` and `run`, or a
+`workflow` made by `define`, importing only the standard library. Dynamic violations are refused by the
+harness."""
 
 from __future__ import annotations
 
@@ -58,7 +56,6 @@ class Module:
         self._top = dict(self._bound())
 
     def check(self, breaches: Breaches) -> None:
-        """Adds what breaks the contract."""
         if self._error is not None:
             place, message = self._error
             breaches.add(place, "syntax", f"this is no Python: {message}")
@@ -84,12 +81,11 @@ class Module:
         self._check_exports(breaches)
 
     def mark(self, node: ast.AST) -> Mark:
-        """Where something stands, in characters."""
         row, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
         return Mark(row, len(self._lines[row - 1][:column].decode("utf-8", "replace")) + 1)
 
     def places(self) -> tuple[Places, Places]:
-        """Where the values and the keys of the descriptor stand, as far as it is written out."""
+        """Return the positions of the descriptor's literal values and keys."""
         top = self._top.get("workflow", self._top.get("descriptor"))
         return places_in(top, self._resolved, self.mark, _parts)
 
@@ -131,7 +127,6 @@ class Module:
             breaches.add(self.mark(run), "no-generator", "run is no function", "write async def run")
 
     def _bound(self) -> Iterator[tuple[str, ast.AST]]:
-        """The names that the module binds at its top, and what to."""
         for node in self._root.body:
             match node:
                 case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
@@ -147,7 +142,6 @@ class Module:
                         yield each.asname or each.name, node
 
     def _own_names(self) -> set[str]:
-        """All names that the module binds anywhere: those of its functions, arguments, variables and imports."""
         own: set[str] = set()
         for node in ast.walk(self._root):
             match node:
@@ -162,7 +156,6 @@ class Module:
         return own
 
     def _resolved(self, node: ast.AST | None) -> ast.AST | None:
-        """What a name at the top of the module stands for."""
         for _ in range(8):
             if not isinstance(node, ast.Name):
                 return node
@@ -171,7 +164,6 @@ class Module:
 
 
 def _within(function: Function) -> Iterator[ast.AST]:
-    """What stands in a function itself, and not in one within it."""
     pending: list[ast.AST] = list(function.body)
     while pending:
         node = pending.pop()
@@ -181,7 +173,6 @@ def _within(function: Function) -> Iterator[ast.AST]:
 
 
 def _parts(node: ast.AST, path: ValuePath) -> Iterator[Part[ast.AST]]:
-    """The parts of a dict or a list that is written out, and of a call of `define`."""
     match node:
         case ast.Dict():
             for key, value in zip(node.keys, node.values, strict=True):

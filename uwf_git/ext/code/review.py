@@ -1,4 +1,4 @@
-"""Code before somebody trusts it: its file to read, and how what it says of itself differs from what was registered."""
+"""Code to review before trusting it, and differences between its descriptor and the registered one."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 def reviewed(instance: Instance, workflow: Workflow, commit: Oid) -> str:
-    """The file of a bundle, for somebody to read. Raises StoreDamaged where the version has another file than its node
-    names, Invalid for code that breaks the contract, which is run nowhere."""
+    """Return a code workflow's file for review. Raises StoreDamaged if the version has another file than its
+    node, Invalid if it violates the contract."""
     from uwf_git.ext.code.contract import breaches_of
 
     code = workflow.code
@@ -31,8 +31,7 @@ def reviewed(instance: Instance, workflow: Workflow, commit: Oid) -> str:
 
 
 def otherwise(instance: Instance, workflow: Workflow, source: str) -> str:
-    """What to tell of a bundle that is trusted now: how what its code says of itself differs from what was registered,
-    by whoever did that; "" where it doesn't."""
+    """Return how a now trusted workflow's descriptor differs from the registered one, "" if it doesn't."""
     from uwf_git.ext.code.contract import read_again
     from uwf_git.store.versions import compare
 

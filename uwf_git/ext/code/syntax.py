@@ -1,5 +1,5 @@
-"""What a syntax tree shows of a bundle, in either language: breaches of the contract, as the findings that `validate`
-prints, and where the parts of its descriptor stand."""
+"""Findings from a syntax tree, for both languages: violations of the contract, and positions of the
+descriptor's parts."""
 
 from __future__ import annotations
 
@@ -21,18 +21,17 @@ Part = tuple[str | int, Tree | None, Tree | None]
 
 
 class Breaches:
-    """A list of breaches that grows."""
+    """A growing list of violations."""
 
     def __init__(self) -> None:
         self._found: dict[Finding, None] = {}
 
     def add(self, mark: Mark, code: str, message: str, hint: str = "") -> None:
-        """Adds a breach. `code` is stable."""
+        """Add a violation. `code` is stable."""
         if len(self._found) < _MOST:
             self._found[Finding(mark.line, mark.column, "error", code, one_line(message, 400), hint)] = None
 
     def sorted(self) -> list[Finding]:
-        """All of them, in the order of the text."""
         return sorted(self._found)
 
 
@@ -42,8 +41,8 @@ def places_in(
     mark: Callable[[Tree], Mark],
     parts: Callable[[Tree, ValuePath], Iterable[Part[Tree]]],
 ) -> tuple[Places, Places]:
-    """Where the values and the keys of a descriptor stand, as far as it is written out. `resolved` is what a name
-    stands for, `parts` what is in a value that has a path."""
+    """Return the positions of a descriptor's literal values and keys. `resolved` resolves names, `parts`
+    lists a value's parts."""
     marks: Places = {}
     keys: Places = {}
     pending: list[tuple[ValuePath, Tree | None]] = [((), top)]

@@ -1,4 +1,4 @@
-"""Crews: packages of personas, menus and workflows; read, compiled, kept, chosen from."""
+"""Crews: packages of personas, menus and workflows."""
 
 from uwf_git.ext import Command, Extension, Pages, RefKind
 

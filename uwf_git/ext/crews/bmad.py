@@ -1,7 +1,5 @@
-"""A package in the .bmad format, v1.1, read into a draft: every file checked, every slip told with its place.
-
-The menus are made plain here: whatever names a workflow becomes its id, whatever names a file gets its mount.
-"""
+"""Reading a .bmad package, v1.1, into a draft, with all findings. In menus, names of workflows become ids,
+and names of files get their mount."""
 
 from __future__ import annotations
 
@@ -118,8 +116,7 @@ _AGENTS = object_of({"schemaVersion": VERSION, "agents": forms.list_of(_AGENT, a
 
 
 def read_bmad(package: Package) -> CrewDraft:
-    """The crew of a package that has a bmad.json. Raises InvalidPackage with all that is wrong with it; `warnings` of
-    the draft is what may be a slip."""
+    """Read the crew of a package with a bmad.json. Raises InvalidPackage."""
     return _Reader(package).crew()
 
 
@@ -155,13 +152,10 @@ class _Reader:
         )
 
     def _unsupported(self) -> list[PackageFinding]:
-        """Why nothing more of it is read: the manifest's own findings, those about its version alone where it has
-        another one."""
         found = self._files.findings()
         return [each for each in found if each.code == "unsupported-version"] or found
 
     def _name(self, said: str) -> str:
-        """What the crew is called here: as its package calls it, with a dash for what no name may hold."""
         if not name_problem(said):
             return said
         made = (
@@ -172,7 +166,6 @@ class _Reader:
     def _agents(
         self, manifest: Part, entry: Mapping[str, Any]
     ) -> tuple[list[tuple[ValuePath, dict[str, Any]]], Part | None]:
-        """The agents with their places, and the file they are in."""
         if "agents" not in entry:
             return [], None
         path = self._files.named(manifest, ("entry", "agents"), entry["agents"])
@@ -191,7 +184,6 @@ class _Reader:
         agents_part: Part | None,
         agents: list[tuple[ValuePath, dict[str, Any]]],
     ) -> None:
-        """Warns of what is allowed, but means nothing here: each field once."""
         if data.get("integrity", {}).get("sha256"):
             message = "integrity.sha256 is not checked: what is taken in has a hash of its own"
             manifest.findings.warning(("integrity", "sha256"), "not-used", message)
@@ -202,7 +194,6 @@ class _Reader:
                 agents_part.findings.warning((*place, key), "not-used", message)
 
     def _declared(self, manifest: Part, data: Mapping[str, Any]) -> None:
-        """Reads the workflows that the manifest names, the main one first."""
         listed: list[tuple[ValuePath, dict[str, Any]]] = data.get("workflows", [])
         report_twins(manifest, [((*path, "id"), each.get("id", "")) for path, each in listed], "workflow")
         entry = data.get("entry", {})
@@ -239,8 +230,6 @@ class _Reader:
             self._workflows[name] = self._graphs.read(name, document, its_graph, said)
 
     def _workflow_of(self, document: str) -> str | None:
-        """The id of the workflow that begins with that document. One that the manifest doesn't name has its graph
-        beside it; without a graph it is none."""
         if document not in self._ids:
             graph = posixpath.join(posixpath.dirname(document), _GRAPH)
             if graph not in self._package.files:
@@ -327,8 +316,6 @@ class _Reader:
         item: Mapping[str, Any],
         prompts: Mapping[str, str],
     ) -> Does:
-        """What an item or a handler does. Where it names several things, a workflow comes before exec, and that before
-        an action."""
         several = [key for key in ("workflow", "exec", "action") if item.get(key)]
         if len(several) > 1:
             message = f"{forms.where(path)} has {' and '.join(several)}: {several[0]} counts"
@@ -350,7 +337,6 @@ class _Reader:
         return Does(action=action, data=data)
 
     def _workflow(self, part: Part, path: ValuePath, said: str, code: str) -> str | None:
-        """The id of a workflow that a menu names by its id or the path of its document."""
         said = said.strip()
         if said in self._workflows:
             return said
@@ -396,7 +382,6 @@ class _Reader:
         return Does(exec=named)
 
     def _is_workflow(self, path: str) -> bool:
-        """Whether a document is a workflow's by its frontmatter."""
         if path in self._ids:
             return True
         try:
@@ -416,7 +401,6 @@ class _Reader:
         return True
 
     def _data(self, part: Part, path: ValuePath, said: str) -> str:
-        """The file that is read before: one of the package where it has it, else the project's."""
         named = self._mounted(part, path, said, PACKAGE, "bad-path")
         if named is None or named.removeprefix(f"{PACKAGE}/") in self._package.files:
             return named or ""
@@ -436,8 +420,6 @@ class _Reader:
 
 
 def _tools(said: Mapping[str, Any]) -> dict[str, Any]:
-    """What a persona may use. In this format the files are there unless switched off, and MCP servers unless not
-    switched on."""
     files, mcp = said.get("fs", {}), said.get("mcp", {})
     made: dict[str, Any] = {} if files.get("enabled", True) else {"files": False}
     made |= {key: files[key] for key in ("maxReadBytes", "maxWriteBytes") if key in files}
@@ -451,7 +433,6 @@ def _lines(text: str | None) -> tuple[str, ...] | None:
 
 
 def _id_of(document: str, otherwise: str, taken: set[str]) -> str:
-    """An id for a workflow that has none: the name of its folder."""
     folder = posixpath.basename(posixpath.dirname(document))
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", folder or otherwise).strip("-.") or "main"
     numbered = (f"{name}-{number}" for number in range(2, len(taken) + 3))

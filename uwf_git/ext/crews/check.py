@@ -1,5 +1,5 @@
-"""A version of a crew: the files of its package compile to its nodes, the ZIP that they came in holds the same files,
-and the page says what the nodes say."""
+"""Verifying a crew's version: the package compiles to its nodes, its ZIP has the same files, and the page
+matches."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _STUMBLES = (ValueError, LookupError, TypeError, AttributeError, RecursionError,
 
 
 def check(known: Known, commit: CommitObject, node: Hash, report: Report) -> Record | None:
-    """Check a commit that says to record the Crew node `node`. Raises Bad."""
+    """Check a commit of the Crew node `node`. Raises Bad."""
 
     def read(note: Report) -> Version:
         return _read(known.objects, known.nodes, commit.tree, node, note)

@@ -1,26 +1,25 @@
-"""A crew's package made into nodes: a Crew node, and a Workflow node for each of its workflows. A pure function: the
-same files give the same hashes anywhere.
+"""Compiling a crew's package into a Crew node and a Workflow node per workflow. Pure: equal files give equal
+hashes.
 
-A graph of a package that was made elsewhere becomes a workflow so:
+A graph of a third-party package becomes a workflow:
 
-- Each node is a role of that name. Its text is the node's document. It answers with a `summary`, and maybe `artifacts`
-  (paths) and `variables` (an open object, asked for those that the document says it sets, else for all that
-  expressions use); where several edges without expressions leave the node, `next` is one of their labels.
-- The edges of a role are tried in this order: to $END where its answer sets the variable `workflowStatus` to
-  "complete", under the condition COMPLETE; those with expressions, which decide alone; those that `next` names; the
-  default, which has no expression. The last of those without one has no condition. After an `end` node comes $END. An
-  edge keeps its `label` and `text`, which is told to whoever decides, also with `next`.
-- An expression is evaluated over what the run has reached, folded out of `{start, steps}`: `$variables`, those that a
-  run begins with and the answers' `variables` merged over them in their order; `$currentNodeId`, the node that was done
-  last, whose edges these are; `$stepsCompleted`, the nodes that were done, and `$artifacts`, each once and by their
-  first time; and `$decisionLog`, as `{from, to, label}` the ways that were taken before where there were several: of
-  several labels that lead to a node the one that `next` named, else the first. Questions to a human, and what the human
-  said, are none of it: they have no `summary`.
+- Each node is a role, with the node's document as its text. It answers with a `summary`, and maybe
+  `artifacts` (paths) and `variables` (an open object: those that the document says it sets, else all that
+  expressions use); if several edges without expressions leave it, `next` is one of their labels.
+- A role's edges are tried in this order: to $END if its answer sets `workflowStatus` to "complete" (condition
+  COMPLETE); those with expressions, which decide alone; those named by `next`; the default. The last one
+  without expression has no condition. An `end` node leads to $END. Edges keep `label` and `text`, which is
+  told to the decider.
+- Expressions see the run's state, computed from `{start, steps}`: `$variables`, the initial ones with the
+  answers' merged in order; `$currentNodeId`, the last node done; `$stepsCompleted` and `$artifacts`, each
+  once in order of first occurrence; and `$decisionLog`, `{from, to, label}` of the ways taken where there
+  were several: of several labels to a node the one in `next`, else the first. Questions and answers, which
+  have no `summary`, don't count.
 
-A workflow of a crew of one's own is what its YAML compiles to, and who speaks for its roles.
+A workflow of your own crew is compiled from its YAML, with its speakers.
 
-In a version's tree the definition of such a workflow is a file that says which workflow of which crew it is, and the
-package's files are what it includes.
+In a version's tree, such a workflow's definition names the crew and workflow, and includes the package's
+files.
 """
 
 from __future__ import annotations
@@ -85,8 +84,8 @@ _COMPARED = frozenset({"==", "===", "!=", "!==", "<", "<=", ">", ">=", "in"})
 
 
 class CompiledCrew(NamedTuple):
-    """A compiled crew: its value, the payload and the hash of its Crew node, and its workflows by their ids, in the
-    package's order. `schemas` are the payloads of all schema nodes that those refer to."""
+    """A compiled crew: value, Crew node's payload and hash, workflows by id in order, and all schema
+    payloads."""
 
     crew: Crew
     payload: dict[str, Any]
@@ -97,7 +96,7 @@ class CompiledCrew(NamedTuple):
 
 
 def compile_crew(package: Package) -> CompiledCrew:
-    """The nodes of a package; nothing is stored. Raises InvalidPackage with every finding."""
+    """Compile a package without storing it. Raises InvalidPackage."""
     draft, written = _read(package)
     workflows = {each.id: _compiled(draft, each, written.get(each.id), package) for each in draft.workflows}
     offered = (
@@ -111,8 +110,7 @@ def compile_crew(package: Package) -> CompiledCrew:
 
 
 def compile_version(text: bytes, files: Mapping[str, bytes]) -> Compiled:
-    """The workflow that a version's definition names, compiled from the package's files. Raises Invalid, and
-    InvalidPackage with every finding."""
+    """Compile the workflow named by a version's definition. Raises Invalid, InvalidPackage."""
     name, workflow = _named(text)
     if text != layout.crew_definition(name, workflow):
         raise Invalid(f"{CREW_DEFINITION} is not written as it is by uwf", "restore it")
@@ -130,14 +128,13 @@ def compile_version(text: bytes, files: Mapping[str, bytes]) -> Compiled:
 
 
 def _talk(draft: CrewDraft, package: Package, text: bytes) -> Compiled:
-    """The conversations with a crew's personas, which no package holds as a workflow."""
     payload = conversation_payload(draft.name, draft.format, draft.members)
     return _node(payload, {REPLY: REPLY_SCHEMA}, text, package)
 
 
 def foresee(package: Package, crew: CompiledCrew, seconds: float = SECONDS) -> tuple[PackageFinding, ...]:
-    """The warnings about a package, and what a rehearsal of its workflows finds besides, of at most so many seconds
-    each. Those with very many roles would not come far in that time, and are left alone."""
+    """Return a package's warnings, with those of rehearsals of at most `seconds` each, skipping workflows
+    with very many roles."""
     small = {name for name, each in crew.workflows.items() if len(each.workflow.roles) <= MOST_REHEARSED}
     draft, written = _read(package) if small else (None, {})
     found = list(crew.warnings)
@@ -157,7 +154,6 @@ def foresee(package: Package, crew: CompiledCrew, seconds: float = SECONDS) -> t
 
 
 def _rehearsed(graph: GraphDraft, compiled: Compiled, seconds: float) -> Iterator[PackageFinding]:
-    """What a rehearsal finds wrong with a graph, at the line of the edge that it is about."""
     from uwf_git.workflow.rehearsal import rehearse
 
     workflow = compiled.workflow
@@ -196,7 +192,6 @@ def _named(text: bytes) -> tuple[str, str]:
 
 
 def _read(package: Package) -> tuple[CrewDraft, Mapping[str, Compiled]]:
-    """What a package says, and what those of its workflows compile to that are YAML."""
     if package.form() == OWN:
         from uwf_git.ext.crews.own import read_own
 
@@ -209,7 +204,6 @@ def _read(package: Package) -> tuple[CrewDraft, Mapping[str, Compiled]]:
 def _compiled(
     draft: CrewDraft, workflow: GraphDraft | YamlDraft, written: Compiled | None, package: Package
 ) -> Compiled:
-    """A workflow of a crew. `written` is what its YAML compiles to."""
     origin = {"name": draft.name, "workflow": workflow.id, "format": draft.format}
     schemas: dict[Hash, Any] = {}
     if isinstance(workflow, GraphDraft):
@@ -231,7 +225,6 @@ def _compiled(
 
 
 def _node(payload: Any, schemas: Mapping[Hash, Any], text: bytes, package: Package) -> Compiled:
-    """A Workflow node of a crew's, whose definition is `text` with the package's files."""
     payload = cbor.normalise(payload)
     data = json.loads(text)
     source = Source(CREW_DEFINITION, text, data, Document(CREW_DEFINITION, data, {}, {}, {}), package.files)
@@ -241,7 +234,7 @@ def _node(payload: Any, schemas: Mapping[Hash, Any], text: bytes, package: Packa
 
 
 class _Graph:
-    """A graph on its way to a Workflow node. What it needs of schemas goes to `schemas`."""
+    """A graph being compiled, collecting `schemas`."""
 
     def __init__(self, graph: GraphDraft, package: Package, schemas: dict[Hash, Any]) -> None:
         self._graph = graph
@@ -257,8 +250,6 @@ class _Graph:
         self._variables = _variables(edge.expression for edge in graph.edges)
 
     def payload(self) -> dict[str, Any]:
-        """The Workflow node's payload, without what it has of its crew. Raises InvalidPackage for expressions that
-        can't be translated."""
         graph: dict[str, Any] = {START: [{"role": self._graph.first, "condition": None}]}
         for name, node in self._graph.nodes.items():
             graph[name] = self._edges(node)
@@ -290,15 +281,12 @@ class _Graph:
         }
 
     def _choices(self, node: NodeDraft) -> list[EdgeDraft]:
-        """The edges of a node that have no expression, the default last."""
         if node.type == "end":
             return []
         without = [edge for edge in self._leaving[node.id] if edge.expression is None]
         return sorted(without, key=lambda edge: edge.is_default)
 
     def _answer(self, choices: tuple[tuple[str, str], ...], sets: tuple[str, ...]) -> Hash:
-        """The schema of an answer that chooses between edges by their labels, which have their texts besides, and sets
-        those variables."""
         choices = choices if len(choices) > 1 else ()
         if (choices, sets) not in self._answers:
             schema = cbor.normalise(self._schema(choices, sets))
@@ -349,7 +337,6 @@ class _Graph:
         return [*edges, *(_edge(edge, None) for edge in choices[-1:])]
 
     def _condition(self, edge: EdgeDraft, expression: str) -> str:
-        """The name of a condition: the edge's label, and where another one has that, its node besides."""
         told = edge.text or ("" if edge.expression is None else _quoted(edge.expression))
         meant = (told, expression)
         label = one_line(edge.label) or edge.target
@@ -370,8 +357,6 @@ class _Graph:
         return f"({set_before}{found})" if set_before else found
 
     def _decisions(self) -> str:
-        """The decisions that were taken, for which the labels of nodes with several ways on are needed, in the order
-        in which their edges are tried. It is the same fold as `crews.state.reached`."""
         labels: dict[str, dict[str, list[str]]] = {}
         for name, node in self._graph.nodes.items():
             expressed = (edge for edge in self._leaving[name] if edge.expression is not None)
@@ -387,12 +372,10 @@ def _edge(edge: EdgeDraft, condition: str | None) -> dict[str, Any]:
 
 
 def _quoted(value: Any) -> str:
-    """A JSON value as JSONata writes it."""
     return json.dumps(value, ensure_ascii=False)
 
 
 def _variables(expressions: Iterable[Any]) -> dict[str, Any]:
-    """The variables that decide about ways on, with values that matter there. They may have any other."""
     found: dict[str, list[Any]] = {STATUS: ["active", "complete"]}
     for expression in expressions:
         for name, values in _compared(expression):
@@ -405,7 +388,6 @@ def _variables(expressions: Iterable[Any]) -> dict[str, Any]:
 
 
 def _compared(expression: Any) -> Iterator[tuple[str, list[Any]]]:
-    """Each variable of an expression in JSONLogic, with what it is compared with and values next to that."""
     if isinstance(expression, list):
         for each in expression:
             yield from _compared(each)
@@ -435,7 +417,6 @@ def _variable(expression: Any) -> str | None:
 
 
 def _named_by(path: str, values: list[Any]) -> Iterator[tuple[str, list[Any]]]:
-    """The variable that a path leads to; of one inside of it, values that hold those."""
     first, *inner = path.removeprefix("variables.").split(".")
     for name in reversed(inner):
         values = [{name: value} for value in values]
@@ -444,7 +425,6 @@ def _named_by(path: str, values: list[Any]) -> Iterator[tuple[str, list[Any]]]:
 
 
 def _around(value: Any) -> list[Any]:
-    """A value and others for which a comparison with it comes out differently."""
     if isinstance(value, bool) or value is None:
         return [True, False]
     if isinstance(value, int | float):

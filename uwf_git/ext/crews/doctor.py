@@ -1,4 +1,4 @@
-"""The checks of `uwf doctor` about crews."""
+"""Checks of crews in `uwf doctor`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def checks(instance: Instance) -> Iterator[Check]:
-    """Whether every crew, and each workflow of it, can be read."""
+    """Whether every crew and its workflows are readable."""
     crews = Crews(instance.store)
     names = crews.names()
     for name in names:

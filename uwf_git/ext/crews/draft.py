@@ -1,5 +1,4 @@
-"""What the files of a package say, of either form, before it is made into nodes: parsed and checked, with where each
-thing stands."""
+"""Parsed packages of both forms, before compilation, with positions."""
 
 from __future__ import annotations
 
@@ -12,9 +11,8 @@ from uwf_git.format.personas import Member
 
 
 class PackageFinding(NamedTuple):
-    """Something wrong in a package, in the order to show it: `path` is the file's in the package, "" for the package
-    itself; `line` and `column` count from 1, 0 where there is no such place. `code` is stable; `severity` is error or
-    warning."""
+    """A problem in a package, sorted for display: `path` is "" for the package itself; `line` and `column`
+    count from 1, 0 if none. `severity` is error or warning."""
 
     path: str
     line: int
@@ -26,7 +24,7 @@ class PackageFinding(NamedTuple):
 
 
 class InvalidPackage(Invalid):
-    """A package has errors. `findings` holds all of them, and the warnings."""
+    """A package has errors; `findings` include warnings."""
 
     def __init__(self, package: str, findings: Sequence[PackageFinding]) -> None:
         errors = [each for each in findings if each.severity == "error"]
@@ -39,9 +37,8 @@ class InvalidPackage(Invalid):
 
 
 class NodeDraft(NamedTuple):
-    """A node of a graph: `type` is step, decision, merge or end; `agent` the id of a persona, "" for none; `text` the
-    body of its file, without its frontmatter; `sets` the variables that its answer is asked for, none where it doesn't
-    say."""
+    """A graph's node: `type` is step, decision, merge or end; `agent` a persona's id or ""; `text` its file's
+    body; `sets` the variables its answer may set."""
 
     id: str
     type: str
@@ -56,8 +53,8 @@ class NodeDraft(NamedTuple):
 
 
 class EdgeDraft(NamedTuple):
-    """An edge of a graph. `expression` is JSONLogic, None where there is none, and decides alone; a default has none.
-    `text` is told to whoever decides. `line` is where it stands in the graph's file."""
+    """A graph's edge. `expression` is JSONLogic or None, and decides alone; a default has none. `text` is for
+    the decider."""
 
     source: str
     target: str
@@ -69,13 +66,11 @@ class EdgeDraft(NamedTuple):
 
 
 def named_edge(source: str, target: str, label: str) -> str:
-    """An edge as findings call it."""
     return f'edge {source} → {target} ("{one_line(label, 40)}")'
 
 
 class GraphDraft(NamedTuple):
-    """A workflow of a package made elsewhere. `entry` and `graph` are the paths of its document and its graph;
-    `variables` those that a run begins with."""
+    """A third-party workflow. `entry` and `graph` are paths; `variables` the initial ones."""
 
     id: str
     title: str
@@ -90,7 +85,7 @@ class GraphDraft(NamedTuple):
 
 
 class YamlDraft(NamedTuple):
-    """A workflow of a crew of one's own: the path of its YAML, and who speaks for its roles, by their names."""
+    """Your own crew's workflow: its YAML's path, and personas by role."""
 
     id: str
     title: str
@@ -101,7 +96,7 @@ class YamlDraft(NamedTuple):
 
 
 class CrewDraft(NamedTuple):
-    """A crew as its package says it. The main workflow comes first; so does who speaks where nobody is named."""
+    """A crew. The main workflow and the default persona come first."""
 
     name: str
     version: str

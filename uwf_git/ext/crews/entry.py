@@ -1,8 +1,8 @@
-"""What becomes of a choice from a persona's menu. Everything that it names is looked up in the crew and in the project,
-and read, before anything begins; so either all of it is there, or nothing starts.
+"""Resolving a menu choice. Everything it names is found and read first, so either all of it exists or nothing
+starts.
 
-A workflow of the crew begins in a thread of its own; anything else that isn't answered at once, such as a script, a
-prompt, or what nothing of the menu is called, is one turn of the persona.
+A workflow starts a thread; anything else without an immediate answer (a script, a prompt, an unmatched text)
+is one turn of the persona.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class Run(NamedTuple):
-    """A workflow of the crew begins, with that task; `persona` is the id of who speaks for it where it names nobody.
-    `data` is the file that is brought along, as a StartNode has it: its `path`, `format`, `text` and `size`."""
+    """Start a workflow with a prompt; `persona` is the default speaker's id. `data` is a file as in a
+    StartNode: `path`, `format`, `text` and `size`."""
 
     workflow: Offered
     persona: str
@@ -60,8 +60,8 @@ class Run(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """A persona is told something and answers. With `reads_only` nothing may be changed by it; else the message says
-    what an item of the menu does, and nothing else. `before` is what the user says besides, first."""
+    """A message to a persona. `reads_only`: nothing may be changed; otherwise the message is exactly a menu
+    item's. `before` is the user's own text, sent first."""
 
     persona: str
     message: str
@@ -70,12 +70,11 @@ class Turn(NamedTuple):
 
 
 class Entry:
-    """A persona of a crew, to whom inputs are put. `project` is the folder that is worked in."""
+    """A persona that gets inputs. `project` is the working folder."""
 
     def __init__(self, instance: Instance, address: str, project: Path, thread: Oid | None = None) -> None:
-        """`address` is CREW or CREW/PERSONA; without a persona it is the crew's first. The crew is the newest version,
-        or the one behind the `thread` of that commit. Raises NotFound with the nearest name, and what
-        `Crews.behind` raises."""
+        """`address` is CREW or CREW/PERSONA, by default the first. The crew is the newest version, or that of
+        the commit `thread`. Raises NotFound with the nearest name, and as `Crews.behind`."""
         self._instance = instance
         self._project = project
         name, _, persona = address.partition("/")
@@ -90,7 +89,7 @@ class Entry:
 
     @property
     def outdated(self) -> str:
-        """What is told where the crew isn't as it is registered now; else ""."""
+        """A note if the crew isn't the registered one, else ""."""
         name = self.crew.name
         if name not in self.crews.names():
             return f"crew {name!r} isn't registered here"
@@ -98,13 +97,12 @@ class Entry:
         return "" if is_newest else f"crew {name!r} has another version by now"
 
     def route(self, text: str, offered: tuple[Choice, ...] = ()) -> Routed:
-        """What an input means; `offered` are the candidates of the ClarifyChoice that it answers."""
+        """Return an input's meaning; `offered` are the candidates of a ClarifyChoice that it answers."""
         return route(self.member, self.crew.workflows, text, offered=offered)
 
     def resolve(self, routed: Routed, task: str = "") -> Run | Turn | None:
-        """What is to be done, ready to be done; None for what is no run and no turn. `task` is what the user says
-        besides. Raises NotSupportedClassicWorkflow, UnknownWorkflow, UnknownPromptId, DataLoadFailed and
-        ValidationFailed."""
+        """Return what to do, None if neither a run nor a turn. `task` is the user's text. Raises
+        NotSupportedClassicWorkflow, UnknownWorkflow, UnknownPromptId, DataLoadFailed, ValidationFailed."""
         choice = routed.choice
         if routed.kind == START:
             assert choice is not None
@@ -122,7 +120,7 @@ class Entry:
         return Turn(persona, message, before=task)
 
     def says(self, message: str) -> bool:
-        """Whether a message is what an item of the menu tells the persona."""
+        """Whether a message is exactly a menu item's."""
         return any(
             self._is_said(choice, message.strip()) for choice in candidates(self.member, self.crew.workflows)
         )
@@ -150,7 +148,6 @@ class Entry:
         return Run(offered, self.member.persona.id, prompt, self._data(choice))
 
     def _told(self, choice: Choice) -> str:
-        """What the persona is told for a choice."""
         does = choice.does
         if choice.kind == RUN_PROMPT:
             name, prompts = does.action.removeprefix("#"), self.member.prompts
@@ -169,12 +166,11 @@ class Entry:
         return does.action.strip() or self._said(choice)
 
     def _said(self, choice: Choice) -> str:
-        """What an item of the menu says that it does, without the code that it may begin with."""
         description = self.member.menu[choice.place].description.strip()
         return _CODE.sub("", description, count=1) or description or choice.label
 
     def _check_whole(self, said: str) -> None:
-        """Raises ValidationFailed, naming what a workflow lacks."""
+        """Raise ValidationFailed with what a workflow lacks."""
         try:
             found = offered_by(self.crew, said)
         except (UnknownWorkflow, NotSupportedClassicWorkflow) as error:
@@ -200,7 +196,7 @@ class Entry:
 
     @cached_property
     def _most(self) -> int:
-        """Bytes of a file that may be given along. Raises DataLoadFailed where none may be read."""
+        """Return the maximum size of a data file. Raises DataLoadFailed if none may be read."""
         from uwf_git.config.policy import parse_policy, tighten
 
         persona, _ = parse_policy(self.member.persona.tools, of_persona=True)
@@ -226,7 +222,6 @@ class Entry:
         return {"path": path, "format": kind, "text": shown, "size": len(text.encode())}
 
     def _read(self, said: str) -> tuple[str, bytes]:
-        """A file's path, with the folder that it is in named, and all of it. Raises DataLoadFailed."""
         try:
             path = mounted(said)
         except Invalid as error:
@@ -268,8 +263,7 @@ class Entry:
 
 
 def is_of_menu(instance: Instance, history: History, message: str, project: Path) -> bool:
-    """Whether a message of a conversation with a persona is what an item of its menu says, in the version of the crew
-    that the conversation has."""
+    """Return whether a conversation's message is exactly a menu item's, in its version of the crew."""
     crew, persona = history.workflow.crew, history.start.persona
     if crew is None:
         return False
@@ -291,7 +285,7 @@ def _text(path: str, data: bytes) -> str:
 
 
 def _check_form(path: str, kind: str, text: str) -> None:
-    """Raises DataLoadFailed for a text that isn't of the form that its name says, with the place."""
+    """Raise DataLoadFailed if a text isn't in its file name's format."""
     try:
         if kind == "json":
             import json

@@ -1,8 +1,5 @@
-"""The graphs of a package in the .bmad format, each with the documents of its nodes.
-
-The graph alone says which node follows which; a node's own document may repeat it for its reader, and gives what the
-graph leaves out of the node.
-"""
+"""Graphs of a .bmad package, with their nodes' documents. The graph alone defines edges; a node's document
+may repeat them for its reader, and adds other fields."""
 
 from __future__ import annotations
 
@@ -96,7 +93,7 @@ STATE = object_of(
 
 
 class Files:
-    """The files of a package, each read once."""
+    """A package's files, each read once."""
 
     def __init__(self, package: Package) -> None:
         self._package = package
@@ -107,7 +104,7 @@ class Files:
         return path in self._package.files
 
     def part(self, path: str) -> Part | None:
-        """A file of the package, read once. What can't be read is noted."""
+        """Return a file. Unreadable ones are reported."""
         if path not in self._parts:
             data = self._package.files.get(path)
             self._parts[path] = None if data is None else self._read(path, data)
@@ -116,8 +113,7 @@ class Files:
         return self._parts[path]
 
     def named(self, part: Part, path: ValuePath, said: str, folder: str = "") -> str | None:
-        """The file of the package that is named at a place, which may also count from `folder`; None, with a finding,
-        where there is none."""
+        """Return the file named at a place, possibly relative to `folder`; None with a finding if missing."""
         try:
             named = mounted(said)
             beside = mounted(posixpath.join(folder, said)) if folder else named
@@ -146,7 +142,7 @@ class Files:
         return None
 
     def findings(self) -> list[PackageFinding]:
-        """All of them, file by file in the order of reading, the errors kept where there are too many."""
+        """Return all findings in reading order, preferring errors if there are too many."""
         found = [*self._lost, *self._found()]
         found.sort(key=lambda each: each.severity != "error")
         kept = set(found[:MOST_FINDINGS])
@@ -161,7 +157,7 @@ class Files:
 
 
 class Graphs:
-    """Reads the graphs of one package, whose nodes name agents."""
+    """Reads a package's graphs."""
 
     def __init__(self, files: Files, agents: Collection[str]) -> None:
         self._files = files
@@ -169,8 +165,7 @@ class Graphs:
         self._told: dict[str, list[tuple[ValuePath, dict[str, Any]]]] = {}
 
     def read(self, name: str, document: str, path: str, said: Mapping[str, Any]) -> GraphDraft | None:
-        """The workflow of that id with its document and its graph; None where that can't be read. `said` is what the
-        manifest says of it."""
+        """Return a workflow, None if unreadable. `said` is the manifest's entry."""
         start = self._files.part(document)
         state = STATE(start, (), start.document.data) if start else None
         if start and state is not None:
@@ -322,7 +317,6 @@ class Graphs:
             part.findings.error((*place, *error.path), "untranslatable", message, error.hint)
 
     def _compare(self, nodes: Mapping[str, NodeDraft], edges: tuple[EdgeDraft, ...]) -> None:
-        """Warns where a step's own frontmatter tells other ways on than the graph, whose ways are taken."""
         ways: dict[str, set[tuple[str, str]]] = {}
         for edge in edges:
             ways.setdefault(edge.source, set()).add((edge.target, edge.label))
@@ -345,7 +339,6 @@ def _check_ways(
     nodes: Mapping[str, NodeDraft],
     edges: tuple[EdgeDraft, ...],
 ) -> None:
-    """What is wrong with the ways through a graph as a whole."""
     places = {node.get("id", ""): place for place, node in reversed(listed)}
     leaving: dict[str, list[EdgeDraft]] = {name: [] for name in nodes}
     for edge in edges:
@@ -377,7 +370,6 @@ def _check_ways(
 
 
 def report_twins(part: Part, named: list[tuple[ValuePath, str]], what: str) -> None:
-    """Reports an id that several things of a kind have."""
     seen: dict[str, int] = {}
     for path, name in named:
         line = part.document.mark(path).line

@@ -1,14 +1,12 @@
-"""JSONLogic made into JSONata that decides the same.
+"""Translating JSONLogic to equivalent JSONata.
 
-JSONLogic is defined by its JavaScript: which values count as true, and what `==` and `<` make of values of different
-types. JSONata decides these things otherwise, so an expression carries the functions that it needs to do it the
-JavaScript way. It is evaluated with `$variables` (an object), `$currentNodeId`, `$stepsCompleted`, `$artifacts` and
-`$decisionLog` set; it uses of them only what it names.
+JSONLogic follows JavaScript in truthiness, `==` and `<`; JSONata doesn't, so expressions carry the functions
+they need. They use `$variables` (an object), `$currentNodeId`, `$stepsCompleted`, `$artifacts` and
+`$decisionLog`, as needed.
 
-What would come out differently is refused: operators beyond those below, names and lists that are worked out while
-deciding, and comparing a list or an object that may be the very same one. Where a value turns up whose JavaScript text
-can't be told exactly (a number of over 15 digits, against a text), the evaluation fails instead of guessing. Texts are
-ordered by code points, which differs beyond U+FFFF alone.
+Anything that would differ is refused: other operators, computed names and lists, and comparing a list or
+object with possibly itself. If a value's JavaScript text is inexact (a number of over 15 digits against a
+text), evaluation fails. Texts are ordered by code point, which differs only beyond U+FFFF.
 """
 
 from __future__ import annotations
@@ -132,8 +130,7 @@ _CALLED = re.compile(r"\$[a-z_]+")
 
 
 class Untranslatable(Invalid):
-    """A rule that no JSONata decides in the same way. `operator` is the one at fault, "" where it is none; `path` leads
-    to it in the rule."""
+    """A rule without equivalent. `operator` is at fault, "" if none; `path` leads to it."""
 
     def __init__(self, operator: str, path: ValuePath, message: str, hint: str = "") -> None:
         super().__init__(message, hint)
@@ -142,7 +139,7 @@ class Untranslatable(Invalid):
 
 
 def translated(rule: Any) -> str:
-    """The JSONata expression that is true where a rule is, and false otherwise. Raises Untranslatable."""
+    """Return the JSONata expression of a rule's truth. Raises Untranslatable."""
     body = _Translation().test(rule, (), 0)
     needed: dict[str, None] = {}
     pending = [body]
@@ -161,7 +158,7 @@ def translated(rule: Any) -> str:
 
 
 class _Value(NamedTuple):
-    """An expression for a value. `origins` are the places in the data that it may be taken from, as it is there."""
+    """An expression's value. `origins` are the data that it may be, unchanged."""
 
     text: str
     origins: frozenset[tuple[str, ...]] = frozenset()
@@ -169,7 +166,7 @@ class _Value(NamedTuple):
 
 
 class _Translation:
-    """Translates one rule: `test` for where only its truth counts, `value` for what it gives."""
+    """Translates a rule: `test` for its truth, `value` for its value."""
 
     def test(self, rule: Any, path: ValuePath, depth: int) -> str:
         operator, arguments, below = self._operation(rule, path, depth)
@@ -226,7 +223,6 @@ class _Translation:
         return _Value(self.test(rule, path, depth))
 
     def _operation(self, rule: Any, path: ValuePath, depth: int) -> tuple[str, list[Any], ValuePath]:
-        """The operator of a rule ("" for a literal), its arguments, and the path of these."""
         if depth > MAX_DEPTH:
             raise Untranslatable("", path, f"the condition is nested deeper than {MAX_DEPTH} levels")
         if not isinstance(rule, dict):
@@ -270,7 +266,6 @@ class _Translation:
         return _Value(text, found.origins | default.origins)
 
     def _named(self, name: Any, path: ValuePath) -> _Value:
-        """What a `var` names."""
         if isinstance(name, dict | list):
             hint = "write the name itself, a text"
             raise Untranslatable("var", path, "var names what is worked out while deciding", hint)
@@ -297,7 +292,6 @@ class _Translation:
         return _Value(text, frozenset([whole]), True)
 
     def _missing(self, arguments: Sequence[Any], path: ValuePath) -> list[tuple[Any, _Value]]:
-        """The names that are asked for, and their values."""
         names = arguments[0] if arguments and isinstance(arguments[0], list) else arguments
         for name in names:
             if isinstance(name, dict | list):
@@ -387,7 +381,6 @@ _KNOWN = (*_COMPARED, "var", "and", "or", "!", "!!", "in", "if", "missing")
 
 
 def _with_constant(arguments: Sequence[Any], values: Sequence[_Value]) -> str | None:
-    """What `==` is where one side is a constant that leaves little to decide: most conditions are so."""
     for constant, other in ((arguments[1], values[0]), (arguments[0], values[1])):
         if constant is None:
             return f'($kind({other.text}) = "null")'
@@ -400,7 +393,6 @@ def _with_constant(arguments: Sequence[Any], values: Sequence[_Value]) -> str | 
 
 
 def _with_number(operator: str, arguments: Sequence[Any], values: Sequence[_Value]) -> str | None:
-    """What an order of two values is where one is a number, and so the other counts as one too."""
     if len(arguments) == 2:
         for place, constant in enumerate(arguments):
             if isinstance(constant, int | float) and not isinstance(constant, bool):
@@ -424,7 +416,6 @@ def _origins(values: Iterable[_Value]) -> frozenset[tuple[str, ...]]:
 
 
 def _json(value: Any) -> str:
-    """A value as JSONata writes it. Its texts know no characters beyond U+FFFF as escapes."""
     return json.dumps(value, ensure_ascii=False)
 
 

@@ -1,16 +1,15 @@
-"""What an input means to a persona's menu. Rules alone decide, so the same menu and the same text always give the same
-answer:
+"""Matching an input with a persona's menu. Deterministic rules:
 
-    1  nothing but white space, or a lone `*`: the menu is shown
-    2  a candidate is each item that the surface shows, and each handler of such an item
-    3  a number is the place of an item among those that are shown; after a ClarifyChoice, of a candidate that it named
-    4  a text that equals a trigger, cmd, alias or handler, or a code such as [CP] in a description, is that candidate
-    5  a text of two characters and more that is contained in one of these or in a description is the best of those
-       candidates: whole words before parts of words, names before descriptions, a handler before its item's description
-    6  any other text is said to the persona
+    1  white space or a lone `*`: show the menu
+    2  candidates are the items that the surface shows, and their handlers
+    3  a number is an item's position; after a ClarifyChoice, a candidate's
+    4  a text that equals a trigger, cmd, alias, handler, or a code such as [CP] in a description, is that candidate
+    5  a text of at least two characters contained in one of these or a description is the best of those candidates:
+       whole words before parts, names before descriptions, a handler before its item's description
+    6  any other text is sent to the persona
 
-Texts are compared without regard to case, runs of white space and one `*` before them. Where a rule finds several
-candidates that are equally good, nothing is guessed: ClarifyChoice names them.
+Case, white space runs and one leading `*` are ignored. Of several equally good candidates none is guessed:
+ClarifyChoice lists them.
 """
 
 from __future__ import annotations
@@ -48,9 +47,8 @@ _FOUND = (
 
 
 class Choice(NamedTuple):
-    """What can be chosen from a menu. `number` is the place of its item among those that are shown, from 1; `place`
-    among all items, from 0; `handler` the place of the item's handler that it is, None for the item itself. `label` is
-    what people know it by, and `kind` what becomes of it."""
+    """A candidate. `number` is its item's position among those shown, from 1; `place` among all items, from
+    0; `handler` the handler's index or None. `kind` is its effect."""
 
     number: int
     place: int
@@ -61,7 +59,6 @@ class Choice(NamedTuple):
     kind: str
 
     def value(self) -> dict[str, Any]:
-        """It as JSON, without what is empty."""
         named = {"number": self.number, "menuItemIndex": self.place, "label": self.label, "kind": self.kind}
         if self.handler is not None:
             named["handler"] = self.handler
@@ -70,8 +67,8 @@ class Choice(NamedTuple):
 
 
 class Routed(NamedTuple):
-    """What an input means. `kind` says what is to be done and `reason` why; `choice` is what was chosen, None where
-    that is nothing of the menu; `candidates` are what a ClarifyChoice asks about; `said` is the text, trimmed."""
+    """An input's meaning: `kind` of effect, `reason`, the `choice` or None, a ClarifyChoice's `candidates`,
+    the trimmed text `said`."""
 
     kind: str
     confidence: str
@@ -82,19 +79,17 @@ class Routed(NamedTuple):
 
     @property
     def matched_menu_item_index(self) -> int | None:
-        """The place of the item that was chosen among all of the menu, from 0."""
+        """The chosen item's index, from 0."""
         return None if self.choice is None else self.choice.place
 
     @property
     def to_act_on(self) -> Routed:
-        """It, where it is sure enough to be acted on: for a few letters within a description nothing is begun, and
-        whether that was meant is asked."""
+        """Return it if certain enough to act on; a match within a description needs confirmation."""
         if self.choice is None or self.confidence != LOW or self.kind == SHOW_MENU:
             return self
         return self._replace(kind=CLARIFY, choice=None, candidates=(self.choice,))
 
     def value(self) -> dict[str, Any]:
-        """It as JSON."""
         return {
             "kind": self.kind,
             "confidence": self.confidence,
@@ -112,8 +107,7 @@ def route(
     surface: str = TERMINAL,
     offered: Sequence[Choice] = (),
 ) -> Routed:
-    """What a text means to a persona that isn't in the middle of a run. `workflows` are the crew's; `offered` are the
-    candidates of the ClarifyChoice that the text answers, where it does."""
+    """Return a text's meaning outside a run. `offered` are the candidates of a ClarifyChoice that it answers."""
     said = text.strip()
     wanted = _plain(said)
     if not wanted:
@@ -132,23 +126,23 @@ def route(
 
 
 def shown(member: Member, workflows: Iterable[Offered], surface: str = TERMINAL) -> list[Choice]:
-    """The items of a persona's menu that a surface shows, in their order."""
+    """Return the items that a surface shows."""
     return _Menu(member.menu, workflows, surface).items
 
 
 def candidates(member: Member, workflows: Iterable[Offered]) -> list[Choice]:
-    """All that can be chosen from a persona's menu at a terminal, its handlers too."""
+    """Return all choices at a terminal, with handlers."""
     return list(_Menu(member.menu, workflows, TERMINAL).candidates())
 
 
 def document_of(workflows: Iterable[Offered], path: str) -> Offered | None:
-    """The workflow that begins with the document of that path, in the package or as @pkg has it."""
+    """Return the workflow that begins with a document."""
     inside = path.removeprefix(f"{PACKAGE}/")
     return next((each for each in workflows if each.entry and each.entry == inside), None)
 
 
 class _Menu:
-    """The candidates of a menu, on one surface. `items` and, of each, `handlers` are in the order of the menu."""
+    """The candidates on one surface, in order."""
 
     def __init__(self, menu: Sequence[MenuItem], workflows: Iterable[Offered], surface: str) -> None:
         self._menu = menu
@@ -195,7 +189,6 @@ class _Menu:
         return Routed(CLARIFY, LOW, reason, said, None, tuple(among))
 
     def equal(self, wanted: str) -> list[Choice]:
-        """The candidates that are called so."""
         return [
             choice
             for choice in self.candidates()
@@ -203,7 +196,6 @@ class _Menu:
         ]
 
     def containing(self, wanted: str) -> tuple[list[Choice], int]:
-        """The candidates that hold a text where that counts most, and the place of that in _FOUND."""
         words = re.compile(rf"(?<!\w){re.escape(wanted)}(?!\w)")
 
         def look(texts: Iterable[str], within_words: int) -> int | None:
@@ -230,8 +222,6 @@ class _Menu:
         return found.get(best, []), best
 
     def one_of(self, found: Sequence[Choice], confidence: str, reason: str, said: str) -> Routed:
-        """What is to be done with candidates that are equally good. An item that does nothing by itself stands for its
-        handlers."""
         leading = [choice for each in found for choice in self._led_to(each)]
         choices = list(dict.fromkeys(leading))
         first = choices[0]
@@ -262,6 +252,5 @@ class _Menu:
 
 
 def _plain(text: str) -> str:
-    """A text as it is compared."""
     folded = text if text.isascii() else normalize("NFC", text)
     return " ".join(folded.casefold().split()).removeprefix("*").strip()

@@ -1,15 +1,15 @@
-"""The folders of a step of a crew's workflow, under the names that its agents know them by.
+"""The folders of a crew's step, by the names that agents use.
 
-    @project   the folder that the step works in; what it makes belongs below @project/artifacts
-    @pkg       the files of the crew's package, to be read
-    @state     the run: workflow.md, fresh for each step, in which an agent may say how far it has come
+    @project   the working folder; results belong below @project/artifacts
+    @pkg       the package's files, read only
+    @state     the run: workflow.md, fresh for each step, in which an agent may record progress
 
-`@pkg` is written once a version into the private folder, whole or not at all, and compared with the tree's blobs each
-time it is used, so that whatever happened to it there heals. `@state` is a folder of the thread.
+`@pkg` is written once per version into the private folder, atomically, and compared with the tree's blobs at
+each use, so it heals. `@state` is per thread.
 
-    packages/<tree>/      the files of a package, by the id of the tree that holds them
-    states/<ULID>/        a thread's, while a step is made, and after one that failed
-    states/<ULID>.begun   its document as that step found it
+    packages/<tree>/      a package's files, by tree id
+    states/<ULID>/        a thread's, during a step and after a failed one
+    states/<ULID>.begun   its document at the step's start
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ _FRONTMATTER = re.compile(r"\A\ufeff?---[ \t]*\r?\n.*?^---[ \t]*$", re.DOTALL | 
 
 
 def places(repository: Repository, head: Head, project: Path) -> Places:
-    """Where the folders of a thread's next step are, without making them. Raises StoreDamaged where the thread has lost
-    its package."""
+    """Return the folders of a thread's next step, without making them. Raises StoreDamaged if the package is
+    lost."""
     private = repository.private
     package = _packages(repository) / str(_tree(repository, head))
     return Places(project, package, private / "states" / head.thread)
 
 
 class Mounts:
-    """The folders of one step, made when they are asked for. As a context manager it removes those of the step alone,
-    but not of a step that failed: one that `carries_on` from that finds what was written. Without `has_document` there
-    is none in @state, as in a conversation, which is no run that comes to anything."""
+    """The folders of one step, made on demand. A context manager: removes the step's own unless it failed;
+    one that `carries_on` finds what was written. Without `has_document` there is none, as in a conversation.
+    """
 
     def __init__(
         self,
@@ -89,8 +89,8 @@ class Mounts:
             self.close()
 
     def prepare(self) -> Places:
-        """Makes sure that all folders are there: the package whole, the state as the step found it. Once it is there it
-        stays as the agent leaves it. Raises StoreUnwritable, StoreDamaged."""
+        """Make the folders: the package, and the state as the step began. Raises StoreUnwritable,
+        StoreDamaged."""
         materialise(self._repository, self._tree)
         if self._told is None:
             told = self._render() if self.has_document else ""
@@ -100,7 +100,6 @@ class Mounts:
         return self.places
 
     def _is_left(self, told: str) -> bool:
-        """Whether a step that failed has left its folder, and the run is where it was."""
         try:
             state = self.places.state.lstat()
             return stat.S_ISDIR(state.st_mode) and self._begun.read_bytes() == told.encode()
@@ -114,23 +113,22 @@ class Mounts:
         return render(self._history, self._before, self._body())
 
     def check(self, text: str) -> Changes:
-        """What a text says as the document in @state. Raises Invalid, with all that is wrong in one line."""
+        """Parse a text as the document. Raises Invalid with all problems."""
         from uwf_git.ext.crews.state import read_back
 
         assert self._before is not None
         return read_back(text, self._before, self._history.workflow)
 
     def written(self) -> Changes | None:
-        """What the agent has changed in the document, None where that is nothing. Raises Invalid for what is wrong
-        with it."""
+        """Return the agent's changes, None if none. Raises Invalid."""
         if not self._told:
             return None
         text = self._read()
         return None if text is None or text == self._told else self.check(text)
 
     def for_tools(self, policy: ToolPolicy) -> list[Mount]:
-        """The folders besides @project for an agent's tools. Of @state the document alone can be written, and only as
-        what the run may come to. Raises StoreUnwritable, StoreDamaged."""
+        """Return the folders besides @project. In @state only the document is writable, with valid content.
+        Raises StoreUnwritable, StoreDamaged."""
 
         def check(names: tuple[str, ...], data: bytes | None) -> None:
             if names != (DOCUMENT,):
@@ -162,13 +160,11 @@ class Mounts:
         ]
 
     def close(self) -> None:
-        """Removes what was made for this step alone."""
         if self._told is not None:
             _remove(self.places.state)
             _remove(self._begun)
 
     def _body(self) -> str:
-        """The text of the document that the workflow begins with, without its own fields."""
         crew = self._history.workflow.crew
         if crew is None or not crew.entry.endswith(".md"):
             return ""
@@ -188,7 +184,6 @@ class Mounts:
             raise _unwritable(folder, error) from None
 
     def _read(self) -> str | None:
-        """The document as it is now, None where it is gone."""
         name = f"{STATE}/{DOCUMENT}"
         try:
             with open(os.open(self.places.state / DOCUMENT, _READ), "rb") as file:
@@ -212,8 +207,8 @@ def _writes(policy: ToolPolicy) -> bool:
 
 
 def materialise(repository: Repository, tree: Oid) -> Path:
-    """The folder with the files of a package's tree, made or mended where need be. It may be read by others at this
-    moment, so it is made aside and takes the old one's place. Raises StoreUnwritable, StoreDamaged."""
+    """Return the folder of a package's tree, made or repaired atomically. Raises StoreUnwritable,
+    StoreDamaged."""
     folder = _packages(repository) / str(tree)
     expected = dict(_files(repository, tree))
     try:
@@ -229,8 +224,7 @@ def materialise(repository: Repository, tree: Oid) -> Path:
 
 
 def collect(instance: Instance) -> None:
-    """Remove what steps have left of threads that are gone, and the folders of packages if no step is made: these are
-    made anew when they are asked for."""
+    """Remove leftovers of threads that are gone, and idle packages' folders."""
     repository, known = instance.store.repository, instance.threads.ids()
     folder = repository.private / "states"
     for each in folder.iterdir() if folder.is_dir() else ():
@@ -252,8 +246,6 @@ def _tree(repository: Repository, head: Head) -> Oid:
 
 
 def _files(repository: Repository, tree: Oid) -> Iterator[tuple[str, Oid]]:
-    """The files of a package with their paths. A tree that was made by hand may hold anything, so whatever is no plain
-    file under a plain name is refused."""
     from uwf_git.store.versions import walk_tree
 
     for number, (path, entry) in enumerate(walk_tree(repository, tree)):
@@ -271,7 +263,6 @@ def _is_plain(name: str) -> bool:
 
 
 def _is_whole(folder: Path, expected: Mapping[str, Oid]) -> bool:
-    """Whether a folder holds exactly these files: no links, and nothing that stands elsewhere too."""
     found = 0
     pending: list[tuple[Path, str]] = [(folder, "")]
     folders = {"", *(path[: at.start() + 1] for path in expected for at in re.finditer("/", path))}
@@ -304,7 +295,6 @@ def _holds(path: Path, oid: Oid) -> bool:
 
 
 def _make(repository: Repository, folder: Path, files: Mapping[str, Oid]) -> None:
-    """Makes a package's folder beside its place and puts it there; what was in its place is removed."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     aside, old = (folder.with_name(f"{folder.name}.{os.urandom(4).hex()}{ASIDE}") for _ in range(2))
     aside.mkdir(mode=0o700)
@@ -330,7 +320,6 @@ def _make(repository: Repository, folder: Path, files: Mapping[str, Oid]) -> Non
 
 
 def _remove(path: Path) -> None:
-    """Removes whatever is there, as far as the system permits; a link itself, not what it leads to."""
     with contextlib.suppress(OSError):
         if not stat.S_ISDIR(path.lstat().st_mode):
             path.unlink()

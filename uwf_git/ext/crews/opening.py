@@ -1,4 +1,4 @@
-"""How a conversation begins: with nobody in particular, or with a persona of a crew."""
+"""Beginning a conversation, plain or with a persona."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 
 def begin_conversation(instance: Instance, origin: Oid | None = None) -> ThreadId:
-    """A new conversation in which nothing was said yet. `origin` is the head of the run that it comes after. Makes
-    `refs/uwf/threads/<new ULID>`."""
+    """Start a conversation. `origin` is the head of the run before it. Makes `refs/uwf/threads/<new ULID>`."""
     version, workflow = _plain(instance)
     return instance.threads.start(version, workflow, "A conversation.", origin=origin)
 
@@ -33,7 +32,7 @@ def begin_conversation_with(
     persona: Persona,
     origin: Oid | None = None,
 ) -> ThreadId:
-    """The same with a persona of a version of a crew."""
+    """The same with a persona of a crew's version."""
     from uwf_git.format.cbor import normalise
 
     payload = normalise(conversation_payload(crew.name, crew.format, crew.members))
@@ -45,8 +44,6 @@ def begin_conversation_with(
 
 
 def _plain(instance: Instance) -> tuple[Oid, Hash]:
-    """A version of the workflow of conversations without a crew, and its node. Writes it where it isn't there yet;
-    touches no ref."""
     with suppress(NotFound):  # compiling takes longer than all else before what was said is kept
         return instance.registry.commit_for(DEFINED), DEFINED
     from uwf_git.workflow.compile import compile_source

@@ -1,9 +1,5 @@
-"""A crew of one's own: `crew.yaml` with personas, their menus, and the workflows that they start, which are YAML files
-beside it.
-
-Reading never stops at a mistake: all of them are told at once, those of the workflows' files too, each with its line.
-`!include PATH` stands for a file of the package, as it does in a workflow.
-"""
+"""Your own crew: `crew.yaml` with personas, menus and workflows in YAML files beside it. All problems are
+reported at once with lines, the workflows' too. `!include PATH` works as in workflows."""
 
 from __future__ import annotations
 
@@ -72,15 +68,14 @@ _HABITS: Mapping[str, Mapping[str, Collection[str]]] = {
 
 
 class _Flow(NamedTuple):
-    """A workflow as crew.yaml names it, with what its file compiles to; None where it doesn't."""
+    """A workflow of crew.yaml; `compiled` is None with errors."""
 
     draft: YamlDraft
     compiled: Compiled | None
 
 
 def read_own(package: Package) -> tuple[CrewDraft, dict[str, Compiled]]:
-    """What a package with a crew.yaml says, and what the files of its workflows compile to, by their ids. Raises
-    InvalidPackage with every finding."""
+    """Return a package's draft, and its compiled workflows by id. Raises InvalidPackage."""
     try:
         source = parse_source(package.files[FILE], FILE, _including(package.files, FILE))
     except InvalidYaml as error:
@@ -99,7 +94,6 @@ def read_own(package: Package) -> tuple[CrewDraft, dict[str, Compiled]]:
 
 
 def _including(files: Mapping[str, bytes], file: str) -> Callable[[str], bytes]:
-    """What gives the files of a package by their paths from another's folder."""
     folder = posixpath.dirname(file)
 
     def include(path: str) -> bytes:
@@ -135,7 +129,6 @@ class _Reader(Fields):
         self._members: tuple[str, ...] = ()
 
     def findings(self) -> list[PackageFinding]:
-        """All findings, by file and line; those of crew.yaml first."""
         return [*(_placed(FILE, each) for each in self._findings.sorted()), *self._of_files]
 
     def meant(self, kind: str, key: str, given: Collection[str]) -> str | None:
@@ -194,7 +187,6 @@ class _Reader(Fields):
         return one_line(self._findings.raw(("version",)) or str(value), 60)
 
     def _section(self, top: Mapping[str, Any], key: str, what: str) -> dict[str, Any]:
-        """The mapping from ids under a key that may be left out."""
         value = top.get(key)
         if value is None:
             return {}
@@ -214,11 +206,9 @@ class _Reader(Fields):
         return dict(own_items(value))
 
     def _maybe(self, data: dict[str, Any], path: ValuePath, key: str, what: str) -> str:
-        """The text under a key that may be left out, or empty."""
         return self.text(data, path, key, what, may_be_empty=True) or "" if data.get(key) is not None else ""
 
     def _list(self, data: dict[str, Any], path: ValuePath, key: str, what: str) -> tuple[str, ...]:
-        """Texts under a key that may be left out; a single one stands for a list of it."""
         value = data.get(key)
         if value is None:
             return ()
@@ -250,7 +240,6 @@ class _Reader(Fields):
         return _Flow(draft, compiled)
 
     def _path(self, written: str, path: ValuePath, what: str) -> str | None:
-        """The path in the package of a file that must be there."""
         try:
             whole = mounted(written)
         except Invalid as error:
@@ -271,7 +260,6 @@ class _Reader(Fields):
     def _read(
         self, file: str | None, path: ValuePath, what: str
     ) -> tuple[Compiled | None, Collection[str] | None]:
-        """What a workflow's file compiles to, and the names of its roles; None each where it isn't known."""
         if file is None:
             return None, None
         try:
@@ -298,7 +286,6 @@ class _Reader(Fields):
     def _cast(
         self, data: dict[str, Any], path: ValuePath, what: str, roles: Collection[str] | None
     ) -> dict[str, str]:
-        """Who speaks for the roles of a workflow."""
         value = data.get("personas")
         if value is None:
             return {}
@@ -476,7 +463,6 @@ class _Reader(Fields):
         self._findings.error(path, "UnknownWorkflow", message, hint or "add it below workflows:")
 
     def _script(self, written: str, path: ValuePath, what: str) -> str:
-        """The path of a script, with its mount."""
         if not written.lower().endswith(CLASSIC):
             found = self._path(written, path, what)
             return f"{PACKAGE}/{found}" if found else ""
@@ -486,7 +472,6 @@ class _Reader(Fields):
         return ""
 
     def _data_file(self, written: str, path: ValuePath, what: str) -> str:
-        """The path of a file of data, with its mount. One of the package must be there; the user's may come later."""
         try:
             whole = mounted(written)
         except Invalid as error:

@@ -1,8 +1,7 @@
-"""A crew's package: its files as they came, out of a ZIP, a folder or git's objects.
+"""A crew's package: its files from a ZIP, a folder or git.
 
-Packages come from strangers. Every name is looked at before a byte is read out, what is unpacked is bounded before
-it is unpacked, and nothing of it touches the disk. What is hidden (`.git`, `.env`, `.DS_Store`) is no part of a
-package in any form, so that a folder and the ZIP of it are the same package.
+Packages are untrusted: names are checked before reading, sizes before unpacking, and nothing is written to
+disk. Hidden files (`.git`, `.env`, `.DS_Store`) are ignored, so a folder and its ZIP are the same package.
 """
 
 from __future__ import annotations
@@ -54,15 +53,14 @@ _ENCRYPTED = 0x1 | 0x40 | 0x2000
 
 
 class Package(NamedTuple):
-    """`name` stands in messages: the file's or folder's, without its suffix. `files` are by their paths, in order;
-    `archive` are the ZIP's own bytes where it came as one."""
+    """`name` is the file's or folder's without suffix; `archive` the ZIP's bytes, if it was one."""
 
     name: str
     files: Mapping[str, bytes]
     archive: bytes | None = None
 
     def form(self) -> str:
-        """BMAD or OWN, by the manifest at its top. Raises InvalidPackage for none of them, or both."""
+        """BMAD or OWN, by manifest. Raises InvalidPackage for none or both."""
         found = [form for form, manifest in MANIFESTS.items() if manifest in self.files]
         if len(found) == 1:
             return found[0]
@@ -82,8 +80,7 @@ class Package(NamedTuple):
 
 
 def read_package(path: Path) -> Package:
-    """The package in a ZIP file, in a folder, or beside the manifest that is named. Raises NotFound, and Invalid or
-    InvalidPackage for what can't be read or is not safe to."""
+    """Read a ZIP, a folder, or the folder of a manifest. Raises NotFound, Invalid, InvalidPackage."""
     shown = one_line(str(path))
     try:
         mode = path.stat().st_mode
@@ -106,7 +103,7 @@ def read_package(path: Path) -> Package:
 
 
 def read_archive(data: bytes, name: str) -> Package:
-    """The package in a ZIP's bytes; `name` is its file's. Raises InvalidPackage with all that is wrong with it."""
+    """Read a ZIP. Raises InvalidPackage."""
     import zipfile
 
     name = _without_suffix(name)
@@ -147,8 +144,7 @@ def read_archive(data: bytes, name: str) -> Package:
 
 
 def hidden_files(data: bytes) -> Iterator[tuple[str, bytes]]:
-    """What a package's ZIP, which has been read, holds besides the package: a file's path and content. What is damaged
-    or not packed in a way that packages are comes as it stands there."""
+    """Yield a ZIP's hidden files, damaged or unusual ones raw."""
     import zipfile
 
     archive = zipfile.ZipFile(io.BytesIO(data), metadata_encoding="utf-8")
@@ -161,13 +157,12 @@ def hidden_files(data: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def from_files(name: str, files: Mapping[str, bytes], archive: bytes | None = None) -> Package:
-    """The package of files that were kept. Raises InvalidPackage for names and sizes that no package has."""
+    """Return the package of stored files. Raises InvalidPackage."""
     _raise(name, [*check_names(files), *_too_large({path: len(data) for path, data in files.items()})])
     return Package(name, {path: files[path] for path in sorted(files) if not _is_hidden(path)}, archive)
 
 
 def to_archive(files: Mapping[str, bytes]) -> bytes:
-    """A ZIP of files: the same bytes for the same files on every machine, so nothing in it is compressed."""
     import zipfile
 
     made = io.BytesIO()
@@ -181,8 +176,8 @@ def to_archive(files: Mapping[str, bytes]) -> bytes:
 
 
 def check_names(names: Iterable[str], *, alone: bool = True) -> list[PackageFinding]:
-    """What is wrong with the paths of a package's files; with `alone`, each must also stand for one thing on every
-    file system: none twice, none that differs from another by case only, no file where a folder is."""
+    """Return problems of paths; with `alone`, also conflicts on case-insensitive file systems, and files
+    where folders are."""
     names = list(names)
     findings = [
         _finding(name, "bad-path", f"its name {problem}", "paths are relative, with / and without ..")
@@ -223,7 +218,7 @@ def check_names(names: Iterable[str], *, alone: bool = True) -> list[PackageFind
 
 
 def path_problem(path: str) -> str | None:
-    """Why a path can't be a file's in a package, or None."""
+    """Return why a path is invalid, or None."""
     if not path or len(path.encode("utf-8", "surrogatepass")) > _MOST_PATH:
         return f"is longer than {_MOST_PATH} bytes" if path else "is empty"
     if "\\" in path:
@@ -247,8 +242,8 @@ def path_problem(path: str) -> str | None:
 
 
 def mounted(path: str, where: str = PACKAGE) -> str:
-    """A path as a package writes it, with a mount in front: `{project-root}/x` and `@project/x` are `@project/x`,
-    and `x` stands below `where`. Raises Invalid for one that is absolute or leads out of its mount."""
+    """Return a path with a mount: `{project-root}/x` and `@project/x` are `@project/x`, and `x` is below
+    `where`. Raises Invalid for absolute or escaping paths."""
     text = path.strip()
     for written, mount in PLACEHOLDERS.items():
         if text == written or text.startswith(f"{written}/"):
@@ -318,7 +313,6 @@ def _walk(top: Path, name: str) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def _content(path: Path) -> bytes:
-    """The bytes of a regular file, which is opened as what it was seen to be."""
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     with open(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -334,7 +328,6 @@ _SMALLER = "leave out what no step and no menu needs"
 
 
 def _check_archive(data: bytes, name: str) -> None:
-    """Refuses what is no ZIP, or one whose directory alone would take long to read."""
     if len(data) > MAX_ARCHIVE:
         raise _refused(name, "too-large", f"it is larger than {MAX_ARCHIVE >> 20} MiB", _SMALLER)
     if not data.startswith((b"PK\x03\x04", b"PK\x05\x06")):
@@ -376,7 +369,6 @@ def _entry_findings(entries: Iterable[zipfile.ZipInfo]) -> Iterator[PackageFindi
 
 
 def _overlaps(entries: Iterable[zipfile.ZipInfo]) -> Iterator[PackageFinding]:
-    """Entries that share bytes of the archive, by which a few of them become thousands."""
     taken = 0
     for entry in sorted(entries, key=lambda entry: entry.header_offset):
         if entry.header_offset < taken:
@@ -387,8 +379,6 @@ def _overlaps(entries: Iterable[zipfile.ZipInfo]) -> Iterator[PackageFinding]:
 
 
 def _unpacked(data: bytes, entry: zipfile.ZipInfo) -> bytes | None:
-    """The content of an entry; None where its bytes are not what the directory says. No more is unpacked than that:
-    the library would unpack whatever there is, and only then look."""
     import zlib
 
     start = entry.header_offset
@@ -427,7 +417,6 @@ def _is_hidden(path: str) -> bool:
 
 
 def _with_folders(path: str) -> Iterator[str]:
-    """The path, and those of the folders it is in, from the top."""
     at = path.find("/")
     while at >= 0:
         yield path[:at]

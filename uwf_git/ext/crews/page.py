@@ -1,7 +1,4 @@
-"""The page of a crew: who is in it, what each of them offers, and the graph of each workflow.
-
-It follows from the nodes alone. All its texts are somebody else's, and are escaped for where they are put.
-"""
+"""A crew's page: personas, menus, workflow graphs; from nodes alone, with all texts escaped."""
 
 from __future__ import annotations
 
@@ -16,8 +13,7 @@ _SURFACES = {"ide": "where there is an editor or a terminal", "web": "on the web
 
 
 def readme(crew: Crew, workflows: Mapping[Hash, Workflow]) -> str:
-    """The page of a crew; `workflows` are its own, by the hashes of their nodes. One that is missing is listed without
-    its graph."""
+    """Return a crew's page; `workflows` are by hash, missing ones without graph."""
     parts = [f"# {inline(crew.name)}"]
     if crew.description.strip():
         parts.append(paragraphs(crew.description))

@@ -1,4 +1,4 @@
-"""`/crews` and `/crew/NAME` of `uwf web`: who speaks in a crew, and what it offers."""
+"""`/crews` and `/crew/NAME` of `uwf web`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from uwf_git.store.opened import Instance
 
 
 def crews(instance: Instance, asked: Asked) -> Page:
-    """The crews."""
     from uwf_git.ext.crews.commands.commands import registered as registered_crews
     from uwf_git.ext.crews.registry import Crews
 
@@ -17,7 +16,7 @@ def crews(instance: Instance, asked: Asked) -> Page:
 
 
 def crew(instance: Instance, asked: Asked) -> Page:
-    """A crew by its name, with ~2 after it the version two before. Raises NotFound."""
+    """Show a crew, with ~2 the second version before. Raises NotFound."""
     from uwf_git.ext.crews.commands.commands import FORMS, crew_value, does
     from uwf_git.ext.crews.commands.commands import past as past_crews
     from uwf_git.ext.crews.registry import Crews

@@ -1,9 +1,8 @@
-"""What the role of a crew's workflow is told beside what every role is: rules, what it may use, who it is, where the
-run is, what its node is, and what came along.
+"""The prompt of a crew's role besides the common parts: rules, tools, persona, run, node, data file.
 
-Each part is a text of its own, a pure function of the history; `node_prompt` puts them in order, among those of
-`kit.prompt`. A part begins with its heading. What stands in capitals, RUN_DIRECTIVE and USER_INPUT, is a form that
-packages know: a name, lines of `- field: value`, and for USER_INPUT the words below.
+Each part is a pure function of the history; `node_prompt` orders them among those of `kit.prompt`.
+RUN_DIRECTIVE and USER_INPUT are known to packages: a name and lines of `- field: value`, for USER_INPUT with
+the words below.
 """
 
 from __future__ import annotations
@@ -56,8 +55,7 @@ def node_prompt(
     recipient: Recipient,
     quota: int,
 ) -> str:
-    """The prompt for a node of a crew's workflow. Who it is and what its node is are told anew where another node has
-    spoken since."""
+    """Return the prompt for a node. Persona and node are repeated if another node has spoken since."""
     from uwf_git.engine.kit.format import format_instruction
     from uwf_git.engine.kit.prompt import commands, happened, instruction_now, turns_of
 
@@ -96,14 +94,14 @@ def node_prompt(
 
 
 def intent(history: History, resumes: bool = False) -> str:
-    """What the run is asked to do now. `resumes` says that an attempt at this step was broken off or failed."""
+    """Return the run's current task. `resumes`: an attempt was interrupted or failed."""
     if resumes or (answered(history) is None and history.steps and history.steps[-1].role == USER):
         return RESUMES
     return CONTINUES if history.steps else STARTS
 
 
 def answered(history: History) -> StepContext | None:
-    """The answer of a human that a node gets now: the last step, where one had asked. None where there is none."""
+    """Return the answer that a node gets now, or None."""
     if len(history.steps) < 2 or history.steps[-1].role != USER:
         return None
     asked = next((step for step in reversed(history.steps) if step.role != USER), None)
@@ -111,18 +109,18 @@ def answered(history: History) -> StepContext | None:
 
 
 def rules(deliverable: str) -> str:
-    """The rules that hold in each node. `deliverable` is the form of its answer."""
+    """Return the rules for every node. `deliverable` is its answer's form."""
     return f"# Base rules\n\n{_RULES}\n\n## Deliverable format\n\n{deliverable}"
 
 
 def folders(named: Mapping[str, Path]) -> str:
-    """Where the folders are, for whoever gets at them by the machine's own paths; "" for everybody else."""
+    """Return the folders' paths for agents that use the machine's paths, else ""."""
     lines = [f"- {name} is `{path}`" for name, path in named.items()]
     return "# Folders\n\nOn this machine:\n\n" + "\n".join(lines) if lines else ""
 
 
 def policy(history: History, role: Role) -> str:
-    """What the workflow and the persona let it use at most; "" where they say nothing of that."""
+    """Return the tools permitted by workflow and persona, or ""."""
     lines = [*_limits("This workflow", role.tools)]
     persona = history.speaker(role.name)
     if persona is not None:
@@ -156,7 +154,7 @@ def _limits(who: str, tools: Mapping[str, Any] | None) -> Iterable[str]:
 
 
 def speaks(history: History, role: Role) -> str:
-    """Who it is; "" where nobody in particular speaks."""
+    """Return the persona's description, or ""."""
     persona = history.speaker(role.name)
     if persona is None:
         return ""
@@ -173,7 +171,7 @@ def speaks(history: History, role: Role) -> str:
 
 
 def directive(history: History, role: Role, resumes: bool = False) -> str:
-    """RUN_DIRECTIVE: which run it is, where it stands, and what is to be done with it."""
+    """Return RUN_DIRECTIVE: the run, its state, and its task."""
     crew = history.workflow.crew
     assert crew is not None
     fields = {
@@ -191,7 +189,7 @@ def directive(history: History, role: Role, resumes: bool = False) -> str:
 
 
 def brief(history: History, role: Role) -> str:
-    """The node: its document, what it reads and makes, and where it can lead."""
+    """Return the node's document, inputs, outputs and next nodes."""
     node = role.node or PackageNode("step", "")
     parts = [f"# Your node: {role.name}" + (f", {node.title}" if node.title else "")]
     lines = [f"- Document: @pkg/{node.file}"] if node.file else []
@@ -225,13 +223,12 @@ def _told(way: Way) -> str:
 
 
 def brought(history: History) -> str:
-    """The file that the menu brought along; "" where it brought none."""
+    """Return the menu's data file, or ""."""
     data = history.start.data
     return f"# Data given with this run\n\n{data_message(data)}" if data is not None else ""
 
 
 def data_message(data: Mapping[str, Any]) -> str:
-    """What an agent is told of a file that is brought along."""
     whole, text = data["size"], data["text"]
     cut = len(text.encode("utf-8", "replace")) < whole
     size = f"the beginning of {whole} bytes; the rest is there to be read" if cut else f"{whole} bytes"
@@ -240,7 +237,7 @@ def data_message(data: Mapping[str, Any]) -> str:
 
 
 def data_in(message: str) -> dict[str, Any] | None:
-    """The data that `data_message` tells of in a text; None where the text is anything else."""
+    """The inverse of `data_message`; None for other texts."""
     head, _, block = message.partition(":\n\n")
     found = _DATA.fullmatch(head)
     text = "\n".join(block.split("\n")[1:-1])
@@ -250,8 +247,8 @@ def data_in(message: str) -> dict[str, Any] | None:
 
 
 def data_problem(data: Mapping[str, Any], file: Callable[[str], bytes | None]) -> str | None:
-    """Why the `data` of a StartNode is no file's that a menu could bring along, or None. `file` gives what is at a path
-    in the package, None where nothing is."""
+    """Return why a StartNode's `data` cannot come from a menu, or None. `file` returns a package's file or
+    None."""
     path, text, size = data["path"], data["text"], data["size"]
     mount, _, rest = path.partition("/")
     if mount not in (PROJECT, PACKAGE) or not rest or path_problem(rest) is not None:
@@ -278,7 +275,7 @@ def data_problem(data: Mapping[str, Any], file: Callable[[str], bytes | None]) -
 
 
 def so_far(history: History, role: Role) -> str:
-    """What the run has reached before this node; "" at its beginning."""
+    """Return the run's progress before this node, or ""."""
     from uwf_git.format.yaml12 import dump
 
     now = reached(history, role.name).as_json()
@@ -287,7 +284,7 @@ def so_far(history: History, role: Role) -> str:
 
 
 def user_input(node: str, text: str) -> str:
-    """USER_INPUT: what a human said, bound to the node that had asked for it, "" where none had."""
+    """Return USER_INPUT: a person's text, with the node that asked or ""."""
     return f"{_form('USER_INPUT', {'forNodeId': node})}\n{text.strip()}"
 
 
@@ -301,7 +298,7 @@ def _below_project(path: str) -> str:
 
 
 def in_words(text: str) -> str:
-    """A text with the names of the folders in place of what stands for them in packages."""
+    """Replace packages' placeholders by folder names."""
     for word, name in PLACEHOLDERS.items():
         text = text.replace(word, name)
     return text

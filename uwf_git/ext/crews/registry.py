@@ -1,13 +1,13 @@
-"""Registered crews: `refs/uwf/crews/<name>` points at the newest version's commit, which holds the package byte for
-byte, its nodes, and a page to read.
+"""Registered crews: `refs/uwf/crews/<name>` points at the newest version, with the package byte for byte, its
+nodes and a page.
 
     README.md                 the crew's page
     package/…                 the files of the package
-    package.bmad              the ZIP that they came in, where they did
+    package.bmad              the original ZIP, if any
     crew/nodes/<hash>.json    the Crew node, its Workflow nodes, their schemas, and the built-in types
 
-A thread begins on a version of one of its workflows, as every thread does. That is a commit without a ref, whose
-`workflow/include/` is the folder `package/` of the crew's version.
+A thread begins on a version of a workflow: a commit without a ref, whose `workflow/include/` is the crew's
+`package/`.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ ARCHIVED_PACKAGE = "package.bmad"
 
 
 class Definition(NamedTuple):
-    """A crew as it is registered: its package, and what that compiles to."""
+    """A crew's package and its compilation."""
 
     package: Package
     compiled: CompiledCrew
 
 
 class Found(NamedTuple):
-    """A workflow of a crew that an address, `<crew>/<id>`, led to, and the version of the crew that has it."""
+    """A workflow at an address `<crew>/<id>`, and its crew's version."""
 
     version: Version
     crew: Crew
@@ -131,7 +131,7 @@ class Crews(Packages[Definition]):
 
     @classmethod
     def read(cls, files: VersionFiles) -> Definition:
-        """The ZIP that a package came in is left out if somebody has changed its files."""
+        """The ZIP is dropped if the package's files were changed."""
         from uwf_git.ext.crews.compile import compile_crew
         from uwf_git.ext.crews.package import MAX_ARCHIVE, MAX_FILES, MAX_TOTAL, from_files, read_archive
 
@@ -150,26 +150,25 @@ class Crews(Packages[Definition]):
         return compile_version(definition, files)
 
     def _known(self, data: bytes) -> bytes | Oid:
-        """A file's content, by its id where it is in the repository: a pack would hold it once more."""
         oid = id_of(BLOB, data)
         return oid if self._repository.has(oid) else data
 
     # Reading
 
     def crew(self, node: Hash) -> Crew:
-        """The value of a Crew node. Raises NotFound, Invalid."""
+        """Return a Crew node's value. Raises NotFound, Invalid."""
         content = self._store.get(node)
         if not is_kind(content.type, "crew"):
             raise Invalid(f"node {node} is no crew", "see: uwf crew list")
         return parse_crew(content.payload)
 
     def workflows(self, crew: Crew) -> dict[Hash, Workflow]:
-        """The workflows of a crew, by the hashes of their nodes. Raises NotFound, Invalid."""
+        """Return a crew's workflows by hash. Raises NotFound, Invalid."""
         nodes = dict.fromkeys(each.workflow for each in crew.workflows)
         return {node: parse_workflow(self._store.get(node).payload) for node in nodes}
 
     def package(self, commit: Oid) -> Package:
-        """The package of a version, as it was read when that was registered. Raises StoreDamaged."""
+        """Return a version's package. Raises StoreDamaged."""
         from uwf_git.ext.crews.package import Package
 
         top = {entry.name: entry for entry in self._repository.tree(self._repository.root(commit))}
@@ -182,8 +181,8 @@ class Crews(Packages[Definition]):
         return Package(self._version(commit).name, files, data)
 
     def find(self, address: str) -> Found:
-        """The workflow that `<crew>/<id>` names in the crew's newest version, with ~2 after it in the one two before
-        that. Raises NotFound and UnknownWorkflow with the nearest name, NotSupportedClassicWorkflow."""
+        """Return the workflow `<crew>/<id>`, with ~2 in the second version before the newest. Raises NotFound
+        and UnknownWorkflow with the nearest name, NotSupportedClassicWorkflow."""
         name, _, said = address.partition("/")
         id_, tilde, back = said.rpartition("~")
         is_past = bool(tilde) and back.isdecimal()
@@ -212,9 +211,8 @@ class Crews(Packages[Definition]):
     # What threads stand on
 
     def behind(self, name: str, thread: Oid) -> Version:
-        """The version of a crew that a thread has the package of, by the thread's commit: the newest, else another that
-        is here, else one without a ref that is made of the package, as where the crew was removed or never was. Raises
-        InvalidPackage, and StoreDamaged where the thread has no package."""
+        """Return the crew's version with a thread's package: the newest, another, or one made from the
+        package without a ref. Raises InvalidPackage, StoreDamaged without a package."""
         from uwf_git.ext.crews.compile import compile_crew
         from uwf_git.ext.crews.package import from_files
 
@@ -236,8 +234,7 @@ class Crews(Packages[Definition]):
         return self._version(self.write(definition, []))
 
     def workflow_version(self, commit: Oid, workflow: Hash) -> Oid:
-        """The version commit of a workflow of a crew's version: what its threads begin on. The one that was made before
-        is used, else one is made, without a ref."""
+        """Return a workflow's version commit for threads, existing or new, without a ref."""
         package = self._repository.file(self._repository.root(commit), PACKAGE.rstrip("/"))
         if package is None:
             raise NotFound(f"commit {commit} holds no {PACKAGE}", "it is no version of a crew")
@@ -270,13 +267,12 @@ def _offer(version: Version, crew: Crew, offered: Offered) -> Offer:
 
 
 def crew_message(name: str, version: str, node: Hash) -> str:
-    """The message of a crew's version; `version` is what its makers call it."""
     return layout.message(f"crew {name} {version}", {REFS.trailer: node})
 
 
 def offered_by(crew: Crew, said: str) -> Offered:
-    """The workflow of a crew that has that id, or begins with the document of that path. Raises UnknownWorkflow with
-    the nearest id, NotSupportedClassicWorkflow."""
+    """Return a crew's workflow by id or document path. Raises UnknownWorkflow with the nearest id,
+    NotSupportedClassicWorkflow."""
     found = next((each for each in crew.workflows if each.id == said), None)
     found = found or document_of(crew.workflows, said)
     if found is not None:

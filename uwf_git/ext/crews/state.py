@@ -1,9 +1,5 @@
-"""What a run of a crew's workflow has reached: folded out of its history, told as `@state/workflow.md`, and what an
-agent changed in there read back.
-
-The chain is the only truth. What an agent writes into the document counts as that part of its answer, and the next
-reading is folded anew.
-"""
+"""The state of a crew's run: computed from its history, written as `@state/workflow.md`, and an agent's
+changes read back. The history is authoritative; changes count as part of the answer."""
 
 from __future__ import annotations
 
@@ -37,8 +33,8 @@ _CHOOSES = "steps[-1].output.next = "  # how the condition begins of an edge tha
 
 
 class Way(NamedTuple):
-    """An edge of a node, in the order they are tried. An answer's `next` chooses it where `asked`; where `tested`, an
-    expression decides; else a status does, or it is what is left. `when` says in words when it is taken."""
+    """An edge, in order. `asked`: chosen by an answer's `next`; `tested`: by an expression; otherwise by
+    status or as fallback. `when` describes it."""
 
     label: str
     target: str
@@ -48,8 +44,8 @@ class Way(NamedTuple):
 
 
 class Logged(NamedTuple):
-    """A decision: which of several edges a node's step took. `to` is $END where it ended the run; `decided_at` is in
-    Unix milliseconds, 0 where nobody knows."""
+    """A decision between several edges. `to` is $END at the end; `decided_at` is in Unix milliseconds, 0 if
+    unknown."""
 
     source: str
     to: str
@@ -58,7 +54,6 @@ class Logged(NamedTuple):
     decided_at: int = 0
 
     def as_json(self) -> dict[str, Any]:
-        """As it stands in the document."""
         value = {"from": self.source, "to": self.to, "label": self.label}
         if self.reason:
             value["reason"] = self.reason
@@ -68,9 +63,8 @@ class Logged(NamedTuple):
 
 
 class Reached(NamedTuple):
-    """Where a run is. `current_node` is the one whose turn it is, or that asks a human; at the end of the run, or where
-    the graph knows no way on, the last one that was done. Each node stands in `steps_completed` once, by when it was
-    done first. `artifacts` are paths, as the answers name them."""
+    """A run's state. `current_node` is next or asks; at the end or when stuck, the last one done.
+    `steps_completed` has each node once, by first completion. `artifacts` are paths."""
 
     current_node: str
     steps_completed: tuple[str, ...] = ()
@@ -79,7 +73,6 @@ class Reached(NamedTuple):
     artifacts: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """The fields of the document that say it."""
         return {
             "currentNodeId": self.current_node,
             "stepsCompleted": list(self.steps_completed),
@@ -90,9 +83,7 @@ class Reached(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """What an agent wrote into the document, as part of the answer that its step will have. `next` is the label of the
-    edge that it chose, "" where it chose none or its answer isn't asked for one; `target` the node it set as current,
-    "" where it left that alone."""
+    """An agent's changes. `next` is the label of a chosen edge or ""; `target` the new current node or ""."""
 
     variables: Mapping[str, Any] = {}
     artifacts: tuple[str, ...] = ()
@@ -100,7 +91,7 @@ class Changes(NamedTuple):
     target: str = ""
 
     def added_to(self, output: Mapping[str, Any]) -> dict[str, Any]:
-        """An answer's fields with what was written besides. What the answer says itself comes later and wins."""
+        """Return an answer's fields with these changes; the answer's own win."""
         value = dict(output)
         said, listed = value.get("variables", {}), value.get("artifacts", [])
         if self.variables and isinstance(said, Mapping):
@@ -113,8 +104,8 @@ class Changes(NamedTuple):
 
 
 def reached(history: History, current: str | None = None) -> Reached:
-    """What a history has come to. `current` is the node whose turn it is, where the caller knows: a role, $END, $USER
-    where it asks a human; else the moderator says it. Raises what a condition of the workflow raises."""
+    """Compute a history's state. `current` is the next node ($END, $USER) if known, else decided. Raises what
+    a condition raises."""
     workflow = history.workflow
     completed: dict[str, None] = {}
     variables = dict(workflow.crew.variables) if workflow.crew is not None else {}
@@ -149,7 +140,6 @@ def reached(history: History, current: str | None = None) -> Reached:
 
 
 def _next(history: History) -> str:
-    """Who goes next by the graph, "" where it knows no way on."""
     from uwf_git.base.errors import NoTransition
     from uwf_git.workflow.moderator import Asking, Next, decide
 
@@ -163,8 +153,7 @@ def _next(history: History) -> str:
 
 
 def ways(workflow: Workflow, node: str) -> tuple[Way, ...]:
-    """The edges of a node. Of one that was made of a package's, without those to $END: that follows from its type, or
-    from the run's variables."""
+    """Return a node's edges, without a package's generated ones to $END."""
     role = workflow.roles.get(node)
     of_package = role is not None and role.node is not None
     found: list[Way] = []
@@ -181,12 +170,10 @@ def ways(workflow: Workflow, node: str) -> tuple[Way, ...]:
 
 
 def successors(workflow: Workflow, node: str) -> tuple[str, ...]:
-    """The nodes that a node can lead to, each once."""
     return tuple(dict.fromkeys(way.target for way in ways(workflow, node) if way.target != END))
 
 
 def _decision(workflow: Workflow, step: StepContext, to: str) -> list[Logged]:
-    """The entry that a step has in the log: none where its node has one way on only, or led nowhere that it knows."""
     known = ways(workflow, step.role)
     leading = [way for way in known if way.target == to]
     if len(known) < 2 or not leading:
@@ -199,7 +186,7 @@ def _decision(workflow: Workflow, step: StepContext, to: str) -> list[Logged]:
 
 
 def render(history: History, now: Reached, body: str = "") -> str:
-    """The document `@state/workflow.md`: what a run has reached as frontmatter, and below it a text."""
+    """Return `@state/workflow.md`: the state as frontmatter, and a text."""
     workflow = history.workflow
     kind = workflow.crew.workflow if workflow.crew is not None else workflow.name
     fields: dict[str, Any] = {"schemaVersion": VERSION, "workflowType": kind, "runId": str(history.thread)}
@@ -212,10 +199,9 @@ def render(history: History, now: Reached, body: str = "") -> str:
 
 
 def read_back(text: str, before: Reached, workflow: Workflow) -> Changes:
-    """What an agent changed in the document, which said `before` when its step began. What stands below the
-    frontmatter is not looked at, nor are fields that don't say how far the run is; variables that are left out stay
-    as they were. Raises Invalid, with all that is wrong in one line: for what is no YAML, for fields that nobody knows,
-    for a transition that the graph doesn't have (with those it has), and for taking back what was done."""
+    """Return an agent's changes relative to `before`. The body and unrelated fields are ignored; omitted
+    variables stay. Raises Invalid with all problems: invalid YAML, unknown fields, transitions outside the
+    graph, undone progress."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     block = _BLOCK.match(text)
     if block is None:
@@ -230,7 +216,7 @@ def read_back(text: str, before: Reached, workflow: Workflow) -> Changes:
 
 
 class _Reader:
-    """Reads a changed document and notes what is wrong in it."""
+    """Reads a changed document."""
 
     def __init__(self, document: Document, before: Reached, workflow: Workflow) -> None:
         self._document = document
@@ -241,7 +227,6 @@ class _Reader:
         self._hint = ""
 
     def changes(self) -> Changes:
-        """What was changed. Raises Invalid for all that is wrong."""
         data = self._document.data
         if not isinstance(data, dict):
             raise Invalid(f"{STATE}: its frontmatter is no mapping", f"its fields are {', '.join(_FOLDED)}")
@@ -295,7 +280,6 @@ class _Reader:
         return False
 
     def _decided(self, value: Any) -> tuple[str, str]:
-        """The target and the label of the entry that was added to the log."""
         path: ValuePath = ("decisionLog",)
         if value is None:
             return "", ""
@@ -340,7 +324,6 @@ class _Reader:
         return tuple(dict.fromkeys(each for each in paths or () if each not in self._before.artifacts))
 
     def _next(self, target: str, label: str) -> str:
-        """What an answer's `next` is, where the node's edges ask for one."""
         labels = [way.label for way in self._ways if way.asked and way.target == target]
         return label if label in labels else labels[0] if len(labels) == 1 else ""
 
@@ -353,7 +336,6 @@ class _Reader:
         return [each for each in texts if each]
 
     def _text(self, path: ValuePath, value: Any) -> str | None:
-        """A scalar as it was written, for an id may look like a number."""
         return value.strip() if isinstance(value, str) else self._document.raw(path)
 
     def _refuse(self, path: ValuePath, what: str, hint: str = "") -> None:
@@ -372,5 +354,4 @@ def _shown(value: Any) -> str:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two values are the same as JSON, in which true is not 1."""
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)

@@ -1,4 +1,4 @@
-"""What a step of a crew's workflow has of its own: the `StepParts` that the core loads for it."""
+"""The `StepParts` of crews' workflows."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class CrewParts:
-    """The parts by the modules that make them, each imported when it is used."""
+    """Imports each part on use."""
 
     def mounts(self, instance: Instance, at: Position, role: Role, project: Path, carries_on: bool) -> Mounts:
-        """@pkg and @state; a conversation, which is no run, has no document in @state."""
+        """@pkg and @state; a conversation has no document."""
         from uwf_git.engine.conversation import talks
         from uwf_git.ext.crews.mounts import Mounts
 
@@ -35,31 +35,27 @@ class CrewParts:
         recipient: Recipient,
         quota: int,
     ) -> str:
-        """The prompt for a node."""
         from uwf_git.ext.crews.prompt import node_prompt
 
         return node_prompt(history, role, schema, instruction, answer_of, recipient, quota)
 
     def speaker(self, history: History, role: Role) -> Sequence[str]:
-        """The persona, and the limits of the workflow and of the persona without those of the role."""
+        """The persona, and the limits of workflow and persona."""
         from uwf_git.ext.crews.prompt import policy, speaks
 
         return policy(history, role._replace(tools=None)), speaks(history, role)
 
     def offers(self, instance: Instance, history: History, message: str, project: Path) -> bool:
-        """Whether an item of the persona's menu says the message."""
         from uwf_git.ext.crews.entry import is_of_menu
 
         return is_of_menu(instance, history, message, project)
 
     def reached(self, history: History, current: str) -> dict[str, Any]:
-        """The fields of @state/workflow.md."""
         from uwf_git.ext.crews.state import reached
 
         return reached(history, current).as_json()
 
     def data_problem(self, data: Mapping[str, Any], file: Callable[[str], bytes | None]) -> str | None:
-        """Why no menu could bring along that file."""
         from uwf_git.ext.crews.prompt import data_problem
 
         return data_problem(data, file)

@@ -1,4 +1,4 @@
-"""Suites of cases, their runs, judges, and the comparison of two versions."""
+"""Evaluation: suites of cases, runs, judges, comparisons, baselines."""
 
 from uwf_git.ext import Command, Extension, Pages, RefKind
 

@@ -1,4 +1,4 @@
-"""The baselines of suites, at `refs/uwf/baselines/<suite>`, in versions."""
+"""Baselines of suites, at `refs/uwf/baselines/<suite>`, in versions."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ from uwf_git.store.versions import Version
 
 
 class Baseline(NamedTuple):
-    """The scores that the runs of a suite are held against, by case: the normalised payload of its node. It stands for
-    itself, so that it outlives the run that it was measured in, and can be read where that run is not."""
+    """The accepted scores by case: the normalised payload of its node. Independent of the run, which may not
+    be here."""
 
     payload: Mapping[str, Any]
 
     @property
     def suite(self) -> str:
-        """The name of the suite."""
         return str(self.payload["suite"])
 
 
@@ -40,7 +39,7 @@ class Baselines(NodeVersions):
 
     @classmethod
     def page(cls, payload: Mapping[str, Any]) -> bytes:
-        """The scores, so that a change of the baseline shows line by line."""
+        """The scores, one per line, for diffs."""
         rows, means = [], []
         for case in payload["cases"]:
             scores = [run["score"] for run in case["runs"]]
@@ -55,7 +54,7 @@ class Baselines(NodeVersions):
         return harmless(text).encode("utf-8")
 
     def current(self, name: str) -> Version:
-        """The newest baseline of a suite. Raises NotFound, which says how one is set."""
+        """Return a suite's newest baseline. Raises NotFound with how to set one."""
         try:
             return super().current(name)
         except NotFound as error:
@@ -64,5 +63,5 @@ class Baselines(NodeVersions):
             raise NotFound(error.message, f"set one: {self.refs.commands} set {name}{meant}") from None
 
     def baseline(self, version: Version) -> Baseline:
-        """The baseline of a version. Raises NotFound, Invalid."""
+        """Return a version's baseline. Raises NotFound, Invalid."""
         return Baseline(self.definition(version))

@@ -1,4 +1,4 @@
-"""The scores of a run by judge and by tag, and its flaky cases."""
+"""A run's scores by judge and tag, and its flaky cases."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ Parts = Mapping[str, Sequence[Scored]]
 
 
 class Passes(NamedTuple):
-    """How many of a case's repeats passed, of those that could be judged."""
+    """How many of a case's judged repeats passed."""
 
     passed: int
     runs: int
 
 
 class Share(NamedTuple):
-    """The average of a part on each side, over the `cases` that both have, each counting once: None for a side that has
-    none. `wins` and `losses` are those of the second."""
+    """A part's averages over the `cases` that both sides have, None for a missing side. `wins` and `losses`
+    are the second side's."""
 
     name: str
     cases: int
@@ -32,7 +32,7 @@ class Share(NamedTuple):
 
 
 def by_judge(results: Iterable[Result]) -> dict[str, list[Scored]]:
-    """The scores that each judge gave. A trial that did not come to its end was judged by none."""
+    """Return each judge's scores, without unfinished trials."""
     parts: dict[str, list[Scored]] = {}
     for result in results:
         if result.trial.status == COMPLETED and not result.errors:
@@ -42,7 +42,7 @@ def by_judge(results: Iterable[Result]) -> dict[str, list[Scored]]:
 
 
 def by_tag(scored: Iterable[Scored], tags: Mapping[str, Sequence[str]]) -> dict[str, list[Scored]]:
-    """The scores of the cases with each tag; `tags` are those of each case. A case counts for each of its tags."""
+    """Return the scores by tag; a case counts for each of its `tags`."""
     parts: dict[str, list[Scored]] = {}
     for each in scored:
         for tag in tags.get(each.case, ()):
@@ -51,7 +51,7 @@ def by_tag(scored: Iterable[Scored], tags: Mapping[str, Sequence[str]]) -> dict[
 
 
 def shares(a: Parts, b: Parts) -> list[Share]:
-    """The parts of two sides, by name. A part that only one side has is compared with nothing."""
+    """Return the parts of two sides by name, possibly of only one."""
     return [_share(name, a.get(name, ()), b.get(name, ())) for name in sorted({*a, *b})]
 
 
@@ -75,7 +75,7 @@ def _share(name: str, a: Sequence[Scored], b: Sequence[Scored]) -> Share:
 
 
 def flaky(results: Iterable[Result]) -> dict[str, Passes]:
-    """The cases of which some repeats passed and others failed."""
+    """Return the cases with both passed and failed repeats."""
     states: dict[str, list[str]] = {}
     for result in results:
         if result.state in (PASSED, MISSED):

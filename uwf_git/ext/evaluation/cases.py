@@ -1,15 +1,15 @@
-"""Where cases come from: threads, single steps of theirs, and files of prompts.
+"""Sources of cases: threads, steps, and files of prompts.
 
-    suite: bugs                      a name; else that of the file
-    workflow: solve-issue            for cases that name none
-    judges: [tests, exact:approved]  for cases that have none; likewise limits and tags
+    suite: bugs                      default: the file's name
+    workflow: solve-issue            default for cases
+    judges: [tests, exact:approved]  likewise limits and tags
     cases:
       - name: csv
         prompt: The CSV export does not quote commas.
         fixture: repositories/csv    a folder beside the file, or files: {PATH: TEXT}
         expected: {approved: true}
 
-A file of JSON lines has a case a line.
+A JSON Lines file has one case per line.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ _OF_ITS_LINE = re.compile(r": line 1 column (\d+) \(char \d+\)")
 
 
 class Drafted(NamedTuple):
-    """A case that is about to be added, and the commits that it stands on."""
+    """A case to add, and the commits it depends on."""
 
     case: Case
     commits: tuple[Oid, ...]
 
 
 class File(NamedTuple):
-    """What a file of cases says: the suite that it names, "" for none, and its cases with their workflows' names."""
+    """A file's suite, "" if unnamed, and its cases with workflow names."""
 
     suite: str
     cases: tuple[tuple[Case, str], ...]
@@ -66,7 +66,7 @@ class File(NamedTuple):
 
 
 def of_thread(instance: Instance, head: Head) -> Drafted:
-    """The case that a thread is: its task, and where it has come to."""
+    """Return a thread's case: its prompt and result."""
     row = head.row
     start = row.start or row.node
     prompt = parse_start(instance.store.get(start).payload).prompt
@@ -75,7 +75,7 @@ def of_thread(instance: Instance, head: Head) -> Drafted:
 
 
 def of_step(instance: Instance, row: CommitRow) -> Drafted:
-    """The case that a role's step is. Raises Invalid for what is no role's."""
+    """Return the case of a role's step. Raises Invalid for other steps."""
     if row.kind != "step" or row.role in (None, USER, END) or row.start is None:
         what = "a human's" if row.role == USER else "no role's"
         raise Invalid(f"step {row.node} is {what}, so it can't be done again", "name a step of a role")
@@ -86,7 +86,6 @@ def of_step(instance: Instance, row: CommitRow) -> Drafted:
 
 
 def steps_of(instance: Instance, head: Head) -> list[CommitRow]:
-    """What the steps of a thread record, oldest first."""
     rows = []
     for row in ancestry(instance.store, head.commit):
         if row.kind != "step":
@@ -96,7 +95,7 @@ def steps_of(instance: Instance, head: Head) -> list[CommitRow]:
 
 
 def named_after(prompt: str) -> str:
-    """A name for a case of that task: its first line's first words."""
+    """Return a case's name from its prompt's first words."""
     name = ""
     for word in re.findall(r"\w+", title_of(prompt).lower()):
         if len(name) + len(word) > _LONGEST_NAME:
@@ -109,8 +108,8 @@ def named_after(prompt: str) -> str:
 
 
 def fitted(suite: Suite | None, drafted: Sequence[Drafted], is_named: bool) -> list[Drafted]:
-    """Cases as they come into a suite: one of a name that is taken takes the other's place where it was given that
-    name, or is of the same thread and step; else it is numbered. Cases that are there already are left out."""
+    """Return the cases with final names: an explicit existing name, or the same thread and step, replaces a
+    case; otherwise names are numbered. Existing cases are dropped."""
     taken = {suite.named[case.hash]: case for case in suite.cases} if suite else {}
     found: list[Drafted] = []
     for each in drafted:
@@ -141,7 +140,7 @@ def _is_of_the_same(one: Case, other: Case) -> bool:
 
 
 def read_file(instance: Instance, path: Path) -> File:
-    """The cases in a file, whose fixtures are stored. Raises NotFound, Invalid with the line at fault."""
+    """Parse a file of cases and store its fixtures. Raises NotFound, Invalid with the line."""
     if path.suffix.lower() in LINES:
         found = list(_lines(path))
         if not found:
@@ -176,12 +175,10 @@ def read_file(instance: Instance, path: Path) -> File:
 
 
 def _line_of(document: Document, path: ValuePath, key: str) -> str:
-    """The place of a key of the mapping at a path."""
     return f"{document.name}:{document.key_mark((*path, key)).line}"
 
 
 def _lines(path: Path) -> Iterator[tuple[Any, str]]:
-    """The values of a file of JSON lines, each with its place."""
     # Only \n ends a line: a text may hold what else is taken for an end of one, such as U+2028.
     for number, line in enumerate(read_bytes(path).removeprefix(codecs.BOM_UTF8).split(b"\n"), 1):
         if not line.strip():
@@ -240,7 +237,6 @@ def _case(
 
 
 def _known(value: Mapping[str, Any], known: Sequence[str], where: Callable[[str], str]) -> None:
-    """Raises Invalid for a key that isn't known; `where` is the place of a key."""
     for key in value:
         if key not in known and not str(key).startswith("x-"):
             hint = nearest(str(key), known) or "known: " + ", ".join(known)
@@ -273,8 +269,7 @@ def _fixture(instance: Instance, folder: Path, value: Mapping[str, Any], where: 
 def with_workflows(
     file: File, versions: Callable[[str], tuple[Hash, Oid]], given: tuple[Hash, Oid] | None = None
 ) -> list[Drafted]:
-    """The cases of a file with their workflows, as `versions` finds them by name; `given` is for those that name
-    none."""
+    """Resolve the workflows of a file's cases by `versions`; `given` is the default."""
     found: dict[str, tuple[Hash, Oid] | None] = {"": given}
     drafted = []
     for case, name in file.cases:

@@ -1,9 +1,8 @@
-"""Two sides of a suite compared: case by case first, then the averages, with how much of that may be chance. Pure:
-scores in, numbers out, and the same for the same.
+"""Comparing two sides of a suite, by case and on average, with confidence. Pure and deterministic.
 
-A side's score of a case is the mean of its repeats. Only cases that both sides have count for sums. How far the
-difference of the averages may be off is found by drawing again: cases with replacement, and of each its repeats, so
-that one lucky case or one lucky run doesn't look like progress.
+A side's score of a case is the mean of its repeats. Only common cases count. The interval of the difference
+is bootstrapped: cases with replacement, and repeats within each, so that one lucky case or run doesn't look
+like progress.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ _WORK = 1_500_000  # scores that are drawn, about, at most
 
 
 class Scored(NamedTuple):
-    """One run of a case, judged: `score` from 0 to 1, `seconds` of agents' time, `cost` in US dollars, None where
-    nothing is known of it, and `unpriced` the tokens that it doesn't cover."""
+    """A judged run of a case: `score` from 0 to 1, `seconds` of agents' time, `cost` in US dollars or None,
+    `unpriced` tokens."""
 
     case: str
     score: float
@@ -42,8 +41,8 @@ class Scored(NamedTuple):
 
 
 class Average(NamedTuple):
-    """What runs come to: their mean `score`, the `least` and the `most`, and what one of them takes on average. `cost`
-    is that of those whose cost is known; `unpriced` are all tokens that have no price."""
+    """The average of runs: mean, minimum and maximum `score`, and mean spending. `cost` covers runs with
+    known cost; `unpriced` are all tokens without price."""
 
     runs: int
     score: float
@@ -55,7 +54,7 @@ class Average(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """A case on both sides. `outcome` is that of `b`: a win where it has the higher score."""
+    """A case on both sides. `outcome` is `b`'s: a win with the higher score."""
 
     case: str
     outcome: str
@@ -64,12 +63,12 @@ class Compared(NamedTuple):
 
     @property
     def difference(self) -> float:
-        """How much higher the score of `b` is."""
+        """The score of `b` minus that of `a`."""
         return self.b.score - self.a.score
 
 
 class Interval(NamedTuple):
-    """A mean, and between which values SHARE of all draws have it."""
+    """A mean, and the interval of SHARE of all draws."""
 
     mean: float
     low: float
@@ -77,9 +76,9 @@ class Interval(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """`cases` are those of both sides: losses first, the worst before others, then wins, then ties. `a` and `b` are the
-    averages over these, each case counting once; None where there is none. `chance` is how probable it is that wins and
-    losses part at least so unevenly where neither side is better."""
+    """`cases` are the common ones: losses, worst first, then wins, ties. `a` and `b` are averages over them,
+    None without any. `chance` is the probability of at least such uneven wins and losses if neither side is
+    better."""
 
     cases: tuple[Compared, ...]
     only_a: tuple[str, ...]
@@ -90,12 +89,10 @@ class Comparison(NamedTuple):
     chance: float
 
     def count(self, outcome: str) -> int:
-        """How many cases came out so."""
         return sum(each.outcome == outcome for each in self.cases)
 
 
 def compare(a: Iterable[Scored], b: Iterable[Scored]) -> Comparison:
-    """Compares the runs of two sides."""
     one, other = by_case(a), by_case(b)
     cases = compare_cases(one, other)
     both = [each.case for each in cases]
@@ -113,7 +110,7 @@ def compare(a: Iterable[Scored], b: Iterable[Scored]) -> Comparison:
 
 
 def compare_cases(a: Mapping[str, Sequence[Scored]], b: Mapping[str, Sequence[Scored]]) -> list[Compared]:
-    """The cases that two sides have in common, by name."""
+    """Return the common cases by name."""
     return [_compared(case, a[case], b[case]) for case in sorted(a.keys() & b.keys())]
 
 
@@ -121,7 +118,6 @@ _ORDER = {LOSS: 0, WIN: 1, TIE: 2}
 
 
 def by_case(runs: Iterable[Scored]) -> dict[str, list[Scored]]:
-    """The runs of each case."""
     found: dict[str, list[Scored]] = {}
     for run in runs:
         found.setdefault(run.case, []).append(run)
@@ -129,7 +125,7 @@ def by_case(runs: Iterable[Scored]) -> dict[str, list[Scored]]:
 
 
 def average(runs: Sequence[Scored]) -> Average:
-    """What the runs of one case come to; there is at least one."""
+    """Return the average of a case's runs."""
     scores = _scores(runs)
     costs = [run.cost for run in runs if run.cost is not None]
     return Average(
@@ -144,8 +140,7 @@ def average(runs: Sequence[Scored]) -> Average:
 
 
 def overall(cases: Iterable[Sequence[Scored]]) -> Average | None:
-    """What cases come to, each of which counts once, however often it was repeated; `least` and `most` are means of
-    cases. None where there is none."""
+    """Return the average of cases, each counting once; the extremes are of cases' means. None without any."""
     each = [average(runs) for runs in cases]
     if not each:
         return None
@@ -170,7 +165,7 @@ def _compared(case: str, a: Sequence[Scored], b: Sequence[Scored]) -> Compared:
 
 
 def _scores(runs: Iterable[Scored]) -> tuple[float, ...]:
-    """In their order, so that draws don't depend on that of the runs."""
+    """Sorted, so that draws don't depend on the order of runs."""
     return tuple(sorted(run.score for run in runs))
 
 
@@ -180,8 +175,7 @@ _Draw = Callable[[], float]
 
 
 def interval(cases: Sequence[tuple[Scores, Scores]]) -> Interval | None:
-    """How much higher the second scores of each case are on average; None where there is no case. The draws are the
-    same for the same scores, on every machine."""
+    """Return the interval of the mean difference; None without cases. Deterministic for equal scores."""
     if not cases:
         return None
     mean = fmean(fmean(b) - fmean(a) for a, b in cases)
@@ -211,24 +205,21 @@ def _drawn(scores: Scores, draw: _Draw) -> float:
 
 
 def chance(wins: int, losses: int) -> float:
-    """The two-sided sign test: how probable it is that of so many cases that differ the rarer outcome is at most so
-    rare, where both are as likely. 1.0 where none differs."""
+    """The two-sided sign test. 1.0 without differences."""
     differing = wins + losses
     rarer = sum(math.comb(differing, count) for count in range(min(wins, losses) + 1))
     return min(1.0, 2 * rarer / (1 << differing))
 
 
 class Drop(NamedTuple):
-    """How far the average fell since a baseline: by `least` to `most`, which differ if cases of the baseline have no
-    score now, the `missing`; negative if it rose. `allowed` is the limit, `lost` the cases that are worse, `known` the
-    number of those with a score before and now.
+    """The drop of the average since a baseline, from `least` to `most`, which differ by the `missing` cases;
+    negative for a rise. `allowed` is the limit, `lost` the worse cases, `known` the number with both scores.
 
-    `chance` is the part of the drop that chance may have made: as far as the interval of the difference reaches above
-    its mean, or 0 if no case has repeats that differ, since nothing then shows any chance.
+    `chance` is the part possibly due to chance: the interval's upper side, 0 if no case has varying repeats.
 
-    `lower` are the cases that fell by too much: significantly, each with the probability of that by chance, or by more
-    than `allowed_each` while their repeats don't differ, with None. `unsure` are those that fell by more than
-    `allowed_each`, perhaps by chance."""
+    `lower` are cases that fell too much: significantly, with the probability, or by more than `allowed_each`
+    with constant repeats, with None. `unsure` fell by more, perhaps by chance.
+    """
 
     least: float
     most: float
@@ -243,22 +234,21 @@ class Drop(NamedTuple):
 
     @property
     def is_too_much(self) -> bool:
-        """Whether the average fell by more than it may, whatever the missing cases are, and however chance played."""
+        """Whether the average certainly fell by more than allowed."""
         return self.least - self.chance > self.allowed + SAME
 
     @property
     def is_perhaps_chance(self) -> bool:
-        """Whether the average fell by more than it may, whatever the missing cases are, but perhaps by chance."""
+        """Whether the average fell by more than allowed, perhaps by chance."""
         return self.least > self.allowed + SAME and not self.is_too_much
 
     @property
     def is_worse(self) -> bool:
-        """Whether the average, or a single case, fell by too much."""
         return self.is_too_much or bool(self.lower)
 
     @property
     def is_decided(self) -> bool:
-        """Whether anything was compared, and neither the missing cases nor chance make a difference to the verdict."""
+        """Whether something was compared, and neither missing cases nor chance affect the verdict."""
         return self.is_worse or (self.known > 0 and self.most <= self.allowed + SAME and not self.unsure)
 
 
@@ -269,8 +259,8 @@ def drop(
     allowed_each: float | None = None,
     between: Interval | None = None,
 ) -> Drop:
-    """How the runs `b` fell since the baseline `a`: on average by at most `allowed`, and each case by at most
-    `allowed_each`. `between` is the interval of the cases of both, if it was made already."""
+    """Return the drop of runs `b` since `a`, with limits for the average and each case. `between` is the
+    interval if known."""
     before, after = by_case(a), by_case(b)
     known = compare_cases(before, after)
     scores = {each.case: (_scores(before[each.case]), _scores(after[each.case])) for each in known}
@@ -305,5 +295,4 @@ def drop(
 
 
 def _differ(case: Compared) -> bool:
-    """Whether a case came out differently when it was repeated."""
     return any(side.most - side.least > SAME for side in (case.a, case.b))

@@ -1,13 +1,13 @@
-"""Folders of files that cases begin with: taken in as git trees, laid out for agents and judges, and taken in again as
-they were left.
+"""Fixtures: folders of files for cases, stored as git trees, laid out for agents and judges, and stored again
+afterwards.
 
-What a folder's own .gitignore leaves out is left out, but for the fixture's own files, and so are git's own folders,
-whatever the user's git ignores besides; of a repository in it the files are taken. In a folder that is laid out the
-files are the one commit of a repository, so that agents and judges can ask git for what was changed.
+A folder's own .gitignore applies, except to the fixture's own files; git's folders are left out, and the
+user's ignore rules don't apply. A laid out folder is a repository with one commit, so that agents and judges
+can use git diff.
 
-Nothing in a folder is believed: agents can write there what they like. No git is run in one that they had: it would
-wait for a pipe that is called .gitignore. It is gone through by descriptors, so that no link leads out of it, and git
-is only told names, and the rules that stand in plain files. What verify would find wrong is neither kept nor laid out.
+Nothing in a folder is trusted. git never runs in one that agents had (it could block on a FIFO named
+.gitignore); it is walked by descriptors, so no link leads out, and git gets only names and copied rules. What
+verify would refuse is neither stored nor laid out.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ _LeaveOut = Callable[[str, str], object]
 
 
 class Left(NamedTuple):
-    """What a folder was left as: the id of a git tree, None where it can't be kept, and why, or what of it isn't."""
+    """A folder's final tree, None if it cannot be stored, and notes on omissions."""
 
     tree: str | None
     notes: tuple[str, ...] = ()
 
 
 def take_in(instance: Instance, folder: Path) -> str:
-    """The id of the git tree of a folder's files, which are stored. Raises Invalid for what can't be kept: too much of
-    it, a link that leads out, a file that holds a secret, a name that verify refuses."""
+    """Store a folder's files; return the tree. Raises Invalid: too large, a link leading out, a secret, an
+    invalid name."""
     if not folder.is_dir():
         raise Invalid(f"{one_line(str(folder))} is no folder", "a fixture is a folder of files")
 
@@ -80,7 +80,7 @@ def take_in(instance: Instance, folder: Path) -> str:
 
 
 def of_texts(instance: Instance, texts: dict[str, str]) -> str:
-    """The id of the git tree of files that are given by their paths and texts, which are stored. Raises Invalid."""
+    """Store files given as texts; return the tree. Raises Invalid."""
     files: dict[str, Entry] = {}
     for path, text in texts.items():
         _check_path(path)
@@ -107,8 +107,8 @@ def _check_path(path: str) -> None:
 
 
 def left_in(instance: Instance, folder: Path, fixture: str) -> Left:
-    """What the folder of a fixture was left as; its files are stored. What can't be kept of it, such as a file with a
-    secret, is left out and noted; of too much nothing is kept."""
+    """Store a fixture's folder as it was left. Unstorable files, such as ones with secrets, are omitted and
+    noted; nothing is stored if there is too much."""
     notes: list[str] = []
 
     def note(path: str, why: str) -> None:
@@ -128,14 +128,12 @@ def left_in(instance: Instance, folder: Path, fixture: str) -> Left:
 
 
 def is_folder(path: Path) -> bool:
-    """Whether a folder is there, and no link to one."""
     with contextlib.suppress(OSError):
         return stat.S_ISDIR(path.lstat().st_mode)
     return False
 
 
 def _paths(repository: Repository, tree: Oid, prefix: str = "") -> Iterator[str]:
-    """The paths of the files in a git tree."""
     for entry in repository.tree(tree):
         if entry.mode == TREE_MODE:
             yield from _paths(repository, entry.oid, f"{prefix}{entry.name}/")
@@ -148,7 +146,6 @@ def _shown(path: str) -> str:
 
 
 def _grown(instance: Instance, files: dict[str, Entry]) -> str:
-    """The tree of these files, as verify takes it too. Raises Invalid for one that is too large."""
     repository = instance.store.repository
     tree = repository.grown(None, files)
     try:
@@ -169,8 +166,6 @@ def _refuse(code: str, message: str, at: object = None) -> NoReturn:
 def _stored(
     instance: Instance, folder: Path, tracked: Iterable[str], leave_out: _LeaveOut
 ) -> dict[str, Entry]:
-    """The files in a folder that aren't ignored, or are `tracked` all the same, by their paths; they are stored. Raises
-    Invalid where there are too many."""
     most = instance.store.repository.config.max_blob
     sizes = _listed(folder, leave_out)
     for path in tracked:
@@ -214,8 +209,8 @@ def _check_size(folder: Path, files: int, size: int) -> None:
 
 
 def _content(folder: Path, path: str, most: int) -> tuple[str, bytes]:
-    """A file's mode, "" for what is none, and its content, of one that is larger only a little more than `most` bytes.
-    Whoever works there may put a pipe or a link in a file's place at any moment. Raises OSError."""
+    """Return a file's mode ("" if not a file) and content, read to slightly over `most`. Others may replace
+    it by a FIFO or link at any time. Raises OSError."""
     *parts, name = path.split("/")
     with opened_below(folder, parts) as inner:
         mode = os.stat(name, dir_fd=inner, follow_symlinks=False).st_mode
@@ -235,7 +230,7 @@ def _is_file(status: os.stat_result) -> bool:
 
 
 class _Found(NamedTuple):
-    """What is in a folder: a path, of a folder with a slash at its end."""
+    """An entry of a folder; folders' paths end in a slash."""
 
     path: str
     size: int
@@ -243,8 +238,7 @@ class _Found(NamedTuple):
 
 
 def _listed(folder: Path, leave_out: _LeaveOut) -> dict[str, int]:
-    """The paths of the files in a folder that aren't ignored, with their sizes; folders that are aren't entered. Raises
-    Invalid where there are too many."""
+    """Return the sizes of files that aren't ignored. Raises Invalid for too many."""
     sizes: dict[str, int] = {}
     with _Rules() as rules:
         level, folders = [""], 0
@@ -271,7 +265,6 @@ def _listed(folder: Path, leave_out: _LeaveOut) -> dict[str, int]:
 
 
 def _entries(folder: Path, prefix: str, rules: _Rules, leave_out: _LeaveOut) -> Iterator[_Found]:
-    """What is in the folder at a path, whose rules are learnt first."""
     try:
         with opened_below(folder, prefix.split("/")[:-1]) as inner:
             rules.learn(inner, prefix, leave_out)
@@ -289,7 +282,7 @@ def _entries(folder: Path, prefix: str, rules: _Rules, leave_out: _LeaveOut) -> 
 
 
 class _Rules:
-    """What the .gitignore files of a folder say, which git is asked by their copies in a folder that is nobody's."""
+    """The .gitignore rules of a folder, evaluated by git on copies elsewhere."""
 
     def __init__(self) -> None:
         try:
@@ -309,7 +302,6 @@ class _Rules:
         self._made.cleanup()
 
     def learn(self, folder: int, prefix: str, leave_out: _LeaveOut) -> None:
-        """Takes over what the .gitignore says of the folder at a path. What is no plain file has no rules."""
         name = ".gitignore"
         try:
             if not stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
@@ -330,7 +322,6 @@ class _Rules:
             raise _unwritable(error) from None
 
     def without_ignored(self, found: list[_Found]) -> Iterator[_Found]:
-        """Those that aren't ignored; the folders that they are in aren't."""
         names = {each: b"./" + os.fsencode(each.path) for each in found}
         asked = b"".join(name + b"\0" for name in names.values())
         given = (f"--work-tree={self._copies}", "-c", f"core.excludesFile={os.devnull}")
@@ -342,7 +333,6 @@ class _Rules:
 
 
 def _run(git: Git, *args: str, stdin: bytes = b"", fine: tuple[int, ...] = (0,)) -> Done:
-    """Has git do something here, which has nothing to do with a remote. Raises Invalid, StoreUnwritable."""
     done = git.run(*args, stdin=stdin, check=False)
     if done.code not in fine:
         message = failure(args, done).message
@@ -360,10 +350,8 @@ def _unwritable(error: OSError) -> StoreUnwritable:
 
 
 def lay_out(repository: Repository, folder: Path, fixture: str | None, work: str | None = None) -> None:
-    """Makes a folder with the files of a fixture, as a git repository of one commit; with `work` its files are those of
-    that tree instead, and the commit is still the fixture. Without either it is an empty folder. It is there as a whole
-    or not at all. Raises Invalid for files that
-    can't be laid out, StoreDamaged, StoreUnwritable."""
+    """Make a folder with a fixture's files as a repository of one commit; with `work` its files are that
+    tree's. Empty without either. Atomic. Raises Invalid, StoreDamaged, StoreUnwritable."""
     aside = _aside(folder)
     try:
         discard(aside)
@@ -416,8 +404,7 @@ def _write(repository: Repository, tree: str, folder: Path) -> None:
 
 
 def put_away(folder: Path) -> None:
-    """Removes a folder as a whole or not at all, whoever is killed at that: half of one would be taken for what agents
-    left."""
+    """Remove a folder atomically: half of one would be taken for an agent's work."""
     aside = _aside(folder)
     with contextlib.suppress(OSError):
         folder.replace(aside)
@@ -429,8 +416,7 @@ def _aside(folder: Path) -> Path:
 
 
 def discard(path: Path) -> None:
-    """Removes a folder or a file, also what agents have made unwritable, and however deep. What stays all the same does
-    no harm."""
+    """Remove a folder or file, even if unwritable or very deep; best effort."""
     with contextlib.suppress(OSError):
         if not is_folder(path):
             path.unlink(missing_ok=True)
@@ -443,8 +429,6 @@ def discard(path: Path) -> None:
 
 
 def _cleared(top: int) -> bool:
-    """Removes the files in a folder and in its folders, and has what is below those come up; whether there was any. No
-    way is too long for that, and no link is followed."""
     done = False
     for name in os.listdir(top):
         with contextlib.suppress(OSError):
@@ -463,7 +447,6 @@ def _cleared(top: int) -> bool:
 
 
 def _unlinked(name: str, folder: int) -> bool:
-    """Removes a file, or makes a folder one that can be emptied."""
     if not stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
         os.unlink(name, dir_fd=folder)
         return True

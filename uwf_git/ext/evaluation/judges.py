@@ -1,8 +1,7 @@
-"""Judges: who says how good it is what came of a case. An expression, the expected output, a schema, a command, or a
-workflow.
+"""Judges: expressions, expected outputs, schemas, commands, workflows.
 
-A case names judges by what they are, or by a name that the configuration of whoever runs the case has a judge for. A
-command is only ever one of the configuration or the command line: nothing that comes out of a store is run.
+A case names judges by kind, or by a name in the configuration of whoever runs it. Commands come only from the
+configuration or command line, never from a store.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _FORMS = (
 
 
 class Called(NamedTuple):
-    """A judge as a run asks it: what stands for another is resolved. `timeout` is that of a command, in seconds."""
+    """A resolved judge. `timeout` is for a command, in seconds."""
 
     judge: Judge
     timeout: float = SECONDS
@@ -43,8 +42,8 @@ class Called(NamedTuple):
 
 
 def parse_text(text: str, commands: bool = True, folder: Path = Path()) -> Judge:
-    """A judge as an option or a file gives it: NAME, or KIND:VALUE, with `NAME=` before that to call it so. `commands`
-    may be given where whoever wrote that runs them; paths are from `folder`. Raises Usage."""
+    """Parse a judge: NAME, or KIND:VALUE, optionally after `NAME=`. `commands` allows commands; paths are
+    relative to `folder`. Raises Usage."""
     name = ""
     if found := _NAMED.fullmatch(text.strip()):
         name, text = found[1], found[2]
@@ -78,7 +77,7 @@ def _value_of(kind: str, value: str, folder: Path) -> Any:
 
 
 def parse_mapping(value: Any, folder: Path) -> Judge:
-    """A judge as a file of cases in that folder gives it: a text as `parse_text` has it, or a mapping. Raises Usage."""
+    """Parse a judge in a file of cases: a text, or a mapping. Raises Usage."""
     if isinstance(value, str):
         return parse_text(value, commands=False, folder=folder)
     known = (*(kind for kind in KINDS if kind != COMMAND), "name", "output", "threshold")
@@ -116,7 +115,6 @@ def _is_texts(value: Any) -> bool:
 
 
 def _checked(judge: Judge) -> Judge:
-    """Raises Usage for an expression or a schema that can't be one."""
     from uwf_git.workflow.expression import check_expression
 
     expressions = [judge.value] if judge.kind == JSONATA else []
@@ -138,9 +136,9 @@ def _checked(judge: Judge) -> Judge:
 
 
 def called(instance: Instance, judge: Judge, cwd: Path) -> Called:
-    """A judge with what its name stands for, and of a workflow the version and the agents of now. A command's path is
-    one from `cwd`, or in the configuration from its folder. Raises Usage for a name that stands for nothing, NotFound
-    for a workflow that isn't there, Invalid for one that holds a secret, since it is stored with what it says."""
+    """Resolve a judge: a name, a workflow's version and agents. A command's path is relative to `cwd`, or to
+    the configuration's folder. Raises Usage for an unknown name, NotFound, Invalid for a secret, since it is
+    stored."""
     found = _resolved(instance, judge, cwd)
     instance.redactor.refuse(found.judge.payload(), f"judge {found.judge.name!r}", "that")
     return found
@@ -186,9 +184,9 @@ def agents_of(
     persona: str = "",
     around: tuple[str, ...] = (),
 ) -> dict[str, str]:
-    """The agents of a workflow's roles, or of one, each as its command line and what that asks: the model of one that
-    asks a model of the configuration, and of a workflow that does the role the version and its own agents. `around` are
-    the workflows that this one does a role of. Raises Usage, Invalid where nobody plays a role."""
+    """Return the agents of a workflow's roles, or of one, as command lines with their models, and for
+    workflow agents version and agents. `around` are enclosing workflows. Raises Usage, Invalid if no agent is
+    configured."""
     from uwf_git.config.resolve import resolve_agent
 
     roles = workflow.roles if only is None else [only]
@@ -221,8 +219,6 @@ def _asked(instance: Instance, config: AgentConfig, around: tuple[str, ...]) -> 
 
 
 def _inner(instance: Instance, name: str, around: tuple[str, ...]) -> list[str]:
-    """The version of a workflow that does a role, and its agents. Raises UwfError where there is none, or nobody plays
-    a role of it."""
     persona = ""
     if "/" in name:
         from uwf_git.store.definitions import packages_with

@@ -1,4 +1,4 @@
-"""Results as JUnit XML, which every CI server shows: a test case for each case of a suite."""
+"""Results as JUnit XML, one test case per case."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _KIND = {FAILED: "worse", ERROR: "unknown", SKIPPED: "apart"}
 
 
 class Checked(NamedTuple):
-    """A case as a server shows it. `wrong` is FAILED, ERROR, SKIPPED, or "" where all is well; `message` says in a line
-    why, and `said` is what somebody reads who opens it. `seconds` are those of its runs together."""
+    """A case. `wrong` is FAILED, ERROR, SKIPPED or ""; `message` is one line, `said` the details; `seconds`
+    are of all its runs."""
 
     name: str
     seconds: float
@@ -26,7 +26,7 @@ class Checked(NamedTuple):
 
 
 def junit(suite: str, cases: Sequence[Checked], about: Sequence[tuple[str, str]] = ()) -> str:
-    """An XML document, its last line end included; the same for the same. `about` are properties of the whole."""
+    """Return a deterministic XML document. `about` are properties of the whole."""
     counts = (
         f'tests="{len(cases)}" failures="{_count(cases, FAILED)}" errors="{_count(cases, ERROR)}"'
         f' skipped="{_count(cases, SKIPPED)}" time="{_seconds(sum(each.seconds for each in cases))}"'

@@ -1,4 +1,4 @@
-"""The types of the nodes that a suite is made of, and of the baseline that is accepted for it."""
+"""Node types of suites and baselines."""
 
 from __future__ import annotations
 

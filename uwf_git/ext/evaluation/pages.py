@@ -1,5 +1,4 @@
-"""`/evals` and `/eval/SUITE` of `uwf web`: how good workflows were, by suite, and two runs beside each other as
-`uwf eval compare` has them."""
+"""`/evals` and `/eval/SUITE` of `uwf web`."""
 
 from __future__ import annotations
 
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 
 
 def evals(instance: Instance, asked: Asked) -> Page:
-    """The suites."""
     from uwf_git.ext.evaluation.commands.baselines import brief
     from uwf_git.ext.evaluation.suite import Suites
 
@@ -42,8 +40,8 @@ def evals(instance: Instance, asked: Asked) -> Page:
 
 
 def suite(instance: Instance, asked: Asked) -> Page:
-    """A suite: its newest run, and beside it the baseline, else the run before. Its query: `a` and `b`, which are
-    hashes of runs or `baseline`. Raises NotFound, Usage."""
+    """Show a suite's newest run beside the baseline or the run before; `a` and `b` in the query are hashes of
+    runs or `baseline`. Raises NotFound, Usage."""
     from uwf_git.ext.evaluation import sides
     from uwf_git.ext.evaluation.commands.baselines import version_value
     from uwf_git.ext.evaluation.commands.compared import (
@@ -121,7 +119,6 @@ SAID = 5
 
 
 def _shown(instance: Instance, suite: Suite, side: Side) -> dict[str, Any]:
-    """The cases of a run: their scores, what the judges said, and the threads that they were tried in."""
     from uwf_git.ext.evaluation.commands.compared import average_value
     from uwf_git.ext.evaluation.comparison import average, by_case
     from uwf_git.ext.evaluation.trials import threads_of

@@ -1,8 +1,6 @@
-"""The frozen values that the nodes of a suite parse into, and back into payloads: cases, trials, scores and runs.
-
-A trial is what an agent came to in one case, a score what one judge says of one trial, a run which trials and scores
-somebody saw together. They are apart, since a judge may change without an agent having to work again.
-"""
+"""Values of a suite's nodes: cases, trials, scores and runs. A trial is an agent's result in a case, a score
+one judgement of it, a run a set of both. They are separate, so that judges can change without repeating
+trials."""
 
 from __future__ import annotations
 
@@ -32,12 +30,10 @@ PASSED, MISSED, ERROR = "passed", "failed", "error"
 
 
 class Judge(NamedTuple):
-    """Who says how good the outcome of a case is. `value` depends on the kind: of USE the name of a judge in the
-    configuration, of JSONATA an expression, of EXACT the fields that are as expected (none: all of the output), of
-    SCHEMA a JSON Schema, of COMMAND a program and its arguments, of WORKFLOW the name of a workflow, whose last output
-    is read by the expression `output`, "" for its fields `score`, `passed` and `reason`. A score of at least
-    `threshold` passes. Of a workflow that has judged, `version` is its Workflow node, and `agents` are the command
-    lines of its roles' agents."""
+    """A judge. `value` depends on the kind: USE a configured name, JSONATA an expression, EXACT compared
+    fields (none: all), SCHEMA a JSON Schema, COMMAND a command line, WORKFLOW a name, whose last output is
+    read by the expression `output`, "" for `score`, `passed` and `reason`. `threshold` passes. Of a workflow
+    that judged, `version` is its node, and `agents` its roles' command lines."""
 
     name: str
     kind: str
@@ -48,7 +44,6 @@ class Judge(NamedTuple):
     agents: Mapping[str, str] = {}
 
     def payload(self) -> dict[str, Any]:
-        """The part of a node's payload."""
         value = list(self.value) if isinstance(self.value, tuple) else self.value
         found: dict[str, Any] = {"name": self.name, self.kind: value}
         if self.output:
@@ -60,16 +55,14 @@ class Judge(NamedTuple):
         return found
 
     def nameless(self) -> dict[str, Any]:
-        """The same without what it is called, which is no part of what it says."""
+        """The payload without the name, which doesn't affect judgements."""
         return {**self.payload(), "name": ""}
 
 
 class Case(NamedTuple):
-    """A case of a suite. Either it is of a thread: then `start` is its StartNode, `step` the last StepNode it had come
-    to, None where it had none; with a `role`, `step` is the one that this role does again. Or it is a `prompt`, and
-    `workflow` is what it was written for, None where nothing was said of that. `fixture` is the id of the git tree that
-    the agents find in their folder; `expected` what judges hold the output against, None for nothing; `limits` are
-    those of one trial, as in a budget; `replaces` are cases that count no longer."""
+    """A case: of a thread, with its StartNode `start` and last StepNode `step` (with a `role`, the step to
+    repeat), or a `prompt` with the `workflow` it was written for, if any. `fixture` is a git tree; `expected`
+    is for judges; `limits` are per trial; `replaces` are outdated cases."""
 
     hash: Hash
     name: str
@@ -86,7 +79,6 @@ class Case(NamedTuple):
     replaces: tuple[Hash, ...] = ()
 
     def payload(self) -> dict[str, Any]:
-        """The node's payload."""
         found: dict[str, Any] = {"name": self.name}
         for key in ("prompt", "workflow", "start", "step", "role", "fixture", "expected"):
             if (value := getattr(self, key)) is not None:
@@ -102,9 +94,9 @@ class Case(NamedTuple):
 
 
 class TrialKey(NamedTuple):
-    """What is tried: what has the same key comes to the same, as far as anybody can tell. `head` is the StartNode, or
-    for a `role` that is done again what it goes on from; `agents` are the command lines of the roles' agents, `label`
-    tells apart what looks the same, `repeat` counts from 1."""
+    """The identity of a trial: equal keys give equivalent results. `head` is the StartNode, or for a repeated
+    `role` the step before; `agents` are command lines, `label` distinguishes otherwise equal ones, `repeat`
+    counts from 1."""
 
     workflow: Hash
     head: Hash
@@ -116,13 +108,11 @@ class TrialKey(NamedTuple):
 
     @property
     def hash(self) -> Hash:
-        """13 characters that stand for the key."""
         return hash_of(TRIAL, {**self._asdict(), "agents": dict(self.agents)})
 
 
 class Told(NamedTuple):
-    """What agents used: tokens, None where nobody counted any; US dollars, None where nothing is known of them, and how
-    many tokens these don't cover; seconds of their time."""
+    """Spending of agents: tokens or None, US dollars or None, tokens without price, seconds."""
 
     usage: Usage | None = None
     cost: float | None = None
@@ -130,7 +120,7 @@ class Told(NamedTuple):
     seconds: float = 0.0
 
     def use(self, steps: int) -> dict[str, float]:
-        """What that and so many steps are of a budget, by the names of its limits."""
+        """Return it with a number of steps as use of a budget."""
         tokens = self.usage.input + self.usage.output if self.usage else 0
         return {
             "maxSteps": steps,
@@ -140,7 +130,6 @@ class Told(NamedTuple):
         }
 
     def payload(self) -> dict[str, Any]:
-        """The part of a node's payload."""
         found: dict[str, Any] = {
             "usage": self.usage._asdict() if self.usage else None,
             "unpriced": self.unpriced,
@@ -151,7 +140,6 @@ class Told(NamedTuple):
         return found
 
     def plus(self, other: Told) -> Told:
-        """Both together."""
         usage = [each for each in (self.usage, other.usage) if each is not None]
         costs = [each for each in (self.cost, other.cost) if each is not None]
         return Told(
@@ -163,9 +151,8 @@ class Told(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """What an agent came to in a case. `last` is the last StepNode of its thread, None where it made no step; `work`
-    the id of the git tree that the fixture's folder was in the end, None where there was none or it isn't kept;
-    `attempts` counts those that failed. `time` is when it was recorded, in Unix milliseconds."""
+    """An agent's result in a case. `last` is the thread's last StepNode or None; `work` the folder's final
+    git tree or None; `attempts` are failed ones. `time` is in Unix milliseconds."""
 
     hash: Hash
     key: TrialKey
@@ -180,7 +167,6 @@ class Trial(NamedTuple):
     time: int = 0
 
     def payload(self) -> dict[str, Any]:
-        """The node's payload."""
         key = self.key
         found: dict[str, Any] = {
             "workflow": key.workflow,
@@ -201,7 +187,7 @@ class Trial(NamedTuple):
 
 
 class ScoreKey(NamedTuple):
-    """Which judge says something of which trial, held against what."""
+    """The identity of a score: trial, judge, expected value."""
 
     trial: Hash
     judge: Judge
@@ -209,13 +195,12 @@ class ScoreKey(NamedTuple):
 
     @property
     def hash(self) -> Hash:
-        """13 characters that stand for the key."""
         return hash_of(SCORE, cbor.normalise([self.trial, self.judge.nameless(), self.expected]))
 
 
 class Score(NamedTuple):
-    """What a judge says of a trial: `score` from 0 to 1, whether that passes, and why. `step` is the last StepNode of
-    the thread in which a workflow judged, None for another judge; `told` what that took."""
+    """A judge's score of a trial, from 0 to 1. `step` is the last StepNode of a judging workflow's thread,
+    else None."""
 
     hash: Hash
     key: ScoreKey
@@ -228,11 +213,9 @@ class Score(NamedTuple):
 
     @property
     def judge(self) -> Judge:
-        """Who says it."""
         return self.key.judge
 
     def payload(self) -> dict[str, Any]:
-        """The node's payload."""
         found: dict[str, Any] = {
             "trial": self.key.trial,
             "judge": self.judge.payload(),
@@ -245,7 +228,7 @@ class Score(NamedTuple):
 
 
 class RunResult(NamedTuple):
-    """A trial of a case as a run had it: the scores that its judges gave, and why some gave none."""
+    """A trial in a run: its scores, and errors of judges."""
 
     case: Hash
     trial: Hash
@@ -254,9 +237,9 @@ class RunResult(NamedTuple):
 
 
 class SuiteRun(NamedTuple):
-    """Which trials and scores somebody saw together. It is the same node whenever that comes to the same, so a run of
-    which nothing was new leaves no trace. `workflow` and `agent` are those that were asked for, None where each case
-    had its own or the configured ones; `cases` is how many there were to run, `stopped` why not all of them were."""
+    """A set of trials and scores. Equal results are the same node, so a run without news leaves no trace.
+    `workflow` and `agent` are those requested, else None; `cases` is the number requested, `stopped` why some
+    are missing."""
 
     hash: Hash
     workflow: Hash | None
@@ -269,7 +252,6 @@ class SuiteRun(NamedTuple):
     time: int = 0
 
     def payload(self) -> dict[str, Any]:
-        """The node's payload."""
         found: dict[str, Any] = {
             "cases": self.cases,
             "repeat": self.repeat,
@@ -284,7 +266,7 @@ class SuiteRun(NamedTuple):
 
 
 class Result(NamedTuple):
-    """A trial of a case with what was said of it, whole. `name` is what the case is called in its suite."""
+    """A complete trial with its scores. `name` is the case's."""
 
     name: str
     case: Case
@@ -294,7 +276,7 @@ class Result(NamedTuple):
 
     @property
     def state(self) -> str:
-        """PASSED, MISSED, or ERROR where an agent failed or a judge couldn't judge, so that nobody knows."""
+        """PASSED, MISSED, or ERROR if an agent or judge failed."""
         if self.trial.status == FAILED or self.errors:
             return ERROR
         if self.trial.status != COMPLETED:
@@ -303,8 +285,7 @@ class Result(NamedTuple):
 
     @property
     def score(self) -> float | None:
-        """From 0 to 1: the mean of the judges', 1 where there are none; 0 for what did not come to its end. None for an
-        ERROR, which says nothing of how good it is."""
+        """The judges' mean, 1 without judges, 0 if unfinished, None for an ERROR."""
         if self.state == ERROR:
             return None
         if self.trial.status != COMPLETED:
@@ -321,7 +302,7 @@ UNKNOWN = Hash("")
 
 
 def identified(record: _Record) -> _Record:
-    """A value with the hash that its node has, whatever it had before."""
+    """Return a value with its node's hash."""
     payload = cbor.normalise(record.payload())
     return record._replace(hash=hash_of(_TYPES[type(record)], payload))
 
@@ -330,7 +311,7 @@ def identified(record: _Record) -> _Record:
 
 
 def parse_judge(payload: Mapping[str, Any]) -> Judge:
-    """The value of a judge in a payload. Raises Invalid where it is of no kind, or of several."""
+    """Parse a judge. Raises Invalid."""
     kinds = [kind for kind in KINDS if kind in payload]
     if len(kinds) != 1:
         raise Invalid(f"judge {payload['name']!r} is of {len(kinds)} kinds", f"one of {', '.join(KINDS)}")
@@ -347,7 +328,7 @@ def parse_judge(payload: Mapping[str, Any]) -> Judge:
 
 
 def parse_case(node: Hash, payload: Mapping[str, Any]) -> Case:
-    """The value of a Case node. Raises Invalid for one that is neither of a thread nor a prompt."""
+    """Parse a Case. Raises Invalid if neither thread nor prompt."""
     case = Case(node, **{**payload, **_tuples(payload, "tags", "replaces")})
     if (case.prompt is None) is (case.start is None) or (case.role is not None and case.step is None):
         raise Invalid(f"case {node} is neither of a thread nor a prompt", "see: uwf verify")
@@ -355,7 +336,6 @@ def parse_case(node: Hash, payload: Mapping[str, Any]) -> Case:
 
 
 def parse_trial(node: Hash, payload: Mapping[str, Any], time: int = 0) -> Trial:
-    """The value of a Trial node."""
     key = TrialKey(
         payload["workflow"],
         payload["head"],
@@ -381,7 +361,7 @@ def parse_trial(node: Hash, payload: Mapping[str, Any], time: int = 0) -> Trial:
 
 
 def parse_score(node: Hash, payload: Mapping[str, Any], time: int = 0) -> Score:
-    """The value of a Score node. Raises Invalid."""
+    """Parse a Score. Raises Invalid."""
     key = ScoreKey(payload["trial"], parse_judge(payload["judge"]), payload.get("expected"))
     return Score(
         node,
@@ -396,7 +376,6 @@ def parse_score(node: Hash, payload: Mapping[str, Any], time: int = 0) -> Score:
 
 
 def parse_run(node: Hash, payload: Mapping[str, Any], time: int = 0) -> SuiteRun:
-    """The value of a SuiteRun node."""
     results: Sequence[Mapping[str, Any]] = payload["results"]
     return SuiteRun(
         node,
@@ -415,7 +394,6 @@ def parse_run(node: Hash, payload: Mapping[str, Any], time: int = 0) -> SuiteRun
 
 
 def parse_told(payload: Mapping[str, Any]) -> Told:
-    """The value of what was used in a payload."""
     usage = payload["usage"]
     return Told(
         Usage(**usage) if usage else None,

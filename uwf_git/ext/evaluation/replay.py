@@ -1,8 +1,8 @@
-"""One role's step done again, on the real history before it.
+"""Repeating one role's step on its real history.
 
-By the same version of the workflow that is a fork: the very commits. By another version the history is put under a
-StartNode that names it: outputs and turns are the same nodes, each step's detail says in `source` which step it was,
-and each step must be the one that this version calls for. Where it isn't, the step can't be tried.
+With the same workflow version this is a fork. With another version, the history is rebuilt on a StartNode
+that names it: outputs and turns are the same nodes, details name the original step in `source`, and each step
+must be the one this version calls for.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _NO_THREAD = ThreadId("0" * 26)
 
 
 class Inapplicable(Invalid):
-    """A version of a workflow would not have come to the step."""
+    """A version would not reach the step."""
 
 
 def start_of(start: Start, workflow: Hash, definition: Workflow, speaker: str = "") -> tuple[Hash, Any]:
-    """The type and payload of the StartNode by which a thread's task is given to a workflow. `speaker` is who speaks in
-    a crew's workflow that doesn't have the persona of the thread. Raises Inapplicable."""
+    """Return type and payload of the StartNode of a thread's prompt for a workflow. `speaker` replaces a
+    missing persona. Raises Inapplicable."""
     persona = start.persona if start.persona in definition.personas else speaker
     if definition.crew is not None and not persona:
         raise Inapplicable(f"nobody speaks in {definition.name}", "")
@@ -54,8 +54,8 @@ def start_of(start: Start, workflow: Hash, definition: Workflow, speaker: str = 
 
 
 def ground(instance: Instance, head: Hash, role: str, workflow: Hash, version: Oid) -> Oid:
-    """The commit that a role's step is tried on: that of the history which leads to a StepNode or StartNode, under a
-    version of a workflow. Touches no ref. Raises Inapplicable where this version doesn't call for the role there."""
+    """Return the commit to repeat a role's step on, under a workflow version. Touches no ref. Raises
+    Inapplicable."""
     threads = instance.threads
     there = threads.commit_of(head)
     history = threads.history_at(_NO_THREAD, head)
@@ -110,7 +110,6 @@ def _transplanted(
 
 
 def _as_step(instance: Instance, at: History, row: CommitRow, step: StepContext) -> Hash:
-    """A StepNode with another's output, as the next of a history."""
     store = instance.store
     made = parse_step(store.get(step.hash).payload)
     role = at.workflow.roles.get(made.role)
@@ -130,8 +129,6 @@ def _as_step(instance: Instance, at: History, row: CommitRow, step: StepContext)
 
 
 def _detail(instance: Instance, detail: Hash, step: Hash) -> Hash:
-    """A step's detail without what was so only in its own thread: the instruction, and what its prompt was built
-    from."""
     store = instance.store
     content = store.get(detail)
     if not is_kind(content.type, "detail"):

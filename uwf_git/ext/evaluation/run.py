@@ -1,6 +1,5 @@
-"""A run of a suite: what is known already is taken as it is, the rest is tried and judged, and all of it is recorded as
-it comes, so that a run which was broken off goes on where it was.
-"""
+"""Running a suite: known results are reused, the rest is tried, judged and recorded as it comes, so that an
+interrupted run can be continued."""
 
 from __future__ import annotations
 
@@ -52,10 +51,8 @@ _FATAL = (Usage, Untrusted, StoreUnwritable, StoreDamaged)
 
 
 class Done(NamedTuple):
-    """A run that is over: its node, the results in the order of the cases, how many of these were made just now, what
-    kept others from being made, and what it all took just now; `lost` is what judges of that spent who came to no
-    score. `untried` are the cases of which trials are missing, by
-    what they are called, each with why."""
+    """A finished run: its node, results in order, number of new ones, problems, spending; `lost` is that of
+    judges without score. `untried` are cases with missing trials, with reasons."""
 
     run: SuiteRun
     results: tuple[Result, ...]
@@ -67,13 +64,11 @@ class Done(NamedTuple):
 
     @property
     def missing(self) -> int:
-        """How many trials there are none of."""
         return self.run.cases * self.run.repeat - len(self.results)
 
 
 class Shown(NamedTuple):
-    """Something that came of a run, told as it comes: a result, or what kept it from being made; which of how many
-    trials it is, and whether it was known."""
+    """A progress event: a result or an error, the trial's number of how many, and whether it was known."""
 
     name: str
     result: Result | None
@@ -84,10 +79,8 @@ class Shown(NamedTuple):
 
 
 class RunPlan(NamedTuple):
-    """What is run: which `cases`, each with the version of a workflow that `version_of` tells, how and by whom as
-    `asked`, each `repeats` times, `jobs` at once. `workflow` is the one that was asked for, if one was; `limits` are
-    those of the whole run, by the names of a budget's. `step` steps threads to their ends by other means, before what
-    they came to is judged."""
+    """What to run: `cases`, their versions, `asked` options, `repeats`, parallel `jobs`. `workflow` is the
+    requested one; `limits` are the run's. `step` steps threads by other means before judging."""
 
     cases: Sequence[Case]
     version_of: Callable[[Case], Version]
@@ -106,9 +99,9 @@ def run_suite(
     show: Callable[[Shown], None] = lambda shown: None,
     waits: Callable[[Sequence[int]], None] = lambda processes: None,
 ) -> Done:
-    """Tries cases of a suite and records what comes of it. If the suite is being run already, by the processes that
-    `waits` is told, it waits for their end and takes their results. Moves `refs/uwf/evals/<name>` and the refs of the
-    threads. Raises NotFound, Usage, Untrusted; what was recorded by then stays."""
+    """Run a suite's cases and record the results. If the suite is already running, by the processes given to
+    `waits`, it waits and reuses their results. Moves `refs/uwf/evals/<name>` and the threads' refs. Raises
+    NotFound, Usage, Untrusted; recorded results stay."""
     with instance.locks.turn(lock_of(name), waits):
         return _Run(instance, name, plan, show).run()
 
@@ -223,7 +216,6 @@ class _Run:
         return Done(run, results, fresh, tuple(problems), self._spent, self._lost, untried)
 
     def _begun(self, tasks: Sequence[Task]) -> list[ThreadId]:
-        """The threads of those trials that go to the end of their workflow without limits of their own, begun."""
         begun: list[ThreadId] = []
         for task in tasks:
             if task.known is not None or task.planned.start is None or task.planned.limits.budget:
@@ -239,7 +231,6 @@ class _Run:
         return begun
 
     def _allowed(self, tasks: Iterator[Task]) -> Iterator[Task]:
-        """The tasks, as long as the limits of the run allow another."""
         for task in tasks:
             self._stopped = self._over()
             if self._stopped:
@@ -254,7 +245,6 @@ class _Run:
         return f"{reached.key} is used up, {budget.share(reached.key, used[reached.key], reached.value)}"
 
     def _take(self, task: Task, came: Conducted) -> None:
-        """Counts what came of a task, and records it with more."""
         if task.known is None and came.trial.hash not in self._counted:
             self._spent = self._spent.plus(came.trial.told)
             self._steps += came.trial.steps
@@ -270,7 +260,6 @@ class _Run:
             self._record()
 
     def _record(self) -> None:
-        """Adds to the suite what came since the last time."""
         self._recorded = time.monotonic()
         waiting, self._waiting = self._waiting, []
         if not waiting:
@@ -291,7 +280,7 @@ def _hashes(came: Conducted) -> set[Hash]:
 
 
 class _Known:
-    """What a suite knows of trials and scores, by their keys."""
+    """A suite's known trials and scores, by key."""
 
     def __init__(self, suite: Suite) -> None:
         self._trials: dict[Hash, list[Trial]] = {}
@@ -300,7 +289,6 @@ class _Known:
         self._scores = {score.key.hash: score for score in suite.scores.values()}
 
     def task(self, planned: Planned) -> Task:
-        """What is to be done, with what is known of it."""
         tried = self._trials.get(planned.key.hash)
         trial = best(tried) if tried else None
         if trial is None or trial.status not in FINAL:
@@ -309,7 +297,6 @@ class _Known:
         return Task(planned, trial if counts else None, self._scores)
 
     def result(self, task: Task) -> Result | None:
-        """The result of what needs nothing to be done."""
         planned, trial = task.planned, task.known
         if trial is None:
             return None

@@ -1,5 +1,4 @@
-"""What is compared: a run of a suite, or its baseline. Which run a version of a workflow or an agent means, and its
-results as scores, by what the cases are called that count now."""
+"""Sides of a comparison: a run or a baseline, with scores by current case names."""
 
 from __future__ import annotations
 
@@ -27,13 +26,10 @@ _ALIKE = 3
 
 
 class Side(NamedTuple):
-    """The results of one run, or those of a baseline. `said` is what people call it, `judges` are the names of those
-    that gave scores. Of a case in `unknown` nobody can say how good it is, for that reason, and nothing of it is in
-    `scored`, though other repeats may have a score: who is to say that they stand for it? `gone` are the results of
-    cases that count no longer, by what these were called. `judged` has the judges of each case that was judged: their
-    names by hashes of what they are; None of a baseline whose run isn't here, so that nobody knows what they are.
-    `by_judge` has the scores that each judge gave, `flaky` the cases of which some repeats passed and others failed;
-    both are None of such a baseline too."""
+    """The results of a run or baseline. `judges` are names of those with scores. `unknown` cases have no
+    score, for a reason, even if some repeats do. `gone` are results of removed cases. `judged` has each
+    case's judges by hash, `by_judge` scores, `flaky` cases; these are None for a baseline whose run isn't
+    here."""
 
     said: str
     run: Hash
@@ -48,16 +44,16 @@ class Side(NamedTuple):
     flaky: Mapping[str, Passes] | None = None
 
     def is_judged_as(self, other: Side) -> bool:
-        """Whether the same judges judged the cases that both have."""
+        """Whether the common cases had the same judges."""
         return not any(self.judges_apart(other))
 
     def meets(self, other: Side) -> bool:
-        """Whether there is a case of which both have scores."""
+        """Whether there is a common case with scores."""
         return not {each.case for each in self.scored}.isdisjoint(each.case for each in other.scored)
 
     def judges_apart(self, other: Side) -> tuple[set[str], set[str]]:
-        """The names of the judges that judged only this, and only the other, of the cases that both have: two of one
-        name where they aren't the same. Where nobody knows what they are, their names say it."""
+        """Return the judges of only this, and only the other side, in common cases; by name if their
+        definitions are unknown."""
         if self.judged is None or other.judged is None:
             mine, theirs = self._judges_of(other), other._judges_of(self)
             return mine - theirs, theirs - mine
@@ -81,8 +77,7 @@ def side_of(
     results: Sequence[Result] | None = None,
     untried: Mapping[str, str] = {},
 ) -> Side:
-    """The side that a run is; `names` are those of workflows. Where they are known, `results` are its own, and
-    `untried` says why which cases weren't tried as often as they should have been."""
+    """Return a run's side. `results` and `untried` are given if known."""
     counting = {case.hash for case in suite.cases}
     every = results if results is not None else suite.results(run)
     results = [each for each in every if each.case.hash in counting]
@@ -104,7 +99,6 @@ def side_of(
 
 
 def _untried(run: SuiteRun, results: Iterable[Result]) -> dict[str, str]:
-    """The cases of which repeats are missing, with why."""
     counts = Counter(result.name for result in results)
     why = run.stopped or "the run was broken off"
     return {
@@ -115,7 +109,6 @@ def _untried(run: SuiteRun, results: Iterable[Result]) -> dict[str, str]:
 
 
 def untried_text(missing: int, repeats: int, why: str) -> str:
-    """Why nobody can say how good a case is that wasn't tried so often as it should have been."""
     if repeats == 1:
         return f"it was not tried: {why}"
     return f"{missing} of {counted(repeats, 'repeat')} {'is' if missing == 1 else 'are'} missing: {why}"
@@ -133,17 +126,15 @@ def _judged(results: Iterable[Result]) -> dict[str, dict[Hash, str]]:
 
 
 def judges_of(results: Iterable[Result]) -> frozenset[str]:
-    """The names of the judges that gave scores."""
     return frozenset(score.judge.name for result in results for score in result.scores)
 
 
 def why_unknown(result: Result) -> str:
-    """Why nobody can say how good a result is."""
     return result.errors[0] if result.errors else result.trial.error or "it failed"
 
 
 def side_of_baseline(suite: Suite, baseline: Baseline) -> Side:
-    """The side that a baseline is. What its judges are is known where the run is here that it was measured in."""
+    """Return a baseline's side. Its judges' definitions are known if its run is here."""
     counting, payload = {case.hash for case in suite.cases}, baseline.payload
     scored: list[Scored] = []
     gone: list[Scored] = []
@@ -175,8 +166,7 @@ def side_of_baseline(suite: Suite, baseline: Baseline) -> Side:
 
 
 def baseline_of(suite: Suite, side: Side, is_partial: bool = False) -> Baseline:
-    """The baseline that a run makes. Raises Usage where a case has no score, unless it `is_partial`: then such cases
-    are left out of it, and one must be left."""
+    """Return the baseline of a run. Raises Usage if a case has no score, unless `is_partial` and some have."""
     known = by_case(side.scored)
     lacking = sorted({suite.named[case.hash] for case in suite.cases} - known.keys())
     if not suite.cases:
@@ -211,13 +201,13 @@ def _payload(run: Scored) -> dict[str, Any]:
 
 
 def workflow_of(suite: Suite, run: SuiteRun) -> Hash | None:
-    """The version of a workflow that all trials of a run are of; None where they are of several."""
+    """Return the workflow version of all trials, None if several."""
     found = {suite.trials[each.trial].key.workflow for each in run.results if each.trial in suite.trials}
     return run.workflow or (found.pop() if len(found) == 1 else None)
 
 
 def said_of(run: SuiteRun, suite: Suite, names: Mapping[Hash, str] = {}) -> str:
-    """What people call a run: the version of its workflow, its agent, its label, as far as these were chosen."""
+    """Return a run's name: its chosen version, agent and label."""
     version = workflow_of(suite, run)
     name = names.get(version, "") if version else "several workflows"
     parts = [" ".join(filter(None, (name, version)))]
@@ -225,8 +215,7 @@ def said_of(run: SuiteRun, suite: Suite, names: Mapping[Hash, str] = {}) -> str:
 
 
 def matching(suite: Suite, workflow: Hash | None = None, agent: str | None = None) -> list[SuiteRun]:
-    """The runs of a version of a workflow, and of an agent, which may also be a label; what isn't given doesn't matter.
-    Newest first, those that came to their end before others."""
+    """Return matching runs, newest first, completed ones before others. `agent` may be a label."""
     found = [
         run
         for run in suite.runs
@@ -238,8 +227,7 @@ def matching(suite: Suite, workflow: Hash | None = None, agent: str | None = Non
 
 
 def likest(found: Iterable[Side], like: Side) -> Side:
-    """Of sides, at least one, the first that the same judges have judged as the one that it is held against; where none
-    was, the first that has a case in common with that, else the first with a score. They are read as far as needed."""
+    """Return the first side with the same judges, else with a common case, else with a score. Lazy."""
     chosen, most = None, -1
     for each in found:
         meets = each.meets(like)
@@ -253,7 +241,7 @@ def likest(found: Iterable[Side], like: Side) -> Side:
 
 
 def newest(suite: Suite) -> SuiteRun:
-    """The newest run that has results. Raises NotFound."""
+    """Return the newest run with results. Raises NotFound."""
     runs = [run for run in suite.runs if run.results]
     if not runs:
         raise NotFound(f"suite {suite.name!r} was not run yet", f"uwf eval run {suite.name}")
@@ -261,7 +249,7 @@ def newest(suite: Suite) -> SuiteRun:
 
 
 def by_hash(suite: Suite, text: str) -> SuiteRun | None:
-    """The run whose hash begins so. Raises Usage where there are several."""
+    """Return a run by prefix. Raises Usage if ambiguous."""
     wanted = text.upper()
     if len(wanted) < SHORTEST or not wanted.isalnum():
         return None
@@ -272,7 +260,6 @@ def by_hash(suite: Suite, text: str) -> SuiteRun | None:
 
 
 def agents_of(runs: Iterable[SuiteRun]) -> list[str]:
-    """The agents and labels that runs have."""
     return sorted({name for run in runs for name in (run.agent, run.label) if name})
 
 

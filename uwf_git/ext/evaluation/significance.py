@@ -1,13 +1,13 @@
-"""Which cases of a suite got worse by more than chance explains.
+"""Cases that are significantly worse.
 
-One case: the exact one-sided permutation test of the difference of means (Fisher, The Design of Experiments, 1935,
-§21; Pitman 1937). If nothing changed, each way of dealing the case's scores to the two sides is equally likely; p is
-the share of ways in which the second side's mean is as low or lower.
+One case: the exact one-sided permutation test of the difference of means (Fisher, The Design of Experiments,
+1935, §21; Pitman 1937): p is the share of ways to deal its scores to the two sides in which the second mean
+is as low or lower.
 
-Many cases: the probability that any case of the suite reaches a p that low, if nothing changed in any of them, is
-1 - prod(1 - F(p)) over all cases (Šidák 1967), where F(p) is the largest p of that case that is attainable and not
-above p (Tarone, Biometrics 46, 1990, 515-522). So a case that always comes out the same costs the others nothing. A
-case is significantly lower if that probability is at most LEVEL.
+Many cases: the probability that any case reaches such a p by chance is 1 - prod(1 - F(p)) over all cases
+(Šidák 1967), where F(p) is the largest attainable p of that case not above p (Tarone, Biometrics 46, 1990,
+515-522). So a constant case costs the others nothing. A case is significantly lower if that probability is at
+most LEVEL.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class _Test(NamedTuple):
 
 
 def significantly_lower(cases: Mapping[str, tuple[Scores, Scores]], allowed: float = 0.0) -> dict[str, float]:
-    """The cases whose second scores are significantly lower than the first, less `allowed`; each with the probability
-    that chance alone makes a case of this suite look so."""
+    """Return the significantly lower cases, allowing a drop of `allowed`, each with its probability by chance
+    in this suite."""
     tests = {name: _test(before, after, allowed) for name, (before, after) in cases.items()}
     lower: dict[str, float] = {}
     for name, test in tests.items():
@@ -71,7 +71,6 @@ def _test(before: Scores, after: Scores, allowed: float) -> _Test:
 
 
 def _normal(pooled: Scores, other: list[int]) -> float:
-    """p by the normal distribution with the mean and the variance of a sum drawn without replacement."""
     size, drawn = len(pooled), len(other)
     mean = math.fsum(pooled) / size
     variance = math.fsum((score - mean) ** 2 for score in pooled) / (size - 1)
@@ -81,10 +80,11 @@ def _normal(pooled: Scores, other: list[int]) -> float:
 
 @lru_cache(maxsize=512)
 def _shares(pooled: tuple[int, ...], drawn: int) -> list[float]:
-    """By each sum, the share of all choices of `drawn` scores whose sum is that or less; scores are from 0 up.
+    """For each sum, the share of choices of `drawn` scores with at most that sum; scores are at least 0.
 
-    ways[k] has the number of choices of k scores by their sum, as the digits of one large number in base 2**64, so that
-    adding a score is a shift: at most comb(40, 20), which 64 bits hold."""
+    ways[k] counts the choices of k scores by sum, as digits in base 2**64 of one large number, so that adding
+    a score is a shift: at most comb(40, 20), which fits 64 bits.
+    """
     ways = [1] + [0] * drawn
     for score in pooled:
         for count in range(drawn, 0, -1):

@@ -1,6 +1,5 @@
-"""The threads of an evaluation: ordinary ones, whose ids follow from what they are for, so that one which was broken
-off is gone on with. Nobody answers in them: one that asks a human has come to its end.
-"""
+"""Threads of an evaluation: ordinary ones with derived ids, so that interrupted ones are continued. A
+question ends them, since nobody answers."""
 
 from __future__ import annotations
 
@@ -43,8 +42,7 @@ _LONGEST_WAIT = 120.0  # seconds that a provider may ask for
 
 
 class Limits(NamedTuple):
-    """How far a thread may go: `most` steps; what it may use, by the names of a budget's limits; how often a step that
-    failed is tried again."""
+    """A thread's limits: `most` steps, a budget, `retries` of a failed step."""
 
     most: int = MOST_STEPS
     budget: Mapping[str, float] = {}
@@ -52,8 +50,7 @@ class Limits(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """Where a thread has come to: one of the ends of a trial, and why in a line, "" for one that is completed. `work`
-    says whether anything was done just now."""
+    """A thread's end: a trial's status, and an error or "". `work`: something was done now."""
 
     status: str
     error: str = ""
@@ -63,10 +60,9 @@ class Ended(NamedTuple):
 def threads_for(
     instance: Instance, what: str, key: Hash, removed: Container[str] | None = None
 ) -> Iterator[ThreadId]:
-    """The ids of the threads that are there, or may be, for a key, a TRIAL's or a JUDGE's: the first, then those that
-    come after one with which nobody can go on. They follow from the key alone, and have a time long ago, so that none
-    is taken for the newest thread. Those that were removed are left out; `removed` are these, where the caller has
-    them."""
+    """Yield the existing or possible thread ids for a key (TRIAL or JUDGE): the first, then those after
+    unusable ones. Ids depend on the key and have an old time, so none is taken for the newest thread.
+    `removed` ones are skipped."""
     if removed is None:
         removed = removed_here(instance)
     for number in count():
@@ -76,13 +72,12 @@ def threads_for(
 
 
 def removed_here(instance: Instance) -> frozenset[str]:
-    """The ids of the threads that were removed here."""
     names = instance.store.repository.ref_names(layout.REMOVED)
     return frozenset(name.removeprefix(layout.REMOVED) for name in names)
 
 
 def begin(instance: Instance, thread: ThreadId, commit: Oid) -> None:
-    """Makes a thread on a commit where it isn't there: `refs/uwf/threads/<ULID>`."""
+    """Make `refs/uwf/threads/<ULID>` on a commit if missing."""
     if not instance.threads.exists(thread):
         instance.store.repository.create_ref(layout.THREADS + thread, commit)
         instance.store.take_in(commit)
@@ -90,7 +85,6 @@ def begin(instance: Instance, thread: ThreadId, commit: Oid) -> None:
 
 
 def head_at(instance: Instance, commit: Oid) -> Head:
-    """The head that a commit is, of no thread in particular."""
     return Head(_NOBODY, commit, instance.store.take_in(commit), None)
 
 
@@ -103,9 +97,8 @@ def run_out(
     agent: str | None = None,
     steps: int | None = None,
 ) -> Ended:
-    """Steps a thread until it ends, asks, fails or reaches a limit; with `steps`, until it has made so many. What comes
-    up to `base` doesn't count. Raises Busy where somebody else steps it, Untrusted and Usage where it can't be stepped
-    here at all."""
+    """Step a thread until it ends, asks, fails, reaches a limit, or made `steps`. What precedes `base`
+    doesn't count. Raises Busy, Untrusted, Usage."""
     way = _Way(instance, thread, base, folder, limits, agent, steps)
     for _ in run(instance, thread, way.following, again=way.again):
         way.worked, way.tries = True, 0
@@ -115,8 +108,7 @@ def run_out(
 
 
 class _Way:
-    """How far a thread has come on its way to its end. `ended` is that end, once it is there; `tries` counts the
-    failures since the last step."""
+    """A thread's progress. `ended` is its end; `tries` counts failures since the last step."""
 
     def __init__(
         self,
@@ -141,13 +133,11 @@ class _Way:
         self.tries = 0
 
     def following(self) -> Options | None:
-        """How the next step is made; None at the end."""
         if self.ended is None and (end := self._end()) is not None:
             self.ended = Ended(*end, self.worked)
         return self._options if self.ended is None else None
 
     def _end(self) -> tuple[str, str] | None:
-        """The end that the thread has come to, and why, if it may not be stepped any more."""
         instance, base, limits = self._instance, self._base, self._limits
         head = self._head = instance.threads.head(self._thread)
         made = head.row.number - base.row.number
@@ -167,7 +157,6 @@ class _Way:
         return None
 
     def again(self, error: UwfError) -> bool:
-        """Note what a step that wasn't made means; False for what keeps every thread from being stepped."""
         if isinstance(error, Waiting):
             standing = budget.Budgets(self._instance).standing(self._head)
             is_over = standing is not None and standing.reached is not None
@@ -192,7 +181,6 @@ class _Way:
 
 
 def _before_last(instance: Instance, head: Head) -> Head:
-    """Where a thread was before its last step; where it is, without steps."""
     rows = list(ancestry(instance.store, head.commit))
     last = next((place for place, row in enumerate(rows) if row.kind == "step"), None)
     return head if last is None else head_at(instance, Oid(raw=rows[last + 1].oid))
@@ -203,13 +191,11 @@ def _killed(thread: ThreadId) -> str:
 
 
 def _pause(failed: AgentFailed, tries: int) -> None:
-    """Waits where somebody was asked too often: as long as they want, else the longer the more often it failed."""
     if (throttled := failed.throttled) is not None:
         time.sleep(min(_LONGEST_WAIT, throttled.after if throttled.after is not None else 2.0**tries))
 
 
 def _over(instance: Instance, head: Head, base: Head, limits: Limits, made: int) -> str:
-    """The limit that a thread has reached, in words; "" for none."""
     if made >= limits.most:
         return f"it has made {counted(made, 'step')}, and no more are allowed"
     if not limits.budget:
@@ -222,13 +208,13 @@ def _over(instance: Instance, head: Head, base: Head, limits: Limits, made: int)
 
 
 def spent_since(instance: Instance, head: Head, base: Head) -> Spent:
-    """What a thread has spent after an earlier head, its failed attempts included."""
+    """Return the spending after a head, failed attempts included."""
     whole = account(instance, head).spent
     return minus(whole, account(instance, base).spent) if base.row.number else whole
 
 
 def told_of(instance: Instance, spent: Spent) -> Told:
-    """What was spent as a trial and a score keep it: the money at the prices of now."""
+    """Return spending as recorded, with cost at current prices."""
     tokens = tokens_of(spent)
     priced = money(spent, budget.prices(instance))
     usage = Usage(tokens.input, tokens.output, tokens.cached) if tokens is not None else None

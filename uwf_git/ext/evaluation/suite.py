@@ -1,8 +1,9 @@
-"""Suites: `refs/uwf/evals/<name>` points at commits whose trees only grow, so that those of two machines have a union.
+"""Suites: `refs/uwf/evals/<name>` points at commits whose trees only grow, so that two machines' suites can
+be merged.
 
-A commit adds nodes: cases, what takes cases out again, trials, scores, runs. The last commits of the threads that
-these are of are its parents, after the commit before. So nothing is copied, and what a case stands on stays when its
-thread is removed. A case that is changed is another one, which replaces it.
+A commit adds nodes: cases, removals, trials, scores, runs. Its parents are the commit before and the last
+commits of the threads involved, so nothing is copied, and threads' contents outlive their removal. A changed
+case is a new one that replaces it.
 """
 
 from __future__ import annotations
@@ -54,13 +55,12 @@ MOST_COMMITS = 400
 
 
 def lock_of(name: str) -> str:
-    """What a run of a suite holds."""
     return f"suite-{name}"
 
 
 class Suite(NamedTuple):
-    """A suite as it is at a commit. `cases` are those that count, by name; `named` says what each case that was ever in
-    it is called. The others are by their hashes; `runs` are oldest first."""
+    """A suite at a commit. `cases` are the current ones by name; `named` names all cases ever; others are by
+    hash; `runs` are oldest first."""
 
     name: str
     commit: Oid
@@ -72,8 +72,7 @@ class Suite(NamedTuple):
     runs: tuple[SuiteRun, ...]
 
     def results(self, run: SuiteRun) -> list[Result]:
-        """What a run saw, in its order: by case, then by repeat. What isn't in the suite, as in one that somebody has
-        changed by hand, is left out."""
+        """Return a run's results by case and repeat. Missing ones, in a hand-edited suite, are skipped."""
         return [
             Result(
                 self.named[each.case],
@@ -87,7 +86,7 @@ class Suite(NamedTuple):
         ]
 
     def case(self, text: str) -> Case:
-        """The case that a text is the name of, or that its hash begins with. Raises NotFound, Usage."""
+        """Return a case by name or hash prefix. Raises NotFound, Usage."""
         found = [case for case in self.cases if self.named[case.hash] == text]
         if not found and len(text) >= 4:
             found = [case for case in self.cases if case.hash.startswith(text.upper())]
@@ -100,8 +99,8 @@ class Suite(NamedTuple):
 
 
 class Added(NamedTuple):
-    """What is added to a suite at once: cases, hashes of cases to be taken out, trials, scores, runs; the ids of git
-    trees with files; and the commits that these stand on."""
+    """Additions to a suite: cases, removed cases' hashes, trials, scores, runs, git trees, and the commits
+    they depend on."""
 
     cases: Sequence[Case] = ()
     removed: Sequence[Hash] = ()
@@ -120,19 +119,18 @@ class Suites:
         self._repository = store.repository
 
     def names(self) -> list[str]:
-        """The names of all suites, sorted."""
         names = self._repository.ref_names(SUITES.prefix)
         return sorted(name.removeprefix(SUITES.prefix) for name in names)
 
     def tip(self, name: str) -> Oid:
-        """The newest commit of a suite. Raises NotFound with the nearest name."""
+        """Return a suite's newest commit. Raises NotFound with the nearest name."""
         oid = None if name_problem(name) else self._repository.ref(SUITES.prefix + name)
         if oid is None:
             raise NotFound(f"no suite {name!r}", nearest(name, self.names()) or "see: uwf eval list")
         return oid
 
     def read(self, name: str, commit: Oid | None = None) -> Suite:
-        """A suite at a commit, else at its newest. Raises NotFound, StoreDamaged."""
+        """Return a suite at a commit, by default the newest. Raises NotFound, StoreDamaged."""
         tip = commit or self.tip(name)
         self._store.take_in(tip)
         every: dict[Hash, Case] = {}
@@ -160,7 +158,6 @@ class Suites:
         return Suite(name, tip, tuple(cases), _named(cases, every), every, trials, scores, tuple(runs))
 
     def _nodes(self, root: Oid) -> Iterator[Hash]:
-        """The nodes in a suite's tree, but for the Suite node and the types."""
         folders = {entry.name: entry.oid for entry in self._repository.tree(root) if entry.is_tree}
         for case in self._repository.tree(folders["cases"]) if "cases" in folders else ():
             yield Hash(case.name[-13:])
@@ -175,10 +172,9 @@ class Suites:
                         yield node
 
     def add(self, name: str, added: Added) -> Oid:
-        """Adds to a suite, which cases make where there is none, and returns its newest commit; what is there already
-        is left out, and where nothing is left, nothing is written. Moves `refs/uwf/evals/<name>`. Raises Invalid for
-        what can't be called so, NotFound for results of a suite that is gone, HeadMoved where others keep adding
-        meanwhile."""
+        """Add to a suite, created by its first cases; return its newest commit. Known things are skipped.
+        Moves `refs/uwf/evals/<name>`. Raises Invalid for the name, NotFound for results of a missing suite,
+        HeadMoved if it keeps moving."""
         if problem := name_problem(name):
             raise Invalid(f"the name {name!r} of a suite {problem}", "choose another: --to NAME")
         for _ in range(_TRIES):
@@ -199,11 +195,10 @@ class Suites:
         raise HeadMoved(f"suite {name!r} moves too often to be added to", "repeat")
 
     def remove(self, name: str) -> None:
-        """Deletes the ref of a suite. Raises NotFound, HeadMoved."""
+        """Delete a suite's ref. Raises NotFound, HeadMoved."""
         self._repository.delete_ref(SUITES.prefix + name, self.tip(name))
 
     def _grown(self, name: str, old: Oid | None, added: Added) -> Oid:
-        """The commit after `old` that has what is added; `old` itself where there is nothing new."""
         repository = self._repository
         node = self._store.put(SUITE, {"name": name}, timestamp=0)
         if old is None:
@@ -233,7 +228,6 @@ class Suites:
         return repository.write_commit(tree, [*before, *dict.fromkeys(added.commits)], repository.user, text)
 
     def _first(self, name: str, node: Hash) -> dict[str, Entry]:
-        """What every tree of a suite has."""
         blobs = {
             ".gitattributes": self._repository.write_blob(layout.GITATTRIBUTES),
             "README.md": self._repository.write_blob(suite_page(name)),
@@ -243,8 +237,8 @@ class Suites:
         return {path: self._entry(oid) for path, oid in blobs.items()}
 
     def _put(self, added: Added) -> Iterator[tuple[str, str, Hash]]:
-        """Stores the nodes: what each is called in a message, its folder, its hash. Cases are the same wherever they
-        were made, so their nodes have no time."""
+        """Store the nodes; yield name, folder and hash. Cases have no timestamps, so that equal ones are the
+        same."""
         put = self._store.put
         for case in added.cases:
             put(CASE, case.payload(), timestamp=0)
@@ -265,8 +259,6 @@ class Suites:
 
 
 def _named(cases: Sequence[Case], every: Mapping[Hash, Case]) -> dict[Hash, str]:
-    """What cases are called: by their names; of several that count and have one name, which two machines may have
-    given, with the beginning of their hashes behind it."""
     names = [case.name for case in cases]
     counting = {case.hash for case in cases}
     return {

@@ -1,9 +1,5 @@
-"""A suite's commits: each adds to the tree before it, and what it adds is what its message says. Of two sides that were
-put together the tree is what both had.
-
-The folders of files that cases begin with are anybody's, so more may stand in them than in a record: programs, and
-links that don't lead out of them.
-"""
+"""Verifying a suite's commits: each adds to the tree before and its message says what; a merge has both
+sides. Fixtures are untrusted and may have executables and inner links."""
 
 from __future__ import annotations
 
@@ -58,14 +54,14 @@ _KINDS = {"case": "case", "removal": "removed case", "trial": "result", "score":
 
 
 class _Grown(NamedTuple):
-    """What a commit adds: files by their paths, and folders of somebody's files by the ids that they are named by."""
+    """A commit's additions: files by path, and fixtures by id."""
 
     files: dict[str, bytes]
     fixtures: dict[str, bytes]
 
 
 def check_suite(known: Known, commit: CommitObject, node: Hash, report: Report) -> Record | None:
-    """Checks a commit of a suite, after its parents; None where one of these can't be read. Raises Bad."""
+    """Check a commit after its parents; None if one is unreadable. Raises Bad."""
     if not all(known.records.get(parent.raw) for parent in commit.parents):
         return None
     parents = [record for parent in commit.parents if (record := known.records[parent.raw])]
@@ -127,8 +123,6 @@ def _added(objects: Objects, tree: bytes, before: Sequence[bytes], report: Repor
 def _new(
     objects: Objects, tree: bytes, before: Sequence[bytes], where: str, report: Report
 ) -> Iterator[tuple[str, Row]]:
-    """The entries of a tree that none of those before has. What several have is gone through where it is a folder; of
-    files the one whose id comes first must be there. Reports every other difference."""
     old: dict[bytes, list[Row]] = {}
     for each in before:
         for row in objects.tree(each):
@@ -171,7 +165,6 @@ def _check_beginning(
     is_first: bool,
     report: Report,
 ) -> None:
-    """The first commit, and no other, has what says of the suite what it is."""
     top = {".gitattributes", "README.md"}
     if is_first:
         check_attributes(known.objects, added.files, report)
@@ -202,7 +195,6 @@ def _is_page(path: str) -> bool:
 def _check_place(
     known: Known, files: Mapping[str, bytes], found: Hash, node: Node, kind: str, report: Report
 ) -> None:
-    """A node stands where its kind does; a case has its page."""
     payload = node.payload
     if kind == "case":
         folder = case_folder(payload["name"], found)
@@ -224,8 +216,8 @@ def _check_references(
     others: Sequence[Record],
     report: Report,
 ) -> None:
-    """What a node refers to is there: cases, trials and scores in the suite, steps in the threads whose last commits
-    are parents, folders of files beside it."""
+    """Check references: cases, trials and scores in the suite, steps in the parents' threads, fixtures beside
+    it."""
     payload = node.payload
     for target in known.nodes.references(node, here):
         if target not in here:
@@ -276,8 +268,8 @@ def _has_fixture(objects: Objects, root: bytes, tree: str) -> bool:
 
 
 def files_of_fixture(objects: Objects, tree: bytes, report: Report) -> Iterator[tuple[str, bytes, bytes]]:
-    """The files of a folder that is laid out on a disk: paths, modes, ids of contents. Reports what no such folder may
-    have, and leaves that out: names, links, entries that are no files. Raises Bad, also where it is too large."""
+    """Yield a fixture's files: paths, modes, ids. Reports and skips invalid names, links and entries. Raises
+    Bad, also if too large."""
     where = f"{FIXTURES}{tree.hex()}/"
     pending = [("", tree, 1)]
     count = 0
@@ -305,8 +297,7 @@ def files_of_fixture(objects: Objects, tree: bytes, report: Report) -> Iterator[
 
 
 def link_problem(path: str, target: bytes) -> str | None:
-    """What is wrong with a symbolic link at a path of a folder; None where nothing is. One that leads through other
-    links may lead out of it."""
+    """Return what is wrong with a symbolic link, or None. One through other links may lead out."""
     to = target.decode("utf-8", "replace")
     parts = [part for part in to.split("/") if part not in ("", ".")]
     up = next((place for place, part in enumerate(parts) if part != ".."), len(parts))

@@ -1,11 +1,9 @@
 """The tree of a suite's commits, and their message.
 
-README.md                            what a suite is
-suite/nodes/                         the Suite node and the types of the others
-cases/csv-<hash>/{README.md,nodes/}  a case
-removed/nodes/                       what takes cases out again
-results/4K/nodes/                    trials, scores and runs, by the first two characters of their hashes
-files/<id of a tree>/                fixtures, and what became of them
+README.md                            what a suite is suite/nodes/                         the Suite node and
+the types of the others cases/csv-<hash>/{README.md,nodes/}  a case removed/nodes/
+removals of cases results/4K/nodes/                    trials, scores and runs, by the first two characters of
+their hashes files/<id of a tree>/                fixtures, and their final states
 """
 
 from __future__ import annotations
@@ -25,24 +23,21 @@ FIXTURES = "files/"
 
 
 def suite_message(name: str, node: Hash, added: Mapping[str, int]) -> str:
-    """The message of a commit of the suite with that Suite node, which counts the additions. A commit that adds nothing
-    has put two sides together."""
+    """Return a commit's message with counts of additions; without any it is a merge."""
     counts = [counted(number, word) for word, number in added.items() if number]
     return layout.message(f"suite {name}: {', '.join(counts) or 'two sides'}", {SUITES.trailer: node})
 
 
 def case_folder(name: str, node: Hash) -> str:
-    """The folder of a case."""
     return f"cases/{layout.slug(name)}-{node}"
 
 
 def result_folder(node: Hash) -> str:
-    """The folder of a trial, score or run."""
     return f"results/{node[:2]}"
 
 
 def suite_page(name: str) -> bytes:
-    """README.md of a suite. It says nothing of what is in it: that grows on several machines at once."""
+    """Return a suite's README.md, without its growing contents."""
     shown = code(name)
     said = (
         f"# Suite {shown}\n\nCases by which workflows and agents are judged, and what came of them.\n\n"
@@ -56,7 +51,6 @@ def suite_page(name: str) -> bytes:
 
 
 def case_page(case: Mapping[str, Any]) -> bytes:
-    """README.md of a case, by the payload of its node."""
     rows = []
     if role := case.get("role"):
         rows.append(("the step", code(case["step"])))

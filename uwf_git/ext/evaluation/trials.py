@@ -1,8 +1,5 @@
-"""A trial: a case given to the agents, in a thread and a folder of its own, and what became of it.
-
-What is tried is known by its key before anything is done, and so is the thread's id. A trial that was broken off finds
-its thread and its folder again.
-"""
+"""Trials: a case given to agents in a thread and folder of its own. Key and thread id are known beforehand,
+so an interrupted trial finds its thread and folder."""
 
 from __future__ import annotations
 
@@ -65,8 +62,7 @@ _HALF_MADE = 3600.0  # seconds after which nobody is still at making a folder
 
 
 class Version(NamedTuple):
-    """A version of a workflow that cases are tried with: its Workflow node, its commit, and who speaks in it first
-    where it is of a crew."""
+    """A workflow version, and a crew's default speaker."""
 
     hash: Hash
     commit: Oid
@@ -75,9 +71,8 @@ class Version(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What somebody wants tried: with which agent, None for those of the configuration; `label` tells it from what
-    looks the same; judges in place of the cases' own, None for those; and how far each thread may go. Paths are from
-    `cwd`."""
+    """A run's options: `agent` or None, `label`, `judges` or None for the cases' own, limits per thread;
+    paths are relative to `cwd`."""
 
     agent: str | None = None
     label: str = ""
@@ -87,8 +82,7 @@ class Asked(NamedTuple):
 
 
 class Planned(NamedTuple):
-    """A case that is to be tried. `start` is the type and payload of the StartNode of a whole thread, None where a
-    role's step is done again."""
+    """A case to try. `start` is the StartNode's type and payload, None for a repeated step."""
 
     name: str
     case: Case
@@ -102,9 +96,8 @@ class Planned(NamedTuple):
 
 
 class Conducted(NamedTuple):
-    """What came of a case: its trial, the scores that judges gave, why some gave none. `commits` are what these stand
-    on, `files` the git trees that they name; `is_new` whether any of it is. The folder of `thread` is needed until all
-    of it is recorded. `lost` is what judges that gave none spent just now."""
+    """A case's result: trial, scores, judges' errors. `commits` and `files` are dependencies; `is_new`;
+    `thread`'s folder is needed until it is recorded. `lost` is the spending of judges without score."""
 
     trial: Trial
     scores: tuple[Score, ...]
@@ -119,8 +112,8 @@ class Conducted(NamedTuple):
 def plan(
     instance: Instance, name: str, case: Case, version: Version, asked: Asked, repeats: int
 ) -> list[Planned]:
-    """A case as it is to be tried, once for each repeat. Writes nothing. Raises Usage where nobody plays a role, or a
-    judge is not configured."""
+    """Return a case's trials, one per repeat. Writes nothing. Raises Usage if an agent or judge isn't
+    configured."""
     store = instance.store
     start, step = None, None
     if case.start is not None:
@@ -164,13 +157,11 @@ def plan(
 
 
 def folders_of(instance: Instance) -> Path:
-    """Where the folders of trials are on this machine."""
     return instance.location.root / "evaluation"
 
 
 def tidy(instance: Instance) -> None:
-    """Removes the folders of trials that are recorded, or whose threads were removed, those that commands judged in,
-    and what was half made or half removed when somebody was killed."""
+    """Remove folders of recorded trials, removed threads and judges, and leftovers."""
     threads, folder = instance.threads, folders_of(instance)
     recorded: Mapping[Hash, Hash] | None = None
     for each in folder.iterdir() if folder.is_dir() else ():
@@ -196,21 +187,18 @@ def tidy(instance: Instance) -> None:
 
 
 def _put_away(instance: Instance, key: Hash, thread: ThreadId) -> None:
-    """Removes the folder of a trial that is recorded, or of a workflow that judged one, unless another run looks at it
-    just now."""
     with suppress(Busy), instance.locks.turn(_lock(key)):
         put_away(folders_of(instance) / thread)
 
 
 def put_away_all(instance: Instance, recorded: Iterable[Conducted]) -> None:
-    """Removes the folders of trials that are recorded, but for those that are gone on with."""
+    """Remove the folders of recorded trials that are not continued."""
     for each in recorded:
         if each.thread is not None and each.trial.status in FINAL:
             _put_away(instance, each.trial.key.hash, each.thread)
 
 
 def _lock(key: Hash) -> str:
-    """What whoever tries or judges something holds: the same may be a case of several suites."""
     return f"trial-{key}"
 
 
@@ -222,8 +210,6 @@ def _suites(instance: Instance) -> Iterator[Suite]:
 
 
 def _ends(instance: Instance) -> dict[Hash, Hash]:
-    """The keys of what was tried by the last nodes of threads: of trials that are recorded, and of those that were
-    judged by workflows."""
     found: dict[Hash, Hash] = {}
     for suite in _suites(instance):
         for trial in suite.trials.values():
@@ -236,7 +222,6 @@ def _ends(instance: Instance) -> dict[Hash, Hash]:
 
 
 def _recorded(instance: Instance, key: TrialKey, last: Hash) -> Trial | None:
-    """What any suite says of a trial whose thread is at that node."""
     wanted = key.hash
     found = [
         trial
@@ -248,7 +233,7 @@ def _recorded(instance: Instance, key: TrialKey, last: Hash) -> Trial | None:
 
 
 def threads_of(instance: Instance, results: Iterable[Result]) -> dict[Hash, ThreadId]:
-    """The threads of trials by these, of those that are here."""
+    """Return the local threads of trials."""
     threads = instance.threads
     here, removed = threads.ids(), removed_here(instance)
     found: dict[Hash, ThreadId] = {}
@@ -263,9 +248,8 @@ def threads_of(instance: Instance, results: Iterable[Result]) -> dict[Hash, Thre
 
 
 def start_thread(instance: Instance, planned: Planned) -> tuple[ThreadId, Trial | None]:
-    """The thread of a trial, with the folder that its agents work in, made where they aren't there. Of a thread with
-    steps whose folder is gone nobody knows what its agents left there, but for a suite that has it: then that is what
-    comes of it, or is gone on with. Else it is another thread. Makes `refs/uwf/threads/<ULID>`. Raises Inapplicable."""
+    """Return a trial's thread with its folder, made if missing. For a thread with steps but no folder, a
+    recorded trial is used; otherwise another thread. Makes `refs/uwf/threads/<ULID>`. Raises Inapplicable."""
     fixture = planned.case.fixture
     for thread in threads_for(instance, TRIAL, planned.key.hash):
         _begin(instance, planned, thread)
@@ -303,10 +287,8 @@ def _begin(instance: Instance, planned: Planned, thread: ThreadId) -> None:
 def conduct(
     instance: Instance, planned: Planned, known: Trial | None, scores: Mapping[Hash, Score]
 ) -> Conducted:
-    """Tries a case, unless a trial is `known` that counts, and has it judged, unless the score is among those by the
-    hashes of their keys. Waits for whoever tries or judges the same. Moves refs of the trial's thread, and of those in
-    which workflows judge. Raises Busy where somebody else steps it, Usage and Untrusted where it can't be tried
-    here."""
+    """Try a case unless a trial is `known`, and judge it unless scored. Waits for others doing the same.
+    Moves the refs of the trial's and judges' threads. Raises Busy, Usage, Untrusted."""
     with log.about(case=planned.name), instance.locks.turn(_lock(planned.key.hash), _waits):
         thread = None
         if known is None:
@@ -363,7 +345,6 @@ def _tried(instance: Instance, planned: Planned) -> tuple[Trial, tuple[Oid, ...]
 
 
 def _base(instance: Instance, planned: Planned, thread: ThreadId) -> Oid:
-    """Where a trial's thread begins with what is tried: its start, or for a role's step the commit before that."""
     rows = list(ancestry(instance.store, instance.threads.head(thread).commit))
     start = next(place for place, row in enumerate(rows) if row.kind == "start")
     if planned.start is not None:
@@ -400,7 +381,7 @@ def _trial(instance: Instance, planned: Planned, ended: Ended, thread: ThreadId,
 
 
 def best(trials: Sequence[Trial]) -> Trial:
-    """Of several trials of one key the one that counts: the first that has come to an end, else the last."""
+    """Return the trial that counts: the first finished one, else the last."""
     ended = [trial for trial in trials if trial.status in FINAL]
     if ended:
         return min(ended, key=lambda trial: (trial.time, trial.hash))
@@ -408,6 +389,6 @@ def best(trials: Sequence[Trial]) -> Trial:
 
 
 def fits(trial: Trial, limits: Limits) -> bool:
-    """Whether a trial certainly would have come to its end within these limits too: it used less than they allow."""
+    """Return whether a trial would certainly end within these limits."""
     used = trial.told.use(trial.steps - 1)  # the last step was begun before it counted
     return trial.steps <= limits.most and all(used[key] < most for key, most in limits.budget.items())

@@ -1,9 +1,5 @@
-"""Trials at the same time, each in a process of its own: a step has the main thread and the current folder to itself.
-The processes are kept from one trial to the next, and end when nobody gives them any more.
-
-A task and what came of it are lines of JSON. Nodes that are new come back as what they say, and are stored by whoever
-records them with the commits that keep the rest.
-"""
+"""Parallel trials, one process each, since a step needs the main thread and the current folder. Processes are
+reused. Tasks and results are JSON lines; new nodes are returned by content and stored by the recorder."""
 
 from __future__ import annotations
 
@@ -48,7 +44,7 @@ _OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 class Task(NamedTuple):
-    """A trial that is to be made, or judged: with what is known of it."""
+    """A trial to make or judge, with what is known."""
 
     planned: Planned
     known: Trial | None
@@ -56,7 +52,7 @@ class Task(NamedTuple):
 
 
 def in_turn(instance: Instance, tasks: Iterator[Task]) -> Iterator[tuple[Task, Conducted | UwfError]]:
-    """What comes of each task, one after another in this process."""
+    """Yield the results of tasks, one after another in this process."""
     for task in tasks:
         yield task, _done(instance, task)
 
@@ -76,8 +72,7 @@ def _done(instance: Instance, task: Task) -> Conducted | UwfError:
 def side_by_side(
     instance: Instance, tasks: Iterator[Task], asked: Asked, at_once: int
 ) -> Iterator[tuple[Task, Conducted | UwfError]]:
-    """What comes of the tasks, at most so many at once, each as soon as it is over. When the caller stops, or is
-    interrupted, what still runs keeps what its agents said."""
+    """Yield results of up to `at_once` parallel tasks. When the caller stops, running agents' turns are kept."""
     crew = _Crew(instance, asked, at_once)
     try:
         while True:
@@ -103,7 +98,7 @@ class _Worker:
 
 
 class _Crew:
-    """The processes."""
+    """The worker processes."""
 
     def __init__(self, instance: Instance, asked: Asked, at_once: int) -> None:
         self._instance = instance
@@ -114,16 +109,13 @@ class _Crew:
 
     @property
     def has_room(self) -> bool:
-        """Whether another task can be begun."""
         return len(self._workers) < self._at_once or any(worker.task is None for worker in self._workers)
 
     @property
     def is_busy(self) -> bool:
-        """Whether any task is not over."""
         return any(worker.task is not None for worker in self._workers)
 
     def give(self, task: Task) -> None:
-        """Has a process begin with a task."""
         worker = next((worker for worker in self._workers if worker.task is None), None) or self._start()
         worker.task = task
         assert worker.process.stdin is not None
@@ -132,7 +124,6 @@ class _Crew:
             worker.process.stdin.flush()
 
     def wait(self) -> Iterator[tuple[Task, Conducted | UwfError]]:
-        """Waits until something is over; yields what."""
         for key, _ in self._selector.select():
             worker: _Worker = key.data
             data = os.read(worker.out.fileno(), _PIECE)
@@ -160,8 +151,6 @@ class _Crew:
         return worker
 
     def close(self) -> None:
-        """Ends the processes, by the end of their input: those with nothing to do at once, the others when they have
-        kept what was said."""
         for worker in self._workers:
             assert worker.process.stdin is not None
             with contextlib.suppress(OSError):
@@ -273,8 +262,6 @@ def _read(said: Mapping[str, Any], task: Task) -> Conducted | UwfError:
 
 
 def _listen(tasks: queue.Queue[bytes | None], busy: threading.Event) -> None:
-    """Takes lines from standard input. Its end is that of whoever gave tasks: what is being done is broken off, as by
-    Ctrl-C."""
     for line in sys.stdin.buffer:
         tasks.put(line)
     tasks.put(None)
@@ -283,7 +270,7 @@ def _listen(tasks: queue.Queue[bytes | None], busy: threading.Event) -> None:
 
 
 def main(_argv: Sequence[str] = ()) -> None:
-    """Does tasks until there are no more."""
+    """Run tasks until the input ends."""
     own()
     heed_signals()
     instance = Instance.open()

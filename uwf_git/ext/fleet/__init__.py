@@ -1,4 +1,4 @@
-"""Many threads, many workers: Temporal hands out the steps, git says what is true."""
+"""Fleets: Temporal distributes steps to workers, git holds the truth."""
 
 from uwf_git.ext import Command, Dispatcher, Extension, RefKind
 

@@ -1,8 +1,6 @@
-"""The one activity there is: a step of a thread, on the machine of the worker that has got it.
-
-It may be asked twice for the same step, by a server that has lost sight of a worker, and of two workers at once. So it
-looks where the thread is first, and the step counts when its ref has moved by compare-and-swap.
-"""
+"""The activity: one step of a thread on a worker's machine. Temporal may request a step twice, or from two
+workers at once, so the thread is checked first, and the step counts once its ref has moved by
+compare-and-swap."""
 
 from __future__ import annotations
 
@@ -32,8 +30,8 @@ _UNSHARED = (UNKEPT, RemoteFailed.code)  # what others would do without, and whe
 
 
 class Steps:
-    """Makes steps by the hands of a worker, as the gate of their queue lets them in, and exchanges them with a remote
-    where there is one."""
+    """Makes steps with a worker's step processes, as the queue's gate permits, and exchanges them with a
+    remote if there is one."""
 
     def __init__(
         self, hands: Hands, gates: Mapping[str, Gate], rest: Rest, exchange: Exchange | None = None
@@ -51,9 +49,8 @@ class Steps:
 
     @activity.defn(name=asked.STEP)
     async def step(self, thread: Any, head: Any, counts: Any = False) -> dict[str, Any]:
-        """Where a thread stands after the step that comes after `head`, made here, or by somebody else before; with
-        `counts` also what it has used. Raises ApplicationError with the fault, and where the thread stands if that is
-        known."""
+        """Return the thread's state after the step that follows `head`, made here or already made elsewhere;
+        with `counts` also its spending. Raises ApplicationError with the fault, and the state if known."""
         try:
             asked.parse_step(thread, head)
         except Invalid as error:
@@ -85,9 +82,6 @@ class Steps:
                 self.idle.set()
 
     async def _made(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What has come of a step, where there is a remote between a fetch and a push; it counts when that has landed.
-        Who loses the race for it has done it all the same: the thread has moved on. Where it hasn't, here, that is no
-        step, and is said."""
         gate, came = self._gates[activity.info().task_queue], time.monotonic()
         async with gate.turn():
             if (kept := await self._kept_from(request["thread"], came)) is not None:
@@ -103,13 +97,11 @@ class Steps:
         return answer if fault is None or "fault" in answer else {"fault": fault.as_json()}
 
     async def _kept_from(self, thread: str, came: float) -> Fault | None:
-        """What keeps a thread from being stepped here by a step that came then, as the remote has it at this moment."""
         if not await _is_wanted(time.monotonic() - came):
             return _UNWANTED
         return None if self._exchange is None else await self._exchange.gather(thread)
 
     async def _by_hand(self, request: Mapping[str, Any], gate: Gate) -> Mapping[str, Any]:
-        """What a hand answers. The provider that it asked is left alone where it wants to be."""
         try:
             answer = await self._hands.do(request)
         except asyncio.CancelledError:
@@ -124,7 +116,6 @@ class Steps:
 
 
 async def _is_wanted(waited: float) -> bool:
-    """Whether a step is still to be made that has waited for so many seconds here, and before that in the queue."""
     info = activity.info()
     queued = (info.started_time - info.current_attempt_scheduled_time).total_seconds()
     if queued + waited < _LONG:
@@ -134,26 +125,22 @@ async def _is_wanted(waited: float) -> bool:
 
 
 def _stand(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """Where a thread stands by an answer. Raises ApplicationError for a fault."""
     if "fault" in answer:
         raise _failure(parse_fault(answer["fault"]), answer.get("stand"))
     return dict(answer["stand"])
 
 
 def _ended() -> ApplicationError:
-    """What Temporal is told of a step that is for another worker."""
     return ApplicationError("the worker was ended", type="ended")
 
 
 def _failure(fault: Fault, stand: Mapping[str, Any] | None = None) -> ApplicationError:
-    """What Temporal is told; when it is tried again is for the workflow to say."""
     details = [fault.as_json(), *([dict(stand)] if stand else [])]
     return ApplicationError(fault.message, *details, type=fault.code, non_retryable=True)
 
 
 @contextlib.asynccontextmanager
 async def _alive() -> AsyncIterator[None]:
-    """Gives signs of life as often as the server wants them."""
     within = activity.info().heartbeat_timeout or timedelta(seconds=asked.HEARTBEAT)
     between = min(within.total_seconds() / _SIGNS, _AT_MOST)
 

@@ -1,9 +1,8 @@
-"""How many threads a fleet has open at a time, and how much it may use of steps, tokens, money and agents' time.
+"""Admission of threads: how many are open at a time, and the fleet's budget.
 
-Who feeds a queue begins threads as others come to rest, and holds all of them once a budget is used up: steps in
-progress come to their end. Where steps are limited each is allowed by itself, so that no more of them are begun.
-Threads that wait for somebody aren't counted as open, so that they keep no others from going on. What the queue says
-goes in, what is to be done comes out.
+The feeder begins threads as others rest, and holds all of them once a budget is used up; steps in progress
+finish. If steps are limited, each is permitted individually. Waiting threads don't count as open. Pure: the
+queue's state in, actions out.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ UNPRICED = "unpriced"
 
 
 class Allowance(NamedTuple):
-    """What a fleet may: so many threads `open` at a time, None for all of them; and limits by the keys of LIMITS for
-    all of them together. `stops_unpriced`: where money is limited, tokens whose price nobody knows end it too."""
+    """A fleet's limits: threads `open` at a time (None for all), and shared budget limits. `stops_unpriced`:
+    unknown cost ends it if cost is limited."""
 
     open: int | None = None
     limits: Mapping[str, float] = {}
@@ -34,21 +33,21 @@ class Allowance(NamedTuple):
 
 
 def used_by(instance: Instance, thread: ThreadId) -> dict[str, float]:
-    """What a thread has used altogether, with its failed attempts, by the keys of LIMITS and UNPRICED."""
+    """Return a thread's whole spending by LIMITS and UNPRICED."""
     priced = prices(instance)
     spent = account(instance, instance.threads.head(thread)).spent
     return {**use(spent, priced), UNPRICED: money(spent, priced).unpriced}
 
 
 class Used(NamedTuple):
-    """What a fleet has used by the keys of LIMITS and UNPRICED, and the limit that is reached, if one is."""
+    """A fleet's spending, its limits, and the limit reached, if any."""
 
     used: Mapping[str, float]
     held: Mapping[str, Limit]
     reached: Limit | None = None
 
     def told(self) -> str:
-        """What of each limit is used, in words; "" without limits."""
+        """The use of each limit as text, "" without limits."""
         unpriced = int(self.used.get(UNPRICED, 0))
         return ", ".join(
             share(key, self.used[key], limit.value, unpriced if key == COST else 0)
@@ -56,7 +55,7 @@ class Used(NamedTuple):
         )
 
     def reason(self) -> str:
-        """Why nothing is begun any more; "" where it is."""
+        """Why nothing starts any more, or ""."""
         if self.reached is None:
             return ""
         key, unpriced = self.reached.key, int(self.used.get(UNPRICED, 0))
@@ -65,13 +64,12 @@ class Used(NamedTuple):
         return f"its budget is used up, {share(key, self.used[key], self.reached.value)}"
 
     def hint(self) -> str:
-        """What allows more."""
         assert self.reached is not None
         return f"repeat it with what else they may use: {OPTIONS[self.reached.key]} {self.reached.value:.6g}"
 
 
 class Admission:
-    """The threads that are still to be begun, in their order, and what those that were have used."""
+    """The threads still to begin, in order, and the spending of the others."""
 
     def __init__(self, begins: Iterable[Begin], allowance: Allowance) -> None:
         self.allowance = allowance
@@ -81,25 +79,23 @@ class Admission:
 
     @property
     def is_bound(self) -> bool:
-        """Whether what becomes of threads decides on others."""
         return bool(self.allowance.limits) or bool(self._left)
 
     @property
     def left(self) -> int:
-        """How many threads are still to be begun."""
+        """The number of threads still to begin."""
         return len(self._left)
 
     def kept(self) -> list[Begin]:
-        """Those of them which a budget keeps from steps that somebody else has put them into the queue for."""
+        """Return waiting threads in the queue that a budget blocks."""
         return [each._replace(held=USED_UP) for each in self._left] if self.allowance.limits else []
 
     def prefer(self, threads: Collection[str]) -> None:
-        """Some of them are begun before the others: their steps are in progress, and so are the first that count."""
+        """Begin some threads first, whose steps are in progress."""
         self._left = deque(sorted(self._left, key=lambda each: each.thread not in threads))
 
     def next(self, busy: int) -> list[Begin]:
-        """The threads to begin now, where so many are open that don't wait for anybody. None once a budget is used
-        up."""
+        """Return the threads to begin now, given the number of busy ones; none once a budget is used up."""
         if self.used().reached is not None:
             return []
         most = self.allowance.open
@@ -112,8 +108,8 @@ class Admission:
         return [self.again(each) for each in begun]
 
     def allow(self, wanting: Iterable[str], resting: Iterable[str], closed: Iterable[str]) -> dict[str, int]:
-        """How many steps threads may make in all, where that changes: one more for each that wants to go on, as far as
-        some are left. One that rests without having made its step, or has left the queue, leaves it to the others."""
+        """Return changed step allowances: one more for each thread that wants to continue, as far as
+        available. Resting or closed threads return unused ones."""
         if (free := self._free()) is None:
             return {}
         for thread in closed:
@@ -130,19 +126,17 @@ class Admission:
         return changed
 
     def again(self, begin: Begin) -> Begin:
-        """How a thread is begun that has made steps already, such as one that the queue has lost."""
+        """Return how to begin a thread again that the queue lost."""
         may = self._may.get(begin.thread)
         return begin if may is None else begin._replace(most=may, made=self._made(begin.thread))
 
     def is_about(self, thread: str) -> bool:
-        """Whether a thread may make a step that it hasn't made."""
         return self._may.get(thread, 0) > self._made(thread)
 
     def _made(self, thread: str) -> int:
         return int(self._used.get(thread, {}).get(STEPS, 0))
 
     def _free(self) -> int | None:
-        """How many steps may be begun besides those that are allowed already; None for any number."""
         most = self.allowance.limits.get(STEPS)
         if most is None:
             return None
@@ -151,11 +145,10 @@ class Admission:
         return max(0, int(most) - made - allowed)
 
     def note(self, thread: str, used: Mapping[str, float]) -> None:
-        """A thread has used so much since it was begun, altogether."""
+        """Record a thread's spending since it began."""
         self._used[thread] = used
 
     def used(self) -> Used:
-        """What all threads have used."""
         keys = (*LIMITS, UNPRICED)
         total = {key: sum(each.get(key, 0) for each in self._used.values()) for key in keys}
         held = limits([("fleet", self.allowance.limits)], {})

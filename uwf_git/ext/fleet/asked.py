@@ -1,6 +1,5 @@
-"""What the workflow of a thread, the activity that makes a step of it, and the process that does the work say to each
-other, as JSON. Whatever says what is run, such as an agent's command, is not among it: that is each machine's own.
-"""
+"""Messages between the workflow, the activity and step processes, as JSON. They never contain commands to
+run: those are each machine's own."""
 
 from __future__ import annotations
 
@@ -32,11 +31,9 @@ _LONGEST = 1e9  # seconds that a time may be said to last
 
 
 class Begin(NamedTuple):
-    """How a thread is taken into the fleet: the head that was seen last, and the queue of the step that comes next.
-    `heartbeat` are the seconds without a sign of life after which a step is given to another worker; `tries` is how
-    often one that fails is tried; `held` is one of PAUSED and USED_UP where it begins without a step. `used` is what
-    the thread has used before, where what it uses counts, see `admission`; `most` is how many steps it may have made
-    since, None for any number, and `made` how many it has."""
+    """A thread entering the fleet: its last seen head and the next step's queue. `heartbeat` is in seconds,
+    `tries` the attempts per step; `held` is PAUSED or USED_UP if it begins held. `used` is earlier spending
+    if counted; `most` limits its steps from now, `made` counts them."""
 
     thread: str
     head: str
@@ -49,14 +46,12 @@ class Begin(NamedTuple):
     made: int = 0
 
     def as_json(self) -> dict[str, Any]:
-        """As it travels."""
         return self._asdict()
 
 
 class Stand(NamedTuple):
-    """Where a thread stands: its head, its status, and if it goes on who is next and in which queue. `problem` says why
-    the graph knows no way on, `why` what it waits for, but for the words of a question: what threads say stays in
-    git. `used` is what it has used altogether, where that counts."""
+    """A thread's state: head, status, next role and its queue. `problem`: no edge applies; `why` it waits,
+    without question texts, which stay in git. `used` is its spending if counted."""
 
     thread: str
     head: str
@@ -69,12 +64,11 @@ class Stand(NamedTuple):
     used: Mapping[str, float] | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """As it travels."""
         return self._asdict()
 
 
 def parse_begin(value: object) -> Begin:
-    """What `as_json` gave, also a later version's. Raises Invalid for what anybody else may have put into a queue."""
+    """Parse a Begin, also of later versions. Raises Invalid for untrusted input."""
     begin = Begin(**_fields(value, Begin))
     heartbeat, tries = begin.heartbeat, begin.tries
     if not isinstance(begin.queue, str) or not isinstance(begin.held, str) or not _is_used(begin.used):
@@ -87,7 +81,7 @@ def parse_begin(value: object) -> Begin:
 
 
 def parse_stand(value: object) -> Stand:
-    """What `as_json` gave, also a later version's. Raises Invalid for what else a queue may say."""
+    """Parse a Stand, also of later versions. Raises Invalid."""
     stand = Stand(**_fields(value, Stand))
     texts = (stand.status, stand.queue, stand.why, stand.next or "", stand.problem or "")
     if not all(isinstance(each, str) for each in texts) or type(stand.done) is not bool:
@@ -98,15 +92,13 @@ def parse_stand(value: object) -> Stand:
 
 
 def parse_step(thread: object, head: object) -> tuple[ThreadId, str]:
-    """The thread of a step, and the head that it comes after. Raises Invalid for what else a queue may say: both get
-    into the names of refs."""
+    """Parse a step's thread and previous head, which become parts of refs. Raises Invalid."""
     if not isinstance(thread, str) or not is_thread_id(thread) or not is_hash(head):
         raise _invalid()
     return ThreadId(thread), str(head)
 
 
 def _fields(value: object, kind: type[Begin] | type[Stand]) -> dict[str, Any]:
-    """Those of a value that a type has, with the thread and the head seen to. Raises Invalid."""
     if not isinstance(value, Mapping) or set(kind._fields) - kind._field_defaults.keys() - value.keys():
         raise _invalid()
     parse_step(value["thread"], value["head"])
@@ -124,13 +116,12 @@ def _invalid() -> Invalid:
 
 
 def activity_id(thread: str, head: str) -> str:
-    """The name of the step that comes after a head: of two workers that make it, one lands."""
+    """Return the name of the step after a head: of two workers, one lands it."""
     return f"{thread}@{head}"
 
 
 def held_after(held: str, signal: str, why: object = PAUSED) -> str:
-    """Return why a thread gets no more steps after a HOLD or LET signal, given the reason before it; "" if it gets
-    them. Other signals leave the reason as it is."""
+    """Return why a thread is held after a HOLD or LET signal, "" if it isn't. Other signals change nothing."""
     if signal == LET:
         return ""
     if signal == HOLD and held != PAUSED:

@@ -1,4 +1,4 @@
-"""The queue as it is seen from outside: threads are put into it, looked at, held, and taken out."""
+"""The queue seen from outside: adding, listing, holding and removing threads."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _T = TypeVar("_T")
 
 
 def require() -> None:
-    """Raises UwfError where the package temporalio isn't installed, with what installs it."""
+    """Raise UwfError if temporalio isn't installed, with the command that installs it."""
     from importlib.util import find_spec
 
     if find_spec("temporalio") is None:
@@ -65,11 +65,9 @@ def require() -> None:
 
 
 class Row(NamedTuple):
-    """A thread in the queue. `state` is one of STATES: "delayed" is said of a step that is tried later, "failed" of one
-    that is tried again, "waiting", "blocked", "paused" and "held" of a thread that goes on when somebody lets it, and
-    the rest of one that the queue has no more. `why` says what it waits for, or what its last step failed at;
-    `worker` who is at it, or had the step that failed, for the how manieth time, and `since` when, in Unix seconds;
-    `used` what it has used since it was begun, where that counts; `queue` is the task queue of its step."""
+    """A thread in the queue. `state` is one of STATES: "delayed" (tried later), "failed" (tried again),
+    "waiting", "blocked", "paused", "held", or an end. `why` is its reason; `worker` has its step, or had the
+    failed one; `since` in Unix seconds; `used` is spending if counted; `queue` is its task queue."""
 
     thread: str
     state: str
@@ -83,23 +81,20 @@ class Row(NamedTuple):
 
     @property
     def open(self) -> bool:
-        """Whether the queue still has it."""
         return self.state not in ("gave up", "cancelled", "completed", "killed")
 
     @property
     def is_paused(self) -> bool:
-        """Whether somebody has paused it for its fleet."""
         return self.state == "held" and not self.why
 
     @property
     def resting(self) -> bool:
-        """Whether nothing is going to happen by itself."""
+        """Whether it needs an outside event to continue."""
         return not self.open or self.state in ("waiting", "blocked", "paused", "held")
 
 
 @cache
 def _silence() -> None:
-    """Nothing but results and errors is told: what fails is told once, in a line, and Temporal's page has the rest."""
     from temporalio.runtime import Runtime, TelemetryConfig
 
     if os.environ.get("UWF_DEBUG") == "1":
@@ -110,8 +105,8 @@ def _silence() -> None:
 
 
 async def connect(place: Place) -> Client:
-    """A connection to a server. How a server that isn't our own is spoken to, with TLS or an API key, is read from
-    Temporal's environment variables and its configuration file. Raises RemoteFailed."""
+    """Connect to a server. TLS and API keys come from Temporal's environment variables and configuration
+    file. Raises RemoteFailed."""
     from temporalio.client import Client
     from temporalio.envconfig import ClientConfig
     from temporalio.service import RetryConfig, RPCError
@@ -131,8 +126,7 @@ async def connect(place: Place) -> Client:
 
 
 async def identity(place: Place) -> str:
-    """The id that a server has given to a namespace; one made of its address and name if the server doesn't tell.
-    Raises RemoteFailed."""
+    """Return a namespace's id, or one derived from address and name. Raises RemoteFailed."""
     from hashlib import sha256
 
     from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
@@ -149,9 +143,8 @@ async def identity(place: Place) -> str:
 
 
 async def watch(client: Client, tell: Tell) -> None:
-    """Look every now and then whether a server is there, and has the namespace of the fleet: Temporal's own workers ask
-    again and again without a word. That one of them is gone is told once, and once that it is there again, as
-    `uwf_git.ext.fleet.exchange` tells of a remote. A server that is back without the namespace doesn't answer yet."""
+    """Check periodically that the server and namespace exist, since Temporal's workers retry silently. Report
+    an outage and its end once each. A server without the namespace counts as an outage."""
     server = f"the Temporal server at {_address(client)}"
     told: dict[str, Fault] = {}
     while True:
@@ -172,7 +165,6 @@ async def watch(client: Client, tell: Tell) -> None:
 
 
 async def _trouble(client: Client) -> tuple[bool, Fault] | None:
-    """Why nothing can be asked of a namespace, and whether that is because of its server; None if it can."""
     from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
     from temporalio.service import RPCError, RPCStatusCode
 
@@ -189,7 +181,6 @@ async def _trouble(client: Client) -> tuple[bool, Fault] | None:
 
 
 def _no_namespace(client: Client) -> RemoteFailed:
-    """What a server says that has lost the namespace of a fleet, and the queue with it."""
     name, address = client.namespace, _address(client)
     make = f"temporal operator namespace create --namespace {name} --address {address}"
     return RemoteFailed(
@@ -208,7 +199,6 @@ def _unanswered(address: str, error: Exception, hint: str = "") -> RemoteFailed:
 
 
 def _failed(client: Client, error: RPCError) -> RemoteFailed:
-    """What a server refuses, or that it doesn't answer any more."""
     if _is_gone(error):
         return _unanswered(_address(client), error, "see that it is up")
     said = (error.message or error.status.name).partition("\n")[0]
@@ -219,7 +209,6 @@ def _failed(client: Client, error: RPCError) -> RemoteFailed:
 
 
 def _is_gone(error: RPCError) -> bool:
-    """Whether a call failed because its server is gone."""
     from temporalio.service import RPCStatusCode
 
     gone = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
@@ -237,7 +226,7 @@ def not_taken(place: Place, error: Exception) -> RemoteFailed:
 
 
 class Queue:
-    """The threads that a server has in a namespace."""
+    """The threads of a namespace."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -246,9 +235,8 @@ class Queue:
     async def start(
         self, begins: Iterable[Begin], over: Collection[str] = (asked.USED_UP,)
     ) -> dict[str, Row | None]:
-        """Puts threads into the queue; of each that is there already what is known of it. One that rests since it is
-        held for a reason which is `over` is begun anew, and what it uses counts from now on; so is one that was taken
-        out, once its step is broken off. Where what it uses counts it is taken over. Raises RemoteFailed."""
+        """Add threads; return the rows of existing ones. One held for a reason in `over` is begun anew, as is
+        a removed one once its step was interrupted. Raises RemoteFailed."""
         from temporalio.exceptions import WorkflowAlreadyStartedError
 
         deadline = time.monotonic() + _LETS_GO
@@ -268,8 +256,7 @@ class Queue:
         return await self._each({begin.thread: begin for begin in begins}, put)
 
     async def take(self, begins: Iterable[Begin]) -> dict[str, Row | None]:
-        """Has those of the threads that are in the queue belong to a budget; what is known of them, None for one that
-        isn't there. Raises RemoteFailed."""
+        """Put queued threads under a budget; return their rows, None if missing. Raises RemoteFailed."""
 
         async def take(begin: Begin) -> Row | None:
             described = await self._open(begin.thread)
@@ -280,7 +267,6 @@ class Queue:
         return await self._each({begin.thread: begin for begin in begins}, take)
 
     async def _open(self, thread: str) -> WorkflowExecutionDescription | None:
-        """What is known of a thread that is in the queue; None of one that isn't, or isn't any more."""
         from temporalio.client import WorkflowExecutionStatus
         from temporalio.service import RPCError, RPCStatusCode
 
@@ -295,8 +281,8 @@ class Queue:
     async def _take(
         self, begin: Begin, described: WorkflowExecutionDescription, over: Collection[str]
     ) -> Row | None:
-        """Begin a thread of the queue anew if no worker has its step and it is held for a reason that is `over`, or is
-        to belong to a budget. Tell it its budget if a worker has its step. Return its row unless it was begun anew."""
+        """Begin a queued thread anew if no worker has its step and it is held for a reason in `over` or gets
+        a budget; otherwise signal it. Return its row unless begun anew."""
         memo = await described.memo()
         state = memo.get("state")
         held = await self._held(described, str(memo.get(asked.HELD) or ""))
@@ -331,7 +317,7 @@ class Queue:
         )
 
     async def signal(self, threads: Collection[str], name: str, *said: str) -> dict[str, bool]:
-        """Tells threads something: to look, hold or let; of each whether the queue has it."""
+        """Signal threads to look, hold or let; return whether each is queued."""
 
         async def tell(thread: str) -> bool:
             handle = self.client.get_workflow_handle(thread)
@@ -340,8 +326,7 @@ class Queue:
         return await self._each({thread: thread for thread in threads}, tell)
 
     async def wants(self, thread: str, run: str | None) -> bool:
-        """Whether a run of a thread is to have its next step: it wasn't held, nor taken out of the queue. One of which
-        the server says nothing is."""
+        """Return whether a thread's run should get its next step: neither held nor removed. True if unknown."""
         from temporalio.client import WorkflowExecutionStatus
         from temporalio.service import RPCError, RPCStatusCode
 
@@ -356,7 +341,7 @@ class Queue:
         )
 
     async def allow(self, most: Mapping[str, int | None]) -> None:
-        """Lets threads make so many steps in all, None for any number."""
+        """Set threads' step allowances, None for no limit."""
 
         async def tell(item: tuple[str, int | None]) -> bool:
             thread, number = item
@@ -366,8 +351,8 @@ class Queue:
         await self._each({thread: (thread, number) for thread, number in most.items()}, tell)
 
     async def cancel(self, threads: Collection[str]) -> dict[str, bool]:
-        """Takes threads out of the queue. A step in progress is broken off, and what its agent said is kept. Of each
-        thread whether the queue had it."""
+        """Remove threads. Steps in progress are interrupted and kept as attempts. Return whether each was
+        queued."""
 
         async def drop(thread: str) -> bool:
             if await self._open(thread) is None:  # to cancel what has ended is no error
@@ -379,9 +364,8 @@ class Queue:
     async def let_go(
         self, threads: Collection[str], has_ended: Callable[[], bool] | None = None
     ) -> list[str]:
-        """Wait until the steps of threads that were taken out are broken off. Return the threads whose steps take
-        longer than half a minute. A fleet ends with its last thread, and its server with it: a server that is gone
-        once the fleet `has_ended` makes no step any more. Raise RemoteFailed if it is gone otherwise."""
+        """Wait until removed threads' steps are interrupted; return those that take over half a minute. A
+        server that is gone once the fleet `has_ended` runs none; otherwise raises RemoteFailed."""
         from temporalio.service import RPCError
 
         deadline = time.monotonic() + _LETS_GO
@@ -406,7 +390,6 @@ class Queue:
         ]
 
     async def _lets_go(self, thread: str, deadline: float) -> bool:
-        """Whether no step of a thread that was taken out is made any more, once that is so or it is too late."""
         handle = self.client.get_workflow_handle(thread)
         while True:
             described = await handle.describe(rpc_timeout=_WAIT)
@@ -419,8 +402,7 @@ class Queue:
             await asyncio.sleep(_TICK)
 
     async def glance(self) -> list[Row]:
-        """The threads that are in the queue, QUEUED also where somebody is at them. One call for a thousand, and what
-        was put in a moment ago may be missing."""
+        """Return the queued threads as QUEUED, one call per thousand; very recent ones may be missing."""
         with _told(self.client):
             found = []
             async for each in self.client.list_workflows(_OPEN, rpc_timeout=_WAIT):
@@ -432,7 +414,7 @@ class Queue:
             return found
 
     async def row(self, thread: str) -> Row | None:
-        """What the queue knows of a thread, also of one that it has no more; None where it never had it."""
+        """Return a thread's row, also after it left; None if unknown."""
         from temporalio.service import RPCError, RPCStatusCode
 
         with _told(self.client):
@@ -446,7 +428,7 @@ class Queue:
                 raise
 
     async def fault(self, thread: str) -> Fault | None:
-        """Why the queue gave a thread up."""
+        """Return why a thread was given up."""
         from temporalio.client import WorkflowFailureError
         from temporalio.exceptions import ApplicationError
 
@@ -460,8 +442,8 @@ class Queue:
         return None
 
     async def rows(self, ended: bool = False) -> list[Row]:
-        """What the queue has, oldest first; with `ended` also what it knows of threads that it has no more. A call for
-        each thread of which a step may be going on."""
+        """Return all rows, oldest first; with `ended` also past ones. One call per thread with a possible
+        step."""
         with _told(self.client):
             listed = [
                 each async for each in self.client.list_workflows(_ALL if ended else _OPEN, rpc_timeout=_WAIT)
@@ -503,7 +485,6 @@ class Queue:
         return row._replace(why=row.why or why, worker=row.worker or worker, tries=tries, used=used)
 
     async def _at_work(self, thread: str) -> Row:
-        """A thread of which a step is made, waits for a worker, or is held, by what becomes of this step alone."""
         described = await self.client.get_workflow_handle(thread).describe(rpc_timeout=_WAIT)
         pending = described.raw_description.pending_activities
         started = any(step.state == 2 for step in pending)  # PENDING_ACTIVITY_STATE_STARTED
@@ -528,8 +509,6 @@ class Queue:
         )
 
     async def _held(self, described: WorkflowExecutionDescription, held: str) -> str:
-        """Return why a thread gets no more steps: `held`, as its workflow has it, and what it was told since, which no
-        worker may be there to hear."""
         from temporalio.api.common.v1 import WorkflowExecution as Execution
         from temporalio.api.enums.v1 import EventType
         from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverseRequest
@@ -556,7 +535,6 @@ class Queue:
         return held
 
     async def _is_served(self, queue: str) -> bool:
-        """Whether anybody has asked for steps of a queue in the last minutes."""
         from temporalio.api.enums.v1 import TaskQueueType
         from temporalio.api.taskqueue.v1 import TaskQueue
         from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
@@ -569,7 +547,6 @@ class Queue:
         return bool((await self.client.workflow_service.describe_task_queue(wanted, timeout=_WAIT)).pollers)
 
     async def _each(self, given: Mapping[str, Any], do: Callable[[Any], Awaitable[_T]]) -> dict[str, _T]:
-        """Does something to each, some at once."""
         places = asyncio.Semaphore(_AT_ONCE)
 
         async def one(value: Any) -> _T:
@@ -582,7 +559,6 @@ class Queue:
 
 
 def _is_made(described: WorkflowExecutionDescription) -> bool:
-    """Whether a worker has the step of a thread."""
     scheduled = 1  # PENDING_ACTIVITY_STATE_SCHEDULED
     return any(step.state != scheduled for step in described.raw_description.pending_activities)
 
@@ -601,7 +577,6 @@ async def _unless_gone(call: Awaitable[object]) -> bool:
 
 @contextlib.contextmanager
 def _told(client: Client) -> Any:
-    """What a server refuses is told as a remote's failure, and that it is gone."""
     from temporalio.service import RPCError
 
     try:

@@ -1,4 +1,4 @@
-"""Threads are stepped by a fleet of this machine that lasts as long as they take, for others than `uwf fleet`."""
+"""A temporary local fleet for other features than `uwf fleet`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def dispatch(
     instance: Instance, terms: Terms, warn: Callable[[str], None]
 ) -> Callable[[Sequence[ThreadId]], None]:
-    """What steps threads by such a fleet: an `api.dispatch.Dispatch`. Raises UwfError without the extra of fleets."""
+    """Return an `api.dispatch.Dispatch` function. Raises UwfError without the fleet extra."""
     from uwf_git.ext.fleet import client
 
     client.require()
@@ -55,8 +55,7 @@ def begins(
     agent: str | None = None,
     counts: bool = False,
 ) -> list[Begin]:
-    """Threads as they are put into the queue. `agent` goes before the configuration; with `counts` it is known how much
-    they use from now on."""
+    """Return threads for the queue. `agent` overrides the configuration; `counts`: their spending is counted."""
     from uwf_git.engine.status import outlook
     from uwf_git.ext.fleet.admission import used_by
     from uwf_git.ext.fleet.asked import QUEUE, Begin

@@ -1,7 +1,5 @@
-"""What a worker exchanges with a remote: threads are fetched before a step and pushed after it, those of several steps
-together. While one exchange is under way the next ones gather, so that a server sees few pushes however many steps
-there are.
-"""
+"""A worker's exchange with a remote: threads are fetched before a step and pushed afterwards, several at a
+time. Requests queue during an exchange, so the server sees few pushes."""
 
 from __future__ import annotations
 
@@ -31,7 +29,7 @@ _PARTING = 5.0  # seconds for the push of a step that was broken off
 
 
 class Exchange:
-    """Exchanges by a process of its own, one after the other."""
+    """Sequential exchanges in a separate process."""
 
     def __init__(self, hands: Hands, remote: str, tell: Tell) -> None:
         self._hands = hands
@@ -44,18 +42,17 @@ class Exchange:
         self.answers.set()
 
     async def gather(self, thread: str) -> Fault | None:
-        """Brings a thread here as the remote has it; what keeps it from being stepped here. A remote that has failed is
-        not asked for that: the step goes to another worker."""
+        """Fetch a thread; return why it cannot be stepped here. A failing remote isn't asked: the step goes
+        to another worker."""
         return self._troubles.fault or await self._persist(GATHER, thread)
 
     def end(self) -> None:
-        """Ask a remote no more that has failed."""
         if self._probing is not None:
             self._probing.cancel()
 
     async def share(self, thread: str) -> Fault | None:
-        """Pushes what was made of a thread; what kept it from getting there. Where this is cancelled, it waits a little
-        for the push all the same, since what was made would have to be made again elsewhere."""
+        """Push a thread; return the fault. When cancelled it still waits briefly for the push, to avoid
+        repeating the step elsewhere."""
         pushing = asyncio.ensure_future(self._persist(SHARE, thread))
         try:
             return await asyncio.shield(pushing)
@@ -65,7 +62,7 @@ class Exchange:
             raise
 
     async def part(self, thread: str) -> None:
-        """Pushes what was made of a thread so far, where that doesn't take long."""
+        """Push a thread's work so far, if quick."""
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._persist(SHARE, thread), _PARTING)
 
@@ -90,7 +87,6 @@ class Exchange:
             self._probing = asyncio.ensure_future(self._probe(kind, thread))
 
     async def _probe(self, kind: str, thread: str) -> None:
-        """Repeat the exchange that failed until the remote answers: no step is taken meanwhile that would ask it."""
         tries = 0
         while not self.answers.is_set():
             tries += 1
@@ -101,7 +97,6 @@ class Exchange:
                 self._note(kind, thread, None)
 
     def _ask(self, kind: str, thread: str) -> asyncio.Future[Fault | None]:
-        """Has a thread go along with the next exchange."""
         wanted = self._wanted[kind]
         if thread not in wanted:
             wanted[thread] = asyncio.get_running_loop().create_future()
@@ -122,8 +117,7 @@ class Exchange:
 
 
 class Troubles:
-    """What a remote fails at, told once and not each time that it is asked, and that it works again. `tell` is handed
-    `trouble`, the fault, None where it is over, and `of` what."""
+    """Reports a remote's faults and recoveries once each, as `trouble` (None when over) and `of`."""
 
     def __init__(self, remote: str, tell: Tell) -> None:
         self._of_what = f"remote {remote}"
@@ -134,7 +128,6 @@ class Troubles:
         self._of: dict[str, str] = {}  # by thread; what is refused of one alone says nothing of the remote
 
     def note(self, thread: str, fault: Fault | None) -> None:
-        """What an exchange has come to for a thread."""
         if fault is None:
             self._of.pop(thread, None)
             if self._now:
@@ -156,7 +149,6 @@ class Troubles:
 
 
 def _of(answer: Mapping[str, Any], thread: str) -> Fault | None:
-    """What an exchange has come to for one of its threads."""
     if "fault" in answer:
         return parse_fault(answer["fault"])
     problem = answer["problems"].get(thread, lost("the exchange says nothing of it").as_json())

@@ -1,8 +1,5 @@
-"""What becomes of a step that failed: from the error, as every command ends with it, to what the fleet does next.
-
-A step is named by the thread's head, so it may be tried again anywhere at any time: where the head has moved on, it is
-done. Pure, for Temporal plays the workflow that asks here again and again.
-"""
+"""Retry policy: from a step's error to the fleet's next action. A step is identified by the head before it,
+so it can be retried anywhere; if the head has moved, it is done. Pure, for Temporal's replays."""
 
 from __future__ import annotations
 
@@ -57,8 +54,7 @@ LOST = "lost"
 
 
 class Fault(NamedTuple):
-    """Why a step wasn't made: an error as the command tells it. `by` is the provider that was asked too often, where
-    that is why, and `after` in how many seconds it wants to be asked again, if it said so."""
+    """A step's error. `by` is the rate-limiting provider, `after` its requested wait in seconds."""
 
     code: str
     status: int
@@ -68,11 +64,10 @@ class Fault(NamedTuple):
     after: float | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """As it travels."""
         return self._asdict()
 
     def without_words(self, thread: str = "ID", role: str | None = None) -> Fault:
-        """The same without what an agent may have said: the message of a step that failed can quote its answer."""
+        """Return it without the message, which may quote an agent."""
         if self.code in _OF_NO_ANSWER:
             return self
         what = f"the step of role {role}" if role else "a step"
@@ -83,28 +78,27 @@ class Fault(NamedTuple):
 
 
 def parse_fault(value: Mapping[str, Any]) -> Fault:
-    """What `as_json` gave, also a later version's."""
+    """Parse a Fault, also of later versions."""
     return Fault(**{name: value[name] for name in Fault._fields if name in value})
 
 
 def fault_of(error: UwfError) -> Fault:
-    """An error of which nothing has to be hidden."""
     return Fault(error.code, error.exit_status, error.message, error.hint)
 
 
 def lost(message: str, hint: str = "") -> Fault:
-    """A step that ended without a word."""
+    """Return the fault of a step process that died."""
     return Fault(LOST, 6, message, hint)
 
 
 def way_on(fault: Fault) -> str:
-    """DONE, WAIT, LATER, AGAIN or NEVER."""
+    """Return DONE, WAIT, LATER, AGAIN or NEVER."""
     if fault.by is not None:
         return LATER
     return _BY_CODE.get(fault.code) or _BY_STATUS.get(fault.status, NEVER)
 
 
 def pause_before(way: str, tries: int, after: float | None = None) -> float:
-    """Seconds to wait before the next try, of LATER or AGAIN, after so many."""
+    """Return the seconds before the next try of LATER or AGAIN."""
     grown = _FIRST[way] * _GROWS[way] ** min(max(tries, 1) - 1, 16)
     return max(min(grown, _MOST[way]), min(after or 0.0, LONGEST_ASKED))

@@ -1,9 +1,8 @@
-"""The process that makes the steps of a worker, one at a time, in its main thread: limits of time and memory and the
-current folder belong to a whole process. It keeps the store open, since the start of a `uwf` takes longer than a step.
+"""A step process: makes a worker's steps one at a time in its main thread, since limits and the current
+folder are per process, and keeps the store open.
 
-It is started as `python -P -m uwf_git.ext.fleet.hand ORDERS`, reads a request a line and prints an answer a line.
-SIGINT breaks off the step in progress, whose agent's words are kept; when its input ends, whoever asked is gone: it
-breaks off and ends.
+Started as `python -P -m uwf_git.ext.fleet.hand ORDERS`; one request and one answer per line. SIGINT
+interrupts the step and keeps its turns; the end of input ends the process likewise.
 """
 
 from __future__ import annotations
@@ -50,9 +49,8 @@ _BROKEN_OFF = Fault("interrupted", 130, "the step was broken off")
 
 
 class Orders(NamedTuple):
-    """What a worker has its hands do: the agent that goes before the configuration, as `--agent` of `uwf thread step`
-    does; the folder where agents work; the remote that threads are exchanged with; the workspace that each thread has
-    instead of a folder, and the remote of its project."""
+    """A worker's orders: overriding agent, agents' folder, remote, threads' workspace and its project's
+    remote."""
 
     agent: str | None = None
     cwd: str | None = None
@@ -61,18 +59,17 @@ class Orders(NamedTuple):
     workspace_remote: str = ""
 
     def argument(self) -> str:
-        """As a hand is started with it."""
         return json.dumps(self._asdict())
 
 
 class Unkept(RemoteFailed):
-    """A step was made, and its workspace isn't kept."""
+    """A step was made, but its workspace was not kept."""
 
     code = UNKEPT
 
 
 class Hand:
-    """The store, opened again where the configuration has changed, and what is done with it."""
+    """A store, reopened after configuration changes."""
 
     def __init__(self, orders: Orders, tell: Callable[[Mapping[str, Any]], None]) -> None:
         self._orders = orders
@@ -86,7 +83,6 @@ class Hand:
 
     @property
     def instance(self) -> Instance:
-        """The store and the configuration as it is now."""
         root = self._location.root
         seen = [signature(root / name) for name in ("config.yaml", ".env")]
         if self._opened is None or seen != self._seen:
@@ -103,9 +99,8 @@ class Hand:
         return self._opened
 
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """What has come of a request. To `step` a thread: `stand`, where it stands, or `fault`, and both where both are
-        known; to `look` at it, the same without a step. To `gather` or to `share` threads: `problems`, of each the
-        fault, or null."""
+        """Answer a request: `step` a thread (`stand`, `fault` or both), `look` without a step, `gather` or
+        `share` threads (`problems` by thread)."""
         do = request["do"]
         try:
             try:
@@ -128,7 +123,6 @@ class Hand:
             return {"fault": _BROKEN_OFF.as_json()}
 
     def _exchange(self, do: str, threads: list[ThreadId]) -> dict[str, Any]:
-        """Fetches threads, or pushes them; of each what went wrong with it."""
         from uwf_git.git.program import PATIENCE, Git
         from uwf_git.store import layout
         from uwf_git.sync import tracking
@@ -154,14 +148,12 @@ class Hand:
         }
 
     def _told(self, fault: Fault, thread: ThreadId, role: str | None = None) -> Fault:
-        """What travels of a fault; the rest of it is told here."""
         travels = fault.without_words(thread, role)
         if travels != fault:
             self._tell({"thread": thread, "fault": fault.as_json()})
         return travels
 
     def _counted(self, stand: Stand, request: Mapping[str, Any]) -> Stand:
-        """Where a thread stands, with what it has used, where that counts."""
         return (
             stand._replace(used=used_by(self.instance, ThreadId(stand.thread)))
             if request.get("counts")
@@ -169,7 +161,6 @@ class Hand:
         )
 
     def _failed(self, thread: ThreadId, request: Mapping[str, Any], error: Exception) -> dict[str, Any]:
-        """The answer where a step wasn't made; the words of a question, which are for people, are no part of it."""
         stand: dict[str, Any] | None = None
         if not isinstance(error, Unkept):
             with contextlib.suppress(Exception):
@@ -182,13 +173,11 @@ class Hand:
         return {"fault": travels.as_json(), "stand": stand}
 
     def _fault(self, error: Exception) -> Fault:
-        """An error without the secrets that it may repeat, also where it is why the store can't be opened."""
         found, clean = failure_of(error), self._redactor().text
         throttled = found.throttled or (None, None)
         return Fault(found.code, found.status, clean(found.message)[0], clean(found.hint)[0], *throttled)
 
     def _redactor(self) -> Redactor:
-        """Of the store as it could be opened last, else of what can be read of it."""
         if self._opened is not None:
             with contextlib.suppress(Exception):
                 return self._opened.redactor
@@ -226,7 +215,6 @@ class Hand:
         )
 
     def _keep(self, head: Head) -> None:
-        """Keeps what a step has left in the thread's workspace, which is given up at the thread's end."""
         if self._spaces is not None:
             try:
                 self._spaces.keep(head)
@@ -236,13 +224,11 @@ class Hand:
                 self._spaces.leave(head.thread)
 
     def _stand(self, thread: ThreadId) -> Stand:
-        """Where a thread stands."""
         return standing(self.instance, thread, self._orders.agent)
 
 
 def standing(instance: Instance, thread: ThreadId, agent: str | None = None) -> Stand:
-    """Where a thread stands, whoever has brought it there. `agent` goes before the configuration. Raises what reading
-    it raises."""
+    """Return a thread's state. `agent` overrides the configuration. Raises what reading it raises."""
     from uwf_git.engine.status import budget_reached, outlook, status_of
 
     head = instance.threads.head(thread)
@@ -259,17 +245,14 @@ def standing(instance: Instance, thread: ThreadId, agent: str | None = None) -> 
 
 
 def _problem(found: str | None, thread: ThreadId) -> str | None:
-    """Why a thread can't go on as the queue is told it: without what its last answer says."""
     return None if found is None else f"no role can go next; see: uwf thread show {thread}"
 
 
 def _gone(problem: UwfError | None) -> UwfError | None:
-    """A problem with a thread that was exchanged. One that was deleted there is nobody's to be stepped."""
     return NotFound(problem.message, problem.hint) if isinstance(problem, HeadMoved) else problem
 
 
 def _unforeseen(error: Exception) -> Fault:
-    """What nobody has thought of, without its words, among which a secret may be."""
     kind, frames = type(error).__name__, traceback.extract_tb(error.__traceback__)
     raised = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames[:-13:-1]]
     log.error("K7QW2M9C", "an answer fails with {kind}", kind=kind, raised=raised)
@@ -277,7 +260,7 @@ def _unforeseen(error: Exception) -> Fault:
 
 
 def signature(path: Path) -> tuple[int, ...] | None:
-    """What tells a file from the same one after a change."""
+    """Return a file's identity, to notice changes."""
     try:
         status = path.stat()
     except OSError:
@@ -286,11 +269,11 @@ def signature(path: Path) -> tuple[int, ...] | None:
 
 
 class _Ended(KeyboardInterrupt):
-    """SIGTERM: what is being done is broken off, and nothing else is begun."""
+    """SIGTERM: interrupt the step and stop."""
 
 
 class _Desk:
-    """Requests as they come, and answers; signals break off what is being done, and nothing else."""
+    """Requests and answers; signals only interrupt the step."""
 
     def __init__(self, source: IO[bytes], sink: IO[bytes]) -> None:
         self._source, self._sink = source, sink
@@ -300,13 +283,11 @@ class _Desk:
             signal.signal(number, self._heard)
 
     def write(self, value: Mapping[str, Any]) -> None:
-        """Prints a line. That nobody reads any more is noticed by the input's end."""
         with contextlib.suppress(OSError):
             self._sink.write(json.dumps(value).encode() + b"\n")
             self._sink.flush()
 
     def serve(self, answer: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> None:
-        """Answers until the input ends, SIGTERM comes, or this process has grown large."""
         threading.Thread(target=self._read, daemon=True).start()
         while not self._over and (line := self._next()):
             value: Mapping[str, Any] = {"fault": _BROKEN_OFF.as_json()}
@@ -344,7 +325,7 @@ class _Desk:
 
 
 def memory() -> int:
-    """The bytes of memory that this process has in use; 0 where the kernel doesn't tell."""
+    """Return this process's memory in bytes, 0 if unknown."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -353,7 +334,6 @@ def memory() -> int:
 
 
 def main() -> None:
-    """A hand, until nobody asks it any more."""
     lifetime.begin()
     lifetime.heed_signals()
     # Agents in this process may print; whoever asked reads answers alone.

@@ -1,8 +1,5 @@
-"""The hands of a worker: processes kept warm, of which each makes one step at a time.
-
-A hand that ends without a word is replaced, and its step is lost: its agent's words are kept where the store is, and
-the next try takes them over.
-"""
+"""A pool of step processes, each making one step at a time. A dead one is replaced; its agent's turns are in
+the store for the next try."""
 
 from __future__ import annotations
 
@@ -32,7 +29,7 @@ Tell = Callable[[Mapping[str, Any]], None]
 
 
 class _Hand:
-    """A process, and the lines that it prints."""
+    """A step process and its output lines."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self.process = process
@@ -43,8 +40,6 @@ class _Hand:
         self._lines: AsyncIterator[bytes] = lines(self._pipes.read)
 
     async def ask(self, request: Mapping[str, Any], tell: Tell) -> tuple[Mapping[str, Any] | None, bool]:
-        """The answer to a request, None where it ended without one; and whether it takes another. What it says
-        meanwhile is told."""
         self._pipes.write(json.dumps(request).encode() + b"\n")
         async for line in self._lines:
             value = json.loads(line)
@@ -54,7 +49,6 @@ class _Hand:
         return None, False
 
     async def last_words(self) -> tuple[str, str]:
-        """How it has ended, and the last line that it said."""
         status = await self._pipes.exit_status(_GRACE, 0.5)
         said = self._pipes.stderr.strip().rpartition("\n")[2]
         if status is None:
@@ -64,7 +58,6 @@ class _Hand:
         return how, said
 
     async def close(self) -> None:
-        """Lets it end; kills it where it doesn't."""
         self._pipes.close_input()
         if await self._pipes.exit_status(PATIENCE, 0.0) is None:
             self.kill()
@@ -72,13 +65,12 @@ class _Hand:
         await self._pipes.close()
 
     def kill(self) -> None:
-        """Kills it and the git that it runs, which is of its group. Its agents have groups of their own, and guards."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
 
 
 class Hands:
-    """So many processes at most, started when there is something to do."""
+    """At most N processes, started on demand."""
 
     def __init__(self, location: Location, orders: Orders, most: int, tell: Tell) -> None:
         self._env = {**os.environ, **location.environment()}
@@ -91,17 +83,15 @@ class Hands:
 
     @property
     def processes(self) -> list[int]:
-        """The numbers of those that are there."""
         return [each.process.pid for each in self._all]
 
     def allow(self, more: int) -> None:
-        """Lets there be more of them."""
         for _ in range(more):
             self._places.release()
 
     async def do(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What comes of a request, with a fault where a hand was lost. Where this is cancelled, the step is broken off
-        first, and what its agent said is kept."""
+        """Return a request's answer, or a fault if the process died. When cancelled, the step is interrupted
+        and its turns kept."""
         async with self._places:
             if self._over:
                 return {"fault": lost("the worker was ended").as_json()}
@@ -118,14 +108,13 @@ class Hands:
             return await self._replaced(hand, request, answer)
 
     async def close(self) -> None:
-        """Ends them all; no other is started."""
         self._over = True
         await asyncio.gather(*(each.close() for each in self._all))
         self._all.clear()
         self._free.clear()
 
     def kill(self) -> None:
-        """Ends them all in the midst of what they do; what is asked of them then is answered with a fault."""
+        """Kill all; pending requests get a fault."""
         for hand in self._all:
             hand.kill()
 
@@ -139,8 +128,7 @@ class Hands:
     async def _replaced(
         self, hand: _Hand, request: Mapping[str, Any], answer: Mapping[str, Any] | None
     ) -> Mapping[str, Any]:
-        """Takes leave of a hand, another of which is started when it is needed. What it said last is told here alone:
-        it may be an agent's."""
+        """Drop a dead process. Its last line is logged here only, since it may be an agent's."""
         if answer is None:
             how, said = await hand.last_words()
             words = f"{how}: {said}" if said else how
@@ -154,7 +142,6 @@ class Hands:
         return answer
 
     async def _break_off(self, hand: _Hand, asking: asyncio.Future[Any]) -> None:
-        """Has a hand break off what it does, and kills one that doesn't."""
         with contextlib.suppress(ProcessLookupError):
             hand.process.send_signal(signal.SIGINT)
         takes_another = False

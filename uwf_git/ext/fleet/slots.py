@@ -1,6 +1,5 @@
-"""The slots of a worker: how many steps it takes from a queue at once, and none while its remote fails. A step that it
-took then would be delayed, though another machine could make it.
-"""
+"""Slots of a worker: concurrent steps of a queue, none while its remote fails, so that other machines take
+them."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ _OTHERS = 1  # of local activities and Nexus, of which there are none
 
 
 def tuner(most: int, exchange: Exchange | None) -> WorkerTuner:
-    """The slots of a worker for `most` steps at once, whose remote is that of the exchange."""
+    """Return the slots of a worker for `most` steps."""
     return WorkerTuner.create_composite(
         workflow_supplier=FixedSizeSlotSupplier(_WORKFLOWS),
         activity_supplier=FixedSizeSlotSupplier(most) if exchange is None else _Slots(most, exchange),
@@ -35,7 +34,7 @@ def tuner(most: int, exchange: Exchange | None) -> WorkerTuner:
 
 
 class _Slots(CustomSlotSupplier):
-    """Slots for steps. All but `reserve_slot` is called from threads of Temporal's library."""
+    """Slots for steps. All but `reserve_slot` is called from Temporal's threads."""
 
     def __init__(self, most: int, exchange: Exchange) -> None:
         self._exchange = exchange
@@ -45,7 +44,6 @@ class _Slots(CustomSlotSupplier):
         self._loop = asyncio.get_running_loop()
 
     async def reserve_slot(self, ctx: SlotReserveContext) -> SlotPermit:
-        """Wait for a slot, and for the remote."""
         while True:
             await self._exchange.answers.wait()
             self._freed.clear()
@@ -55,18 +53,15 @@ class _Slots(CustomSlotSupplier):
                 await self._freed.wait()
 
     def try_reserve_slot(self, ctx: SlotReserveContext) -> SlotPermit | None:
-        """A slot that is free now; None while the remote fails."""
         with self._lock:
             if not self._free or not self._exchange.answers.is_set():
                 return None
             self._free -= 1
         return SlotPermit()
 
-    def mark_slot_used(self, ctx: SlotMarkUsedContext) -> None:
-        """A slot counts from its reservation on."""
+    def mark_slot_used(self, ctx: SlotMarkUsedContext) -> None: ...
 
     def release_slot(self, ctx: SlotReleaseContext) -> None:
-        """Give a slot back."""
         with self._lock:
             self._free += 1
         with contextlib.suppress(RuntimeError):  # the loop has ended

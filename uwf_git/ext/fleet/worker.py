@@ -1,7 +1,7 @@
-"""A worker: it asks a server for steps, and has its hands make them.
+"""A worker: polls a server for steps and makes them with step processes.
 
-Those of `uwf fleet run` are started as `python -P -m uwf_git.ext.fleet.worker DUTY` and print a line of JSON for all
-that happens; when their input ends, the fleet is gone, and they end too. `uwf fleet worker` is one in its own process.
+Those of `uwf fleet run` are started as `python -P -m uwf_git.ext.fleet.worker DUTY`, print events as JSON
+lines, and end with their input. `uwf fleet worker` is one in its own process.
 """
 
 from __future__ import annotations
@@ -49,27 +49,26 @@ _STICKS = timedelta(seconds=1)  # after which a workflow goes on elsewhere, whos
 
 
 class Duty(NamedTuple):
-    """What a worker does: for the fleet of which place, how many steps at once, with what orders for its hands."""
+    """A worker's endpoint, concurrent steps, and orders."""
 
     place: Place
     jobs: int = 1
     orders: Orders = Orders()
 
     def argument(self) -> str:
-        """As a worker is started with it."""
         return json.dumps({"place": self.place._asdict(), "jobs": self.jobs, "orders": self.orders._asdict()})
 
 
 def parse_duty(text: str) -> Duty:
-    """What `argument` gave."""
+    """The inverse of `argument`."""
     value = json.loads(text)
     return Duty(Place(**value["place"]), value["jobs"], Orders(**value["orders"]))
 
 
 async def work(location: Location, duty: Duty, tell: Tell, over: asyncio.Event, alone: bool = False) -> None:
-    """Makes steps until it is over. What is in progress then is broken off: what its agent said is kept, and another
-    worker goes on with it. Where it is `alone`, of no `uwf fleet run` that looks after the server, it tells whether
-    that is there. Raises RemoteFailed where the server doesn't take this worker."""
+    """Make steps until `over`. Steps in progress are interrupted and kept; another worker continues. `alone`:
+    no `uwf fleet run` watches the server, so its outages are reported here. Raises RemoteFailed if the server
+    refuses this worker."""
     client = await connect(duty.place)
     serving = _Serving(client, location, duty, tell)
     serving.begin()
@@ -90,8 +89,7 @@ async def work(location: Location, duty: Duty, tell: Tell, over: asyncio.Event, 
 
 
 class _Serving:
-    """The queues that a worker serves, each by a worker of Temporal's: one for each provider that its configuration
-    has, so that steps which ask one don't wait for the slots of another."""
+    """One Temporal worker per queue, so that a provider's steps don't occupy others' slots."""
 
     def __init__(self, client: Client, location: Location, duty: Duty, tell: Tell) -> None:
         from uwf_git.ext.fleet.activity import Steps
@@ -109,8 +107,6 @@ class _Serving:
         self._seen: object = ()
 
     def begin(self) -> None:
-        """Serves the queues that the configuration has and aren't served yet. Raises Invalid where nothing is served
-        and it can't be read."""
         seen = signature(self._location.root / FILE)
         if seen == self._seen:
             return
@@ -129,14 +125,11 @@ class _Serving:
                 self._running[worker] = asyncio.ensure_future(worker.run())
 
     async def ended_or(self, ending: asyncio.Future[Any]) -> bool:
-        """Whether it is over, or one of them has ended, after a while."""
         waiting = [*self._running.values(), ending]
         done, _ = await asyncio.wait(waiting, timeout=_LOOKS, return_when=asyncio.FIRST_COMPLETED)
         return bool(done)
 
     async def end(self) -> list[BaseException | None]:
-        """Breaks off what is in progress; how each has ended. A server that is gone isn't waited for: then nobody hears
-        that they have."""
         self._steps.ending = True
         if self._exchange is not None:
             self._exchange.end()
@@ -152,7 +145,6 @@ class _Serving:
 def _worker(
     client: Client, duty: Duty, steps: Steps, queue: str, limits: Rates, exchange: Exchange | None
 ) -> Worker:
-    """Serves a queue: steps, and in the one that all have the workflows."""
     from temporalio.worker import PollerBehaviorSimpleMaximum, UnsandboxedWorkflowRunner, Worker
 
     from uwf_git.ext.fleet.slots import tuner
@@ -178,7 +170,7 @@ def _worker(
 
 
 def main() -> None:
-    """A worker of `uwf fleet run`, until that is gone."""
+    """A worker of `uwf fleet run`."""
     lifetime.own()
     sink = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)

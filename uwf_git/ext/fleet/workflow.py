@@ -1,8 +1,7 @@
-"""The workflow of a thread, as Temporal plays it: a step after the other, until the thread ends or can't go on.
+"""A thread's Temporal workflow: one step after another, until the thread ends or cannot continue.
 
-It decides nothing about the thread, which is for the engine, and knows nothing that isn't in git: it may be lost at any
-time, and be made again from the refs. Temporal plays it again from its events, so that nothing here may ask for the
-time, the network or the store.
+It decides nothing about the thread and knows only what git has, so it can be lost and rebuilt. Temporal
+replays it, so it must not use time, network or store.
 """
 
 from __future__ import annotations
@@ -48,8 +47,7 @@ _UNMOVED = Fault(HeadMoved.code, HeadMoved.exit_status, "a step was answered, an
     name=asked.WORKFLOW, sandboxed=False, failure_exception_types=[Invalid, TypeError, ValueError, KeyError]
 )
 class ThreadInFleet:
-    """One thread on its way. Its id is the thread's; it ends as the thread does, and fails where a step can't be
-    made."""
+    """One thread, with the thread's id; ends with it, and fails if a step cannot be made."""
 
     @workflow.init  # before signals come
     def __init__(self, value: Any = None) -> None:
@@ -69,32 +67,30 @@ class ThreadInFleet:
 
     @workflow.signal(name=asked.LOOK)
     def look(self) -> None:
-        """Something may have changed: who waits looks at the thread again."""
         self._looks += 1
 
     @workflow.signal(name=asked.HOLD)
     def hold(self, why: Any = asked.PAUSED) -> None:
-        """No step is begun from now on, also not the one that waits for a worker."""
+        """Begin no more steps, including a queued one."""
         if self._held != asked.PAUSED:
             self._hold(asked.held_after(self._held, asked.HOLD, why))
 
     @workflow.signal(name=asked.LET)
     def let(self) -> None:
-        """Steps are made again, however many."""
+        """Make steps again, without a limit."""
         self._hold("")
         self._most = None
 
     @workflow.signal(name=asked.ALLOW)
     def allow(self, most: int | None) -> None:
-        """So many steps may have been made since the thread was begun, None for any number; its budget holds it no
-        more."""
+        """Set the step allowance, None for no limit, and release a budget's hold."""
         self._most = None if most is None else int(most)
         if self._held == asked.USED_UP:
             self._hold("")
 
     @workflow.signal(name=asked.TAKE)
     def take(self, value: Any) -> None:
-        """It belongs to a budget from now on, also while a step is made, as if it were begun so; a pause stays."""
+        """Put it under a budget, also during a step; a pause stays."""
         at = asked.parse_begin(value)
         self._before, self._made, self._most = at.used, at.made, at.most
         self._used = {}
@@ -111,7 +107,7 @@ class ThreadInFleet:
 
     @workflow.run
     async def run(self, value: Any = None) -> dict[str, Any]:
-        """Makes steps to the thread's end; what that is. Fails with the fault that kept it from going on."""
+        """Make steps to the thread's end and return it. Fails with the fault."""
         at = self._begin
         failures = delays = 0
         trouble = ""
@@ -174,7 +170,6 @@ class ThreadInFleet:
             trouble = fault.message if way != WAIT else ""
 
     async def _step(self, at: Begin) -> tuple[Stand | None, Fault | None]:
-        """Where the thread stands after a step, as far as is known, and why there was none."""
         try:
             value = await workflow.execute_activity(
                 asked.STEP,
@@ -199,17 +194,14 @@ class ThreadInFleet:
         return asked.parse_stand(value), None
 
     async def _stay(self, held: str) -> None:
-        """Sleeps until it isn't held any more, or for another reason."""
         self._say("held", "" if held == asked.PAUSED else held)
         await workflow.wait_condition(lambda: self._held != held)
 
     async def _wait(self, state: str, why: str, looks: int) -> None:
-        """Sleeps until somebody says that it is worth another look."""
         self._say(state, why)
         await workflow.wait_condition(lambda: self._looks != looks)
 
     async def _rest(self, state: str, fault: Fault, tries: int, seconds: float, looks: int) -> None:
-        """Sleeps for so long, or until somebody says that it is worth another look."""
         self._say(state, fault.message, tries)
         try:
             await workflow.wait_condition(
@@ -221,8 +213,6 @@ class ThreadInFleet:
             return
 
     def _say(self, state: str, why: str = "", tries: int = 0) -> None:
-        """What `uwf fleet status` shows of a thread beside the step that is being made: its `state` where none is, and
-        of one that has failed so many times, or is tried for that time, `why` and the last `worker`."""
         worker = self._worker if tries else ""
         says = {
             "state": state or None,
@@ -235,8 +225,6 @@ class ThreadInFleet:
             workflow.upsert_memo(says)
 
     def _count(self, stand: Stand, moved: bool) -> None:
-        """What the thread has used since it was begun, where that counts. A step that was begun before it did is one
-        step, and the next one says what else it has used."""
         if self._before is None:
             return
         if stand.used is None:

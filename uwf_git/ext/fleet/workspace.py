@@ -1,19 +1,18 @@
-"""The folder on this machine that the agents of a thread work in, where each thread of a fleet has one of its own.
+"""A fleet thread's own working folder on this machine.
 
     worktree:PROJECT[@REVISION]  a git worktree of a project, `<storage root>/workspaces/<ULID>`, on the thread's branch
     folder:DIR                   DIR/<ULID>
 
-The branch of a thread is `refs/heads/uwf/work/<ULID>` of the project. It begins at REVISION, else where the project
-is when the thread is first worked on; for a fork, at what its last step left. After each step what is new in the
-worktree is committed there, and `Uwf-Step` in the message says which step it was. With a remote of the project the
-branch is fetched from there before each step and pushed after it, so that any machine can go on. Once the thread has
-ended the worktree is removed, and the branch stays.
+A thread's branch is `refs/heads/uwf/work/<ULID>` of the project. It begins at REVISION, by default the
+project's HEAD at the thread's first step; a fork's begins at its last step's commit. After each step the
+changes are committed with `Uwf-Step` in the message. With a remote of the project the branch is fetched
+before and pushed after each step, so any machine can continue. When the thread ends the worktree is removed
+and the branch stays.
 
-An agent may leave a repository in the worktree, by cloning one or on purpose. Git would enter it, run as the user
-what its configuration names, and commit its files as a mere id. So no git looks at a worktree's files while there is
-one, and the worktree stays as it is; unless git ignores the folder that it is in and keeps nothing there, as that of
-packages which were installed, for then git passes by. Of a submodule's folder git keeps nothing either: it has to be
-as empty as it was.
+An agent may leave a repository in the worktree. Git would enter it, run commands of its configuration as the
+user, and commit it as a submodule. So no git looks at a worktree's files while there is one, and the worktree
+stays as it is; except in ignored folders without tracked files, such as installed packages, which git skips.
+Submodules' folders must stay as empty as they were.
 """
 
 from __future__ import annotations
@@ -40,8 +39,8 @@ _HINT = "worktree:PROJECT, worktree:PROJECT@REVISION or folder:DIR"
 
 
 class Wanted(NamedTuple):
-    """What threads work in: worktrees of the project `place` at a `revision`, "" for where it is, whose branches are
-    exchanged with its `remote`, "" for none; or folders in `place`. The path is absolute."""
+    """A workspace option: worktrees of the project `place` at a `revision` ("" for HEAD) with its `remote`
+    ("" for none), or folders in `place`, an absolute path."""
 
     kind: str
     place: Path
@@ -49,12 +48,11 @@ class Wanted(NamedTuple):
     remote: str = ""
 
     def text(self) -> str:
-        """The option that says so."""
         return f"{self.kind}:{self.place}" + (f"@{self.revision}" if self.revision else "")
 
 
 def parse_wanted(text: str, remote: str = "") -> Wanted:
-    """What --workspace and --workspace-remote say. Raises Usage, NotFound where there is no such project or remote."""
+    """Parse --workspace and --workspace-remote. Raises Usage, NotFound."""
     kind, colon, rest = text.partition(":")
     if not colon or kind not in (WORKTREE, FOLDER) or not rest:
         raise Usage(f"--workspace {text!r} is no workspace", f"it is {_HINT}")
@@ -79,7 +77,6 @@ def parse_wanted(text: str, remote: str = "") -> Wanted:
 
 
 def _project(wanted: Wanted) -> Git:
-    """The program on the project's own repository."""
     place = wanted.place
     found = enclosing_repository(place) if place.is_dir() else None
     if found is None and (place / "HEAD").is_file() and (place / "objects").is_dir():
@@ -90,8 +87,8 @@ def _project(wanted: Wanted) -> Git:
 
 
 class Workspaces:
-    """The workspaces of threads on this machine. What git refuses is raised as RemoteFailed, with git's reason, and so
-    is a worktree in which an agent has left a repository."""
+    """The workspaces of threads on this machine. Raises RemoteFailed for git's refusals, and for repositories
+    left in a worktree."""
 
     def __init__(self, instance: Instance, wanted: Wanted) -> None:
         self._instance = instance
@@ -99,7 +96,7 @@ class Workspaces:
         self._home = instance.location.root / "workspaces"
 
     def prepare(self, head: Head) -> Path:
-        """The folder that the next step of a thread is made in, which is made if need be."""
+        """Return the folder of a thread's next step, made if needed."""
         if self._wanted.kind == FOLDER:
             folder = self._wanted.place / head.thread
             folder.mkdir(parents=True, exist_ok=True)
@@ -121,7 +118,7 @@ class Workspaces:
         return folder
 
     def keep(self, head: Head) -> None:
-        """Commits what the step that has led to a head has left in the workspace, on the thread's branch."""
+        """Commit the last step's changes on the thread's branch."""
         if self._wanted.kind == FOLDER:
             return
         project = _project(self._wanted)
@@ -135,8 +132,6 @@ class Workspaces:
             project.run("push", "-q", "--no-verify", self._wanted.remote, f"{branch}:{branch}")
 
     def _unlock(self, tree: Git, thread: ThreadId) -> None:
-        """Removes what a git that was killed has left locked of a thread's own: nobody works there between two
-        steps."""
         if self._instance.locks.is_held(thread):
             return
         branch = tree.git_dir.parent.parent / f"{_BRANCHES}{thread}.lock"
@@ -173,7 +168,7 @@ class Workspaces:
             tree.run("checkout", "-q", "--no-recurse-submodules", "-B", branch.removeprefix("refs/heads/"))
 
     def leave(self, thread: ThreadId) -> None:
-        """Removes the worktree of a thread that has ended; its branch stays."""
+        """Remove an ended thread's worktree, not its branch."""
         if self._wanted.kind == WORKTREE:
             project = _project(self._wanted)
             folder = self._home / thread
@@ -182,9 +177,8 @@ class Workspaces:
                 project.run("worktree", "remove", "--force", str(folder))
 
     def tidy(self) -> list[ThreadId]:
-        """Leaves the workspaces of all threads that have ended or were removed meanwhile; returns which. What the last
-        step of one has left is committed first, where that has failed before; a worktree that can't be left is named
-        in a warning, and stays."""
+        """Remove the workspaces of ended and removed threads, committing pending changes; return the threads.
+        Failures are warnings."""
         if self._wanted.kind == FOLDER or not self._home.is_dir():
             return []
         threads = self._instance.threads
@@ -209,22 +203,18 @@ class Workspaces:
         return left
 
     def _fetch(self, project: Git, thread: ThreadId) -> None:
-        """Brings the thread's branch from the remote, if it is there."""
         if remote := self._wanted.remote:
             # A pattern, since a branch that isn't there yet is no error.
             name = f"{_BRANCHES}{thread}"
             project.run("fetch", "-q", "--no-tags", remote, f"+{name}*:{_tracking(remote, thread)}*")
 
     def _theirs(self, project: Git, thread: ThreadId) -> str:
-        """Where the remote has the thread's branch, as far as was seen; "" where it doesn't."""
         if not self._wanted.remote:
             return ""
         name = _tracking(self._wanted.remote, thread)
         return project.run("rev-parse", "--verify", "-q", name, check=False).out.decode().strip()
 
     def _start(self, project: Git, head: Head) -> str:
-        """The commit that a thread's branch begins at: what the newest of its steps has left that left anything, as for
-        a fork, else the revision."""
         revision = f"{self._wanted.revision or 'HEAD'}^{{commit}}"
         if head.row.number:
             made = dict(_steps(project))
@@ -235,7 +225,6 @@ class Workspaces:
 
 
 def _steps(project: Git) -> Iterable[tuple[str, str]]:
-    """The steps that have left something, on any branch of a thread, and the commits of that."""
     form = f"%H %(trailers:key={TRAILER},valueonly,separator=%x20)"
     listed = project.run("log", f"--glob={_BRANCHES}*", f"--format={form}", f"--grep=^{TRAILER}: ").out
     for line in listed.decode("ascii", "replace").splitlines():
@@ -249,14 +238,11 @@ def _tracking(remote: str, thread: ThreadId) -> str:
 
 
 def _worktree(project: Git, folder: Path) -> Git | None:
-    """The program in a worktree, None where there is none in that folder. What its `.git` says isn't asked: agents can
-    write it."""
     own = project.git_dir / "worktrees" / folder.name
     return Git(own, cwd=folder) if own.is_dir() and folder.is_dir() else None
 
 
 def _check(tree: Git, folder: Path) -> None:
-    """Sees that git enters no repository when it looks at a worktree's files. Raises RemoteFailed."""
     from uwf_git.sandbox.repositories import nested
     from uwf_git.sandbox.results import ToolFailure, shown
 
@@ -298,15 +284,11 @@ def _check(tree: Git, folder: Path) -> None:
 
 
 def _indexed(tree: Git) -> dict[str, str]:
-    """The paths that git has of a worktree, and their modes. It looks at none of them for that."""
     rows = tree.run("ls-files", "--stage", "-z").out.decode("utf-8", "surrogateescape").split("\0")
     return {path: row.partition(" ")[0] for row in rows for _, tab, path in (row.partition("\t"),) if tab}
 
 
 def _entered(tree: Git, found: Collection[tuple[str, ...]], kept: Mapping[str, str]) -> list[tuple[str, ...]]:
-    """The repositories that git might enter, of those in a worktree, by the paths of their `.git`: all but those that
-    are in a folder which is ignored, has nothing that git keeps, and isn't in a submodule's. Git asks whether such a
-    one is a repository, and goes on."""
     if not found:
         return []
     folders = {"/".join(parts[:-1]) for parts in found}
@@ -326,8 +308,6 @@ def _entered(tree: Git, found: Collection[tuple[str, ...]], kept: Mapping[str, s
 
 
 def _follow(tree: Git, folder: Path, theirs: str, branch: str) -> None:
-    """Takes over what another machine has left on the thread's branch since. What was left here instead belongs to a
-    step that doesn't count, and is kept on a branch of its own."""
     ours = tree.run("rev-parse", "HEAD").out.decode().strip()
     if ours == theirs or tree.run("merge-base", "--is-ancestor", theirs, ours, check=False).code == 0:
         return

@@ -1,4 +1,4 @@
-"""The stores of earlier programs: read, taken over, and written."""
+"""Reading, importing and writing older programs' stores."""
 
 from uwf_git.ext import Command, Export, Extension
 

@@ -1,13 +1,12 @@
-"""What the first engine left in its storage root: bundles, which are workflows in one file of code, and their threads
-as lines of JSON.
+"""The first engine's storage root: code workflows in one file, and their threads as JSON lines.
 
     workflow.yaml                       workflows: {<name>: {hash, timestamp, history: [{hash, timestamp}]}}
-    bundles/<hash>.esm.js, <hash>.yaml  a bundle, called by the XXH64 of its bytes, and its descriptor
+    bundles/<hash>.esm.js, <hash>.yaml  a code workflow, named by the XXH64 of its bytes, and its descriptor
     logs/<hash>/<ULID>.data.jsonl       {name, hash, threadId, parameters, timestamp}, then a line a step:
                                         {role, content, meta, timestamp}
-    logs/<hash>/<ULID>.info.jsonl       {tag, content, timestamp}, where it says how the thread ended
+    logs/<hash>/<ULID>.info.jsonl       {tag, content, timestamp}, with the thread's end
 
-Nothing of a bundle is run: its descriptor is the one beside it. It is not trusted by being imported.
+No code is run: the descriptor is read from its file. Importing doesn't trust it.
 """
 
 from __future__ import annotations
@@ -37,8 +36,7 @@ _FINISHED, _ABORTED = "generator finished", "aborted"
 
 
 class _Registered(NamedTuple):
-    """A workflow: the bundle that is registered, and all that were, oldest first, each with its time in Unix
-    milliseconds."""
+    """A workflow: the current file, and all past ones, oldest first, with Unix milliseconds."""
 
     current: str
     past: tuple[tuple[int, str], ...]
@@ -59,7 +57,6 @@ class OldCode(Source):
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing of it."""
         return self.bundles is None and self._logs is None and not self.workflows and not self.problems
 
     def _register(self, value: Mapping[str, Any]) -> None:
@@ -76,7 +73,7 @@ class OldCode(Source):
                 self.workflows[name] = _Registered(found[-1][1], tuple(known))
 
     def threads(self) -> Iterator[tuple[ThreadId, str, Folder]]:
-        """The threads by their ids, each with its bundle and the folder that its files are in, in no order."""
+        """Yield thread ids with their code workflow and folder."""
         for bundle in self._logs.names() if self._logs is not None else ():
             assert self._logs is not None
             try:
@@ -97,7 +94,6 @@ class OldCode(Source):
 
 
 def _version(entry: Any) -> tuple[int, str] | None:
-    """A bundle with its time."""
     if not isinstance(entry, dict) or not isinstance(entry.get("hash"), str) or not is_hash(entry["hash"]):
         return None
     return _time(entry.get("timestamp")), entry["hash"]
@@ -108,7 +104,7 @@ def _time(value: Any) -> int:
 
 
 def take_code(intake: Intake, threads: Threads, code: OldCode) -> list[TakenWorkflow]:
-    """Takes bundles and their threads in. Returns the workflows that are registered."""
+    """Import code workflows and threads. Returns the registered ones."""
     when = {f"{name} {id_}": time for name, each in code.workflows.items() for time, id_ in each.past}
 
     def made(source: str) -> tuple[Compiled, int]:
@@ -130,7 +126,6 @@ def take_code(intake: Intake, threads: Threads, code: OldCode) -> list[TakenWork
 
 
 def _compiled(code: OldCode, name: str, bundle: str) -> Compiled:
-    """A bundle as a version. Raises NotFound, Invalid."""
     from uwf_git.format import yaml12
 
     if code.bundles is None:
@@ -146,7 +141,6 @@ def _compiled(code: OldCode, name: str, bundle: str) -> Compiled:
 def _past(
     workflows: Workflows, folder: Folder, thread: ThreadId, bundle: str, ended: str | None, when: int
 ) -> Past:
-    """A thread by its lines. Raises Invalid for lines that are none of it."""
     name = thread + _DATA
     found, torn = _lines(folder, name)
     start = found[0][1] if found else {}
@@ -181,7 +175,6 @@ def _past(
 
 
 def _end(folder: Folder, thread: ThreadId) -> tuple[str | None, int]:
-    """How a thread ended, None where it didn't, and when, by what was logged of it."""
     ended: str | None = None
     when = 0
     try:
@@ -198,8 +191,8 @@ def _end(folder: Folder, thread: ThreadId) -> tuple[str | None, int]:
 
 
 def _lines(folder: Folder, name: str) -> tuple[list[tuple[int, dict[str, Any]]], str]:
-    """The lines of a file, and what is said of the last one where it is torn: who wrote it may have been killed.
-    Raises NotFound, and Invalid for another line that is no object."""
+    """Return a file's lines, and a note if the last is torn, as after a kill. Raises NotFound, Invalid for
+    other bad lines."""
     found: list[tuple[int, dict[str, Any]]] = []
     data = folder.read(name, LARGEST_LOG)
     last = data.rstrip().count(b"\n") + 1

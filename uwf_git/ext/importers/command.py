@@ -1,4 +1,4 @@
-"""`uwf import` and `uwf export --json-cas`: a store filled from that of an earlier program, and one written for it."""
+"""`uwf import` and `uwf export --json-cas`."""
 
 from __future__ import annotations
 
@@ -59,7 +59,6 @@ def import_(invocation: Invocation, folder: Path, nodes: tuple[Path, ...], dry_r
 
 
 def _temporary_store(location: Location, opened: ExitStack) -> Instance:
-    """A new store in a temporary folder, which `opened` removes: a dry run needs one if there is none yet."""
     from uwf_git.store.location import init as make
     from uwf_git.store.opened import Instance
 
@@ -105,7 +104,7 @@ _STATES = {"new": "new", "grown": "goes on", "here": "here already"}
 
 
 def export(invocation: Invocation, threads: tuple[str, ...], folder: Path, force: bool) -> None:
-    """Write threads, or without any all nodes, into a storage root. Raises Invalid."""
+    """Write threads, or all nodes, into a storage root. Raises Invalid."""
     from uwf_git.ext.importers.export import export as write
 
     instance, meter = invocation.instance, Meter()

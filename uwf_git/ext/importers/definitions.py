@@ -1,5 +1,5 @@
-"""A Workflow node of an earlier program as a definition in the language of today, from its first form, with conditions,
-to the last, by status: what `workflow put` of the same definition would make is what its threads then run on."""
+"""Converting older Workflow nodes, of all versions, to today's definitions, as `workflow put` would make
+them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _KNOWN = {
 
 
 def is_workflow(payload: Any) -> bool:
-    """Whether a payload looks like that of a Workflow node, of whatever version."""
+    """Return whether a payload looks like a Workflow node of any version."""
     return (
         isinstance(payload, dict)
         and isinstance(payload.get("name"), str)
@@ -33,8 +33,8 @@ def is_workflow(payload: Any) -> bool:
 
 
 def compiled(payload: Any, schema_of: Callable[[Hash], Any], extras: Callable[[str], None]) -> Compiled:
-    """The nodes of a definition. `schema_of` gives the JSON Schema in a node and may raise any UwfError; `extras` is
-    told what has no place in it, as `role.color`. Raises Invalid."""
+    """Return a definition's nodes. `schema_of` reads schemas and may raise any UwfError; `extras` gets fields
+    without a place, such as `role.color`. Raises Invalid."""
     data = _definition(payload, schema_of, extras)
     return compile_source(parse_source(yaml12.dump(data).encode("utf-8"), "workflow.yaml"))
 
@@ -103,7 +103,6 @@ def _role(name: str, role: Mapping[str, Any], schema_of: Callable[[Hash], Any]) 
 
 
 def _prompt(role: Mapping[str, Any]) -> str:
-    """A role's instructions, those that were given in phases under a heading each."""
     parts = [str(role["systemPrompt"])] if role.get("systemPrompt") else []
     parts += [f"## {phase.capitalize()}\n\n{role[phase]}" for phase in _PHASES if role.get(phase)]
     return "\n\n".join(parts)

@@ -1,6 +1,5 @@
-"""Nodes written back in the form of the earlier programs: a storage root with the folder of nodes, the registered
-workflows, and where the threads are. Types are those of today, so that what an earlier program reads of it are the
-nodes, and bundles stand beside them as the first engine had them; `uwf import` reads all of it."""
+"""Writing nodes in older programs' form: a storage root with nodes of today's types, registered workflows,
+threads, and code workflows' files. `uwf import` reads it."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from uwf_git.store.opened import Instance
 
 
 class Exported(NamedTuple):
-    """How much a folder has got: workflows and threads that it names, nodes `written` and those that it had."""
+    """Numbers of workflows and threads, and of nodes `written` and already there."""
 
     workflows: int
     threads: int
@@ -33,8 +32,8 @@ class Exported(NamedTuple):
 def export(
     instance: Instance, folder: Path, threads: Iterable[ThreadId] | None, tell: Callable[[int], None]
 ) -> Exported:
-    """Writes some threads, or with None all of them, every workflow and every other node, into a storage root. A file
-    that is there with other content is not touched. `tell` hears how many nodes are done. Raises Invalid."""
+    """Write threads (None for all), every workflow and other node into a storage root. Files with other
+    content are not touched. `tell` gets the number of nodes. Raises Invalid."""
     every = instance.threads.all(archived=True) if threads is None else map(instance.threads.head, threads)
     heads = [head for head in every if isinstance(head, Head)]
     names = instance.registry.names() if threads is None else []
@@ -86,7 +85,6 @@ def export(
 
 
 def _write_bundle(instance: Instance, folder: Path, node: Hash) -> None:
-    """Writes the file of a bundle, which its node only names. Raises OSError, StoreDamaged."""
     from uwf_git.workflow.code_file import name_in_root
 
     workflow = instance.registry.workflow(node)
@@ -112,7 +110,6 @@ def _line(head: Head) -> str:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Writes a file that isn't there, or has that content already. Raises Invalid."""
     try:
         with path.open("xb") as file:
             file.write(data)

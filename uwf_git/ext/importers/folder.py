@@ -1,5 +1,5 @@
-"""A folder that may be anybody's making, read without leaving it: no link is followed, only plain files are opened, and
-none that is larger than its reader takes. Nothing in it is changed. What can't be taken of it is noted."""
+"""Reading an untrusted folder: no links, only plain files up to a size. Nothing is changed; problems are
+noted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _INSIDE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class Folder:
-    """An opened folder. `name` is what it is called in messages."""
+    """An open folder. `name` is for messages."""
 
     def __init__(self, descriptor: int, name: str) -> None:
         self._descriptor = descriptor
@@ -26,7 +26,7 @@ class Folder:
 
     @classmethod
     def open(cls, path: Path) -> Folder:
-        """The folder at a path that the user gave, which may be a link. Raises NotFound, Invalid."""
+        """Open the user's path, possibly a link. Raises NotFound, Invalid."""
         shown = one_line(str(path))
         try:
             return cls(os.open(path, _FOLDER), shown)
@@ -39,17 +39,14 @@ class Folder:
             raise Invalid(f"{shown} can't be read: {reason}", "check its permissions") from None
 
     def close(self) -> None:
-        """Closes it."""
         os.close(self._descriptor)
 
     def names(self) -> Iterator[str]:
-        """The names in it, in no order."""
         with os.scandir(self._descriptor) as entries:
             for entry in entries:
                 yield entry.name
 
     def has(self, name: str) -> bool:
-        """Whether something is called so, of whatever kind."""
         try:
             os.lstat(name, dir_fd=self._descriptor)
         except (OSError, ValueError):
@@ -57,7 +54,7 @@ class Folder:
         return True
 
     def folder(self, name: str) -> Folder | None:
-        """A folder in it; None where there is none. Raises Invalid for a link, or another thing in its place."""
+        """Open a subfolder, None if missing. Raises Invalid for a link or file."""
         if not self.has(name):
             return None
         try:
@@ -67,7 +64,7 @@ class Folder:
         return Folder(inside, self._path(name))
 
     def read(self, name: str, at_most: int) -> bytes:
-        """A file's content. Raises NotFound, or Invalid for what is no plain file, or has more bytes than that."""
+        """Read a file. Raises NotFound, Invalid."""
         try:
             file = os.open(name, _INSIDE, dir_fd=self._descriptor)
         except FileNotFoundError:
@@ -104,7 +101,7 @@ class Folder:
 
 
 class Untaken(NamedTuple):
-    """Something of a source that can't be taken, and why. `kind`: workflow, thread, node or file."""
+    """Something not imported, and why. `kind`: workflow, thread, node or file."""
 
     kind: str
     name: str
@@ -112,13 +109,12 @@ class Untaken(NamedTuple):
 
 
 def _named(name: str) -> str:
-    """A name as it is; where that can't be seen, in quotes, and written out."""
     is_seen = name.isprintable() and name.strip() == name != ""
     return shortened(name if is_seen else json.dumps(name), 100)
 
 
 class Source:
-    """Something that is read out of folders. `problems` are what can't be taken of it."""
+    """A source of folders, with its `problems`."""
 
     def __init__(self) -> None:
         self.problems: list[Untaken] = []

@@ -1,6 +1,5 @@
-"""Where what is taken goes: a store that is written in bulk, whose refs move once what they lead to is stored; what is
-noted meanwhile, and what came of it all. Tried only, nothing is kept: neither objects nor refs nor what the index
-learns."""
+"""The target of an import: a store written in bulk, whose refs move once their objects are stored; and its
+report. A dry run keeps nothing."""
 
 from __future__ import annotations
 
@@ -30,13 +29,14 @@ NEW, GROWN, HERE = "new", "grown", "here"
 
 
 def stamp(when: int) -> Stamp:
-    """That of what was made at a time in Unix milliseconds: nobody's own, so that it is the same whoever imports it."""
+    """Return the stamp of something made at a time in Unix milliseconds, without a person, so that imports
+    are reproducible."""
     return Stamp(IMPORTER, when // 1000)
 
 
 class Intake:
-    """An import in progress. `refs` are made, and `moves` are done (from, to), when what was made so far is stored.
-    `extras` are the fields that only the original nodes have; `warnings` are of threads that came along."""
+    """An import in progress. `refs` and `moves` are applied at the next flush. `extras` are fields only in
+    original nodes."""
 
     def __init__(self, instance: Instance, nodes: OldNodes, dry: bool) -> None:
         self.instance = instance
@@ -78,11 +78,10 @@ class Intake:
             self._flush()
 
     def refuse(self, kind: str, name: str, reason: str) -> None:
-        """Notes what can't be taken."""
         self.untaken.append(Untaken(kind, name, reason))
 
     def old(self, node: Hash, what: str) -> Node:
-        """A node of the source. Raises Invalid; `what` it is begins the message."""
+        """Return a source's node. Raises Invalid, beginning with `what`."""
         try:
             return self.nodes.get(node)
         except NotFound:
@@ -93,13 +92,11 @@ class Intake:
         return "it holds a secret, and can't be changed" if count else None
 
     def rest(self) -> None:
-        """Stores what was made so far, where that is much."""
         if len(self._bulk) >= FULL and not self.dry:
             self._flush()
             self._batch.enter_context(self.store.registering())
 
     def _flush(self) -> None:
-        """Stores what was made so far, then moves the refs to it."""
         if not self.dry:
             self._bulk.store()
         self._batch.close()
@@ -121,8 +118,6 @@ class Intake:
 
 
 def _forget_loose(store: Store, nodes: OldNodes) -> None:
-    """Has the index forget those of a source's nodes that no ref leads to: an import that was broken off before it made
-    its refs leaves them, git deletes them some day, and this one is to hold them."""
     rows = ((node, store.index.node(node)) for node in nodes)
     known = {row[1]: node for node, row in rows if row is not None}
     if not known:
@@ -135,8 +130,8 @@ def _forget_loose(store: Store, nodes: OldNodes) -> None:
 
 
 class TakenWorkflow(NamedTuple):
-    """A workflow that came along: its name, the hash of its newest version here and of the Workflow node that this was
-    made from, and how many versions there are. `state` is new, grown or here."""
+    """An imported workflow: newest hash here, source's hash, number of versions. `state` is new, grown or
+    here."""
 
     name: str
     hash: str
@@ -146,8 +141,8 @@ class TakenWorkflow(NamedTuple):
 
 
 class TakenThread(NamedTuple):
-    """A thread that came along: `steps` of the source's, `added` of them now. `status` is completed, killed or active;
-    `state` is new, grown or here."""
+    """An imported thread: `steps` in all, `added` now. `status` is completed, killed or active; `state` is
+    new, grown or here."""
 
     thread: ThreadId
     workflow: str
@@ -158,8 +153,7 @@ class TakenThread(NamedTuple):
 
 
 class Imported(NamedTuple):
-    """`nodes` were read, `taken` of them are new here as they were; `kept` names the fields that only the original
-    nodes have; `warnings` are of threads that came along."""
+    """An import's report: nodes read, nodes `taken` unchanged, fields kept only in original nodes."""
 
     workflows: tuple[TakenWorkflow, ...]
     threads: tuple[TakenThread, ...]
@@ -170,7 +164,6 @@ class Imported(NamedTuple):
     untaken: tuple[Untaken, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON."""
         return {
             "workflows": [each._asdict() for each in self.workflows],
             "threads": [each._asdict() for each in self.threads],

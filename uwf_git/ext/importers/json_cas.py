@@ -1,9 +1,6 @@
-"""The folder of nodes that json-cas keeps, later called ocas: a file `<hash>.bin` for each, the deterministic CBOR of
-`{type, payload, timestamp}`, at its top or in `nodes/`; and beside them `_index/`, where each type has a file of the
-hashes of its nodes.
-
-A node's hash is the same there as here, so each is verified by it when it is read.
-"""
+"""json-cas (later ocas) folders: a file `<hash>.bin` per node, the deterministic CBOR of `{type, payload,
+timestamp}`, at the top or in `nodes/`; and `_index/` with each type's hashes. Hashes are the same as here, so
+each node is verified when read."""
 
 from __future__ import annotations
 
@@ -36,8 +33,7 @@ _RECENT = 4 << 20  # bytes of the files of nodes that are asked for again soon
 
 
 class OldNodes:
-    """The nodes in such folders. What is not a node, or another than its name says, is among the `problems`, by the
-    name of its file."""
+    """The nodes of such folders. Invalid files are `problems`."""
 
     def __init__(self, folders: Iterable[Folder]) -> None:
         self._folders = list(folders)
@@ -65,8 +61,7 @@ class OldNodes:
         return iter(sorted(self._places))
 
     def verify(self, look_for: Sequence[str], each: Callable[[], object]) -> Iterator[tuple[Hash, Node]]:
-        """Looks at every file, and gives the nodes that hold all of these keys. What isn't sound becomes a problem.
-        `each` is called for every file."""
+        """Check every file and yield nodes with all these keys. `each` is called per file."""
         keys = [cbor.encode(key) for key in look_for]
         for node in self:
             each()
@@ -80,7 +75,7 @@ class OldNodes:
                 del self._places[node]
 
     def get(self, node: Hash) -> Node:
-        """A node. Raises NotFound, Invalid."""
+        """Return a node. Raises NotFound, Invalid."""
         if (recent := self._recent.get(node)) is not None:
             return recent[0]
         data = self._read(node)
@@ -112,8 +107,7 @@ class OldNodes:
 
 
 def _is_hash_of(data: bytes, node: Hash) -> bool:
-    """Whether a file that begins and ends as a node's does is that of a node of that hash. What is between is not
-    looked at: `parse` does, for only bytes that are a value's own have its hash."""
+    """Return whether a file has a node's beginning, end and hash; `parse` checks the rest."""
     parts = _FORM.fullmatch(data)
     if parts is None:
         return False
@@ -124,7 +118,7 @@ def _is_hash_of(data: bytes, node: Hash) -> bool:
 
 
 def parse(data: bytes) -> Node:
-    """The node in a file. Raises Invalid."""
+    """Parse a node's file. Raises Invalid."""
     value = cbor.decode(data)
     if (
         not isinstance(value, dict)
@@ -139,14 +133,13 @@ def parse(data: bytes) -> Node:
 
 
 def to_file(node: Node) -> bytes:
-    """What `parse` gives the node for."""
+    """The inverse of `parse`."""
     value: dict[str, Any] = {"type": node.type, "payload": node.payload, "timestamp": node.timestamp}
     return cbor.encode(value)
 
 
 class NodeWriter:
-    """Writes such a folder, which may hold some already: a node that is there stays as it is. What a writer that was
-    killed had half written is removed."""
+    """Writes such a folder; existing nodes stay, leftovers are removed."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -158,7 +151,7 @@ class NodeWriter:
                 aside.unlink(missing_ok=True)
 
     def put(self, node: Hash, content: Node) -> None:
-        """Writes a node, whole or not at all. Raises OSError."""
+        """Write a node atomically. Raises OSError."""
         file = self._path / f"{node}{_SUFFIX}"
         if os.path.lexists(file):
             self.kept += 1
@@ -172,7 +165,7 @@ class NodeWriter:
             self._types.setdefault(META_LIST, []).append(node)
 
     def close(self) -> None:
-        """Adds the nodes to the lists of their types, and syncs all of it. Raises OSError."""
+        """Write the type lists and sync. Raises OSError."""
         if self._types:
             index = self._path / INDEX
             index.mkdir(exist_ok=True)

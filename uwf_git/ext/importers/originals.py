@@ -1,4 +1,4 @@
-"""The nodes of a source, taken into the store as they are: each with its type and all that it refers to, or not."""
+"""Storing a source's original nodes with everything they reference."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TYPES_OF_TYPES = 3  # a node's, the schema's, and that of what describes schema
 
 
 class Originals:
-    """Takes nodes of a source into a store. `refuse` says why a sound one must not be there."""
+    """Stores original nodes. `refuse` returns why a valid one is not allowed."""
 
     def __init__(self, store: NodeStore, nodes: OldNodes, refuse: Callable[[Node], str | None]) -> None:
         self._store = store
@@ -31,30 +31,29 @@ class Originals:
 
     @property
     def problems(self) -> dict[Hash, str]:
-        """The nodes that can't be taken though each is sound in itself, and why."""
+        """Valid nodes that cannot be stored, and why."""
         return {node: why for node, why in self._done.items() if why is not None and node in self._nodes}
 
     @property
     def taken(self) -> int:
-        """How many nodes are in the store that weren't."""
         return len(self._taken)
 
     def hold(self, nodes: Iterable[Hash]) -> None:
-        """Says that nodes are in what a ref will lead to, with all that they reach."""
+        """Mark nodes as reachable from a future ref."""
         self._held |= self._taken.intersection(nodes)
 
     def is_loose(self, node: Hash) -> bool:
-        """Whether a node needs something that holds it: it was taken, or may be, and nothing does."""
+        """Whether a stored node needs a pin."""
         if node in self._taken:
             return node not in self._held
         return not self._is_here(node)
 
     def reached(self, node: Hash) -> tuple[Hash, ...] | None:
-        """The type of a node that was taken here, and what it refers to. None for any other node."""
+        """Return an imported node's type and references, None for others."""
         return self._reached.pop(node, None)
 
     def take(self, root: Hash) -> str | None:
-        """Takes a node in with all that it reaches. Returns why it can't be taken, None where it is."""
+        """Store a node with everything reachable; return why not, or None."""
         pending: list[tuple[Hash, tuple[Hash, ...] | None]] = [(root, None)]
         while pending:
             node, found = pending.pop()
@@ -77,7 +76,6 @@ class Originals:
         return True
 
     def _difference(self, node: Hash) -> str | None:
-        """Why a node that is in the store isn't the one of the source, if it isn't."""
         if node not in self._nodes:
             return None
         try:
@@ -91,7 +89,6 @@ class Originals:
         return None
 
     def _look_at(self, node: Hash, pending: list[tuple[Hash, tuple[Hash, ...] | None]]) -> str | None:
-        """Has a node taken after its type, which says where its references are, and after these."""
         try:
             content = self._nodes.get(node)
             if problem := self._refuse(content):

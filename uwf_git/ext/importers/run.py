@@ -1,8 +1,5 @@
-"""A thread while the steps of a source are added to it: each becomes a StepNode of ours, with an output of the role's
-schema and a detail that names where it came from; and the workflow is asked who is next, as for any step.
-
-What is of our types already stays as it is.
-"""
+"""Adding a source's steps to a thread: each becomes a StepNode with an output of the role's schema and a
+detail that names its origin, and the moderator is asked as usual. Nodes already of our types stay."""
 
 from __future__ import annotations
 
@@ -39,9 +36,9 @@ _UNANSWERED = "(it went on without an answer)"
 
 
 class Run:
-    """A thread at a head, which may be its start. `done` counts the source's steps that it has; `decision` is what its
-    workflow says comes next, None where it can't; `strayed` tells the first step that isn't the one it called for;
-    `filed` are the nodes in its folders. `child` gives the last commit of the thread that a step is the end of."""
+    """A thread at a head. `done` counts the source's steps in it; `decision` is the moderator's, or None;
+    `strayed` is the first unexpected step; `filed` are nodes in its folders. `child` returns the last commit
+    of a sub-workflow's thread."""
 
     def __init__(
         self, intake: Intake, version: Version, head: Head, done: int, child: Callable[[Hash], Oid]
@@ -64,7 +61,6 @@ class Run:
         self._decide()
 
     def _in_folders(self) -> set[Hash]:
-        """The nodes that the thread's folders hold."""
         repository = self._intake.repository
         tree = repository.root(self.head.commit)
         found = {*self._intake.threads.workflow_nodes(tree), self._start_hash}
@@ -73,7 +69,6 @@ class Run:
         return found
 
     def _decide(self) -> None:
-        """Asks the workflow what comes after the steps so far."""
         self.decision = None
         if self._lost:
             return
@@ -90,13 +85,12 @@ class Run:
 
     @property
     def _then(self) -> str | None:
-        """The role that is next, or $END."""
         if isinstance(self.decision, Next):
             return self.decision.role
         return END if isinstance(self.decision, Ended) else None
 
     def add(self, node: Hash, old: OldStep, when: int) -> None:
-        """Adds a step of the source, made at a time in Unix milliseconds. Raises Invalid for one that can't be."""
+        """Add a source's step of a time in Unix milliseconds. Raises Invalid."""
         role = old.step.role
         if isinstance(self.decision, Asking) and role != USER:
             self._answer(old.prompt, when)
@@ -110,7 +104,7 @@ class Run:
         self._append(Step(*self._place, role, output, detail, old.step.agent), when, extraction, merge)
 
     def add_said(self, role: str, output: Any, answer: str, agent: str, source: str, when: int) -> None:
-        """Adds a step of which only its output, and what was said besides, was kept. Raises Invalid."""
+        """Add a step known only by output and text. Raises Invalid."""
         store, redact = self._intake.store, self._intake.instance.redactor
         self._look_at_rounds(source, role)
         known = self.version.compiled.workflow.roles.get(role)
@@ -138,12 +132,11 @@ class Run:
 
     @property
     def _place(self) -> tuple[Hash, Hash | None]:
-        """The `start` and the `prev` of the next step."""
         return self._start_hash, self._steps[-1].hash if self._steps else None
 
     def _answer(self, text: str, when: int) -> None:
-        """A human's word between a question and the next turn of who asked: the earlier programs kept it as the
-        instruction of that turn."""
+        """Add an answer between a question and the asker's next turn; older programs stored it as an
+        instruction."""
         text = self._intake.instance.redactor.text(text)[0] if text.strip() else _UNANSWERED
         store, told = self._intake.store, Detail(text)
         output = store.put(ANSWER, {"answer": text}, when)
@@ -163,7 +156,6 @@ class Run:
         self.head = self._intake.threads.extend(self.head, node, files, at, merge, extraction, self._then)
 
     def _files(self, root: Hash) -> dict[str, bytes | Oid]:
-        """The node files that a step adds to those of its thread."""
         store = self._intake.store
         files: dict[str, bytes | Oid] = {}
         pending = [root]
@@ -183,8 +175,7 @@ class Run:
     # Its parts
 
     def _output(self, node: Hash, role: str, hash_: Hash) -> Hash:
-        """The output of a step: as it was where it is of the right type, else the same of the type that the role has
-        here; a question that doesn't obey it, as the question that any role may ask."""
+        """Return a step's output, converted to the role's type; an invalid question becomes the reserved one."""
         store, known = self._intake.store, self.version.compiled.workflow.roles.get(role)
         old = self._intake.old(hash_, f"step {node} has the output")
         payload = old.payload
@@ -206,7 +197,6 @@ class Run:
         raise Invalid(f"step {node}: its output breaks the schema of {role}: {problems[0]}")
 
     def _detail(self, node: Hash, old: OldStep, when: int) -> tuple[Hash, str, Oid | None]:
-        """The detail of a step, how its output was extracted, and the last commit of the sub-workflow that did it."""
         kept, originals = old.step.detail, self._intake.originals
         try:
             detail = self._intake.nodes.get(kept)
@@ -265,7 +255,6 @@ def _as_it_is(value: Any) -> tuple[Any, int]:
 
 
 def _question(payload: dict[str, Any]) -> dict[str, Any]:
-    """A question as any role may ask it; where there was only a reason, that is asked."""
     question, reason = payload.get("question"), payload.get("reason")
     if not isinstance(question, str) or not question:
         question = reason if isinstance(reason, str) and reason else "It waits for you."

@@ -1,5 +1,4 @@
-"""What a step of an earlier program says: its StepNode, by the fields that all of its versions have, and what can be
-made out of its detail, whose form was each agent's own."""
+"""Parsing older StepNodes, by their common fields, and their details, whose form depended on the agent."""
 
 from __future__ import annotations
 
@@ -18,8 +17,7 @@ _TEXTS = ("answer", "text", "output", "content", "raw")
 
 
 class OldStep(NamedTuple):
-    """A StepNode. `prompt` is the instruction that it was given, "" where it doesn't say; `duration` is in
-    milliseconds; `extras` are the fields that a StepNode of today hasn't."""
+    """A StepNode. `prompt` is its instruction or ""; `duration` in milliseconds; `extras` are unknown fields."""
 
     step: Step
     prompt: str
@@ -29,7 +27,7 @@ class OldStep(NamedTuple):
 
 
 class OldStart(NamedTuple):
-    """A StartNode. `rounds` is how many steps a bundle may take."""
+    """A StartNode. `rounds` limits a code workflow's steps."""
 
     workflow: Hash
     prompt: str
@@ -39,7 +37,7 @@ class OldStart(NamedTuple):
 
 
 class Said(NamedTuple):
-    """What a detail tells of how an output came about; what it doesn't tell is empty. `cost` is in US dollars."""
+    """A detail's contents, empty if missing. `cost` is in US dollars."""
 
     answer: str = ""
     turns: tuple[TurnRecord, ...] = ()
@@ -51,7 +49,7 @@ class Said(NamedTuple):
 
 
 def read_start(payload: Any) -> OldStart | None:
-    """The StartNode in a payload; None where it is none."""
+    """Parse a StartNode, or return None."""
     if not isinstance(payload, dict) or not {"workflow", "prompt"} <= payload.keys() or "role" in payload:
         return None
     if not isinstance(payload["prompt"], str) or not _is_ref(payload["workflow"]):
@@ -67,7 +65,7 @@ def read_start(payload: Any) -> OldStart | None:
 
 
 def read_step(payload: Any) -> OldStep:
-    """The StepNode in a payload. Raises Invalid where it is none."""
+    """Parse a StepNode. Raises Invalid."""
     if not isinstance(payload, dict) or not payload.keys() >= _STEP:
         raise Invalid("is neither a StepNode nor a StartNode")
     for name in ("start", "output", "detail"):
@@ -91,7 +89,7 @@ def read_step(payload: Any) -> OldStep:
 
 
 def read_detail(detail: Node, get: Callable[[Hash], Node]) -> Said:
-    """What a detail tells. `get` reads a node, and what it can't read is left out."""
+    """Parse a detail. `get` reads nodes; unreadable ones are skipped."""
     payload = detail.payload
     if isinstance(payload, str):
         return Said(payload)

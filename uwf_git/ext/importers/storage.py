@@ -1,13 +1,12 @@
-"""What the storage root of an earlier program says besides its nodes: which workflows are registered, which threads
-there are, and which of them have ended.
+"""An older storage root: registered workflows, and threads with their ends.
 
     registry.yaml, workflows.yaml   workflow -> hash of its Workflow node
     threads.yaml                    thread -> hash of its head, or {head, status, completedAt, …}
     history.jsonl                   {thread, workflow, head, completedAt, reason} for each that has ended
-    _vars.jsonl, _store.db          the variables that came after them: @uwf/registry/NAME, @uwf/thread/ID,
-                                    @uwf/history/ID; in the root, in vars/, or in the folder of the nodes
+    _vars.jsonl, _store.db          later variables: @uwf/registry/NAME, @uwf/thread/ID, @uwf/history/ID;
+                                    in the root, in vars/, or in the folder of the nodes
 
-A later one of these counts over an earlier one, for whoever moved on left the old files behind as `….migrated`.
+Later sources override earlier ones, which migrations left behind as `….migrated`.
 """
 
 from __future__ import annotations
@@ -40,8 +39,8 @@ _ENDS = {"end": COMPLETED, "completed": COMPLETED, "cancelled": KILLED, "killed"
 
 
 class OldThread(NamedTuple):
-    """A thread by the hash of its head. `ended` is None while it is active; where nobody says how it ended, it is "".
-    `when` is when it ended, in Unix milliseconds, or 0."""
+    """A thread and its head. `ended` is None if active, "" if unknown; `when` is its end in Unix
+    milliseconds, or 0."""
 
     id: ThreadId
     head: Hash
@@ -50,8 +49,8 @@ class OldThread(NamedTuple):
 
 
 class OldStorage(Source):
-    """The storage root in a folder. `workflows` has the hash of the Workflow node that is registered by each name.
-    `folders` are those that hold nodes, `more` of the caller's among them."""
+    """A storage root. `workflows` maps names to Workflow nodes; `folders` have nodes, including the caller's
+    `more`."""
 
     def __init__(self, root: Folder, more: Iterable[Folder] = ()) -> None:
         super().__init__()
@@ -78,7 +77,6 @@ class OldStorage(Source):
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing that an earlier program would have left."""
         return not (self.folders or self.workflows or self.threads or self.problems)
 
     def _find_nodes(self, base: Folder) -> None:
@@ -99,7 +97,6 @@ class OldStorage(Source):
             return None
 
     def _document(self, root: Folder, name: str) -> Mapping[str, Any]:
-        """The mapping in a file; what of it is no YAML costs its own key only."""
         data = self._read(root, name, MAX_BYTES)
         if data is None:
             return {}
@@ -210,7 +207,7 @@ class OldStorage(Source):
             self._add(name, variable.get("value"), tags.get("reason") or "", when, True)
 
     def _database(self, folder: Folder) -> list[dict[str, Any]]:
-        """The variables in a database. It is read as a copy: to open it may already write to it."""
+        """Return a database's variables, read from a copy, since opening may write."""
         data = self._read(folder, _DATABASE, LARGEST_LOG)
         if data is None:
             return []
@@ -232,7 +229,7 @@ class OldStorage(Source):
 
 
 def document(folder: Folder, name: str) -> Mapping[str, Any]:
-    """The mapping in a YAML file; an empty one where there is no such file. Raises Invalid."""
+    """Parse a YAML mapping, empty if missing. Raises Invalid."""
     return _mapping(folder.read(name, MAX_BYTES), name) if folder.has(name) else {}
 
 
@@ -247,7 +244,7 @@ def _mapping(data: bytes, name: str) -> Mapping[str, Any]:
 
 
 def lines(data: bytes) -> Iterator[tuple[int, dict[str, Any] | str]]:
-    """The objects in lines of JSON by their numbers; instead of one that can't be read, why."""
+    """Yield JSON lines with numbers; unreadable ones as a reason."""
     for number, line in enumerate(data.split(b"\n"), 1):
         if not line.strip():
             continue

@@ -1,13 +1,11 @@
-"""A storage root of an earlier program, taken into the store: its workflows with their versions, its threads step by
-step with their times, and all of its nodes.
+"""Importing an older storage root: workflows with versions, threads with times, all nodes.
 
-The nodes stay what they are. What a thread needs, nodes of our types, is made anew from them: a Workflow as `workflow
-put` of the same definition would make it, a StartNode, and for each step an output of the role's schema, a detail and
-a StepNode. That detail names the step that it was made from, and refers to its nodes, so these are in the step's
-folder and travel with the thread. What is of our types already stays as it is.
+Original nodes are unchanged. Nodes of our types are made from them: a Workflow as by `workflow put`, a
+StartNode, and per step an output of the role's schema, a detail and a StepNode. The detail names and
+references the original step, so its nodes travel with the thread.
 
-All of it follows from the source alone, commits included: whoever imports the same store gets the same ids. Refs are
-moved once what they lead to is stored, so a killed import has taken some threads whole, and the next one the others.
+Everything, including commits, follows from the source alone, so every import gives the same ids. Refs move
+once their objects are stored, so an interrupted import has whole threads and can be repeated.
 """
 
 from __future__ import annotations
@@ -45,7 +43,7 @@ Tell = Callable[[str, int, int], None]
 
 
 class OldRoot(NamedTuple):
-    """A storage root of an earlier program: what it says of its nodes, and the first engine's part."""
+    """An older storage root: its nodes' part and the first engine's."""
 
     storage: OldStorage
     code: OldCode
@@ -53,8 +51,7 @@ class OldRoot(NamedTuple):
 
 @contextmanager
 def opened(root: Path, more: Iterable[Path] = ()) -> Iterator[OldRoot]:
-    """The storage root in a folder; `more` are folders that hold nodes besides. Raises NotFound, Invalid for what is no
-    storage root."""
+    """Open a storage root; `more` are further folders of nodes. Raises NotFound, Invalid."""
     with ExitStack() as closed:
         folders = []
         for path in (root, *more):
@@ -75,8 +72,8 @@ def take(
     dry: bool = False,
     tell: Tell = lambda what, done, of: None,
 ) -> Imported:
-    """Imports a storage root. Makes and moves `refs/uwf/workflows/*`, `threads/*`, `archive/*` and `nodes/*`; `dry`
-    moves none and stores nothing. `tell` hears how far it is."""
+    """Import a storage root. Makes and moves `refs/uwf/workflows/*`, `threads/*`, `archive/*` and `nodes/*`;
+    with `dry` nothing. `tell` gets progress."""
     source, code = old
     nodes = OldNodes(source.folders)
     found = _read_all(nodes, tell)
@@ -108,7 +105,6 @@ def take(
 
 
 def _read_all(nodes: OldNodes, tell: Tell) -> dict[str, list[Hash]]:
-    """Verifies every node. Returns the Workflow nodes by name, oldest first."""
     found: dict[str, list[tuple[int, Hash]]] = {}
     total, done = len(nodes), 0
 
@@ -124,7 +120,6 @@ def _read_all(nodes: OldNodes, tell: Tell) -> dict[str, list[Hash]]:
 
 
 def _take_the_rest(intake: Intake, tell: Tell) -> None:
-    """Takes the nodes that no thread holds, and keeps them by pins on lists of those that no other refers to."""
     originals = intake.originals
     waiting = [node for node in intake.nodes if originals.is_loose(node)]
     roots: list[tuple[Hash, int]] = []

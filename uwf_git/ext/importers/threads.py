@@ -1,5 +1,4 @@
-"""The threads of a source: followed from their heads to their starts, made anew or gone on with, and ended where they
-had ended."""
+"""Importing threads: followed from heads to starts, made or continued, and ended."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ _BOTH = "to have both, import into a root of its own (uwf --root DIR import …)
 
 
 class Turn(NamedTuple):
-    """A step of the source: what it is called there, whose it is, and what adds it to a thread."""
+    """A source's step: its id, role, and how to add it."""
 
     source: str
     role: str
@@ -34,8 +33,7 @@ class Turn(NamedTuple):
 
 
 class Past(NamedTuple):
-    """A thread of the source: the version it runs on, its task and limits, when it began, in Unix milliseconds, and its
-    steps, oldest first. `note` is what is to be said of it."""
+    """A source's thread: version, prompt, limits, start in Unix milliseconds, steps oldest first, and a note."""
 
     version: Version
     prompt: str
@@ -47,7 +45,7 @@ class Past(NamedTuple):
 
 
 class Threads:
-    """Takes threads in. `taken` are those that came along."""
+    """Imports threads."""
 
     def __init__(self, intake: Intake, workflows: Workflows, every: Mapping[ThreadId, OldThread]) -> None:
         self._intake = intake
@@ -57,12 +55,11 @@ class Threads:
 
     @property
     def taken(self) -> tuple[TakenThread, ...]:
-        """Those that came along, or were here already."""
         return tuple(each for _, each in sorted(self._done.items()) if each is not None)
 
     def take(self, old: OldThread, past_of: Callable[[], Past] | None = None) -> None:
-        """Takes a thread, or notes why it can't be taken. `past_of` gives its past, where that is no chain of nodes,
-        and may raise any UwfError. Taking it again changes nothing."""
+        """Import a thread, or note why not. `past_of` returns a past that isn't a chain of nodes, and may
+        raise any UwfError. Idempotent."""
         if old.id in self._done:
             return
         self._done[old.id] = None
@@ -109,7 +106,6 @@ class Threads:
     # In the source
 
     def _past(self, head: Hash) -> Past:
-        """A thread by the node of its head. Raises Invalid for one that can't be followed to its start."""
         intake = self._intake
         turns: list[Turn] = []
         seen: set[Hash] = set()
@@ -144,7 +140,6 @@ class Threads:
         return Past(version, said.prompt, said.budget, said.rounds, content.timestamp, turns[::-1])
 
     def _status(self, old: OldThread, run: Run) -> str | None:
-        """How a thread ended; None while it is active. The oldest program didn't say, so the workflow decides."""
         if old.ended is None:
             return None
         if isinstance(run.decision, Ended):
@@ -164,7 +159,6 @@ class Threads:
             return None
 
     def _begun(self, thread: ThreadId, past: Past) -> Run:
-        """A thread without steps, for those of the source."""
         intake = self._intake
         prompt, _ = intake.instance.redactor.text(past.prompt)
         type_, payload = start_node(
@@ -176,8 +170,6 @@ class Threads:
         return Run(intake, past.version, head, 0, self._child)
 
     def _rounds(self, thread: ThreadId, past: Past) -> int | None:
-        """How many steps a thread may take: what its start says, or more where it has taken more, since other
-        stores don't pull a thread that is beyond its limit."""
         code = past.version.compiled.workflow.code
         done = sum(turn.role not in (USER, END) for turn in past.turns)
         own = code.max_rounds if code is not None else None
@@ -190,7 +182,6 @@ class Threads:
         return done if own is not None and done > own else None
 
     def _gone_on(self, here: Head, past: Past) -> Run:
-        """A thread that is here, and how much of the source's it has. Raises Invalid for another thread."""
         history = self._intake.instance.threads.history(here)
         prompt, _ = self._intake.instance.redactor.text(past.prompt)
         sources = [self._source_of(step.hash) for step in history.steps]
@@ -205,7 +196,6 @@ class Threads:
         return Run(self._intake, past.version, here, both, self._child)
 
     def _source_of(self, node: Hash) -> str | None:
-        """What a step here is called in the source: by its own hash, if it is one of that; None for one of ours."""
         if node in self._intake.nodes:
             return node
         content = self._intake.instance.store.get(node)
@@ -215,14 +205,12 @@ class Threads:
         return detail.source if detail is not None else None
 
     def _child(self, step: Hash) -> Oid:
-        """The last commit of the thread that did a step elsewhere, which is taken first. Raises NotFound."""
         for old in self._every.values():
             if old.head == step:
                 self.take(old)
         return self._intake.threads.commit_of(step)
 
     def _end(self, old: OldThread, head: Head, status: str) -> None:
-        """Archives a thread as it was archived there."""
         when = old.when // 1000 or head.row.time
         name, text = layout.tag_name(old.id), f"{status}\n"
         tag = tag_text(name, head.commit, IMPORTER, when, text, utc=True)

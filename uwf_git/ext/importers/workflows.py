@@ -1,4 +1,4 @@
-"""The workflows of a source: registered ones with their versions, and those that only threads use."""
+"""Importing workflows: registered ones with versions, and those used by threads."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from uwf_git.workflow.compile import Compiled, InvalidWorkflow
 
 
 class Version(NamedTuple):
-    """A Workflow node of the source as a version here."""
+    """A source's Workflow node as a version here."""
 
     commit: Oid
     compiled: Compiled
 
 
 class _Link(NamedTuple):
-    """A version in a chain of them. `origin` is the one that was gone back to."""
+    """A version in a chain. `origin` is a rollback's target."""
 
     commit: Oid
     compiled: Compiled
@@ -37,8 +37,8 @@ class _Link(NamedTuple):
 
 
 class Workflows:
-    """Takes the workflows of one kind in. `made` gives the nodes of a version by what it is called in the source, and
-    its time in Unix milliseconds; it may raise any UwfError. `taken` are those that are registered."""
+    """Imports workflows of one kind. `made` returns a source version's nodes and its Unix milliseconds; it
+    may raise any UwfError."""
 
     def __init__(self, intake: Intake, made: Callable[[str], tuple[Compiled, int]]) -> None:
         self._intake = intake
@@ -47,8 +47,8 @@ class Workflows:
         self.taken: list[TakenWorkflow] = []
 
     def take(self, name: str, current: str, past: Sequence[str]) -> None:
-        """Takes a registered workflow with its versions, oldest first: each once, and at the end a way back where an
-        older one is registered. Raises as `made` does for the one that is registered."""
+        """Import a registered workflow with its versions, oldest first, ending with a rollback if an older
+        one is current. Raises as `made` for the current one."""
         chain: list[_Link] = []
         for source in past:
             try:
@@ -77,7 +77,6 @@ class Workflows:
         return commit
 
     def _register(self, name: str, chain: list[_Link]) -> str:
-        """Puts a workflow's ref at the newest version, where that goes on from the one that is here."""
         ref, tip = layout.WORKFLOWS + name, chain[-1].commit
         here = self._intake.repository.ref(ref)
         if here is None:
@@ -103,7 +102,7 @@ class Workflows:
         return HERE
 
     def version(self, source: str) -> Version:
-        """The version that a thread runs on; one that isn't registered gets a commit of its own. Raises Invalid."""
+        """Return a thread's version; unregistered ones get their own commit. Raises Invalid."""
         known = self._versions.get(source)
         if known is None:
             try:
@@ -118,7 +117,7 @@ class Workflows:
 
 
 def of_nodes(intake: Intake, bundles: Folder | None) -> Workflows:
-    """Takes those in that are nodes, each called by its hash. `bundles` is where the files of bundles are."""
+    """Import workflows that are nodes. `bundles` has code workflows' files."""
 
     def made(node: str) -> tuple[Compiled, int]:
         content = intake.old(Hash(node), "its workflow is")
@@ -133,7 +132,6 @@ def of_nodes(intake: Intake, bundles: Folder | None) -> Workflows:
 
 
 def _bundle(intake: Intake, payload: Any, bundles: Folder | None) -> Compiled:
-    """A bundle by its node and its file. Nothing of it is evaluated. Raises Invalid, NotFound."""
     from uwf_git.workflow.code_file import MAX_BYTES, kept_bundle, name_in_root
 
     if found := intake.store.problems(CODE, payload):
@@ -163,7 +161,7 @@ def _bundle(intake: Intake, payload: Any, bundles: Folder | None) -> Compiled:
 def take_registered(
     intake: Intake, workflows: Workflows, registered: Mapping[str, Hash], found: Mapping[str, Sequence[Hash]]
 ) -> None:
-    """Takes the workflows that are registered as nodes. `found` are the Workflow nodes of each name, oldest first."""
+    """Import registered workflows. `found` are the Workflow nodes by name, oldest first."""
     for name, current in sorted(registered.items()):
         try:
             own = intake.old(current, "what is registered is").payload

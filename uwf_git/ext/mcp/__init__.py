@@ -1,4 +1,4 @@
-"""Workflows and threads as tools of the Model Context Protocol."""
+"""Workflows and threads as MCP tools."""
 
 from uwf_git.ext import Command, Extension
 

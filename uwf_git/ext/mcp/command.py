@@ -1,4 +1,4 @@
-"""`uwf mcp`: the engine for programs that speak the Model Context Protocol."""
+"""`uwf mcp`."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def mcp(invocation: Invocation, read_only: bool, cwd: Path | None, print_config:
 
 
 def _enter(cwd: Path | None) -> Path:
-    """Goes to the folder given. Raises NotFound."""
+    """Change to the given folder. Raises NotFound."""
     if cwd is not None:
         folder = cwd.expanduser()
         if not folder.is_dir():
@@ -67,8 +67,8 @@ def _enter(cwd: Path | None) -> Path:
 
 
 def _configuration(invocation: Invocation, read_only: bool, folder: Path | None) -> dict[str, Any]:
-    """The entry for this server, as most clients want it. Clients start servers in a folder and with an
-    environment of their own, so whatever leads to the store is said in full."""
+    """Return this server's entry for a client's configuration, with absolute paths, since clients use their
+    own folder and environment."""
     location = invocation.location
     args = ["mcp", *(["--read-only"] if read_only else [])]
     if invocation.root_option or any(os.environ.get(name) for name in ROOT_VARIABLES):

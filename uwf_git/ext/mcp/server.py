@@ -1,9 +1,8 @@
-"""`uwf mcp` at work: a Model Context Protocol server on standard input and output.
+"""An MCP server on standard input and output.
 
-A tool's result is the JSON of its command, which is called in a worker thread, so that no call waits for another.
-Calls that are `apart` get a process of their own: steps and extractions, which end like Ctrl-C with their agent when
-the client cancels them, and whose agents may print; and rehearsals, which may compute for half a minute on a client's
-text. Nothing of either reaches this process's standard output, which belongs to the protocol.
+A tool's result is the JSON of its command, called in a worker thread. Calls that are `apart` get a process:
+steps and extractions, which are interrupted when the client cancels; and rehearsals, which may compute for
+half a minute. Their output never reaches this process's standard output, which belongs to the protocol.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ T = TypeVar("T")
 
 
 class Step:
-    """A step in progress, which may go on after the request that asked for it was answered."""
+    """A step in progress, which may outlast its request."""
 
     def __init__(self) -> None:
         self.scope = anyio.CancelScope()
@@ -60,7 +59,7 @@ class Step:
 
 
 def serve(location: Location, folder: Path, read_only: bool) -> None:
-    """Serves until the client closes standard input. Threads work in `folder` or below."""
+    """Serve until standard input closes. Threads work in `folder` or below."""
     anyio.run(Serving(location, folder, read_only).run)
 
 
@@ -73,7 +72,6 @@ class Serving:
         self._tools = offered(read_only)
 
     async def run(self) -> None:
-        """Serves standard input and output."""
         self._threads, self._processes = anyio.CapacityLimiter(AT_ONCE), anyio.CapacityLimiter(AT_ONCE)
         server: Server[Any] = Server(
             "uwf",
@@ -150,7 +148,6 @@ class Serving:
             step.done.set()
 
     async def _role(self, arguments: Mapping[str, Any]) -> str:
-        """Who is next in a thread; "" where that can't be told."""
         try:
             shown = await self._value(Call(("thread", "show", "--", arguments["thread"])))
         except Failed:
@@ -169,7 +166,6 @@ class Serving:
         )
 
     async def _value(self, call: Call) -> Result:
-        """Return the result of a command. Raises Failed."""
         if not call.apart:
             return await self._in_thread(lambda: call_command(self._location, call.argv, call.stdin or ""))
         with contextlib.ExitStack() as stack:
@@ -180,7 +176,6 @@ class Serving:
             return await call_in_process(self._location, call.argv, call.stdin, folder)
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
-        """Work in a thread. It is never abandoned, so the number of threads is bounded."""
         return await anyio.to_thread.run_sync(work, limiter=self._threads)
 
     async def _list_resources(
@@ -248,7 +243,6 @@ class Serving:
 
 
 def _transcript(location: Location, thread: str) -> str:
-    """Return a thread as Markdown, as `uwf thread read` prints it."""
     with calling(location) as invocation:
         instance = invocation.instance
         head = instance.threads.head(find_thread(invocation, thread))
@@ -256,15 +250,14 @@ def _transcript(location: Location, thread: str) -> str:
 
 
 async def read_input() -> bytes:
-    """What comes on standard input, be that a file, a pipe or a socket. No thread waits for it, as one that did would
-    keep an interrupted process from ending."""
+    """Read standard input (file, pipe or socket) without a blocking thread, which would prevent an
+    interrupted process from ending."""
     with contextlib.suppress(PermissionError):  # a file is always readable, and can't be waited for
         await anyio.wait_readable(0)
     return os.read(0, 1 << 16)
 
 
 async def _report(context: ServerRequestContext[Any], role: str) -> None:
-    """Tells the client every other second which role's agent works, and for how long."""
     begun = anyio.current_time()
     while True:
         seconds = anyio.current_time() - begun
@@ -286,7 +279,6 @@ def _described(tool: ServedTool) -> types.Tool:
 
 
 def _text(error: Failed) -> str:
-    """Return an error as one line."""
     hint = f" — {error.hint}" if error.hint else ""
     return f"{error.message}{hint} ({error.error['code']}, exit status {error.status})"
 

@@ -1,9 +1,5 @@
-"""The tools that `uwf mcp` offers, each as the command it stands for: a table of names, schemas and
-annotations, and from a client's arguments to the words of a command.
-
-No tool takes an agent. The user's configuration says which command works for a role; a client that could name one could
-run anything.
-"""
+"""The tools of `uwf mcp` as commands: names, schemas and annotations, and from arguments to command lines. No
+tool takes an agent: a client that could name one could run anything."""
 
 from __future__ import annotations
 
@@ -25,9 +21,8 @@ WAIT = "wait"
 
 
 class Call(NamedTuple):
-    """The words of a command after `uwf`. `stdin` is its input; `wrap` the name that a list gets in the result,
-    which has to be an object; `source` the text of a `workflow.yaml` in the folder it is run in. `apart` says that it
-    takes a process of its own."""
+    """A command. `wrap` names a list in the result, which must be an object; `source` is a `workflow.yaml`
+    for its folder. `apart`: it needs a process."""
 
     argv: tuple[str, ...]
     stdin: str | None = None
@@ -37,10 +32,9 @@ class Call(NamedTuple):
 
 
 class ServedTool(NamedTuple):
-    """A tool. `properties` are JSON Schemas by argument, `required` those that must be given; with
-    `either`, exactly one of these. Without `writes` it changes no thread; with `destroys` it may change what is not
-    kept, with `repeatable` it does nothing the second time, with `open` it reaches beyond the store. `call` makes the
-    command from arguments that obey the schema and the server's folder."""
+    """A tool. `properties` are JSON Schemas, `required` arguments, `either` exclusive ones. Without `writes`
+    it changes no thread; `destroys`, `repeatable` and `open` are MCP's hints. `call` makes the command from
+    valid arguments and the server's folder."""
 
     name: str
     title: str
@@ -56,7 +50,6 @@ class ServedTool(NamedTuple):
 
     @property
     def schema(self) -> dict[str, Any]:
-        """The JSON Schema of the arguments."""
         schema: dict[str, Any] = {
             "type": "object",
             "properties": dict(self.properties),
@@ -67,7 +60,7 @@ class ServedTool(NamedTuple):
         return schema
 
     def parse(self, arguments: Mapping[str, Any], folder: Path) -> Call:
-        """The command for a client's arguments. Raises Usage naming the argument at fault."""
+        """Return the command for arguments. Raises Usage with the argument."""
         import jsonschema
 
         if unknown := sorted(set(arguments) - set(self.properties)):
@@ -103,7 +96,7 @@ SOURCE_FILE = "workflow.yaml"
 
 
 def _within(text: str, folder: Path, what: str) -> Path:
-    """A path that a client named, which must lie in the folder. Raises Usage."""
+    """Return a client's path inside the folder. Raises Usage."""
     path = (folder / text).resolve()
     if not path.is_relative_to(folder):
         raise Usage(f"{what} {text!r} is outside of {folder}", "start the server there: uwf mcp --cwd DIR")
@@ -111,7 +104,6 @@ def _within(text: str, folder: Path, what: str) -> Path:
 
 
 def _workflow(arguments: Mapping[str, Any], folder: Path) -> str:
-    """What names a workflow; if that is a file, one of the folder."""
     text = str(arguments["workflow"])
     if "/" in text or Path(text).suffix.lower() in SUFFIXES or (folder / text).is_file():
         _within(text, folder, "workflow")
@@ -119,7 +111,6 @@ def _workflow(arguments: Mapping[str, Any], folder: Path) -> str:
 
 
 def _options(arguments: Mapping[str, Any], **options: str) -> list[str]:
-    """`--option=value` for each argument that was given; for a flag that is true, `--option`."""
     found = []
     for name, option in options.items():
         value = arguments.get(name)
@@ -151,8 +142,6 @@ def _list_threads(arguments: Mapping[str, Any], _folder: Path) -> Call:
 def _thread(
     command: str, subject: str = "thread", wrap: str = "", apart: bool = False, **options: str
 ) -> Callable[[Mapping[str, Any], Path], Call]:
-    """`uwf thread COMMAND` on the argument `subject`, with the options that arguments stand for."""
-
     def call(arguments: Mapping[str, Any], _folder: Path) -> Call:
         words = ("thread", command, *_options(arguments, **options), "--", arguments[subject])
         return Call(words, wrap=wrap, apart=apart)
@@ -453,5 +442,5 @@ TOOLS = (
 
 
 def offered(read_only: bool) -> dict[str, ServedTool]:
-    """The tools by name; only those that read where asked for."""
+    """Return the tools by name, or only reading ones."""
     return {tool.name: tool for tool in TOOLS if not (read_only and tool.writes)}

@@ -1,4 +1,4 @@
-"""`uwf trace export`: a thread as a trace, in a file or on standard output."""
+"""`uwf trace export`."""
 
 from __future__ import annotations
 

@@ -1,15 +1,14 @@
-"""A thread as an OpenTelemetry trace: spans of the conventions for generative AI, in the JSON of OTLP.
+"""A thread as an OpenTelemetry trace: spans of the generative AI conventions in OTLP JSON.
 
     invoke_workflow NAME                  the thread
       invoke_agent ROLE                   a step, or a failed attempt at it (status: error)
         chat MODEL                        a turn of the model
-        execute_tool NAME                 a call of a tool
-        invoke_workflow NAME              what a sub-workflow did of the step, in the same form
+        execute_tool NAME                 a tool call
+        invoke_workflow NAME              a sub-workflow, in the same form
 
-All of it is derived from the thread, ids too: the same thread gives the same trace wherever it is exported.
-When something was is what its commit says, since a node that two threads have in common has the time of the first.
-A detail says how long its run and most of its turns took, but not when a turn began: within a step, turns
-stand one after the other. What was said is in the trace only where it is asked for.
+Everything, including ids, derives from the thread, so every export is the same. Times are commits', since
+shared nodes have the first thread's. Details have durations but not start times, so turns within a step are
+placed one after another. Texts are included only on request.
 """
 
 from __future__ import annotations
@@ -47,8 +46,7 @@ _PROVIDERS = (
 
 
 class Span(NamedTuple):
-    """A span before it has its place in a trace. Times are in Unix nanoseconds; `key` is unique among the children of
-    a span."""
+    """A span without its place in a trace. Times are in Unix nanoseconds; `key` is unique among siblings."""
 
     key: str
     name: str
@@ -62,8 +60,8 @@ class Span(NamedTuple):
 
 
 def export(instance: Instance, head: Head, content: bool = False) -> dict[str, Any]:
-    """The trace of a thread as an OTLP ExportTraceServiceRequest in JSON. `content` includes prompts, answers,
-    and what tools were given and gave. Raises what reading the thread raises."""
+    """Return a thread's trace as an OTLP ExportTraceServiceRequest. `content` includes prompts, answers, tool
+    arguments and results. Raises what reading raises."""
     root = _Spans(instance, content).thread(head)
     trace = sha256(f"uwf trace {head.thread}".encode()).hexdigest()[:32]
     spans: list[dict[str, Any]] = []
@@ -103,7 +101,7 @@ def _attributes(values: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 @lru_cache(1024, typed=True)
 def _attribute(key: str, value: Any) -> dict[str, Any]:
-    """One for all spans that have it: of thousands most are alike."""
+    """Cached, since most of thousands are equal."""
     return {"key": key, "value": _any(value)}
 
 
@@ -118,8 +116,7 @@ def _any(value: Any) -> dict[str, Any]:
 
 
 class _Done(NamedTuple):
-    """What an agent did: `node` is the StepNode or Attempt, `when` in Unix nanoseconds, `merged` the last commit of the
-    sub-workflow that did it."""
+    """A step or attempt `node`; `when` in Unix nanoseconds, `merged` the sub-workflow's last commit."""
 
     node: Hash
     role: str
@@ -138,7 +135,6 @@ class _Spans:
         self._content = content
 
     def thread(self, head: Head) -> Span:
-        """The root span of a thread, with its failed attempts."""
         workflow = self._workflow(head.node)
         failed = [
             self._agent(
@@ -151,9 +147,8 @@ class _Spans:
         return self._run(head.node, head.commit, head.thread, failed, 0)
 
     def _run(self, last: Hash, commit: Oid | None, thread: str, besides: Sequence[Span], depth: int) -> Span:
-        """The span of a workflow's run up to a StepNode or StartNode, which was committed by `commit`; None where that
-        isn't known. `thread` is its id, "" where that isn't known; `besides` are spans that are not of its steps;
-        `depth` counts the sub-workflows around it."""
+        """Return the span of a run up to a node. `commit` and `thread` may be unknown; `besides` are other
+        spans; `depth` counts enclosing sub-workflows."""
         workflow = self._workflow(last)
         children = list(besides)
         events: list[tuple[int, str, Mapping[str, Any]]] = []
@@ -195,22 +190,19 @@ class _Spans:
         return self._instance.registry.workflow(parse_start(self._store.get(start).payload).workflow)
 
     def _rows(self, commit: Oid | None, start: Hash) -> Iterator[CommitRow]:
-        """What the commits of a run record, newest first, down to its StartNode."""
         for row in ancestry(self._store, commit) if commit is not None else ():
             yield row
             if row.node == start:
                 return
 
     def _time(self, node: Hash, committed: int | None) -> int:
-        """When something was, by the Unix second of its commit, in nanoseconds. The node says it finer, unless it was
-        there before."""
+        """Return a time in nanoseconds: the commit's second, refined by the node unless that is older."""
         made = self._store.get(node).timestamp
         if committed is None or abs(made // 1000 - committed) <= _SAME:
             return made * _MS
         return committed * 1000 * _MS
 
     def _agent(self, workflow: Workflow, done: _Done, error: str | None, depth: int = 0) -> Span:
-        """The span of a step, or of an attempt that failed with `error`."""
         node, role, agent, detail, end, merged = done
         attributes: dict[str, Any] = {
             "gen_ai.operation.name": "invoke_agent",
@@ -239,8 +231,7 @@ class _Spans:
     def _turns(
         self, model: str | None, turns: Sequence[TurnRecord], begin: int, end: int
     ) -> tuple[Span, ...]:
-        """The spans of the model's turns and of the tools', one after the other. They are shortened where together
-        they took longer than the step, in which several may have run at once."""
+        """Return spans of turns in sequence, compressed if they exceed the step, as parallel ones do."""
         shown = [(number, turn) for number, turn in enumerate(turns) if _is_shown(turn)]
         took = sum(turn.duration_ms or 0 for _, turn in shown) * _MS
         share = min(1.0, (end - begin) / took) if took else 0.0
@@ -278,7 +269,6 @@ class _Spans:
 
 
 def _is_shown(turn: TurnRecord) -> bool:
-    """Calls of tools, and the turns that a model is known to have made."""
     return turn.role == "tool" or (turn.role == "assistant" and bool(turn.usage or turn.model))
 
 
@@ -304,7 +294,6 @@ def _model(model: str | None, tokens: Tokens | None, session: str | None = None)
 
 
 def _provider(model: str | None) -> str:
-    """The provider, by the conventions' name for it, as far as the model's name tells; else "uwf"."""
     name = (model or "").rpartition("/")[2].lower()
     return next((provider for begin, provider in _PROVIDERS if name.startswith(begin)), "uwf")
 

@@ -1,4 +1,4 @@
-"""Pages of a store: a server for its user alone, and the same pages as files."""
+"""Web pages of a store: a server for its user, and the same pages as files."""
 
 from uwf_git.ext import Command, Export, Extension
 

@@ -1,12 +1,12 @@
-"""Who gets in: the user of this machine, from a page of this server.
+"""Access control: only this machine's user, from this server's pages.
 
-A browser takes requests to 127.0.0.1 from any site that it shows, and any program on the machine can connect. So a
-request has to name this server as its host, which a name that was pointed here doesn't; it must not come from another
-site, as the browser says in `Sec-Fetch-Site` and `Origin` (https://www.w3.org/TR/fetch-metadata/); and it has to bring
-a cookie, which the address that `uwf web` prints is exchanged for, once.
+Browsers send requests to 127.0.0.1 from any site, and any local program can connect. So a request must name
+this server as its host (against DNS rebinding), must not come from another site by `Sec-Fetch-Site` and
+`Origin` (https://www.w3.org/TR/fetch-metadata/), and must have a cookie, for which the address printed by
+`uwf web` is exchanged once.
 
-Pages may be kept by the browser, and are asked for anew each time (`private, no-cache`): they are of the same user as
-the store, which lies on the same disk, and what was typed into a form survives going back.
+Pages are `private, no-cache`: the store is on the same disk as the browser's cache, and form input survives
+going back.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _DRAIN_SECONDS = 2.0
 
 
 class Refusal(NamedTuple):
-    """Why a request isn't let in: the status of HTTP, and the words."""
+    """An HTTP status and message."""
 
     status: int
     why: str
@@ -64,9 +64,8 @@ _FOREIGN = Refusal(403, "Another site asked for this. Open the address itself.")
 
 
 class Access:
-    """Lets through to an application who may get in, and gives every answer the headers that bind a browser. `hosts`
-    are the values of `Host` that mean this server, with their port; `port` is part of the cookie's name, as cookies of
-    one host are shared by its ports."""
+    """Passes permitted requests to an application, and adds protective headers to every answer. `hosts` are
+    valid `Host` values with port; `port` is in the cookie's name, since a host's ports share cookies."""
 
     def __init__(self, application: Application, hosts: Collection[str], port: int) -> None:
         self._application = application
@@ -79,7 +78,6 @@ class Access:
         """Called once somebody has."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers one request."""
         if scope["type"] == "lifespan":
             await self._application(scope, receive, send)
             return
@@ -108,7 +106,6 @@ class Access:
                 await self._application(scope, _replayed(body, receive), _bound(send))
 
     def _not_for_us(self, headers: dict[str, str]) -> Refusal | None:
-        """Why a request isn't for this server, or isn't one that a browser sends."""
         if headers.get("host", "").lower() not in self._hosts:
             return Refusal(421, "This server is not known by that name and port.")
         if "transfer-encoding" in headers and "content-length" in headers:
@@ -116,7 +113,6 @@ class Access:
         return None
 
     async def _let_in(self, send: Send, address: str, headers: dict[str, str]) -> None:
-        """Gives the cookie, and leads on to the address without the token."""
         cookie = ("set-cookie", f"{self._cookie}={self._secret}; Path=/; HttpOnly; SameSite=Strict")
         if headers.get("sec-fetch-site", "none") in ("none", "same-origin"):
             await _answer(send, 303, "", (("location", address), cookie))
@@ -135,7 +131,6 @@ class Access:
         )
 
     def _knows(self, header: str) -> bool:
-        """Whether one of the cookies is ours. Those of other ports come along, whatever they hold."""
         pairs = (each.strip().partition("=") for each in header.split(";"))
         return any(
             hmac.compare_digest(value.encode("latin-1", "replace"), self._secret.encode())
@@ -144,8 +139,8 @@ class Access:
         )
 
     def _redeemed(self, scope: Scope) -> str | None:
-        """Where a request goes on that brings the token, which is used up by that; None for one without it. Who has it
-        may come from anywhere: no other site knows it."""
+        """Return the address of a request with the token, which is then used up; None without. It may come
+        from anywhere, since no other site knows it."""
         if self.token is None or scope["method"] != "GET":
             return None
         brought = dict(_query(scope)).get(TOKEN, "")
@@ -157,7 +152,6 @@ class Access:
 
 
 def _from_elsewhere(method: str, headers: dict[str, str]) -> Refusal | None:
-    """Why a request is refused that another site, or nobody knows who, had a browser send; or one that is too long."""
     if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
         return _FOREIGN
     origin = headers.get("origin")
@@ -175,7 +169,6 @@ _TOO_LONG = Refusal(413, f"More than {LARGEST >> 20} MiB is not taken.")
 
 
 def _headers(scope: Scope) -> dict[str, str]:
-    """The headers by name. One that stands there twice is joined, so that neither of two hosts is taken."""
     found: dict[str, str] = {}
     for name, value in scope["headers"]:
         text = value.decode("latin-1")
@@ -189,7 +182,6 @@ def _query(scope: Scope) -> list[tuple[str, str]]:
 
 
 def _without_token(scope: Scope) -> str | None:
-    """The address of a request without the token; None where it has none."""
     query = _query(scope)
     rest = [(name, value) for name, value in query if name != TOKEN]
     if len(rest) == len(query):
@@ -200,7 +192,6 @@ def _without_token(scope: Scope) -> str | None:
 
 
 async def _body(receive: Receive) -> bytes | Refusal:
-    """The body of a request, which has to be there in time and may be so large."""
     found = bytearray()
     try:
         async with asyncio.timeout(PATIENCE):
@@ -218,7 +209,6 @@ async def _body(receive: Receive) -> bytes | Refusal:
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    """A body that is there already, and then what else is told of the connection."""
     pending = [body]
 
     async def replayed() -> MutableMapping[str, Any]:
@@ -230,8 +220,6 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
 
 
 def _bound(send: Send) -> Send:
-    """Sends an answer with the headers that all have."""
-
     async def bound(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             own = {name for name, _ in message["headers"]}
@@ -245,8 +233,6 @@ def _bound(send: Send) -> Send:
 
 
 async def _refuse(receive: Receive, send: Send, refusal: Refusal) -> None:
-    """Answer why a request isn't let in, and close the connection. A short body is read first: a client that still
-    sends when the connection closes is reset, and may never see the answer."""
     if refusal is not _TOO_LONG:
         with suppress(TimeoutError):
             async with asyncio.timeout(_DRAIN_SECONDS):
@@ -266,7 +252,6 @@ async def _answer(
     headers: Collection[tuple[str, str]] = (),
     kind: str = "text/plain; charset=utf-8",
 ) -> None:
-    """An answer of this module's own."""
     given = {name for name, _ in headers}
     always = [each for each in _ALWAYS if each[0] not in given]
     own = (("content-type", kind), ("cache-control", "no-store"), *headers, *always)

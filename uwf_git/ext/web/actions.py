@@ -1,9 +1,7 @@
-"""What pages can change. An action calls the API in a thread of the server, so that no page waits for another; steps
-and runs are `uwf` processes.
+"""Actions of pages. They call the API in a thread of the server; steps and runs are `uwf` processes.
 
-A form names no agent, and no file but a workflow's of the folders that are searched for them: the user's
-configuration alone says which command works for a role. What a form says becomes the value of an option, and never an
-option.
+A form names no agent, and no file except listed workflow files: only the configuration decides which commands
+run. Form values become option values, never options.
 """
 
 from __future__ import annotations
@@ -50,9 +48,8 @@ _TOLD = 200  # threads of which is known why nobody worked on them
 
 
 class Order(NamedTuple):
-    """An action that a form asks for. `do` carries it out and returns the thread to show next; None for one in which
-    agents work. `argv` does the same in a shell, as the words after `uwf`; `text` is what the option whose value is
-    `-` reads."""
+    """A requested action. `do` performs it and returns the thread to show; None for agents' work. `argv` is
+    the equivalent command; `text` the value read by `-`."""
 
     argv: tuple[str, ...]
     text: str | None = None
@@ -60,7 +57,6 @@ class Order(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """The same as somebody may type it in a shell, with the text in its place."""
         words = ["uwf"]
         for word in self.argv:
             if self.text is not None and word.startswith("--") and word.endswith("=-"):
@@ -71,17 +67,16 @@ class Order(NamedTuple):
 
 
 class Form(NamedTuple):
-    """What was sent: the fields of a form by name, without what was left empty. A field that comes twice counts once,
-    the last one."""
+    """A form's non-empty fields; the last of duplicates."""
 
     fields: Mapping[str, str]
 
     def text(self, name: str, default: str = "") -> str:
-        """A text of several lines, which browsers end by CR LF."""
+        """Return a multi-line text without CR."""
         return self.fields.get(name, default).replace("\r\n", "\n")
 
     def option(self, name: str) -> str:
-        """What becomes the value of an option. Raises Usage for what none could be."""
+        """Return an option's value. Raises Usage."""
         value = self.fields.get(name, "").strip()
         if len(value) > LONGEST or "\0" in value:
             raise Usage(
@@ -90,7 +85,7 @@ class Form(NamedTuple):
         return value
 
     def number(self, name: str) -> int | None:
-        """A whole number; None where it was left out. Raises Usage."""
+        """Return an integer or None. Raises Usage."""
         value = self.option(name)
         if not value:
             return None
@@ -100,20 +95,19 @@ class Form(NamedTuple):
 
 
 class At(NamedTuple):
-    """The thread that an action is for, and where it is now."""
+    """An action's thread and its head."""
 
     instance: Instance
     head: Head
 
     @property
     def thread(self) -> ThreadId:
-        """Its id."""
         return self.head.thread
 
 
 class Action(NamedTuple):
-    """Something that a form asks for, at `/thread/ID/<name>`. `moves` says that it goes on from the head that the page
-    has shown, and is refused at another; `runs` that agents work, which nobody waits for."""
+    """An action at `/thread/ID/<name>`. `moves`: it applies to the head that the page showed; `runs`: agents
+    work, without waiting."""
 
     name: str
     order: Callable[[At, Form], Order]
@@ -122,12 +116,11 @@ class Action(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Its address, as a route."""
         return f"/thread/{{thread}}/{self.name}"
 
 
 def parse_form(body: bytes) -> Form:
-    """The fields of a form as browsers send it. Raises Usage for more of them than any has."""
+    """Parse a form. Raises Usage for too many fields."""
     try:
         pairs = parse_qsl(body.decode("ascii", "replace"), errors="replace", max_num_fields=_FIELDS)
     except ValueError:
@@ -191,7 +184,6 @@ def _said(option: str, reason: str) -> list[str]:
 
 
 def _limits(form: Form, sign: str = "") -> dict[str, str]:
-    """Return the limits by their names. `sign` goes before the numbers that have none."""
     given = [(key, form.option(key)) for key in OPTIONS]
     return {key: f"{sign if text[0].isdigit() else ''}{text}" for key, text in given if text}
 
@@ -235,14 +227,11 @@ ACTIONS = (
 
 
 def offered(write: bool, run: bool) -> tuple[Action, ...]:
-    """The actions that a server has."""
     return tuple(action for action in ACTIONS if write and (run or not action.runs))
 
 
 class Possible(NamedTuple):
-    """What can be done to a thread where it is: the `names` of actions, and what their forms show. `head` is sent along
-    with them. `limits` are the names of those that can be raised, with the option's name in words. `commands` are by an
-    action's name what does the same in a shell."""
+    """A thread's possible actions, with the data of their forms. `commands` are equivalent shell commands."""
 
     thread: ThreadId
     head: str
@@ -255,7 +244,7 @@ class Possible(NamedTuple):
 
 
 def possible(instance: Instance, head: Head, status: str) -> Possible:
-    """What can be done to a thread of that `status`. Raises what reading it raises."""
+    """Return the actions for a thread with a `status`. Raises what reading it raises."""
     following = outlook(instance, head)
     ended = head.archive is not None
     names = {"fork"}
@@ -289,7 +278,6 @@ def possible(instance: Instance, head: Head, status: str) -> Possible:
 
 
 def _resumable(instance: Instance, head: Head) -> bool:
-    """Whether the workflow of a thread says who goes on after its end."""
     if head.row.workflow is None:
         return False
     return parse_workflow(instance.store.get(head.row.workflow).payload).resume is not None
@@ -303,7 +291,7 @@ def _words(key: str) -> str:
 
 
 def start_page(instance: Instance, asked: Asked) -> Page:
-    """`/start`: a form with the workflows of the store, and of files. Its query: `workflow`, the one that is chosen."""
+    """`/start`: a form with all workflows; `workflow` in the query is preselected."""
     chosen = asked.one("workflow")
     known = registered(instance)
     workflow = shlex.quote(chosen) if chosen else "WORKFLOW"
@@ -321,8 +309,8 @@ def start_page(instance: Instance, asked: Asked) -> Page:
 
 
 def start(instance: Instance, form: Form) -> Order:
-    """The order to start a thread. Raises Usage, NotFound for a workflow that the list doesn't have: by other
-    names a command would find any file."""
+    """Return the order to start a thread. Raises Usage, NotFound for unlisted workflows, since other names
+    could be any file."""
     workflow = form.fields.get("workflow", "")
     if workflow not in workflows(instance):
         raise NotFound(f"no workflow {workflow!r} here", "choose one of the list")
@@ -346,15 +334,13 @@ def start(instance: Instance, form: Form) -> Order:
 
 
 def registered(instance: Instance) -> list[str]:
-    """The workflows of the store and of its packages, as a command names them."""
     from uwf_git.store.definitions import addresses
 
     return [*instance.registry.names(), *addresses(instance.store)]
 
 
 def workflows(instance: Instance) -> list[str]:
-    """The workflows that a thread can be started of: the registered ones, then those in `.workflows` of the folder that
-    the server works in, and in the folders of config.yaml."""
+    """Return registered workflows, then those in `.workflows` and configured folders."""
     files = sorted(name for name in file_names(instance.location.root) if not name_problem(name))
     return list(dict.fromkeys([*registered(instance), *files]))
 
@@ -363,7 +349,7 @@ def workflows(instance: Instance) -> list[str]:
 
 
 class NotDone(UwfError):
-    """An action failed, or is still at work. `status` is that of HTTP."""
+    """An action failed or is in progress. `status` is HTTP's."""
 
     def __init__(self, message: str, hint: str, status: int) -> None:
         super().__init__(message, hint)
@@ -374,22 +360,21 @@ _STATUS = {1: 422, 2: 400, 3: 404, 4: 409}  # of HTTP, by exit status
 
 
 class Refused(NamedTuple):
-    """Why a command that was to have agents work ended without an attempt of theirs, when its thread was at `head`."""
+    """Why agents didn't start, at `head`."""
 
     head: str
     why: NotDone
 
 
 class _Work(NamedTuple):
-    """The work of agents that a command begins: whether it has begun, and what is told why it didn't."""
+    """Agents' work: whether it began, and what to call if not."""
 
     is_begun: Callable[[], bool]
     refused: Callable[[NotDone], None]
 
 
 class Actions:
-    """Carries actions out on the store at a `location`, which `opened` opens. What is sent again while it is under way
-    is done once."""
+    """Performs actions on a store. A repeated request in progress is performed once."""
 
     def __init__(self, location: Location, opened: Callable[[], AbstractContextManager[Instance]]) -> None:
         self._location = location
@@ -406,14 +391,13 @@ class Actions:
         """How often what `refused` says has become another."""
 
     def refused(self, head: Head) -> NotDone | None:
-        """Why the last command that was to have agents work on a thread didn't; None once the thread has moved."""
+        """Return why agents didn't start last, None once the thread moved."""
         found = self._refused.get(head.thread)
         return found.why if found is not None and found.head == head.node else None
 
     async def do(self, action: Action, thread: str, form: Form) -> str:
-        """Does something to a thread; returns the address of the page to go to. Raises HeadMoved where the thread is no
-        longer where the page has shown it, Busy where an agent is to work while one does, NotDone, and what reading
-        the form raises."""
+        """Perform an action; return the next page's address. Raises HeadMoved if the thread moved since the
+        page, Busy if an agent is working, NotDone, and what parsing raises."""
 
         async def carried_out() -> str:
             with self._opened() as instance:
@@ -437,7 +421,6 @@ class Actions:
         return await self._once((action.name, thread, *sorted(form.fields.items())), carried_out)
 
     def _work(self, at: At) -> _Work:
-        """What tells whether agents work on a thread, and takes down why they didn't."""
         thread, locks, runs = at.thread, at.instance.locks, at.instance.runs
         before, tried = runs.began(thread), at.instance.attempts.tip(thread)
         self._tell(thread, None)
@@ -470,7 +453,7 @@ class Actions:
             self._beginning.discard(thread)
 
     async def start(self, form: Form) -> str:
-        """Starts a thread; returns the address of its page. Raises NotDone, and what reading the form raises."""
+        """Start a thread; return its page's address. Raises NotDone, and what parsing raises."""
 
         async def carried_out() -> str:
             with self._opened() as instance:
@@ -481,7 +464,6 @@ class Actions:
         return await self._once(("start", *sorted(form.fields.items())), carried_out)
 
     async def _once(self, key: tuple[object, ...], make: Callable[[], Coroutine[Any, Any, str]]) -> str:
-        """What is being made under this key, or is made now. It goes on when nobody waits for it any more."""
         task = self._under_way.get(key)
         if task is None:
             task = self._under_way[key] = asyncio.create_task(make())
@@ -489,8 +471,6 @@ class Actions:
         return await asyncio.shield(task)
 
     async def _call(self, order: Order, do: Callable[[Call], ThreadId]) -> str:
-        """Carry an order out in a thread, and return the address of the page to show next. Raises NotDone."""
-
         def called() -> ThreadId:
             with calling(self._location) as call:
                 return do(call)
@@ -514,9 +494,8 @@ class Actions:
             raise _not_done(error.message, error.hint, error.status, order) from None
 
     async def _run(self, order: Order, work: _Work) -> None:
-        """Begin the work of agents, and leave it alone once they work; a failure is taken down. It is a process with a
-        session of its own, and its standard error a file without a name, since a step goes on when the server ends,
-        and its agent ends with it when somebody kills the thread. Raises NotDone if it doesn't start."""
+        """Start agents' work in its own session, with standard error in an unnamed file, so that a step
+        outlives the server and a kill ends it. Raises NotDone if it doesn't start."""
         async with self._processes:
             err = TemporaryFile()  # noqa: SIM115 it is closed when the process has ended
             try:
@@ -539,7 +518,6 @@ class Actions:
                 await asyncio.sleep(_LOOK)
 
     async def _ended(self, child: subprocess.Popen[bytes], order: Order, err: IO[bytes], work: _Work) -> None:
-        """Wait for the end of a process, and take its failure down."""
         with err:
             pause = _LOOK
             while (code := child.poll()) is None:
@@ -559,7 +537,6 @@ def _require_unmoved(head: Head, form: Form) -> None:
 
 
 def _failure(code: int, err: IO[bytes], order: Order) -> NotDone | None:
-    """What a command says went wrong; None where nothing did. That a run has come to a question is no failure."""
     if code in (0, Waiting.exit_status):
         return None
     err.seek(0, os.SEEK_END)
@@ -571,6 +548,5 @@ def _failure(code: int, err: IO[bytes], order: Order) -> NotDone | None:
 
 
 def _not_done(message: str, hint: str, status: int, order: Order) -> NotDone:
-    """Return a failure with its exit `status` as a page tells it."""
     before = f"{hint} — " if hint else ""
     return NotDone(message, f"{before}the same in a terminal: {order.shown}", _STATUS.get(status, 422))

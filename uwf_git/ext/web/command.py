@@ -1,4 +1,4 @@
-"""`uwf web`: the pages of a store, served or written."""
+"""`uwf web`."""
 
 from __future__ import annotations
 

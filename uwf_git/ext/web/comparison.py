@@ -1,4 +1,4 @@
-"""`/diff/A/B`: two threads side by side from where they part, as `uwf thread diff` finds that."""
+"""`/diff/A/B`: two threads side by side after their last common step."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FIELDS = 40  # of an output that are shown
 
 
 class Field(NamedTuple):
-    """A field of an output. `mark` says in words how it differs from the other side's; "" where it is the same."""
+    """An output's field. `mark` says how it differs, or ""."""
 
     name: str
     value: Any
@@ -31,8 +31,8 @@ class Field(NamedTuple):
 
 
 def page(instance: Instance, asked: Asked) -> Page:
-    """The comparison. The threads are parts of the path or, as the form has it, `a` and `b` of the query; `from` is
-    how many rows after the parting are left out. Raises NotFound, Usage."""
+    """Show the comparison. Threads are in the path or `a` and `b` in the query; `from` skips rows. Raises
+    NotFound, Usage."""
     names = [asked.parts.get(side) or asked.one(side) for side in ("a", "b")]
     if not all(names):
         return _choice(instance, next(filter(None, names), ""))
@@ -73,7 +73,6 @@ def _choice(instance: Instance, name: str) -> Page:
 
 
 def _others(instance: Instance, head: Head | None) -> list[dict[str, str]]:
-    """The threads that may be chosen: the newest, those of the same start and of the same workflow first."""
     found = [each for each in instance.threads.all(archived=True) if isinstance(each, Head)]
     if head is not None:
         row, thread = head.row, head.thread
@@ -107,7 +106,6 @@ def _cost(instance: Instance, spent: Spent) -> dict[str, Any]:
 
 
 def _rows(instance: Instance, histories: Sequence[History], begin: int) -> list[dict[str, Any]]:
-    """The steps of both sides at the same place, from `begin` on."""
     parts = [history.steps[begin : begin + SHOWN] for history in histories]
     spent = spent_on(instance, [step for part in parts for step in part])
     rows = []

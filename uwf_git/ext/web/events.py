@@ -1,10 +1,10 @@
-"""What is live: whether a page is still what it was, and the stream of what happens on a thread.
+"""Freshness of pages, and event streams of threads.
 
-A page is known by when the refs last changed, who is at work, and what it was asked for, so that a browser that asks
-again is answered from a few looks at files. Of a thread that somebody works on there is a stream of server-sent events
-(https://html.spec.whatwg.org/multipage/server-sent-events.html): `began`, `said`, `dropped`, `printed`, `turn`, `step`,
-and `rest` once nobody is at work. The id of an event is the place of the last turn, after which a connection that was
-lost goes on. Nothing is looked at for a stream that nobody has open.
+A page's tag depends on refs' times, running threads and the request, so a conditional request costs a few
+file checks. A running thread has a stream of server-sent events
+(https://html.spec.whatwg.org/multipage/server-sent-events.html): `began`, `said`, `dropped`, `printed`,
+`turn`, `step`, and finally `rest`. An event's id is the last turn's place, for reconnecting. Nothing is
+polled without an open stream.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _PATIENCE = 10.0  # seconds for which a reader may take nothing
 
 
 class Tags:
-    """What the pages of a store are known by at a moment. `known` is what all of them know."""
+    """Tags of a store's pages at a moment."""
 
     def __init__(self, location: Location, known: Mapping[str, Any]) -> None:
         private = location.git_dir / PRIVATE
@@ -76,23 +76,21 @@ class Tags:
         self._known = sorted(known.items())
 
     def of(self, address: str) -> str:
-        """The tag of a page, which is another once anything that may stand on it has changed. Taken before the page
-        is made."""
+        """Return a page's tag, which changes with its content. Call before making the page."""
         # "Today" and "2 days ago" mean something else tomorrow.
         told = self._refs.mark(), sorted(self._locks.held()), time.strftime("%F"), self._known, address
         return f'"{hashlib.sha256(repr(told).encode("utf-8", "replace")).hexdigest()[:32]}"'
 
 
 class Streams:
-    """The streams of a store, which `opened` opens for each."""
+    """A store's event streams."""
 
     def __init__(self, opened: Callable[[], AbstractContextManager[Instance]]) -> None:
         self._opened = opened
         self._open = 0
 
     async def answer(self, request: Request) -> Response:
-        """The stream of a thread; 204, upon which a browser asks no more, where nobody is at work and nothing came
-        after the place that was named. Its query: `after`, such a place."""
+        """Return a thread's stream; 204, which ends reconnecting, if idle without news `after` a place."""
         if self._open >= MOST:
             return PlainTextResponse("Too many pages are live. Close some.\n", 503, {"retry-after": "10"})
         after = parse_place(request.headers.get("last-event-id") or request.query_params.get("after", ""))
@@ -114,7 +112,6 @@ class Streams:
         return _Stream(self._told(stack), instance, news, begun)
 
     def _told(self, stack: ExitStack) -> Callable[[], None]:
-        """Counts a stream, until what is returned is called."""
         self._open += 1
 
         def end() -> None:
@@ -125,14 +122,14 @@ class Streams:
 
 
 async def _begin(news: News) -> list[Event]:
-    """The first news; nothing but a rest where nobody is at work. A run rests for a moment between two steps."""
+    """Return the first events; a rest only if idle, since a run rests briefly between steps."""
     while not (found := news.news()) and not news.works:
         await asyncio.sleep(_TICK)
     return found or [Said(0, "")]
 
 
 class _Stream(Response):
-    """An answer that goes on until nobody is at work, or its reader has gone or takes nothing any more."""
+    """A response until the thread is idle, or the client leaves or stalls."""
 
     media_type = "text/event-stream"
 
@@ -145,7 +142,6 @@ class _Stream(Response):
         self._begun = begun
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Sends it."""
         gone = asyncio.ensure_future(_gone(receive))
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
@@ -165,7 +161,6 @@ class _Stream(Response):
             self._end()
 
     def _data(self) -> Iterator[bytes]:
-        """What is sent, piece by piece; b"" for a look without news."""
         events, spoke = self._begun, time.monotonic()
         yield b"retry: 1000\n\n"
         while True:
@@ -191,7 +186,6 @@ class _Stream(Response):
                 yield f"{named}event: {kind}\ndata: {json.dumps(value)}\n\n".encode()
 
     def _told(self, event: Event) -> tuple[Place | None, str, dict[str, Any]]:
-        """An event's id, kind and content."""
         match event:
             case Began(made, order, _):
                 return None, "began", _order(made, order)
@@ -212,8 +206,8 @@ class _Stream(Response):
         return None, "", {}
 
     def _came(self, node: Hash, failed: bool) -> tuple[str, bool]:
-        """What came of a step or an attempt in a few words, and whether that is a status or a verdict; "" where it
-        can't be read."""
+        """Return a step's or attempt's result in a few words, and whether it is a status or verdict; "" if
+        unreadable."""
         instance = self._instance
         try:
             payload = instance.store.get(node).payload
@@ -234,6 +228,5 @@ def _order(made: int, order: Order) -> dict[str, Any]:
 
 
 async def _gone(receive: Receive) -> None:
-    """Waits until the reader has closed the connection."""
     while (await receive())["type"] != "http.disconnect":
         continue

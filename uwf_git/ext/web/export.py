@@ -1,7 +1,7 @@
-"""`uwf web --export DIR`: the pages as files that a browser reads from a disk, without a server and without a script.
+"""`uwf web --export DIR`: pages as static files without scripts.
 
-Pages are found as a reader finds them: from the lists by what they link to. `link` makes of each address the name of a
-file that every file system takes, so that no name within a store can lead out of the folder.
+Pages are found by following links from the lists. `link` maps addresses to portable file names, so no name
+can lead out of the folder.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Query = Sequence[tuple[str, str]]
 
 
 class Exported(NamedTuple):
-    """How many files were written, and their bytes together; the threads whose next role was not judged."""
+    """Numbers of files and bytes; threads whose next role wasn't decided."""
 
     files: int
     bytes: int
@@ -53,9 +53,8 @@ class Exported(NamedTuple):
 def export(
     site: Site, folder: Path, thread: ThreadId | None, tell: Callable[[int, int], None] = lambda *_: None
 ) -> Exported:
-    """Writes the pages of a store, or of one thread and those that did its steps, into a folder that is new, empty, or
-    of an earlier export. `tell` is told how many pages of those known so far are done. Raises Invalid for another
-    folder, and where it can't be written."""
+    """Write the pages of a store, or of a thread with its sub-workflows, to a new, empty or earlier export's
+    folder. `tell` gets progress. Raises Invalid."""
     before = _earlier(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -73,7 +72,6 @@ def export(
 
 
 def _earlier(folder: Path) -> list[str]:
-    """The files of an earlier export. Raises Invalid for a folder of something else."""
     try:
         if not folder.is_symlink() and not folder.exists():
             return []
@@ -90,7 +88,6 @@ def _earlier(folder: Path) -> list[str]:
 
 
 def _place(folder: Path, name: str) -> Path:
-    """The file of a name. Raises Invalid where a link stands on the way, which may lead out of the folder."""
     path = folder
     for part in name.split("/"):
         path = path / part
@@ -107,7 +104,7 @@ def _write(folder: Path, name: str, data: bytes) -> int:
 
 
 class _Unmoved(Threads):
-    """The threads as they are when they are first looked at: all pages show the same, and it is read once."""
+    """Threads as first read, so that all pages agree."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
@@ -150,7 +147,7 @@ class _Unmoved(Threads):
 
 
 class _Pages:
-    """The pages of one export. `_names` are the files of the addresses known so far, `_left` those not yet written."""
+    """The pages of an export. `_names` maps known addresses to files, `_left` are unwritten."""
 
     def __init__(self, site: Site, instance: Instance, folder: Path, thread: ThreadId | None) -> None:
         self._site, self._instance, self._folder = site, instance, folder
@@ -163,7 +160,6 @@ class _Pages:
         self._written: dict[str, int] = {}
 
     def write(self, tell: Callable[[int, int], None]) -> dict[str, int]:
-        """Writes them all; gives the names of the files with their sizes."""
         for name in _LOADED:
             file = style.FILE if name == "base.css" else render.FOLDER / "static" / name
             self._put(f"static/{name}", file.read_bytes())
@@ -202,7 +198,6 @@ class _Pages:
         return document.encode("utf-8", "replace")
 
     def _file(self, address: str) -> str:
-        """The file of an address, which is written later; "" for what is no page."""
         parts = urlsplit(address)
         path, query = unquote(parts.path), self._query(parts.path, parse_qsl(parts.query))
         key = f"{parts.path}?{urlencode(query)}"
@@ -227,7 +222,6 @@ class _Pages:
         return ""
 
     def _query(self, path: str, query: Query) -> list[tuple[str, str]]:
-        """The query of an address in the one order that it has here, with what the whole export is bound to."""
         return sorted({*query, *self._fixed(path)})
 
     def _fixed(self, path: str) -> list[tuple[str, str]]:
@@ -236,7 +230,6 @@ class _Pages:
 
 
 def _with_children(instance: Instance, thread: ThreadId) -> frozenset[ThreadId]:
-    """A thread with those of the sub-workflows that did its steps, and theirs."""
     heads = [each for each in instance.threads.all(archived=True) if isinstance(each, Head)]
     above = parents(instance, heads)
     found = {thread}
@@ -254,7 +247,6 @@ def _name(path: str, query: Query) -> str:
 
 
 def _safe(text: str) -> str:
-    """A part of a file's name for a text, another one for each, whatever cases the file system tells apart."""
     if _PLAIN.fullmatch(text) and not _DOUBTFUL.fullmatch(text):
         return text
     digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]

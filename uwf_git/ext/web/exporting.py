@@ -1,4 +1,4 @@
-"""`uwf export --html`: a thread as one file."""
+"""`uwf export --html`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from uwf_git.ext.web.page.thread import page
 
 
 def export(invocation: Invocation, threads: tuple[str, ...], file: Path, force: bool) -> None:
-    """Write the page of a thread to a file, or to standard output if that is `-`. Raises Invalid."""
+    """Write a thread's page to a file, or `-`. Raises Invalid."""
     instance = invocation.instance
     head = instance.threads.head(find_thread(invocation, threads[0]))
     data = page(instance, head).encode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""`/stats`: what agents used, as `uwf stats` sums it up, in a table and a chart."""
+"""`/stats`: spending as by `uwf stats`, as table and chart."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ EVER = "2000-01-01"
 
 
 def spending(instance: Instance, asked: Asked) -> Page:
-    """The sums. Its query: `by`, `since` (30 days ago where it isn't there), `until`, and `thread`, which may repeat.
-    A time that is none has no sums, and the page says why, with its form. Raises Usage, NotFound."""
+    """Show the sums. Query: `by`, `since` (default: 30 days ago), `until`, repeated `thread`. An invalid time
+    shows its error with the form. Raises Usage, NotFound."""
     by = asked.one("by", "workflow")
     if by not in WAYS:
         raise Usage(f"no by {by!r}", "it is one of " + ", ".join(WAYS))

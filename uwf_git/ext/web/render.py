@@ -1,7 +1,5 @@
-"""Templates: every value is escaped where it is put in, control and direction characters are written out, and only what
-`uwf_cli.page.markup` made is HTML already. The same templates make the pages of the server and of an export, which
-differ in `link`: from an address to what leads there.
-"""
+"""Templates: all values are escaped, control and direction characters written out; only results of
+`uwf_cli.page.markup` are HTML. Server and export use the same templates with different `link` functions."""
 
 from __future__ import annotations
 
@@ -31,8 +29,8 @@ RENDERED = 200_000
 
 
 def html(page: Page, link: Link, site: Mapping[str, Any]) -> str:
-    """A page as a document. `site` is what all of them know: the `store`, whether one may `write` and `run` from them,
-    whether they are `live`, and the `version`."""
+    """Render a page. `site` has the `store`, whether pages may `write` and `run`, whether they are `live`,
+    and the `version`."""
     template = _environment(bool(site["live"])).get_template(page.template)
     with markup.room_for_markdown(RENDERED):
         return template.render(page.values, title=page.title, link=link, site=site, to=addresses, page=page)
@@ -40,7 +38,6 @@ def html(page: Page, link: Link, site: Mapping[str, Any]) -> str:
 
 @cache
 def _environment(live: bool) -> Environment:
-    """The templates. On a page that is live times are said as people say them, else as they are."""
     made = Environment(
         loader=FileSystemLoader([FOLDER / "templates", *ext.template_folders()]),
         autoescape=True,
@@ -71,15 +68,13 @@ def _environment(live: bool) -> Environment:
 
 
 def _shown(value: Any) -> Any:
-    """What is put into a page: nothing for None, texts with their control characters written out."""
     if value is None:
         return ""
     return terminal.escape(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _when(moment: float | str | None) -> Markup:
-    """A moment, in Unix seconds or as JSON has it, as people say it; the exact one shows on hover, and is what scripts
-    read."""
+    """Return a time (Unix seconds or JSON) in words, with the exact time on hover and for scripts."""
     if (seconds := _seconds(moment)) is None:
         return Markup("")
     return Markup('<time datetime="{}" title="{}">{}</time>').format(
@@ -88,7 +83,6 @@ def _when(moment: float | str | None) -> Markup:
 
 
 def _exactly(moment: float | str | None) -> Markup:
-    """A moment as it is."""
     if (seconds := _seconds(moment)) is None:
         return Markup("")
     return Markup('<time datetime="{}">{}</time>').format(iso(seconds), _exact(seconds))

@@ -1,5 +1,4 @@
-"""`/search`: what was said in any thread, as `uwf grep` finds it. That is a process of its own, which is awaited for so
-long and then ended: no other page has to wait for it, whatever somebody searches for."""
+"""`/search`: `uwf grep` in a process with a time limit, so that no page waits for it."""
 
 from __future__ import annotations
 
@@ -26,9 +25,8 @@ _FILTERS = ("role", "workflow", "author", "since")
 
 
 async def page(location: Location, asked: Asked) -> Page:
-    """What was found. Its query: `q`; `kind`, which is `text` as it is, or `E` or `P` for an expression; `case` for
-    any; and `role`, `workflow`, `author`, `since`. What the search says against them, or that it takes too long, stands
-    on the page, with its form."""
+    """Show the results. Query: `q`; `kind` (`text`, `E` or `P`), `case`, `role`, `workflow`, `author`,
+    `since`. Errors and timeouts are shown with the form."""
     pattern = asked.one("q")
     values: dict[str, Any] = {"asked": asked, "pattern": pattern, "shown": HITS, "wrong": None}
     values |= {"threads": [], "lines": 0, "more": False, "unread": []}
@@ -47,8 +45,6 @@ async def page(location: Location, asked: Asked) -> Page:
 
 
 def _by_thread(location: Location, hits: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The hits of each thread, with the first line of its task, which is its id if that can't be read, and the name of
-    its workflow. Threads are in the order of their first hits."""
     threads: dict[str, list[dict[str, Any]]] = {}
     for each in hits:
         threads.setdefault(each["thread"], []).append(each)
@@ -77,7 +73,6 @@ def _words(asked: Asked) -> list[str]:
 
 
 async def _found(location: Location, words: list[str]) -> Result:
-    """Return the hits, and warnings of what can't be searched. Raises Failed, also for a search that takes too long."""
     try:
         with anyio.fail_after(SECONDS):
             return await call_in_process(location, tuple(words), most=_MOST)
@@ -91,8 +86,6 @@ async def _found(location: Location, words: list[str]) -> Result:
 
 
 def _hit(found: dict[str, Any], pattern: str, asked: Asked) -> dict[str, Any]:
-    """A hit, with its line in three parts: before the match, the match, behind it. How long a match of an expression is
-    nobody says, so its first word is taken."""
     text, begin = found["text"], found["column"] - 1
     word = re.match(r"\S+", text[begin:])
     length = (word.end() if word else 1) if asked.one("kind") in ("E", "P") else len(pattern)

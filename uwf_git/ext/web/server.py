@@ -1,4 +1,4 @@
-"""`uwf web` at work: a socket of this machine, the site behind it, and the address to open."""
+"""The server of `uwf web`: socket, site, address."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _TO_READ = 30.0  # and to take a part of the answer
 
 
 class Served(NamedTuple):
-    """Where a site is: the `address` without the token, and the one that lets a browser in, once."""
+    """A site's `address`, and the one-time address for a browser."""
 
     address: str
     launch: str
@@ -53,9 +53,8 @@ def serve(
     tell: Callable[[Served], None],
     browse: bool,
 ) -> None:
-    """Serves until Ctrl-C. `path` is the page to begin with, `names` are further hosts by which the server may be
-    asked for. `tell` is called once the socket is open. Raises Usage for a port that is taken, and for a name that is
-    none."""
+    """Serve until Ctrl-C. `path` is the first page, `names` further host names. `tell` is called once
+    listening. Raises Usage for a taken port or an invalid name."""
     if wrong := [name for name in names if not _NAME.fullmatch(name)]:
         raise Usage(f"--name {wrong[0]!r} is no name of a host", "give it without a port: --name my-machine")
     with _socket(host, port) as listening:
@@ -96,8 +95,6 @@ async def _served(access: Access, listening: socket.socket) -> None:
 
 
 def _passed_over(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Tells what went wrong in no request. That a client can't be taken, or has gone, is passed over: the loop takes
-    the next one later."""
     error = context.get("exception")
     if not isinstance(error, OSError):
         said = f"internal error: {error!r}" if error else f"internal error: {context.get('message')}"
@@ -105,14 +102,13 @@ def _passed_over(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> N
 
 
 class Guarded(H11Protocol):
-    """A connection, which has to ask within a time, and to take what it asked for. There may be so many; more are
-    closed at once, so that neither memory nor the table of files can be used up."""
+    """A connection with time limits for sending and reading, and a limited number of them, to protect memory
+    and file descriptors."""
 
     _alarm: asyncio.TimerHandle | None = None
     _left = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Takes a connection, or closes it."""
         super().connection_made(transport)
         if len(self.connections) > _CONNECTIONS:
             transport.abort()
@@ -122,7 +118,6 @@ class Guarded(H11Protocol):
         self._wait_for_request()
 
     def data_received(self, data: bytes) -> None:
-        """Takes what came; the first byte of a request begins its time."""
         super().data_received(data)
         if self._is_asking():
             if self._alarm is None:
@@ -131,22 +126,18 @@ class Guarded(H11Protocol):
             self._calm()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Lets go of it."""
         self._calm()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """From now on somebody has to take what is sent."""
         super().pause_writing()
         self._wait_for_reader()
 
     def resume_writing(self) -> None:
-        """All was taken."""
         super().resume_writing()
         self._calm()
 
     def _is_asking(self) -> bool:
-        """Whether the request isn't there yet."""
         return self.cycle is None or self.cycle.response_complete
 
     def _wait_for_request(self) -> None:
@@ -171,7 +162,7 @@ class Guarded(H11Protocol):
 
 
 def known_hosts(host: str, names: Sequence[str], port: int) -> list[str]:
-    """The values of `Host` that mean a server at this address, the one to print first."""
+    """Return the valid `Host` values of a server, the printed one first."""
     own = [] if host in _EVERYWHERE else [_plain(host)]
     hosts = [*own, *names, *(["localhost"] if _plain(host) in _HERE else [])]
     bare = [f"[{each}]" if ":" in each else each for each in hosts]
@@ -179,7 +170,6 @@ def known_hosts(host: str, names: Sequence[str], port: int) -> list[str]:
 
 
 def _plain(host: str) -> str:
-    """A host as browsers write it."""
     try:
         return ipaddress.ip_address(host).compressed
     except ValueError:
@@ -187,15 +177,12 @@ def _plain(host: str) -> str:
 
 
 def _has_browser() -> bool:
-    """Whether one can be opened that doesn't take the terminal."""
     names = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")
     return sys.platform != "linux" or any(os.environ.get(name) for name in names)
 
 
 @contextmanager
 def _redirect(address: str) -> Iterator[Path]:
-    """A file that only this user may read, from which a browser goes on to an address: the command line of a browser is
-    there for every user of the machine to see."""
     place = escape(address)
     with NamedTemporaryFile("w", prefix="uwf-web-", suffix=".html", delete=False) as file:
         file.write(
@@ -209,7 +196,6 @@ def _redirect(address: str) -> Iterator[Path]:
 
 
 def _socket(host: str, port: int | None) -> socket.socket:
-    """A socket that listens. Raises Usage, UwfError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for wanted in (PORT, 0) if port is None else (port,):
         made = socket.socket(family, socket.SOCK_STREAM)

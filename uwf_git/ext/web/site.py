@@ -1,7 +1,7 @@
-"""The site: which address has which page, and how a request becomes one.
+"""The site: addresses and their pages.
 
-A page is made by a function of its module from the store, opened anew for each request as a command opens it, and from
-what was asked for. They run in the main thread one after another, as the limits of a workflow's expressions need.
+A page is made by a function from a newly opened store and the request. They run one after another in the main
+thread, which limits on expressions need.
 """
 
 from __future__ import annotations
@@ -46,8 +46,6 @@ Maker = Callable[[Instance, Asked], Page]
 
 
 def _loaded(where: str) -> Maker:
-    """What makes a page of an extension, imported when it is asked for."""
-
     def make(instance: Instance, asked: Asked) -> Page:
         page: Page = ext.load(where)(instance, asked)
         return page
@@ -82,7 +80,7 @@ _TYPED = ("answer", "message", "prompt", "reason")
 
 
 class Site(NamedTuple):
-    """What is served: the store of a `location`; with `write` what changes threads, with `run` what runs agents."""
+    """A store's site; `write` permits changes, `run` agents."""
 
     location: Location
     write: bool = False
@@ -90,7 +88,6 @@ class Site(NamedTuple):
 
     @contextmanager
     def opened(self) -> Iterator[Instance]:
-        """The store, for one request."""
         instance = Instance(self.location)
         try:
             yield instance
@@ -98,7 +95,7 @@ class Site(NamedTuple):
             instance.store.index.close()
 
     def known(self) -> Mapping[str, Any]:
-        """What every template may name as `site`."""
+        """The template variable `site`."""
         return {
             "store": _shown(self.location.git_dir if self.location.here else self.location.root),
             "write": self.write,
@@ -109,14 +106,12 @@ class Site(NamedTuple):
 
 
 def _shown(path: Path) -> str:
-    """A folder as people write it."""
     with suppress(ValueError, RuntimeError):
         return f"~/{path.relative_to(Path.home())}"
     return str(path)
 
 
 def application(site: Site) -> Starlette:
-    """The application: its pages and what they load."""
     tags = events.Tags(site.location, site.known())
     doing = Actions(site.location, site.opened) if site.write else None
     pages = [*PAGES, *(FORMS if site.write else ())]
@@ -159,7 +154,7 @@ def _shows(site: Site, maker: Maker, tags: events.Tags, doing: Actions | None) -
 
 
 def _asked(request: Request) -> Asked:
-    """What is asked for. Raises Usage for what no text of a store holds, and no process takes."""
+    """Parse a request. Raises Usage for texts that no store or process accepts."""
     query = tuple(request.query_params.multi_items())
     if any(
         "\0" in part for part in (*request.path_params.values(), *(each for pair in query for each in pair))
@@ -180,8 +175,6 @@ def _awaits(site: Site, maker: Awaited) -> Callable[[Request], Any]:
 
 
 def _changes(site: Site, doing: Actions) -> list[Route]:
-    """The addresses that change something."""
-
     def to_do(action: Action) -> Callable[[Request], Any]:
         return _does(site, lambda request, form: doing.do(action, request.path_params["thread"], form))
 
@@ -212,7 +205,7 @@ def _does(site: Site, do: Callable[[Request, Form], Awaitable[str]]) -> Callable
 
 
 def made(site: Site, maker: Maker, asked: Asked) -> Page:
-    """The page that a function makes, or the one that says why there is none."""
+    """Return a page, or an error page."""
     known: dict[str, object] = {}
     try:
         with site.opened() as instance, markup.room_for_markdown(render.RENDERED):
@@ -224,13 +217,13 @@ def made(site: Site, maker: Maker, asked: Asked) -> Page:
 
 
 def sections(instance: Instance) -> list[tuple[str, str]]:
-    """The titles and addresses of the extensions' pages that the navigation has for this store."""
+    """Return the extensions' navigation entries for this store."""
     refs = instance.store.repository.ref_names
     return [(pages.title, next(iter(pages.makers))) for pages in ext.pages() if refs(pages.refs)]
 
 
 def failed(error: Exception, title: str, back: str = "", typed: Sequence[str] = ()) -> Page:
-    """The page that says what went wrong. `back` is where to look again; what was `typed` stands there to be copied."""
+    """Return an error page with a link `back` and what was `typed`."""
     failure = describe(error)
     if failure.code == "internal":
         sys.stderr.write(f"uwf: {terminal.escape(failure.message)}\n")
@@ -239,7 +232,6 @@ def failed(error: Exception, title: str, back: str = "", typed: Sequence[str] = 
 
 
 def _response(site: Site, page: Page, tag: str = "") -> Response:
-    """A page as an answer, known by a tag. One that its template can't show is replaced by what says so."""
     known = {**site.known(), "tag": tag}
     try:
         document = render.html(page, str, known)

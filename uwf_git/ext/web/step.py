@@ -1,8 +1,6 @@
-"""`/thread/ID/step/N` and `/thread/ID/attempt/HASH`: what an agent was told, what it said and did, what it took, and
-what came of it.
+"""`/thread/ID/step/N` and `/thread/ID/attempt/HASH`: prompt, turns, spending and result.
 
-Anybody may have written what is shown. What is larger than a page should be is cut, or not even read, and the page says
-which command prints all of it.
+Contents are untrusted. Oversized parts are cut or not read, and the page names the command that prints them.
 """
 
 from __future__ import annotations
@@ -69,8 +67,8 @@ _LIVE = 20  # turns of a step that is being made, of which the newest are shown
 
 
 class Part(NamedTuple):
-    """Something of a step that may be too large to show: `html` is what is shown of it; `left` says in words what
-    isn't, and `name` is how more of it is asked for, "" where the page shows no more; `short` is what needs no fold."""
+    """A possibly large part: `html` is shown, `left` says what isn't, `name` requests more or is ""; `short`
+    needs no fold."""
 
     html: Markup
     left: str = ""
@@ -79,7 +77,7 @@ class Part(NamedTuple):
 
 
 class _Known:
-    """What was read of a store while it is open, and never changes: an export makes all pages of one."""
+    """A cache of immutable data, for exports."""
 
     def __init__(self) -> None:
         self.weights: dict[Hash, int] = {}
@@ -95,7 +93,7 @@ def _known(instance: Instance) -> _Known:
 
 
 def weight(instance: Instance, node: Hash) -> int:
-    """How many bytes a node takes, without reading it. Raises NotFound."""
+    """Return a node's size without reading it. Raises NotFound."""
     known = _known(instance).weights
     if node not in known:
         known[node] = instance.store.repository.size(instance.store.blob_of(node))
@@ -103,12 +101,11 @@ def weight(instance: Instance, node: Hash) -> int:
 
 
 def size(instance: Instance, node: Hash) -> str:
-    """The same in words."""
     return in_words(weight(instance, node))
 
 
 def weight_of_run(instance: Instance, detail: Hash) -> int:
-    """How many bytes it takes to tell what a run spent. Raises NotFound."""
+    """Return the bytes to read for a run's spending. Raises NotFound."""
     own = weight(instance, detail)
     if own > _LARGEST:
         return own
@@ -117,13 +114,13 @@ def weight_of_run(instance: Instance, detail: Hash) -> int:
 
 
 def in_words(size: int) -> str:
-    """A number of bytes: "12 kB", "3.4 MB"."""
+    """Format bytes: "12 kB", "3.4 MB"."""
     return f"{max(1, round(size / 1000))} kB" if size < 1_000_000 else f"{size / 1_000_000:.1f} MB"
 
 
 def step_page(instance: Instance, asked: Asked) -> Page:
-    """The page of a step. Its query: `turns`, how many are left out before those that are shown, and `whole`, the part
-    that is shown as far as a page can hold it. Raises NotFound, Usage, StoreDamaged."""
+    """Show a step. Query: `turns` to skip, and `whole`, the part to show in full. Raises NotFound, Usage,
+    StoreDamaged."""
     thread = instance.threads.find(asked.parts["id"])
     head = instance.threads.head(thread)
     row = _row(instance, head, asked.parts["number"])
@@ -164,7 +161,7 @@ def step_page(instance: Instance, asked: Asked) -> Page:
 
 
 def attempt_page(instance: Instance, asked: Asked) -> Page:
-    """The page of a failed attempt; its query is that of a step. Raises NotFound, Usage, StoreDamaged."""
+    """Show a failed attempt. Raises NotFound, Usage, StoreDamaged."""
     thread = instance.threads.find(asked.parts["id"])
     head = instance.threads.head(thread)
     tip = instance.attempts.tip(thread)
@@ -209,7 +206,6 @@ def attempt_page(instance: Instance, asked: Asked) -> Page:
 def _common(
     instance: Instance, head: Head, row: CommitRow, agent: str, persona: Persona | None
 ) -> dict[str, Any]:
-    """What a step's page and an attempt's say alike."""
     git = f"git --git-dir {shlex.quote(str(instance.location.git_dir))}"
     return {
         "thread": head.thread,
@@ -224,8 +220,7 @@ def _common(
 
 
 class _How:
-    """How a step or an attempt came about, as far as a page shows it. `detail` is None where there is no such node, or
-    it is too large."""
+    """A step's or attempt's history for a page. `detail` is None if missing or too large."""
 
     def __init__(self, instance: Instance, asked: Asked, detail: Detail | None) -> None:
         self._instance = instance
@@ -233,7 +228,6 @@ class _How:
         self._detail = detail
 
     def values(self) -> Mapping[str, Any]:
-        """What both pages have of it."""
         detail = self._detail or Detail("")
         skipped = min(self._asked.number("turns"), len(detail.turns))
         prices = _or_none(lambda: budget.prices(self._instance)) or {}
@@ -253,7 +247,6 @@ class _How:
         }
 
     def _once(self, record: TurnRecord) -> TurnRecord:
-        """A turn; what was said last is the answer, and stands there."""
         answer = self._detail.answer.strip() if self._detail else ""
         if answer and record.role == "assistant" and record.text.strip() == answer:
             return record._replace(text="*The answer above.*")
@@ -270,17 +263,14 @@ class _How:
         return Part(Markup(html), f"{left:,} of {len(text):,} characters are left out here", more)
 
     def text(self, name: str, text: str) -> Part:
-        """A text in the type of a machine."""
         room = self._room(name)
         return self._part(name, text, markup.lines(text[:room]), room)
 
     def prose(self, name: str, text: str) -> Part:
-        """A text that is Markdown."""
         room = min(self._room(name), _RENDERED)
         return self._part(name, text, markup.answer(text[:room]), room)
 
     def value(self, name: str, content: Any) -> Part:
-        """A JSON value as a table; one that is very long, or deep, as text."""
         try:
             said = plain(content)
         except RecursionError:
@@ -290,7 +280,6 @@ class _How:
         return Part(Markup(markup.value(content)))
 
     def said(self, output: Any, node: Node | None) -> Part | None:
-        """What was said besides the output; None where nothing was."""
         if self._detail is None or node is None:
             return None
         answer = self._detail.answer
@@ -298,27 +287,24 @@ class _How:
         return self.prose("answer", rest) if rest.strip() else None
 
     def raw(self) -> Part | None:
-        """All that was said, as it came; None where nothing was."""
         answer = self._detail.answer if self._detail else ""
         return self.text("raw", answer) if answer.strip() else None
 
 
 def spent_by(instance: Instance, detail: Detail, failed: bool = False) -> Spent:
-    """What one run spent, by its detail. Its turns are read only where they tell more than that, which models took the
-    tokens or how many there were, and no more of them than a page shows."""
+    """Return a run's spending by its detail; turns are read only if needed, and no more than are shown."""
     by_model = detail.extraction.startswith("model:") or not (detail.model or detail.cost)
     told = detail.turns[:TURNS] if detail.usage is None or by_model else ()
     return spent(detail, filter(None, _read_turns(instance, told)), failed)
 
 
 def live_turns(instance: Instance, thread: ThreadId) -> tuple[list[Markup], int]:
-    """The newest turns of the step that is being made, and how many there are."""
+    """Return the newest turns of the step in progress, and their number."""
     turns = turns_so_far(instance, thread)
     return [Markup(turn(each)) for each in turns[-_LIVE:]], len(turns)
 
 
 def _read_turns(instance: Instance, turns: Sequence[Hash]) -> Iterator[TurnRecord | None]:
-    """Turns, None for each that is too large to be read."""
     for node in turns:
         if weight(instance, node) > _LARGEST_TURN:
             yield None
@@ -327,7 +313,6 @@ def _read_turns(instance: Instance, turns: Sequence[Hash]) -> Iterator[TurnRecor
 
 
 def _prompt(instance: Instance, made: _How, asked: Asked, head: Head, row: CommitRow, detail: Detail) -> Part:
-    """What the agent of a step was told, made again of the history before it."""
     before = instance.store.take_in(Oid(raw=row.parent or b""))
     wanted = asked.one("whole") == "prompt"
     if row.number > _LONGEST_PAST and not wanted:
@@ -347,7 +332,6 @@ def _prompt(instance: Instance, made: _How, asked: Asked, head: Head, row: Commi
 
 
 def _row(instance: Instance, head: Head, given: str) -> CommitRow:
-    """The commit of a thread's step. Raises NotFound, StoreDamaged."""
     number = int(given) if given.isascii() and given.isdigit() and len(given) < 10 else 0
     if not 0 < number <= head.row.number:
         raise NotFound(f"thread {head.thread} has no step {brief(given, 20)}", f"it has {head.row.number}")
@@ -362,12 +346,10 @@ def _row(instance: Instance, head: Head, given: str) -> CommitRow:
 
 
 def _node(instance: Instance, node: Hash) -> Node | None:
-    """A node, None for one that is too large to be read."""
     return instance.store.get(node) if weight(instance, node) <= _LARGEST else None
 
 
 def _detail(instance: Instance, node: Hash | None) -> tuple[Node | None, Detail | None]:
-    """The node of a detail, and what it says; None of either where it is no detail, or too large."""
     content = _node(instance, node) if node is not None else None
     if content is None or not is_kind(content.type, "detail"):
         return content, None
@@ -375,7 +357,7 @@ def _detail(instance: Instance, node: Hash | None) -> tuple[Node | None, Detail 
 
 
 class Tried(NamedTuple):
-    """A failed attempt at a step."""
+    """A failed attempt."""
 
     node: Hash
     error: str
@@ -383,7 +365,6 @@ class Tried(NamedTuple):
 
 
 def _tried_at(instance: Instance, thread: ThreadId, prev: Hash | None) -> list[Tried]:
-    """The failed attempts that were made on a step, oldest first."""
     tip = instance.attempts.tip(thread)
     found = []
     for row in instance.attempts.rows(tip)[-TURNS:] if tip else ():
@@ -395,7 +376,6 @@ def _tried_at(instance: Instance, thread: ThreadId, prev: Hash | None) -> list[T
 
 
 def _or_none(make: Callable[[], T]) -> T | None:
-    """What is made, or None where it can't be."""
     try:
         return make()
     except UwfError:

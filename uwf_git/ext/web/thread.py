@@ -1,7 +1,7 @@
-"""`/thread/ID`: what a thread wants, where it is in its graph, its steps, and the threads that it belongs to.
+"""`/thread/ID`: a thread's state, graph, steps and relatives.
 
-A long thread is read by the index; only the steps that are shown are read themselves. What can't be read is said where
-it would stand, and so is what is too large to be shown.
+Long threads are read from the index; only shown steps are read themselves. Unreadable and oversized parts are
+reported in place.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ U = TypeVar("U")
 
 
 class Entry(NamedTuple):
-    """A line of the timeline: a step, or where `number` is None a failed attempt. `verdict` is what came of it, which
-    `rules` where it is a status; `took` are tokens, money and time; `child` is the thread that did it."""
+    """A timeline entry: a step, or a failed attempt if `number` is None. `verdict` is its result, a status if
+    `rules`; `took` its spending; `child` the thread that made it."""
 
     number: int | None
     node: Hash
@@ -69,8 +69,7 @@ class Entry(NamedTuple):
 
 
 class Relative(NamedTuple):
-    """A thread of those around the one that is shown. `how` it belongs there, in words; `compare` where they share
-    steps."""
+    """A related thread: `how` it relates; `compare` if they share steps."""
 
     thread: ThreadId
     title: str
@@ -81,7 +80,7 @@ class Relative(NamedTuple):
 
 
 def page(instance: Instance, asked: Asked) -> Page:
-    """The page. Its query: `before`, the number of a step; those before it are shown. Raises NotFound, Usage."""
+    """Show a thread; `before` in the query is a step number. Raises NotFound, Usage."""
     thread = instance.threads.find(asked.parts["id"])
     try:
         head = instance.threads.head(thread)
@@ -111,7 +110,6 @@ class _Thread:
         self._prices: Mapping[str, Price] = self._or(lambda: budget.prices(instance), {})
 
     def _or(self, make: Callable[[], T], otherwise: U) -> T | U:
-        """What is made, or what stands for it where that can't be read; the page says so then."""
         try:
             return make()
         except UwfError as error:
@@ -201,7 +199,6 @@ class _Thread:
     # Above the steps
 
     def _spent(self) -> list[str]:
-        """What was used altogether. A sum that isn't remembered is made only where that takes no time."""
         store, head = self._instance.store, self._head
         left = _HEAVIEST
         if head.row.number and store.index.spent(head.node) is None:
@@ -212,7 +209,6 @@ class _Thread:
         return amounts(account(self._instance, self._head).spent, self._prices)
 
     def _budget(self) -> list[tuple[str, str, float, float]]:
-        """Of each limit that holds: its name, what of it is used in words, and both as numbers."""
         standing = budget.Budgets(self._instance).standing(self._head)
         if standing is None:
             return []
@@ -227,19 +223,16 @@ class _Thread:
         ]
 
     def _plays(self, status: str) -> Waits | None:
-        """The role that a human is to play now; None where none is."""
         found = self._or(lambda: waits_of(self._instance, self._head), None) if status == WAITING else None
         return found if found is not None and found.kind == ROLE else None
 
     def _folded(self) -> str:
-        """The ref of the fold that holds an ended thread; "" where it has refs of its own."""
         if self._instance.store.repository.ref(layout.ARCHIVE + self._head.thread) is not None:
             return ""
         row = self._instance.store.folded(self._head.thread) if self._head.archive else None
         return row.ref if row is not None else ""
 
     def _ref(self) -> str:
-        """What git calls the thread's head."""
         if self._folded():
             return str(self._head.commit)
         return (layout.ARCHIVE if self._head.archive else layout.THREADS) + self._head.thread
@@ -290,14 +283,12 @@ class _Thread:
         return described(workflow, taken, now, address, turn) if workflow is not None else None
 
     def _made(self) -> int:
-        """How many steps and failed attempts were made."""
         attempts = self._instance.attempts
         return self._head.row.number + attempts.count(attempts.tip(self._head.thread))
 
     # The timeline
 
     def _entries(self) -> list[Entry]:
-        """The steps that are shown, each with the failed attempts that came after it."""
         tried: dict[Hash | None, list[Entry]] = {}
         attempts: list[tuple[Hash | None, Entry]] = self._or(lambda: list(self._attempts()), [])
         for prev, entry in attempts:
@@ -354,7 +345,6 @@ class _Thread:
         return steps.spent_by(self._instance, found, failed) if found is not None else None
 
     def _attempts(self) -> Iterator[tuple[Hash | None, Entry]]:
-        """The newest failed attempts, oldest first, with the step that each was made on."""
         instance = self._instance
         tip = instance.attempts.tip(self._head.thread)
         for row in instance.attempts.rows(tip)[-_TRIED:] if tip else ():
@@ -383,14 +373,12 @@ _LIMITS = {"maxSteps": "steps", "maxTokens": "tokens", "maxCost": "money", "maxW
 
 
 def _each(tree: Kin) -> Iterator[Kin]:
-    """A tree's threads."""
     yield tree
     for below in tree.below:
         yield from _each(below)
 
 
 def _without_remarks(rows: Iterable[CommitRow]) -> Iterator[tuple[str, bool]]:
-    """The role of each step that isn't a remark, and whether its output asks a human."""
     asked = False
     for row in rows:
         if row.kind == "step":
@@ -404,6 +392,5 @@ def _done(head: Head) -> bool:
 
 
 def _how_to_raise(instance: Instance, head: Head) -> str:
-    """The command that raises the budget that is used up; "" where none is."""
     standing = used_up(instance, head)
     return budget.waiting(head.thread, standing).hint if standing is not None else ""

@@ -1,4 +1,4 @@
-"""`/`: the threads in tabs by what they want of a person, with the filters of `uwf thread list`."""
+"""`/`: threads in tabs by what they want from a person, with the filters of `uwf thread list`."""
 
 from __future__ import annotations
 
@@ -29,9 +29,8 @@ SHOWN = 50
 
 
 def page(instance: Instance, asked: Asked) -> Page:
-    """The list. Its query: `tab`, `workflow`, `author`, `since`, `search`, `status`, `thread`, which is an id and may
-    repeat, and `from`, how many are left out. A filter that there can't be has no threads, and the page says why,
-    with its form. Raises Usage."""
+    """Show the list. Query: `tab`, `workflow`, `author`, `since`, `search`, `status`, repeated `thread`, and
+    `from`. An invalid filter shows its error with the form. Raises Usage."""
     wants = wanting(instance)
     wrong: Usage | NotFound | None = None
     try:
@@ -80,7 +79,6 @@ def _unjudged(item: dict[str, Any]) -> str:
 
 
 def _wanted(instance: Instance, each: Listed) -> str:
-    """What a thread asks of a person, or why else it waits; empty where it doesn't, or can't be read."""
     if each.status != WAITING or not isinstance(each.head, Head):
         return ""
     try:

@@ -1,4 +1,4 @@
-"""`/workflows` and `/workflow/NAME`: which there are, in which versions, and what one does."""
+"""`/workflows` and `/workflow/NAME`."""
 
 from __future__ import annotations
 
@@ -35,8 +35,7 @@ _TAKEN = {"+": "added", "-": "removed"}
 
 
 def index(instance: Instance, asked: Asked) -> Page:
-    """The registered workflows, and those of threads that are not. Its query: `thread`, which may repeat, for
-    only those of some threads."""
+    """Show registered workflows and those of threads, or of repeated `thread` in the query only."""
     only = asked.all("thread")
     used = _used(instance, only)
     found = [
@@ -52,7 +51,6 @@ _UNUSED: Mapping[str, Any] = {"threads": 0, "states": {}, "last": None, "hash": 
 
 
 def _used(instance: Instance, only: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
-    """Of each workflow that threads have, how many of them are in which state, and when the last one was touched."""
     found: dict[str, list[Listed]] = {}
     for each in listed(instance, Filters(ended=True)):
         if isinstance(each.head, Head) and each.head.row.name and (not only or each.thread in only):
@@ -68,9 +66,8 @@ def _states(found: Sequence[Listed]) -> dict[str, Any]:
 
 
 def page(instance: Instance, asked: Asked) -> Page:
-    """A workflow, by a name, with ~2 after it the version two before, CREW/ID, or a hash; by a name that isn't
-    registered, the version of the newest thread that has it. Its query: `from` and `to`, versions to compare,
-    `rehearse`, and `thread` as the index has it. Raises NotFound, Usage."""
+    """Show a workflow by name, NAME~2, CREW/ID or hash; an unregistered name is that of the newest thread
+    with it. Query: versions `from` and `to`, `rehearse`, and `thread`. Raises NotFound, Usage."""
     name = asked.parts["name"]
     found = stored_workflow(instance, name)
     if found is None and (version := _used(instance).get(name, _UNUSED)["hash"]):
@@ -111,7 +108,7 @@ def page(instance: Instance, asked: Asked) -> Page:
 
 
 def _rehearsed(instance: Instance, found: Found) -> Report:
-    """The report of a rehearsal, on the time for slow decisions. Raises LimitExceeded where none is left."""
+    """Return a rehearsal's report within the time for slow decisions. Raises LimitExceeded."""
     try:
         with instance.judging.budget.spend():
             return rehearse(found.workflow, found.schemas, seconds=SECONDS)
@@ -122,7 +119,7 @@ def _rehearsed(instance: Instance, found: Found) -> Report:
 
 
 def _versions(instance: Instance, found: Found) -> list[dict[str, Any]]:
-    """The versions under the workflow's name; none where it is registered under none, or another has it."""
+    """Return the versions of the workflow's name; none if unregistered, or another workflow has it."""
     if found.workflow.crew is None:
         with suppress(NotFound):
             versions = past(instance, found.workflow.name)
@@ -134,7 +131,6 @@ def _versions(instance: Instance, found: Found) -> list[dict[str, Any]]:
 def _difference(
     instance: Instance, asked: Asked, versions: Sequence[Mapping[str, Any]], found: Found
 ) -> dict[str, Any] | None:
-    """What is different between two versions: of those that the query names, or of `to` and the one before."""
     after = asked.one("to")
     before = asked.one("from")
     if not (after or before):
@@ -170,7 +166,6 @@ def _before(versions: Sequence[Mapping[str, Any]], after: str) -> str:
 
 
 def _transitions(workflow: Workflow, report: Report | None) -> list[dict[str, Any]]:
-    """The edges in the order that the graph is drawn in; of a report how often each was taken."""
     taken = Counter[tuple[str, str, str | None, str | None]]()
     for use in report.edges if report else ():
         taken[use.source, use.target, use.status, use.condition] += use.taken
@@ -189,7 +184,6 @@ def _transitions(workflow: Workflow, report: Report | None) -> list[dict[str, An
 
 
 def _roles(found: Found) -> list[dict[str, Any]]:
-    """The roles in the order that the graph meets them, each with what it may answer."""
     workflow = found.workflow
     roles = []
     for name in order(workflow):
@@ -211,7 +205,6 @@ def _roles(found: Found) -> list[dict[str, Any]]:
 
 
 def _answers(schema: Any) -> list[list[dict[str, Any]]]:
-    """The fields of each variant of an answer that a schema tells apart at its top."""
     if not isinstance(schema, Mapping):
         return []
     variants = next((schema[key] for key in ("oneOf", "anyOf") if isinstance(schema.get(key), list)), ())
@@ -219,7 +212,6 @@ def _answers(schema: Any) -> list[list[dict[str, Any]]]:
 
 
 def _fields(schema: Any) -> list[dict[str, Any]]:
-    """The fields that a schema names at its top: what each is, and whether it has to be there."""
     properties = schema.get("properties") if isinstance(schema, Mapping) else None
     if not isinstance(properties, Mapping):
         return []
@@ -263,7 +255,6 @@ def _amount(key: str, value: float) -> str:
 
 
 def _code(instance: Instance, found: Found) -> dict[str, Any]:
-    """The file of a bundle, as text."""
     try:
         data = instance.registry.code_of(found.hash)
     except UwfError as error:

@@ -1,1 +1,1 @@
-"""The Agent Client Protocol, from the client's side. `session` is the only module that knows the SDK."""
+"""A client of the Agent Client Protocol. Only `session` imports the SDK."""

@@ -1,14 +1,13 @@
-"""`uwf-acp`: a role is done by an agent that speaks the Agent Client Protocol.
+"""`uwf-acp`: agents that speak the Agent Client Protocol.
 
-The agent is a command of the user's configuration. It is started for a step and ended with it, and what it says and
-does is recorded as it happens. This role's next step goes on in the same session, if the agent can load it; where that
-fails, or the session is empty, a fresh one is told everything. What the agent asks permission for is granted by
-`tools.permissions`, else by the person at the terminal, else denied. What the policy forbids the agent is kept from
-doing, or the step fails. Through its client it reads and writes files in the working directory alone. Terminals are not
-offered: what an agent runs, it runs by its own means and under its own settings.
+The agent's command comes from the user's configuration. It runs for one step, and its messages and actions
+are recorded as they happen. The role's next step loads the same session if possible; otherwise a new session
+gets everything. Permission requests are granted by `tools.permissions`, else by the person at the terminal,
+else denied. What the policy forbids is prevented, or the step fails. Through its client the agent reads and
+writes files in the working folder only. Terminals are not offered: the agent runs commands by its own means
+and settings.
 
---mode and --model choose among what the agent offers; --auth is one of its ways to log in. With --no-files it is not
-offered files through its client.
+--mode and --model choose among the agent's offers; --auth is one of its login methods; --no-files offers no files.
 """
 
 from __future__ import annotations
@@ -48,8 +47,6 @@ _LAUNCHERS = ("npx", "bunx", "pnpx", "uvx")
 
 
 class Options(NamedTuple):
-    """The agent's arguments."""
-
     command: tuple[str, ...] = ()
     mode: str | None = None
     model: str | None = None
@@ -67,7 +64,7 @@ def parse_args(args: Sequence[str]) -> Options:
 
 
 class _Conversation(Conversation):
-    """One step's conversation with the agent's process, which ends with it."""
+    """One step's conversation with the agent's process."""
 
     def __init__(self, ctx: Context) -> None:
         super().__init__(ctx)
@@ -75,7 +72,6 @@ class _Conversation(Conversation):
         self._kept = ""  # the session of an answer that was taken over
 
     def begin(self) -> Reply:
-        """Tells the agent the task, in this role's last session where there is one."""
         if left := self.carried_on():
             return self._go_on(*left)
         previous = self.ctx.previous_session
@@ -85,30 +81,24 @@ class _Conversation(Conversation):
         return _say(self.ctx, session, prompt, notes)
 
     def say(self, text: str) -> Reply:
-        """One more message in the live session, which is loaded again where the process has ended."""
         session = self._session
         if session is not None and session.alive:
             return _say(self.ctx, session, text, ())
         return self._go_on(session.id if session is not None else self._kept, text)
 
     def take_over(self, reply: Reply) -> Reply:
-        """What the agent answered; corrections go on in its session."""
         self._kept = reply.session or ""
         return _with_text(self.ctx, reply)
 
     def close(self) -> None:
-        """Ends the agent's process."""
         if self._session is not None:
             self._session.close()
 
     def _go_on(self, wanted: str, message: str) -> Reply:
-        """The answer in a session that is loaded; a fresh one is told everything."""
         session, notes = self._open(wanted)
         return _say(self.ctx, session, _told_anew(self.ctx, wanted, message) if notes else message, notes)
 
     def _open(self, wanted: str | None) -> tuple[Session, tuple[str, ...]]:
-        """A process with an open session. There are notes when `wanted` could not be loaded and the session is a
-        fresh one."""
         from uwf_git.ext.agents.acp.session import LoadFailed
 
         session = self._start()
@@ -128,7 +118,6 @@ class _Conversation(Conversation):
         return session, notes
 
     def _let_settle(self, agent: str, session: str) -> None:
-        """Waits until an agent doesn't lose the session any more by loading it."""
         if agent not in _BY_MINUTE or (began := _last_begun(self.ctx, session)) is None:
             return
         wait = until_later(began, time.time(), MINUTE)
@@ -146,12 +135,11 @@ class _Conversation(Conversation):
 
 
 def until_later(began: float, now: float, minute: float) -> float:
-    """The seconds until a minute has begun in which `began` doesn't lie; both are Unix seconds."""
+    """Return the seconds until the next minute after the one of `began`."""
     return minute - now % minute + _MARGIN if began // minute >= now // minute else 0.0
 
 
 def _last_begun(ctx: Context, session: str) -> float | None:
-    """When the newest step or attempt of the thread began that was made in a session, in Unix seconds."""
     from uwf_git.store.attempts import Attempts
 
     found = []
@@ -165,7 +153,6 @@ def _last_begun(ctx: Context, session: str) -> float | None:
 
 
 def _told_anew(ctx: Context, session: str, message: str) -> str:
-    """The first message to a session that remembers nothing of what `message` goes on from."""
     if ctx.resume is None or ctx.resume.session != session:
         return f"{ctx.prompt}\n\n{message}"
     return (
@@ -229,7 +216,6 @@ def _say(ctx: Context, session: Session, text: str, notes: Sequence[str]) -> Rep
 
 
 def _told(failure: str) -> str:
-    """A failure in one line; of an answer of the model's service, its message."""
     from uwf_git.ext.agents.acp.frames import printable
 
     with contextlib.suppress(ValueError, RecursionError):
@@ -241,7 +227,6 @@ def _told(failure: str) -> str:
 
 
 def _heard(session: Session, said: Said, notes: Sequence[str]) -> Reply:
-    """What the agent said to a prompt, before anybody has looked for the deliverable in it."""
     unfinished = [_UNFINISHED[said.stop]] if said.stop in _UNFINISHED else []
     return Reply(
         "",
@@ -255,8 +240,6 @@ def _heard(session: Session, said: Said, notes: Sequence[str]) -> Reply:
 
 
 def _with_text(ctx: Context, reply: Reply) -> Reply:
-    """The reply with the last message that holds a valid output: some say a word more after it. Else with the last
-    one."""
     texts = [turn.text for turn in reply.turns if turn.role == "assistant"]
     for text in reversed(texts):
         if not judged(ctx, Reply(text)).problems:
@@ -265,8 +248,8 @@ def _with_text(ctx: Context, reply: Reply) -> Reply:
 
 
 def named(options: Options) -> str:
-    """The name of an agent's steps: uwf-acp/ and its program's. Of one that is started by npx or the like, it is that
-    of the package."""
+    """Return the name of an agent's steps: uwf-acp/ and its program, or its package if started by npx or
+    similar."""
     program, *words = options.command
     name = Path(program).name
     if name in _LAUNCHERS:
@@ -283,7 +266,7 @@ agent = Agent("uwf-acp", _Conversation, parse_args, USAGE, named, __doc__, _has_
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """The command. Exits. When it is terminated, the agent is too, which has a session of its own."""
+    """The command. When terminated, it ends the agent, which has its own session."""
 
     def end(_number: int, _frame: Any) -> NoReturn:
         raise KeyboardInterrupt

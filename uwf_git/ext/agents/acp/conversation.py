@@ -1,10 +1,10 @@
-"""What comes of one prompt: session updates become turns.
+"""From session updates to turns.
 
-Updates are read as JSON, not through the SDK's models, which would drop all that an agent newer than the SDK says in
-an update with an unknown field. Fields of the wrong shape are ignored.
+Updates are read as JSON, since the SDK's models would drop updates with unknown fields. Fields of the wrong
+type are ignored.
 
-Pieces of a message are joined. A turn is recorded when it is whole: a message when something else comes, a tool call
-when it has ended and nothing more is said about it. Only the beginning of a thought is kept, and only the last plan.
+Message pieces are joined. A turn is recorded once complete: a message when something else follows, a tool
+call when it has ended. Only the beginning of thoughts and the last plan are kept.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PIECES = {"agent_message_chunk": _MESSAGE, "agent_thought_chunk": _THOUGHT}
 
 
 class Cost(NamedTuple):
-    """What the agent says that the session has cost so far."""
+    """The session's cost so far, as reported."""
 
     amount: float
     currency: str
@@ -45,8 +45,8 @@ class _Call(NamedTuple):
 
 
 class Conversation:
-    """The turns of one prompt. `record` is given each as soon as it is whole; `forbidden` are the kinds of tool
-    calls that must not succeed."""
+    """The turns of one prompt. `record` gets each once complete; tool calls of `forbidden` kinds must not
+    succeed."""
 
     def __init__(self, record: Callable[[TurnRecord], None], forbidden: frozenset[str] = frozenset()) -> None:
         self._record = record
@@ -67,8 +67,7 @@ class Conversation:
         self.answered = False  # whether a message has an id
 
     def update(self, update: Mapping[str, Any]) -> None:
-        """Adds what a session update says. Raises TooMuch where the agent says more than is kept, or does
-        what is forbidden."""
+        """Process a session update. Raises TooMuch if the agent says too much or does something forbidden."""
         kind = update.get("sessionUpdate")
         if kind in _PIECES:
             self._piece(_PIECES[kind], update)
@@ -82,20 +81,20 @@ class Conversation:
             self.replayed += 1
 
     def called(self, call: str) -> dict[str, Any]:
-        """The fields of a tool call, as far as updates have told them; {} for an unknown one."""
+        """Return a tool call's known fields, {} if unknown."""
         return dict(self._calls[call].known) if call in self._calls else {}
 
     def refuse(self, call: str) -> None:
-        """Notes that a tool call was denied, so that it can't count as done, whatever the agent says about its end."""
+        """Record a denied tool call, so that it cannot count as done."""
         self._refused.add(call)
 
     def add(self, turn: TurnRecord) -> None:
-        """Adds a turn that no update tells, such as a decision about a permission."""
+        """Add a turn without an update, such as a permission decision."""
         self._settle()
         self._add(turn)
 
     def finish(self, usage: Usage | None = None, model: str | None = None) -> None:
-        """Records what is still open. `usage`, of the whole prompt, goes to its last message."""
+        """Record open turns. `usage`, of the whole prompt, goes to its last message."""
         self._settle(usage, model)
         for call in list(self._calls):
             self._end_call(call)
@@ -127,7 +126,6 @@ class Conversation:
         self._pieces.append(text)
 
     def _settle(self, usage: Usage | None = None, model: str | None = None) -> None:
-        """Records the message or thought that was coming, and the tool call that has ended."""
         if self._ended is not None:
             self._end_call(self._ended)
         text, what = "".join(self._pieces), self._open
@@ -205,7 +203,7 @@ class Conversation:
 
 
 def usage_of(answer: Mapping[str, Any]) -> Usage | None:
-    """The tokens in the answer to a prompt; None where there are none."""
+    """Return the tokens in a prompt's answer, or None."""
     usage = answer.get("usage")
     if not isinstance(usage, Mapping):
         return _quota(answer.get("_meta"))
@@ -229,7 +227,7 @@ def _quota(meta: Any) -> Usage | None:
 
 
 def bounded(value: Any) -> Any:
-    """The JSON value, or its text where it is too large, too deep, or has numbers that no node may hold."""
+    """Return a JSON value, or its text if too large, too deep or not storable."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (ValueError, RecursionError):
@@ -247,7 +245,6 @@ def _sound(value: Any, depth: int) -> bool:
 
 
 def _text(content: Any) -> str:
-    """The text of a content block, or the kind of the block and its address where it isn't text."""
     if not isinstance(content, Mapping):
         return ""
     kind = content.get("type")
@@ -260,7 +257,6 @@ def _text(content: Any) -> str:
 
 
 def _contents(content: Any) -> tuple[str, list[dict[str, Any]]]:
-    """The text and the diffs that a tool call shows."""
     texts: list[str] = []
     diffs: list[dict[str, Any]] = []
     for item in content if isinstance(content, list) else ():
@@ -276,7 +272,6 @@ def _contents(content: Any) -> tuple[str, list[dict[str, Any]]]:
 
 
 def _take_terminal(meta: Any, known: dict[str, Any]) -> None:
-    """Adds what a command has printed and its exit status, which some agents tell in the update's metadata."""
     if not isinstance(meta, Mapping):
         return
     for key in ("terminal_output", "terminal_output_delta"):

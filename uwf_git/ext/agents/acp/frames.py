@@ -1,8 +1,7 @@
-"""Messages of an agent over its pipes, one JSON object a line; and what it complains about, in one line that is fit
-for a terminal.
+"""JSON-RPC over pipes, one JSON object per line, from untrusted agents.
 
-A line may be endless, no JSON, or JSON of the wrong shape. A few lines that are no frames, such as a banner, are
-skipped and remembered; more of them, or a frame beyond the limit, end the connection with a `fault`.
+A few lines that are not messages, such as a banner, are skipped; more, or an oversized one, end the
+connection with a `fault`.
 """
 
 from __future__ import annotations
@@ -24,16 +23,12 @@ Notified = Callable[[str, Mapping[str, Any]], None]
 
 
 class TooMuch(Exception):
-    """What a handler of notifications raises to end the connection: the message says why."""
+    """Raised by a notification handler to end the connection."""
 
 
 class Frames:
-    """A transport of JSON-RPC messages, as the SDK's Connection wants one: nothing it calls raises.
-
-    Requests and answers are handed on; notifications go to `notified`, in their order and before any
-    answer that follows them. `fault` says why the connection was given up, "" where it wasn't; `noise` are
-    the first lines that were no frames.
-    """
+    """A transport for the SDK's Connection. Notifications go to `notified`, in order and before later
+    answers. `fault` is why the connection ended, `noise` the first skipped lines."""
 
     def __init__(
         self, read: Callable[[], Awaitable[bytes]], write: Callable[[bytes], None], notified: Notified
@@ -47,12 +42,12 @@ class Frames:
         self.heard = 0  # frames
 
     async def send(self, message: dict[str, Any]) -> None:
-        """Writes a message; one that nobody reads any more is lost."""
+        """Write a message; lost if the pipe is closed."""
         text = json.dumps(message, ensure_ascii=True, separators=(",", ":"))
         self._write(text.encode("ascii") + b"\n")
 
     async def receive(self) -> dict[str, Any] | None:
-        """The next request or answer; None at the end, or where there is a fault."""
+        """Return the next request or answer; None at the end or after a fault."""
         while not self.fault:
             try:
                 line = await anext(self._lines, None)
@@ -77,7 +72,7 @@ class Frames:
         return None
 
     async def close(self) -> None:
-        """Does nothing: who made the pipes closes them."""
+        """No-op: the owner closes the pipes."""
 
     def _parsed(self, line: bytes) -> dict[str, Any] | None:
         if not line.strip():
@@ -97,7 +92,6 @@ class Frames:
 
 
 def _is_message(message: Mapping[str, Any]) -> bool:
-    """Whether the SDK can take it: a request, a notification, or an answer."""
     if "method" in message:
         return isinstance(message["method"], str)
     if not isinstance(message.get("id"), int | str):
@@ -111,25 +105,22 @@ def _is_message(message: Mapping[str, Any]) -> bool:
 
 
 def printable(text: str) -> str:
-    """One line without what steers a terminal."""
     return one_line(text, _MOST + 1)[:_MOST]
 
 
 def complaint(stderr: str, ended: bool) -> str:
-    """The last line of an agent's stderr that speaks of an error, or the last one if the agent has ended; "" where
-    there is no such line. All else that a running agent prints there is its log."""
+    """Return the last stderr line about an error, or the last line if the agent has ended; else ""."""
     said = [line.strip() for line in stderr.splitlines() if line.strip()]
     telling = [line for line in said if "error" in line.lower()]
     return printable((telling or (said if ended else []) or [""])[-1])
 
 
 def ending(code: int) -> str:
-    """How a process with that exit status has ended."""
     return f"was ended by signal {-code}" if code < 0 else f"exited with {code}"
 
 
 def reason(error: Any) -> str:
-    """A JSON-RPC error in one line, with the message in its data."""
+    """Return a JSON-RPC error in one line, with its data's message."""
     data = error.data
     if isinstance(data, Mapping):
         data = next((data[key] for key in ("details", "message", "error", "uri") if data.get(key)), None)
@@ -138,7 +129,6 @@ def reason(error: Any) -> str:
 
 
 def way(method: Mapping[str, Any]) -> str:
-    """A way to log in: its id, and what it is."""
     about = method.get("description") or method.get("name") or ""
     way = f"{method.get('id')}"
     return printable(f"{way} ({printable(str(about))[:100]})" if about else way)

@@ -1,19 +1,17 @@
-"""Who says yes when an agent asks leave for something: the policy, or the person at the terminal.
+"""Deciding an agent's permission requests, by policy or by the person at the terminal.
 
 `tools.permissions` in the configuration lists what is granted without asking:
 
     read                 requests of this kind (read, edit, delete, move, search, execute, think, fetch,
-                         switch_mode, other; globs too), as far as the files they name are in the workspace
+                         switch_mode, other; globs too), for files in the workspace
     edit:src/*           with a glob over the files' paths, below the workspace's folder or absolute
-    execute:make *       over the command; over the title if the agent sends nothing but that
-    fetch:*example.org*  over the request's title, where there are neither files nor a command
+    execute:make *       over the command, or the title if there is nothing else
+    fetch:*example.org*  over the title, without files and command
 
-In the step of a crew's workflow the agent is granted without asking to read in @pkg and @state, and to edit @state's
-document.
+In a crew's step, reading @pkg and @state and editing @state's document are granted.
 
-What the role or the configuration denies by a tool's name is refused without asking: a `deny` of run_command
-refuses every execute, one of write_file or edit_file every edit. What the policy doesn't decide is asked at the
-terminal, while the agent goes on talking.
+Denied tools refuse their kinds: `deny` of run_command every execute, of write_file or edit_file every edit.
+Other requests are asked at the terminal while the agent continues.
 """
 
 from __future__ import annotations
@@ -60,7 +58,7 @@ _WORDS = {"y": True, "yes": True, "n": False, "no": False}
 
 
 class Option(NamedTuple):
-    """An answer that the agent offers. `kind` is allow_once, allow_always, reject_once or reject_always."""
+    """An offered answer. `kind` is allow_once, allow_always, reject_once or reject_always."""
 
     id: str
     name: str
@@ -68,8 +66,8 @@ class Option(NamedTuple):
 
 
 class Request(NamedTuple):
-    """What an agent asks leave for. `command` is None if it isn't about one; `paths` are absolute. `unread` is the
-    input, as JSON, if it has a command or a file in it that isn't understood: the title may then say anything."""
+    """A permission request. `command` is None if there is none; `paths` are absolute. `unread` is the input
+    as JSON if it may have a command or file that isn't understood, so that the title proves nothing."""
 
     kind: str
     title: str
@@ -80,13 +78,12 @@ class Request(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """In one line."""
         what = self.command if self.command is not None else self.title or ", ".join(self.paths)
         return shortened(f"{self.kind}: {' '.join(f'{what} {self.unread}'.split())}", 200)
 
 
 class Decision(NamedTuple):
-    """`option` is the id of the chosen answer; None where the agent offers none that fits, which cancels."""
+    """`option` is the chosen answer's id; None cancels, if none fits."""
 
     granted: bool
     by: By
@@ -94,7 +91,7 @@ class Decision(NamedTuple):
 
 
 def parse_request(call: Mapping[str, Any], options: Any, folder: Path) -> Request:
-    """The request for leave to make a tool call, of which `call` is what the agent has told."""
+    """Parse a request about a tool call."""
     raw = call.get("rawInput")
     kind, named = kind_of(call) or "other", call.get("title")
     title = named.strip() if isinstance(named, str) else ""
@@ -109,7 +106,6 @@ def parse_request(call: Mapping[str, Any], options: Any, folder: Path) -> Reques
 
 
 def kind_of(call: Mapping[str, Any]) -> str:
-    """The kind of a tool call, "" if it has none."""
     kind = call.get("kind")
     return kind.strip().casefold() if isinstance(kind, str) else ""
 
@@ -117,7 +113,7 @@ def kind_of(call: Mapping[str, Any]) -> str:
 def decide(
     request: Request, policy: ToolPolicy, folder: Path, places: Places | None = None
 ) -> Decision | None:
-    """The policy's decision; None where a person has to be asked. `places` are those of a crew's step."""
+    """Return the policy's decision, None if a person must decide. `places` are a crew's folders."""
     if _refused(request.kind, policy):
         return answer(request, False, "policy")
     if places is not None and _is_of_run(request, places):
@@ -129,7 +125,7 @@ def decide(
 
 
 def answer(request: Request, granted: bool, by: By) -> Decision:
-    """Yes or no as one of the request's options, for this once where it can be."""
+    """Return the decision with a matching option, preferably for this once."""
     for wanted in _GRANTS if granted else _REFUSALS:
         for option in request.options:
             if option.kind == wanted:
@@ -138,13 +134,12 @@ def answer(request: Request, granted: bool, by: By) -> Decision:
 
 
 def forbidden(policy: ToolPolicy) -> frozenset[str]:
-    """The kinds of requests that are refused whatever is asked."""
+    """Return the kinds that are always refused."""
     return frozenset(kind for kind in _TOOLS if _refused(kind, policy))
 
 
 def terminal() -> int | None:
-    """The terminal behind standard input, opened for reading and writing; None where there is none or this
-    process may not read from it."""
+    """Open the terminal of standard input; None if there is none or it cannot be read."""
     try:
         if not sys.stdin.isatty():
             return None
@@ -162,7 +157,7 @@ def terminal() -> int | None:
 
 
 async def ask(request: Request, name: str, descriptor: int) -> Decision:
-    """The decision of the person at that terminal: a number, y or n. Ctrl-D refuses."""
+    """Ask at the terminal: a number, y or n. Ctrl-D refuses."""
     offered = _once(request)
     with undisturbed():
         _say(descriptor, f"\n{_question(request, name)}\n")
@@ -180,7 +175,6 @@ async def ask(request: Request, name: str, descriptor: int) -> Decision:
 
 
 def _is_of_run(request: Request, places: Places) -> bool:
-    """Whether a request is only for what every step of a crew's workflow is given."""
     if not request.paths or request.command is not None or request.unread:
         return False
     if request.kind in ("read", "search"):
@@ -220,8 +214,8 @@ def _covers(entry: str, request: Request, folder: Path) -> bool:
 
 
 def _command_matches(command: str, glob: str) -> bool:
-    """`make *` covers `make test` but not `make test; rm -r .`: what steers a shell has to stand in the glob
-    itself, in as many places. A command that is cut off is covered by none."""
+    """`make *` matches `make test` but not `make test; rm -r .`: shell operators must be in the glob, as
+    often. Truncated commands match nothing."""
     if not fnmatchcase(command, glob) or command.endswith(("…", "...")):
         return False
     return sorted(_STEERING.findall(command)) == sorted(_STEERING.findall(glob))
@@ -240,7 +234,7 @@ def _inside(path: str, folder: Path) -> bool:
 
 
 def _command(value: Any, args: Any) -> str | None:
-    """A command line; of a shell that is given one, that. None if there is none, or it isn't understood."""
+    """Return a command line; of a shell's -c, that command. None if missing or not understood."""
     if isinstance(value, str):
         words = [] if args is None else args
         if (
@@ -258,7 +252,6 @@ def _command(value: Any, args: Any) -> str | None:
 
 
 def _hides_command(raw: Any, kind: str) -> bool:
-    """Whether an input in which no command was found may have one."""
     return kind == "execute" or (
         isinstance(raw, Mapping) and any(key.casefold() in _NAMES_COMMAND for key in raw)
     )
@@ -298,12 +291,10 @@ def _options(options: Any) -> list[Option]:
 
 
 def _once(request: Request) -> list[Option]:
-    """The answers that hold for this request alone."""
     return [option for option in request.options if option.kind in ("allow_once", "reject_once")]
 
 
 def _question(request: Request, name: str) -> str:
-    """What a person is asked."""
     lines = [f"{name} asks for leave to {request.shown}"]
     if request.command is not None and request.title and request.title.strip("`") != request.command:
         lines.append(f"  {request.title}")

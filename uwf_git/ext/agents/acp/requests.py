@@ -1,4 +1,4 @@
-"""What an agent asks of its client: leave for something, and files of the workspace, by its rules."""
+"""An agent's requests to its client: permissions, and files of the workspace."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ _BY = {"policy": "by the configuration", "terminal": "at the terminal", "nobody"
 
 
 class Files:
-    """fs/read_text_file and fs/write_text_file. `readable` and `writable` say what the policy lets the
-    agent be offered."""
+    """fs/read_text_file and fs/write_text_file. `readable` and `writable` are the policy's."""
 
     def __init__(
         self, folder: Path, policy: ToolPolicy, hidden: Sequence[Path] = (), others: Sequence[Mount] = ()
@@ -39,7 +38,7 @@ class Files:
         self.writable = policy.permits("write_file")
 
     def read(self, path: Any, line: Any, limit: Any) -> str:
-        """The text from line `line`, which counts from 1, at most `limit` lines. Raises ToolFailure."""
+        """Return at most `limit` lines from `line` (from 1). Raises ToolFailure."""
         if not self.readable:
             raise ToolFailure("denied", "the configuration doesn't allow read_file")
         data, _mode = self._workspace.read(self._inside(path), LARGEST)
@@ -60,7 +59,7 @@ class Files:
         return text
 
     def write(self, path: Any, text: Any) -> None:
-        """Makes or replaces a file, with the folders above it. Raises ToolFailure."""
+        """Write a file with its parent folders. Raises ToolFailure."""
         if not self.writable:
             raise ToolFailure("denied", "the configuration doesn't allow write_file")
         if not isinstance(text, str):
@@ -71,7 +70,6 @@ class Files:
         self._workspace.change([Change(self._inside(path), data)])
 
     def _inside(self, path: Any) -> str:
-        """The protocol's paths are absolute; the workspace's are its own."""
         if not isinstance(path, str) or not path.startswith("/"):
             raise ToolFailure("invalid_arguments", f"{shown(str(path))} is no absolute path")
         # Of folders within each other the inner one comes first.
@@ -82,7 +80,7 @@ class Files:
 
 
 class Refusal(Exception):
-    """An error to answer with, as JSON-RPC has them."""
+    """A JSON-RPC error."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(message)
@@ -91,8 +89,7 @@ class Refusal(Exception):
 
 
 class Requests:
-    """Answers an agent's requests by the policy. Decisions become turns of the `conversation`; `notes` say what was
-    refused. `places` are those of a crew's step."""
+    """Answers requests by policy. Decisions become turns; `notes` list refusals."""
 
     def __init__(
         self, name: str, folder: Path, policy: ToolPolicy, files: Files, places: Places | None = None
@@ -108,7 +105,7 @@ class Requests:
     async def answer(
         self, method: str, params: Mapping[str, Any], conversation: Conversation
     ) -> dict[str, Any]:
-        """The result of a request. Raises Refusal."""
+        """Return a request's result. Raises Refusal."""
         try:
             if method == "session/request_permission":
                 return await self._permission(params, conversation)
@@ -131,11 +128,9 @@ class Requests:
 
     @property
     def is_asking(self) -> bool:
-        """Whether a person is being asked."""
         return bool(self._questions)
 
     def drop_questions(self) -> None:
-        """The turn is over or cancelled: nobody needs to decide any more."""
         for question in [*self._questions]:
             question.cancel()
 
@@ -162,7 +157,6 @@ class Requests:
         return {"outcome": {"outcome": "selected", "optionId": decision.option}}
 
     async def _decided(self, request: permissions.Request) -> permissions.Decision:
-        """The decision of the person at the terminal; no where there is nobody."""
         terminal = permissions.terminal()
         if terminal is None:
             return permissions.answer(request, False, "nobody")

@@ -1,9 +1,8 @@
-"""How an agent is kept from what the policy forbids, beside refusing what it asks leave for; and what its session
-offers to choose from.
+"""Enforcing the policy on an agent besides its requests, and its session's options.
 
-Where its own settings for that are known, it is started without the forbidden tools. Its session is put into a mode in
-which it asks, and a mode in which it wouldn't ask for what is forbidden is refused. Where neither helps, no session is
-opened. An agent that does what is forbidden all the same has its turn ended: see `conversation`.
+If its settings are known, forbidden tools are disabled. Its session gets a mode that asks; modes that
+wouldn't ask for forbidden things are refused. If nothing works, no session is opened. Forbidden actions end
+the turn: see `conversation`.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ _OLDER = {
 
 
 class Choice(NamedTuple):
-    """The values that can be set, with their names, and the request that sets one."""
+    """Possible values with their names, and the request that sets one."""
 
     current: str | None
     values: Mapping[str, str]
@@ -63,7 +62,7 @@ class Choice(NamedTuple):
     parameter: str
 
     def find(self, wanted: str) -> str | None:
-        """The value of that id or name."""
+        """Return a value by id or name."""
         if wanted in self.values:
             return wanted
         for value, name in self.values.items():
@@ -73,8 +72,8 @@ class Choice(NamedTuple):
 
 
 def choice_of(opened: Mapping[str, Any], what: str) -> Choice | None:
-    """The choice of `mode` or `model` in the answer to session/new or session/load: a configuration option of that
-    category, or one of the older fields `modes` and `models`."""
+    """Return the choice of `mode` or `model` from session/new or session/load: a configuration option, or the
+    older `modes` and `models`."""
     options = opened.get("configOptions")
     for option in options if isinstance(options, list) else ():
         if not isinstance(option, Mapping) or option.get("category") != what:
@@ -93,8 +92,8 @@ def choice_of(opened: Mapping[str, Any], what: str) -> Choice | None:
 
 
 def environment(env: Mapping[str, str], kinds: frozenset[str]) -> dict[str, str]:
-    """The environment of an agent that may not make these kinds of calls. It is merged over what the user has set in
-    the same variable. Raises AgentFailed where it is no JSON."""
+    """Return the environment that forbids these kinds, merged over the user's setting. Raises AgentFailed if
+    that is not JSON."""
     told = dict(env)
     for those, name, words in _VARIABLES:
         if kinds & those:
@@ -109,9 +108,9 @@ def environment(env: Mapping[str, str], kinds: frozenset[str]) -> dict[str, str]
 
 
 def parameters(kinds: frozenset[str], env: Mapping[str, str]) -> dict[str, Any]:
-    """Return the parameters that forbid an agent these kinds of calls in a request to open a session. claude-agent-acp
-    is also told to ask for no suggestion of a next prompt, which counts in no usage, and not to offer its mode without
-    permissions if its claude would refuse to start with that: for root, outside of what claude takes for a sandbox."""
+    """Return the parameters that forbid these kinds in a request to open a session. claude-agent-acp is also
+    told not to suggest prompts, which no usage counts, and not to offer its mode without permissions if
+    claude would refuse to start with it as root."""
     options: dict[str, Any] = {"promptSuggestions": False}
     if os.geteuid() == 0 and env.get("IS_SANDBOX") != "1" and not env.get("CLAUDE_CODE_BUBBLEWRAP"):
         options["allowDangerouslySkipPermissions"] = False
@@ -123,9 +122,8 @@ def parameters(kinds: frozenset[str], env: Mapping[str, str]) -> dict[str, Any]:
 def mode_for(
     name: str, agent: str, choice: Choice | None, wanted: str | None, kinds: frozenset[str]
 ) -> str | None:
-    """The mode to set: `wanted`, or one that keeps the agent from these kinds of calls, or None for that in which
-    the session is already. `name` is for messages, `agent` what it calls itself. Raises AgentFailed where
-    no mode does."""
+    """Return the mode to set: `wanted`, or one that prevents these kinds, or None for the current. Raises
+    AgentFailed if there is none."""
     if not kinds:
         return wanted
     agent = agent.casefold().rpartition("/")[2]
@@ -157,8 +155,7 @@ def mode_for(
 
 
 def asks(agent: str, choice: Choice | None, mode: str | None) -> frozenset[str]:
-    """The kinds of calls that the agent asks leave for in a mode, None for that in which the session is: as far as the
-    mode says that it asks."""
+    """Return the kinds that the agent asks for in a mode."""
     agent = agent.casefold().rpartition("/")[2]
     if choice is None:
         return frozenset()
@@ -185,7 +182,6 @@ def _keys(choice: Choice, value: str | None) -> list[str]:
 
 
 def said(kinds: frozenset[str]) -> str:
-    """What these kinds of calls do, in words."""
     return " or ".join(what for those, what in _WORDS if kinds & those)
 
 

@@ -1,8 +1,5 @@
-"""A session with an agent that speaks the Agent Client Protocol.
-
-The only module that knows the SDK. To callers a session is synchronous: its event loop runs while a call is
-under way and rests in between, with the agent waiting for the next prompt.
-"""
+"""A session with an agent over the Agent Client Protocol. Only this module imports the SDK. Synchronous: its
+event loop runs during calls."""
 
 from __future__ import annotations
 
@@ -51,11 +48,9 @@ _METHOD_NOT_FOUND = -32601
 
 
 class Settings(NamedTuple):
-    """How an agent is started and what it may. `mode`, `model` and `auth` are ids or names that the agent
-    offers; without `files` it is offered none through its client; `record` is given each turn as it happens;
-    `hidden` is what it may not touch although it is in the folder, `others` are folders that it works in besides;
-    `places` are those of a crew's step; `pass_fds` are handed to its process; `quota` is what it may use, under `alias`
-    in the configuration; `silence` is for how many seconds it may say nothing during a prompt, None for any time."""
+    """How to start an agent. `mode`, `model` and `auth` are ids or names of its offers; `record` gets each
+    turn; `hidden` may not be touched; `others` are further folders; `places` are a crew's; `quota` limits it;
+    `silence` is the permitted time without output, in seconds, None for no limit."""
 
     argv: tuple[str, ...]
     folder: Path
@@ -76,8 +71,8 @@ class Settings(NamedTuple):
 
 
 class Said(NamedTuple):
-    """The answer to a prompt. `stop` is the protocol's stop reason; `cost` in US dollars; `failure` what the agent
-    says went wrong, where it says so in place of an answer."""
+    """An answer. `stop` is the protocol's stop reason; `cost` is in US dollars; `failure` is reported instead
+    of an answer."""
 
     turns: tuple[TurnRecord, ...]
     stop: str
@@ -89,15 +84,14 @@ class Said(NamedTuple):
 
 
 class LoadFailed(Exception):
-    """A session can't be taken up again: the message says why."""
+    """A session cannot be loaded."""
 
 
 class Session:
-    """A started agent, with at most one session. `id` is "" until one is opened."""
+    """A started agent with at most one session. `id` is "" before."""
 
     def __init__(self, settings: Settings, deadline: float | None) -> None:
-        """Starts the agent and agrees on the protocol. `deadline` is on time.monotonic(). Raises
-        AgentFailed."""
+        """Start the agent and negotiate. `deadline` is on time.monotonic(). Raises AgentFailed."""
         from importlib.util import find_spec
 
         if find_spec("acp") is None:
@@ -134,7 +128,6 @@ class Session:
             raise
 
     async def _look(self) -> None:
-        """Kills the agent where it exceeds a limit."""
         while (
             not self._descendants.has_exited(self._process) and (pause := self._descendants.pause) is not None
         ):
@@ -146,41 +139,36 @@ class Session:
 
     @property
     def alive(self) -> bool:
-        """Whether it can still be prompted."""
         return not self._closed and self._process.poll() is None and not self._frames.fault
 
     @property
     def agent(self) -> str:
-        """What the agent calls itself."""
         return self._agent
 
     def complaint(self) -> str:
-        """What the agent has printed on its stderr, in one line."""
         return complaint(self._pipes.stderr, self._process.poll() is not None)
 
     def create(self, deadline: float | None) -> None:
-        """Opens a new session. Raises AgentFailed."""
+        """Open a new session. Raises AgentFailed."""
         self._run(self._create(_sooner(deadline)))
 
     def load(self, session: str, deadline: float | None) -> None:
-        """Takes a session up again. Raises LoadFailed where that can't be done or there is nothing in it,
-        AgentFailed where the agent is of no use any more."""
+        """Load a session. Raises LoadFailed if impossible or empty, AgentFailed if the agent is unusable."""
         self._run(self._load(session, _sooner(deadline)))
 
     def prompt(self, text: str, deadline: float | None) -> Said:
-        """Sends a message and waits for the end of the turn. At the deadline the turn is cancelled. Raises
-        AgentFailed; `heard` is what was said until then."""
+        """Send a message and wait for the end of the turn, cancelled at the deadline. Raises AgentFailed;
+        `heard` has the partial answer."""
         self._conversation = Conversation(self._settings.record, self._forbidden)
         self._requests.notes = []
         return self._run(self._prompt(text, deadline))
 
     def heard(self) -> Said:
-        """What the agent has said to the last prompt so far."""
         self._conversation.finish(None, self._model)
         return self._said("", None)
 
     def close(self) -> None:
-        """Ends the session and the agent's process with all that it started."""
+        """End the session and the process with its descendants."""
         if self._closed:
             return
         self._closed = True
@@ -233,7 +221,6 @@ class Session:
         return await self._connection.send_request(method, params)
 
     async def _ask(self, method: str, params: Mapping[str, Any], until: float) -> Mapping[str, Any]:
-        """The answer to a request that isn't refused. Raises AgentFailed."""
         from acp import RequestError
 
         try:
@@ -242,7 +229,6 @@ class Session:
             raise self._refused(method, error) from None
 
     async def _request(self, method: str, params: Mapping[str, Any], until: float) -> Mapping[str, Any]:
-        """A request's answer. Raises AgentFailed, RequestError."""
         request = self._loop.create_task(self._call(method, params))
         if await self._is_answered(request, until):
             return await self._answer(request)
@@ -255,7 +241,6 @@ class Session:
         )
 
     async def _is_answered(self, request: asyncio.Task[Any], until: float | None) -> bool:
-        """Waits for an answer; False when the time is up first. Raises AgentFailed when the agent ends."""
         left = None if until is None else max(0.0, until - time.monotonic())
         over = self._pipes.over
         await asyncio.wait({request, over}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
@@ -267,7 +252,6 @@ class Session:
         return request.done()
 
     async def _patience_lost(self, request: asyncio.Task[Any], deadline: float | None) -> str | None:
-        """Wait for the answer to a prompt. Return the limit that was reached first, `timeout` or `silence`."""
         silence = self._settings.silence
         while True:
             quiet = None if silence is None else self._heard + silence
@@ -289,7 +273,6 @@ class Session:
             raise await self._gone() from None
 
     async def _gone(self) -> AgentFailed:
-        """Why the connection is over."""
         name, frames = self._name, self._frames
         if frames.fault:
             return AgentFailed(f"{name} {frames.fault}", "what it said until then is kept")
@@ -425,7 +408,6 @@ class Session:
         await self._choose(opened, until)
 
     async def _replay_ended(self) -> None:
-        """Wait for the rest of what a loaded session replays: gemini answers first, and replays then."""
         began = self._heard = time.monotonic()
         while (now := time.monotonic()) < min(self._heard + _QUIET, began + _REPLAY):
             over = {self._pipes.over}
@@ -434,7 +416,6 @@ class Session:
                 return
 
     def _besides(self) -> dict[str, Any]:
-        """The parameter that names the other folders, for an agent that knows it."""
         able = (
             _mapping(self._capabilities.get("sessionCapabilities")).get("additionalDirectories") is not None
         )
@@ -442,8 +423,6 @@ class Session:
         return {"additionalDirectories": folders} if able and folders else {}
 
     async def _choose(self, opened: Mapping[str, Any], until: float) -> None:
-        """Sets the mode and the model that are wanted, among those that the session offers. Where the policy is
-        narrower than its mode, that is another one."""
         modes, settings = choice_of(opened, "mode"), self._settings
         mode = restraint.mode_for(self._name, self._agent, modes, settings.mode, self._forbidden)
         if mode != settings.mode:
@@ -506,15 +485,12 @@ class Session:
         return Said(turns, stop, usage, self._spent(), self._model, notes)
 
     def _used(self, usage: Usage | None) -> Usage | None:
-        """The tokens of this prompt alone."""
         if usage is None or self._agent not in _ADDS_UP:
             return usage
         before, self._counted = self._counted, usage
         return Usage(*(max(0, now - then) for now, then in zip(usage, before, strict=True)))
 
     def _spent(self) -> float | None:
-        """What this prompt has cost. Agents say what the whole session has, so of a loaded one nothing is known
-        until they have said so once."""
         cost = self._conversation.cost
         if cost is None or cost.currency.upper() != "USD":
             return None
@@ -522,7 +498,6 @@ class Session:
         return None if before is None else max(0.0, cost.amount - before)
 
     async def _cancel(self, request: asyncio.Task[Any]) -> None:
-        """Asks the agent to end its turn and gives it some time to: what it still says is kept."""
         assert self._connection is not None
         with contextlib.suppress(ConnectionError):
             await self._connection.send_notification("session/cancel", {"sessionId": self.id})
@@ -538,7 +513,6 @@ class Session:
             self._conversation.update(_mapping(params.get("update")))
 
     async def _handle(self, method: str, params: Any, _is_notification: bool) -> Any:
-        """Answers a request of the agent's. Raises RequestError."""
         from acp import RequestError
 
         self._heard = time.monotonic()
@@ -548,8 +522,7 @@ class Session:
             raise RequestError(refusal.code, str(refusal), refusal.data) from None
 
 
-def _unrecorded(_turn: TurnRecord) -> None:
-    """For what a loaded session says again."""
+def _unrecorded(_turn: TurnRecord) -> None: ...
 
 
 def _sooner(deadline: float | None) -> float:
@@ -562,6 +535,5 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _plain(request: Any) -> dict[str, Any]:
-    """A request of the SDK's as JSON."""
     plain: dict[str, Any] = request.model_dump(mode="json", by_alias=True, exclude_none=True)
     return plain

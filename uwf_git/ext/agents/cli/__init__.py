@@ -1,1 +1,1 @@
-"""Command-line agents, one row of a table each: how to call them, and where in what they print things are."""
+"""Command-line agent programs, one table row each: how to call them, and how to read their output."""

@@ -1,4 +1,4 @@
-"""What to do about the failure of an agent CLI, by the words in which the program tells it."""
+"""Advice on failures of agent programs, by their messages."""
 
 from __future__ import annotations
 
@@ -54,13 +54,12 @@ _ADVICE = tuple(
 
 
 def is_final(words: str) -> bool:
-    """Return whether a program that says this tries in vain: its account's quota is used up, and not just the part of
-    it for a minute."""
+    """Return whether retrying is useless: the account's quota, not the per-minute limit, is exhausted."""
     return _QUOTA.search(words) is not None and _PASSES.search(words) is None
 
 
 def advice_on(words: str) -> str:
-    """Return the advice for what a program says is wrong; "" if nothing is known of that."""
+    """Return the advice for a message, or ""."""
     if is_final(words):
         return "the quota of the account is used up: raise it, or take another account or model"
     if is_full(words):
@@ -69,5 +68,5 @@ def advice_on(words: str) -> str:
 
 
 def explained(words: str) -> str:
-    """Return what a program says is wrong, introduced if that is only what its own code stumbled on."""
+    """Return a program's message, introduced if it is only an internal error."""
     return f"the service's answer can't be read: {words}" if _PUZZLES.search(words) else words

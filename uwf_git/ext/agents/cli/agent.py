@@ -1,9 +1,8 @@
-"""`uwf-claude-code`, `uwf-codex`, `uwf-gemini`, `uwf-opencode`, `uwf-hermes`, `uwf-qwen`, `uwf-copilot`, `uwf-cursor`,
-`uwf-llm-cli`, and `uwf-cli NAME` for a row of `agentClis`: a role is done by an agent CLI that is installed on this
-machine.
+"""Agent programs as agents: `uwf-claude-code`, `uwf-codex`, `uwf-gemini`, `uwf-opencode`, `uwf-hermes`,
+`uwf-qwen`, `uwf-copilot`, `uwf-cursor`, `uwf-llm-cli`, and `uwf-cli NAME` for a row of `agentClis`.
 
-Arguments are handed on to the program. It works in the step's folder, with the user's own login, and under the tool
-policy as far as its flags can express it. A role that comes back goes on in its session.
+Arguments are passed to the program. It works in the step's folder with the user's login, under the tool
+policy as far as its flags allow. A role's next step resumes its session.
 """
 
 from __future__ import annotations
@@ -39,14 +38,14 @@ _INLINE = 100_000  # bytes of a prompt that may be an argument; the kernel's lim
 
 
 class Options(NamedTuple):
-    """The agent's arguments. `name` is that of a row of the configuration, "" where the agent has its own."""
+    """`name` is that of a configured row, "" for a shipped one."""
 
     name: str
     args: tuple[str, ...]
 
 
 def agent_called(command: str) -> Agent:
-    """The agent of the shipped row with that command's name; for any other name `uwf-cli`, the agent of users' rows."""
+    """Return the agent of a shipped row; for other names `uwf-cli`."""
     row = shipped_row(command.removeprefix("uwf-"))
     if row is None:
         return Agent(
@@ -81,8 +80,6 @@ def _untold(config: Config, args: Sequence[str]) -> str:
 
 
 def _untold_by(row: Row, config: Config, args: Sequence[str]) -> str:
-    """Why nobody can tell what the program of a row will cost: it doesn't say, and its model is unknown as yet, or has
-    no price."""
     from uwf_git.engine.spending import price_of
     from uwf_git.ext.agents.cli.calls import model_in
 
@@ -101,7 +98,6 @@ def _untold_by(row: Row, config: Config, args: Sequence[str]) -> str:
 
 
 def _name_of(options: Options) -> str:
-    """The name that steps by a row bear: sessions are kept by it, and each program has its own."""
     return f"{ANY_ROW}/{options.name}"
 
 
@@ -134,8 +130,8 @@ def _has_shell(ctx: Context, row: Row) -> bool:
 
 
 class _Conversation(Conversation):
-    """One step's conversation with the program of a row, which is called anew for each message, under the agent's
-    `name`. Without a session, or if that is lost, a correction tells all of it again."""
+    """One step's conversation with a program, called once per message. Without a session, a correction
+    repeats everything."""
 
     retells = True
 
@@ -165,8 +161,6 @@ class _Conversation(Conversation):
         self._env = environment(row, {**ctx.secrets, **os.environ, **own}, extra.env)
 
     def begin(self) -> Reply:
-        """The answer in the session of the failed attempt that the step carries on from, else in that of this role's
-        last step, else in a new one."""
         ctx = self.ctx
         if (left := self.carried_on()) and ctx.resume is not None:
             session, message = left
@@ -176,7 +170,6 @@ class _Conversation(Conversation):
         return self._resumed(ctx.previous_session, ctx.prompt_for_resumed_session, ctx.prompt)
 
     def say(self, text: str) -> Reply:
-        """The answer to a correction."""
         parts = [self.ctx.prompt, text]
         if self._answer is not None:
             parts[1:1] = ["# Your answer so far", self._answer, "# What is wrong with it"]
@@ -184,8 +177,6 @@ class _Conversation(Conversation):
         return self._resumed(self._session, text, "\n\n".join(parts))
 
     def take_over(self, reply: Reply) -> Reply:
-        """What the program answered; corrections go on in its session. What the row's second call tells of it is asked
-        for where nobody came to that."""
         from uwf_git.ext.agents.cli.run import Run
 
         after, session = self._row.after, reply.session
@@ -200,7 +191,6 @@ class _Conversation(Conversation):
         return self._heard(reply)
 
     def _resumed(self, session: str, message: str, whole: str) -> Reply:
-        """The reply to `message` in a session; where that is lost, to the `whole` context in a new one."""
         if not self._row.resume or not session:
             return self._fresh(whole, f"{self._row.program} can't go on in a session: it is told all again")
         run = self._call(self._row.resume, message, session)
@@ -211,9 +201,6 @@ class _Conversation(Conversation):
         return self._fresh(whole, f"{lost}; begun anew with the whole context", run.reply())
 
     def _fresh(self, prompt: str, note: str = "", wasted: Reply | None = None) -> Reply:
-        """The reply to the whole context in a new session. `wasted` is the reply from a lost session, whose turns and
-        cost are counted too."""
-
         def whole(reply: Reply) -> Reply:
             return _together(reply, note, wasted)
 
@@ -236,7 +223,6 @@ class _Conversation(Conversation):
         return self._noted(reply)
 
     def _noted(self, reply: Reply) -> Reply:
-        """The reply; the first one with the note on what the program can't be held to."""
         unheld, self._unheld = self._unheld, ""
         return reply._replace(notes=(unheld, *reply.notes)) if unheld else reply
 
@@ -247,7 +233,6 @@ class _Conversation(Conversation):
         session: str | None,
         whole: Callable[[Reply], Reply] = lambda reply: reply,
     ) -> Run:
-        """A run of the program, whose answer is kept as soon as it has ended, as `whole` makes it of the run's."""
         from uuid import uuid4
 
         from uwf_git.ext.agents.cli.calls import arguments, require
@@ -318,7 +303,6 @@ class _Conversation(Conversation):
 
 
 def _together(reply: Reply, note: str, wasted: Reply | None) -> Reply:
-    """A reply from a new session, with the note on why it is one, and with what was said and spent in the lost one."""
     from uwf_git.engine.kit.extract import sum_usage
 
     if note:
@@ -332,7 +316,7 @@ def _together(reply: Reply, note: str, wasted: Reply | None) -> Reply:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """The command by whose name it was called."""
+    """The command, under any of its names."""
     agent_called(Path(sys.argv[0]).name).main(argv)
 
 

@@ -1,6 +1,4 @@
-"""How the program of a row is called under a tool policy: its arguments, its environment, where it is, which version
-that is, and what it keeps of a session.
-"""
+"""Calling a row's program under a policy: arguments, environment, location, version, session logs."""
 
 from __future__ import annotations
 
@@ -35,15 +33,15 @@ _RESTRICTING = {
 
 
 class Extra(NamedTuple):
-    """What the row's options and the user add to a call."""
+    """Additions by options and user."""
 
     args: tuple[str, ...]
     env: Mapping[str, str]
 
 
 def conditions(policy: ToolPolicy, crew: bool = False) -> set[str]:
-    """The conditions of a row's options that hold under a policy, in the step of a `crew` or elsewhere. Tools that a
-    CLI can't tell apart, such as making a file and changing one, are all forbidden as soon as one of them is."""
+    """Return the option conditions that hold under a policy, in a `crew`'s step or elsewhere. Tools that a
+    program cannot distinguish are forbidden together."""
     readonly = not all(policy.permits(tool) for tool in WRITING)
     norun = policy.forbids_commands
     nofetch = not policy.permits(FETCH)
@@ -66,9 +64,8 @@ def conditions(policy: ToolPolicy, crew: bool = False) -> set[str]:
 def extra_for(
     row: Row, policy: ToolPolicy, args: Sequence[str], folders: Mapping[str, str] | None = None
 ) -> Extra:
-    """The options that a policy asks for, and the user's own arguments. `folders` are those of a crew's step, by what
-    stands for them in a row. Raises AgentFailed where the policy forbids what the row can't forbid or the arguments
-    allow."""
+    """Return the options for a policy and the user's arguments. Raises AgentFailed if something forbidden
+    cannot be prevented or is allowed by an argument."""
     holding = conditions(policy, bool(folders))
     words: list[str] = []
     env: dict[str, str] = {}
@@ -103,8 +100,7 @@ def _filled(text: str, folders: Mapping[str, str]) -> str:
 
 
 def arguments(words: Sequence[str], extra: Sequence[str], values: Mapping[str, str]) -> list[str]:
-    """The arguments of a call: placeholders filled in, each once, and `extra` where {args} stands or else
-    at the end."""
+    """Fill in placeholders, with `extra` at {args} or at the end."""
     made: list[str] = []
     for word in words if "{args}" in words else [*words, "{args}"]:
         if word == "{args}":
@@ -115,8 +111,8 @@ def arguments(words: Sequence[str], extra: Sequence[str], values: Mapping[str, s
 
 
 def environment(row: Row, base: Mapping[str, str], extra: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a call: `base` without what would make it a part of another session. What the row
-    sets gives way to what the user has set; a JSON object in `extra` is merged over the user's."""
+    """Return the program's environment, without variables of an enclosing session. The user's settings
+    override the row's; JSON objects in `extra` are merged."""
     env = {name: text for name, text in base.items() if name not in NESTED and name not in row.unset}
     for name, text in row.env:
         env.setdefault(name, text)
@@ -126,7 +122,7 @@ def environment(row: Row, base: Mapping[str, str], extra: Mapping[str, str]) -> 
 
 
 def require(row: Row, env: Mapping[str, str]) -> str:
-    """Where the program is. Raises AgentFailed where it isn't."""
+    """Return the program's path. Raises AgentFailed."""
     found = shutil.which(row.program, path=env.get("PATH"))
     if found is None:
         hint = f"install it: {row.install}" if row.install else "install it, or put it on PATH"
@@ -135,7 +131,7 @@ def require(row: Row, env: Mapping[str, str]) -> str:
 
 
 def installed_version(row: Row, env: Mapping[str, str]) -> str | None:
-    """What the program says its version is; None where it doesn't."""
+    """Return the program's version, None if not printed."""
     from uwf_git.sandbox.child import run_command
 
     if not row.version:
@@ -150,13 +146,11 @@ def installed_version(row: Row, env: Mapping[str, str]) -> str | None:
 
 
 def older(version: str, least: str) -> bool:
-    """Whether a version comes before another."""
     return _parts(version) < _parts(least)
 
 
 def kept_by(row: Row, session: str, env: Mapping[str, str]) -> Iterator[bytes]:
-    """The lines of the files that the program keeps of a session. Nothing is read where the id is none that could be a
-    file's name."""
+    """Yield the lines of the program's session log, if the id is a safe file name."""
     import glob
 
     if not session or "/" in session or "\0" in session:
@@ -188,8 +182,7 @@ def _parts(version: str) -> tuple[int, ...]:
 
 
 def _given(args: Sequence[str], flags: Iterable[str]) -> str:
-    """The first of the flags that the arguments have, as they have it up to its value; else the first that is a path at
-    which there is a file."""
+    """Return the first of these flags in the arguments, or the first that is an existing path."""
     for word in args:
         for flag in flags:
             short = len(flag) == 2 and not flag.startswith("--")
@@ -200,7 +193,6 @@ def _given(args: Sequence[str], flags: Iterable[str]) -> str:
 
 
 def _merged(before: str | None, now: str) -> str:
-    """Of two JSON objects one with the fields of both; else the later text."""
     try:
         objects = json.loads(before or ""), json.loads(now)
     except ValueError:
@@ -211,7 +203,7 @@ def _merged(before: str | None, now: str) -> str:
 
 
 def model_in(args: Sequence[str]) -> str:
-    """The model that the arguments of a program name; "" where they name none."""
+    """Return the model in the arguments, or ""."""
     for flag, value in pairwise([*args, ""]):
         if flag in _MODEL:
             return value

@@ -1,11 +1,10 @@
-"""Reads what an agent CLI prints, as its row of the table says, while it prints it.
+"""Reading an agent program's output by its row, while it runs.
 
     output = Output(row, on_turn=ctx.record, on_session=ctx.in_session)
     run_command(…, on_stdout=output.feed)
     said = output.end(stderr)
 
-Values are looked at one after the other and then forgotten, so what a CLI prints may be of any size; of a text at most
-`_MOST` bytes are kept.
+Values are processed one by one, so output may be of any size; of a text at most `_MOST` bytes are kept.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _TROUBLES = 20  # of what went wrong on the way, the last
 
 
 class Spent(NamedTuple):
-    """Tokens and US dollars, None where nobody says. Each may count everything that the session ever cost."""
+    """Tokens and US dollars, None if unknown, possibly of the whole session."""
 
     usage: Usage | None
     cost: float | None
@@ -39,7 +38,7 @@ class Spent(NamedTuple):
 
 
 class Trouble(NamedTuple):
-    """What went wrong on the way, so many `times` in a row."""
+    """A problem that occurred `times` in a row."""
 
     text: str
     times: int = 1
@@ -49,10 +48,9 @@ class Trouble(NamedTuple):
 
 
 class Said(NamedTuple):
-    """What a run came to. `text` is None where the row found no answer. `known` is the number of values in which the
-    row recognised something, `came` the first lines of the output. `errors` and `complaints` are the CLI's own words;
-    complaints mean a failure only where its exit status does, and `trouble`, the last of it, only where no answer
-    came."""
+    """A run's result. `text` is None without an answer. `known` counts recognised values, `came` are the
+    first lines. `complaints` mean a failure only with a failing exit status, `trouble` only without an
+    answer."""
 
     text: str | None
     session: str | None
@@ -68,7 +66,7 @@ class Said(NamedTuple):
 
 
 def values(value: Any, path: Path) -> Iterator[Any]:
-    """The values at a path; none where it leads nowhere."""
+    """Yield the values at a path."""
     if not path:
         yield value
         return
@@ -85,7 +83,6 @@ def values(value: Any, path: Path) -> Iterator[Any]:
 
 
 def holds(value: Any, tests: Tests) -> bool:
-    """Whether a value passes all of the tests."""
     return all(_wanted(list(values(value, path)), wanted) for path, wanted in tests)
 
 
@@ -96,7 +93,7 @@ def _wanted(found: list[Any], wanted: tuple[Any, ...]) -> bool:
 
 
 def selected(value: Any, select: Select) -> Iterator[Any]:
-    """The parts of a printed value that a row selects."""
+    """Yield the selected parts of a printed value."""
     if not holds(value, select.when):
         return
     for part in [value] if select.each is None else values(value, select.each):
@@ -105,10 +102,8 @@ def selected(value: Any, select: Select) -> Iterator[Any]:
 
 
 class Output:
-    """The output of one run of a row's program. `on_turn` is handed each turn when it is whole, `on_session` the
-    session's id when it is first seen, `on_trouble` what goes wrong, a line at a time, as soon as it is said, and
-    `on_spent`, whenever either is printed, the model, "" if that is unknown, and the tokens of this run so far, None
-    if these are."""
+    """Parses a run's output. `on_turn` gets complete turns, `on_session` the session's id, `on_trouble`
+    problems line by line, `on_spent` the model ("" if unknown) and tokens so far (None if unknown)."""
 
     def __init__(
         self,
@@ -137,11 +132,9 @@ class Output:
 
     @property
     def session(self) -> str | None:
-        """The session's id, once it was seen."""
         return next(iter(self._found["session"]), None)
 
     def feed(self, data: bytes) -> None:
-        """Takes the next piece of standard output."""
         if len(self._came) < 4 * _SHOWN:
             self._came += data[: 4 * _SHOWN]
         self._buffer += data
@@ -160,24 +153,23 @@ class Output:
             self._buffer.clear()
 
     def feed_stderr(self, data: bytes) -> None:
-        """Takes the next piece of standard error, in which only trouble is looked for while it comes."""
+        """Parse standard error, for trouble only."""
         *lines, rest = (self._complaint + data).split(b"\n")
         self._complaint = rest[-_LONGEST:]
         for line in lines:
             self._in_trouble(line.decode("utf-8", "replace"), "stderr")
 
     def read_log(self, lines: Iterable[bytes]) -> None:
-        """Takes the lines of what the program keeps of the session."""
         for line in lines:
             if (value := parse(line)) is not None:
                 self._counted(value, "log")
 
     def drop(self) -> None:
-        """Leaves out what came behind a line at which the program was ended."""
+        """Discard output after the line at which the program was ended."""
         self._buffer.clear()
 
     def end(self, stderr: bytes = b"") -> Said:
-        """Everything that was found, once the program has ended and printed this to stderr."""
+        """Return the result, given the end of standard error."""
         text = self._buffer.decode("utf-8", "replace")
         if self._row.output == "lines":
             if not self._skipping:
@@ -254,7 +246,6 @@ class Output:
         self._known += known
 
     def _counted(self, value: Any, stream: str) -> bool:
-        """Takes the model, tokens and cost."""
         known = False
         for place, find in enumerate(self._row.model):
             for text in _texts(value, find) if find.stream == stream else ():
@@ -337,8 +328,7 @@ class _Spending:
 
 
 class _Turns:
-    """Turns put together from what says parts of them: an assistant's words first, then each of the calls
-    it makes, in their order, whatever order the results come in."""
+    """Joins turns: the assistant's words, then its calls in order, in whatever order results arrive."""
 
     def __init__(self, on_turn: Callable[[TurnRecord], None] | None) -> None:
         self._on_turn = on_turn
@@ -406,13 +396,11 @@ class _Turns:
             self._close(len(self._calls) - 1, place, part)
 
     def _find(self, call: Any) -> int | None:
-        """The open call of that id."""
         if call is None:
             return None
         return next((at for at in sorted(self._open) if self._calls[at].call == _text(call)), None)
 
     def _close(self, at: int, place: TurnAt, part: Any) -> None:
-        """Adds its result to a call, and hands on the calls that are whole and have none open before them."""
         result = _small(_first(part, place.result))
         failed = bool(place.failed) and holds(part, place.failed)
         text = cut(result if isinstance(result, str) else _joined(result), _LONGEST)
@@ -429,7 +417,6 @@ class _Turns:
 
 
 def _parts(value: Any, after: After | None) -> Iterator[Any]:
-    """The values that a row's paths are applied to: the items of a list, or a log as a whole and then its items."""
     if after is None or after.each is None:
         yield from value if isinstance(value, list) else [value]
         return
@@ -442,7 +429,6 @@ def _parts(value: Any, after: After | None) -> Iterator[Any]:
 
 
 def _shown(data: bytes) -> str:
-    """The first lines of what came, short enough for an error's one line."""
     text = data.decode("utf-8", "replace")
     lines = [line.strip() for line in text.splitlines() if line.strip()][:_LINES]
     return shortened(printable(" ⏎ ".join(lines)), _SHOWN + 1)
@@ -476,7 +462,6 @@ def _numbers(value: Any, find: Find) -> Iterator[float]:
 
 
 def _amount(text: str | None) -> float:
-    """A number as people write it: 1,024 or 1.0k; infinite for a text that is none."""
     number = _AMOUNT.fullmatch((text or "").replace(",", ""))
     return float(number[1]) * _TIMES[number[2].lower()] if number else float("inf")
 
@@ -492,20 +477,17 @@ def _text(value: Any) -> str:
 
 
 def _arguments(value: Any) -> Any:
-    """Arguments of a call, which some print as JSON in a text."""
     parsed = parse(value) if isinstance(value, str) and value.startswith("{") else None
     return value if parsed is None else parsed
 
 
 def _joined(value: Any) -> str:
-    """The text in a result: of a list of content blocks their texts."""
     if isinstance(value, list) and value and all(isinstance(e, dict) and "text" in e for e in value):
         return "\n".join(_text(each["text"]) for each in value)
     return _text(value)
 
 
 def _small(value: Any) -> Any:
-    """A JSON value with its long texts cut."""
     if isinstance(value, str):
         return cut(value, _LONGEST)
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""What agent CLIs print that JSON is in: values nested too deep, numbers too large, errors of services as they came."""
+"""JSON in programs' output: too deep values, too large numbers, raw service errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WRAPPED = re.compile(r"\A\[(.*)\]\Z", re.DOTALL)
 
 
 def whole(text: str) -> Iterator[Any]:
-    """The JSON value that a program printed, after whatever lines it printed first."""
+    """Yield the JSON value after any leading lines."""
     for start in re.finditer(r"(?m)^\s*[\[{]", text):
         value = parse(text[start.start() :])
         if value is not None:
@@ -29,8 +29,7 @@ def whole(text: str) -> Iterator[Any]:
 
 
 def parse(text: bytes | str) -> Any:
-    """The JSON value in a text; None where there is none. What is nested deeper than nodes can be, and numbers that
-    none can hold, stand in it as the text that was printed."""
+    """Parse JSON, or return None. Too deep values and unstorable numbers become text."""
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")
     try:
@@ -52,7 +51,6 @@ def _loads(text: str) -> Any:
 
 
 def _shallow(text: str) -> str:
-    """The same JSON with what is nested too deep as texts."""
     kept: list[str] = []
     depth = done = start = 0
     for token in _TOKEN.finditer(text):
@@ -79,7 +77,7 @@ def _integer(text: str) -> int | str:
 
 
 def sentence(text: str) -> str:
-    """A text in which the error of a service, if one stands there as JSON, is told in its words: "slow down (429)"."""
+    """Replace a service's JSON error in a text by its message: "slow down (429)"."""
     for brace in islice(re.finditer("{", text[:_LOOKED_AT]), _TRIES):
         try:
             value, end = json.JSONDecoder().raw_decode(text, brace.start())

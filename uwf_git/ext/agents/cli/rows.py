@@ -1,8 +1,5 @@
-"""The agent CLIs that are known without a word in the configuration, in the form that users write in theirs.
-
-What each of them prints was observed with the versions in `OBSERVED`; Cursor's, which can't be had without
-an account, is as its documentation has it.
-"""
+"""The shipped agent programs, in the form of users' rows. Their output was observed with the versions in
+`OBSERVED`; Cursor's, which needs an account, is as documented."""
 
 from __future__ import annotations
 
@@ -718,6 +715,6 @@ TABLE: Mapping[str, Mapping[str, Any]] = {
 
 
 def shipped_row(name: str) -> Row | None:
-    """The row of that name, such as "codex"; None for another's."""
+    """Return a shipped row, or None."""
     value = TABLE.get(name)
     return None if value is None else parse_row(value, name)[0]

@@ -1,4 +1,4 @@
-"""One run of an agent CLI and what came of it: a reply, a session that was lost, or a failure in a line."""
+"""One run of an agent program: a reply, a lost session, or a failure."""
 
 from __future__ import annotations
 
@@ -28,14 +28,13 @@ _SHOWN = 401  # characters of the CLI's words in an error
 
 
 class Hopeless(Exception):
-    """The program need not go on: it has opened another session than the one it was to go on in, its key is refused, or
-    the quota of its account is used up."""
+    """The program should be ended: it opened another session, its key was refused, or its quota is exhausted."""
 
 
 class Run:
-    """A run of `row`'s program for the agent `name`, in `session` or in a new one where that is None. Turns are
-    recorded as they come, and what goes wrong is shown. `totals` is what each session had cost when this step last
-    heard of it. `new` is the id that the new session was given by us, for a program that doesn't print one."""
+    """A run of `row`'s program in `session`, None for a new one. Turns are recorded and problems shown as
+    they come. `totals` is the last known cost of each session. `new` is the id that we gave the new session.
+    """
 
     def __init__(
         self,
@@ -69,20 +68,19 @@ class Run:
         )
 
     def feed(self, data: bytes) -> None:
-        """Takes a piece of standard output. Raises Hopeless."""
+        """Parse standard output. Raises Hopeless."""
         self._out.add(data)
         self._output.feed(data)
 
     def feed_stderr(self, data: bytes) -> None:
-        """Takes a piece of standard error. Raises Hopeless."""
+        """Parse standard error. Raises Hopeless."""
         self._err.add(data)
         self._output.feed_stderr(data)
         if not self._listens:
             self._ctx.show(data)
 
     def end(self, finished: Finished | None, env: Mapping[str, str]) -> None:
-        """Takes how the program ended; None where it was ended for what it said. Reads what the program keeps of the
-        session, where the environment `env` says."""
+        """Process the program's end (None if it was ended for its output), and read its session log."""
         self._finished, self._ended = finished, True
         if finished is None:
             self._output.drop()
@@ -93,33 +91,30 @@ class Run:
 
     @property
     def ended(self) -> bool:
-        """Whether `end` was called."""
         return self._ended
 
     def count(self) -> None:
-        """Records the tokens of a run that nobody will ask for its reply, as those of one more turn without a word."""
+        """Record the tokens of a run whose reply is not used, as an empty turn."""
         reply = self.reply()
         if reply.usage is not None:
             self._ctx.record(TurnRecord("assistant", "", usage=reply.usage, model=reply.model))
 
     @property
     def printed(self) -> tuple[str, str]:
-        """The ends of what the program wrote to standard output and standard error."""
         out, err = (tail.end().decode("utf-8", "replace") for tail in (self._out, self._err))
         return out, err
 
     @property
     def refused(self) -> bool:
-        """Whether it was ended because its key was refused, or its quota used up."""
+        """Whether its key was refused or its quota exhausted."""
         return self._refusals >= _REFUSALS
 
     @property
     def session(self) -> str | None:
-        """The session that it was done in, as far as that is known."""
         return self.said.session or self._session or self._new or None
 
     def take_log(self, data: bytes) -> None:
-        """Takes what the row's second call printed: model, usage and turns."""
+        """Parse the row's second call: model, usage and turns."""
         log = Output(
             self._row._replace(output="json", session=(), text=(), errors=(), denied=(), trouble=()),
             self._ctx.record,
@@ -160,19 +155,18 @@ class Run:
 
     @property
     def said(self) -> Said:
-        """What the program has printed, once it has ended."""
         assert self._said is not None
         return self._said
 
     @property
     def answered(self) -> bool:
-        """Whether it has ended with an answer in the session that was wanted, as far as that can be told at once."""
+        """Whether it ended with an answer in the wanted session, as far as known."""
         finished, said = self._finished, self._said
         well = finished is not None and finished.returncode == 0 and self._other is None and not self.refused
         return well and said is not None and not said.errors and bool(said.turns or (said.text or "").strip())
 
     def reply(self) -> Reply:
-        """The reply, also of a run that failed."""
+        """Return the reply, even of a failed run."""
         if self._reply is None:  # its cost is what the session has cost since it was last asked for that
             self._reply = self._made()
         return self._reply
@@ -191,7 +185,7 @@ class Run:
         )
 
     def lost(self) -> str | None:
-        """Why the session could not be resumed; None where it could, or where something else went wrong."""
+        """Return why the session could not be resumed, else None."""
         row, said = self._row, self.said
         name = f"session {self._session} of {row.program}"
         if self._session is None:
@@ -209,7 +203,7 @@ class Run:
         return f"{name} could not be resumed: {words}" if silent and finished.returncode > 0 else None
 
     def failure(self, env: Mapping[str, str]) -> AgentFailed | None:
-        """What is wrong with the run; None where it brought an answer. May run the program to ask for its version."""
+        """Return what is wrong, None with an answer. May run the program for its version."""
         finished, said, program = self._finished, self.said, self._row.program
         sign_in = self._row.sign_in or f"log in with {program} first"
         if self.refused:
@@ -239,7 +233,6 @@ class Run:
         return AgentFailed(message, advice_on(words) or kept)
 
     def _out_of_time(self, finished: Finished) -> AgentFailed:
-        """Why a program was ended that had not answered: what it has trouble with comes first."""
         program, said = self._row.program, self.said
         hint = f"raise agents.<name>.{'silence' if finished.fell_silent else 'timeout'} in config.yaml"
         if said.trouble and self._is_stuck:
@@ -252,14 +245,12 @@ class Run:
 
     @property
     def _awaits_model(self) -> bool:
-        """Whether all that it has called has ended, as far as it prints that as it happens."""
         row, turns = self._row, self.said.turns
         if row.tools and (row.output != "lines" or row.after is not None or not row.turns):
             return False
         return not turns or turns[-1].role != "tool" or turns[-1].result is not None
 
     def _last_seen(self) -> str:
-        """Return what a program waited for, and said or did last, in a few words."""
         turns = self.said.turns
         waited = "it waited for the model" if self._awaits_model else ""
         if turns or waited:
@@ -268,7 +259,6 @@ class Run:
         return f"last seen: {one_line(printed, SEEN)}" if printed else "it printed nothing"
 
     def _unanswered(self, env: Mapping[str, str]) -> AgentFailed | None:
-        """What is wrong with a run that reports no error, if anything is."""
         row, said = self._row, self.said
         if said.turns or (said.text or "").strip():
             return None
@@ -304,22 +294,18 @@ class Run:
         )
 
     def _says_in_trouble(self, pattern: str) -> bool:
-        """Whether the last trouble matches a pattern of its row."""
         return bool(pattern and self.said.trouble and re.search(pattern, self.said.trouble[-1].text))
 
     def _says(self, pattern: str) -> bool:
-        """Whether what the program complains of matches a pattern of its row; nothing matches an empty one."""
         text = "\n".join((*self.said.errors, *self.said.complaints, self.printed[1]))
         return bool(pattern and re.search(pattern, text))
 
     def _stated(self) -> str:
-        """What the program says is wrong where its row looks for that, in one line; "" where it says nothing there."""
         said = self.said
         stated = (said.errors, said.complaints, [each.text for each in said.trouble[-1:]])
         return one_line("; ".join(map(sentence, next(filter(None, stated), ()))), _SHOWN)
 
     def _words(self) -> str:
-        """What the program itself says is wrong, in one line."""
         said = self.said
         if words := self._stated():
             return words
@@ -342,7 +328,6 @@ class Run:
         return notes if failed else [*notes, *self._missed()]
 
     def _missed(self) -> list[str]:
-        """What the row looks for and an answer came without."""
         row, said = self._row, self.said
         looked = (
             ("session id", "one", row.session and said.session is None),
@@ -356,8 +341,6 @@ class Run:
         ]
 
     def _usage(self, session: str | None) -> tuple[Usage | None, float | None]:
-        """The tokens and cost of this run alone. Where the program counts the whole session, what the session had
-        cost before is subtracted."""
         spent = self.said.spent
         if spent is None:
             return None, None
@@ -376,7 +359,7 @@ class Run:
 
 
 def spent_before(ctx: Context, agent: str, session: str) -> tuple[Usage, float]:
-    """What the steps and failed attempts of the thread have cost that an agent did in a session."""
+    """Return what earlier steps and attempts of a session cost."""
     from uwf_git.store.attempts import Attempts
 
     nodes = [step.detail for step in ctx.history.steps if step.agent == agent]

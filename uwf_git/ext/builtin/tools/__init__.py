@@ -1,1 +1,1 @@
-"""The tools of the built-in agent, what confines them (paths, repositories, the sandbox), and MCP servers as tools."""
+"""The built-in agent's tools, their confinement (paths, repositories, sandbox), and MCP servers as tools."""

@@ -1,4 +1,4 @@
-"""run_command: a shell command in the project, in a sandbox, with a limit to its time and to its output."""
+"""run_command: a sandboxed shell command in the project, with limits on time and output."""
 
 from __future__ import annotations
 
@@ -88,15 +88,15 @@ def run_command(arguments: dict[str, Any], context: ToolContext) -> dict[str, An
 
 
 def _limit_met(printed: str, limits: Quota) -> Exceeded | None:
-    """Return the limit at which the kernel ended a process of a command that went on, by the words of its shell or of
-    the C library: bwrap doesn't wait for its child, so nothing is known of what ended processes have used."""
+    """Return the limit at which the kernel ended a process, by messages of the shell or C library, since
+    bwrap doesn't reap its child's usage."""
     met = next((limit for words, limit in _ENDED_AT.items() if words in printed), None)
     allowed = limits._asdict()[met] if met else None
     return None if met is None or allowed is None else Exceeded(met, allowed)
 
 
 class _Output:
-    """What a command prints: its beginning for the result, all of it for the file, and each piece for who watches."""
+    """A command's output: the beginning for the result, all of it for a file, pieces for watchers."""
 
     def __init__(self, file: BinaryIO, show: Callable[[bytes], object]) -> None:
         self._file = file
@@ -113,7 +113,6 @@ class _Output:
         self._show(data)
 
     def text(self, tail: bytes, clean: Callable[[str], str]) -> str:
-        """The whole output, or its two ends, which are cut after the secrets are taken out. `tail` is its end."""
         if self.size <= SHOWN:
             return self._head.decode("utf-8", "replace")
         # A secret, or a path, that the outer edge of the margin halves isn't recognised, so that edge is dropped.
@@ -131,8 +130,6 @@ def _folder(path: str, context: ToolContext) -> Path:
 
 
 def _checked(command: str, context: ToolContext) -> str | None:
-    """The sandbox's program; None where the command runs without one. Raises ToolFailure for a command that must not
-    run."""
     if "\0" in command:
         raise ToolFailure("invalid_arguments", "the command holds a NUL")
     if len(command.encode()) > _LONGEST:
@@ -179,7 +176,6 @@ def _confined(
     context: ToolContext,
     taken: list[str],
 ) -> Finished:
-    """Runs a command in the sandbox; appends to `taken` what became of the repositories that it made."""
     project, network = context.workspace.project.path, bool(context.policy.network)
     env = clean_environment(context.environ, f"{_INNER}/home", _INNER, network) | context.workspace.variables
     with (

@@ -1,4 +1,4 @@
-"""extract: data of a given shape out of a text or a file, or out of the thread."""
+"""extract: data of a given schema from a text, a file, or the thread."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ Read = Callable[[Any, str, "str | None"], Any]
 
 
 def extract_tool(read: Read) -> Tool:
-    """The tool, by a function that does the work."""
-
     def run(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
         if "text" in arguments and "path" in arguments:
             raise ToolFailure("invalid_arguments", "give a text or a path, not both")

@@ -1,10 +1,8 @@
-"""fetch_url: one public page or file as text.
+"""fetch_url: a public page or file as text.
 
-A host is resolved here, its addresses are checked, and the connection is made to one of these, so that a name which
-resolves to something else a moment later changes nothing. Redirects are followed here, and each is checked the same
-way. No proxy, no cookies, no credentials. An address that isn't public is asked only where the policy names the host.
-
-Of a web page, the text has headings, paragraphs, lists, links and code, and no scripts or styles.
+The host is resolved and its addresses checked here, and one of them is used, against DNS rebinding. Redirects
+are checked likewise. No proxy, cookies or credentials. Non-public addresses must be named by the policy. A
+page's text has headings, paragraphs, lists, links and code.
 """
 
 from __future__ import annotations
@@ -45,7 +43,7 @@ _DEEPEST = 1000  # skipped elements within each other
 
 
 class _Answer(NamedTuple):
-    """What an address answered; `cut` where `data` is only the beginning of the body."""
+    """`cut`: `data` is only the beginning of the body."""
 
     url: str
     status: int
@@ -82,7 +80,6 @@ def _follow(url: str, context: ToolContext, deadline: float) -> _Answer:
 
 
 def _ask(url: str, context: ToolContext, deadline: float) -> _Answer | str:
-    """What an address answers, or where it redirects to."""
     import httpx
 
     parsed = _parsed(url)
@@ -131,7 +128,6 @@ def _parsed(url: str) -> httpx.URL:
 
 
 def _address(host: str, port: int, context: ToolContext) -> str:
-    """The address to connect to. Raises ToolFailure, `denied`, where any address of the host isn't allowed."""
     asked = f"[{host}]" if ":" in host else host.rstrip(".")
     if not context.policy.reaches(asked, port, True):
         raise ToolFailure("denied", f"{shown(host)} is not among the hosts that may be asked")
@@ -186,8 +182,7 @@ def _special() -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
 
 
 def is_public(address: str) -> bool:
-    """Return whether an IP address belongs to the public internet, and not to this machine, its network, its cloud, or
-    a range of IPv6 that leads back there (mapped and translated addresses)."""
+    """Return whether an IP address is public, and not local, the cloud's, or an IPv6 mapping of such."""
     try:
         ip = ipaddress.ip_address(address.split("%")[0])
     except ValueError:
@@ -220,8 +215,6 @@ def _taken(response: httpx.Response, url: str, deadline: float) -> _Answer:
 
 
 def _decoded(response: httpx.Response) -> Iterator[bytes]:
-    """The body's bytes. The request asks for an uncompressed body. A compressed one is unpacked in small pieces, for a
-    few bytes can stand for gigabytes."""
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding in ("", "identity"):
         yield from response.iter_raw(1 << 16)
@@ -239,7 +232,6 @@ def _decoded(response: httpx.Response) -> Iterator[bytes]:
 
 
 def _read(answer: _Answer) -> tuple[str, str]:
-    """The title of an answer, "" where there is none, and its text."""
     data = answer.data
     if is_binary(data) and not answer.charset.lower().startswith("utf-16"):
         raise ToolFailure("binary", "it is no text")
@@ -261,7 +253,7 @@ def _late(seconds: float) -> ToolFailure:
 
 
 def page_text(html: str, address: str) -> tuple[str, str]:
-    """The title and the text of a page; its links are relative to its address."""
+    """Return a page's title and text, with links relative to its address."""
     reader = _Page(address)
     reader.feed(html)
     reader.close()

@@ -1,4 +1,4 @@
-"""read_file, write_file, edit_file, list_dir: a file or a folder at a time."""
+"""read_file, write_file, edit_file, list_dir."""
 
 from __future__ import annotations
 
@@ -24,12 +24,11 @@ _PATH = {
 
 
 def is_binary(data: bytes) -> bool:
-    """Whether the beginning of a file shows that it isn't text."""
     return b"\0" in data[:8192]
 
 
 def text_of(data: bytes, where: str) -> str:
-    """The text of the file `where`. Raises ToolFailure, `binary`, where it isn't UTF-8."""
+    """Return a file's text. Raises ToolFailure, `binary`."""
     try:
         if b"\0" not in data:
             return data.decode("utf-8")
@@ -55,8 +54,7 @@ def read_file(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]
 
 
 class Room:
-    """What a result has room for: so many characters, and no more bytes of files than the policy allows, None for any
-    number."""
+    """The room of a result: characters, and bytes of files, None for no limit."""
 
     def __init__(self, most: int | None) -> None:
         self._most = most
@@ -65,19 +63,15 @@ class Room:
 
     @property
     def full(self) -> bool:
-        """Whether nothing more fits."""
         return self._characters == 0 or self._bytes == 0
 
     def fitting(self, text: str) -> str:
-        """The beginning of a text that there is still room for."""
         return _beginning(text[: self._characters], self._bytes)
 
     def could_hold(self, text: str) -> bool:
-        """Whether it has room for a text when it is empty."""
         return len(text) <= SHOWN and _beginning(text, self._most) == text
 
     def take(self, text: str) -> None:
-        """Counts a text that was put into the result."""
         self._characters -= len(text)
         if self._bytes is not None:
             self._bytes -= len(text.encode("utf-8", "replace"))
@@ -92,8 +86,6 @@ def _beginning(text: str, most: int | None) -> str:
 def _range(
     file: BinaryIO, first: int, column: int, most: int, room: Room, clean: Callable[[str], str]
 ) -> dict[str, Any]:
-    """The lines of a file from line `first` on, and of that line the text from `column` on, both counted from 1: as
-    many as fit into a result, at most `most`."""
     taken: list[str] = []
     total = 0
     lossy = False
@@ -171,7 +163,6 @@ def _crlf(text: str) -> str:
 
 
 def _hint(text: str, old: str) -> str:
-    """Where the text is found if white space is ignored."""
     wanted = [line.strip() for line in old.strip().splitlines()]
     lines = [line.strip() for line in text.splitlines()]
     for number in range(len(lines) - len(wanted) + 1) if wanted else ():
@@ -181,7 +172,6 @@ def _hint(text: str, old: str) -> str:
 
 
 def _lines_of(text: str, part: str, most: int) -> Iterator[int]:
-    """The numbers of the lines where `part` begins, at most so many."""
     position = line = 0
     begin = text.find(part)
     while begin >= 0 and most > 0:

@@ -1,14 +1,11 @@
-"""The MCP servers that the configuration names, as tools of an agent.
+"""Configured MCP servers as tools.
 
     with McpServers(config.mcp_servers.values(), policy, environ, cwd, ctx.deadline) as servers:
         toolbox.add(servers.tools())
 
-A server starts when its tools are first asked for, and only if the policy could permit one of them; it is kept
-until the end of the block, which ends it with all that it has started. A tool is called `mcp/SERVER/TOOL` in
-policies and `mcp__SERVER__TOOL` where only letters, digits, `_` and `-` may be used.
-
-The tools are those of the start: what a server announces later isn't offered, as the model's picture of its
-tools is the beginning of a conversation that providers cache.
+A server starts when its tools are first needed, if the policy could permit any, and ends with the block. A
+tool is `mcp/SERVER/TOOL` in policies and `mcp__SERVER__TOOL` for models. Tools announced later aren't
+offered, since the tool list begins a cached conversation.
 """
 
 from __future__ import annotations
@@ -58,7 +55,7 @@ _VARIABLE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)", re.ASCII)
 
 
 class McpServers:
-    """The servers of a step, which run as long as the block. `notes` say which tools were not offered, and why."""
+    """A step's servers. `notes` list tools not offered."""
 
     def __init__(
         self,
@@ -90,8 +87,7 @@ class McpServers:
             self._kill()
 
     def tools(self) -> list[Tool]:
-        """The tools that the policy permits, their servers started. Raises AgentFailed naming a server that
-        doesn't start."""
+        """Start the servers and return the permitted tools. Raises AgentFailed with the server."""
         if self._tools is None:
             self._tools = self._start() if self._servers else []
         return self._tools
@@ -163,7 +159,7 @@ class McpServers:
 
 
 class _Connection:
-    """One server and the connection to it, used from one thread while it lives in that of the portal."""
+    """A server's connection, used from one thread and living in the portal's."""
 
     def __init__(self, server: McpServer, environ: Mapping[str, str], cwd: Path) -> None:
         self.server = server
@@ -175,7 +171,6 @@ class _Connection:
         self._lost = ""
 
     def start(self, portal: BlockingPortal, stack: contextlib.ExitStack) -> Future[list[mcp_types.Tool]]:
-        """Begins to start the server; the result will be its tools."""
         import anyio
 
         self._portal = portal
@@ -221,7 +216,6 @@ class _Connection:
         return ready
 
     def listed(self, ready: Future[list[mcp_types.Tool]], seconds: float) -> list[mcp_types.Tool]:
-        """The tools of a server that is starting. Raises AgentFailed."""
         try:
             return ready.result(timeout=seconds)
         except TimeoutError:
@@ -238,7 +232,6 @@ class _Connection:
         )
 
     def call(self, tool: str, arguments: Mapping[str, Any], context: ToolContext) -> dict[str, Any]:
-        """What a tool answers. Raises ToolFailure."""
         who = f'MCP server "{self.server.name}"'
         seconds = context.seconds(self.server.timeout or CALL_SECONDS)
         if self._client is None or self._portal is None:
@@ -261,11 +254,9 @@ class _Connection:
 
     @property
     def misfits(self) -> Sequence[str]:
-        """The names of what it lists as tools that the protocol doesn't take for tools."""
         return self._process.misfits if self._process else ()
 
     def kill(self) -> None:
-        """Ends what may be left of the server."""
         if self._process is not None:
             self._process.kill()
 
@@ -294,7 +285,6 @@ class _Connection:
         return self._process
 
     def _environment(self) -> dict[str, str]:
-        """Little, so that keys of other services stay here, and what the configuration names."""
         environ = {name: self._environ[name] for name in _PASSED_ON if name in self._environ}
         for name, value in self.server.env.items():
             variable = _VARIABLE.fullmatch(value)
@@ -331,7 +321,6 @@ class _Connection:
         return ToolFailure("failed", f"{who}: {_leaf(error)}")
 
     def _trouble(self) -> str:
-        """What is wrong as far as the process shows it; "" where nothing is."""
         process = self._process
         if process is None:
             return ""
@@ -347,7 +336,6 @@ class _Connection:
 
 
 def could_permit(policy: ToolPolicy, prefix: str) -> bool:
-    """Whether a policy may permit some tool whose name begins with `prefix`."""
     if any(glob.endswith("*") and fnmatchcase(prefix, glob) for glob in policy.deny):
         return False
     if not policy.serves(prefix.split("/")[1]):
@@ -361,8 +349,8 @@ def _could_match(glob: str, prefix: str) -> bool:
 
 
 def wire_names(names: Iterable[str]) -> dict[str, str]:
-    """The names that models call tools by, for names like mcp/SERVER/TOOL: at most 64 letters, digits, `_` and `-`.
-    Where characters had to be replaced or cut off, or two would be the same, a hash is at the end."""
+    """Return models' names for tools: at most 64 letters, digits, `_` and `-`, with a hash if changed or
+    ambiguous."""
     plain = {name: re.sub(r"[^A-Za-z0-9_-]", "_", "__".join(name.split("/", 2))) for name in names}
     taken = Counter(plain.values())
     found = {}
@@ -375,15 +363,12 @@ def wire_names(names: Iterable[str]) -> dict[str, str]:
 
 
 def _is_broken(schema: Mapping[str, Any]) -> bool:
-    """Whether a tool's schema is no JSON Schema: a model's provider would refuse all tools for it. The draft that it
-    names is ignored, as drafts differ in little."""
     from uwf_git.format.schema import check_schema
 
     return bool(check_schema({key: value for key, value in schema.items() if key != "$schema"}))
 
 
 def _knows_no_handshake(error: BaseException) -> bool:
-    """Whether a server says that it is too new to be greeted as all others are."""
     from mcp import MCPError
     from mcp.types import METHOD_NOT_FOUND, UNSUPPORTED_PROTOCOL_VERSION
 
@@ -398,14 +383,13 @@ def _first(error: BaseException) -> BaseException:
 
 
 def _leaf(error: BaseException) -> str:
-    """What an exception says, or the first of a group."""
     error = _first(error)
     return shown(" ".join(str(error).split())) or type(error).__name__
 
 
 def _to_json(result: CallToolResult, outputs: Outputs) -> dict[str, Any]:
-    """What a tool answered, as JSON for a model: `result`, a server's structured value, or else `text`, which is
-    shortened as every tool's is; `omitted` names what a model can't read, such as images."""
+    """Return a tool's answer for a model: `result`, a structured value, or `text`, shortened; `omitted` names
+    unreadable parts such as images."""
     texts, omitted = _parts(result)
     text = "\n".join(texts)
     value: dict[str, Any] = {}
@@ -426,7 +410,6 @@ def _to_json(result: CallToolResult, outputs: Outputs) -> dict[str, Any]:
 
 
 def _error_text(result: CallToolResult) -> str:
-    """What a tool that failed said."""
     texts, _omitted = _parts(result)
     return "\n".join(texts).strip()[:4000] or "it failed and didn't say why"
 
@@ -450,8 +433,6 @@ def _parts(result: CallToolResult) -> tuple[list[str], list[str]]:
 
 
 def _repeats(text: str, value: Any) -> bool:
-    """Whether a text only says a value again, as servers do for clients that don't know structured ones.
-    Those that return no object wrap what they do return: `{"result": 5}`."""
     try:
         said = json.loads(text)
     except (ValueError, RecursionError):

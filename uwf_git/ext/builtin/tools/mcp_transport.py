@@ -1,7 +1,5 @@
-"""A server of the Model Context Protocol as a process: JSON on its standard input and output, a line a
-message. What isn't a message is skipped and remembered, a line has a limit, and the process ends with the connection,
-as does whatever it has started.
-"""
+"""MCP over a process's standard input and output, one JSON message per line. Other lines are skipped, lines
+are bounded, and the process ends with its descendants."""
 
 from __future__ import annotations
 
@@ -31,9 +29,8 @@ SETTLING = 1.0
 
 
 class ServerProcess:
-    """A server's process and what is known of it. `noise` is the first line it printed that is no message; `trouble`
-    is why the connection was given up, "" if it wasn't. `misfits` are the names of what it listed as tools that the
-    protocol doesn't take for tools: one of them would spoil the list."""
+    """A server's process. `noise` is its first line that isn't a message; `trouble` why the connection ended.
+    `misfits` are invalid tools, removed from lists."""
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], cwd: Path) -> None:
         self.argv = tuple(argv)
@@ -48,27 +45,24 @@ class ServerProcess:
 
     @property
     def returncode(self) -> int | None:
-        """How it ended; None while it runs."""
         return self._process.poll() if self._process else None
 
     @property
     def stderr(self) -> str:
-        """The end of what it said there."""
         return self._pipes.stderr if self._pipes else ""
 
     async def settle(self) -> None:
-        """Waits a moment for what a process that has closed the connection still has to say, and its end."""
+        """Wait briefly for the end of a process that closed its connection."""
         if self._pipes is not None:
             await self._pipes.exit_status(SETTLING, DRAIN)
 
     def kill(self) -> None:
-        """Ends what is left of it and of what it has started, at once."""
         if self._process is not None and not self._over:  # its number may be a stranger's by then
             self._descendants.kill(self._process)
 
     @asynccontextmanager
     async def transport(self) -> AsyncIterator[Any]:
-        """The connection, which starts the process and ends it. Raises OSError, ValueError."""
+        """Start the process and yield the connection. Raises OSError, ValueError."""
         self._descendants.guard()
         process = self._process = spawn(self.argv, env=self._descendants.env, cwd=self._cwd)
         self._descendants.started(process)
@@ -116,7 +110,6 @@ class ServerProcess:
             return None
 
     def _drop_misfits(self, result: Any) -> None:
-        """Takes out of a list of tools what the protocol doesn't take for a tool."""
         listed = result.get("tools") if isinstance(result, dict) and "content" not in result else None
         if isinstance(listed, list):
             result["tools"] = [tool for tool in listed if _is_tool(tool)]
@@ -145,8 +138,7 @@ async def _write(pipes: Pipes, out_of: Any) -> None:
 
 
 async def _watch(pipes: Pipes, into: Any) -> None:
-    """Closes the connection of a process that is gone, so that nobody waits for an answer, though something that it
-    left behind may hold the pipe."""
+    """Close the connection of an ended process, whose pipe may be held by a leftover."""
     await pipes.over
     await anyio.sleep(DRAIN)
     into.close()

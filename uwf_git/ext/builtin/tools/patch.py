@@ -1,11 +1,11 @@
-"""apply_patch: changes to several files in one text, all of them or none.
+"""apply_patch: changes to several files, all or none.
 
-A patch has one of two forms. Models are trained on this one:
+One of two forms. Models are trained on this one:
 
     *** Begin Patch
     *** Update File: src/a.py
     *** Move to: src/b.py              (optional)
-    @@ def greet():                    (optional: a line that stands before the change)
+    @@ def greet():                    (optional: a line before the change)
      context
     -old
     +new
@@ -14,8 +14,8 @@ A patch has one of two forms. Models are trained on this one:
     *** Delete File: old.py
     *** End Patch
 
-The other is a unified diff, as of `diff -u` and `git diff`. Its line numbers are a hint: what counts is where the
-lines of context are. They are looked for exactly, then without the white space at their ends.
+The other is a unified diff. Line numbers are hints: context is searched exactly, then ignoring trailing white
+space.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _NOTHING = "/dev/null"
 
 
 class Hunk(NamedTuple):
-    """One place that changes: `old` lines become `new` lines. `after` is a line somewhere before it ("" for none),
-    `line` the number of its first line (0 where that isn't known), `at_end` whether it ends the file."""
+    """A change of `old` to `new` lines. `after` is a line before it or "", `line` its first line or 0;
+    `at_end`: it ends the file."""
 
     after: str
     line: int
@@ -47,7 +47,7 @@ class Hunk(NamedTuple):
 
 
 class FilePatch(NamedTuple):
-    """What happens to one file. `kind` is "add", "update" or "delete"; `content` is for "add"."""
+    """A file's change. `kind` is "add", "update" or "delete"; `content` is for "add"."""
 
     kind: str
     path: str
@@ -65,7 +65,7 @@ def apply_patch(arguments: dict[str, Any], context: ToolContext) -> dict[str, An
 
 
 def parse_patch(text: str) -> list[FilePatch]:
-    """The files of a patch in either form. Raises ToolFailure, `invalid_arguments`."""
+    """Parse a patch. Raises ToolFailure, `invalid_arguments`."""
     lines = text.replace("\r\n", "\n").split("\n")
     while lines and not lines[-1].strip():
         lines.pop()
@@ -81,8 +81,6 @@ def parse_patch(text: str) -> list[FilePatch]:
 
 
 class _Lines:
-    """Lines, taken one after the other."""
-
     def __init__(self, lines: Sequence[str]) -> None:
         self.lines = lines
         self.at = 0
@@ -95,7 +93,6 @@ class _Lines:
         return self.lines[self.at - 1]
 
     def take_hunk(self, ends: Callable[[str], bool]) -> tuple[list[str], list[str]]:
-        """The old and the new lines of a hunk, up to the line that `ends` it."""
         old: list[str] = []
         new: list[str] = []
         while (line := self.peek()) is not None and not ends(line):
@@ -112,8 +109,6 @@ class _Lines:
 
 
 class _Envelope(_Lines):
-    """The form between *** Begin Patch and *** End Patch."""
-
     def files(self) -> list[FilePatch]:
         patches: list[FilePatch] = []
         while (line := self.peek()) is not None:
@@ -175,8 +170,6 @@ class _Envelope(_Lines):
 
 
 class _Unified(_Lines):
-    """A unified diff."""
-
     def files(self) -> list[FilePatch]:
         patches: list[FilePatch] = []
         while (line := self.peek()) is not None:
@@ -217,7 +210,6 @@ class _Unified(_Lines):
 
 
 def _trim(old: list[str], new: list[str]) -> None:
-    """Removes blank context from the end of a hunk: it only separates two files."""
     while len(old) > 1 and len(new) > 1 and old[-1] == new[-1] == "":
         old.pop()
         new.pop()
@@ -250,8 +242,7 @@ def _refuse_existing(path: str, workspace: Workspace) -> None:
 
 
 def updated(text: str, hunks: Sequence[Hunk], path: str) -> str:
-    """The text after the hunks, in their order; its line ends stay as they are. `path` names it in a failure.
-    Raises ToolFailure, `no_match` or `not_unique`."""
+    """Apply hunks in order, keeping line ends. Raises ToolFailure, `no_match` or `not_unique`."""
     newline = "\r\n" if text.count("\r\n") == text.count("\n") > 0 else "\n"
     lines = text.split(newline)
     ended = lines[-1] == ""
@@ -267,15 +258,11 @@ def updated(text: str, hunks: Sequence[Hunk], path: str) -> str:
 
 
 def _with_kept_context(found: Sequence[str], hunk: Hunk) -> list[str]:
-    """The new lines of a hunk. Context that differs from the file's in white space alone is kept as the file has
-    it."""
     kept = {wanted: there for wanted, there in zip(hunk.old, found, strict=True) if wanted != there}
     return [kept.get(line, line) for line in hunk.new] if kept else list(hunk.new)
 
 
 def _place(lines: Sequence[str], hunk: Hunk, begin: int, shift: int, what: str) -> int:
-    """The index of the line where a hunk begins, not before `begin`. The hunks before it made the text `shift` lines
-    longer; `what` names the hunk in a failure."""
     if hunk.after:
         begin = _after(lines, hunk.after, begin, what)
     if not hunk.old:
@@ -302,7 +289,6 @@ def _place(lines: Sequence[str], hunk: Hunk, begin: int, shift: int, what: str) 
 
 
 def _one(found: Sequence[int], hunk: Hunk, shift: int, what: str) -> int:
-    """The one of the places found that the hunk means."""
     if hunk.line:
         return min(found, key=lambda at: abs(at - (hunk.line - 1 + shift)))
     if len(found) > 1 and not hunk.after and not hunk.at_end:
@@ -315,7 +301,6 @@ def _one(found: Sequence[int], hunk: Hunk, shift: int, what: str) -> int:
 
 
 def _after(lines: Sequence[str], wanted: str, begin: int, what: str) -> int:
-    """The index behind the first line that is `wanted`, or else behind the first that holds it."""
     for at in range(begin, len(lines)):
         if lines[at].strip() == wanted:
             return at + 1

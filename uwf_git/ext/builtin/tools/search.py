@@ -1,4 +1,4 @@
-"""glob and grep: search the files below a folder, except links, git's own files, and what git ignores."""
+"""glob and grep over the files below a folder, without links, git's files and ignored files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LINE = 300  # characters shown of a line that matches
 
 
 class _Found(NamedTuple):
-    """A regular file: an open folder and a name in it, and its path below the folder searched."""
+    """A regular file: its open folder and name, and its relative path."""
 
     folder: int
     name: str
@@ -108,7 +108,6 @@ def _limited(context: ToolContext) -> Iterator[None]:
 
 @contextmanager
 def _files(arguments: dict[str, Any], context: ToolContext) -> Iterator[tuple[Iterator[_Found], Spot]]:
-    """The files below the path of a call, or the file that it names."""
     path = arguments.get("path", "@project")
     with context.workspace.locate(path) as spot:
         found = spot.status()
@@ -122,14 +121,13 @@ def _files(arguments: dict[str, Any], context: ToolContext) -> Iterator[tuple[It
 
 @contextmanager
 def _below(arguments: dict[str, Any], context: ToolContext) -> Iterator[tuple[Iterator[_Found], Spot]]:
-    """The files below the folder of a call, in the order of their names."""
     with context.workspace.open_folder(arguments.get("path", "@project")) as (folder, spot):
         ignored = _ignores_nothing if arguments.get("ignored", False) else _ignored(spot)
         yield _Below(context, ignored).files(folder, ()), spot
 
 
 class _Below:
-    """One walk over the files below a folder, by descriptors; links are not followed."""
+    """A walk by descriptors without following links."""
 
     def __init__(self, context: ToolContext, ignored: Callable[[str], bool]) -> None:
         self._context = context
@@ -137,7 +135,6 @@ class _Below:
         self._left = _ENTRIES
 
     def files(self, folder: int, parts: tuple[str, ...]) -> Iterator[_Found]:
-        """The files below an open folder; `parts` are its names from the folder of the search on."""
         if len(parts) > DEEPEST:
             return
         with os.scandir(folder) as entries:
@@ -178,8 +175,8 @@ def _ignores_nothing(_path: str) -> bool:
 
 
 def _ignored(spot: Spot) -> Callable[[str], bool]:
-    """A function that says whether git ignores a path below the spot; that of a folder ends in a slash. Where no
-    repository can be read, nothing is ignored."""
+    """Return git's ignore test below a spot; folders end in a slash. Without a readable repository nothing is
+    ignored."""
     if spot.mount.name != PROJECT:
         return _ignores_nothing
     # The library, not the program: a project's git configuration can name commands to run.
@@ -207,7 +204,6 @@ def _ignored(spot: Spot) -> Callable[[str], bool]:
 
 
 def _text(found: _Found) -> str | None:
-    """A file's text; None where it is binary, too large, or can't be read."""
     try:
         with open(os.open(found.name, FILE, dir_fd=found.folder), "rb") as file:
             if os.fstat(file.fileno()).st_size > SEARCHED:
@@ -239,7 +235,6 @@ def _compiled(pattern: str, flags: int = 0) -> re.Pattern[str]:
 
 
 def _around(line: str, position: int) -> str:
-    """What is shown of a line that matches at a position."""
     if len(line) <= _LINE:
         return line
     begin = max(0, min(position - _LINE // 3, len(line) - _LINE))
@@ -249,8 +244,8 @@ def _around(line: str, position: int) -> str:
 
 @lru_cache(maxsize=64)
 def _matcher(pattern: str) -> Callable[[str], bool]:
-    """A function that says whether a path fits a glob: `*` and `?` within a name, `**` over folders, `[…]`,
-    `{a,b}`. A glob without a slash is compared with the name alone."""
+    """Return a glob test: `*` and `?` within a name, `**` over folders, `[…]`, `{a,b}`. Without a slash it
+    matches the name alone."""
     for mount in (f"{PROJECT}/", "./"):
         pattern = pattern.removeprefix(mount)
     try:
@@ -263,7 +258,6 @@ def _matcher(pattern: str) -> Callable[[str], bool]:
 
 
 def _translated(pattern: str) -> str:
-    """The regular expression of a glob."""
     result: list[str] = []
     position = open_braces = 0
     while position < len(pattern):

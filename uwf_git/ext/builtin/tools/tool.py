@@ -1,9 +1,9 @@
-"""What a tool is, and the toolbox, which answers every call with a JSON object, however wrong the call is.
+"""Tools, and the toolbox, which answers every call with a JSON object.
 
     {"ok": true, …}
     {"ok": false, "error": {"code": "not_found", "message": "@project/a.py does not exist"}}
 
-The codes are those of `results.Code`. What a model does wrong never raises.
+The codes are `results.Code`. A model's mistakes never raise.
 """
 
 from __future__ import annotations
@@ -31,10 +31,9 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 
 class ToolContext(NamedTuple):
-    """What a tool works with. `deadline` is on time.monotonic()'s clock. The rest is for run_command: it passes on
-    a few variables of `environ`; its commands see `visible` of the machine; `show` is handed what they print as it
-    comes; where `own` names a place of uwf's in the project, no command runs; in the folder `notes` it is noted that
-    one runs."""
+    """A tool's context. `deadline` is on time.monotonic(). For run_command: some variables of `environ`,
+    `visible` places of the machine, `show` for output, `own` places of uwf in the project, which prevent
+    commands, and the folder `notes` for running ones."""
 
     workspace: Workspace
     policy: ToolPolicy
@@ -47,8 +46,7 @@ class ToolContext(NamedTuple):
     notes: Path | None = None
 
     def seconds(self, most: float) -> float:
-        """How many seconds something may take: at most `most`, and no longer than the step. Raises ToolFailure when
-        the step's time is up."""
+        """Return the permitted seconds: at most `most`, and the step's rest. Raises ToolFailure."""
         if self.deadline is None:
             return most
         left = self.deadline - time.monotonic()
@@ -58,9 +56,9 @@ class ToolContext(NamedTuple):
 
 
 class Tool(NamedTuple):
-    """A tool. The model calls it by `name`, of letters, digits, `_` and `-`; a policy by `known_as`, where that
-    differs (`mcp/files/read`). `parameters` is a JSON Schema of an object. `run` gets arguments that obey it and
-    returns a JSON object without `ok`; it may raise ToolFailure."""
+    """A tool, called by `name` (letters, digits, `_`, `-`), in policies `known_as` (`mcp/files/read`).
+    `parameters` is an object's JSON Schema. `run` gets valid arguments and returns a JSON object without
+    `ok`; it may raise ToolFailure."""
 
     name: str
     description: str
@@ -74,8 +72,7 @@ class Tool(NamedTuple):
 
 
 class ToolResult(NamedTuple):
-    """The result of a call; the model is shown `value`. `arguments` are the call's parsed arguments, None where
-    they could not be parsed."""
+    """A call's result for the model. `arguments` are parsed, None if impossible."""
 
     ok: bool
     value: dict[str, Any]
@@ -83,8 +80,7 @@ class ToolResult(NamedTuple):
 
 
 class Toolbox:
-    """Tools under one policy. A context manager: leaving it removes the files that hold the rest of
-    long results."""
+    """Tools under one policy. A context manager, which removes files of long results."""
 
     def __init__(self, tools: Iterable[Tool], context: ToolContext) -> None:
         self.context = context
@@ -99,20 +95,19 @@ class Toolbox:
         self.context.outputs.close()
 
     def add(self, tools: Iterable[Tool]) -> None:
-        """Adds tools, except those whose name is taken or isn't one that a model can call."""
+        """Add tools with new, valid names."""
         for tool in tools:
             if _NAME.fullmatch(tool.name):
                 self._tools.setdefault(tool.name, tool)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the tools that the policy permits."""
         return tuple(
             name for name, tool in self._tools.items() if self.context.policy.permits(tool.policy_name)
         )
 
     def offered(self) -> list[dict[str, Any]]:
-        """The permitted tools, in the form of a chat completions request."""
+        """Return the permitted tools for a chat completions request."""
         return [
             {
                 "type": "function",
@@ -126,7 +121,7 @@ class Toolbox:
         ]
 
     def describe(self) -> str:
-        """What a prompt says about the tools; "" where there are none."""
+        """Return the tools' description for a prompt, or ""."""
         policy = self.context.policy
         confined = None
         if "run_command" in self.names:
@@ -137,8 +132,7 @@ class Toolbox:
         return policy.describe(self.names, confined, further)
 
     def call(self, name: str, arguments: str | Mapping[str, Any] | None) -> ToolResult:
-        """Carries out one call. `arguments` is the text that the model gave, or a value. A fault of the model or
-        of a tool becomes a result and is not raised."""
+        """Execute a call. `arguments` is text or a value. Faults of the model or tool become results."""
         given: dict[str, Any] | None = None
         try:
             tool = self._tool(name)
@@ -179,7 +173,6 @@ class Toolbox:
             raise ToolFailure("invalid_arguments", f"{tool.name}: {said}")
 
     def _fit(self, value: dict[str, Any]) -> dict[str, Any]:
-        """The result; where it is too large, the two ends of its JSON text, with the whole kept in a file."""
         if depth(value, DEEPEST) > DEEPEST:
             raise ToolFailure("too_large", f"the result is nested more than {DEEPEST} deep")
         # The name of a file may hold lone surrogates, which no model's server takes.
@@ -192,7 +185,6 @@ class Toolbox:
 
 
 def object_schema(required: tuple[str, ...], **properties: Any) -> dict[str, Any]:
-    """The JSON Schema of a tool's arguments."""
     return {
         "type": "object",
         "properties": properties,
@@ -202,13 +194,12 @@ def object_schema(required: tuple[str, ...], **properties: Any) -> dict[str, Any
 
 
 def counted(description: str, most: int = 2**31) -> dict[str, Any]:
-    """The JSON Schema of a number of things, or of the place of one, counted from 1."""
+    """Return the schema of a count or position from 1."""
     return {"type": "integer", "minimum": 1, "maximum": most, "description": description}
 
 
 def parse_arguments(arguments: str | Mapping[str, Any] | None) -> dict[str, Any]:
-    """A call's arguments as an object. Raises ToolFailure where they are no JSON object, are nested too deep,
-    or hold what JSON can't (NaN, half a character)."""
+    """Parse a call's arguments. Raises ToolFailure if not a JSON object, too deep, or not representable."""
     value: Any = arguments
     if isinstance(arguments, str):
         if len(arguments) > ARGUMENTS:
@@ -238,7 +229,7 @@ def parse_arguments(arguments: str | Mapping[str, Any] | None) -> dict[str, Any]
 
 
 def depth(value: Any, most: int) -> int:
-    """How deep lists and objects are nested in a value; where that is deeper than `most`, `most + 1`."""
+    """Return a value's nesting depth, at most `most + 1`."""
     level, layer = 0, [value]
     while level <= most:
         containers = [each for each in layer if isinstance(each, Mapping | list | tuple)]

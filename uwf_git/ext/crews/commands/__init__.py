@@ -1,1 +1,1 @@
-"""Crews and conversations in the terminal."""
+"""Commands for crews and conversations."""

@@ -1,5 +1,4 @@
-"""`uwf crew import`, `list`, `show`, `history`, `rollback`, `rm`, `export`, `propose` and `accept`: which crews there
-are, in which versions, and how they get in and out."""
+"""`uwf crew` import, list, show, history, rollback, rm, export, propose and accept."""
 
 from __future__ import annotations
 
@@ -92,7 +91,7 @@ def list_(invocation: Invocation) -> None:
 
 
 def registered(crews: Crews) -> list[dict[str, Any]]:
-    """The crews by name: the JSON of `uwf crew list`."""
+    """Return the crews by name: the JSON of `uwf crew list`."""
     found: list[dict[str, Any]] = []
     for name in crews.names():
         try:
@@ -149,7 +148,7 @@ def history(invocation: Invocation, crew: str) -> None:
 
 
 def past(crews: Crews, name: str) -> list[dict[str, Any]]:
-    """The versions of a crew, newest first: the JSON of `uwf crew history`. Raises NotFound."""
+    """Return a crew's versions, newest first: the JSON of `uwf crew history`. Raises NotFound."""
     from uwf_git.api.versions import history_values
 
     entries = crews.history(name)
@@ -266,7 +265,7 @@ def export(invocation: Invocation, crew: str, file: Path | None, folder: Path | 
 
 
 def _write_folder(folder: Path, files: dict[str, bytes]) -> None:
-    """Writes a folder that is whole or not there. Raises Invalid."""
+    """Write a folder atomically. Raises Invalid."""
     from uwf_git.git.durable import make_folder
 
     def fill(made: Path) -> None:
@@ -351,7 +350,7 @@ def accept(invocation: Invocation, branch: str, remote: str | None) -> None:
 
 
 def _read(invocation: Invocation, package: Path) -> Definition:
-    """A package, compiled and rehearsed; its warnings are told. Raises NotFound, InvalidPackage."""
+    """Compile and rehearse a package, printing warnings. Raises NotFound, InvalidPackage."""
     from uwf_git.ext.crews.compile import compile_crew, foresee
     from uwf_git.ext.crews.package import read_package
     from uwf_git.ext.crews.registry import Definition
@@ -367,7 +366,6 @@ def _read(invocation: Invocation, package: Path) -> Definition:
 
 
 def _current(invocation: Invocation, name: str) -> Version | None:
-    """The newest version of a crew; None where there is none of that name."""
     from uwf_git.ext.crews.registry import Crews
 
     if not invocation.location.git_dir.exists():
@@ -377,7 +375,7 @@ def _current(invocation: Invocation, name: str) -> Version | None:
 
 
 def _find(invocation: Invocation, text: str) -> tuple[Crews, Version, Crew]:
-    """The crew that an argument names, and with ~2 after it the version two before the newest. Raises NotFound."""
+    """Return a crew, with ~2 in the second version before the newest. Raises NotFound."""
     from uwf_git.ext.crews.registry import Crews
 
     crews = Crews(invocation.instance.store)
@@ -399,7 +397,7 @@ def _version(crew: Crew, node: Hash, commit: str | None) -> dict[str, Any]:
 
 
 def crew_value(crew: Crew, node: Hash, commit: str | None) -> dict[str, Any]:
-    """All that there is of a crew; a persona's place in the list is its place in the package."""
+    """Return a crew as JSON, personas in order."""
     payload = crew.payload()
     for each in payload["workflows"]:
         each["address"] = f"{crew.name}/{each['id']}"
@@ -412,7 +410,6 @@ def _warnings(definition: Definition) -> dict[str, Any]:
 
 
 def _rows(value: Any) -> list[tuple[str, str]]:
-    """A version as rows for `terminal.fields`."""
     return [
         ("crew", terminal.style(value["name"], "bold")),
         *([("version", value["version"])] if value["version"] else []),
@@ -463,7 +460,6 @@ def _shown_text(value: Any) -> str:
 
 
 def does(item: Any) -> str:
-    """What an item of a menu does, in a few words."""
     parts = [
         f"{verb} {item[key]}"
         for key, verb in (

@@ -1,4 +1,4 @@
-"""What the tab key offers for the commands of crews."""
+"""Completions for crews."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from uwf_git.ext.crews.registry import Crews
 
 
 def _personas(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
-    """Crews, and personas as CREW/PERSONA once the crew is known."""
     crews = Crews(invocation.instance.store)
     for name in crews.names():
         if name.startswith(incomplete):

@@ -1,4 +1,4 @@
-"""`uwf crew menu`, `route` and `do`: what a persona offers, what an input means to it, and that carried out."""
+"""`uwf crew menu`, `route` and `do`."""
 
 from __future__ import annotations
 
@@ -143,14 +143,12 @@ def do(
 
 
 def _said(text: str) -> Routed:
-    """A text that is said to the persona. Raises Usage for an empty one."""
     if not (said := _given(text).strip()):
         raise Usage("--talk says nothing to the persona: the text is empty", "say something")
     return Routed(CHAT, EXACT, "--talk", said)
 
 
 def _refuse_unknown_word(entry: Entry, routed: Routed) -> None:
-    """Raises NotFound for a lone word that would be said to the persona, with the nearest name in its menu."""
     said = routed.said
     if routed.kind != CHAT or not _WORD.fullmatch(said):
         return
@@ -169,7 +167,7 @@ def _refuse_unknown_word(entry: Entry, routed: Routed) -> None:
 
 
 def menu_value(entry: Entry) -> dict[str, Any]:
-    """A persona's menu as JSON: what a terminal shows of it, each item with its number."""
+    """Return a persona's menu as JSON, with numbers."""
     persona = entry.member.persona
     items = []
     for choice in shown(entry.member, entry.crew.workflows):
@@ -190,7 +188,6 @@ def menu_value(entry: Entry) -> dict[str, Any]:
 
 
 def menu_text(value: Any) -> str:
-    """The same for people."""
     persona = value["persona"]
     head = terminal.style(f"{value['icon']} {persona['name']}".strip(), "bold")
     lines = [head + (f", {persona['title']}" if "title" in persona else "")]
@@ -211,12 +208,11 @@ def menu_text(value: Any) -> str:
 
 
 def candidates_text(value: Any) -> str:
-    """What a ClarifyChoice asks about, for people who are there to choose: with the numbers by which they do."""
+    """Format a ClarifyChoice for a choice now, by numbers."""
     return terminal.table([(str(n), each["label"]) for n, each in enumerate(value["candidates"], 1)])
 
 
 def _unclear_text(value: Any) -> str:
-    """The same for who has to ask again: with the numbers that items have in the menu."""
     rows = [("" if "handler" in each else str(each["number"]), each["label"]) for each in value["candidates"]]
     return terminal.table(rows)
 
@@ -236,7 +232,6 @@ def _filled(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _meant(entry: Entry, done: Any) -> dict[str, Any]:
-    """What would be begun, besides what a Routed says."""
     from uwf_git.ext.crews.entry import Run, Turn
 
     if isinstance(done, Run):
@@ -270,7 +265,6 @@ def _start(
     budget: dict[str, float],
     to_run: bool,
 ) -> ThreadId:
-    """Begins a thread, and says which."""
     from uwf_git.api.start import Start
 
     address = f"{entry.crew.name}/{run.workflow.id}"
@@ -293,7 +287,6 @@ def _start(
 def _talk(
     invocation: Invocation, entry: Entry, routed: Routed, turn: Turn, agent: str | None, where: Path | None
 ) -> None:
-    """Has the persona told something in a new conversation, and prints its reply."""
     from uwf_git.engine.inbox import say
     from uwf_git.engine.step import step
     from uwf_git.ext.crews.commands.talker import talker
@@ -326,7 +319,6 @@ def _talk(
 
 
 def _resume(invocation: Invocation, entry: Entry, routed: Routed) -> ThreadId:
-    """The newest run of the crew that hasn't ended, no longer paused. Raises NotFound."""
     from uwf_git.engine.pause import is_paused, resume
     from uwf_git.store.history import Head
 
@@ -348,7 +340,6 @@ def _resume(invocation: Invocation, entry: Entry, routed: Routed) -> ThreadId:
 
 
 def _answer(invocation: Invocation, entry: Entry, routed: Routed) -> None:
-    """Answers what begins nothing. Raises Usage where it isn't clear what is meant."""
     value = routed.value()
     if routed.kind == SHOW_MENU:
         value |= {"menu": menu_value(entry)}

@@ -1,4 +1,4 @@
-"""Where a session goes on: in a conversation, and in the run that was started from it, or in a run of a crew."""
+"""Resuming a session: a conversation with its run, or a crew's run."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ NEWEST = "@"
 
 
 class Left(NamedTuple):
-    """Where a session was left: with whom, as CREW/PERSONA or "" for nobody in particular, in which conversation, None
-    for none that could go on, and with which run, active or completed."""
+    """A session's state: CREW/PERSONA or "", its conversation or None, its active or completed run."""
 
     who: str
     conversation: ThreadId | None
@@ -30,9 +29,8 @@ class Left(NamedTuple):
 
 
 def left_at(invocation: Invocation, text: str, who: str) -> Left:
-    """Where a text says that a session was left: at a conversation or at a run of a crew, however that began. The
-    newest conversation, NEWEST, may have to be with a crew or a persona. Of a run that was killed only the conversation
-    goes on that it was started from. Raises NotFound, Usage, and Invalid for what can't be gone on with."""
+    """Find the session of a text: a conversation, a crew's run, or NEWEST of a crew or persona. Of a killed
+    run only its conversation can continue. Raises NotFound, Usage, Invalid."""
     instance = invocation.instance
     if text == NEWEST:
         return _talk(instance, _newest(instance, who))
@@ -95,7 +93,7 @@ def _run(instance: Instance, head: Head) -> Left:
 
 
 def begun_from(instance: Instance, crew: str, conversation: Oid) -> ThreadId | None:
-    """The newest run of a crew that was started from a conversation at this commit, and wasn't killed."""
+    """Return the newest run started from a conversation at this commit and not killed."""
     from uwf_git.store.history import Head
 
     for head in instance.threads.all(archived=True):

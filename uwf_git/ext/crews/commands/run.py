@@ -1,4 +1,4 @@
-"""The run of a session: started from a conversation, stepped until it asks or ends, answered, paused, stopped."""
+"""The run of a session: started from a conversation, stepped, answered, paused, stopped."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ _WAYS_ON = "/resume goes on with it, /leave leaves it, /stop ends it"
 
 
 class Run:
-    """A run that is active. `agent` plays all its roles, None for whom the configuration names; `talker` plays those
-    that the configuration has nobody for."""
+    """An active run. `agent` plays all roles, None for the configured ones; `talker` plays unassigned ones."""
 
     def __init__(
         self,
@@ -48,34 +47,30 @@ class Run:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has, here or elsewhere."""
         return self._instance.threads.has_ended(self.thread)
 
     @property
     def was_completed(self) -> bool:
-        """Whether it came to its own end."""
         archive = self._instance.threads.head(self.thread).archive
         return archive is not None and archive.status == "completed"
 
     @property
     def name(self) -> str:
-        """The name of its workflow, without that of the crew."""
+        """The workflow's name without the crew's."""
         return (self._instance.threads.head(self.thread).row.name or "").rpartition("/")[2]
 
     @property
     def takes_answers(self) -> bool:
-        """Whether it asks, or asks again once it is no longer paused."""
+        """Whether it asks, or will after a resume."""
         return self._instance.threads.head(self.thread).row.asks
 
     def options(self) -> tuple[str, ...]:
-        """What it offers as answers."""
         from uwf_git.engine.status import outlook
 
         head = self._instance.threads.head(self.thread)
         return outlook(self._instance, head).options if head.archive is None and head.row.asks else ()
 
     def tell(self, status: str = "") -> None:
-        """Says where the run is."""
         from uwf_git.engine.status import status_of
 
         status = status or status_of(self._instance, self._instance.threads.head(self.thread))
@@ -84,7 +79,7 @@ class Run:
         self._shown.event("run", value, _run_line)
 
     def go(self) -> None:
-        """Steps it until it asks, waits or ends."""
+        """Step until it asks, waits or ends."""
         from uwf_git.api.run import Options, run, step
 
         def following() -> Options:
@@ -108,7 +103,7 @@ class Run:
         raise Usage(f"run {self.thread} has made {MOST} steps without a question", _WAYS_ON)
 
     def ask(self) -> None:
-        """Says what it asks, or what it waits for. Raises Waiting for what no answer helps against."""
+        """Print its question. Raises Waiting if an answer doesn't help."""
         from uwf_git.engine.budget import raise_if_used_up
         from uwf_git.engine.pause import raise_if_paused
         from uwf_git.engine.status import outlook, raise_if_stuck
@@ -134,8 +129,8 @@ class Run:
         raise_if_used_up(self._instance, head)
 
     def answer(self, text: str) -> None:
-        """Gives an answer to what was asked last, and goes on. It is bound to the step that asked: where
-        another asks by now, that question is put in its place. Raises Usage where nothing is asked."""
+        """Answer the last question and continue. If another step asks by now, its question is shown instead.
+        Raises Usage without a question."""
         from uwf_git.engine.inbox import answer
         from uwf_git.engine.pause import is_paused
         from uwf_git.engine.status import chosen, outlook
@@ -168,14 +163,13 @@ class Run:
         self.go()
 
     def pause(self) -> None:
-        """Keeps everybody from stepping it."""
         from uwf_git.engine.pause import pause
 
         pause(self._instance, self.thread)
         self.tell("paused")
 
     def resume(self) -> None:
-        """Goes on with it, no longer paused; what it asks is asked again."""
+        """Resume and continue, repeating a question."""
         from uwf_git.engine.pause import resume
 
         resume(self._instance, self.thread)
@@ -185,7 +179,6 @@ class Run:
             self.go()
 
     def stop(self) -> None:
-        """Ends it for good."""
         from uwf_git.engine.step import kill
 
         kill(self._instance, self.thread, "stopped in a chat")
@@ -193,7 +186,6 @@ class Run:
         self._invocation.afterwards()
 
     def _player(self) -> str | None:
-        """The agent for the next step; None for the one that the configuration names."""
         from uwf_git.config.resolve import resolve_agent
         from uwf_git.engine.status import outlook
 

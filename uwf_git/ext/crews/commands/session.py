@@ -1,7 +1,5 @@
-"""`uwf chat`: a session with an agent, or with a persona of a crew, in which a person talks.
-
-Everything that is said is kept as it is said: a session is nothing but a view of threads, and may end at any moment.
-"""
+"""`uwf chat`: a session with an agent or a persona. Everything is recorded in threads at once, so a session
+may end at any moment."""
 
 from __future__ import annotations
 
@@ -105,9 +103,9 @@ def chat(
 
 
 class Session:
-    """A conversation and what is said in it, and the run that was started from it. A conversation begins with the first
-    message, or with the run. `agent` is whom the user named. With `asks_tasks` the user is asked what a run is about
-    before it begins, if neither the menu nor the workflow says how that is found out."""
+    """A conversation and its run. The conversation begins with the first message or run. `agent` is the
+    user's choice. With `asks_tasks` the user is asked for a run's prompt, unless the menu or workflow
+    provides one."""
 
     def __init__(
         self, invocation: Invocation, agent: str | None, cwd: Path | None, asks_tasks: bool = False
@@ -131,8 +129,8 @@ class Session:
     # Beginning and ending
 
     def meet(self, who: str, thread: ThreadId | None = None) -> None:
-        """Is to talk with a persona, nobody in particular where that is ""; of the crew as it is now, or as a thread
-        has it. Raises NotFound, and Invalid where there is no agent to talk with."""
+        """Set the persona, "" for none, of the current crew or a thread's. Raises NotFound, Invalid without
+        an agent."""
         from uwf_git.ext.crews.entry import Entry
 
         at = None if thread is None else self._instance.threads.head(thread).commit
@@ -143,14 +141,13 @@ class Session:
             self._agent = talker(self._instance, self._entry)
 
     def go_back_to(self, left: Left) -> None:
-        """Goes on where a session was left."""
         self.meet(left.who, left.conversation or left.run)
         self.thread = left.conversation
         if left.run is not None:
             self._run = self._running(left.run)
 
     def open(self) -> None:
-        """Says what this is, what was said last, and what is asked."""
+        """Print the introduction, the last messages and the question."""
         entry = self._entry
         value = {
             "thread": self.thread,
@@ -170,7 +167,6 @@ class Session:
             self._guarded(self._show_run)
 
     def close(self) -> None:
-        """Says how it is gone on with."""
         thread = self.thread or self._after if self._run is None else self._run.thread
         if thread is None and self._left is not None:
             thread = self._left.thread
@@ -179,7 +175,6 @@ class Session:
             self._invocation.note(f"uwf chat --resume {thread} goes on")
 
     def _show_last(self) -> None:
-        """The last messages of a conversation that is gone on with."""
         assert self.thread is not None
         steps = self._instance.threads.history(self._instance.threads.head(self.thread)).steps
         for step in steps[-2:]:
@@ -202,7 +197,7 @@ class Session:
     # Inputs
 
     def offers(self) -> Iterable[tuple[str, str]]:
-        """What could be typed now, and what it does."""
+        """Yield possible inputs with their effects."""
         found = [(name, does) for name, (does, _) in self._commands().items()]
         if self._run is not None:
             return [*((option, "") for option in self._run.options()), *found]
@@ -217,17 +212,16 @@ class Session:
         return found
 
     def place(self) -> str:
-        """The name of the run that takes what is typed; "" if that is the conversation."""
+        """The name of the run that takes input, or ""."""
         if self._chosen is not None:
             return "task"
         return "" if self._run is None else self._run.name
 
     def drop(self) -> None:
-        """Begin no run of the item that was chosen last."""
         self._chosen = None
 
     def take(self, text: str) -> None:
-        """Does what an input says; what goes wrong is told."""
+        """Process an input; errors are printed."""
         self.shown.begin()
         self._guarded(lambda: self._take(text))
 
@@ -269,8 +263,6 @@ class Session:
             self._say(text)
 
     def _put_past_run(self, text: str) -> bool:
-        """Put an input to the persona if the active run takes no answer; an item that begins something leaves the run.
-        Return whether the menu has what was meant."""
         from uwf_git.ext.crews import menu
 
         if self._entry is None or self._run is None or self._run.takes_answers:
@@ -284,7 +276,6 @@ class Session:
         return True
 
     def _put(self, entry: Entry, text: str) -> None:
-        """Puts an input to a persona."""
         routed = entry.route(text, self._offered).to_act_on
         self._offered = routed.candidates
         self._carry_out(entry, routed)
@@ -328,7 +319,6 @@ class Session:
         commands[name][1]()
 
     def _commands(self) -> dict[str, tuple[str, Callable[[], None]]]:
-        """What can be done at this moment beside saying something: what that does, and how."""
         found: dict[str, tuple[str, Callable[[], None]]] = {}
         if self._entry is not None:
             found["/menu"] = ("Show the menu.", self._menu)
@@ -360,13 +350,11 @@ class Session:
         self._reply()
 
     def _talk(self) -> ThreadId:
-        """The conversation, which begins where there is none."""
         if self.thread is None:
             self.thread = self._begun(self._after)
         return self.thread
 
     def _begun(self, after: ThreadId | None) -> ThreadId:
-        """A new conversation, after that run."""
         from uwf_git.ext.crews.opening import begin_conversation, begin_conversation_with
 
         origin = None if after is None else self._instance.threads.head(after).commit
@@ -382,7 +370,6 @@ class Session:
         return made
 
     def _reply(self) -> None:
-        """The reply to what was said last."""
         from uwf_git.engine.step import step_without_hooks
 
         thread = self._talk()
@@ -406,7 +393,6 @@ class Session:
         }
 
     def _stopped(self) -> None:
-        """What was being said is kept as an attempt, by the engine."""
         self.shown.rest()
         thread = self.thread if self._run is None else self._run.thread
         said = (
@@ -424,7 +410,6 @@ class Session:
         return Run(self._invocation, self.shown, thread, self._named, self._agent, self._cwd)
 
     def _start(self, entry: Entry, begins: Any) -> None:
-        """Starts a run from the conversation, and steps it."""
         from uwf_cli.commands.thread import begin
 
         from uwf_git.api.start import Start
@@ -445,14 +430,12 @@ class Session:
             self._look_whether_ended()
 
     def _look_whether_ended(self) -> None:
-        """What is said after a run has come to its end begins a conversation after it."""
         if self._run is not None and self._run.has_ended:
             if self._run.was_completed:
                 self._after = self._run.thread
             self._run = None
 
     def _pause(self) -> None:
-        """Pause the run; one that takes no answer is left, too."""
         assert self._run is not None
         is_asking = self._run.takes_answers
         self._run.pause()
@@ -460,7 +443,6 @@ class Session:
             self._leave()
 
     def _leave(self) -> None:
-        """Leave the run, which stays as it is."""
         assert self._run is not None
         self._run.tell("left")
         self._left, self._run = self._run, None
@@ -471,8 +453,6 @@ class Session:
         self._look_whether_ended()
 
     def _go_on(self) -> None:
-        """Goes on with the run, or with the one that was left; without one, what was said last is answered. A run that
-        waits for its task isn't begun."""
         self.drop()
         if self._run is None and self._left is not None and not self._owes_reply():
             self._run, self._left = self._left, None
@@ -490,7 +470,6 @@ class Session:
         self._reply()
 
     def _owes_reply(self) -> bool:
-        """Whether what was said last in the conversation has no reply yet."""
         if self.thread is None:
             return False
         row = self._instance.threads.active_head(self.thread).row

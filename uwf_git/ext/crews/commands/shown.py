@@ -1,7 +1,5 @@
-"""What happens in a session, as it is shown: for people on a terminal, or a line of JSON for each thing that happens.
-
-The words of a model are passed on as they come. Until the first of them there is a line that says who is at work.
-"""
+"""A session's events, for people or as JSON lines. A model's words are streamed; before the first one, a line
+shows the agent."""
 
 from __future__ import annotations
 
@@ -26,8 +24,7 @@ _SHOWN = 200  # characters of a tool's arguments, and of why it failed
 
 
 class Shown:
-    """Tells events; a listener of what is said in the steps that are made here. `status` is the exit status of the last
-    thing that went wrong since `begin`, 0 where nothing did."""
+    """Prints events. `status` is the exit status of the last error since `begin`, or 0."""
 
     def __init__(self, invocation: Invocation) -> None:
         self._invocation = invocation
@@ -42,8 +39,7 @@ class Shown:
     def event(
         self, kind: str, value: Mapping[str, Any], text: Callable[[Any], str] | None = None, **shown: Any
     ) -> None:
-        """Tells one. `text` makes of it, and of what is `shown` besides, the lines for people, who are spared it
-        without."""
+        """Print an event. `text` formats it with `shown` for people; without, they don't see it."""
         if self._text and text is None:
             return
         self.rest()
@@ -51,7 +47,7 @@ class Shown:
         self._invocation.emit(value, text, {**value, **shown}, compact=True)
 
     def error(self, error: Exception) -> None:
-        """Tells what went wrong; the session goes on."""
+        """Print an error; the session continues."""
         failure = describe(error)
         self.status = failure.status
         self.rest()
@@ -62,15 +58,13 @@ class Shown:
             self.event("error", {"error": told})
 
     def begin(self) -> None:
-        """Another input is taken up."""
         self.status, self._words = 0, False
 
     # While a step is made
 
     @contextmanager
     def working(self, thread: ThreadId, fields: bool = False) -> Iterator[None]:
-        """Shows who makes a step of a thread, and passes on what is said in it. An answer that begins with a block of
-        `fields` is shown without it."""
+        """Show a step's agent and stream its words. A field block at the beginning is hidden with `fields`."""
         instance = self._invocation.instance
         self._fields = Fields() if fields and self._text else None
         instance.listener, before = self, instance.listener
@@ -86,11 +80,10 @@ class Shown:
 
     @property
     def heard(self) -> bool:
-        """Whether words of a model were passed on since `begin`."""
+        """Whether words were streamed since `begin`."""
         return self._words
 
     def said(self, text: str) -> None:
-        """The next words of a model."""
         if self._text:
             text = terminal.escape(text if self._fields is None else self._fields.feed(text))
             if not text:
@@ -104,14 +97,12 @@ class Shown:
         self._words = True
 
     def dropped(self) -> None:
-        """What was said since the last turn doesn't count."""
         if self._fields is not None:
             self._fields = Fields()
         value = {"thread": self._thread}
         self.event("dropped", value, lambda _: terminal.style("… broken off; it is asked again", "dim"))
 
     def called(self, turn: TurnRecord) -> None:
-        """A tool was called."""
         value = {
             "thread": self._thread,
             "tool": turn.tool,
@@ -124,7 +115,6 @@ class Shown:
             self._fields = Fields()
 
     def rest(self) -> None:
-        """Ends the line that is being drawn or written."""
         self._end_live()
         if self._within:
             sys.stdout.write("\n")
@@ -138,14 +128,13 @@ class Shown:
 
 
 class Fields:
-    """Takes the block of fields that an answer begins with off a text that comes in pieces."""
+    """Removes the leading field block from a streamed text."""
 
     def __init__(self) -> None:
         self._held = ""
         self._over = False
 
     def feed(self, text: str) -> str:
-        """What of the text is below the block."""
         if self._over:
             return text
         self._held += text
@@ -194,6 +183,5 @@ def _tool_line(value: Any) -> str:
 
 
 def question_lines(question: str, options: Sequence[str]) -> str:
-    """A question with its options, for people."""
     lines = [line for each in question.splitlines() if (line := each.strip())]
     return "\n".join([*lines, *(f"  {option}" for option in numbered(options))])

@@ -1,4 +1,4 @@
-"""Which agent talks in a conversation where nobody names one."""
+"""The default agent of conversations."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ BUILTIN = "uwf-builtin"
 
 
 def talker(instance: Instance, entry: Entry | None = None) -> str | None:
-    """The agent that talks where nobody names one; None for the one of the configuration. Raises Invalid where there is
-    none."""
+    """Return the default agent, None for the configured one. Raises Invalid without any."""
     from uwf_git.config.resolve import overriding, resolve_model
     from uwf_git.format.kinds import REHEARSE
 

@@ -1,4 +1,4 @@
-"""What is typed in a session: on a terminal with a history and completion, else a line at a time."""
+"""Session input: a line editor on a terminal, else one line at a time."""
 
 from __future__ import annotations
 
@@ -30,21 +30,20 @@ Offers = Callable[[], Iterable[tuple[str, str]]]
 
 
 class Typed(Protocol):
-    """Where inputs come from."""
+    """A source of inputs."""
 
     def read(self) -> str | None:
-        """The next one; None at the end. Raises KeyboardInterrupt, and Usage for one that is too long, of which nothing
-        is left to be read."""
+        """Return the next input, None at the end. Raises KeyboardInterrupt, and Usage for an oversized one,
+        which is skipped."""
 
     def queued(self) -> AbstractContextManager[None]:
-        """For the block, in which nothing is read, what is typed is kept for the next reads and not shown."""
+        """Keep input typed during the block for later, without echo."""
 
 
 class Lines:
-    """Inputs from standard input, a line each."""
+    """One input per line of standard input."""
 
     def read(self) -> str | None:
-        """The next line."""
         line = self._piece()
         if len(line) <= _LONGEST:
             return line.rstrip("\r\n") if line else None
@@ -56,7 +55,6 @@ class Lines:
         )
 
     def queued(self) -> AbstractContextManager[None]:
-        """Nothing is done: what comes is in the pipe."""
         return nullcontext()
 
     def _piece(self) -> str:
@@ -64,9 +62,8 @@ class Lines:
 
 
 def typed(history: Path, clean: Callable[[str], str], offers: Offers, place: Callable[[], str]) -> Typed:
-    """Where inputs come from here. `history` is the file of earlier ones, which hold what `clean` leaves of them;
-    `offers` is asked for what completes a text, and `place` for the name of the run that takes it. Raises UwfError if
-    the line editor for a terminal is not installed."""
+    """Return the source of inputs. `history` is a file of earlier ones, redacted by `clean`; `offers`
+    completes a text, and `place` names the run that takes it. Raises UwfError without the line editor."""
     if sys.stdin is None or not (terminal.is_terminal(sys.stdin) and terminal.is_terminal(sys.stdout)):
         return Lines()
     if os.environ.get("TERM", "dumb") == "dumb":
@@ -80,7 +77,7 @@ def typed(history: Path, clean: Callable[[str], str], offers: Offers, place: Cal
 
 
 class _Prompt:
-    """A line editor. Enter sends, Alt-Enter begins another line, a pasted text stays whole."""
+    """A line editor. Enter sends, Alt-Enter adds a line, pasted text stays whole."""
 
     def __init__(
         self, path: Path, clean: Callable[[str], str], offers: Offers, place: Callable[[], str]
@@ -129,7 +126,6 @@ class _Prompt:
         )
 
     def read(self) -> str | None:
-        """The next input."""
         try:
             return self._session.prompt()
         except EOFError:
@@ -137,7 +133,6 @@ class _Prompt:
 
     @contextmanager
     def queued(self) -> Iterator[None]:
-        """The terminal shows nothing of what is typed, and Ctrl-C drops nothing of it, but while somebody is asked."""
         import termios
 
         place = sys.stdin.fileno()
@@ -177,7 +172,6 @@ def _size() -> Size:
 
 
 def _load(path: Path) -> list[str]:
-    """The inputs of a history, oldest first."""
     import json
 
     try:

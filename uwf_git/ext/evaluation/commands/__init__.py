@@ -1,1 +1,1 @@
-"""`uwf eval`: suites, their runs, and what becomes of these."""
+"""`uwf eval`."""

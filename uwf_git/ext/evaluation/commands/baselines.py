@@ -1,4 +1,4 @@
-"""`uwf eval baseline`: what is accepted as good of a suite, in versions."""
+"""`uwf eval baseline`."""
 
 from __future__ import annotations
 
@@ -70,7 +70,6 @@ def _made(
     agent: str | None,
     is_partial: bool,
 ) -> Baseline:
-    """The baseline that a run makes. Raises NotFound, Usage."""
     suite = Suites(invocation.instance.store).read(name)
     if text is not None:
         side = find_side(invocation, suite, text, workflow, agent)
@@ -126,7 +125,7 @@ def history(invocation: Invocation, suite: str) -> None:
 
 
 def past(baselines: Baselines, suite: str) -> list[dict[str, Any]]:
-    """The baselines of a suite, newest first: the JSON of `uwf eval baseline history`. Raises NotFound."""
+    """Return a suite's baselines, newest first: the JSON of `uwf eval baseline history`. Raises NotFound."""
     from uwf_git.api.versions import history_values
 
     entries: list[PastVersion] = baselines.history(suite)
@@ -220,12 +219,10 @@ def rm(invocation: Invocation, suite: str) -> None:
 
 
 def version_value(baselines: Baselines, version: Version) -> dict[str, Any]:
-    """A version of a baseline as it is printed, with its scores."""
     return {**brief(baselines, version), **_scores(baselines.baseline(version))}
 
 
 def brief(baselines: Baselines, version: Version) -> dict[str, Any]:
-    """The same without the cases."""
     told = _scores(baselines.baseline(version))
     del told["cases"]
     return {**told, "hash": version.hash, "commit": version.commit, "time": iso(version.time)}

@@ -1,4 +1,4 @@
-"""`uwf eval check`: a suite against what was accepted as good, for CI and for `git bisect run`."""
+"""`uwf eval check`: a suite against its baseline, for CI and `git bisect run`."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ SHOWN = 5
 
 
 class _ForBisect(Command):
-    """A command whose exit status `git bisect run` reads: 0 is good, 1 is bad, 125 can't be told, and from 128 on it
-    stops. So an error of the call never counts against a commit."""
+    """A command with exit statuses for `git bisect run`: 0 good, 1 bad, 125 undecided, 128 and more stop, so
+    that errors never count against a commit."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -55,8 +55,7 @@ def _for_bisect(code: str, status: int) -> int:
 
 
 class _Judges(NamedTuple):
-    """Whether those of now judged what it is held against too: None where nobody knows more than their names. `said`
-    is what is to be said of that, "" where they did."""
+    """Whether both sides had the same judges, None if only names are known. `said` is the message, or ""."""
 
     same: bool | None
     said: str = ""
@@ -75,7 +74,6 @@ def _judges(base: Side, now: Side, against: str) -> _Judges:
 
 
 def verdict_of(fallen: Drop) -> str:
-    """What becomes of a check."""
     if fallen.is_worse:
         return WORSE
     return PASSED if fallen.is_decided else UNDECIDED
@@ -84,7 +82,7 @@ def verdict_of(fallen: Drop) -> str:
 def check_value(
     compared: Mapping[str, Any], fallen: Drop, gone: Iterable[str], judges: _Judges, must_be_same: bool
 ) -> dict[str, Any]:
-    """The form that is printed; `gone` are the cases of the baseline that count no longer."""
+    """Return the JSON; `gone` are the baseline's cases that no longer count."""
     return {
         "suite": compared["suite"],
         "verdict": UNDECIDED if must_be_same and judges.said else verdict_of(fallen),
@@ -115,7 +113,6 @@ def check_value(
 
 
 def check_text(value: Mapping[str, Any]) -> str:
-    """The comparison, and what follows from it."""
     colour = {PASSED: "green", WORSE: "red"}.get(value["verdict"], "yellow")
     drop = value["drop"]
     said = f"{_lower(drop)} is allowed" if value["cases"] else "nothing was compared"
@@ -128,13 +125,11 @@ def check_text(value: Mapping[str, Any]) -> str:
 
 
 def _worse_case(each: Mapping[str, Any]) -> str:
-    """A case that is worse, and how sure that is."""
     sure = "" if each["chance"] is None else f", which chance does in {percent(each['chance'])} of checks"
     return f"{each['case']} is worse: {each['before']:.2f} before, {each['now']:.2f} now{sure}"
 
 
 def _lower(drop: Mapping[str, float]) -> str:
-    """By how much the score is lower, and how much may be: with as many digits as tell these apart."""
     least, most, allowed = (drop[key] for key in ("least", "most", "allowed"))
     digits = 2
     while digits < 9 and f"{least:.{digits}f}" == f"{allowed:.{digits}f}" and abs(least - allowed) > SAME:
@@ -150,7 +145,7 @@ def _lower(drop: Mapping[str, float]) -> str:
 def raise_unless_passed(
     value: Mapping[str, Any], fallen: Drop, base: Side, now: Side, results: Sequence[Result], unlike: str
 ) -> None:
-    """Raises Worse, or Undecided, as the verdict is; its arguments are those of `checked`."""
+    """Raise Worse or Undecided by the verdict; arguments as for `checked`."""
     suite, drop = value["suite"], value["drop"]
     if value["verdict"] == WORSE:
         why = [f"its score is {_lower(drop)} is allowed"] if fallen.is_too_much else []
@@ -195,8 +190,8 @@ def raise_unless_passed(
 def checked(
     value: Mapping[str, Any], fallen: Drop, now: Side, results: Sequence[Result], unlike: str
 ) -> list[Checked]:
-    """The cases as a server of CI shows them: those fail that make the check fail, and those are in error that leave it
-    undecided. `results` have what judges said; `unlike` is why nothing can be told of what was compared, or ""."""
+    """Return the cases for a CI server: failures cause the check's failure, errors leave it undecided.
+    `results` have the judgements; `unlike` is why the sides cannot be compared, or ""."""
     from uwf_git.ext.evaluation.junit import ERROR as UNSURE
     from uwf_git.ext.evaluation.junit import FAILED, SKIPPED, Checked
 
@@ -325,8 +320,6 @@ def check(
 
 
 def _warn_of_apart(invocation: Invocation, value: Mapping[str, Any], now: Side) -> None:
-    """Warns of cases that are left out of the verdict. Where it is open since cases have no score, that is the
-    error."""
     missing = value["missing"] if value["verdict"] != UNDECIDED else []
     apart = {
         "of the baseline, changed or taken out since": value["gone"],
@@ -341,7 +334,6 @@ def _warn_of_apart(invocation: Invocation, value: Mapping[str, Any], now: Side) 
 
 
 def _require_workflow(invocation: Invocation, text: str | None) -> None:
-    """Raises Undecided for a workflow that isn't there, or is none: that is no fault of what is judged."""
     try:
         if text is not None:
             find_version(invocation, text)

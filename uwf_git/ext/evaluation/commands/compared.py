@@ -1,4 +1,4 @@
-"""A comparison of two sides of a suite as it is printed: its JSON, its text, and its chart."""
+"""Printing a comparison: JSON, text, chart."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ _COLOUR = {WIN: "green", LOSS: "red", TIE: "dim"}
 
 
 def comparison_value(found: Comparison) -> dict[str, Any]:
-    """The form that is printed."""
     between = found.difference
     return {
         "wins": found.count(WIN),
@@ -51,7 +50,6 @@ def comparison_value(found: Comparison) -> dict[str, Any]:
 
 
 def average_value(found: Average | None) -> dict[str, Any] | None:
-    """The form that is printed of what runs come to."""
     if found is None:
         return None
     return {
@@ -66,7 +64,6 @@ def average_value(found: Average | None) -> dict[str, Any] | None:
 
 
 def shares_value(found: Iterable[Share]) -> list[dict[str, Any]]:
-    """The form that is printed of the scores by judge, or by tag."""
     return [
         {
             "name": each.name,
@@ -81,7 +78,7 @@ def shares_value(found: Iterable[Share]) -> list[dict[str, Any]]:
 
 
 def flaky_value(found: Mapping[str, Passes] | None) -> list[dict[str, Any]] | None:
-    """The form that is printed of flaky cases; None if nobody knows them."""
+    """Return flaky cases as JSON, None if unknown."""
     return None if found is None else [{"case": case, **each._asdict()} for case, each in found.items()]
 
 
@@ -93,7 +90,7 @@ def _rounded(number: float) -> float:
 
 
 def judged_otherwise(a: Side, b: Side, called: Sequence[str] = ("a", "b")) -> str:
-    """Who judged two sides, where these aren't the same; "" where they are, or nothing was judged."""
+    """Return how the sides' judges differ, or ""."""
     apart = a.judges_apart(b)
     if not any(apart) or not (a.scored and b.scored):
         return ""
@@ -107,7 +104,6 @@ def judged_otherwise(a: Side, b: Side, called: Sequence[str] = ("a", "b")) -> st
 
 
 def comparison_text(value: Mapping[str, Any], names: Sequence[str] = ("a", "b")) -> str:
-    """The cases in a table, then wins and losses, then averages."""
     if not value["cases"]:
         return "the two have no case in common\n" + _only(value, names)
     rows = [
@@ -125,7 +121,7 @@ def comparison_text(value: Mapping[str, Any], names: Sequence[str] = ("a", "b"))
 
 
 def parts_text(value: Mapping[str, Any], names: Sequence[str] = ("a", "b")) -> str:
-    """The scores by judge and by tag, each in a table; "" where nothing has either."""
+    """Return tables by judge and by tag, or ""."""
     text = ""
     for key, called in (("byJudge", "judge"), ("byTag", "tag")):
         if parts := value[key]:
@@ -138,7 +134,6 @@ def parts_text(value: Mapping[str, Any], names: Sequence[str] = ("a", "b")) -> s
 
 
 def flaky_text(found: Sequence[Mapping[str, Any]] | None) -> str:
-    """Flaky cases in a line: how many of their repeats passed; "" where there are none."""
     return ", ".join(f"{each['case']} ({each['passed']} of {each['runs']} passed)" for each in found or ())
 
 
@@ -154,12 +149,11 @@ def _won(part: Mapping[str, Any]) -> str:
 
 
 def outcome_text(outcome: str) -> str:
-    """How a case came out."""
     return terminal.style(OUTCOMES[outcome], _COLOUR[outcome])
 
 
 def score_text(average: Mapping[str, Any] | None) -> str:
-    """A score, with its spread where its runs came to different ones: `0.50 (0.00–1.00)`."""
+    """Format a score with its spread: `0.50 (0.00–1.00)`."""
     if average is None:
         return "–"
     least, most = average["least"], average["most"]
@@ -168,7 +162,7 @@ def score_text(average: Mapping[str, Any] | None) -> str:
 
 
 def difference_text(score: Mapping[str, float]) -> str:
-    """A difference, and between what it may lie: `+0.17 (95 %: +0.00 to +0.25)`."""
+    """Format a difference with its interval: `+0.17 (95 %: +0.00 to +0.25)`."""
     low, high = score["low"], score["high"]
     sure = f" ({SHARE:.0%}: {low:+.2f} to {high:+.2f})".replace("%", " %") if low != high else ""
     return f"{score['mean']:+.2f}{sure}"
@@ -182,7 +176,7 @@ def _parted(value: Mapping[str, Any]) -> str:
 
 
 def percent(share: float) -> str:
-    """A probability: what is below 1 % with one digit that isn't 0, as in `0.2 %`."""
+    """Format a probability, below 1 % with one significant digit: `0.2 %`."""
     if share < 0.0001:
         return "less than 0.01 %"
     return f"{share * 100:.{0 if share >= 0.00995 else 1 if share >= 0.00095 else 2}f} %"
@@ -211,7 +205,6 @@ def _time(average: Mapping[str, Any]) -> str:
 
 
 def pairs_of(value: Mapping[str, Any]) -> list[Pair]:
-    """The rows of a chart of a comparison."""
     from uwf_cli.plot import Pair, Spread
 
     def spread(average: Mapping[str, Any]) -> Spread:

@@ -1,4 +1,4 @@
-"""`uwf eval compare`: two sides of a suite beside each other."""
+"""`uwf eval compare`."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def compare(
 
 
 def compared_value(suite: Suite, a: Side, b: Side, found: Comparison) -> dict[str, Any]:
-    """The form that is printed. `byJudge` is null if nobody knows what each judge said of both sides."""
+    """Return the JSON. `byJudge` is null if unknown."""
     from uwf_git.ext.evaluation.breakdown import by_tag, shares
 
     tags = {suite.named[case.hash]: case.tags for case in suite.cases}
@@ -88,7 +88,6 @@ def compared_value(suite: Suite, a: Side, b: Side, found: Comparison) -> dict[st
 
 
 def side_value(side: Side) -> dict[str, Any]:
-    """The form that is printed of what is compared."""
     return {
         "said": side.said,
         "run": side.run,
@@ -101,13 +100,12 @@ def side_value(side: Side) -> dict[str, Any]:
 
 
 def warn_of_judges(invocation: Invocation, a: Side, b: Side) -> None:
-    """Warns where the scores of two sides don't mean the same."""
+    """Warn if the sides' scores are not comparable."""
     if said := judged_otherwise(a, b):
         invocation.warn(f"no runs were judged alike, so the scores may not mean the same: {said}")
 
 
 def compared_text(value: Mapping[str, Any]) -> str:
-    """The sides, the cases, the scores by judge and by tag, and the cases that are flaky or have no score."""
     return f"{_sides(value)}\n{comparison_text(value)}{parts_text(value)}{_flaky(value)}{_unknown(value)}"
 
 

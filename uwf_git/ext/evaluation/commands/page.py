@@ -1,4 +1,4 @@
-"""A run of a suite as one HTML file: scores, also by judge and by tag, flaky cases, and the changes since another."""
+"""A run as one HTML file: scores by judge and tag, flaky cases, changes."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _REASON = 300  # characters of what a judge says of a trial
 def page(
     run: Mapping[str, Any], compared: Mapping[str, Any] | None, lower: Mapping[str, float | None]
 ) -> str:
-    """The page of a run, as `eval report` has it as JSON; `compared` is its comparison with an earlier one, in which
-    the cases of `lower` are worse by more than chance explains, with the chance of that."""
+    """Return a run's page. `compared` is its comparison with an earlier run; `lower` are significantly lower
+    cases with their probabilities."""
     title = f"Suite {run['suite']}"
     parts = [
         tag("h1", text(title)),
@@ -80,7 +80,6 @@ def _alone(compared: Mapping[str, Any]) -> str:
 
 
 def _parts(run: Mapping[str, Any], compared: Mapping[str, Any] | None) -> str:
-    """The scores by judge and by tag, beside those of before where they are known."""
     shown = ""
     for key, called in (("byJudge", "judge"), ("byTag", "tag")):
         if not run[key]:
@@ -116,7 +115,6 @@ def _trials(results: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _said(result: Mapping[str, Any]) -> list[str]:
-    """Each judge's score and reason, and the errors, in a line each."""
     lines = [
         f"{each['judge']} {each['score']:.2f}{': ' + each['reason'] if each['reason'] else ''}"
         for each in result["scores"]

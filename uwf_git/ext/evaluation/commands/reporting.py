@@ -1,4 +1,4 @@
-"""`uwf eval report`: a run of a suite as one HTML file."""
+"""`uwf eval report`."""
 
 from __future__ import annotations
 
@@ -85,7 +85,6 @@ def report(
 
 
 def _chosen(invocation: Invocation, suite: Suite, text: str | None) -> SuiteRun:
-    """The run that a word means; without one the newest that has results."""
     if text is not None:
         found = find_side(invocation, suite, text).run
         runs = [run for run in suite.runs if run.hash == found]

@@ -1,4 +1,4 @@
-"""`uwf eval run`: cases tried and judged."""
+"""`uwf eval run`."""
 
 from __future__ import annotations
 
@@ -39,8 +39,7 @@ _LIMITS = ("max_cost", "max_tokens", "max_time", "case_cost", "case_tokens", "ca
 
 
 class RunOptions(NamedTuple):
-    """How cases are tried and judged: the options of the command line by their names. `by` is the way in which their
-    threads are stepped, None for one after another; `limits` has the texts of the others."""
+    """The options of a run, as given. `by` dispatches threads, None for the usual loop; `limits` are texts."""
 
     workflow: str | None
     agent: str | None
@@ -56,7 +55,7 @@ class RunOptions(NamedTuple):
 
 
 def running(function: _F) -> _F:
-    """Give a command the options by which cases are tried and judged, as a parameter `options`."""
+    """Add the options of a run, as a parameter `options`."""
 
     def packed(*args: Any, **given: Any) -> Any:
         chosen = [each for each in ext.dispatchers() if given.pop(each.parameter)]
@@ -175,8 +174,7 @@ def run(
 def carried_out(
     invocation: Invocation, suite: str, cases: tuple[str, ...], tags: tuple[str, ...], options: RunOptions
 ) -> Done:
-    """Tries cases of a suite, all of them where none are named. Prints a line for each result, for people. Raises
-    NotFound, Usage."""
+    """Run a suite's cases, by default all, printing a line per result. Raises NotFound, Usage."""
     from uwf_git.ext.evaluation.run import RunPlan, run_suite
     from uwf_git.ext.evaluation.stepping import Limits
     from uwf_git.ext.evaluation.suite import Suites
@@ -240,8 +238,7 @@ def _chosen(suite: Suite, names: tuple[str, ...], tags: tuple[str, ...]) -> list
 
 
 class _Versions:
-    """Which version of a workflow a case is tried with: the one that was asked for, else the newest of its own, else
-    its own."""
+    """The workflow version of each case: the requested one, else the newest of its own, else its own."""
 
     def __init__(self, invocation: Invocation, text: str | None) -> None:
         self._invocation = invocation
@@ -251,7 +248,6 @@ class _Versions:
 
     @property
     def given(self) -> Hash | None:
-        """The one that was asked for."""
         return self._given.hash if self._given else None
 
     def __call__(self, case: Case) -> Version:
@@ -289,7 +285,6 @@ def _warn(
     agent: str | None,
     limited: bool,
 ) -> None:
-    """Warns where there is a limit in money and nobody can tell what an agent will cost."""
     if not limited:
         return
     from uwf_git.engine.performer import untold
@@ -308,7 +303,6 @@ def _warn(
 def _teller(
     invocation: Invocation, quiet: bool, names: Sequence[str], repeats: int
 ) -> Callable[[Shown], None]:
-    """Prints a line for each result as it comes, for people."""
     size = max(terminal.columns(called(terminal.escape(name), repeats)) for name in names)
 
     def tell(shown: Shown) -> None:
@@ -321,7 +315,6 @@ def _teller(
 
 
 def _raise_if_short(done: Done, suite: str) -> None:
-    """Raises where not all cases have a score: the run was stopped, or an agent or a judge failed."""
     from uwf_git.ext.evaluation.records import ERROR
     from uwf_git.ext.evaluation.sides import why_unknown
 
@@ -342,7 +335,6 @@ def _raise_if_short(done: Done, suite: str) -> None:
 
 
 def how_to_go_on(broken: Result) -> str:
-    """What to do about a result that is an error."""
     if broken.errors:
         return "mend that and run it again: what was tried is only judged again"
     return "where its agent can't do better, mend that; then run it again: it goes on where it was"

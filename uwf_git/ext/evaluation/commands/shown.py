@@ -1,4 +1,4 @@
-"""Cases, results and runs as they are printed: their JSON, and lines and tables for people."""
+"""Printing cases, results and runs: JSON, lines, tables."""
 
 from __future__ import annotations
 
@@ -21,12 +21,10 @@ _COLOUR = {PASSED: "green", MISSED: "red", ERROR: "yellow"}
 
 
 def judge_value(judge: Judge) -> dict[str, Any]:
-    """A judge as JSON has it."""
     return judge.payload()
 
 
 def case_value(name: str, case: Case) -> dict[str, Any]:
-    """A case as JSON has it."""
     return {
         "case": name,
         "hash": case.hash,
@@ -45,7 +43,6 @@ def case_value(name: str, case: Case) -> dict[str, Any]:
 
 
 def told_value(told: Told) -> dict[str, Any]:
-    """What agents used, as JSON has it."""
     return {
         "cost": told.cost,
         "unpriced": told.unpriced,
@@ -55,7 +52,7 @@ def told_value(told: Told) -> dict[str, Any]:
 
 
 def result_value(result: Result, thread: str | None = None) -> dict[str, Any]:
-    """A result as JSON has it. `thread` is the one of its trial, where that is here."""
+    """Return a result as JSON. `thread` is its trial's, if here."""
     trial = result.trial
     return {
         "case": result.name,
@@ -90,8 +87,7 @@ def result_value(result: Result, thread: str | None = None) -> dict[str, Any]:
 
 
 def run_value(run: SuiteRun, results: Sequence[Result], lost: Told | None = None) -> dict[str, Any]:
-    """A run as JSON has it, but for its results. `lost` is what judges spent that came to no score, where it is
-    known."""
+    """Return a run as JSON without results. `lost` is the spending of judges without score, if known."""
     whole, judging = Told(), lost or Told()
     # Cases that are the same are one trial, and were paid once.
     for trial in {result.trial.hash: result.trial for result in results}.values():
@@ -120,7 +116,6 @@ def run_value(run: SuiteRun, results: Sequence[Result], lost: Told | None = None
 
 
 def parts_value(results: Sequence[Result], tags: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """The scores of a run by judge and by tag, and its flaky cases; `tags` are those of each case."""
     from uwf_git.ext.evaluation.breakdown import by_judge, by_tag, flaky
     from uwf_git.ext.evaluation.comparison import Scored, by_case, overall
 
@@ -140,14 +135,13 @@ def parts_value(results: Sequence[Result], tags: Mapping[str, Sequence[str]]) ->
 
 
 def called(name: str, repeat: int) -> str:
-    """What a trial is called, in a line: its case, and which repeat it is where it isn't the first."""
+    """Return a trial's name: case and repeat, if not the first."""
     name = one_line(name, _LONGEST_NAME)
     return f"{name} ({repeat})" if repeat > 1 else name
 
 
 def result_line(value: Mapping[str, Any], size: int = 0, is_known: bool = False) -> str:
-    """A result in a line: its state, what the case is called, its score, what it took, and why it isn't passed. The
-    value must have been escaped."""
+    """Format an escaped result: state, name, score, spending, reason."""
     name = called(value["case"], value["repeat"])
     took = [f"{value['seconds']:.1f} s"] if value["seconds"] else []
     took += [dollars(value["cost"], value["unpriced"])] if value["cost"] or value["unpriced"] else []
@@ -164,7 +158,6 @@ def result_line(value: Mapping[str, Any], size: int = 0, is_known: bool = False)
 
 
 def why_of(value: Mapping[str, Any]) -> str:
-    """Why a result isn't passed; "" where it is."""
     if value["status"] != "completed":
         return f"{value['status']}: {value['error']}" if value["error"] else str(value["status"])
     missed = [f"{each['judge']}: {each['reason'] or 'no'}" for each in value["scores"] if not each["passed"]]
@@ -172,7 +165,6 @@ def why_of(value: Mapping[str, Any]) -> str:
 
 
 def summary(value: Mapping[str, Any]) -> str:
-    """A run in a line: how many trials passed and what that means, the score, what it took."""
     parts = [f"{counted(value['passed'], 'trial')} passed ({_passing(value['thresholds'])})"]
     parts += [f"{value['failed']} failed"] if value["failed"] else []
     parts += [f"{value['errors']} in error, without a score"] if value["errors"] else []
@@ -186,7 +178,6 @@ def summary(value: Mapping[str, Any]) -> str:
 
 
 def parts_of_run(value: Mapping[str, Any]) -> str:
-    """The scores of a run by judge and by tag, and its flaky cases, for people."""
     text = ""
     for key, called_ in (("byJudge", "judge"), ("byTag", "tag")):
         rows = [(each["name"], str(each["cases"]), f"{each['score']:.2f}") for each in value[key]]
@@ -198,7 +189,6 @@ def parts_of_run(value: Mapping[str, Any]) -> str:
 
 
 def _passing(thresholds: Sequence[float]) -> str:
-    """What it takes to pass."""
     if not thresholds:
         return "no judge: each came to its end"
     least = f"{thresholds[0]:g}" if len(thresholds) == 1 else "its threshold"

@@ -1,4 +1,4 @@
-"""What is compared, by the words of a command: a run, a version of a workflow, an agent, or the baseline."""
+"""Resolving words to sides of a comparison: runs, workflow versions, agents, the baseline."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def narrowing(function: _F) -> _F:
-    """Adds the options that choose among the runs that a word fits: they are given as `workflow` and `agent`."""
+    """Add the options `workflow` and `agent` that choose among matching runs."""
     options = (
         click.option("--workflow", metavar="WORKFLOW", help="Only runs of this workflow version."),
         click.option("--agent", metavar="AGENT", help="Only runs of this agent or label."),
@@ -45,10 +45,9 @@ def find_side(
     agent: str | None = None,
     like: Side | None = None,
 ) -> Side:
-    """The side that a word means: the baseline, a run by its hash, the newest run of a version of a workflow or of an
-    agent, of runs that came to their end before others. `workflow` and `agent` are those that it must have besides; a
-    run that was judged as the one that it is to be `like` goes before others, then one of the same version and agent.
-    Raises NotFound, Usage."""
+    """Return a word's side: the baseline, a run by hash, or the newest run of a version or agent, completed
+    ones first. `workflow` and `agent` must match; runs with the judges of `like` take precedence, then with
+    its version and agent. Raises NotFound, Usage."""
     found = _fitting(invocation, suite, text, workflow, agent)
     return found[0].side if like is None else _likest(found, like)
 
@@ -60,9 +59,8 @@ def find_sides(
     workflow: str | None = None,
     agent: str | None = None,
 ) -> tuple[Side, Side]:
-    """The two sides that words mean: of those that fit, the newest second one for which there is a first that the same
-    judges have judged; where there are no such two, the newest that have a case in common, else the newest. Raises
-    NotFound, Usage."""
+    """Return two words' sides: the newest second with a first by the same judges; else the newest with a
+    common case, else the newest. Raises NotFound, Usage."""
     others = _fitting(invocation, suite, texts[1], workflow, agent)
     ones = _fitting(invocation, suite, texts[0], workflow, agent)
     found: tuple[Side, Side] | None = None
@@ -76,7 +74,7 @@ def find_sides(
 
 
 class _Fitting:
-    """A side that a word may mean, which is read when it is looked at."""
+    """A possible side, read on demand."""
 
     def __init__(self, agent: str | None, workflow: Hash | None, read: Callable[[], Side]) -> None:
         self.agent = agent
@@ -85,12 +83,10 @@ class _Fitting:
 
     @cached_property
     def side(self) -> Side:
-        """The side."""
         return self._read()
 
 
 def _likest(found: Sequence[_Fitting], like: Side) -> Side:
-    """The side that has most in common with another: its judges, then its version and agent."""
     near = sorted(found, key=lambda each: (each.agent != like.agent) + (each.workflow != like.workflow))
     return sides.likest((each.side for each in near), like)
 
@@ -98,7 +94,6 @@ def _likest(found: Sequence[_Fitting], like: Side) -> Side:
 def _fitting(
     invocation: Invocation, suite: Suite, text: str, workflow: str | None, agent: str | None
 ) -> list[_Fitting]:
-    """The sides that a word may mean, at least one: those that go before others first. Raises NotFound, Usage."""
     store = invocation.instance.store
     if text.partition("~")[0] == BASELINE:
         from uwf_git.ext.evaluation.baselines import Baselines
@@ -123,7 +118,6 @@ def _fitting(
 
 
 def _version(invocation: Invocation, text: str) -> Hash | None:
-    """The Workflow node that a text means; None where it means none."""
     from uwf_cli.resolve import find_version
 
     try:
@@ -144,14 +138,14 @@ def _no_run(suite: Suite, text: str, is_workflow: bool, workflow: str | None, ag
 
 
 def names_of(instance: Instance, suite: Suite) -> dict[Hash, str]:
-    """What the workflows are called that a suite was run with."""
+    """Return the names of a suite's workflows."""
     versions = {trial.key.workflow for trial in suite.trials.values()}
     return {version: str(instance.store.get(version).payload["name"]) for version in versions}
 
 
 def find_suite(invocation: Invocation, name: str | None, words: Sequence[str]) -> Suite:
-    """The suite of that name; without one the only one there is, or the only one in which all of some words mean
-    something. Raises NotFound, Usage."""
+    """Return a suite by name, by default the only one, or the only one in which all words match. Raises
+    NotFound, Usage."""
     from uwf_git.ext.evaluation.suite import Suites
 
     suites = Suites(invocation.instance.store)

@@ -1,4 +1,4 @@
-"""Suites and their cases: `uwf eval add`, `import`, `remove`, `list`, `show`."""
+"""`uwf eval` add, import, remove, list and show."""
 
 from __future__ import annotations
 
@@ -119,7 +119,6 @@ def add(
 
 
 def _drafted(instance: Instance, text: str, role: str | None) -> list[Drafted]:
-    """The cases that an argument of `add` names."""
     from uwf_git.ext.evaluation.cases import of_step, of_thread, steps_of
 
     thread, step = split_step(text)
@@ -139,7 +138,7 @@ def _drafted(instance: Instance, text: str, role: str | None) -> list[Drafted]:
 
 
 def split_step(text: str) -> tuple[str, str | None]:
-    """A thread and one of its steps, as in 01JK7M@3, @@3 or @2@8FWK; None for the whole thread. Raises Usage."""
+    """Split a thread and step as in 01JK7M@3, @@3 or @2@8FWK; None for the whole thread. Raises Usage."""
     thread, at, step = text.rpartition("@")
     if not at or not thread:
         return text, None
@@ -158,8 +157,7 @@ def _row(head: Head, rows: Sequence[CommitRow], text: str) -> CommitRow:
 
 
 def parse_judges(texts: Sequence[str], commands: bool) -> tuple[Judge, ...] | None:
-    """The judges that options name; None where there are none. `commands` may be among them where whoever gives them
-    runs them. Raises Usage."""
+    """Parse judges, None without any. `commands` allows commands, where the giver runs them. Raises Usage."""
     from uwf_git.ext.evaluation.judges import parse_text
 
     return tuple(parse_text(text, commands) for text in texts) or None

@@ -1,1 +1,1 @@
-"""`uwf fleet`: many threads stepped by many workers."""
+"""`uwf fleet`."""

@@ -1,4 +1,4 @@
-"""What has become of the threads of a fleet, and why, where nobody has said so yet."""
+"""Reporting how a fleet's threads ended."""
 
 from __future__ import annotations
 
@@ -29,10 +29,9 @@ def tell_ends(
     used: Used,
     left: int,
 ) -> int:
-    """Says how many threads have come to their ends, and why others haven't: one after the other where they were given
-    up, by `give_up`, else a line for all that rest for the same reason. The exit status, of which that of waiting
-    counts least. `at` is the server of which others make use too, `used` what was used of a budget, `left` how many
-    threads weren't begun for that."""
+    """Report the ends of threads: given up ones by `give_up`, others one line per reason. Return the exit
+    status, of which waiting counts least. `at` is a shared server, `used` the budget's use, `left` the number
+    of threads not begun."""
     gave_up = [row for row in rows if row.state == "gave up"]
     cancelled = [row for row in rows if row.state == "cancelled"]
     waits = [row for row in rows if row.open]
@@ -68,7 +67,6 @@ def tell_ends(
 
 
 def _rest(rows: list[Row], at: Place | None) -> Failure:
-    """What threads wait for, all of them for the same."""
     first, which = rows[0], _which(rows)
     why, hint = f"it is {first.state}", "see: uwf inbox"
     if first.is_paused:
@@ -93,7 +91,6 @@ def _which(rows: list[Row]) -> str:
 
 
 def _options(at: Place | None) -> str:
-    """The options that name a server."""
     from uwf_git.ext.fleet.place import NAMESPACE
 
     if at is None:

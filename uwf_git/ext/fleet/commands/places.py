@@ -1,4 +1,4 @@
-"""Which fleet a command is about, and what several of them are given."""
+"""The fleet of a command, and common options."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ _BUDGET = {
 
 
 def allowance(function: _F) -> _F:
-    """Gives a command the options that bound a fleet, as a parameter `bounds`."""
+    """Add the options that limit a fleet, as a parameter `bounds`."""
 
     def packed(*args: Any, **given: Any) -> Any:
         names = dict(zip(_BUDGET, ("max_steps", "max_tokens", "max_cost", "max_time"), strict=True))
@@ -109,9 +109,8 @@ def orders(
     workspace: str | None,
     workspace_remote: str,
 ) -> Orders:
-    """What workers have their hands do. The remote is asked once: it would be asked again and again from then on.
-    Workspaces of threads that have ended since are given up. Raises Usage, NotFound for a remote that isn't there and a
-    workspace that there can't be, RemoteFailed."""
+    """Return the workers' orders, after checking the remote once and removing ended threads' workspaces.
+    Raises Usage, NotFound, RemoteFailed."""
     from uwf_git.ext.fleet.hand import Orders
     from uwf_git.ext.fleet.workspace import Workspaces, parse_wanted
 
@@ -129,7 +128,6 @@ def orders(
 
 
 def _ask(invocation: Invocation, remote: str) -> None:
-    """Has a remote list what it has, as a pull does. Raises what keeps it from that."""
     from uwf_cli.exchange import git_for
 
     from uwf_git.sync.tracking import list_refs
@@ -139,8 +137,7 @@ def _ask(invocation: Invocation, remote: str) -> None:
 
 
 def mark_remote(invocation: Invocation, remote: str | None, at: Place) -> str:
-    """Mark a remote as that of a fleet, and warn of other fleets that take its threads. Returns the id of the mark, ""
-    for none. Raises RemoteFailed."""
+    """Mark a remote as this fleet's, warning of others. Returns the mark's id or "". Raises RemoteFailed."""
     if remote is None:
         return ""
     import asyncio
@@ -177,7 +174,7 @@ def mark_remote(invocation: Invocation, remote: str | None, at: Place) -> str:
 
 
 def unmark_remote(invocation: Invocation, remote: str | None, known: str) -> None:
-    """Delete the mark of a fleet that is over. One that stays counts for a day, and is nothing that fails."""
+    """Delete a finished fleet's mark, best effort; it expires after a day."""
     if remote is None or not known:
         return
     from uwf_cli.exchange import git_for
@@ -190,19 +187,18 @@ def unmark_remote(invocation: Invocation, remote: str | None, known: str) -> Non
 
 
 def place(function: _F) -> _F:
-    """Gives a command the options that name a server."""
+    """Add the options that name a server."""
     wrapped: Any = ADDRESS(NAMESPACE(function))
     return wrapped  # type: ignore[no-any-return]
 
 
 def pace(function: _F) -> _F:
-    """Gives a command the options that threads are put into the queue with."""
+    """Add the options for queueing threads."""
     wrapped: Any = HEARTBEAT(TRIES(function))
     return wrapped  # type: ignore[no-any-return]
 
 
 def named(address: str | None, namespace: str | None) -> Place | None:
-    """The server that was named; None where none was."""
     from uwf_git.ext.fleet.place import NAMESPACE, Place
 
     if address is None:
@@ -212,8 +208,7 @@ def named(address: str | None, namespace: str | None) -> Place | None:
 
 
 def found(invocation: Invocation, address: str | None, namespace: str | None) -> Place:
-    """The server that was named, else that of the fleet which is up for this store, else the one that Temporal's own
-    variables name. Raises NotFound."""
+    """Return the named server, this store's running fleet, or that of Temporal's variables. Raises NotFound."""
     from uwf_git.ext.fleet.place import find
 
     place = named(address, namespace) or find(invocation.instance.store.repository.private)
@@ -226,9 +221,8 @@ def found(invocation: Invocation, address: str | None, namespace: str | None) ->
 
 
 def to_step(invocation: Invocation, chosen: Chosen, failures: Failures) -> list[ThreadId]:
-    """The threads that were chosen to be stepped, in the order in which they begin: those named, or that filters select
-    of the idle ones, oldest first. Of a divergence they leave the side alone that isn't the remote's, which somebody
-    has to look at first."""
+    """Return the threads to step in order: named ones, or filtered idle ones, oldest first. Local sides of
+    divergences are excluded from filters, for review."""
     from uwf_git.store.history import parted_from
 
     found = chosen_threads(invocation, chosen, failures, chosen.filters.statuses or ("idle",), to_step=True)
@@ -249,8 +243,8 @@ def to_step(invocation: Invocation, chosen: Chosen, failures: Failures) -> list[
 def share(
     invocation: Invocation, remote: str, threads: Collection[ThreadId], failures: Failures
 ) -> list[ThreadId]:
-    """Brings threads up to date with a remote and pushes them, so that workers elsewhere find them; those that got
-    there. What keeps one of them from that is told. Raises RemoteFailed where the remote itself fails."""
+    """Update and push threads for workers elsewhere; return the successful ones and report the others. Raises
+    RemoteFailed."""
     from uwf_cli.exchange import git_for
 
     from uwf_git.sync.pull import gather

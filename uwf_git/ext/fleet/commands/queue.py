@@ -1,4 +1,4 @@
-"""What a fleet has to do: `uwf fleet` start, status, pause, resume, cancel and sync."""
+"""`uwf fleet` start, status, pause, resume, cancel and sync."""
 
 from __future__ import annotations
 
@@ -108,7 +108,6 @@ def status(
 
 
 def _watch(invocation: Invocation, at: Place, ended: bool, short: Callable[[str], str]) -> None:
-    """Shows the queue until Ctrl-C, which is no error here."""
     from uwf_cli.watching.lines import Lines
 
     drawn = invocation.format == "text" and terminal.colours()
@@ -132,7 +131,6 @@ def _watch(invocation: Invocation, at: Place, ended: bool, short: Callable[[str]
 
 
 def _with_pauses(invocation: Invocation, rows: list[Row]) -> list[Row]:
-    """Rows of the queue; those that wait for a worker and were paused here since are paused."""
     from uwf_git.engine.pause import paused_threads
 
     paused = paused_threads(invocation.instance)
@@ -142,13 +140,11 @@ def _with_pauses(invocation: Invocation, rows: list[Row]) -> list[Row]:
 
 
 def _value(row: Row) -> dict[str, Any]:
-    """A thread in the queue as JSON."""
     used = None if row.used is None else {name: row.used.get(key, 0) for key, name in _USED.items()}
     return {**row._asdict(), "since": None if row.since is None else iso(row.since), "used": used}
 
 
 def _table(values: Any, short: Callable[[str], str]) -> list[str]:
-    """The threads in the queue for people, a line each, and how many there are of each state."""
     if not values:
         return ["the queue is empty"]
     rows = [
@@ -161,7 +157,6 @@ def _table(values: Any, short: Callable[[str], str]) -> list[str]:
 
 
 def _why(value: Any) -> str:
-    """What a thread waits for, or what the last try of its step failed at and how manieth the one is that is made."""
     again = value["tries"] > 1 and value["state"] in (QUEUED, RUNNING)
     return ": ".join(filter(None, [f"try {value['tries']}" if again else "", value["why"]]))
 
@@ -171,7 +166,6 @@ def _since(text: str | None) -> str:
 
 
 def _of_queue(function: Any) -> Any:
-    """Gives a command ids of threads in the queue, or all of them."""
     ids = click.argument("ids", metavar="[ID]...", nargs=-1, shell_complete=complete_thread)
     return ids(
         click.option("--all", "every", is_flag=True, help="Every thread in the queue.")(place(function))
@@ -214,7 +208,6 @@ def cancel(
 def _signal(
     invocation: Invocation, ids: tuple[str, ...], every: bool, at: Place, name: str, done: str
 ) -> None:
-    """Tells the queue something of threads, and prints of each whether it had that."""
     from uwf_git.ext.fleet.place import find
 
     if every == bool(ids):
@@ -248,7 +241,6 @@ def _signal(
 
 
 def _id(invocation: Invocation, text: str) -> str:
-    """The thread that is meant; one of another machine by its whole id."""
     return text.upper() if is_thread_id(text.upper()) else find_thread(invocation, text)
 
 
@@ -309,7 +301,6 @@ def _synced_text(value: Any) -> str:
 
 
 def _ask(at: Place, do: Callable[[Queue], Awaitable[_T]]) -> _T:
-    """What comes of asking a server."""
     from uwf_git.ext.fleet.client import Queue, connect, require
 
     require()
@@ -323,7 +314,6 @@ def _ask(at: Place, do: Callable[[Queue], Awaitable[_T]]) -> _T:
 def _emit(
     invocation: Invocation, ids: Sequence[str], values: list[dict[str, Any]], text: Callable[[Any], str]
 ) -> None:
-    """Prints one object where one id was given, and a list of them otherwise."""
     if len(ids) == 1 and values:
         invocation.emit(values[0], text)
     elif invocation.format != "text":

@@ -1,4 +1,4 @@
-"""Workers: `uwf fleet run` and `uwf fleet worker`."""
+"""`uwf fleet run` and `uwf fleet worker`."""
 
 from __future__ import annotations
 
@@ -166,9 +166,8 @@ def run(
 
 
 def _heard(running: Coroutine[Any, Any, _T], abandon: Callable[[], None]) -> _T:
-    """What a run comes to. A signal ends it where it waits, and does what it does after that: what it raises in the
-    midst of something else of the loop could be lost. That is so also where the run waits for somebody to read what it
-    prints. Who signals again wants it to wait for nothing any more, and it is abandoned."""
+    """Run to the end. A signal stops it at its next wait, since exceptions inside the event loop could be
+    lost. A second signal abandons it."""
     came: list[int] = []
     before = {
         number: handler
@@ -220,7 +219,7 @@ _BUSY = 3
 
 
 class Told:
-    """Prints what happens, a line a step; errors of steps go to standard error, with their thread."""
+    """Prints events, one line per step; errors go to standard error with their thread."""
 
     def __init__(self, invocation: Invocation) -> None:
         self._invocation = invocation
@@ -230,8 +229,7 @@ class Told:
         self._busy: Counter[str] = Counter()
 
     def __call__(self, value: Mapping[str, Any]) -> None:
-        """Prints one of the things that a worker says. What can't be printed, on a full disk or where nobody reads, is
-        missing there, and the work goes on; the end of the command says so."""
+        """Print an event. Unprintable output doesn't stop the work; the command reports it at its end."""
         with suppress(OSError, OutputFailed):
             self._tell(value)
 
@@ -272,13 +270,12 @@ class Told:
         tell(self._invocation, failure, thread=thread, label=f"{self._label(thread)}  ")
 
     def give_up(self, thread: str, failure: Failure) -> None:
-        """Prints why a thread was given up, unless a failure of it was told."""
+        """Print why a thread was given up, unless already reported."""
         if thread not in self._failed:
             self._fail(thread, failure)
 
     def _tell_trouble(self, value: Mapping[str, Any]) -> None:
-        """What a remote, a server or the store fails at, once, however many workers say so, and that it is over: who
-        was told of the one is told of the other, in whatever format."""
+        """Report an outage of a remote, server or store once for all workers, and its end."""
         of, fault = value["of"], value["trouble"]
         before = of in self._troubles
         if fault is None:

@@ -1,5 +1,4 @@
-"""The live lines of a fleet, at the bottom of a terminal: how many threads are where, how fast it goes, what was used
-of a budget, which provider rests, and what is going on in each step that is made on this machine."""
+"""A fleet's live lines: threads by state, speed, budget, rate-limited providers, steps in progress here."""
 
 from __future__ import annotations
 
@@ -28,8 +27,7 @@ _RESTS = ("waiting", "blocked", "paused")
 
 
 class Table:
-    """What is told of a fleet, and shown of it meanwhile. Of a step that ended elsewhere nobody tells; where the
-    threads are is then known from the queue."""
+    """A fleet's state from events; steps elsewhere are known from the queue."""
 
     def __init__(self, instance: Instance, admission: Admission, threads: int, told: Tell) -> None:
         self._instance = instance
@@ -46,7 +44,7 @@ class Table:
         self._lines = Lines(self.compose)
 
     def __call__(self, value: Mapping[str, Any]) -> None:
-        """Tells one of the things that a worker says, above the lines."""
+        """Print an event above the lines."""
         if "step" in value:
             step = value["step"]
             self._states[step["thread"]] = "done" if step["done"] else step["status"]
@@ -61,16 +59,14 @@ class Table:
             self._told(value)
 
     def drawn(self, invocation: Invocation, quiet: bool) -> AbstractContextManager[object]:
-        """Draws the lines for a block, where they can be drawn and somebody wants them."""
+        """Draw the lines during a block, if possible and wanted."""
         draws = not quiet and invocation.format == "text" and terminal.colours()
         return self._lines if draws else nullcontext()
 
     def seen(self, states: Mapping[str, str]) -> None:
-        """Where the threads are by the queue, at this moment."""
         self._states.update(states)
 
     def compose(self) -> Sequence[str]:
-        """The lines as they are now."""
         running = sorted(self._instance.locks.held())
         steps = [(thread, self._watch.step(thread)) for thread in running]
         return [
@@ -102,7 +98,6 @@ class Table:
         return terminal.style(" · ".join(filter(None, parts)), "bold")
 
     def _resting(self) -> list[str]:
-        """The remote that fails, and the providers that are left alone at the moment."""
         now = time.time()
         waits = [(name, gate.open_at() - now) for name, gate in self._gates.items()]
         remote = [terminal.escape(self._trouble)] if self._trouble else []

@@ -1,1 +1,1 @@
-"""A thread as one HTML file, to mail and to keep."""
+"""A thread as one HTML file."""

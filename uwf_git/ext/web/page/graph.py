@@ -1,6 +1,5 @@
-"""A workflow's graph as an SVG drawing: the roles below each other in the order the graph meets them, ways down to the
-right of them, ways back to their left. How often each role and each way was taken stands beside it.
-"""
+"""A workflow's graph as SVG: roles top to bottom in graph order, forward edges on the right, backward ones on
+the left, with counts."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ class _Way(NamedTuple):
 
 
 class Transition(NamedTuple):
-    """The ways from one node to another: when they are taken, in words, and how often they were, together."""
+    """The edges between two nodes: their labels and total count."""
 
     source: str
     target: str
@@ -41,8 +40,8 @@ class Transition(NamedTuple):
 
 
 def way_of(steps: Iterable[tuple[str, bool]], done: bool) -> list[str]:
-    """The nodes that a thread came through, oldest first, $START before them and $END behind where it is `done`.
-    `steps` are the role of each, remarks left out, and whether its output asks a human."""
+    """Return the nodes that a thread passed, from $START, to $END if `done`. `steps` are roles without
+    remarks, and whether each asks."""
     taken, asked = [START], False
     for role, asks in steps:
         if role == USER and not asked:  # somebody goes on, by the way that leads from the start
@@ -54,7 +53,7 @@ def way_of(steps: Iterable[tuple[str, bool]], done: bool) -> list[str]:
 
 
 def transitions(workflow: Workflow, taken: Sequence[str]) -> list[Transition]:
-    """The graph's ways in the order it meets them. `taken` are the nodes that a thread came through."""
+    """Return the graph's edges in order. `taken` are the nodes passed."""
     passed = Counter(pairwise(taken))
     labels: dict[tuple[str, str], list[str]] = {}
     known = {*order(workflow), END}
@@ -71,8 +70,8 @@ def described(
     address: Callable[[str], str | None] = lambda role: None,
     turn: str = NEXT,
 ) -> str:
-    """The graph as JSON for the script that draws it: the `name`, the `nodes` and the `ways` between them. `taken`,
-    `current` and `turn` are as for `drawing`, `address` says where a node leads."""
+    """Return the graph as JSON for the drawing script. `taken`, `current` and `turn` as for `drawing`;
+    `address` links a node."""
     counts = Counter(taken)
     nodes = [
         {
@@ -91,8 +90,8 @@ def described(
 
 
 def drawing(workflow: Workflow, taken: Sequence[str], current: str | None = None, turn: str = NEXT) -> str:
-    """The graph. `taken` are the nodes that a thread came through, as `way_of` says; `current` is the one whose turn
-    it is, and `turn` the word for that: NOW while it is at work, NEXT before."""
+    """Return the SVG. `taken` are the nodes passed; `current` is next or in progress, and `turn` the word for
+    it: NOW or NEXT."""
     names = [name for name in order(workflow) if name != END] + [END]
     places = {name: number for number, name in enumerate(names)}
     ways = transitions(workflow, taken)
@@ -144,7 +143,6 @@ _ARROWS = "".join(
 
 
 def _lanes(ways: Sequence[_Way]) -> Mapping[_Way, int]:
-    """Which lane beside the nodes a way runs in: the shortest next to them, none crossing another of its side's."""
     lanes: dict[_Way, int] = {}
     for way in sorted(ways, key=lambda way: abs(way.target - way.source)):
         back = way.target <= way.source
@@ -161,7 +159,6 @@ def _lanes(ways: Sequence[_Way]) -> Mapping[_Way, int]:
 
 
 def _out(lanes: Mapping[_Way, int], way: _Way) -> float:
-    """How far a way and its label reach out from the nodes."""
     return (lanes[way] + 1) * _LANE + len(_label(way.label)) * _LETTER + 14
 
 
@@ -177,7 +174,6 @@ def _way(
     labels: list[tuple[float, float, float]],
     was: bool,
 ) -> tuple[str, str]:
-    """A way, and its label. `ends` are the places of the narrower nodes; `labels` what the labels before cover."""
     kind = "way was" if was else "way"
     tip = "tip-was" if was else "tip"
     if way.target == way.source + 1:
@@ -205,7 +201,6 @@ def _way(
 def _labelled(
     label: str, at: float, middle: float, back: bool, labels: list[tuple[float, float, float]]
 ) -> str:
-    """A label that begins, or where it stands to the left ends, at a place; moved down where another one is."""
     short = _label(label)
     if not short:
         return ""

@@ -1,4 +1,4 @@
-"""What pages say of one step: who did it, what came of it, what it took, and the turns that it came about in."""
+"""Common parts of steps on pages: author, result, spending, turns."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ _PROSE = 20_000  # characters of a turn that are rendered
 
 
 def gist(output: Any) -> str:
-    """What an output comes to; of a question, what is asked."""
+    """Summarise an output, or return its question."""
     if asks_human(output) and isinstance(asked := output.get("question"), str) and asked.strip():
         return brief(asked, _GIST)
     return verdict(output)
 
 
 def outcome(output: Any) -> tuple[str, bool]:
-    """What came of a step, and whether that is a status or a verdict."""
+    """Return a step's result, and whether it is a status or verdict."""
     rules = judges(output) and not asks_human(output)
     return (verdict(output) if rules else gist(output)), rules
 
 
 def brief(content: str, at_most: int) -> str:
-    """The beginning of a text on one line, however long the text is."""
+    """Return the beginning of any text on one line."""
     return one_line(content[: 4 * at_most], at_most)
 
 
 def judges(output: Any) -> bool:
-    """Whether an output has a status or a verdict, and not merely texts."""
+    """Return whether an output has a status or verdict."""
     told = isinstance(output, Mapping) and any(isinstance(each, bool) for each in output.values())
     return told or bool(status_in(output))
 
 
 def amounts(spent: Spent | None, prices: Mapping[str, Price]) -> list[str]:
-    """Tokens, money and time, as far as they are known."""
+    """Return known tokens, cost and time."""
     if spent is None:
         return []
     tokens, paid = tokens_of(spent), money(spent, prices)
@@ -59,7 +59,7 @@ def amounts(spent: Spent | None, prices: Mapping[str, Price]) -> list[str]:
 
 
 def lasted(seconds: float) -> str:
-    """Agents' time as it is read: "0.4 s", "3 min 12 s", "1 h 4 min"."""
+    """Format seconds: "0.4 s", "3 min 12 s", "1 h 4 min"."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -67,12 +67,11 @@ def lasted(seconds: float) -> str:
 
 
 def name_of(author: str) -> str:
-    """The name of somebody who is given with an address."""
     return author.partition(" <")[0]
 
 
 def how_found(detail: Detail) -> Sequence[str]:
-    """Only what somebody might not expect: an output that the agent did not write like this."""
+    """Return a note on an output that the agent did not write as such."""
     if detail.extraction.startswith("model:"):
         return [f"its output was read out of the answer by {detail.extraction.removeprefix('model:')}"]
     return (
@@ -83,7 +82,7 @@ def how_found(detail: Detail) -> Sequence[str]:
 
 
 def turn(record: TurnRecord) -> str:
-    """A turn as HTML: what was said, or a tool's name with its arguments and result folded."""
+    """Return a turn as HTML, tool calls folded."""
     kind = f"turn {record.role if record.role.isalpha() else ''}"
     if record.tool is None:
         said = record.text.strip()
@@ -104,11 +103,9 @@ def turn(record: TurnRecord) -> str:
 
 
 def plain(content: Any) -> str:
-    """A JSON value to be read: a text as it is."""
     return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False, indent=2)
 
 
 def _first_text(arguments: Any) -> str:
-    """Which call it is, by the first text among its arguments."""
     each = arguments.values() if isinstance(arguments, Mapping) else (arguments,)
     return brief(next((one for one in each if isinstance(one, str)), ""), 80)

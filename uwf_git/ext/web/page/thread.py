@@ -1,6 +1,5 @@
-"""A thread as one HTML file: its task, its graph, each step with what it answered, what it cost and how it came about,
-failed attempts and sub-workflows included. The same thread gives the same file.
-"""
+"""A thread as one deterministic HTML file: prompt, graph, steps with answers, cost and turns, attempts,
+sub-workflows."""
 
 from __future__ import annotations
 
@@ -35,15 +34,13 @@ _DEEPEST = 8  # sub-workflows within each other that are shown
 
 
 class _Commit(NamedTuple):
-    """Who made the commit of a step, and when."""
-
     commit: str
     committer: str
     time: int
 
 
 def page(instance: Instance, head: Head) -> str:
-    """The page of a thread. Raises what reading the thread raises."""
+    """Return a thread's page. Raises what reading it raises."""
     return _Page(instance, head).html()
 
 
@@ -75,7 +72,6 @@ class _Page:
             yield row.node, _Commit(row.oid.hex(), commit.committer, commit.time)
 
     def html(self) -> str:
-        """The whole file."""
         title = title_of(self._history.start.prompt)
         parts = (
             self._header(title),
@@ -170,7 +166,6 @@ class _Page:
         )
 
     def _listed(self, step: StepContext) -> list[str]:
-        """What a step cost and when it was made."""
         made = self._commits.get(step.hash)
         return [*self._amounts(self._spent.get(step.hash)), *([exact(made.time)] if made else [])]
 
@@ -204,7 +199,6 @@ class _Page:
         return tag("article", "".join(parts), id_=anchor)
 
     def _who(self, step: StepContext) -> str:
-        """The role that did a step; of a person's answer or remark whose it is."""
         if step.role != USER:
             return role_name(step.role)
         made = self._commits.get(step.hash)
@@ -224,7 +218,6 @@ class _Page:
         return " · ".join(parts)
 
     def _child(self, last: Hash, depth: int) -> str:
-        """The steps of the sub-workflow that did a step."""
         threads = self._instance.threads
         history = threads.history_at(self._head.thread, last)
         found = next(
