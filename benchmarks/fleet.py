@@ -26,7 +26,7 @@ WORKERS = 2
 KINDS = {
     "the server": "server start-dev",
     "a worker": "uwf_git.ext.fleet.worker",
-    "a hand": "uwf_git.ext.fleet.hand",
+    "a hand": "uwf_git.ext.fleet.step_process",
 }
 MOST = {"the server": 250, "a worker": 150, "a hand": 150}
 _POLL = 0.2

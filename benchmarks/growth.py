@@ -21,8 +21,8 @@ from uwf_git.git.bulk import FULL as FULL_PACK
 from uwf_git.git.objects import Stamp
 from uwf_git.git.repository import BLOB
 from uwf_git.store import layout
-from uwf_git.store.opened import Instance
-from uwf_git.store.taking_in import Store
+from uwf_git.store.indexing import Store
+from uwf_git.store.instance import Instance
 
 BATCH = 200  # nodes that are read or written in a turn
 NODES_A_COMMIT = 1000

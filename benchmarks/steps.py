@@ -17,7 +17,7 @@ from stores import MEGABYTE, PAYLOAD, Lab, prose
 from uwf_git.engine.kit.record import Recorder
 from uwf_git.format.ids import ThreadId
 from uwf_git.format.kinds import Detail, TurnRecord, Usage
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 from uwf_git.store.private import Order
 
 

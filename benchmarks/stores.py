@@ -14,8 +14,8 @@ from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import Step
 from uwf_git.format.types import DETAIL, STEPNODE
 from uwf_git.store.history import Head
+from uwf_git.store.instance import Instance
 from uwf_git.store.location import Location, init
-from uwf_git.store.opened import Instance
 from uwf_git.workflow.compile import compile_source
 from uwf_git.workflow.source import parse_source
 

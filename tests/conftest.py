@@ -21,8 +21,8 @@ from run_report import RunReport, mark_long_tests, time_given
 from warm import WarmUwf
 
 from uwf_git.base import lifetime
+from uwf_git.store.instance import Instance
 from uwf_git.store.location import init, locate
-from uwf_git.store.opened import Instance
 
 pytest_plugins = ["site_serving", "lived_in", "suite_bench"]
 

@@ -17,7 +17,7 @@ from uwf_git.format.ids import ThreadId
 
 if TYPE_CHECKING:
     from uwf_git.api.exchange import Exchange, Git, Large
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
 
 AFTER = 1.0
 BETWEEN = 0.1
@@ -113,7 +113,7 @@ def adopt_news(invocation: Invocation) -> None:
     """Verify and adopt what a plain `git fetch` brought. Problems are warnings."""
     if not invocation.location.git_dir.exists() or not invocation.instance.store.repository.has_tracking_refs:
         return
-    from uwf_cli.exchanged import TOLD
+    from uwf_cli.exchange_output import TOLD
     from uwf_git.api.exchange import adopt_fetched
 
     try:

@@ -75,7 +75,7 @@ def failure_without_secrets(invocation: Invocation, error: Exception) -> Failure
 
 
 def _without_secrets(invocation: Invocation, failure: Failure) -> Failure:
-    from uwf_git.store.opened import redactor_at
+    from uwf_git.store.instance import redactor_at
 
     try:
         clean = redactor_at(invocation.location).text

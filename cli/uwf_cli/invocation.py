@@ -15,8 +15,8 @@ from uwf_git.base.errors import Usage
 
 if TYPE_CHECKING:
     from uwf_git.git.repository import Repository
+    from uwf_git.store.instance import Instance
     from uwf_git.store.location import Location
-    from uwf_git.store.opened import Instance
 
 
 _KEY = "--api-key"
@@ -55,7 +55,7 @@ class Invocation:
     @cached_property
     def instance(self) -> Instance:
         """The existing store. Raises NotFound."""
-        from uwf_git.store.opened import Instance
+        from uwf_git.store.instance import Instance
 
         instance = Instance(self.location)
         instance.warn = instance.store.repository.lockfiles.told = self.warn
@@ -86,7 +86,7 @@ class Invocation:
         if self.debug_option:
             os.environ["UWF_LOG"] = "debug"
         if os.environ.get("UWF_LOG"):
-            from uwf_git.store.opened import begin_log, wanted_log
+            from uwf_git.store.instance import begin_log, wanted_log
 
             if level := wanted_log(os.environ, self.warn):
                 begin_log(self.location, level, self._show if shown else None, self.warn)

@@ -24,7 +24,7 @@ from uwf_git.base.text import counted
 
 if TYPE_CHECKING:
     from uwf_git.format.ids import ThreadId
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
 
 
 _DAY = 86_400  # seconds

@@ -23,7 +23,7 @@ from uwf_git.ext.agents.acp import agent
 from uwf_git.ext.agents.acp.agent import Options, parse_args, until_later
 from uwf_git.ext.agents.acp.frames import Frames
 from uwf_git.format.kinds import parse_step
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from acp_steps import Scripted
 
 from uwf_git.base.errors import AgentFailed
 from uwf_git.config.policy import ToolPolicy
+from uwf_git.ext.agents.acp.enforcement import Choice, environment, mode_for
 from uwf_git.ext.agents.acp.permissions import decide, parse_request
-from uwf_git.ext.agents.acp.restraint import Choice, environment, mode_for
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 CLAUDE, CODEX = "@agentclientprotocol/claude-agent-acp", "@agentclientprotocol/codex-acp"
 CLAUDES = {"default": "Manual", "acceptEdits": "Accept edits", "plan": "Plan", "auto": "Auto"}

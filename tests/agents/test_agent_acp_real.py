@@ -11,7 +11,7 @@ import pytest
 from acp_steps import Steps
 from model_server import Asked, Call, Fail, ModelServer, Say, Turn, aside, serving
 
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 pytestmark = [pytest.mark.extended, pytest.mark.timeout(400 if agent_programs.SLOW_WANTED else 120)]
 

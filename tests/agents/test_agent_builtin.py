@@ -24,7 +24,7 @@ from uwf_git.engine.step import step
 from uwf_git.ext.builtin.agent import Options, parse_args
 from uwf_git.format.ids import ThreadId
 from uwf_git.git.repository import Oid
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 LOOP = """\
 name: loop

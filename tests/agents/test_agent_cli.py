@@ -27,7 +27,7 @@ from uwf_git.ext.agents.cli.output import Output
 from uwf_git.ext.agents.cli.rows import OBSERVED, TABLE, shipped_row
 from uwf_git.format.kinds import TurnRecord, Usage
 from uwf_git.format.yaml12 import load
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 ROW = """\
 agentClis:

@@ -23,7 +23,7 @@ from process_tree import killed
 from uwf_git.base.errors import AgentFailed, Waiting
 from uwf_git.engine.step import Outcome, step
 from uwf_git.format.kinds import Usage
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 pytestmark = [pytest.mark.extended, pytest.mark.timeout(400 if agent_programs.SLOW_WANTED else 120)]
 

@@ -15,7 +15,7 @@ from one_role import failed, perform, read, start, worked
 from uwf_git.base.errors import Usage
 from uwf_git.ext.agents.exec import Options, parse_args
 from uwf_git.format.types import QUESTION
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 STATUS = {
     "type": "object",

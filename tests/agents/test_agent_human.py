@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from one_role import command, failed, read, start
 
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 SCHEMA = {
     "type": "object",

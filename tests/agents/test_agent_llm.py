@@ -16,7 +16,7 @@ from uwf_git.base.errors import Usage as BadUsage
 from uwf_git.engine.step import step
 from uwf_git.ext.agents.llm import Options, parse_args
 from uwf_git.format.kinds import Attempt, Usage
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 KEY = "sk-secret-0123456789"
 SCHEMA = {

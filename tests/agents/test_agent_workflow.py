@@ -13,7 +13,7 @@ from conftest import Uwf
 
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.types import is_kind
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 OUTER = """\
 name: outer

@@ -20,7 +20,7 @@ from conftest import Uwf
 
 from uwf_git.engine.step import step
 from uwf_git.format.ids import ThreadId
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 
 @pytest.fixture

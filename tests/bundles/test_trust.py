@@ -168,7 +168,7 @@ import hashlib, os, sys
 from pathlib import Path
 from uwf_git.ext.code.contract import compile_bundle
 from uwf_git.ext.code import contract
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 contract._contract = lambda text, language: ([], ({}, {}))
 instance = Instance.open()
@@ -193,7 +193,7 @@ OTHER = """\
 import sys
 from pathlib import Path
 from uwf_git.ext.code.contract import compile_bundle
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 from uwf_git.format.kinds import parse_workflow
 from uwf_git.format.node import hash_of
 from uwf_git.format.types import CODE

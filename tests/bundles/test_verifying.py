@@ -16,7 +16,7 @@ from uwf_git.format.kinds import parse_workflow
 from uwf_git.format.node import hash_of
 from uwf_git.format.types import CODE, RESULT
 from uwf_git.git.repository import Oid
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 VERSION = "refs/uwf/workflows/debate"
 

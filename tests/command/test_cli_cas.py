@@ -9,7 +9,7 @@ from pathlib import Path
 
 from conftest import Uwf
 
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 POINTER = {
     "title": "Pointer",

@@ -26,7 +26,7 @@ from uwf_git.config.secrets import Redactor
 from uwf_git.config.streamed import StreamedText
 from uwf_git.engine.conversation import DEFINED
 from uwf_git.git.repository import Oid
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 PROMPT = "\x1b[?2004h"
 """What a line editor sends when it begins."""

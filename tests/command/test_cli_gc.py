@@ -18,7 +18,7 @@ from workflows import opened
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.types import TEXT
 from uwf_git.store import layout
-from uwf_git.store.taking_in import pin
+from uwf_git.store.indexing import pin
 
 DAY = 24 * 60 * 60
 

@@ -10,7 +10,7 @@ from cli_samples import ASKS, PAIR, on_terminal, scripted, write
 from conftest import Uwf
 from spent_threads import assistant, attempt, start, step
 
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from conftest import Uwf
 from one_role import TALKER, WORKFLOW
 from screen import Screen
 
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 SCHEMA = {"type": "object", "properties": {"status": {"enum": ["passed", "failed"]}}, "required": ["status"]}
 

@@ -10,7 +10,7 @@ from commands import git
 from conftest import Uwf
 
 from uwf_git.format import yaml12
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 ANSWER = "---\\ntext: done\\n---\\n\\n## What I did\\n\\nAll of it, `code` and **more** \\e[31mred.\\n"
 SCRIPT = f"""\

@@ -14,7 +14,7 @@ from faults import obeying_modes
 from model_server import ModelServer, Say
 
 from uwf_git.format import yaml12
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 KEY = "sk-0123456789abcdef"
 

@@ -15,7 +15,7 @@ from commands import begin, wait_for
 from conftest import Uwf
 from screen import Screen
 
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 SCHEMA = {"type": "object", "properties": {"status": {"enum": ["passed", "failed"]}}, "required": ["status"]}
 

@@ -15,7 +15,7 @@ from conftest import Uwf
 
 from uwf_git.format.ids import is_hash, is_thread_id
 from uwf_git.git.repository import Oid
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 HEADED = """
 name: headed

@@ -18,7 +18,7 @@ from commands import begin
 from conftest import Uwf
 from one_role import TALKER
 
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 Watching = Callable[..., "Watcher"]
 

@@ -31,7 +31,7 @@ from uwf_git.engine.step import step as do_step
 from uwf_git.format.kinds import Detail, Step
 from uwf_git.format.kinds import Usage as Tokens
 from uwf_git.format.types import STEPNODE
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 Config = Callable[[str], Path]
 

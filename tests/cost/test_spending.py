@@ -33,7 +33,7 @@ from uwf_git.engine.spending import (
 from uwf_git.format.kinds import Detail, Usage, parse_turn
 from uwf_git.format.types import USER
 from uwf_git.store.history import Head
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 
 def run_of(

@@ -23,7 +23,7 @@ from uwf_git.ext.agents.cli.rows import shipped_row
 from uwf_git.ext.crews.mounts import places
 from uwf_git.format.ids import ThreadId
 from uwf_git.sandbox.mounts import Places
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 PROGRAM = """\
 import json, os, sys

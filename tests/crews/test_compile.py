@@ -30,7 +30,7 @@ from uwf_git.format.kinds import Start, StepContext, Workflow
 from uwf_git.format.schema import Schema
 from uwf_git.format.types import start_node
 from uwf_git.store.history import History
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 from uwf_git.store.versions import compare
 from uwf_git.workflow.compile import Compiled
 from uwf_git.workflow.diagram import dot, mermaid, readme

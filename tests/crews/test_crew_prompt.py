@@ -14,7 +14,7 @@ from model_server import Call, Say, serving
 from uwf_git.engine.kit.prompt import build_prompt
 from uwf_git.engine.step_parts import Recipient
 from uwf_git.store.history import History
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 SKETCH = ("sketch", {"summary": "A week", "variables": {"cost": 20}, "artifacts": ["artifacts/goal.md"]})
 AGAIN = ("check", {"summary": "No dates", "next": "again"})

@@ -20,7 +20,7 @@ from uwf_git.ext.crews.prompt import data_message
 from uwf_git.ext.crews.registry import Crews
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import layout
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 from uwf_git.verify.findings import Finding
 from uwf_git.verify.whole import local_refs, verify_refs
 

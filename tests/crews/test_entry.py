@@ -32,7 +32,7 @@ from uwf_git.ext.crews.prompt import data_message
 from uwf_git.ext.crews.registry import Crews, Definition
 from uwf_git.format.kinds import parse_start
 from uwf_git.format.personas import Does, MenuItem
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 CREW = """\
 crew: trip

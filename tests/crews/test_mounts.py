@@ -25,7 +25,7 @@ from uwf_git.ext.crews.state import reached
 from uwf_git.format.ids import ThreadId
 from uwf_git.git.objects import BLOB_MODE, TREE, Entry
 from uwf_git.sandbox.bubblewrap import find_sandbox
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 SKETCHED = "---\nsummary: A week.\n---\n\nThat is it.\n"
 CHOSEN = "---\nsummary: It will do.\n---\n\nFine.\n"

@@ -11,7 +11,7 @@ from model_server import Call, serving
 
 from uwf_git.config.read import load_config
 from uwf_git.config.resolve import resolve_agent
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 SETTINGS = """\
 agents:

@@ -11,7 +11,7 @@ from forged import Forger
 from uwf_git.ext.crews.compile import compile_crew
 from uwf_git.ext.crews.package import from_files
 from uwf_git.format.types import start_node
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 ADA, TOM = {"id": "ada", "name": "Ada"}, {"id": "tom", "name": "Tom"}
 

@@ -14,7 +14,7 @@ from uwf_git.base.errors import Invalid
 from uwf_git.base.text import iso
 from uwf_git.ext.crews.state import Changes, Logged, Reached, reached, read_back, render, successors
 from uwf_git.format.yaml12 import load
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 SKETCH = ("sketch", {"summary": "A week", "artifacts": ["artifacts/goal.md"], "variables": {"cost": 20}})
 AGAIN = ("check", {"summary": "No dates", "next": "again", "variables": {"dates": None}})

@@ -14,7 +14,7 @@ from uwf_git.base.errors import AgentFailed
 from uwf_git.engine.step import step
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import parse_step
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 AGENT = Path(__file__).parent / "acp_agent.py"
 

@@ -12,7 +12,7 @@ from uwf_git.format.kinds import Start, StepContext, Workflow, parse_workflow
 from uwf_git.format.node import hash_of
 from uwf_git.format.types import start_node, workflow_type
 from uwf_git.store.history import History
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 from uwf_git.workflow.compile import Compiled
 from uwf_git.workflow.source import Source
 

@@ -46,7 +46,7 @@ while not Path("go").exists():
 print('{"text": "said"}')
 """
 
-SERVER, WORKER, HAND = "server start-dev", "uwf_git.ext.fleet.worker", "uwf_git.ext.fleet.hand"
+SERVER, WORKER, HAND = "server start-dev", "uwf_git.ext.fleet.worker", "uwf_git.ext.fleet.step_process"
 LIMIT = 60.0
 
 

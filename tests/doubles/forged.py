@@ -14,8 +14,8 @@ from uwf_git.format.kinds import Step
 from uwf_git.format.node import Node, hash_of, to_blob
 from uwf_git.format.types import DETAIL, STEPNODE
 from uwf_git.store.history import Head
+from uwf_git.store.instance import Instance
 from uwf_git.store.layout import message, step_folder
-from uwf_git.store.opened import Instance
 
 WORKFLOW = """\
 name: pair

@@ -26,7 +26,7 @@ from uwf_git.ext.evaluation.suite import Added, Suites
 from uwf_git.format.ids import Hash
 from uwf_git.format.node import hash_of
 from uwf_git.format.types import STARTNODE
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 Scores = Mapping[str, Sequence[float | None]]
 

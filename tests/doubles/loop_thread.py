@@ -9,7 +9,7 @@ from typing import Any
 from workflows import start_thread
 
 from uwf_git.engine.step import Outcome, step
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 WORKFLOW = """\
 name: loop

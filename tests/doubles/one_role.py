@@ -14,7 +14,7 @@ from workflows import start_thread
 
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import parse_step
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 WORKFLOW = """\
 name: one-role

@@ -11,7 +11,7 @@ from workflows import start_thread
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import Attempt, Step
 from uwf_git.format.types import ANSWER, DETAIL, STEPNODE, TURN, USER
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 ENDLESS = PAIR.replace("steps[-1].output.approved = false", "'true'")
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from uwf_git.format.ids import ThreadId
 from uwf_git.git.repository import Oid
+from uwf_git.store.instance import Instance
 from uwf_git.store.location import locate
-from uwf_git.store.opened import Instance
 from uwf_git.store.versions import Version
 from uwf_git.workflow.compile import compile_source
 from uwf_git.workflow.source import parse_source

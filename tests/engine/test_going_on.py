@@ -16,8 +16,8 @@ from two_machines import Machine
 from uwf_git.engine import inbox
 from uwf_git.format.ids import ThreadId, new_thread_id
 from uwf_git.store.history import Position
+from uwf_git.store.instance import Instance
 from uwf_git.store.location import locate
-from uwf_git.store.opened import Instance
 
 # A role's answer has no more than its status: what it says to the next one stands below that.
 FLOW = """\

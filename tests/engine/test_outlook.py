@@ -8,7 +8,7 @@ import pytest
 from conftest import Uwf
 
 from uwf_git.engine.status import outlook
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 WORKFLOW = """\
 name: slow

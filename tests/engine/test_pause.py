@@ -243,7 +243,7 @@ def test_who_holds_a_thread_for_anything_but_a_step_is_let_come_to_its_end(
     uwf: Uwf, thread: str, root: Path, tmp_path: Path, call: tuple[str, ...]
 ) -> None:
     holds = (
-        "import sys, time\nfrom pathlib import Path\nfrom uwf_git.store.opened import Instance\n"
+        "import sys, time\nfrom pathlib import Path\nfrom uwf_git.store.instance import Instance\n"
         "with Instance.open(sys.argv[1]).locks.hold(sys.argv[2]):\n"
         "    Path(sys.argv[3]).write_text('held')\n    time.sleep(1)\n"
     )

@@ -11,7 +11,7 @@ from conftest import Uwf
 from git_servers import git
 from two_machines import Machine
 
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 WRITES = """uwf-exec echo '{"text": "real"}'"""
 FAILS = "false"

@@ -19,7 +19,7 @@ from uwf_git.format.kinds import Role
 from uwf_git.kit import Context, create_agent
 from uwf_git.sandbox.mounts import Places
 from uwf_git.store.history import History, Position
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from uwf_git.engine.spending import tokens_of
 from uwf_git.ext.traces import trace
 from uwf_git.format.ids import ThreadId
 from uwf_git.format.types import USER
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from uwf_git.engine.turns import (
     turns_of,
 )
 from uwf_git.format.ids import ThreadId
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 
@@ -296,7 +296,7 @@ def test_a_detail_that_says_what_is_not_so_is_refused_at_the_step(
 ) -> None:
     liar = script(
         "liar",
-        "import sys\nfrom uwf_git.store.opened import Instance\n"
+        "import sys\nfrom uwf_git.store.instance import Instance\n"
         "from uwf_git.format.kinds import Step\nfrom uwf_git.format.types import DETAIL, STEPNODE, TEXT\n"
         "from uwf_git.format.ids import ThreadId\n"
         "i = Instance.open()\nhead = i.threads.head(ThreadId(sys.argv[-2]))\nh = i.threads.history(head)\n"

@@ -14,7 +14,7 @@ import json, os, pathlib, pydoc, sys
 from uwf_git.engine.step import step
 from uwf_git.format.ids import ThreadId
 from uwf_git.store.location import locate
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 thread, *names = sys.argv[1:]
 codes = {pydoc.locate(f"uwf_git.{name}").__code__: name for name in names}

@@ -14,8 +14,8 @@ from judged_suites import run, version
 from two_machines import Machine
 
 from uwf_git.ext.evaluation.suite import Suites
+from uwf_git.store.instance import Instance
 from uwf_git.store.location import init, locate
-from uwf_git.store.opened import Instance
 
 FORGE = {
     name: value

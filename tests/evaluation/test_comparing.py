@@ -9,8 +9,8 @@ from conftest import Uwf
 from judged_suites import run, version
 from suite_bench import Bench
 
-from uwf_git.ext.evaluation.commands.shown import summary
-from uwf_git.store.opened import Instance
+from uwf_git.ext.evaluation.commands.result_output import summary
+from uwf_git.store.instance import Instance
 
 BEFORE = {"csv": [1, 1], "slug": [0.5, 0.75], "median": [0.25, 0.25]}
 AFTER = {"csv": [0, 0], "slug": [1, 1], "median": [0.25, 0.25]}

@@ -22,7 +22,7 @@ from uwf_git.ext.evaluation.suite import Added, Suites
 from uwf_git.ext.evaluation.trials import Asked, Version
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import parse_workflow
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 Script = Callable[[str, str], Path]
 CONTEXT = "if context['role'] == 'solver':\n"

@@ -32,7 +32,7 @@ from uwf_git.ext.evaluation.suite_tree import result_folder
 from uwf_git.git.repository import BLOB_MODE, Entry, Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Head
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 from uwf_git.sync.reconcile import unite
 from uwf_git.verify.whole import local_refs, verify_refs
 from uwf_git.workflow.compile import compile_source

@@ -15,7 +15,7 @@ from fleets import FIVE, PATIENT, STEPS, steps_told, until
 from screen import Screen
 from temporalio.client import Client
 
-from uwf_git.ext.fleet import asked
+from uwf_git.ext.fleet import messages
 from uwf_git.ext.fleet.admission import UNPRICED, Admission, Allowance
 from uwf_git.ext.fleet.server import Server
 
@@ -109,7 +109,7 @@ def test_what_a_budget_holds_on_a_shared_server_goes_on_by_that_of_the_next_call
         def whys() -> set[str]:
             return {each["why"] for each in uwf("fleet", "status", *at).json}
 
-        until(lambda: whys() == {asked.USED_UP}, "threads that a budget holds")
+        until(lambda: whys() == {messages.USED_UP}, "threads that a budget holds")
         uwf("fleet", "pause", paused, *at)
         until(lambda: "" in whys(), "a thread that is paused")
         again = uwf("fleet", "start", "--all", *at)
@@ -128,7 +128,7 @@ def test_what_a_budget_holds_on_a_shared_server_goes_on_by_that_of_the_next_call
 
 
 def test_no_more_steps_are_allowed_than_there_are_and_who_rests_leaves_its_own_to_others() -> None:
-    begins = [asked.Begin(f"{each}", "head", used={}) for each in range(5)]
+    begins = [messages.Begin(f"{each}", "head", used={}) for each in range(5)]
     admission = Admission(begins, Allowance(None, {"maxSteps": 4}))
     assert [(each.thread, each.most) for each in admission.next(0)] == [(f"{each}", 1) for each in range(4)]
     assert admission.allow(["0"], [], []) == {} and admission.next(4) == []
@@ -147,7 +147,7 @@ def test_no_more_steps_are_allowed_than_there_are_and_who_rests_leaves_its_own_t
 
 
 def test_a_budget_counts_what_threads_use_from_their_beginning_on() -> None:
-    begins = [asked.Begin(f"{each}", "head", used={}) for each in range(5)]
+    begins = [messages.Begin(f"{each}", "head", used={}) for each in range(5)]
     admission = Admission(begins, Allowance(2, {"maxSteps": 10, "maxCost": 1.0}))
     assert [each.thread for each in admission.next(0)] == ["0", "1"]
     assert admission.next(2) == [] and admission.left == 3
@@ -173,7 +173,7 @@ def taken_over(address: str, threads: list[str]) -> int:
         for thread in threads:
             history = await client.get_workflow_handle(thread).fetch_history()
             told = (each.workflow_execution_signaled_event_attributes.signal_name for each in history.events)
-            found += asked.TAKE in told
+            found += messages.TAKE in told
         return found
 
     return asyncio.run(count())

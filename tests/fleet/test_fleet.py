@@ -33,7 +33,7 @@ from killing import soak
 
 from uwf_git.base.errors import RemoteFailed
 from uwf_git.ext.fleet.client import Queue, connect
-from uwf_git.ext.fleet.place import Place
+from uwf_git.ext.fleet.endpoint import Place
 from uwf_git.ext.fleet.server import Server
 
 HUSH = """\
@@ -408,7 +408,7 @@ def test_an_error_that_nobody_thought_of_is_told_in_a_line_and_ends_no_process_b
     (tmp_path / "sitecustomize.py").write_text(
         "import sys\n"
         "def broken(error):\n    raise ValueError('quite secret')\n"
-        "if 'uwf_git.ext.fleet.hand' in sys.orig_argv:\n"
+        "if 'uwf_git.ext.fleet.step_process' in sys.orig_argv:\n"
         "    import uwf_git.base.errors\n    uwf_git.base.errors.failure_of = broken\n"
     )
     env = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}

@@ -16,7 +16,7 @@ from uwf_git.base.errors import NotFound, RemoteFailed, Usage, UwfError
 from uwf_git.engine.step import step
 from uwf_git.ext.fleet.workspace import Workspaces, parse_wanted
 from uwf_git.format.ids import ThreadId
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from uwf_git.base.errors import Throttled
 from uwf_git.config.read import check_config, load_config
 from uwf_git.config.settings import Rates
 from uwf_git.ext.fleet.limits import Gate, impatient, next_queue, queues
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 PROVIDERS = """\
 providers:

@@ -14,10 +14,10 @@ from complete import examine
 from conftest import Begin, Uwf
 from fleets import FIVE, STEPS, steps_told, until
 
-from uwf_git.ext.fleet import asked
+from uwf_git.ext.fleet import messages
 from uwf_git.ext.fleet.client import Queue, connect
-from uwf_git.ext.fleet.place import find
-from uwf_git.store.opened import Instance
+from uwf_git.ext.fleet.endpoint import find
+from uwf_git.store.instance import Instance
 
 # An agent that says when it begins and ends. It waits for a file `go`, and refuses where there is a file `refuse`,
 # which it removes.
@@ -159,7 +159,7 @@ def test_a_provider_that_is_added_is_served_and_steps_that_nobody_serves_are_tol
 
     async def put() -> None:
         await Queue(await connect(place)).start(
-            [asked.Begin(lost, instance.threads.head(lost).node, "uwf.nowhere")]
+            [messages.Begin(lost, instance.threads.head(lost).node, "uwf.nowhere")]
         )
 
     asyncio.run(put())

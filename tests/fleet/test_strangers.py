@@ -17,7 +17,7 @@ from complete import examine
 from conftest import Begin, Uwf
 from fleets import FIVE, PATIENT, SERVER, STEPS, processes, steps_told
 
-from uwf_git.ext.fleet import asked, place
+from uwf_git.ext.fleet import endpoint, messages
 from uwf_git.ext.fleet.client import connect
 
 STRANGE = [
@@ -58,7 +58,7 @@ def ask(root: Path, do: Callable[[Any], Any]) -> Any:
     """What a stranger gets from the server of a store's fleet."""
 
     async def asking() -> Any:
-        there = place.find(root / "store.git" / "uwf")
+        there = endpoint.find(root / "store.git" / "uwf")
         assert there is not None
         return await asyncio.wait_for(do(await connect(there)), 40)
 
@@ -78,10 +78,12 @@ def test_what_is_no_thread_fails_at_once_and_keeps_no_fleet_up(
 ) -> None:
     async def strange(client: Any) -> list[str]:
         handles = [
-            await client.start_workflow(asked.WORKFLOW, each, id=f"strange-{number}", task_queue=asked.QUEUE)
+            await client.start_workflow(
+                messages.WORKFLOW, each, id=f"strange-{number}", task_queue=messages.QUEUE
+            )
             for number, each in enumerate(STRANGE)
         ]
-        await client.start_workflow(asked.WORKFLOW, {}, id="never", task_queue="nobody's")
+        await client.start_workflow(messages.WORKFLOW, {}, id="never", task_queue="nobody's")
         ends = await asyncio.gather(*(each.result() for each in handles), return_exceptions=True)
         return [type(each).__name__ for each in ends]
 
@@ -99,7 +101,7 @@ def test_a_step_that_a_stranger_says_was_made_is_made_all_the_same(
     async def forge(client: Any) -> None:
         said = {"thread": thread, "head": head, "status": "completed", "done": True}
         step = client.get_async_activity_handle(
-            workflow_id=thread, run_id=None, activity_id=asked.activity_id(thread, head)
+            workflow_id=thread, run_id=None, activity_id=messages.activity_id(thread, head)
         )
         await step.complete(said)
         await client.get_workflow_handle(thread, run_id=None).result()
@@ -120,7 +122,7 @@ def test_a_step_that_leaves_its_thread_where_it_was_is_asked_again_only_after_a_
 
     async def forge(client: Any) -> str:
         step = client.get_async_activity_handle(
-            workflow_id=thread, run_id=None, activity_id=asked.activity_id(thread, head)
+            workflow_id=thread, run_id=None, activity_id=messages.activity_id(thread, head)
         )
         await step.complete({"thread": thread, "head": head, "status": "idle", "done": False})
         while True:

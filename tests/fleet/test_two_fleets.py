@@ -17,10 +17,10 @@ from two_machines import Machine
 from uwf_cli.exchange import git_for
 
 from uwf_git.ext.fleet import MARKS
+from uwf_git.ext.fleet.endpoint import Place
 from uwf_git.ext.fleet.marks import mark
-from uwf_git.ext.fleet.place import Place
 from uwf_git.ext.fleet.server import Server, find_program
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 
 @pytest.fixture

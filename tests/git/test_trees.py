@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Entry, Oid
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 NAMES = ["a", "a.md", "a-b", "ab", "a0", "20xx", "200xx", "20xx.md", "21xx", "é", "a b"]
 TREES = 60

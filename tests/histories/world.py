@@ -18,8 +18,8 @@ from uwf_git.base.errors import UwfError
 from uwf_git.git.objects import parse_tag
 from uwf_git.git.repository import Repository
 from uwf_git.store import archives, layout
+from uwf_git.store.instance import Instance
 from uwf_git.store.location import Location
-from uwf_git.store.opened import Instance
 
 LOOP = """\
 name: loop

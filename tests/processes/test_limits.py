@@ -23,7 +23,7 @@ from uwf_git.ext.builtin.environment import standard_tools
 from uwf_git.sandbox import limits
 from uwf_git.sandbox.child import run_command
 from uwf_git.sandbox.quota import Exceeded, Quota
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 # Takes 400 MB in pieces and writes them.
 HOG = "held = []\nfor _ in range(80): held.append(b'x' * 5_000_000); time.sleep(0.01)\ntime.sleep(30)"

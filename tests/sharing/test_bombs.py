@@ -21,10 +21,10 @@ from uwf_git.base.errors import LimitExceeded
 from uwf_git.format.ids import Hash, ThreadId, new_thread_id
 from uwf_git.format.kinds import Start, StepContext
 from uwf_git.git.repository import Oid
+from uwf_git.store.instance import Instance
 from uwf_git.store.layout import pin_message
 from uwf_git.store.location import ROOT_VARIABLES, Location, locate
 from uwf_git.store.maintenance import maintain
-from uwf_git.store.opened import Instance
 from uwf_git.workflow.compile import compile_source
 from uwf_git.workflow.moderator import choose
 from uwf_git.workflow.source import parse_source

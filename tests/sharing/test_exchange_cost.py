@@ -19,7 +19,7 @@ from two_machines import Machine
 from workflows import start_thread
 
 from uwf_git.format.ids import ThreadId
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 pytestmark = pytest.mark.extended
 

@@ -25,9 +25,9 @@ from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import Head
 from uwf_git.store.index import Overlay
+from uwf_git.store.indexing import Store
+from uwf_git.store.instance import Instance
 from uwf_git.store.location import Location, init
-from uwf_git.store.opened import Instance
-from uwf_git.store.taking_in import Store
 from uwf_git.sync.pull import gather, pull
 from uwf_git.sync.push import plan, push
 from uwf_git.sync.step import share_all

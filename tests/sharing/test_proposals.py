@@ -16,8 +16,8 @@ from conftest import Uwf
 from git_servers import bare
 
 from uwf_git.base.errors import Invalid, StoreDamaged
+from uwf_git.store.instance import Instance
 from uwf_git.store.location import init, locate
-from uwf_git.store.opened import Instance
 from uwf_git.sync.proposals import take_merged
 
 SHORTER = PAIR.replace("One writes, one reviews.", "A shorter one.")

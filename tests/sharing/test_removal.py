@@ -15,10 +15,10 @@ from two_machines import Machine, begun
 from uwf_git.base.errors import Busy
 from uwf_git.engine.step import kill
 from uwf_git.format.ids import ThreadId
-from uwf_git.git import moving
+from uwf_git.git import ref_transactions
 from uwf_git.store import layout
+from uwf_git.store.instance import Instance
 from uwf_git.store.location import locate
-from uwf_git.store.opened import Instance
 from uwf_git.sync import removal
 
 LATER = "2100-01-01"
@@ -362,7 +362,7 @@ def test_a_removal_that_is_killed_half_way_is_told_and_restoring_takes_no_step_b
 def test_a_removal_or_an_end_that_a_lock_stops_is_refused_whole_or_done(
     team: Team, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(moving, "PACKING_TRIES", 2)  # and not thirteen seconds
+    monkeypatch.setattr(ref_transactions, "PACKING_TRIES", 2)  # and not thirteen seconds
     instance = Instance.open(str(team.ada.root))
     every = ("--git-dir", team.ada.store, "for-each-ref")
     before = commands.git(*every)

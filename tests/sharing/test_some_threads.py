@@ -20,8 +20,8 @@ from two_machines import Machine
 from uwf_git.base.errors import Declined, HeadMoved, Invalid, RemoteFailed, UwfError
 from uwf_git.format.ids import ThreadId
 from uwf_git.git.program import Git
+from uwf_git.store.instance import Instance
 from uwf_git.store.location import locate
-from uwf_git.store.opened import Instance
 from uwf_git.sync import step
 from uwf_git.sync.pull import Pulled, gather
 from uwf_git.sync.step import share_all

@@ -19,7 +19,7 @@ from uwf_git.format.ids import ThreadId
 from uwf_git.git.objects import parse_tag
 from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Entry, Oid
 from uwf_git.store import archives, layout
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 from uwf_git.verify.whole import local_refs, verify_refs
 
 FUTURE = 2**40

@@ -21,7 +21,7 @@ from uwf_git.git.objects import BLOB, TREE, id_of
 from uwf_git.git.packing import MANY, OURS
 from uwf_git.git.packs import DEPTH, Pack, applied, delta_of
 from uwf_git.git.repository import Oid
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 ANSWER = "".join(f'Line {number} of what was "found" é.\n' for number in range(60))
 STEPS = 2 * MANY

@@ -10,8 +10,8 @@ import pytest
 from conftest import Uwf
 
 from uwf_git.base.errors import Invalid, NotFound
+from uwf_git.store.instance import Instance
 from uwf_git.store.location import ROOT_VARIABLES, Location, check_format, init, locate
-from uwf_git.store.opened import Instance
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from uwf_git.format.types import TEXT
+from uwf_git.store.indexing import pin
+from uwf_git.store.instance import Instance
 from uwf_git.store.maintenance import leftovers, loose_objects, maintain
-from uwf_git.store.opened import Instance
-from uwf_git.store.taking_in import pin
 
 
 def counted(instance: Instance) -> dict[str, int]:

@@ -16,8 +16,8 @@ from uwf_git.format.ids import Hash
 from uwf_git.format.node import Node, hash_of, self_hash, to_blob
 from uwf_git.format.types import DETAIL, STARTNODE, TEXT
 from uwf_git.git.repository import BLOB_MODE, Entry, Oid, Repository
-from uwf_git.store.opened import Instance
-from uwf_git.store.taking_in import Store, pin
+from uwf_git.store.indexing import Store, pin
+from uwf_git.store.instance import Instance
 
 MISSING = Hash("0000000000001")
 

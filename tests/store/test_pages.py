@@ -21,7 +21,7 @@ from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import Detail, StepContext
 from uwf_git.format.node import Node
 from uwf_git.format.types import DETAIL, SUSPEND
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 from uwf_git.store.pages import Told, report_of, step_page, verdict
 
 HASH = Hash("0000000000000")

@@ -21,7 +21,7 @@ from uwf_git.git import database
 from uwf_git.git.libgit2 import OdbBackendPack
 from uwf_git.git.packing import MANY, OURS, ours
 from uwf_git.git.repository import BLOB, Oid
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 pytestmark = pytest.mark.extended
 
@@ -135,7 +135,7 @@ import sys
 sys.path[:0] = {folders!r}
 from test_threads import append
 from uwf_git.git.libgit2 import OdbBackendPack
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 instance = Instance.open()
 head = instance.threads.head(sys.argv[1])
 for number in range({steps}):
@@ -146,7 +146,7 @@ READER = """
 import sys
 from pathlib import Path
 from uwf_git.git.libgit2 import OdbBackendPack
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 instance = Instance.open()
 while not Path(sys.argv[1]).exists():
     for thread in sys.argv[2:]:

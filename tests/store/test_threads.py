@@ -24,8 +24,8 @@ from uwf_git.format.types import STEPNODE, TEXT
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Head, History
+from uwf_git.store.instance import Instance
 from uwf_git.store.location import Location, init
-from uwf_git.store.opened import Instance
 from uwf_git.store.versions import walk_tree
 
 LOOP = """\
@@ -159,7 +159,7 @@ import random, sys, time
 sys.path[:0] = {folders!r}
 from test_threads import make_step
 from uwf_git.base.errors import Busy, HeadMoved
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 instance = Instance.open()
 thread, number = sys.argv[1], int(sys.argv[2])
 for count in range(25):

@@ -11,7 +11,7 @@ from forged import WORKFLOW, Folder, Forger, Line
 
 from uwf_git.format.types import ANSWER, OF_THREADS, QUESTION, REMARK, TEXT
 from uwf_git.git.repository import Oid, Repository
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 from uwf_git.verify.whole import local_refs, verify_refs
 from uwf_git.workflow.compile import compile_source
 from uwf_git.workflow.source import parse_source

@@ -16,7 +16,7 @@ from uwf_git.format.kinds import Attempt
 from uwf_git.format.types import TEXT
 from uwf_git.git.repository import TREE, Oid, Repository
 from uwf_git.store import layout
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 from uwf_git.verify.findings import Bad, Finding
 from uwf_git.verify.objects import Objects
 from uwf_git.verify.whole import local_refs, verify_refs
@@ -281,7 +281,7 @@ def test_a_workflow_under_another_name(world: World) -> None:
 
 
 def test_a_node_kept_under_another_hash(world: World) -> None:
-    from uwf_git.store.taking_in import pin
+    from uwf_git.store.indexing import pin
 
     node = world.instance.store.put(TEXT, "hello")
     commit = pin(world.instance.store, node)

@@ -18,8 +18,8 @@ from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import layout
 from uwf_git.store.history import Head
 from uwf_git.store.index import Overlay
-from uwf_git.store.opened import Instance
-from uwf_git.store.taking_in import Store
+from uwf_git.store.indexing import Store
+from uwf_git.store.instance import Instance
 from uwf_git.sync.removal import remove
 from uwf_git.verify.findings import CODES
 from uwf_git.verify.refs import Verifier

@@ -13,7 +13,7 @@ from forged import WORKFLOW, Forger, stepped
 from uwf_git.git.repository import BLOB_MODE, Entry, Oid, Repository
 from uwf_git.store import layout, pages
 from uwf_git.store.history import Head
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 from uwf_git.verify.whole import local_refs, verify_refs
 from uwf_git.workflow.compile import compile_source
 from uwf_git.workflow.source import parse_source

@@ -22,7 +22,7 @@ from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import Attempt, Step
 from uwf_git.format.types import DETAIL, QUESTION, STEPNODE, TURN
 from uwf_git.git.repository import Oid
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 EVIL = "evil.example"
 X = (

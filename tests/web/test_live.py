@@ -20,7 +20,7 @@ from one_role import SPEAKER, tell
 from playwright.sync_api import Page, Route, expect
 from site_serving import Serve, keep_picture
 
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 pytestmark = pytest.mark.extended
 

@@ -25,7 +25,7 @@ from uwf_git.format.kinds import Attempt, Step
 from uwf_git.format.types import STEPNODE, TURN
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import ancestry
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 OUTER = """\
 name: outer

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.format.ids import ThreadId
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 from uwf_git.verify.findings import UNCHECKED as UNCHECKED
 from uwf_git.verify.findings import Finding
 from uwf_git.verify.whole import Verified, missing_refs

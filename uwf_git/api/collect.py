@@ -11,7 +11,7 @@ from uwf_git import ext
 from uwf_git.engine.pause import forget_lifted
 from uwf_git.store import maintenance
 from uwf_git.store.archives import fold_before
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 from uwf_git.sync.removal import KEPT_SECONDS, expiring
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 Offers = Iterable[tuple[str, str]]
 

@@ -11,7 +11,7 @@ from uwf_git.base.errors import Usage
 from uwf_git.engine import inbox
 from uwf_git.engine import pause as pauses
 from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 if TYPE_CHECKING:
     from uwf_git.engine.pause import Pause

@@ -29,9 +29,9 @@ from uwf_git.engine.performer import embedded
 from uwf_git.format.ids import ThreadId
 from uwf_git.git.config import ADVISED_BLOB, SET_IDENTITY
 from uwf_git.git.database import files_of_loose_objects
-from uwf_git.git.durable import refusal
+from uwf_git.git.file_repair import has_head, mend_folders, mend_head
+from uwf_git.git.fsync import refusal
 from uwf_git.git.lockfiles import FOLDER as LOCKING
-from uwf_git.git.mending import has_head, mend_folders, mend_head
 from uwf_git.git.program import git_program
 from uwf_git.git.repository import PRIVATE, Oid
 from uwf_git.sandbox.bubblewrap import find_sandbox
@@ -39,6 +39,8 @@ from uwf_git.sandbox.limits import held_by
 from uwf_git.sandbox.programs import avoid_all
 from uwf_git.store.history import relate
 from uwf_git.store.index import Index
+from uwf_git.store.indexing import Store
+from uwf_git.store.instance import Instance
 from uwf_git.store.layout import (
     ARCHIVE,
     FOLDED,
@@ -55,9 +57,7 @@ from uwf_git.store.layout import (
 )
 from uwf_git.store.location import Location
 from uwf_git.store.maintenance import leftovers
-from uwf_git.store.opened import Instance
 from uwf_git.store.private import ROOM, Folders
-from uwf_git.store.taking_in import Store
 from uwf_git.store.threads import Damaged
 from uwf_git.sync.push import plan
 from uwf_git.sync.repair import Repair

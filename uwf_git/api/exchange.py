@@ -12,7 +12,7 @@ from uwf_git.base.errors import NotFound, RemoteFailed
 from uwf_git.format.ids import ALPHABET, ThreadId, complete, parse_thread_id
 from uwf_git.git.program import Git as Git
 from uwf_git.store import layout
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 if TYPE_CHECKING:
     from uwf_git.store.location import Location

@@ -16,8 +16,8 @@ from uwf_git.engine.kit.prompt import told_thread
 from uwf_git.engine.kit.reading import reader, turn_of, why_unread
 from uwf_git.format.builtin import META
 from uwf_git.format.ids import Hash, ThreadId, is_thread_id
-from uwf_git.store.opened import Instance
-from uwf_git.store.taking_in import pin
+from uwf_git.store.indexing import pin
+from uwf_git.store.instance import Instance
 
 if TYPE_CHECKING:
     from uwf_git.engine.kit.context import Reply

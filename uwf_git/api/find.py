@@ -10,7 +10,7 @@ from uwf_git.format.types import is_kind
 if TYPE_CHECKING:
     from uwf_git.format.ids import Hash, ThreadId
     from uwf_git.store.index import CommitRow
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
 
 
 def numbered_step(instance: Instance, thread: ThreadId, number: int) -> CommitRow:

@@ -10,7 +10,7 @@ from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import Head, ancestry
 from uwf_git.store.index import CommitRow
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 
 class Fork(NamedTuple):

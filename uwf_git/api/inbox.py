@@ -9,7 +9,7 @@ from uwf_git.engine.status import NO_QUESTION, Outlook, outlook
 from uwf_git.engine.status import chosen as chosen
 from uwf_git.format.ids import ThreadId
 from uwf_git.store.history import Head as Head
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 
 def asking(instance: Instance, thread: ThreadId) -> Head | None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from uwf_git.engine.spending import Spent
     from uwf_git.format.ids import ThreadId
     from uwf_git.store.history import Head
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
     from uwf_git.store.threads import Damaged
 
 

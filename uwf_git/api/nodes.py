@@ -14,8 +14,8 @@ from uwf_git.format.ids import Hash, is_hash, parse_hash
 from uwf_git.format.node import hash_of, parse_json
 
 if TYPE_CHECKING:
-    from uwf_git.store.opened import Instance
-    from uwf_git.store.taking_in import Store
+    from uwf_git.store.indexing import Store
+    from uwf_git.store.instance import Instance
 
 
 class Schema(NamedTuple):
@@ -28,7 +28,7 @@ class Schema(NamedTuple):
 def put(instance: Instance, type_: str, payload: Any) -> Hash:
     """Store and pin a node. Makes `refs/uwf/nodes/<HASH>`. Raises NotFound, Invalid for an invalid payload or
     a secret."""
-    from uwf_git.store.taking_in import pin
+    from uwf_git.store.indexing import pin
 
     node = put_as_is(instance, type_of(instance.store, type_), payload, "the payload")
     pin(instance.store, node)

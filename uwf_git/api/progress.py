@@ -14,7 +14,7 @@ from uwf_git.engine.progress import Watch as Watch
 
 if TYPE_CHECKING:
     from uwf_git.format.ids import ThreadId
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
 
 
 def step_value(step: Progress | None) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from uwf_git.base.errors import Invalid
 
 if TYPE_CHECKING:
     from uwf_git.format.ids import ThreadId
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
 
 
 def next_prompt(instance: Instance, thread: ThreadId, role: str | None, resumed: bool) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from uwf_git.sync.removal import remove as remove
 
 if TYPE_CHECKING:
     from uwf_git.api.exchange import Exchange
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
 
 
 def find_here_or_removed(instance: Instance, text: str) -> ThreadId:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from uwf_git.api.exchange import Exchange, Git
     from uwf_git.api.versions import Versions
     from uwf_git.format.ids import ThreadId
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
     from uwf_git.store.remotes import Remote
     from uwf_git.sync.proposals import Accepted
     from uwf_git.sync.proposals import Proposal as Proposal

@@ -10,7 +10,7 @@ from uwf_git.base.errors import UwfError
 from uwf_git.engine import step as engine
 from uwf_git.engine.step import Outcome as Outcome
 from uwf_git.format.ids import ThreadId
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 if TYPE_CHECKING:
     from uwf_git.api.exchange import Exchange

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from uwf_git.api.listing import Listed
 from uwf_git.engine.grep import grep
 from uwf_git.store.history import Head
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 
 class Searched(NamedTuple):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.base.errors import Usage, UwfError
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.git.repository import Oid
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 from uwf_git.store.threads import Task as Task
 
 if TYPE_CHECKING:

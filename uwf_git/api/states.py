@@ -8,7 +8,7 @@ from uwf_git.base.errors import NotFound, UwfError
 from uwf_git.engine import status
 from uwf_git.engine.status import outlook, status_of, used_up, wordless
 from uwf_git.format.ids import ThreadId
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 if TYPE_CHECKING:
     from uwf_git.store.history import Head

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.api.opened import Opened
 from uwf_git.api.states import State, has_ended, state_of
+from uwf_git.api.thread_safe import Opened
 from uwf_git.base.errors import AgentFailed, HeadMoved, Invalid, NotFound, UwfError
 from uwf_git.format.ids import ThreadId
 

@@ -17,8 +17,8 @@ from uwf_git.store.pages import verdict as verdict
 
 if TYPE_CHECKING:
     from uwf_git.store.history import Head, History
-    from uwf_git.store.opened import Instance
-    from uwf_git.store.taking_in import Store
+    from uwf_git.store.indexing import Store
+    from uwf_git.store.instance import Instance
 
 
 class Transcript:

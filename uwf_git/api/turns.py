@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from uwf_git.format.ids import Hash, ThreadId
     from uwf_git.format.kinds import TurnRecord
     from uwf_git.store.history import Head
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
 
 
 def last_turns(instance: Instance, thread: ThreadId) -> tuple[TurnRecord, ...]:

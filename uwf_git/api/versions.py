@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from uwf_git.api.workflows import Found, Sources
     from uwf_git.format.ids import Hash
     from uwf_git.format.kinds import Workflow
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
     from uwf_git.store.versions import PastVersion, Version
     from uwf_git.store.versions import Versions as Versions
     from uwf_git.workflow.compile import Compiled

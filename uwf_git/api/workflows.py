@@ -29,7 +29,7 @@ from uwf_git.format.types import CODE, versions
 if TYPE_CHECKING:
     from uwf_git.format.findings import Finding as Finding
     from uwf_git.git.repository import Oid
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
     from uwf_git.workflow.compile import Compiled as Compiled
     from uwf_git.workflow.rehearsal import Report
 
@@ -106,7 +106,7 @@ def find_version(instance: Instance, sources: Sources, text: str) -> Found:
 def compile_file(root: Path, file: Path, name: str | None = None) -> Compiled:
     """Compile a workflow's file, and rehearse it unless it is code. `name` is for a code workflow without
     one. Raises NotFound, Usage, InvalidWorkflow."""
-    from uwf_git.workflow.code_file import language_of
+    from uwf_git.workflow.code_workflow import language_of
     from uwf_git.workflow.compile import compile_source, foresee
     from uwf_git.workflow.source import read_source
 
@@ -122,7 +122,7 @@ def compile_file(root: Path, file: Path, name: str | None = None) -> Compiled:
 
 def check_file(root: Path, file: Path) -> Sequence[Finding]:
     """Return the findings of a workflow's file in line order. Raises NotFound, Invalid."""
-    from uwf_git.workflow.code_file import language_of
+    from uwf_git.workflow.code_workflow import language_of
     from uwf_git.workflow.compile import InvalidWorkflow, validate
 
     if language_of(file) is None:
@@ -136,7 +136,7 @@ def check_file(root: Path, file: Path) -> Sequence[Finding]:
 def _compile_code(root: Path, file: Path, name: str | None = None) -> Compiled:
     from uwf_git.api.compilers import compiler
     from uwf_git.config.read import load_config
-    from uwf_git.workflow.code_file import language_of
+    from uwf_git.workflow.code_workflow import language_of
 
     language = language_of(file)
     assert language is not None
@@ -150,7 +150,7 @@ def warnings_of(compiled: Compiled) -> dict[str, Any]:
 
 def workflow_file(root: Path, text: str) -> Path | None:
     """Return the file of a text: a path, or a name in `.workflows` or the configured `workflowPaths`."""
-    from uwf_git.workflow.code_file import language_of
+    from uwf_git.workflow.code_workflow import language_of
 
     path = Path(text)
     is_named = path.suffix.lower() in SUFFIXES or language_of(path) is not None
@@ -248,7 +248,7 @@ def at_version(instance: Instance, node: Hash, commit: str) -> Found:
 
 
 def _in_file(root: Path, path: Path) -> Found:
-    from uwf_git.workflow.code_file import language_of
+    from uwf_git.workflow.code_workflow import language_of
     from uwf_git.workflow.compile import compile_source
     from uwf_git.workflow.source import read_source
 
@@ -281,7 +281,7 @@ def _folders(root: Path) -> Iterator[Path]:
 
 def file_names(root: Path) -> list[str]:
     """Return the names of workflow files in `.workflows` and the configured folders."""
-    from uwf_git.workflow.code_file import name_of
+    from uwf_git.workflow.code_workflow import name_of
 
     return [name_of(path) for path in _files_in(_folders(root))]
 
@@ -289,7 +289,7 @@ def file_names(root: Path) -> list[str]:
 def project_roles() -> dict[str, set[str]]:
     """Return the roles of readable workflows in `.workflows`, by name."""
     from uwf_git.workflow.check import examine
-    from uwf_git.workflow.code_file import language_of
+    from uwf_git.workflow.code_workflow import language_of
     from uwf_git.workflow.source import read_source
 
     known: dict[str, set[str]] = {}

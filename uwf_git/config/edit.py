@@ -36,7 +36,7 @@ from uwf_git.format import yaml12
 from uwf_git.format.document import Document, decode, read_bytes
 from uwf_git.format.schema import ValuePath, value_at
 from uwf_git.format.yaml12 import dump, scalar
-from uwf_git.git.durable import sync
+from uwf_git.git.fsync import sync
 
 _KEY_PART = re.compile(r'"([^"]*)"|([^."]+)')
 

@@ -14,7 +14,7 @@ from uwf_git.format.types import BUNDLE, END, QUESTION, RESULT, is_kind
 if TYPE_CHECKING:
     from uwf_git.git.repository import Oid
     from uwf_git.store.history import Head, Position
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
     from uwf_git.store.private import Order
 
 
@@ -55,7 +55,7 @@ def accept(
     if problems := store.problems(output.type, output.payload):
         raise AgentFailed(f"output {made.output} of step {node} breaks its schema: {problems[0]}")
     if made.agent == REHEARSE and order is not None and order.name != REHEARSE:
-        from uwf_git.engine.stand_in import refuse_made_up_step
+        from uwf_git.engine.default_agent import refuse_made_up_step
 
         refuse_made_up_step(instance, at, role, order.agent)
     return made, _child_commit(instance, at, made)
@@ -88,7 +88,7 @@ def _child_commit(instance: Instance, at: Position, made: Step) -> Oid | None:
     if decide_at(child).next != END:
         raise AgentFailed(f"the sub-workflow that ends in step {made.detail} has not come to its end")
     if any(step.agent in (REHEARSE, SUBWORKFLOW) for step in child.steps):
-        from uwf_git.engine.stand_in import refuse_made_up_child
+        from uwf_git.engine.default_agent import refuse_made_up_child
 
         refuse_made_up_child(instance, at, child)
     return threads.commit_of(made.detail)

@@ -19,7 +19,7 @@ from uwf_git.format.kinds import EXTRACT, SUBWORKFLOW, StepContext, TurnRecord, 
 from uwf_git.format.types import USER, is_kind
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import Head, PastStep
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 if TYPE_CHECKING:
     from uwf_git.format.kinds import Detail

@@ -25,7 +25,7 @@ from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import parse_start
 from uwf_git.format.types import MAY_LIMIT
 from uwf_git.store.history import Head
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 from uwf_git.store.private import read_private, write_private
 
 if TYPE_CHECKING:

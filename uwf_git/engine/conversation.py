@@ -20,8 +20,8 @@ from uwf_git.format.types import DEFAULT_STATUS, END, NEW, RESUME, START, SUSPEN
 if TYPE_CHECKING:
     from uwf_git.format.personas import Member
     from uwf_git.store.history import Head, History
-    from uwf_git.store.opened import Instance
-    from uwf_git.store.taking_in import Store
+    from uwf_git.store.indexing import Store
+    from uwf_git.store.instance import Instance
 
 CHAT = "chat"
 """The name of the workflow of a conversation without a crew."""

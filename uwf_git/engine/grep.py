@@ -20,7 +20,7 @@ from uwf_git.sandbox.child import run_command
 from uwf_git.store import layout
 from uwf_git.store.history import Head
 from uwf_git.store.index import CommitRow
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 SECONDS = 60.0
 MOST_BYTES = 64 << 20

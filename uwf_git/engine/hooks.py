@@ -17,7 +17,7 @@ from uwf_git.base.text import last_line
 from uwf_git.config.settings import HOOK_EVENTS
 from uwf_git.engine.status import COMPLETED, FAILED, KILLED, PAUSED, WAITING, Outlook
 from uwf_git.format.ids import ThreadId
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 BUDGET = "budget"
 assert set(HOOK_EVENTS) == {WAITING, BUDGET, FAILED, COMPLETED, KILLED, PAUSED}

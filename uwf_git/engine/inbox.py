@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from uwf_git.base.errors import Invalid, Usage, UwfError, Waiting
 from uwf_git.engine.budget import Budgets, pending, waiting
 from uwf_git.engine.conversation import CHOSEN, in_conversation, is_conversation
+from uwf_git.engine.default_agent import HUMAN
 from uwf_git.engine.pause import paused_threads
-from uwf_git.engine.stand_in import HUMAN
 from uwf_git.engine.status import (
     FAILED,
     IDLE,
@@ -29,7 +29,7 @@ from uwf_git.format.ids import Hash, ThreadId, new_thread_id
 from uwf_git.format.kinds import INTERRUPTED, SUBWORKFLOW, Detail, Step, parse_workflow
 from uwf_git.format.types import ANSWER, BUNDLE, DETAIL, END, PERSON, REMARK, STEPNODE, USER
 from uwf_git.store.history import Head, Position
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 from uwf_git.store.threads import Damaged, fork_hint
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import SUBWORKFLOW
 from uwf_git.store.history import Head, ancestry, parted_from
 from uwf_git.store.index import CommitRow
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 
 def parents(instance: Instance, heads: Sequence[Head]) -> dict[ThreadId, ThreadId]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from uwf_git.format.ids import Hash
     from uwf_git.format.kinds import Detail
     from uwf_git.store.index import CommitRow
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
 
 
 def configured_recipient(instance: Instance, at: Position, role: str) -> Recipient:

@@ -21,7 +21,7 @@ from uwf_git.format.ids import ThreadId
 from uwf_git.git.objects import parse_tag
 from uwf_git.git.repository import TAG, Oid
 from uwf_git.store import layout
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 from uwf_git.store.private import PAUSE
 
 _INSTANT = 5.0  # seconds

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from uwf_git.format.kinds import Workflow
     from uwf_git.sandbox.child import Finished
     from uwf_git.store.history import Head, Position
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
     from uwf_git.store.private import Order, Report
 
 SHOWN = 4000  # characters of what an agent printed that are kept with a failed attempt, or logged
@@ -58,7 +58,7 @@ def performer_of(
     if no agent or persona is configured."""
     from uwf_git.config.resolve import resolve_agent
     from uwf_git.config.settings import AgentConfig
-    from uwf_git.engine.stand_in import refuse_to_make_up
+    from uwf_git.engine.default_agent import refuse_to_make_up
 
     runner = runner_of(at.history.workflow)
     if override is not None and not isinstance(override, str):

@@ -19,7 +19,7 @@ from uwf_git.store.layout import NAMESPACE
 from uwf_git.store.private import LOG_END, Order
 
 if TYPE_CHECKING:
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
 
 _DEEPEST = 8  # workflows within each other
 _RACY = 2_000_000_000  # nanoseconds: no file system's clock is coarser

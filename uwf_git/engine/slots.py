@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 from uwf_git.base import log
 from uwf_git.base.text import counted
 from uwf_git.config.known_agents import BUNDLES
-from uwf_git.engine.stand_in import HUMAN
+from uwf_git.engine.default_agent import HUMAN
 from uwf_git.format.kinds import REHEARSE, SUBWORKFLOW
 
 if TYPE_CHECKING:
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
 
 _POLL = 0.1  # seconds between two looks for a free slot
 _FREE = frozenset((HUMAN, REHEARSE, SUBWORKFLOW, BUNDLES))

@@ -25,7 +25,7 @@ from uwf_git.format.kinds import parse_detail, parse_step, persona_value
 from uwf_git.format.types import USER, is_kind
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import Head, Link, link_of, parted
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 
 def state(instance: Instance, head: Head) -> dict[str, Any]:

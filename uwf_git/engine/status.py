@@ -17,7 +17,7 @@ from uwf_git.engine.pause import is_paused
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.types import BUNDLE, END, USER
 from uwf_git.store.history import Head, History
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 from uwf_git.store.threads import Damaged
 
 if TYPE_CHECKING:

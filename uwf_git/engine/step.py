@@ -68,10 +68,10 @@ from uwf_git.format.types import END, USER
 from uwf_git.git.repository import Oid, StoreUnwritable
 from uwf_git.sandbox.programs import avoid
 from uwf_git.store.history import Head, Position
+from uwf_git.store.indexing import pins, unpin
+from uwf_git.store.instance import Instance
 from uwf_git.store.maintenance import maintain
-from uwf_git.store.opened import Instance
 from uwf_git.store.private import KILL, PAUSE, Order, Report
-from uwf_git.store.taking_in import pins, unpin
 from uwf_git.store.threads import Outrun
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from uwf_git.sandbox.mounts import Places
     from uwf_git.sandbox.path import Mount
     from uwf_git.store.history import History, Position
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
 
 
 class Recipient(NamedTuple):

@@ -14,7 +14,7 @@ from uwf_git.base.errors import Invalid, NotFound, Untrusted
 from uwf_git.format.kinds import Code, Workflow
 
 if TYPE_CHECKING:
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
 
 
 def is_trusted(instance: Instance, workflow: Workflow) -> bool:

@@ -18,7 +18,7 @@ from uwf_git.store import layout
 from uwf_git.store.private import UNREAD, Order, Words
 
 if TYPE_CHECKING:
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
 
 POLL = 0.2  # seconds
 _RESTING = 0.4  # seconds: between two steps of a run the lock is let go for a moment

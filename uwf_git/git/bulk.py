@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
-from uwf_git.git.durable import keeps_order, sync
+from uwf_git.git.fsync import keeps_order, sync
 from uwf_git.git.libgit2 import Oid
 from uwf_git.git.objects import BLOB, id_of
 from uwf_git.git.packing import ASIDE, HEADER, Joining, Place, entry, header, install, packs_of

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from uwf_git.base.errors import StoreDamaged, UwfError
-from uwf_git.git.durable import share
+from uwf_git.git.fsync import share
 from uwf_git.git.libgit2 import GitError, Odb, OdbBackendPack, Repository, all_objects
 from uwf_git.git.objects import KINDS, Oid, id_of
 from uwf_git.git.refs import PRIVATE, common_dir

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from uwf_git.base import log
 from uwf_git.base.text import counted
-from uwf_git.git.durable import share
+from uwf_git.git.fsync import share
 from uwf_git.git.refs import PRIVATE, read_file
 
 FOLDER = "locking"

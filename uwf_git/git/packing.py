@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from uwf_git.base import log
-from uwf_git.git.durable import make_folders, share, sync, sync_all
+from uwf_git.git.fsync import make_folders, share, sync, sync_all
 from uwf_git.git.lockfiles import KEEP, is_packed_now, keeping, left_keeps
 from uwf_git.git.objects import BLOB, COMMIT, TAG, TREE
 from uwf_git.git.packs import DEPTH, delta_of, distance, distance_at

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from uwf_git.base.errors import StoreDamaged
-from uwf_git.git.durable import share
+from uwf_git.git.fsync import share
 from uwf_git.git.libgit2 import Oid
 
 PRIVATE = "uwf"

@@ -15,10 +15,9 @@ from uwf_git.git.config import GitConfig
 from uwf_git.git.database import ObjectDatabase, damaged, unwritable
 from uwf_git.git.database import StoreUnwritable as StoreUnwritable
 from uwf_git.git.database import TooLarge as TooLarge
-from uwf_git.git.durable import make_folder, share_below, sync_folder
+from uwf_git.git.fsync import make_folder, share_below, sync_folder
 from uwf_git.git.libgit2 import GitError, init_bare, open_repository
 from uwf_git.git.lockfiles import lockfiles_of
-from uwf_git.git.moving import RefFiles
 from uwf_git.git.objects import BLOB as BLOB
 from uwf_git.git.objects import BLOB_MODE as BLOB_MODE
 from uwf_git.git.objects import COMMIT as COMMIT
@@ -41,6 +40,7 @@ from uwf_git.git.objects import Commit as Commit
 from uwf_git.git.objects import Entry as Entry
 from uwf_git.git.objects import Oid as Oid
 from uwf_git.git.objects import Person as Person
+from uwf_git.git.ref_transactions import RefFiles
 from uwf_git.git.refs import FIX, is_waited_for, may_have_refs, read_ref, read_refs
 from uwf_git.git.refs import PRIVATE as PRIVATE
 

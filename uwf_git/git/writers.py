@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from uwf_git.base.errors import Busy
-from uwf_git.git.durable import make_folders, share
+from uwf_git.git.fsync import make_folders, share
 
 # A writer waits for whoever deletes, who may have a large store to pack.
 WRITER_SECONDS = 600

@@ -20,7 +20,7 @@ from uwf_git.git.repository import Entry, Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Head, Histories, ancestry
 from uwf_git.store.index import CommitRow
-from uwf_git.store.taking_in import Store
+from uwf_git.store.indexing import Store
 
 
 class FailedAttempt(NamedTuple):

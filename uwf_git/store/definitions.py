@@ -14,7 +14,7 @@ from uwf_git.store.version_files import VersionFiles
 from uwf_git.store.versions import Packages, Versions
 
 if TYPE_CHECKING:
-    from uwf_git.store.taking_in import Store
+    from uwf_git.store.indexing import Store
 
 
 def class_of(kind: str) -> type[Versions[Any]]:

@@ -29,7 +29,7 @@ from uwf_git.git.objects import parse_tag
 from uwf_git.git.repository import TAG, Oid
 from uwf_git.store import layout
 from uwf_git.store.index import ArchiveRow, CommitRow
-from uwf_git.store.taking_in import Store
+from uwf_git.store.indexing import Store
 
 if TYPE_CHECKING:
     from uwf_git.format.personas import Persona

@@ -30,8 +30,8 @@ from typing import Any, NamedTuple
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import REHEARSE, Start, Step, asks_human, remark_in, title_of
 from uwf_git.format.types import USER
-from uwf_git.git.derived import Derived
 from uwf_git.git.repository import Oid
+from uwf_git.git.sqlite_cache import Derived
 from uwf_git.store import layout
 
 VERSION = 11

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from uwf_git.base.errors import Invalid, NotFound
-from uwf_git.git.durable import ASIDE
+from uwf_git.git.fsync import ASIDE
 from uwf_git.git.repository import PRIVATE, Repository
 from uwf_git.store.private import write_private
 

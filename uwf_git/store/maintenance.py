@@ -18,10 +18,10 @@ from typing import NamedTuple
 from uwf_git.base import log
 from uwf_git.base.errors import Busy
 from uwf_git.git.database import files_of_loose_objects
-from uwf_git.git.durable import ASIDE
+from uwf_git.git.fsync import ASIDE
 from uwf_git.git.repository import NAMESPACE, Oid, Repository, StoreUnwritable
 from uwf_git.sandbox.programs import find_program, trusted_path
-from uwf_git.store.taking_in import Store
+from uwf_git.store.indexing import Store
 
 KEPT = "2.weeks.ago"  # younger objects that nothing refers to stay: a step may be about to name them
 STALE_SECONDS = 24 * 60 * 60

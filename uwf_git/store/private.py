@@ -39,7 +39,7 @@ from typing import Any, NamedTuple
 
 from uwf_git.base.errors import Usage
 from uwf_git.format.ids import Hash, ThreadId, is_hash, is_thread_id
-from uwf_git.git.durable import make_folders, reserve, share, sync
+from uwf_git.git.fsync import make_folders, reserve, share, sync
 from uwf_git.git.refs import read_file
 from uwf_git.git.repository import StoreUnwritable
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from uwf_git.base.errors import Busy, Invalid, NotFound, Usage
 from uwf_git.base.text import nearest
-from uwf_git.git.durable import sync
+from uwf_git.git.fsync import sync
 from uwf_git.git.program import Git, telling_line
 from uwf_git.git.repository import Repository, StoreUnwritable
 from uwf_git.store import layout

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from uwf_git.base.errors import UwfError
 from uwf_git.format.ids import ThreadId, is_thread_id
-from uwf_git.git.durable import sync
+from uwf_git.git.fsync import sync
 from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import layout

@@ -28,9 +28,9 @@ from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Entry, Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Head, Histories, ancestry, forked_at
 from uwf_git.store.index import ArchiveRow, CommitRow, is_made_up, title_after
+from uwf_git.store.indexing import Store
 from uwf_git.store.nodes import Among
 from uwf_git.store.private import Sessions
-from uwf_git.store.taking_in import Store
 
 NEWEST = "@"
 """What stands for the newest thread."""

@@ -25,7 +25,7 @@ from uwf_git.format.types import CODE, DEFINITIONS, JAVASCRIPT, OF_THREADS, PYTH
 from uwf_git.git.objects import Stamp
 from uwf_git.git.repository import Entry, Oid, Repository
 from uwf_git.store import layout, ref_kinds
-from uwf_git.store.taking_in import Store
+from uwf_git.store.indexing import Store
 from uwf_git.store.version_files import VersionFiles
 
 if TYPE_CHECKING:
@@ -414,7 +414,7 @@ class Registry(Versions["Compiled"]):
         return compile_source(included)
 
     def remake(self, commit: Oid, node: Hash, parents: Sequence[Oid]) -> None:
-        from uwf_git.workflow.code_file import kept_bundle
+        from uwf_git.workflow.code_workflow import kept_bundle
 
         workflow = self.workflow(node)
         packages = ref_kinds.class_of_packages(workflow.kind)
@@ -543,7 +543,7 @@ def walk_tree(repository: Repository, oid: Oid, prefix: str = "") -> Iterator[tu
 
 
 def _read_code(files: VersionFiles, file: str) -> Compiled:
-    from uwf_git.workflow.code_file import MAX_BYTES, kept_bundle
+    from uwf_git.workflow.code_workflow import MAX_BYTES, kept_bundle
 
     for other in DEFINITIONS.values():
         if other != file and files.has(other):

@@ -15,7 +15,7 @@ from uwf_git.format.ids import ThreadId
 from uwf_git.git.repository import TAG, Oid, TooLarge
 from uwf_git.store import archives, layout, ref_kinds
 from uwf_git.store.history import Link, ancestry, link_of, own_forks, parse_link, relate, tagged_commit
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 from uwf_git.sync import tracking
 from uwf_git.sync.reconcile import Case, Foreign, Reconciler, Settled, Sides, settle_attempts, unite
 from uwf_git.sync.removal import forget_removed, removed_threads

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from uwf_git.base.errors import Invalid, NotFound, RemoteFailed
 from uwf_git.format.ids import ThreadId
-from uwf_git.git.durable import sync
+from uwf_git.git.fsync import sync
 from uwf_git.git.program import Git, OverBounds
 from uwf_git.git.repository import Oid
 from uwf_git.store import archives, layout
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 from uwf_git.sync.adopt import Adoption
 from uwf_git.sync.pull import Pulled
 from uwf_git.sync.push import refs_of

@@ -24,16 +24,8 @@ from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import layout, ref_kinds
 from uwf_git.store.definitions import kind_in, versions_of
 from uwf_git.store.index import Overlay
-from uwf_git.store.taking_in import Store
+from uwf_git.store.indexing import Store
 from uwf_git.store.versions import Defined, Version, Versions
-from uwf_git.sync.foreign_versions import (
-    defined_in,
-    findings_in,
-    holds_code,
-    is_version,
-    same_version,
-    version_below,
-)
 from uwf_git.sync.publish import (
     HEADS,
     PROPOSED,
@@ -46,9 +38,17 @@ from uwf_git.sync.publish import (
     shown_by,
 )
 from uwf_git.sync.tracking import bring
+from uwf_git.sync.untrusted_versions import (
+    defined_in,
+    findings_in,
+    holds_code,
+    is_version,
+    same_version,
+    version_below,
+)
 
 if TYPE_CHECKING:
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
     from uwf_git.store.remotes import Remote
 
 

@@ -33,7 +33,7 @@ from uwf_git.sync.tracking import listed_lines
 from uwf_git.sync.transfer import Rejected, deletions, transfer
 
 if TYPE_CHECKING:
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
     from uwf_git.store.remotes import Remote
     from uwf_git.store.versions import Versions
 

@@ -14,7 +14,7 @@ from uwf_git.format.ids import ThreadId
 from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid, StoreUnwritable
 from uwf_git.store import layout
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 from uwf_git.store.private import read_private, write_private
 from uwf_git.store.remotes import Remote
 from uwf_git.sync import tracking

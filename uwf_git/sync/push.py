@@ -18,14 +18,14 @@ from uwf_git.git.program import Git, telling_line
 from uwf_git.git.repository import Oid
 from uwf_git.store import definitions, layout, ref_kinds
 from uwf_git.store.history import Head, parted_from, tagged_commit
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 from uwf_git.store.remotes import Remote
 from uwf_git.sync import tracking
 from uwf_git.sync.tracking import Listed, list_refs, tracked_among, tracked_refs
 from uwf_git.sync.transfer import FEW, MOST_OF_A_FORGE, Pushed, Rejected, remove, replace, send
 
 if TYPE_CHECKING:
-    from uwf_git.sync.landing import Landing
+    from uwf_git.sync.default_branch import Landing
 
 _NOT_UPDATED = "failed to update ref"  # what git says of a ref that it can't lock
 
@@ -207,7 +207,7 @@ def push(instance: Instance, git: Git, remote: Remote, what: Plan) -> Report:
     steps = _steps(instance, outgoing.commits, arrived, whole=not rejected)
     landing = None
     if not listed.branches and any(each.object for each in taken):
-        from uwf_git.sync.landing import land
+        from uwf_git.sync.default_branch import land
 
         landing = land(instance, git, remote)
     return Report(taken, rejected, outgoing.large, steps, landing, what.held)

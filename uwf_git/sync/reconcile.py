@@ -40,8 +40,8 @@ from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Commit, Entry, Oid, Per
 from uwf_git.store import layout, ref_kinds
 from uwf_git.store.history import Head, Relation, relate
 from uwf_git.store.index import ArchiveRow, CommitRow
-from uwf_git.store.opened import Instance
-from uwf_git.store.taking_in import Store
+from uwf_git.store.indexing import Store
+from uwf_git.store.instance import Instance
 
 
 class Case(enum.Enum):

@@ -26,7 +26,7 @@ from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import archives, layout
 from uwf_git.store import removed as kept
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 from uwf_git.store.remotes import Remote
 from uwf_git.sync import tracking
 from uwf_git.sync.tracking import list_refs, tracked_refs

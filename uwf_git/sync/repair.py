@@ -18,16 +18,16 @@ from typing import Any, NamedTuple
 from uwf_git.base import log
 from uwf_git.base.errors import RemoteFailed, UwfError
 from uwf_git.base.text import counted, one_line, shortened
-from uwf_git.git.mending import Mending
+from uwf_git.git.file_repair import Mending
 from uwf_git.git.packs import Pack
 from uwf_git.git.program import Git
 from uwf_git.git.refs import packed_damage
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.history import relate
-from uwf_git.store.opened import Instance
-from uwf_git.store.taking_in import Store
-from uwf_git.sync.places import Found, Place, Places, Remade
+from uwf_git.store.indexing import Store
+from uwf_git.store.instance import Instance
+from uwf_git.sync.object_sources import Found, Place, Places, Remade
 from uwf_git.verify.checks import ERROR, OK, WARNING, Check, hurt_check
 from uwf_git.verify.damage import Damage, Walk, derived, find_damage, links, lost_objects, problem_with
 from uwf_git.verify.findings import UNCHECKED

@@ -19,7 +19,7 @@ from uwf_git.git.program import Git
 from uwf_git.git.repository import COMMIT, Oid
 from uwf_git.store import layout
 from uwf_git.store.history import relate
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 from uwf_git.store.remotes import Remote
 from uwf_git.sync import tracking
 from uwf_git.sync.pull import Pulled, gather, raise_if_refused

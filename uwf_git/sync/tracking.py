@@ -30,7 +30,7 @@ from uwf_git.git.lockfiles import is_git_at_work
 from uwf_git.git.program import Git, OverBounds
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import layout, ref_kinds
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 from uwf_git.store.remotes import Remote
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from uwf_git.git.packs import belongs_to, is_whole
 from uwf_git.git.repository import COMMIT, TAG, TREE, Oid, Repository
 from uwf_git.store import archives, layout, ref_kinds
 from uwf_git.store.index import Index
-from uwf_git.store.taking_in import Store
+from uwf_git.store.indexing import Store
 
 _NONE: frozenset[bytes] = frozenset()
 _DEEPEST = 50  # folders within folders; records have eight

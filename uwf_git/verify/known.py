@@ -18,7 +18,7 @@ from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.attempts import Attempts
 from uwf_git.store.index import CommitRow
-from uwf_git.store.taking_in import Store
+from uwf_git.store.indexing import Store
 from uwf_git.store.threads import Threads
 from uwf_git.verify.definition import Definition, read_all
 from uwf_git.verify.findings import Bad, Report

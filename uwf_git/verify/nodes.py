@@ -19,8 +19,8 @@ from uwf_git.format.quick_schema import Check, plain_check
 from uwf_git.format.schema import SECONDS, Schema, check_schema
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
+from uwf_git.store.indexing import Store
 from uwf_git.store.nodes import PARSERS, is_schema, references_by_kind
-from uwf_git.store.taking_in import Store
 from uwf_git.verify.findings import Bad, Report
 from uwf_git.verify.objects import (
     COUNT_LIMIT,

@@ -19,7 +19,7 @@ from uwf_git.format.ids import ThreadId, is_thread_id
 from uwf_git.git.config import MAX_BLOB
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout, ref_kinds
-from uwf_git.store.taking_in import Store
+from uwf_git.store.indexing import Store
 from uwf_git.verify.findings import Bad, Finding, Report
 from uwf_git.verify.known import Known, Record
 from uwf_git.verify.nodes import NodeRow

@@ -14,7 +14,7 @@ from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import layout, ref_kinds
 from uwf_git.store.history import own_forks
 from uwf_git.store.index import Overlay
-from uwf_git.store.taking_in import Store
+from uwf_git.store.indexing import Store
 from uwf_git.verify.findings import Finding
 from uwf_git.verify.refs import Claim, Verifier
 

@@ -23,7 +23,7 @@ from uwf_git.base.text import numbered, one_line
 if TYPE_CHECKING:
     from uwf_git.api.inbox import Head
     from uwf_git.format.ids import ThreadId
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
 
 
 @command(

@@ -22,7 +22,7 @@ from uwf_git.format.types import role_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
 
 _NUMBERED = 20  # threads that a list gives as @N
 SORTS = ("created", "updated", "cost", "steps")

@@ -18,7 +18,7 @@ from uwf_git.format.types import next_name, role_name
 
 if TYPE_CHECKING:
     from uwf_git.format.ids import Hash
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
 
 
 @command("uwf thread show 01JK7M")

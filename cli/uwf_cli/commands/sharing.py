@@ -11,7 +11,7 @@ import click
 from uwf_cli import exchange, resolve, terminal
 from uwf_cli.command import command
 from uwf_cli.completers import complete_crew, complete_name, complete_remote, complete_thread
-from uwf_cli.exchanged import pulled, pushed
+from uwf_cli.exchange_output import pulled, pushed
 from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
 from uwf_git.api import exchange as api

@@ -72,7 +72,7 @@ def _note_left(invocation: Invocation, before: Location, marker: Path) -> None:
     from collections import Counter
 
     from uwf_git.api.listing import Filters, listed
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
 
     if not before.git_dir.exists():
         return
@@ -168,7 +168,7 @@ def debug(invocation: Invocation, tag: str | None, thread: str | None, level: st
     import uwf_git
     from uwf_git.base.log_files import NO_FOLDER, newest_first
     from uwf_git.base.log_sites import find_site
-    from uwf_git.store.opened import log_folder
+    from uwf_git.store.instance import log_folder
 
     of = parse_thread_id(thread) if thread and len(thread.strip()) == 26 else None
     if thread and of is None:

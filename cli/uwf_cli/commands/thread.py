@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from uwf_git.api.start import Start
     from uwf_git.api.workflows import Found
     from uwf_git.format.ids import ThreadId
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
 
 
 PROMPT = click.option("-p", "--prompt", metavar="TEXT", help="The prompt. - reads standard input.")

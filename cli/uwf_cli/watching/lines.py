@@ -25,7 +25,7 @@ from uwf_git.format.types import role_name
 if TYPE_CHECKING:
     from uwf_git.api.progress import Progress
     from uwf_git.format.ids import ThreadId
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
 
 _TICK = 0.15  # seconds
 _UP, _ERASE_LINE, _ERASE_BELOW = "\x1b[A", "\x1b[K", "\x1b[J"

@@ -44,7 +44,7 @@ def watch(invocation: Invocation, thread: str | None) -> None:
     Works with screen readers, ssh and pipes: no line is redrawn. With an ID, watch until no process works on
     the thread; the exit status is that of thread run.
     """
-    from uwf_git.api.happening import Happening
+    from uwf_git.api.events import Happening
 
     found = find_thread(invocation, thread) if thread else None
     if found is not None:
@@ -66,7 +66,7 @@ def _tell(invocation: Invocation, value: Mapping[str, Any], text: Callable[[Any]
 
 
 def _one(invocation: Invocation, thread: ThreadId) -> None:
-    from uwf_git.api.happening import Happening
+    from uwf_git.api.events import Happening
 
     invocation.going_on = f"uwf watch {thread} goes on watching"
     happening = Happening(invocation.instance, thread)

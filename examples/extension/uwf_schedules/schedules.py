@@ -10,8 +10,8 @@ from uwf_git.api.store import Store
 from uwf_git.api.thread import Thread
 from uwf_git.base.markdown import code, inline
 from uwf_git.base.text import harmless
+from uwf_git.store.instance import Instance
 from uwf_git.store.node_versions import NodeVersions
-from uwf_git.store.opened import Instance
 from uwf_git.verify.checks import OK, WARNING, Check
 from uwf_schedules import LAST, SCHEDULES
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from uwf_git.engine.kit.extract import Extraction, Heard
     from uwf_git.format.schema import Schema
     from uwf_git.store.history import Head, Position
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
 
 LONGEST_NAME = 60  # characters of the name that a command gives to its agent
 
@@ -206,7 +206,7 @@ class Agent:
         sys.exit(self._command(sys.argv[1:] if argv is None else argv))
 
     def _command(self, argv: Sequence[str]) -> int:
-        from uwf_git.store.opened import Instance
+        from uwf_git.store.instance import Instance
 
         if argv and argv[0] in ("-h", "--help"):
             print(self._help())

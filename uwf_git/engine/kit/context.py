@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from uwf_git.format.kinds import Role
     from uwf_git.format.schema import Schema
     from uwf_git.store.history import History
-    from uwf_git.store.opened import Instance
-    from uwf_git.store.taking_in import Store
+    from uwf_git.store.indexing import Store
+    from uwf_git.store.instance import Instance
 
 
 class Reply(NamedTuple):

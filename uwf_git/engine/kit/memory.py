@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from uwf_git.format.ids import Hash
     from uwf_git.store.attempts import FailedAttempt
     from uwf_git.store.history import History
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
 
 _SESSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+=-]{0,199}", re.ASCII)
 FRESH_AFTER = 3

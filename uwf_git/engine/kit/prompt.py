@@ -27,7 +27,7 @@ from uwf_git.format.types import END, USER
 
 if TYPE_CHECKING:
     from uwf_git.store.history import History
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
 
 QUOTA = 120_000  # characters of history, about 30,000 tokens
 _OUTPUT_QUOTA = 8_000  # of one output, so that a large one doesn't push every answer out

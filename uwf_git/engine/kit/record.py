@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from uwf_git.config.streamed import StreamedText
     from uwf_git.engine.kit.context import Reply
     from uwf_git.store.history import Head
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
     from uwf_git.store.private import Order, Spoken
 
 _OFTEN = 0.2  # seconds

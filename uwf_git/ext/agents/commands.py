@@ -17,7 +17,7 @@ from uwf_git.format.amounts import parse_duration
 
 if TYPE_CHECKING:
     from uwf_git.format.ids import ThreadId
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
 
 
 @command("uwf agent list")

@@ -27,7 +27,7 @@ from uwf_git.format.kinds import REHEARSE
 if TYPE_CHECKING:
     from uwf_git.config.agent_cli import Row
     from uwf_git.format.ids import ThreadId
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
 
 ANSWER = "seven"
 _QUESTION = "What is three and four? Write the number as an English word into the field."
@@ -205,8 +205,8 @@ def check(
     """
     from uwf_git.engine.step import step
     from uwf_git.git.repository import Oid
+    from uwf_git.store.instance import Instance
     from uwf_git.store.location import Location, init
-    from uwf_git.store.opened import Instance
     from uwf_git.workflow.compile import compile_source
     from uwf_git.workflow.source import parse_source
 

@@ -38,7 +38,7 @@ from uwf_git.kit import Context, Reply, create_agent
 
 if TYPE_CHECKING:
     from uwf_git.store.history import Head, History
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
 
 NAME = SUBWORKFLOW
 USAGE = "uwf-workflow [--output EXPRESSION] NAME"

@@ -29,7 +29,7 @@ from uwf_git.sandbox.workspace import Limits, Workspace
 if TYPE_CHECKING:
     from uwf_git.engine.kit.context import Context
     from uwf_git.format.ids import ThreadId
-    from uwf_git.store.taking_in import Store
+    from uwf_git.store.indexing import Store
 
 PRIVATE = (".env", "config.yaml", "store.git")
 """What no tool may touch in the storage root where the root is the project itself."""

@@ -36,7 +36,7 @@ from uwf_git.workflow.moderator import Coded, brief, decide
 
 if TYPE_CHECKING:
     from uwf_git.store.history import History, Position
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
     from uwf_git.store.private import Order
 
 _NAMED = 20  # of those whom the code asked, how many a note names

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.base.errors import Absent, AgentFailed, UwfError
 from uwf_git.base.lifetime import deferred
 from uwf_git.base.text import encodable, last_line, one_line
-from uwf_git.ext.code.asked import Question
+from uwf_git.ext.code.conversation import Question
 from uwf_git.format.ids import ThreadId
 from uwf_git.format.kinds import TurnRecord, parse_detail, parse_turn
 from uwf_git.kit import Reply
@@ -32,7 +32,7 @@ from uwf_git.store.private import NONCE_VARIABLE
 if TYPE_CHECKING:
     from uwf_git.engine.kit.record import Recorder
     from uwf_git.store.history import Position
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
     from uwf_git.store.private import Order
 
 AT_ONCE = 8
@@ -297,7 +297,7 @@ class _Conversation:
         self._descendants = Descendants(environ)
         log.parent.mkdir(parents=True, exist_ok=True)
         theirs, self._requests = os.pipe()
-        argv = [sys.executable, "-P", "-m", "uwf_git.ext.code.asked", thread, str(theirs)]
+        argv = [sys.executable, "-P", "-m", "uwf_git.ext.code.conversation", thread, str(theirs)]
         try:
             with log.open("ab") as errors, deferred():
                 if self._is_over:

@@ -21,7 +21,7 @@ from uwf_git.format.ids import name_problem
 from uwf_git.format.kinds import Workflow, parse_workflow
 from uwf_git.format.node import file_id, hash_of
 from uwf_git.format.types import CODE, JAVASCRIPT, PYTHON
-from uwf_git.workflow.code_file import MAX_BYTES, language_of, name_of
+from uwf_git.workflow.code_workflow import MAX_BYTES, language_of, name_of
 from uwf_git.workflow.compile import Compiled, InvalidWorkflow
 from uwf_git.workflow.source import Source
 

@@ -10,7 +10,7 @@ from uwf_git.format.kinds import Workflow
 
 if TYPE_CHECKING:
     from uwf_git.git.repository import Oid
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
 
 
 def reviewed(instance: Instance, workflow: Workflow, commit: Oid) -> str:

@@ -10,7 +10,7 @@ from uwf_git.ext.crews.registry import Crews
 from uwf_git.verify.checks import ERROR, OK, Check
 
 if TYPE_CHECKING:
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
 
 
 def checks(instance: Instance) -> Iterator[Check]:

@@ -35,7 +35,7 @@ from uwf_git.sandbox.mounts import PACKAGE, PROJECT
 if TYPE_CHECKING:
     from uwf_git.git.repository import Oid
     from uwf_git.store.history import History
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
     from uwf_git.store.versions import Version
 
 PREVIEW = 64 << 10

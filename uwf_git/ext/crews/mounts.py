@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from uwf_git.base.errors import Invalid, StoreDamaged
 from uwf_git.config.policy import RUN, WRITING, ToolPolicy
-from uwf_git.git.durable import ASIDE
+from uwf_git.git.fsync import ASIDE
 from uwf_git.git.objects import BLOB, id_of
 from uwf_git.git.repository import Oid, Repository, StoreUnwritable
 from uwf_git.sandbox.mounts import DOCUMENT, PACKAGE, PROJECT, STATE, Places
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from uwf_git.ext.crews.state import Changes, Reached
     from uwf_git.format.kinds import Role
     from uwf_git.store.history import Head, History
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
 
 MOST_FILES = 10_000
 LARGEST = 1_000_000  # bytes of the document

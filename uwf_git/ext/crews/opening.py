@@ -14,7 +14,7 @@ from uwf_git.store.versions import put_definition
 if TYPE_CHECKING:
     from uwf_git.ext.crews.registry import Crews
     from uwf_git.format.personas import Crew, Persona
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
     from uwf_git.store.versions import Version
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from uwf_cli.commands.workflow import history_note
 from uwf_cli.page.addresses import Asked, Page
 
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 
 def crews(instance: Instance, asked: Asked) -> Page:

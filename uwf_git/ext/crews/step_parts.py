@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from uwf_git.ext.crews.mounts import Mounts
     from uwf_git.format.kinds import Role, StepContext
     from uwf_git.store.history import History, Position
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
 
 
 class CrewParts:

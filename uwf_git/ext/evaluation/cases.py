@@ -39,7 +39,7 @@ from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Head, ancestry
 from uwf_git.store.index import CommitRow
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 LINES = (".jsonl", ".ndjson")
 _TOP = ("suite", "workflow", "judges", "limits", "tags", "cases")

@@ -29,7 +29,7 @@ from uwf_git.ext.evaluation.suite_check import DEEPEST, LINK, PROGRAM, files_of_
 from uwf_git.git.program import Done, Git, failure
 from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Entry, Oid, Repository, StoreUnwritable
 from uwf_git.sandbox.path import FILE, opened, opened_below
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 from uwf_git.verify.findings import Bad
 from uwf_git.verify.objects import COUNT_LIMIT, Objects, name_problem, shown_name
 

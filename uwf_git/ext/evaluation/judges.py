@@ -20,7 +20,7 @@ from uwf_git.format.kinds import parse_workflow
 if TYPE_CHECKING:
     from uwf_git.config.settings import AgentConfig
     from uwf_git.format.kinds import Workflow
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
 
 SECONDS = 600.0
 """For a command that no configuration gives another time."""

@@ -51,7 +51,7 @@ from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import StepContext, step_fields
 from uwf_git.format.types import USER, start_node
 from uwf_git.git.repository import Oid
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 if TYPE_CHECKING:
     from uwf_git.store.history import Head, History

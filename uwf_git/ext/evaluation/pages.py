@@ -11,7 +11,7 @@ from uwf_cli.plot import pairs_drawing
 from uwf_git.base.errors import NotFound
 from uwf_git.base.text import duration
 from uwf_git.ext.evaluation.baselines import Baselines
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 if TYPE_CHECKING:
     from uwf_git.ext.evaluation.sides import Side
@@ -44,7 +44,7 @@ def suite(instance: Instance, asked: Asked) -> Page:
     runs or `baseline`. Raises NotFound, Usage."""
     from uwf_git.ext.evaluation import sides
     from uwf_git.ext.evaluation.commands.baselines import version_value
-    from uwf_git.ext.evaluation.commands.compared import (
+    from uwf_git.ext.evaluation.commands.comparison_output import (
         OUTCOMES,
         comparison_value,
         difference_text,
@@ -119,7 +119,7 @@ SAID = 5
 
 
 def _shown(instance: Instance, suite: Suite, side: Side) -> dict[str, Any]:
-    from uwf_git.ext.evaluation.commands.compared import average_value
+    from uwf_git.ext.evaluation.commands.comparison_output import average_value
     from uwf_git.ext.evaluation.comparison import average, by_case
     from uwf_git.ext.evaluation.trials import threads_of
 

@@ -31,8 +31,8 @@ from uwf_git.git.repository import Oid, Person
 from uwf_git.store import layout
 from uwf_git.store.history import Head, History, ancestry
 from uwf_git.store.index import CommitRow
+from uwf_git.store.instance import Instance
 from uwf_git.store.nodes import Among
-from uwf_git.store.opened import Instance
 
 _NOBODY = Person("uwf", "uwf@localhost")
 _NO_THREAD = ThreadId("0" * 26)

@@ -42,7 +42,7 @@ from uwf_git.ext.evaluation.trials import (
 from uwf_git.ext.evaluation.workers import Task, in_turn, side_by_side
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.git.repository import Oid, StoreUnwritable
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 _BATCH_SECONDS = 2.0
 _BATCH = MOST_COMMITS // 8

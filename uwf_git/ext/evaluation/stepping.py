@@ -31,7 +31,7 @@ from uwf_git.format.kinds import Usage
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Head, ancestry
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 MOST_STEPS = 50
 RETRIES = 2

@@ -46,7 +46,7 @@ from uwf_git.format.builtin import META
 from uwf_git.format.ids import Hash, name_problem
 from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Entry, Oid
 from uwf_git.store import layout
-from uwf_git.store.taking_in import Store
+from uwf_git.store.indexing import Store
 
 _TRIES = 10
 

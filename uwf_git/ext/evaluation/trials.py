@@ -54,7 +54,7 @@ from uwf_git.format.node import hash_of
 from uwf_git.format.types import USER
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import ancestry
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 _NO_THREAD = ThreadId("0" * 26)
 _LONGEST_ERROR = 300

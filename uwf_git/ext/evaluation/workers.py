@@ -36,7 +36,7 @@ from uwf_git.ext.evaluation.trials import Asked, Conducted, Planned, Version, co
 from uwf_git.format.ids import Hash
 from uwf_git.git.repository import Oid, StoreUnwritable
 from uwf_git.sandbox.child import spawn
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 _PATIENCE = 20.0  # seconds that a process has to end its agent and to keep what that said
 _PIECE = 1 << 16

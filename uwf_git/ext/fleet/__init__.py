@@ -20,6 +20,6 @@ EXTENSION = Extension(
             "--fleet", "uwf_git.ext.fleet.dispatch:dispatch", "Run trials with a fleet on this machine."
         ),
     ),
-    resumed="uwf_git.ext.fleet.news:tell",
+    resumed="uwf_git.ext.fleet.queue_sync:tell",
     refs=(MARKS,),
 )

@@ -15,12 +15,12 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from uwf_git.base.errors import Invalid, RemoteFailed, Throttled
-from uwf_git.ext.fleet import asked
+from uwf_git.ext.fleet import messages
 from uwf_git.ext.fleet.client import Queue
 from uwf_git.ext.fleet.exchange import Exchange
-from uwf_git.ext.fleet.exits import DONE, UNKEPT, UNWANTED, Fault, fault_of, parse_fault, way_on
-from uwf_git.ext.fleet.hands import Hands
 from uwf_git.ext.fleet.limits import Gate, Rest, queue_of
+from uwf_git.ext.fleet.process_pool import Hands
+from uwf_git.ext.fleet.retry_policy import DONE, UNKEPT, UNWANTED, Fault, fault_of, parse_fault, way_on
 
 _SIGNS = 4  # of life within the time after which a step is given to another
 _AT_MOST = 2.0  # seconds between two of them: by one it is heard that a step is to be broken off
@@ -47,12 +47,12 @@ class Steps:
         self.idle.set()
         self._many = 0
 
-    @activity.defn(name=asked.STEP)
+    @activity.defn(name=messages.STEP)
     async def step(self, thread: Any, head: Any, counts: Any = False) -> dict[str, Any]:
         """Return the thread's state after the step that follows `head`, made here or already made elsewhere;
         with `counts` also its spending. Raises ApplicationError with the fault, and the state if known."""
         try:
-            asked.parse_step(thread, head)
+            messages.parse_step(thread, head)
         except Invalid as error:
             raise _failure(fault_of(error)) from None
         if self.ending:  # it came while the worker was told to end
@@ -141,7 +141,7 @@ def _failure(fault: Fault, stand: Mapping[str, Any] | None = None) -> Applicatio
 
 @contextlib.asynccontextmanager
 async def _alive() -> AsyncIterator[None]:
-    within = activity.info().heartbeat_timeout or timedelta(seconds=asked.HEARTBEAT)
+    within = activity.info().heartbeat_timeout or timedelta(seconds=messages.HEARTBEAT)
     between = min(within.total_seconds() / _SIGNS, _AT_MOST)
 
     async def signs() -> None:

@@ -14,10 +14,10 @@ from typing import NamedTuple
 from uwf_git.engine.accounts import account
 from uwf_git.engine.budget import COST, OPTIONS, Limit, limits, prices, share, use, used_up
 from uwf_git.engine.spending import money
-from uwf_git.ext.fleet.asked import STEPS, USED_UP, Begin
+from uwf_git.ext.fleet.messages import STEPS, USED_UP, Begin
 from uwf_git.format.amounts import LIMITS
 from uwf_git.format.ids import ThreadId
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 UNPRICED = "unpriced"
 """Beside the keys of LIMITS in what was used: the tokens that the money doesn't cover."""

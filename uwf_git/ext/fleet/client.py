@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from uwf_git.base.errors import RemoteFailed, UwfError
 from uwf_git.base.extras import install_hint
-from uwf_git.ext.fleet import asked
-from uwf_git.ext.fleet.asked import Begin
-from uwf_git.ext.fleet.exits import Fault, fault_of, parse_fault
-from uwf_git.ext.fleet.hands import Tell
-from uwf_git.ext.fleet.place import Place, is_broken_off, unreachable
+from uwf_git.ext.fleet import messages
+from uwf_git.ext.fleet.endpoint import Place, is_broken_off, unreachable
+from uwf_git.ext.fleet.messages import Begin
+from uwf_git.ext.fleet.process_pool import Tell
+from uwf_git.ext.fleet.retry_policy import Fault, fault_of, parse_fault
 
 if TYPE_CHECKING:
     from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescription
@@ -34,8 +34,8 @@ _LOOKS = 5.0  # seconds between two looks whether a server is there
 _UNHEARD = 100  # events of a thread that no worker has seen yet, of which the newest signals are looked for
 _TICK = 0.2  # seconds between two looks whether a step is broken off
 _DECIDES = timedelta(seconds=2)  # for a worker to say what is next, after which another one is asked
-_OPEN = f"WorkflowType = '{asked.WORKFLOW}' AND ExecutionStatus = 'Running'"
-_ALL = f"WorkflowType = '{asked.WORKFLOW}'"
+_OPEN = f"WorkflowType = '{messages.WORKFLOW}' AND ExecutionStatus = 'Running'"
+_ALL = f"WorkflowType = '{messages.WORKFLOW}'"
 
 QUEUED, RUNNING, HELD = "queued", "running", "held"
 STATES = (
@@ -233,7 +233,7 @@ class Queue:
         self._over: set[str] = set()  # runs that were begun anew, and may be listed for a while
 
     async def start(
-        self, begins: Iterable[Begin], over: Collection[str] = (asked.USED_UP,)
+        self, begins: Iterable[Begin], over: Collection[str] = (messages.USED_UP,)
     ) -> dict[str, Row | None]:
         """Add threads; return the rows of existing ones. One held for a reason in `over` is begun anew, as is
         a removed one once its step was interrupted. Raises RemoteFailed."""
@@ -285,17 +285,17 @@ class Queue:
         a budget; otherwise signal it. Return its row unless begun anew."""
         memo = await described.memo()
         state = memo.get("state")
-        held = await self._held(described, str(memo.get(asked.HELD) or ""))
+        held = await self._held(described, str(memo.get(messages.HELD) or ""))
         is_made = _is_made(described)
         if (held or memo.get("why")) in over and not is_made:
             await self._begin_anew(begin, described)
             return None
         if begin.used is not None:
-            if held != asked.PAUSED and state in (None, "held") and not is_made:
+            if held != messages.PAUSED and state in (None, "held") and not is_made:
                 await self._begin_anew(begin, described)
                 return None
             handle = self.client.get_workflow_handle(begin.thread)
-            await _unless_gone(handle.signal(asked.TAKE, begin.as_json(), rpc_timeout=_WAIT))
+            await _unless_gone(handle.signal(messages.TAKE, begin.as_json(), rpc_timeout=_WAIT))
         return await self._row(described)
 
     async def _begin_anew(self, begin: Begin, described: WorkflowExecutionDescription) -> None:
@@ -306,12 +306,12 @@ class Queue:
         from temporalio.common import WorkflowIDConflictPolicy as Policy
 
         await self.client.start_workflow(
-            asked.WORKFLOW,
+            messages.WORKFLOW,
             begin.as_json(),
             id=begin.thread,
-            task_queue=asked.QUEUE,
+            task_queue=messages.QUEUE,
             id_conflict_policy=Policy.TERMINATE_EXISTING if anew else Policy.FAIL,
-            memo={asked.HELD: begin.held} if begin.held else None,
+            memo={messages.HELD: begin.held} if begin.held else None,
             task_timeout=_DECIDES,
             rpc_timeout=_WAIT,
         )
@@ -337,7 +337,9 @@ class Queue:
         memo, raw = await described.memo(), described.raw_description
         cancelled = raw.workflow_extended_info.cancel_requested
         return (
-            described.status == WorkflowExecutionStatus.RUNNING and not cancelled and not memo.get(asked.HELD)
+            described.status == WorkflowExecutionStatus.RUNNING
+            and not cancelled
+            and not memo.get(messages.HELD)
         )
 
     async def allow(self, most: Mapping[str, int | None]) -> None:
@@ -346,7 +348,7 @@ class Queue:
         async def tell(item: tuple[str, int | None]) -> bool:
             thread, number = item
             handle = self.client.get_workflow_handle(thread)
-            return await _unless_gone(handle.signal(asked.ALLOW, number, rpc_timeout=_WAIT))
+            return await _unless_gone(handle.signal(messages.ALLOW, number, rpc_timeout=_WAIT))
 
         await self._each({thread: (thread, number) for thread, number in most.items()}, tell)
 
@@ -490,10 +492,10 @@ class Queue:
         started = any(step.state == 2 for step in pending)  # PENDING_ACTIVITY_STATE_STARTED
         if not started:
             memo = await described.memo()
-            if held := await self._held(described, str(memo.get(asked.HELD) or "")):
-                return Row(thread, HELD, "" if held == asked.PAUSED else held)
-            if memo.get("state") == HELD and memo.get("why") == asked.MADE_ALL:
-                return Row(thread, HELD, asked.MADE_ALL)
+            if held := await self._held(described, str(memo.get(messages.HELD) or "")):
+                return Row(thread, HELD, "" if held == messages.PAUSED else held)
+            if memo.get("state") == HELD and memo.get("why") == messages.MADE_ALL:
+                return Row(thread, HELD, messages.MADE_ALL)
         if not pending:
             return Row(thread, QUEUED)
         step = pending[0]
@@ -531,7 +533,7 @@ class Queue:
             if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
                 signal = event.workflow_execution_signaled_event_attributes
                 said = await self.client.data_converter.decode(signal.input.payloads)
-                held = asked.held_after(held, signal.signal_name, *said[:1])
+                held = messages.held_after(held, signal.signal_name, *said[:1])
         return held
 
     async def _is_served(self, queue: str) -> bool:

@@ -10,9 +10,9 @@ from uwf_git.base.errors import UwfError
 
 if TYPE_CHECKING:
     from uwf_git.api.dispatch import Terms
-    from uwf_git.ext.fleet.asked import Begin
+    from uwf_git.ext.fleet.messages import Begin
     from uwf_git.format.ids import ThreadId
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
 
 
 def dispatch(
@@ -31,9 +31,9 @@ def dispatch(
         import asyncio
 
         from uwf_git.ext.fleet.admission import Admission, Allowance
-        from uwf_git.ext.fleet.asked import HEARTBEAT
-        from uwf_git.ext.fleet.hand import Orders
+        from uwf_git.ext.fleet.messages import HEARTBEAT
         from uwf_git.ext.fleet.run import Fleet, up
+        from uwf_git.ext.fleet.step_process import Orders
         from uwf_git.ext.fleet.worker import Duty
 
         wanted = begins(instance, threads, HEARTBEAT, terms.retries + 1, terms.agent, bool(terms.limits))
@@ -58,8 +58,8 @@ def begins(
     """Return threads for the queue. `agent` overrides the configuration; `counts`: their spending is counted."""
     from uwf_git.engine.status import outlook
     from uwf_git.ext.fleet.admission import used_by
-    from uwf_git.ext.fleet.asked import QUEUE, Begin
     from uwf_git.ext.fleet.limits import next_queue
+    from uwf_git.ext.fleet.messages import QUEUE, Begin
 
     def begin(thread: ThreadId) -> Begin:
         head, queue = instance.threads.head(thread), QUEUE

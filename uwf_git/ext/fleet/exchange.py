@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from uwf_git.base.errors import Declined, RemoteFailed
-from uwf_git.ext.fleet.exits import (
+from uwf_git.ext.fleet.process_pool import Hands, Tell
+from uwf_git.ext.fleet.retry_policy import (
     DONE,
     LATER,
     NEVER,
@@ -21,7 +22,6 @@ from uwf_git.ext.fleet.exits import (
     pause_before,
     way_on,
 )
-from uwf_git.ext.fleet.hands import Hands, Tell
 
 GATHER, SHARE = "gather", "share"
 _TRIES = 5  # of an exchange that fails for the moment, before the step is given back

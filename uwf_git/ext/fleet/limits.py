@@ -26,12 +26,12 @@ from urllib.parse import quote
 from uwf_git.base.errors import Throttled
 from uwf_git.config.settings import Config, Rates
 from uwf_git.engine.performer import provider_of
-from uwf_git.ext.fleet.asked import QUEUE
-from uwf_git.ext.fleet.exits import LONGEST_ASKED, UNWRITABLE, Fault
-from uwf_git.ext.fleet.place import folder_of
-from uwf_git.git.durable import share
+from uwf_git.ext.fleet.endpoint import folder_of
+from uwf_git.ext.fleet.messages import QUEUE
+from uwf_git.ext.fleet.retry_policy import LONGEST_ASKED, UNWRITABLE, Fault
+from uwf_git.git.fsync import share
 from uwf_git.store.history import Head
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 from uwf_git.store.private import read_private, write_private
 
 PATIENCE = 2.0

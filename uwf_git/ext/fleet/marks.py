@@ -20,7 +20,7 @@ from uwf_git.base import log
 from uwf_git.base.errors import RemoteFailed, UwfError
 from uwf_git.base.text import one_line
 from uwf_git.ext.fleet import MARKS
-from uwf_git.ext.fleet.place import Place
+from uwf_git.ext.fleet.endpoint import Place
 from uwf_git.format.node import parse_json
 from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid, Repository

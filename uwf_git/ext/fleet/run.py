@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from uwf_git.base import log
 from uwf_git.base.errors import RemoteFailed, UwfError
-from uwf_git.ext.fleet import asked, place
+from uwf_git.ext.fleet import endpoint, messages
 from uwf_git.ext.fleet.admission import Admission, Allowance
-from uwf_git.ext.fleet.asked import Begin
 from uwf_git.ext.fleet.client import RUNNING, Queue, Row, connect
-from uwf_git.ext.fleet.exits import LATER, parse_fault, way_on
-from uwf_git.ext.fleet.hands import Hands, Tell
-from uwf_git.ext.fleet.news import outdated
-from uwf_git.ext.fleet.place import Place
+from uwf_git.ext.fleet.endpoint import Place
+from uwf_git.ext.fleet.messages import Begin
+from uwf_git.ext.fleet.process_pool import Hands, Tell
+from uwf_git.ext.fleet.queue_sync import outdated
+from uwf_git.ext.fleet.retry_policy import LATER, parse_fault, way_on
 from uwf_git.ext.fleet.server import Server
 from uwf_git.ext.fleet.worker import Duty
 from uwf_git.format.ids import ThreadId, is_thread_id
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import subprocess
 
     from uwf_git.store.history import Head
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
 
 _T = TypeVar("_T")
 
@@ -144,7 +144,7 @@ class Fleet:
         await self._persist(lambda: queue.allow(taken))
         others = [begin for begin in begun if begin.thread not in taken]
         # Of a server that others use, what a fleet before this one has held goes on by the budget of this one.
-        over = () if self._server is not None else (asked.USED_UP, asked.MADE_ALL)
+        over = () if self._server is not None else (messages.USED_UP, messages.MADE_ALL)
         self._remember(await self._persist(lambda: queue.start(others, over)))
         return bool(begun)
 
@@ -200,12 +200,12 @@ class Fleet:
             going = [
                 row.thread
                 for row in rows.values()
-                if row.open and (row.state != "held" or row.why == asked.MADE_ALL)
+                if row.open and (row.state != "held" or row.why == messages.MADE_ALL)
             ]
-            await queue.signal(set(going) & self._begun.keys(), asked.HOLD, asked.USED_UP)
+            await queue.signal(set(going) & self._begun.keys(), messages.HOLD, messages.USED_UP)
             return False
         ours = [row for row in rows.values() if row.thread in self._begun]
-        wanting = [row.thread for row in ours if row.state == "held" and row.why == asked.MADE_ALL]
+        wanting = [row.thread for row in ours if row.state == "held" and row.why == messages.MADE_ALL]
         resting = [row.thread for row in ours if row.resting and row.thread not in wanting]
         allowed = admission.allow(wanting, resting, [row.thread for row in ours if not row.open])
         await queue.allow(allowed)
@@ -260,7 +260,7 @@ class Fleet:
             self._fetched = time.monotonic()
             await self._carrier.do({"do": "gather", "threads": list(self._resting)})
         if told := outdated(self._instance, self._resting):
-            await queue.signal(told, asked.LOOK)
+            await queue.signal(told, messages.LOOK)
             self._resting = {thread: state for thread, state in self._resting.items() if thread not in told}
 
     def _begin_worker(self) -> None:
@@ -304,9 +304,9 @@ def up(instance: Instance, given: Place | None) -> Iterator[tuple[Place, Server 
     if no server starts."""
     private = instance.store.repository.private
     with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(place.kept(private, alone=given is None))
+        folder = stack.enter_context(endpoint.kept(private, alone=given is None))
         server = None if given is not None else stack.enter_context(Server(folder))
         at = given if server is None else Place(server.address, own=True)
         assert at is not None
-        place.announce(folder, at)
+        endpoint.announce(folder, at)
         yield at, server

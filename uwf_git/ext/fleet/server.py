@@ -20,7 +20,7 @@ from types import TracebackType
 from uwf_git.base import log
 from uwf_git.base.errors import UwfError
 from uwf_git.base.extras import install_hint
-from uwf_git.git.durable import make_folders
+from uwf_git.git.fsync import make_folders
 from uwf_git.sandbox import programs
 from uwf_git.sandbox.child import spawn
 from uwf_git.sandbox.descendants import Descendants

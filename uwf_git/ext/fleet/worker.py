@@ -23,16 +23,16 @@ from uwf_git.base import lifetime, log
 from uwf_git.base.errors import Invalid, failure_of
 from uwf_git.config.read import load_config
 from uwf_git.config.settings import FILE, Rates
-from uwf_git.ext.fleet import asked
+from uwf_git.ext.fleet import messages
 from uwf_git.ext.fleet.client import connect, not_taken, watch
+from uwf_git.ext.fleet.endpoint import Place
 from uwf_git.ext.fleet.exchange import Exchange
-from uwf_git.ext.fleet.hand import Orders, signature
-from uwf_git.ext.fleet.hands import Hands, Tell
 from uwf_git.ext.fleet.limits import Gate, Rest, provider_at, queues
-from uwf_git.ext.fleet.place import Place
+from uwf_git.ext.fleet.process_pool import Hands, Tell
+from uwf_git.ext.fleet.step_process import Orders, signature
 from uwf_git.git.repository import PRIVATE
+from uwf_git.store.instance import begin_log, wanted_log
 from uwf_git.store.location import Location, locate
-from uwf_git.store.opened import begin_log, wanted_log
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -154,7 +154,7 @@ def _worker(
     return Worker(
         client,
         task_queue=queue,
-        workflows=[ThreadInFleet] if queue == asked.QUEUE else [],
+        workflows=[ThreadInFleet] if queue == messages.QUEUE else [],
         activities=[steps.step],
         workflow_runner=UnsandboxedWorkflowRunner(),
         build_id=f"uwf-{__version__}",

@@ -16,9 +16,9 @@ from temporalio.exceptions import ActivityError, ApplicationError
 from temporalio.exceptions import TimeoutError as TimedOut
 
 from uwf_git.base.errors import HeadMoved, Invalid
-from uwf_git.ext.fleet import asked
-from uwf_git.ext.fleet.asked import STEPS, Begin, Stand
-from uwf_git.ext.fleet.exits import (
+from uwf_git.ext.fleet import messages
+from uwf_git.ext.fleet.messages import STEPS, Begin, Stand
+from uwf_git.ext.fleet.retry_policy import (
     AGAIN,
     DONE,
     LATER,
@@ -44,14 +44,16 @@ _UNMOVED = Fault(HeadMoved.code, HeadMoved.exit_status, "a step was answered, an
 
 # What a stranger has put into the queue fails at once: a workflow that can't be played is played again and again.
 @workflow.defn(
-    name=asked.WORKFLOW, sandboxed=False, failure_exception_types=[Invalid, TypeError, ValueError, KeyError]
+    name=messages.WORKFLOW,
+    sandboxed=False,
+    failure_exception_types=[Invalid, TypeError, ValueError, KeyError],
 )
 class ThreadInFleet:
     """One thread, with the thread's id; ends with it, and fails if a step cannot be made."""
 
     @workflow.init  # before signals come
     def __init__(self, value: Any = None) -> None:
-        at = asked.parse_begin(value)
+        at = messages.parse_begin(value)
         if workflow.info().workflow_id != at.thread:
             raise Invalid("the queue has a thread by another name", "put it in with: uwf fleet start ID")
         self._begin = at
@@ -65,42 +67,42 @@ class ThreadInFleet:
         self._used: dict[str, float] = {}
         self._made, self._most = at.made, at.most
 
-    @workflow.signal(name=asked.LOOK)
+    @workflow.signal(name=messages.LOOK)
     def look(self) -> None:
         self._looks += 1
 
-    @workflow.signal(name=asked.HOLD)
-    def hold(self, why: Any = asked.PAUSED) -> None:
+    @workflow.signal(name=messages.HOLD)
+    def hold(self, why: Any = messages.PAUSED) -> None:
         """Begin no more steps, including a queued one."""
-        if self._held != asked.PAUSED:
-            self._hold(asked.held_after(self._held, asked.HOLD, why))
+        if self._held != messages.PAUSED:
+            self._hold(messages.held_after(self._held, messages.HOLD, why))
 
-    @workflow.signal(name=asked.LET)
+    @workflow.signal(name=messages.LET)
     def let(self) -> None:
         """Make steps again, without a limit."""
         self._hold("")
         self._most = None
 
-    @workflow.signal(name=asked.ALLOW)
+    @workflow.signal(name=messages.ALLOW)
     def allow(self, most: int | None) -> None:
         """Set the step allowance, None for no limit, and release a budget's hold."""
         self._most = None if most is None else int(most)
-        if self._held == asked.USED_UP:
+        if self._held == messages.USED_UP:
             self._hold("")
 
-    @workflow.signal(name=asked.TAKE)
+    @workflow.signal(name=messages.TAKE)
     def take(self, value: Any) -> None:
         """Put it under a budget, also during a step; a pause stays."""
-        at = asked.parse_begin(value)
+        at = messages.parse_begin(value)
         self._before, self._made, self._most = at.used, at.made, at.most
         self._used = {}
         workflow.upsert_memo({"used": None})
-        if self._held != asked.PAUSED:
+        if self._held != messages.PAUSED:
             self._hold(at.held)
 
     def _hold(self, why: str) -> None:
         self._held = why
-        workflow.upsert_memo({asked.HELD: why or None})
+        workflow.upsert_memo({messages.HELD: why or None})
 
     def _may(self) -> bool:
         return self._most is None or self._made < self._most
@@ -116,7 +118,7 @@ class ThreadInFleet:
                 await self._stay(self._held)
                 continue
             if not self._may():
-                self._say("held", asked.MADE_ALL)
+                self._say("held", messages.MADE_ALL)
                 await workflow.wait_condition(lambda: bool(self._held) or self._may())
                 continue
             if workflow.info().is_continue_as_new_suggested():
@@ -172,9 +174,9 @@ class ThreadInFleet:
     async def _step(self, at: Begin) -> tuple[Stand | None, Fault | None]:
         try:
             value = await workflow.execute_activity(
-                asked.STEP,
+                messages.STEP,
                 args=[at.thread, at.head, self._before is not None],
-                activity_id=asked.activity_id(at.thread, at.head),
+                activity_id=messages.activity_id(at.thread, at.head),
                 task_queue=at.queue,
                 start_to_close_timeout=_LONGEST,
                 heartbeat_timeout=timedelta(seconds=at.heartbeat),
@@ -184,17 +186,17 @@ class ThreadInFleet:
         except ActivityError as error:
             cause, self._worker = error.cause, error.identity
             if isinstance(cause, ApplicationError) and cause.details:
-                stand = asked.parse_stand(cause.details[1]) if len(cause.details) > 1 else None
+                stand = messages.parse_stand(cause.details[1]) if len(cause.details) > 1 else None
                 return stand, parse_fault(cause.details[0])
             if isinstance(cause, ApplicationError):
                 return None, Fault("internal", 1, cause.message)
             if isinstance(cause, TimedOut):
                 return None, lost(f"{_DEATHS} workers ended without a word while they made the step")
             raise  # it was cancelled
-        return asked.parse_stand(value), None
+        return messages.parse_stand(value), None
 
     async def _stay(self, held: str) -> None:
-        self._say("held", "" if held == asked.PAUSED else held)
+        self._say("held", "" if held == messages.PAUSED else held)
         await workflow.wait_condition(lambda: self._held != held)
 
     async def _wait(self, state: str, why: str, looks: int) -> None:

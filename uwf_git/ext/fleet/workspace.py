@@ -27,8 +27,8 @@ from uwf_git.base.errors import NotFound, RemoteFailed, Usage, UwfError
 from uwf_git.format.ids import ThreadId, is_thread_id
 from uwf_git.git.program import PATIENCE, Git
 from uwf_git.store.history import Head
+from uwf_git.store.instance import Instance
 from uwf_git.store.location import enclosing_repository
-from uwf_git.store.opened import Instance
 
 WORKTREE, FOLDER = "worktree", "folder"
 TRAILER = "Uwf-Step"

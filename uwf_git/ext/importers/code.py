@@ -27,7 +27,7 @@ from uwf_git.ext.importers.workflows import Workflows
 from uwf_git.format.ids import Hash, ThreadId, is_hash, is_thread_id, name_problem
 from uwf_git.format.node import file_id
 from uwf_git.format.types import END, JAVASCRIPT
-from uwf_git.workflow.code_file import MAX_BYTES
+from uwf_git.workflow.code_workflow import MAX_BYTES
 from uwf_git.workflow.compile import Compiled
 
 AGENT = "uncaged-workflow"

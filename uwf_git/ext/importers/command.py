@@ -16,8 +16,8 @@ from uwf_cli.invocation import Invocation
 from uwf_git.base.text import counted
 
 if TYPE_CHECKING:
+    from uwf_git.store.instance import Instance
     from uwf_git.store.location import Location
-    from uwf_git.store.opened import Instance
 
 
 @command(
@@ -42,8 +42,8 @@ def import_(invocation: Invocation, folder: Path, nodes: tuple[Path, ...], dry_r
     reason. Safe to repeat.
     """
 
-    from uwf_git.ext.importers.taking import opened as opened_root
-    from uwf_git.ext.importers.taking import take
+    from uwf_git.ext.importers.importing import opened as opened_root
+    from uwf_git.ext.importers.importing import take
 
     meter = Meter()
     with ExitStack() as opened:
@@ -59,8 +59,8 @@ def import_(invocation: Invocation, folder: Path, nodes: tuple[Path, ...], dry_r
 
 
 def _temporary_store(location: Location, opened: ExitStack) -> Instance:
+    from uwf_git.store.instance import Instance
     from uwf_git.store.location import init as make
-    from uwf_git.store.opened import Instance
 
     aside = location._replace(
         git_dir=Path(opened.enter_context(TemporaryDirectory())) / "store.git", here=False

@@ -17,7 +17,7 @@ from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.node import Node
 from uwf_git.format.types import CODE
 from uwf_git.store.history import Head
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 
 class Exported(NamedTuple):
@@ -85,7 +85,7 @@ def export(
 
 
 def _write_bundle(instance: Instance, folder: Path, node: Hash) -> None:
-    from uwf_git.workflow.code_file import name_in_root
+    from uwf_git.workflow.code_workflow import name_in_root
 
     workflow = instance.registry.workflow(node)
     try:

@@ -19,8 +19,8 @@ from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.index import Overlay
-from uwf_git.store.opened import Instance
-from uwf_git.store.taking_in import Store
+from uwf_git.store.indexing import Store
+from uwf_git.store.instance import Instance
 from uwf_git.store.threads import Threads
 from uwf_git.store.versions import Registry
 

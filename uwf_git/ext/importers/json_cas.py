@@ -18,7 +18,7 @@ from uwf_git.ext.importers.folder import Folder
 from uwf_git.format import cbor
 from uwf_git.format.ids import Hash, crockford13, is_hash
 from uwf_git.format.node import Node, hash_of
-from uwf_git.git.durable import sync, sync_folder
+from uwf_git.git.fsync import sync, sync_folder
 
 LARGEST = 16 << 20  # bytes of a node's file
 LATEST = 2**53  # Unix milliseconds

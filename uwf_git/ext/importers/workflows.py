@@ -132,7 +132,7 @@ def of_nodes(intake: Intake, bundles: Folder | None) -> Workflows:
 
 
 def _bundle(intake: Intake, payload: Any, bundles: Folder | None) -> Compiled:
-    from uwf_git.workflow.code_file import MAX_BYTES, kept_bundle, name_in_root
+    from uwf_git.workflow.code_workflow import MAX_BYTES, kept_bundle, name_in_root
 
     if found := intake.store.problems(CODE, payload):
         raise Invalid(f"its node is no Bundle: {found[0]}")

@@ -28,7 +28,7 @@ from uwf_git.format.types import USER, is_kind
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import Head, ancestry
 from uwf_git.store.index import CommitRow
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.41.0"
 """The version of the semantic conventions from which the names of spans and attributes are taken."""

@@ -33,8 +33,8 @@ from uwf_git.format.ids import ThreadId, name_problem
 from uwf_git.format.kinds import parse_workflow
 from uwf_git.sandbox.child import spawn
 from uwf_git.store.history import Head
+from uwf_git.store.instance import Instance
 from uwf_git.store.location import Location
-from uwf_git.store.opened import Instance
 
 LONGEST = 1000  # characters of what becomes an argument
 PATIENCE = 60.0  # seconds that a page waits for an action

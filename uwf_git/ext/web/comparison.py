@@ -14,7 +14,7 @@ from uwf_git.engine.status import status_of
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import StepContext, title_of
 from uwf_git.store.history import Head, History, shared_steps
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 from uwf_git.store.pages import verdict
 
 SHOWN = 50

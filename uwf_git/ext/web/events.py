@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from uwf_git.format.ids import Hash
+    from uwf_git.store.instance import Instance
     from uwf_git.store.location import Location
-    from uwf_git.store.opened import Instance
     from uwf_git.store.private import Order
 
 MOST = 32

@@ -24,8 +24,8 @@ from uwf_git.ext.web import figures, render
 from uwf_git.ext.web.site import PAGES, Maker, Site, failed, sections
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.store.history import Head, History, PastStep
-from uwf_git.store.opened import Instance
-from uwf_git.store.taking_in import Store
+from uwf_git.store.indexing import Store
+from uwf_git.store.instance import Instance
 from uwf_git.store.threads import Damaged, Threads
 
 MARKER = "uwf-pages.txt"

@@ -14,7 +14,7 @@ from uwf_cli.resolve import moment
 from uwf_git.api.spending import sums
 from uwf_git.base.errors import Usage
 from uwf_git.base.text import duration
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 WAYS = ("workflow", "agent", "role", "model", "day")
 SHOWN = 200  # groups; of days that is over half a year

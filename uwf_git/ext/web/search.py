@@ -13,8 +13,8 @@ from uwf_cli.page.addresses import STATUS, Asked, Page
 
 from uwf_git.base.errors import UwfError
 from uwf_git.format.ids import ThreadId
+from uwf_git.store.instance import Instance
 from uwf_git.store.location import Location
-from uwf_git.store.opened import Instance
 
 SECONDS = 5.0
 HITS = 200

@@ -39,8 +39,8 @@ from uwf_git.ext.web import (
 )
 from uwf_git.ext.web.actions import Action, Actions, Form, NotDone, parse_form
 from uwf_git.store.history import Head
+from uwf_git.store.instance import Instance
 from uwf_git.store.location import Location
-from uwf_git.store.opened import Instance
 
 Maker = Callable[[Instance, Asked], Page]
 

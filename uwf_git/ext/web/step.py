@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from uwf_git.format.node import Node
     from uwf_git.format.personas import Persona
     from uwf_git.store.index import CommitRow
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
 
 T = TypeVar("T")
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from uwf_git.format.kinds import Start, Workflow
     from uwf_git.store.history import Head
     from uwf_git.store.index import CommitRow
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
 
 SHOWN = 50
 """How many steps a page shows at once."""

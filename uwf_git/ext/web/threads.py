@@ -14,7 +14,7 @@ from uwf_git.engine.inbox import BUDGET, waits_of, wanting
 from uwf_git.engine.status import CORRUPT, WAITING
 from uwf_git.ext.web.actions import registered, workflows
 from uwf_git.store.history import Head
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 TABS = {
     "waiting": ("waiting", "paused"),

@@ -23,7 +23,7 @@ from uwf_git.format.kinds import Workflow
 from uwf_git.format.types import END, START
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import Head
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 from uwf_git.store.versions import compare
 from uwf_git.workflow.diagram import edges, order
 from uwf_git.workflow.rehearsal import Report, rehearse

@@ -16,12 +16,12 @@ from uwf_git.base.extras import install_hint
 from uwf_git.base.text import duration
 from uwf_git.config.policy import ToolPolicy
 from uwf_git.engine.kit.context import last_seen
-from uwf_git.ext.agents.acp import restraint
+from uwf_git.ext.agents.acp import enforcement
 from uwf_git.ext.agents.acp.conversation import Conversation, usage_of
+from uwf_git.ext.agents.acp.enforcement import Choice, choice_of
 from uwf_git.ext.agents.acp.frames import Frames, complaint, ending, reason, way
 from uwf_git.ext.agents.acp.permissions import forbidden
 from uwf_git.ext.agents.acp.requests import Files, Refusal, Requests
-from uwf_git.ext.agents.acp.restraint import Choice, choice_of
 from uwf_git.format.kinds import TurnRecord, Usage
 from uwf_git.sandbox.child import Pipes, start
 from uwf_git.sandbox.descendants import Descendants
@@ -109,12 +109,14 @@ class Session:
         self._paid: float | None = 0.0
         self._counted = Usage(0, 0, 0)
         self._agent = ""  # what it calls itself
-        self._forbidden = restraint.WATCHED & forbidden(settings.policy)
+        self._forbidden = enforcement.WATCHED & forbidden(settings.policy)
         self._remarks: list[str] = []
         self._closed = False
         self._connection: Connection | None = None
         self._exceeded: Exceeded | None = None
-        self._descendants = Descendants(restraint.environment(settings.env, self._forbidden), settings.quota)
+        self._descendants = Descendants(
+            enforcement.environment(settings.env, self._forbidden), settings.quota
+        )
         self._descendants.guard()
         self._process = start(
             settings.argv, self._descendants, cwd=settings.folder, pass_fds=settings.pass_fds
@@ -368,7 +370,9 @@ class Session:
         from acp.schema import NewSessionRequest
 
         request = NewSessionRequest(cwd=str(self._settings.folder), mcp_servers=[])
-        params = _plain(request) | self._besides() | restraint.parameters(self._forbidden, self._settings.env)
+        params = (
+            _plain(request) | self._besides() | enforcement.parameters(self._forbidden, self._settings.env)
+        )
         opened = await self._ask("session/new", params, until)
         session = opened.get("sessionId")
         if not isinstance(session, str) or not session:
@@ -388,7 +392,7 @@ class Session:
         method = "session/load" if loads else "session/resume"
         request = LoadSessionRequest if loads else ResumeSessionRequest
         params = _plain(request(cwd=folder, session_id=session, mcp_servers=[]))
-        params |= self._besides() | restraint.parameters(self._forbidden, self._settings.env)
+        params |= self._besides() | enforcement.parameters(self._forbidden, self._settings.env)
         self._conversation = Conversation(_unrecorded)
         try:
             opened = await self._request(method, params, until)
@@ -424,10 +428,10 @@ class Session:
 
     async def _choose(self, opened: Mapping[str, Any], until: float) -> None:
         modes, settings = choice_of(opened, "mode"), self._settings
-        mode = restraint.mode_for(self._name, self._agent, modes, settings.mode, self._forbidden)
+        mode = enforcement.mode_for(self._name, self._agent, modes, settings.mode, self._forbidden)
         if mode != settings.mode:
-            self._remarks.append(f"its mode is {mode}: it may not {restraint.said(self._forbidden)}")
-        asked = self._forbidden | restraint.asks(self._agent, modes, mode)
+            self._remarks.append(f"its mode is {mode}: it may not {enforcement.said(self._forbidden)}")
+        asked = self._forbidden | enforcement.asks(self._agent, modes, mode)
         policy = settings.policy
         if note := policy.check_held(self._name, policy.unheld(asked, ("edit", "execute", "fetch"))):
             self._remarks.append(note)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from uwf_git.base.text import cut, one_line, printable, shortened
 from uwf_git.config.agent_cli import EVERY, KEYS, After, Find, Path, Row, Select, Tests, TurnAt, UsageAt
-from uwf_git.ext.agents.cli.printed import parse, sentence, whole
+from uwf_git.ext.agents.cli.lenient_json import parse, sentence, whole
 from uwf_git.format.kinds import TurnRecord, Usage
 
 _MOST = 32 * 1024 * 1024  # bytes of a line, or of all that is printed where that is one value

@@ -13,8 +13,8 @@ from uwf_git.config.agent_cli import Row
 from uwf_git.engine.kit.context import SEEN, Context, Reply, last_seen
 from uwf_git.ext.agents.cli.advice import advice_on, explained, is_final
 from uwf_git.ext.agents.cli.calls import installed_version, kept_by, model_in, older
+from uwf_git.ext.agents.cli.lenient_json import sentence
 from uwf_git.ext.agents.cli.output import Output, Said
-from uwf_git.ext.agents.cli.printed import sentence
 from uwf_git.format.kinds import TurnRecord, Usage
 
 if TYPE_CHECKING:

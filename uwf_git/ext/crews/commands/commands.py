@@ -266,7 +266,7 @@ def export(invocation: Invocation, crew: str, file: Path | None, folder: Path | 
 
 def _write_folder(folder: Path, files: dict[str, bytes]) -> None:
     """Write a folder atomically. Raises Invalid."""
-    from uwf_git.git.durable import make_folder
+    from uwf_git.git.fsync import make_folder
 
     def fill(made: Path) -> None:
         for path, data in files.items():

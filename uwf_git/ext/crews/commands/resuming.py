@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from uwf_git.format.ids import ThreadId
     from uwf_git.git.repository import Oid
     from uwf_git.store.history import Head
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
 
 NEWEST = "@"
 

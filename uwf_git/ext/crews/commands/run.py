@@ -10,14 +10,14 @@ from uwf_cli import terminal
 from uwf_cli.commands.running import outcome_line, outcome_value
 
 from uwf_git.base.errors import Invalid, Paused, Usage
-from uwf_git.ext.crews.commands.shown import Shown, question_lines
+from uwf_git.ext.crews.commands.events import Shown, question_lines
 
 if TYPE_CHECKING:
     from uwf_cli.invocation import Invocation
 
     from uwf_git.engine.step import Outcome
     from uwf_git.format.ids import Hash, ThreadId
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
 
 MOST = 500
 """Steps of a run between two inputs."""

@@ -18,8 +18,8 @@ from uwf_git.base.errors import Usage, UwfError
 from uwf_git.base.text import nearest
 from uwf_git.engine.conversation import CHAT, TALK
 from uwf_git.ext.crews.commands.completers import complete_persona
+from uwf_git.ext.crews.commands.events import Shown
 from uwf_git.ext.crews.commands.resuming import NEWEST, Left, left_at
-from uwf_git.ext.crews.commands.shown import Shown
 from uwf_git.ext.crews.commands.talker import BUILTIN, talker
 from uwf_git.ext.crews.commands.typed import typed
 from uwf_git.format.types import OWN, USER
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from uwf_git.ext.crews.entry import Entry
     from uwf_git.ext.crews.menu import Choice, Routed
     from uwf_git.format.ids import ThreadId
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
 
 
 @command(

@@ -9,7 +9,7 @@ from uwf_git.engine.conversation import ASSISTANT, CHAT, PERSONA, TALK
 
 if TYPE_CHECKING:
     from uwf_git.ext.crews.entry import Entry
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
 
 BUILTIN = "uwf-builtin"
 

@@ -17,7 +17,7 @@ from uwf_cli.invocation import Invocation
 from uwf_git.base.text import counted, iso
 from uwf_git.ext.evaluation import sides
 from uwf_git.ext.evaluation.baselines import Baseline, Baselines
-from uwf_git.ext.evaluation.commands.compared import score_text
+from uwf_git.ext.evaluation.commands.comparison_output import score_text
 from uwf_git.ext.evaluation.commands.sides import find_side, names_of, narrowing
 from uwf_git.ext.evaluation.suite import Suites
 

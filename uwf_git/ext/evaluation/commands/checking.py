@@ -17,8 +17,8 @@ from uwf_cli.resolve import find_version
 
 from uwf_git.base.errors import Invalid, NotFound, Undecided, Worse
 from uwf_git.base.text import counted
-from uwf_git.ext.evaluation.commands.compared import judged_otherwise, percent
 from uwf_git.ext.evaluation.commands.comparing import compared_text, compared_value
+from uwf_git.ext.evaluation.commands.comparison_output import judged_otherwise, percent
 from uwf_git.ext.evaluation.commands.running import RunOptions, carried_out, how_to_go_on, running
 from uwf_git.ext.evaluation.commands.sides import BASELINE, find_side, names_of
 from uwf_git.ext.evaluation.comparison import LOSS, SAME

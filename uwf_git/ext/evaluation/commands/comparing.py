@@ -13,7 +13,7 @@ from uwf_cli.files import write_whole
 from uwf_cli.invocation import Invocation
 
 from uwf_git.base.text import counted
-from uwf_git.ext.evaluation.commands.compared import (
+from uwf_git.ext.evaluation.commands.comparison_output import (
     comparison_text,
     comparison_value,
     flaky_text,

@@ -11,8 +11,14 @@ from uwf_cli.page.markup import table, tag, text
 from uwf_cli.plot import pairs_drawing
 
 from uwf_git.base.text import one_line
-from uwf_git.ext.evaluation.commands.compared import OUTCOMES, difference_text, flaky_text, pairs_of, percent
-from uwf_git.ext.evaluation.commands.shown import summary
+from uwf_git.ext.evaluation.commands.comparison_output import (
+    OUTCOMES,
+    difference_text,
+    flaky_text,
+    pairs_of,
+    percent,
+)
+from uwf_git.ext.evaluation.commands.result_output import summary
 
 CHARTED = 60
 """Cases in the chart: those that differ most."""

@@ -13,7 +13,7 @@ from uwf_cli.invocation import Invocation
 
 from uwf_git.base.errors import NotFound
 from uwf_git.ext.evaluation.commands.comparing import compared_value, warn_of_judges
-from uwf_git.ext.evaluation.commands.shown import parts_value, result_value, run_value
+from uwf_git.ext.evaluation.commands.result_output import parts_value, result_value, run_value
 from uwf_git.ext.evaluation.commands.sides import BASELINE, find_side, names_of
 
 if TYPE_CHECKING:

@@ -23,7 +23,13 @@ from uwf_git.api.start import warn_of_limit
 from uwf_git.api.workflows import Found, stored_workflow, version_of
 from uwf_git.base.errors import AgentFailed, NotFound, Usage, Waiting
 from uwf_git.base.text import counted, nearest
-from uwf_git.ext.evaluation.commands.shown import called, result_line, result_value, run_value, summary
+from uwf_git.ext.evaluation.commands.result_output import (
+    called,
+    result_line,
+    result_value,
+    run_value,
+    summary,
+)
 from uwf_git.ext.evaluation.commands.suites import JUDGES, parse_judges
 from uwf_git.format.ids import Hash
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from uwf_git.ext.evaluation.sides import Side
     from uwf_git.ext.evaluation.suite import Suite
     from uwf_git.format.ids import Hash
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
 
 BASELINE = "baseline"
 """The word for what was accepted as good; with ~1 after it the baseline before."""

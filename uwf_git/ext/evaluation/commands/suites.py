@@ -17,7 +17,13 @@ from uwf_cli.output import ago
 from uwf_git.api.workflows import version_of
 from uwf_git.base.errors import NotFound, Usage
 from uwf_git.base.text import counted, one_line
-from uwf_git.ext.evaluation.commands.shown import case_value, parts_of_run, parts_value, run_value, summary
+from uwf_git.ext.evaluation.commands.result_output import (
+    case_value,
+    parts_of_run,
+    parts_value,
+    run_value,
+    summary,
+)
 from uwf_git.format.ids import name_problem
 
 if TYPE_CHECKING:
@@ -26,7 +32,7 @@ if TYPE_CHECKING:
     from uwf_git.ext.evaluation.suite import Suite, Suites
     from uwf_git.store.history import Head
     from uwf_git.store.index import CommitRow
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
 
 TO = click.option(
     "--to",

@@ -23,14 +23,14 @@ from uwf_git.api.listing import Filters
 from uwf_git.base.errors import NotFound, Usage
 from uwf_git.base.text import counted
 from uwf_git.ext.fleet.client import QUEUED, RUNNING, STATES
-from uwf_git.ext.fleet.commands.places import found, mark_remote, pace, place, share, to_step
+from uwf_git.ext.fleet.commands.options import found, mark_remote, pace, place, share, to_step
 from uwf_git.ext.fleet.dispatch import begins
 from uwf_git.format.amounts import LIMITS
 from uwf_git.format.ids import is_thread_id
 
 if TYPE_CHECKING:
     from uwf_git.ext.fleet.client import Queue, Row
-    from uwf_git.ext.fleet.place import Place
+    from uwf_git.ext.fleet.endpoint import Place
 
 _T = TypeVar("_T")
 _PAUSE = 1.0  # seconds between two looks at the queue
@@ -208,7 +208,7 @@ def cancel(
 def _signal(
     invocation: Invocation, ids: tuple[str, ...], every: bool, at: Place, name: str, done: str
 ) -> None:
-    from uwf_git.ext.fleet.place import find
+    from uwf_git.ext.fleet.endpoint import find
 
     if every == bool(ids):
         raise Usage("which threads?", "give ids, or --all for all that the queue has")
@@ -267,8 +267,8 @@ def sync(
     Threads that were answered, resumed or ended are continued or removed. Selected idle threads that are
     missing are queued, which also restores the queue of a server that lost its data.
     """
-    from uwf_git.ext.fleet import asked
-    from uwf_git.ext.fleet.news import outdated
+    from uwf_git.ext.fleet import messages
+    from uwf_git.ext.fleet.queue_sync import outdated
 
     failures = Failures(invocation)
     instance, wanted = invocation.instance, []
@@ -286,7 +286,7 @@ def sync(
         states = {row.thread: row.state for row in await queue.glance()}
         blocked = [thread for thread, state in states.items() if state == "blocked"]
         told = [*outdated(instance, states), *blocked]
-        await queue.signal(told, asked.LOOK)
+        await queue.signal(told, messages.LOOK)
         started = await queue.start(each for each in begun if each.thread not in states)
         return {"told": told, "started": [thread for thread, row in started.items() if row is None]}
 

@@ -20,7 +20,7 @@ from uwf_cli.selection import Chosen, short_ids, threads
 
 from uwf_git.api.listing import Filters
 from uwf_git.base.errors import Busy, Failure, OutputFailed, Throttled, Usage, Waiting
-from uwf_git.ext.fleet.commands.places import (
+from uwf_git.ext.fleet.commands.options import (
     WORKSPACE,
     WORKSPACE_REMOTE,
     allowance,
@@ -36,8 +36,8 @@ from uwf_git.ext.fleet.commands.places import (
 
 if TYPE_CHECKING:
     from uwf_git.ext.fleet.admission import Allowance
-    from uwf_git.ext.fleet.exits import Fault
-    from uwf_git.ext.fleet.place import Place
+    from uwf_git.ext.fleet.endpoint import Place
+    from uwf_git.ext.fleet.retry_policy import Fault
 
 _T = TypeVar("_T")
 
@@ -103,10 +103,10 @@ def run(
     """
     from uwf_git.ext.fleet import client
     from uwf_git.ext.fleet.admission import Admission
-    from uwf_git.ext.fleet.commands.ends import tell_ends
+    from uwf_git.ext.fleet.commands.summary import tell_ends
     from uwf_git.ext.fleet.commands.table import Table
     from uwf_git.ext.fleet.dispatch import begins
-    from uwf_git.ext.fleet.place import find, kept
+    from uwf_git.ext.fleet.endpoint import find, kept
     from uwf_git.ext.fleet.run import Fleet, up
     from uwf_git.ext.fleet.worker import Duty
 
@@ -234,7 +234,7 @@ class Told:
             self._tell(value)
 
     def _tell(self, value: Mapping[str, Any]) -> None:
-        from uwf_git.ext.fleet.exits import UNWRITABLE
+        from uwf_git.ext.fleet.retry_policy import UNWRITABLE
 
         invocation = self._invocation
         if "step" in value:
@@ -320,8 +320,8 @@ def worker(
     worker continues.
     """
     from uwf_git.ext.fleet import client
-    from uwf_git.ext.fleet.commands.places import found
-    from uwf_git.ext.fleet.place import announce, kept
+    from uwf_git.ext.fleet.commands.options import found
+    from uwf_git.ext.fleet.endpoint import announce, kept
     from uwf_git.ext.fleet.worker import Duty, work
 
     client.require()

@@ -14,13 +14,13 @@ from uwf_cli.watching.lines import Lines, lasted, step_line
 from uwf_git.base.text import counted
 from uwf_git.engine.progress import Watch
 from uwf_git.ext.fleet.admission import Admission
-from uwf_git.ext.fleet.hands import Tell
 from uwf_git.ext.fleet.limits import Gate
+from uwf_git.ext.fleet.process_pool import Tell
 
 if TYPE_CHECKING:
     from uwf_cli.invocation import Invocation
 
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
 
 _RECENT = 10.0  # seconds whose steps say how fast it goes
 _RESTS = ("waiting", "blocked", "paused")

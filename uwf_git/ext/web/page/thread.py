@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from uwf_git.format.kinds import Detail
     from uwf_git.store.attempts import FailedAttempt
     from uwf_git.store.history import Head
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
 
 _DEEPEST = 8  # sub-workflows within each other that are shown
 

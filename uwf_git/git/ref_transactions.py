@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 
 from uwf_git.base.errors import Busy, HeadMoved, Invalid
 from uwf_git.base.lifetime import deferred
-from uwf_git.git.durable import make_folders, share, sync
+from uwf_git.git.fsync import make_folders, share, sync
 from uwf_git.git.libgit2 import Oid, reference_is_valid_name
 from uwf_git.git.lockfiles import LOCK, Lockfiles
 from uwf_git.git.refs import PACKED, PRIVATE, is_packed_under, note_packed, packed_without, read_ref

@@ -7,12 +7,12 @@ import contextlib
 from collections.abc import Collection, Mapping
 
 from uwf_git.base.errors import UwfError
-from uwf_git.ext.fleet import asked
+from uwf_git.ext.fleet import messages
 from uwf_git.ext.fleet.client import Queue, connect, require
-from uwf_git.ext.fleet.hand import standing
-from uwf_git.ext.fleet.place import Place, find
+from uwf_git.ext.fleet.endpoint import Place, find
+from uwf_git.ext.fleet.step_process import standing
 from uwf_git.format.ids import ThreadId
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 
 _RESTS = ("waiting", "paused")
 
@@ -31,7 +31,7 @@ def outdated(instance: Instance, states: Mapping[str, str]) -> list[str]:
 
 async def look(place: Place, threads: Collection[str]) -> dict[str, bool]:
     """Tell a fleet to look at threads again; return whether each is queued. Raises RemoteFailed."""
-    return await Queue(await connect(place)).signal(threads, asked.LOOK)
+    return await Queue(await connect(place)).signal(threads, messages.LOOK)
 
 
 def tell(instance: Instance, threads: Collection[str]) -> None:

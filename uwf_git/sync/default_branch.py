@@ -17,7 +17,7 @@ from uwf_git.base.errors import RemoteFailed
 from uwf_git.git.libgit2 import reference_is_valid_name
 from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid, Repository, StoreUnwritable
-from uwf_git.store.opened import Instance
+from uwf_git.store.instance import Instance
 from uwf_git.store.private import write_private
 from uwf_git.store.remotes import Remote
 from uwf_git.sync.tracking import listed_lines

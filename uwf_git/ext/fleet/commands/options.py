@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from uwf_cli.selection import Chosen
 
     from uwf_git.ext.fleet.admission import Allowance
-    from uwf_git.ext.fleet.hand import Orders
-    from uwf_git.ext.fleet.place import Place
+    from uwf_git.ext.fleet.endpoint import Place
+    from uwf_git.ext.fleet.step_process import Orders
     from uwf_git.format.ids import ThreadId
 
 _PORT = 7233
@@ -111,7 +111,7 @@ def orders(
 ) -> Orders:
     """Return the workers' orders, after checking the remote once and removing ended threads' workspaces.
     Raises Usage, NotFound, RemoteFailed."""
-    from uwf_git.ext.fleet.hand import Orders
+    from uwf_git.ext.fleet.step_process import Orders
     from uwf_git.ext.fleet.workspace import Workspaces, parse_wanted
 
     if remote is not None:
@@ -199,7 +199,7 @@ def pace(function: _F) -> _F:
 
 
 def named(address: str | None, namespace: str | None) -> Place | None:
-    from uwf_git.ext.fleet.place import NAMESPACE, Place
+    from uwf_git.ext.fleet.endpoint import NAMESPACE, Place
 
     if address is None:
         return None
@@ -209,7 +209,7 @@ def named(address: str | None, namespace: str | None) -> Place | None:
 
 def found(invocation: Invocation, address: str | None, namespace: str | None) -> Place:
     """Return the named server, this store's running fleet, or that of Temporal's variables. Raises NotFound."""
-    from uwf_git.ext.fleet.place import find
+    from uwf_git.ext.fleet.endpoint import find
 
     place = named(address, namespace) or find(invocation.instance.store.repository.private)
     place = place or named(os.environ.get("TEMPORAL_ADDRESS"), namespace)

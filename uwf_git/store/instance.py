@@ -16,10 +16,10 @@ from uwf_git.git.refs import read_file
 from uwf_git.git.repository import PRIVATE
 from uwf_git.sandbox.programs import avoid_all
 from uwf_git.store.history import Head
+from uwf_git.store.indexing import Store
 from uwf_git.store.location import Location, check_format, locate
 from uwf_git.store.locks import Locks
 from uwf_git.store.private import NONCE_VARIABLE, Folders, Runs, Sessions, Trusted
-from uwf_git.store.taking_in import Store
 from uwf_git.store.threads import Threads
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from uwf_cli import terminal
 from uwf_cli.output import dollars
 
 from uwf_git.base.text import counted, one_line
-from uwf_git.ext.evaluation.commands.compared import flaky_text, flaky_value
+from uwf_git.ext.evaluation.commands.comparison_output import flaky_text, flaky_value
 from uwf_git.ext.evaluation.records import ERROR, MISSED, PASSED, Told
 
 if TYPE_CHECKING:

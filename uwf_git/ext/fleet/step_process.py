@@ -1,7 +1,7 @@
 """A step process: makes a worker's steps one at a time in its main thread, since limits and the current
 folder are per process, and keeps the store open.
 
-Started as `python -P -m uwf_git.ext.fleet.hand ORDERS`; one request and one answer per line. SIGINT
+Started as `python -P -m uwf_git.ext.fleet.step_process ORDERS`; one request and one answer per line. SIGINT
 interrupts the step and keeps its turns; the end of input ends the process likewise.
 """
 
@@ -31,15 +31,15 @@ from uwf_git.base.errors import (
     failure_of,
 )
 from uwf_git.ext.fleet.admission import used_by
-from uwf_git.ext.fleet.asked import Stand, parse_step
-from uwf_git.ext.fleet.exits import UNKEPT, Fault
 from uwf_git.ext.fleet.limits import impatient, next_queue
+from uwf_git.ext.fleet.messages import Stand, parse_step
+from uwf_git.ext.fleet.retry_policy import UNKEPT, Fault
 from uwf_git.ext.fleet.workspace import Workspaces, parse_wanted
 from uwf_git.format.ids import ThreadId, parse_thread_id
 from uwf_git.sandbox.programs import avoid
 from uwf_git.store.history import Head
+from uwf_git.store.instance import Instance, begin_log, redactor_at, wanted_log
 from uwf_git.store.location import locate
-from uwf_git.store.opened import Instance, begin_log, redactor_at, wanted_log
 
 if TYPE_CHECKING:
     from uwf_git.config.secrets import Redactor

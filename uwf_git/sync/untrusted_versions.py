@@ -17,7 +17,7 @@ from uwf_git.store.version_files import VersionFiles, entries
 from uwf_git.store.versions import CODE_FILES, Versions
 
 if TYPE_CHECKING:
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
     from uwf_git.verify.findings import Finding
 
 MOST_VERSIONS = 1000

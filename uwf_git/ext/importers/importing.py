@@ -28,8 +28,8 @@ from uwf_git.format.builtin import META
 from uwf_git.format.ids import Hash
 from uwf_git.format.node import hash_of
 from uwf_git.store import layout
-from uwf_git.store.opened import Instance
-from uwf_git.store.taking_in import keeping
+from uwf_git.store.indexing import keeping
+from uwf_git.store.instance import Instance
 
 LIST_SCHEMA = {
     "title": "Imported nodes",

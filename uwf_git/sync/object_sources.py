@@ -22,7 +22,7 @@ from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import parse_detail, parse_start, parse_step
 from uwf_git.format.types import is_kind
 from uwf_git.git.bulk import Bulk
-from uwf_git.git.durable import ASIDE
+from uwf_git.git.fsync import ASIDE
 from uwf_git.git.objects import Person, id_of, tag_text
 from uwf_git.git.program import Git
 from uwf_git.git.repository import TAG, Oid, Repository
@@ -30,8 +30,8 @@ from uwf_git.store import layout, ref_kinds
 from uwf_git.store.definitions import versions_of
 from uwf_git.store.history import Head
 from uwf_git.store.index import CommitRow, Overlay
+from uwf_git.store.indexing import Store
 from uwf_git.store.remotes import Remote, check_url, without_password
-from uwf_git.store.taking_in import Store
 from uwf_git.store.threads import Threads
 from uwf_git.sync.tracking import bring, list_refs, listed_lines, sort_out
 from uwf_git.verify.damage import problem_with

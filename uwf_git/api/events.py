@@ -26,7 +26,7 @@ from uwf_git.store.pages import verdict
 if TYPE_CHECKING:
     from uwf_git.git.repository import Oid
     from uwf_git.store.history import Head
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
 
 Value = dict[str, Any]
 _PREFIXES = (layout.THREADS, layout.ARCHIVE, layout.ATTEMPTS, layout.PAUSED)

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 from weakref import WeakSet
 
 from uwf_git.base import log
-from uwf_git.git.durable import share
+from uwf_git.git.fsync import share
 
 _FILLING = 65536  # KiB of pages that are kept while all is taken in: rows come in no order
 BUSY_SECONDS = 30

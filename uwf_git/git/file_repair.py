@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from uwf_git.base.errors import Busy, StoreDamaged
-from uwf_git.git.durable import make_folders, sync
+from uwf_git.git.fsync import make_folders, sync
 from uwf_git.git.lockfiles import LOCK
 from uwf_git.git.objects import id_of
 from uwf_git.git.refs import HEADER, PACKED, PackedDamage, note_packed, packed_damage, read_file, sound_lines

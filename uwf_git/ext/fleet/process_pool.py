@@ -13,13 +13,13 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from uwf_git.base import log
-from uwf_git.ext.fleet.exits import lost
+from uwf_git.ext.fleet.retry_policy import lost
 from uwf_git.sandbox.child import Pipes, lines, spawn
 
 if TYPE_CHECKING:
     import subprocess
 
-    from uwf_git.ext.fleet.hand import Orders
+    from uwf_git.ext.fleet.step_process import Orders
     from uwf_git.store.location import Location
 
 PATIENCE = 20.0  # seconds that a hand has to end its agent and to keep what that said
@@ -119,7 +119,7 @@ class Hands:
             hand.kill()
 
     async def _start(self) -> _Hand:
-        argv = [sys.executable, "-P", "-m", "uwf_git.ext.fleet.hand", self._argument]
+        argv = [sys.executable, "-P", "-m", "uwf_git.ext.fleet.step_process", self._argument]
         hand = _Hand(spawn(argv, cwd=None, env=self._env))
         self._all.add(hand)
         await hand.connect()

@@ -1,6 +1,6 @@
 """A process for one conversation with an agent, called by a code workflow during a step.
 
-    python -m uwf_git.ext.code.asked THREAD DESCRIPTOR
+    python -m uwf_git.ext.code.conversation THREAD DESCRIPTOR
 
 Requests are JSON lines from the descriptor, answers are lines on standard output:
 
@@ -42,7 +42,7 @@ from uwf_git.store.private import Order
 if TYPE_CHECKING:
     from uwf_git.config.settings import AgentConfig
     from uwf_git.store.history import History
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
 
 
 class Question(NamedTuple):
@@ -185,8 +185,8 @@ class _Asked:
 def _open(instance: Instance, thread: ThreadId, asks: Question, stack: ExitStack) -> tuple[_Asked, str]:
     from uwf_git.config.resolve import resolve_agent
     from uwf_git.config.settings import AgentConfig
+    from uwf_git.engine.default_agent import refuse_to_make_up
     from uwf_git.engine.performer import embedded
-    from uwf_git.engine.stand_in import refuse_to_make_up
 
     at = instance.threads.position(instance.threads.active_head(thread))
     if at.head.node != asks.head:
@@ -259,7 +259,7 @@ def _requests(source: IO[bytes]) -> Iterator[dict[str, Any]]:
 
 def main(argv: Sequence[str]) -> int:
     lifetime.own()
-    from uwf_git.store.opened import Instance
+    from uwf_git.store.instance import Instance
 
     thread = parse_thread_id(argv[0])
     answers = os.fdopen(os.dup(1), "w", encoding="ascii")

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from uwf_git.base import log
 from uwf_git.base.errors import Busy, failure_of
-from uwf_git.git.durable import make_folders, share
+from uwf_git.git.fsync import make_folders, share
 from uwf_git.git.repository import StoreUnwritable
 from uwf_git.store.private import read_private, write_private
 

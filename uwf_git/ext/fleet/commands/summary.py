@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from uwf_git.ext.fleet.admission import Used
     from uwf_git.ext.fleet.client import Row
-    from uwf_git.ext.fleet.exits import Fault
-    from uwf_git.ext.fleet.place import Place
+    from uwf_git.ext.fleet.endpoint import Place
+    from uwf_git.ext.fleet.retry_policy import Fault
 
 
 def tell_ends(
@@ -91,7 +91,7 @@ def _which(rows: list[Row]) -> str:
 
 
 def _options(at: Place | None) -> str:
-    from uwf_git.ext.fleet.place import NAMESPACE
+    from uwf_git.ext.fleet.endpoint import NAMESPACE
 
     if at is None:
         return ""

@@ -7,8 +7,8 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from uwf_git.store.instance import Instance
 from uwf_git.store.location import Location
-from uwf_git.store.opened import Instance
 
 if TYPE_CHECKING:
     from uwf_git.api.exchange import Exchange

@@ -17,8 +17,8 @@ from uwf_git.format.ids import ThreadId, is_thread_id
 from uwf_git.format.kinds import EXTRACT, REHEARSE, SUBWORKFLOW, Step, StepContext, remark_in, split_remarks
 from uwf_git.format.types import USER, is_kind
 from uwf_git.store.history import Head, History, Position
+from uwf_git.store.instance import Instance
 from uwf_git.store.layout import ATTEMPTS
-from uwf_git.store.opened import Instance
 
 HUMAN = "uwf-human"
 
