@@ -20,7 +20,7 @@ from uwf_git.ext.crews.menu import route
 from uwf_git.ext.crews.package import read_archive
 from uwf_git.ext.crews.registry import Crews, Definition
 from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.format.personas import Does, Handler, Member, MenuItem, Persona
+from uwf_git.format.personas import Effect, Handler, Member, MenuItem, Persona
 
 
 def importing(folder: Path, size: Size) -> Iterator[Row]:
@@ -45,8 +45,8 @@ def routing(folder: Path, size: Size) -> Iterator[Row]:
             f"[C{n}] Write chapter {n} of the tale, and what its people say",
             trigger=f"chapter-{n}",
             aliases=(f"write chapter {n}", f"tell part {n}"),
-            handlers=(Handler(f"revise chapter {n}", Does(action=f"Revise {n}.")),),
-            does=Does(action=f"Write {n}."),
+            handlers=(Handler(f"revise chapter {n}", Effect(action=f"Revise {n}.")),),
+            does=Effect(action=f"Write {n}."),
         )
         for n in range(1, size.menu + 1)
     )

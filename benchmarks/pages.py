@@ -60,10 +60,10 @@ def first_page(folder: Path, size: Size) -> Iterator[Row]:
 
 def a_long_thread(folder: Path, size: Size) -> Iterator[Row]:
     """The page of a long thread, one of its steps, and how much of both is sent."""
-    from uwf_cli.page.addresses import Asked
+    from uwf_cli.page.addresses import PageRequest
 
     from uwf_git.ext.web import render, thread
-    from uwf_git.ext.web.site import Site, made
+    from uwf_git.ext.web.site import Site, respond
 
     steps = min(_STEPS, size.long)
     lab = Lab(folder)
@@ -71,7 +71,7 @@ def a_long_thread(folder: Path, size: Size) -> Iterator[Row]:
     site = Site(lab.location)
 
     def in_library() -> str:
-        page = made(site, thread.page, Asked({"id": found}))
+        page = respond(site, thread.page, PageRequest({"id": found}))
         assert page.status == 200, page
         return render.html(page, str, {**site.known(), "tag": ""})
 

@@ -88,18 +88,18 @@ def _run(folder: Path, steps: int) -> tuple[dict[str, list[float]], dict[str, in
                     )
                 )
             started[name] = process
-            _told(process)  # that it is ready
+            _describe(process)  # that it is ready
         for _ in range(steps // BATCH):
             for name, process in started.items():
                 print(BATCH, file=process.stdin)
-                seconds[name].append(float(_told(process)) / BATCH)
+                seconds[name].append(float(_describe(process)) / BATCH)
         for process in started.values():
             print(0, file=process.stdin)
-            _told(process)  # that it has tidied up
+            _describe(process)  # that it has tidied up
     return seconds, {name: disk(folder / name)[1] for name in seconds}
 
 
-def _told(process: subprocess.Popen[str]) -> str:
+def _describe(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     line = process.stdout.readline()
     if not line:

@@ -18,7 +18,7 @@ from uwf_git.engine.kit.record import Recorder
 from uwf_git.format.ids import ThreadId
 from uwf_git.format.kinds import Detail, TurnRecord, Usage
 from uwf_git.store.instance import Instance
-from uwf_git.store.private import Order
+from uwf_git.store.private import EngineOrder
 
 
 def appending(folder: Path, size: Size) -> Iterator[Row]:
@@ -107,7 +107,7 @@ def talking_long(folder: Path, size: Size) -> Iterator[Row]:
             recorder.record(turn)
             turns.append(turn)
             new += json.dumps(turn.payload()).encode()
-    order = Order(head.node, "worker", "uwf-builtin", None, None)
+    order = EngineOrder(head.node, "worker", "uwf-builtin", None, None)
     detail = recorder.detail(Detail("Done.", extraction="native"), turns, order, head.node, 1.0)
     with instance.store.together():
         instance.store.store_drafts()

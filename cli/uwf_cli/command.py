@@ -115,7 +115,7 @@ def command(*examples: str, cls: type[Command] = Command) -> Callable[[Callable[
     return made
 
 
-class Place(NamedTuple):
+class CommandEntry(NamedTuple):
     """A command's `module:attribute`, and its line in the group's help."""
 
     where: str
@@ -129,7 +129,7 @@ class Group(Command, click.Group):
     def __init__(
         self,
         name: str,
-        members: Mapping[str, Place | click.Command],
+        members: Mapping[str, CommandEntry | click.Command],
         examples: Sequence[str] = (),
         sections: Mapping[str, Sequence[str]] | None = None,
         **keywords: Any,
@@ -145,8 +145,8 @@ class Group(Command, click.Group):
         return "" if self.name == "uwf" else str(self.name)
 
     @property
-    def members(self) -> Mapping[str, Place | click.Command]:
-        added = {name: Place(each.where, each.line) for name, each in ext.commands(self._path).items()}
+    def members(self) -> Mapping[str, CommandEntry | click.Command]:
+        added = {name: CommandEntry(each.where, each.line) for name, each in ext.commands(self._path).items()}
         return {**self.own, **{name: place for name, place in added.items() if name not in self.own}}
 
     @property
@@ -180,7 +180,7 @@ class Group(Command, click.Group):
                 rows = [(name.ljust(widest), members[name]) for name in names]
                 formatter.write_dl(
                     [
-                        (name, member.line if isinstance(member, Place) else member.help or "")
+                        (name, member.line if isinstance(member, CommandEntry) else member.help or "")
                         for name, member in rows
                     ]
                 )
@@ -192,7 +192,7 @@ class Group(Command, click.Group):
         found = self.get_command(context, name)
         if found is None and not context.resilient_parsing:
             path = context.command_path
-            meant = _meant(context, self, name)
+            meant = _suggest(context, self, name)
             hint = f'did you mean "{meant}"?' if meant else f"see: {path} --help"
             raise Usage(f"{path} has no command {name!r}", hint)
         return name, found, args[1:]
@@ -251,7 +251,7 @@ _PHRASES = {
 """Commands that other programs have, and the command here that prints the same, if its name is no synonym."""
 
 
-def _meant(context: click.Context, group: Group, name: str) -> str | None:
+def _suggest(context: click.Context, group: Group, name: str) -> str | None:
     from difflib import SequenceMatcher
 
     if (phrase := f"{context.command_path} {name.casefold()}") in _PHRASES:
@@ -272,7 +272,7 @@ def _meant(context: click.Context, group: Group, name: str) -> str | None:
         return SequenceMatcher(None, wanted[:200], known).ratio() + (0.1 if known in here else 0)
 
     near = max((*here, *_SYNONYMS, *everywhere), key=likeness)
-    return _meant(context, group, near) if likeness(near) >= 0.75 else None
+    return _suggest(context, group, near) if likeness(near) >= 0.75 else None
 
 
 def _paths(root: Group, name: str) -> dict[str, str]:

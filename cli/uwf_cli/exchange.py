@@ -16,7 +16,7 @@ from uwf_git.base.errors import UwfError
 from uwf_git.format.ids import ThreadId
 
 if TYPE_CHECKING:
-    from uwf_git.api.exchange import Exchange, Git, Large
+    from uwf_git.api.exchange import Exchange, Git, LargeBlob
     from uwf_git.store.instance import Instance
 
 AFTER = 1.0
@@ -94,7 +94,7 @@ def exchange_for(instance: Instance, remote: str | None) -> Exchange:
     return Exchange(instance.remotes.get(remote), git_for(instance))
 
 
-def tell_large(invocation: Invocation, large: Sequence[Large]) -> None:
+def warn_of_large_blobs(invocation: Invocation, large: Sequence[LargeBlob]) -> None:
     """Warn of blobs that forges may refuse."""
     for each in large[:5]:
         what = f"node {each.node}" if each.node else f"blob {each.blob}"

@@ -62,7 +62,7 @@ def failed(invocation: Invocation, error: Exception, arguments: Sequence[str] = 
 
         traceback.print_exc()
     failure = failure_without_secrets(invocation, error)
-    tell(invocation, failure, arguments)
+    print_error(invocation, failure, arguments)
     return invocation.exit_status(failure.code, failure.status)
 
 
@@ -134,7 +134,7 @@ def _is_folder_gone() -> bool:
     return False
 
 
-def tell(
+def print_error(
     invocation: Invocation,
     failure: Failure,
     arguments: Sequence[str] = (),

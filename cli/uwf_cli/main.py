@@ -90,13 +90,13 @@ def _ended_by(error: BaseException) -> Terminated | None:
 
 
 def _interrupted(invocation: Invocation, message: str, status: int, arguments: list[str]) -> int:
-    from uwf_cli.failures import tell
+    from uwf_cli.failures import print_error
     from uwf_git.base import log
     from uwf_git.base.errors import Failure
 
     streams.end_unheard(status)
     log.warning("0E1G7YJ1", "is {how}", how=message, going_on=invocation.going_on)
-    tell(invocation, Failure("interrupted", status, message, invocation.going_on), arguments)
+    print_error(invocation, Failure("interrupted", status, message, invocation.going_on), arguments)
     streams.flush()
     return status
 

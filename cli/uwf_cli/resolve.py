@@ -20,7 +20,7 @@ from uwf_git.format.node import parse_json
 
 if TYPE_CHECKING:
     from uwf_cli.invocation import Invocation
-    from uwf_git.api.workflows import Compiled, Finding, Found, Sources
+    from uwf_git.api.workflows import Compiled, Finding, ResolvedWorkflow, Sources
 
 STDIN = "-"
 LARGEST = 32 << 20
@@ -123,13 +123,13 @@ def sources_of(invocation: Invocation) -> Sources:
     return Sources(location.root, (lambda: invocation.instance) if location.git_dir.exists() else None)
 
 
-def find_workflow(invocation: Invocation, text: str) -> Found:
+def find_workflow(invocation: Invocation, text: str) -> ResolvedWorkflow:
     from uwf_git.api.workflows import find_workflow
 
     return find_workflow(sources_of(invocation), text)
 
 
-def find_version(invocation: Invocation, text: str) -> Found:
+def find_version(invocation: Invocation, text: str) -> ResolvedWorkflow:
     """As in the API, for NAME@VERSION too."""
     from uwf_git.api.workflows import find_version
 

@@ -32,7 +32,7 @@ _DAY = 86_400  # seconds
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-class Chosen(NamedTuple):
+class Selection(NamedTuple):
     """The selection: ids as typed, or filters."""
 
     ids: tuple[str, ...]
@@ -124,7 +124,7 @@ def threads(function: _F) -> _F:
     """Add ids and filters, as a parameter `chosen`."""
 
     def packed(*args: Any, threads: tuple[str, ...], filters: Filters, **given: Any) -> Any:
-        return function(*args, chosen=Chosen(threads, filters), **given)
+        return function(*args, chosen=Selection(threads, filters), **given)
 
     argument = click.argument("threads", metavar="[ID]...", nargs=-1, shell_complete=complete_thread)
     wrapped: Any = argument(filters("Every thread that it can be done to.")(update_wrapper(packed, function)))
@@ -154,7 +154,7 @@ def _tells_apart(ids: Collection[str], size: int) -> bool:
 
 def chosen_threads(
     invocation: Invocation,
-    chosen: Chosen,
+    chosen: Selection,
     failures: Failures,
     among: Collection[str] = STATUSES,
     find: Callable[[str], ThreadId] | None = None,
@@ -203,7 +203,7 @@ def require_yes(invocation: Invocation, threads: list[ThreadId], verb: str) -> N
 
 def on_each(
     invocation: Invocation,
-    chosen: Chosen,
+    chosen: Selection,
     do: Callable[[ThreadId], dict[str, Any]],
     text: Callable[[Any], str],
     among: Collection[str] = STATUSES,

@@ -24,7 +24,7 @@ _KEYS = ("prompt", "budget", "persona", "maxRounds", "cwd")
 _EXAMPLE = '"TEXT", or {"prompt": "TEXT", "budget": {"maxCost": 2.5}}'
 
 
-class Line(NamedTuple):
+class TaskLine(NamedTuple):
     """A task. `where` names its line: `tasks.jsonl:3`."""
 
     where: str
@@ -35,7 +35,7 @@ class Line(NamedTuple):
     cwd: Path | None
 
 
-def read_tasks(file: str) -> list[Line]:
+def read_tasks(file: str) -> list[TaskLine]:
     """Read a file's tasks; `-` is standard input. Raises Invalid with the first bad line, and as `read_file`."""
     tasks = list(_tasks(file))
     if not tasks:
@@ -52,7 +52,7 @@ def naming(where: str) -> Iterator[None]:
         raise
 
 
-def _tasks(file: str) -> Iterator[Line]:
+def _tasks(file: str) -> Iterator[TaskLine]:
     # Not splitlines: JSON strings may hold U+2028 and the like as they are.
     for number, text in enumerate(resolve.read_file(file, "tasks").split("\n"), 1):
         if not text.strip():
@@ -67,7 +67,7 @@ def _name(file: str) -> str:
     return "standard input" if file == resolve.STDIN else file
 
 
-def _task(where: str, value: Any) -> Line:
+def _task(where: str, value: Any) -> TaskLine:
     given = {"prompt": value} if isinstance(value, str) else value
     if not isinstance(given, dict):
         raise Invalid(f"a task is text or an object, not {kind_of(value)}", _EXAMPLE)
@@ -84,7 +84,9 @@ def _task(where: str, value: Any) -> Line:
     if rounds is not None and (type(rounds) is not int or not 1 <= rounds <= MOST_ROUNDS):
         raise Invalid(f"maxRounds is not a whole number from 1 to {MOST_ROUNDS}", 'as in "maxRounds": 20')
     cwd = _text(given, "cwd")
-    return Line(where, prompt, budget, _text(given, "persona"), rounds, None if cwd is None else Path(cwd))
+    return TaskLine(
+        where, prompt, budget, _text(given, "persona"), rounds, None if cwd is None else Path(cwd)
+    )
 
 
 def _text(given: Mapping[str, Any], key: str) -> str | None:

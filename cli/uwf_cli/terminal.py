@@ -127,8 +127,8 @@ def table(rows: Iterable[Sequence[str]], header: Sequence[str] = (), free: int |
         return "\n".join(_beside(line, widths) for line in lines) + "\n"
     least = [max(_longest_word(line[i]) for line in lines) for i in range(len(widths))]
     if free is not None:
-        least[free] = min(widths[free], _LEAST)
-    least[-1] = max(least[-1], min(widths[-1], _LEAST))
+        least[free] = min(widths[free], _MIN_WIDTH)
+    least[-1] = max(least[-1], min(widths[-1], _MIN_WIDTH))
     narrowed = _narrowed(widths, least, room, free)
     if sum(narrowed) + 2 * (len(widths) - 1) <= room:
         widths = narrowed
@@ -158,7 +158,7 @@ def numbers(rows: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
     ]
 
 
-_LEAST = 16
+_MIN_WIDTH = 16
 """Columns that a text gets at least beside others; one that has fewer stands below them."""
 
 
@@ -195,7 +195,7 @@ def _longest_word(text: str) -> int:
 def wrapped(text: str, by: int) -> list[str]:
     """Wrap an escaped text at the terminal's edge with an indent."""
     room = width()
-    lines = [text] if room is None else _wrapped(text, max(room - by, _LEAST))
+    lines = [text] if room is None else _wrapped(text, max(room - by, _MIN_WIDTH))
     return [" " * by + line for line in lines]
 
 
@@ -282,13 +282,13 @@ def markdown(text: str) -> str:
     )
     parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"]).disable("reference")
     page = Markdown("", hyperlinks=False, code_theme="ansi_dark")
-    page.parsed = [_told(token) for token in parser.parse(escape(text))]
+    page.parsed = [_describe(token) for token in parser.parse(escape(text))]
     console.print(page)
     rendered = shown.getvalue()
     return rendered if colours() else re.sub(_ANSI, "", rendered)
 
 
-def _told(token: Token) -> Token:
+def _describe(token: Token) -> Token:
     from markdown_it.token import Token
 
     if token.type == "image":
@@ -297,7 +297,7 @@ def _told(token: Token) -> Token:
         return Token("text", "", 0, content=f"[{alt}] ({address})")
     if token.type == "link_open":
         token.attrs["href"] = _address(token, "href")
-    token.children = [_told(child) for child in token.children] if token.children else token.children
+    token.children = [_describe(child) for child in token.children] if token.children else token.children
     return token
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from uwf_cli.command import Group, Place
+from uwf_cli.command import CommandEntry, Group
 from uwf_git.base.version import VERSION
 
 
@@ -28,20 +28,28 @@ _VERSION: Any = click.Option(
 workflow = Group(
     "workflow",
     {
-        "put": Place("uwf_cli.commands.workflow:put", "Register a workflow under its name."),
-        "show": Place("uwf_cli.commands.workflow:show", "Show a workflow's roles, conditions and graph."),
-        "list": Place("uwf_cli.commands.workflow:list_", "List registered workflows."),
-        "history": Place("uwf_cli.commands.workflow:history", "List a workflow's versions, newest first."),
-        "diff": Place("uwf_cli.commands.workflow:diff", "Show the differences between two versions."),
-        "rollback": Place("uwf_cli.commands.workflow:rollback", "Restore an older version."),
-        "propose": Place("uwf_cli.commands.review:propose", "Propose a version without registering it."),
-        "accept": Place("uwf_cli.commands.review:accept", "Register a proposed version."),
-        "graph": Place("uwf_cli.commands.workflow:graph", "Draw a workflow's graph (Mermaid, Graphviz)."),
-        "validate": Place("uwf_cli.commands.workflow:validate", "Report all problems of a workflow."),
-        "rehearse": Place(
+        "put": CommandEntry("uwf_cli.commands.workflow:put", "Register a workflow under its name."),
+        "show": CommandEntry(
+            "uwf_cli.commands.workflow:show", "Show a workflow's roles, conditions and graph."
+        ),
+        "list": CommandEntry("uwf_cli.commands.workflow:list_", "List registered workflows."),
+        "history": CommandEntry(
+            "uwf_cli.commands.workflow:history", "List a workflow's versions, newest first."
+        ),
+        "diff": CommandEntry("uwf_cli.commands.workflow:diff", "Show the differences between two versions."),
+        "rollback": CommandEntry("uwf_cli.commands.workflow:rollback", "Restore an older version."),
+        "propose": CommandEntry(
+            "uwf_cli.commands.review:propose", "Propose a version without registering it."
+        ),
+        "accept": CommandEntry("uwf_cli.commands.review:accept", "Register a proposed version."),
+        "graph": CommandEntry(
+            "uwf_cli.commands.workflow:graph", "Draw a workflow's graph (Mermaid, Graphviz)."
+        ),
+        "validate": CommandEntry("uwf_cli.commands.workflow:validate", "Report all problems of a workflow."),
+        "rehearse": CommandEntry(
             "uwf_cli.commands.workflow:rehearse", "Walk a workflow's graph with generated outputs."
         ),
-        "rm": Place("uwf_cli.commands.workflow:rm", "Unregister a workflow (history is kept)."),
+        "rm": CommandEntry("uwf_cli.commands.workflow:rm", "Unregister a workflow (history is kept)."),
     },
     examples=(
         "uwf workflow validate solve-issue.yaml",
@@ -54,30 +62,34 @@ workflow = Group(
 thread = Group(
     "thread",
     {
-        "start": Place("uwf_cli.commands.thread:start", "Start a thread; no step is run yet."),
-        "step": Place("uwf_cli.commands.running:step", "Run one step."),
-        "run": Place("uwf_cli.commands.running:run", "Run until the thread ends, waits or fails."),
-        "show": Place("uwf_cli.commands.reading:show", "Show a thread's status and next role."),
-        "list": Place("uwf_cli.commands.listing:list_", "List threads, newest first."),
-        "steps": Place("uwf_cli.commands.reading:steps", "List a thread's steps and outputs."),
-        "read": Place("uwf_cli.commands.reading:read", "Print a thread as Markdown."),
-        "step-details": Place(
+        "start": CommandEntry("uwf_cli.commands.thread:start", "Start a thread; no step is run yet."),
+        "step": CommandEntry("uwf_cli.commands.running:step", "Run one step."),
+        "run": CommandEntry("uwf_cli.commands.running:run", "Run until the thread ends, waits or fails."),
+        "show": CommandEntry("uwf_cli.commands.reading:show", "Show a thread's status and next role."),
+        "list": CommandEntry("uwf_cli.commands.listing:list_", "List threads, newest first."),
+        "steps": CommandEntry("uwf_cli.commands.reading:steps", "List a thread's steps and outputs."),
+        "read": CommandEntry("uwf_cli.commands.reading:read", "Print a thread as Markdown."),
+        "step-details": CommandEntry(
             "uwf_cli.commands.reading:step_details", "Show a step or attempt with all turns."
         ),
-        "turns": Place("uwf_cli.commands.conversation:turns", "Show an agent's messages and tool calls."),
-        "prompt": Place("uwf_cli.commands.conversation:prompt", "Print the prompt of a step."),
-        "attempts": Place("uwf_cli.commands.reading:attempts", "List a thread's failed attempts."),
-        "budget": Place("uwf_cli.commands.spending:budget", "Show or raise a thread's budget."),
-        "fork": Place("uwf_cli.commands.thread:fork", "Fork a thread at any step."),
-        "answer": Place("uwf_cli.commands.asking:answer", "Answer a waiting thread."),
-        "say": Place("uwf_cli.commands.asking:say", "Add a remark to a thread."),
-        "pause": Place("uwf_cli.commands.asking:pause", "Pause threads."),
-        "resume": Place("uwf_cli.commands.asking:resume", "Resume paused threads; continue finished ones."),
-        "kill": Place("uwf_cli.commands.thread:kill", "Kill threads and their running agents."),
-        "rm": Place("uwf_cli.commands.thread:rm", "Remove threads and their attempts."),
-        "restore": Place("uwf_cli.commands.thread:restore", "Restore removed threads."),
-        "diff": Place("uwf_cli.commands.reading:diff", "Show where two threads diverge."),
-        "log": Place("uwf_cli.commands.reading:log", "List a thread's commits, newest first."),
+        "turns": CommandEntry(
+            "uwf_cli.commands.conversation:turns", "Show an agent's messages and tool calls."
+        ),
+        "prompt": CommandEntry("uwf_cli.commands.conversation:prompt", "Print the prompt of a step."),
+        "attempts": CommandEntry("uwf_cli.commands.reading:attempts", "List a thread's failed attempts."),
+        "budget": CommandEntry("uwf_cli.commands.spending:budget", "Show or raise a thread's budget."),
+        "fork": CommandEntry("uwf_cli.commands.thread:fork", "Fork a thread at any step."),
+        "answer": CommandEntry("uwf_cli.commands.asking:answer", "Answer a waiting thread."),
+        "say": CommandEntry("uwf_cli.commands.asking:say", "Add a remark to a thread."),
+        "pause": CommandEntry("uwf_cli.commands.asking:pause", "Pause threads."),
+        "resume": CommandEntry(
+            "uwf_cli.commands.asking:resume", "Resume paused threads; continue finished ones."
+        ),
+        "kill": CommandEntry("uwf_cli.commands.thread:kill", "Kill threads and their running agents."),
+        "rm": CommandEntry("uwf_cli.commands.thread:rm", "Remove threads and their attempts."),
+        "restore": CommandEntry("uwf_cli.commands.thread:restore", "Restore removed threads."),
+        "diff": CommandEntry("uwf_cli.commands.reading:diff", "Show where two threads diverge."),
+        "log": CommandEntry("uwf_cli.commands.reading:log", "List a thread's commits, newest first."),
     },
     examples=(
         'uwf thread start solve-issue -p "Fix the login bug"',
@@ -90,8 +102,8 @@ thread = Group(
 cas_schema = Group(
     "schema",
     {
-        "list": Place("uwf_cli.commands.cas:schema_list", "List the node types."),
-        "get": Place("uwf_cli.commands.cas:schema_get", "Print the JSON Schema of a type."),
+        "list": CommandEntry("uwf_cli.commands.cas:schema_list", "List the node types."),
+        "get": CommandEntry("uwf_cli.commands.cas:schema_get", "Print the JSON Schema of a type."),
     },
     examples=("uwf cas schema list", "uwf cas schema get StepNode"),
     help="Show node types.",
@@ -100,13 +112,13 @@ cas_schema = Group(
 cas = Group(
     "cas",
     {
-        "put": Place("uwf_cli.commands.cas:put", "Store a node and print its hash."),
-        "get": Place("uwf_cli.commands.cas:get", "Print a node."),
-        "has": Place("uwf_cli.commands.cas:has", "Check whether a node exists."),
-        "refs": Place("uwf_cli.commands.cas:refs", "List the nodes that a node references."),
-        "walk": Place("uwf_cli.commands.cas:walk", "List every node reachable from a node."),
-        "hash": Place("uwf_cli.commands.cas:hash_", "Compute the hash of a node."),
-        "reindex": Place("uwf_cli.commands.cas:reindex", "Rebuild the local index."),
+        "put": CommandEntry("uwf_cli.commands.cas:put", "Store a node and print its hash."),
+        "get": CommandEntry("uwf_cli.commands.cas:get", "Print a node."),
+        "has": CommandEntry("uwf_cli.commands.cas:has", "Check whether a node exists."),
+        "refs": CommandEntry("uwf_cli.commands.cas:refs", "List the nodes that a node references."),
+        "walk": CommandEntry("uwf_cli.commands.cas:walk", "List every node reachable from a node."),
+        "hash": CommandEntry("uwf_cli.commands.cas:hash_", "Compute the hash of a node."),
+        "reindex": CommandEntry("uwf_cli.commands.cas:reindex", "Rebuild the local index."),
         "schema": cas_schema,
     },
     examples=(
@@ -119,7 +131,9 @@ cas = Group(
 agent = Group(
     "agent",
     {
-        "put-step": Place("uwf_cli.commands.agent:put_step", "Record an agent's answer without the kit."),
+        "put-step": CommandEntry(
+            "uwf_cli.commands.agent:put_step", "Record an agent's answer without the kit."
+        ),
     },
     examples=("uwf agent list", "uwf agent check claude-code"),
     help="List and check agents.",
@@ -128,11 +142,11 @@ agent = Group(
 config = Group(
     "config",
     {
-        "get": Place("uwf_cli.commands.config:get", "Print a setting, a section or all settings."),
-        "set": Place("uwf_cli.commands.config:set_", "Set a value."),
-        "unset": Place("uwf_cli.commands.config:unset", "Remove a setting or a whole section."),
-        "list": Place("uwf_cli.commands.config:list_", "List all settings."),
-        "edit": Place("uwf_cli.commands.config:edit", "Open config.yaml in your editor and check it."),
+        "get": CommandEntry("uwf_cli.commands.config:get", "Print a setting, a section or all settings."),
+        "set": CommandEntry("uwf_cli.commands.config:set_", "Set a value."),
+        "unset": CommandEntry("uwf_cli.commands.config:unset", "Remove a setting or a whole section."),
+        "list": CommandEntry("uwf_cli.commands.config:list_", "List all settings."),
+        "edit": CommandEntry("uwf_cli.commands.config:edit", "Open config.yaml in your editor and check it."),
     },
     examples=(
         "uwf config list",
@@ -145,8 +159,10 @@ config = Group(
 publish = Group(
     "publish",
     {
-        "thread": Place("uwf_cli.commands.review:thread", "Push a thread to a branch for review."),
-        "workflow": Place("uwf_cli.commands.review:workflow", "Push a workflow to a branch for review."),
+        "thread": CommandEntry("uwf_cli.commands.review:thread", "Push a thread to a branch for review."),
+        "workflow": CommandEntry(
+            "uwf_cli.commands.review:workflow", "Push a workflow to a branch for review."
+        ),
     },
     examples=("uwf publish thread 01JK7M", "uwf publish workflow solve-issue", "uwf publish crew trip"),
     help="Push threads and definitions to branches for review.",
@@ -155,9 +171,9 @@ publish = Group(
 remote = Group(
     "remote",
     {
-        "add": Place("uwf_cli.commands.sharing:add", "Add a remote."),
-        "list": Place("uwf_cli.commands.sharing:list_", "List the remotes."),
-        "rm": Place("uwf_cli.commands.sharing:rm", "Remove a remote."),
+        "add": CommandEntry("uwf_cli.commands.sharing:add", "Add a remote."),
+        "list": CommandEntry("uwf_cli.commands.sharing:list_", "List the remotes."),
+        "rm": CommandEntry("uwf_cli.commands.sharing:rm", "Remove a remote."),
     },
     examples=("uwf remote add origin git@example.com:team/threads.git", "uwf remote list"),
     help="Manage remotes.",
@@ -166,38 +182,46 @@ remote = Group(
 uwf = Group(
     "uwf",
     {
-        "init": Place("uwf_cli.commands.store:init", "Create a store."),
+        "init": CommandEntry("uwf_cli.commands.store:init", "Create a store."),
         "workflow": workflow,
-        "run": Place("uwf_cli.commands.thread:start_and_run", "Start a thread and run it."),
+        "run": CommandEntry("uwf_cli.commands.thread:start_and_run", "Start a thread and run it."),
         "thread": thread,
-        "ps": Place("uwf_cli.commands.running:ps", "List running steps on this machine."),
-        "watch": Place("uwf_cli.watching.watch:watch", "Print events of threads, one per line."),
-        "grep": Place("uwf_cli.commands.listing:grep", "Search prompts, answers and outputs."),
-        "inbox": Place("uwf_cli.commands.asking:inbox", "List threads waiting for you."),
+        "ps": CommandEntry("uwf_cli.commands.running:ps", "List running steps on this machine."),
+        "watch": CommandEntry("uwf_cli.watching.watch:watch", "Print events of threads, one per line."),
+        "grep": CommandEntry("uwf_cli.commands.listing:grep", "Search prompts, answers and outputs."),
+        "inbox": CommandEntry("uwf_cli.commands.asking:inbox", "List threads waiting for you."),
         "cas": cas,
-        "extract": Place("uwf_cli.commands.cas:extract", "Extract data by a JSON Schema from a text."),
+        "extract": CommandEntry("uwf_cli.commands.cas:extract", "Extract data by a JSON Schema from a text."),
         "remote": remote,
-        "push": Place("uwf_cli.commands.sharing:push", "Push threads and definitions to a remote."),
-        "pull": Place("uwf_cli.commands.sharing:pull", "Pull and verify threads and definitions."),
-        "clone": Place("uwf_cli.commands.sharing:clone", "Create a store from a remote."),
-        "bundle": Place(
+        "push": CommandEntry("uwf_cli.commands.sharing:push", "Push threads and definitions to a remote."),
+        "pull": CommandEntry("uwf_cli.commands.sharing:pull", "Pull and verify threads and definitions."),
+        "clone": CommandEntry("uwf_cli.commands.sharing:clone", "Create a store from a remote."),
+        "bundle": CommandEntry(
             "uwf_cli.commands.sharing:bundle", "Export threads and their dependencies to one file."
         ),
-        "unbundle": Place("uwf_cli.commands.sharing:unbundle", "Import the threads of a bundle."),
+        "unbundle": CommandEntry("uwf_cli.commands.sharing:unbundle", "Import the threads of a bundle."),
         "publish": publish,
-        "unpublish": Place("uwf_cli.commands.review:unpublish", "Delete a published branch from a remote."),
-        "export": Place("uwf_cli.commands.export:export", "Export a thread as one HTML file."),
+        "unpublish": CommandEntry(
+            "uwf_cli.commands.review:unpublish", "Delete a published branch from a remote."
+        ),
+        "export": CommandEntry("uwf_cli.commands.export:export", "Export a thread as one HTML file."),
         "agent": agent,
-        "setup": Place("uwf_cli.commands.config:setup", "Set up a model and an agent."),
+        "setup": CommandEntry("uwf_cli.commands.config:setup", "Set up a model and an agent."),
         "config": config,
-        "stats": Place("uwf_cli.commands.spending:stats", "Sum up tokens, cost and time."),
-        "doctor": Place("uwf_cli.commands.store:doctor", "Check and repair the store and its settings."),
-        "debug": Place("uwf_cli.commands.store:debug", "Show log records."),
-        "gc": Place("uwf_cli.commands.store:gc", "Pack the store."),
-        "verify": Place("uwf_cli.commands.verify:verify", "Verify every node, commit, page and decision."),
-        "help": Place("uwf_cli.commands.help:help_", "Print the help of a command or a topic."),
-        "guide": Place("uwf_cli.commands.guide:guide", "Print a reference text for agents."),
-        "completion": Place("uwf_cli.commands.config:completion", "Print the shell completion script."),
+        "stats": CommandEntry("uwf_cli.commands.spending:stats", "Sum up tokens, cost and time."),
+        "doctor": CommandEntry(
+            "uwf_cli.commands.store:doctor", "Check and repair the store and its settings."
+        ),
+        "debug": CommandEntry("uwf_cli.commands.store:debug", "Show log records."),
+        "gc": CommandEntry("uwf_cli.commands.store:gc", "Pack the store."),
+        "verify": CommandEntry(
+            "uwf_cli.commands.verify:verify", "Verify every node, commit, page and decision."
+        ),
+        "help": CommandEntry("uwf_cli.commands.help:help_", "Print the help of a command or a topic."),
+        "guide": CommandEntry("uwf_cli.commands.guide:guide", "Print a reference text for agents."),
+        "completion": CommandEntry(
+            "uwf_cli.commands.config:completion", "Print the shell completion script."
+        ),
     },
     examples=(
         "uwf setup                                    connect a model and an agent",

@@ -10,7 +10,7 @@ from acp_steps import Scripted
 
 from uwf_git.base.errors import AgentFailed
 from uwf_git.config.policy import ToolPolicy
-from uwf_git.ext.agents.acp.enforcement import Choice, environment, mode_for
+from uwf_git.ext.agents.acp.enforcement import ConfigChoice, environment, mode_for
 from uwf_git.ext.agents.acp.permissions import decide, parse_request
 from uwf_git.store.instance import Instance
 
@@ -32,7 +32,7 @@ def storage(instance: Instance) -> Path:
 
 def _mode(agent: str, modes: dict[str, str], kinds: frozenset[str], wanted: str | None = None) -> str | None:
     current = "agent" if modes is CODEXES else next(iter(modes), None)
-    choice = Choice(current, modes, "session/set_mode", {}, "modeId") if modes else None
+    choice = ConfigChoice(current, modes, "session/set_mode", {}, "modeId") if modes else None
     return mode_for("it", agent, choice, wanted, kinds)
 
 

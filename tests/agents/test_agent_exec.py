@@ -306,13 +306,13 @@ def test_a_command_that_is_missing_or_killed_is_told(instance: Instance) -> None
 def test_a_command_that_hangs_dies_with_everything_it_started(instance: Instance, tmp_path: Path) -> None:
     from uwf_git.base.errors import AgentFailed
     from uwf_git.ext.agents.exec import agent
-    from uwf_git.store.private import Order
+    from uwf_git.store.private import EngineOrder
 
     thread = start(instance, STATUS)
     head = instance.threads.head(thread)
     pids = tmp_path / "pids"
     script = f"echo begun; sleep 600 & echo $$ $! > {pids}; wait"
-    order = Order(head.node, "worker", "uwf-exec", None, 1.0)
+    order = EngineOrder(head.node, "worker", "uwf-exec", None, 1.0)
     with pytest.raises(AgentFailed, match="ran out of time") as caught:
         agent.perform(instance, instance.threads.position(head), order, sh(script))
     detail = instance.store.get(getattr(caught.value, "detail")).payload  # noqa: B009
@@ -323,11 +323,11 @@ def test_a_command_that_hangs_dies_with_everything_it_started(instance: Instance
 
 def test_the_lock_is_handed_on(instance: Instance, tmp_path: Path) -> None:
     from uwf_git.ext.agents.exec import agent
-    from uwf_git.store.private import Order
+    from uwf_git.store.private import EngineOrder
 
     thread = start(instance, STATUS)
     head = instance.threads.head(thread)
-    order = Order(head.node, "worker", "uwf-exec", None, None)
+    order = EngineOrder(head.node, "worker", "uwf-exec", None, None)
     with instance.locks.hold(thread):
         script = f"ls -l /dev/fd/ /proc/self/fd 2>/dev/null | grep -c locks/{thread}"
         node = agent.perform(instance, instance.threads.position(head), order, sh(script))

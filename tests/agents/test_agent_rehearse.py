@@ -20,7 +20,7 @@ from uwf_git.format.kinds import Start, StepContext, Workflow, parse_workflow
 from uwf_git.format.schema import Schema
 from uwf_git.store.history import History
 from uwf_git.workflow.compile import compile_source
-from uwf_git.workflow.moderator import Ended, Next, choose, decide
+from uwf_git.workflow.moderator import Next, WorkflowEnded, choose, decide
 from uwf_git.workflow.source import read_source
 
 HASH = Hash("0000000000000")
@@ -39,7 +39,7 @@ def walk(
         found = decide(workflow, start, steps)
         chosen = choose(workflow, start, steps)
         taken[chosen.source, chosen.position] += 1
-        if isinstance(found, Ended):
+        if isinstance(found, WorkflowEnded):
             return [*roles, "$END"], taken
         assert isinstance(found, Next)
         role = workflow.roles[found.role]

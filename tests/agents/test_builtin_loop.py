@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from uwf_git.base.errors import AgentFailed
 from uwf_git.engine.kit.chat import Completion, ContextTooLong
-from uwf_git.engine.kit.context import Exchange
+from uwf_git.engine.kit.context import PastRun
 from uwf_git.ext.builtin.conversation import LEFT_OUT, Conversation
-from uwf_git.ext.builtin.loop import AT_ONCE, Ended, Loop
+from uwf_git.ext.builtin.loop import AT_ONCE, Loop, LoopEnd
 from uwf_git.ext.builtin.tools.tool import ToolResult
 from uwf_git.format.kinds import TurnRecord, Usage
 
@@ -68,9 +68,9 @@ def play(
     *answers: Answer,
     turns: int = 30,
     room: int = 400_000,
-    before: Sequence[Exchange] = (),
+    before: Sequence[PastRun] = (),
     must_end: bool = False,
-) -> tuple[Ended, Model, list[TurnRecord]]:
+) -> tuple[LoopEnd, Model, list[TurnRecord]]:
     """A run whose deliverable is any answer that begins with "DONE"."""
     model, recorded = Model(*answers), list[TurnRecord]()
     conversation = Conversation("system", MARK, room)
@@ -110,7 +110,7 @@ TURNS = st.lists(st.tuples(st.sampled_from(["", "Hm."]), CALLS), max_size=6)
 @settings(max_examples=150)
 @given(st.lists(TURNS, min_size=1, max_size=3))
 def test_every_request_begins_with_the_one_before_within_a_step_and_across_steps(steps: list[Any]) -> None:
-    before: list[Exchange] = []
+    before: list[PastRun] = []
     last: list[dict[str, Any]] = []
     for step in steps:
         answers = [calls(*wanted, text=text) if wanted else says(text) for text, wanted in step]
@@ -120,7 +120,7 @@ def test_every_request_begins_with_the_one_before_within_a_step_and_across_steps
             ids = [each["tool_call_id"] for each in messages if each["role"] == "tool"]
             assert len(ids) == len(set(ids))
             last = messages
-        before.append(Exchange("prompt", stored(ended.turns)))
+        before.append(PastRun("prompt", stored(ended.turns)))
 
 
 def test_the_oldest_results_make_way_half_of_the_room_at_once_and_the_same_ones_again() -> None:
@@ -131,7 +131,7 @@ def test_the_oldest_results_make_way_half_of_the_room_at_once_and_the_same_ones_
     sizes = [sum(len(each["content"] or "") for each in messages) for messages in model.sent]
     assert max(sizes) <= 8000
     assert model.sent[-1][-1]["content"] != LEFT_OUT
-    _, second, _ = play(says("DONE"), room=8000, before=[Exchange("prompt", stored(ended.turns))])
+    _, second, _ = play(says("DONE"), room=8000, before=[PastRun("prompt", stored(ended.turns))])
     assert second.sent[0][: len(model.sent[-1])] == model.sent[-1]
 
 
@@ -240,9 +240,9 @@ def test_an_endpoint_that_fails_leaves_what_was_done_or_raises_where_nothing_was
 
 def test_no_message_follows_another_of_its_kind_and_none_of_a_user_follows_a_result() -> None:
     before = [
-        Exchange("one", (TurnRecord("assistant", ""),)),
-        Exchange("two", ()),
-        Exchange("three", stored(play(calls(("read", "1")), says("DONE"))[0].turns[:2])),
+        PastRun("one", (TurnRecord("assistant", ""),)),
+        PastRun("two", ()),
+        PastRun("three", stored(play(calls(("read", "1")), says("DONE"))[0].turns[:2])),
     ]
     _, model, _ = play(says(""), says("DONE"), before=before)
     roles = [each["role"] for each in model.sent[-1]]
@@ -250,5 +250,5 @@ def test_no_message_follows_another_of_its_kind_and_none_of_a_user_follows_a_res
     _, model, _ = play(calls(("read", "9000")), says("DONE"), room=8000, before=before[2:])
     assert "prompt" in model.sent[-1][3]["content"]  # said after a result that has made way
     extracted = TurnRecord("tool", "{}", "extract", {"model": "m"})
-    _, model, _ = play(says("DONE"), before=[Exchange("one", (TurnRecord("assistant", "Hm"), extracted))])
+    _, model, _ = play(says("DONE"), before=[PastRun("one", (TurnRecord("assistant", "Hm"), extracted))])
     assert [each["role"] for each in model.sent[-1]] == ["system", "user", "assistant", "user"]

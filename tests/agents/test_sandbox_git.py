@@ -21,7 +21,7 @@ from uwf_git.ext.builtin.environment import standard_tools
 from uwf_git.ext.builtin.tools.tool import Toolbox
 from uwf_git.sandbox import bubblewrap as sandbox
 from uwf_git.sandbox.bubblewrap import toolchains
-from uwf_git.sandbox.repositories import Before
+from uwf_git.sandbox.repositories import RepositoriesBefore
 
 KEY = "sk-test-0123456789abcdef"
 ALLOWED = ToolPolicy(run_command=True)
@@ -105,7 +105,7 @@ def test_a_repository_that_a_command_makes_is_none_afterwards(
     assert not os.path.lexists(project / gone)
     assert f"@project/{gone[:3]}" in done["taken"] and list(project.glob(kept))
     known = {"sub/.git", "there/.git", "bare"}
-    with Before(project) as before:
+    with RepositoriesBefore(project) as before:
         assert {"/".join(each.parts) for each in before.found} <= known
 
 

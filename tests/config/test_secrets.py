@@ -22,11 +22,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from uwf_git.base.errors import Invalid
-from uwf_git.config.secrets import Redactor, load_secrets, told
+from uwf_git.config.secrets import Redactor, load_secrets, removal_note
 from uwf_git.config.settings import Provider
 from uwf_git.config.tokens import SHAPES
 from uwf_git.engine.kit.context import Reply
-from uwf_git.engine.kit.extract import Wanted, extract
+from uwf_git.engine.kit.extract import ExpectedOutput, extract
 from uwf_git.format.builtin import BUILTIN, META
 from uwf_git.format.kinds import Role
 from uwf_git.format.node import hash_of
@@ -528,10 +528,10 @@ def test_no_text_can_be_made_to_take_long() -> None:
 
 
 def test_it_is_told_how_many_secrets_were_where_and_never_which() -> None:
-    assert told([("answer", 1), ("turn 4", 2)]) == ("3 secrets were taken out: answer, turn 4 (2)")
-    assert told([("output", 1)]) == "1 secret was taken out: output"
-    assert told([("", 4)]) == "4 secrets were taken out"  # as older details have it
-    assert (told([]), told([("answer", 0)])) == ("", "")
+    assert removal_note([("answer", 1), ("turn 4", 2)]) == ("3 secrets were taken out: answer, turn 4 (2)")
+    assert removal_note([("output", 1)]) == "1 secret was taken out: output"
+    assert removal_note([("", 4)]) == "4 secrets were taken out"  # as older details have it
+    assert (removal_note([]), removal_note([("answer", 0)])) == ("", "")
 
 
 # In a store
@@ -579,10 +579,10 @@ def test_no_object_of_a_store_holds_a_secret_that_was_said(
 def test_an_output_that_needs_its_secret_to_be_valid_is_corrected() -> None:
     token = TOKENS["github-token"][0]
     wide = {"type": "object", "properties": {"id": {"type": "string", "pattern": "^gh"}}, "required": ["id"]}
-    told: list[str] = []
+    removal_note: list[str] = []
 
     def again(_session: str, message: str) -> Reply:
-        told.append(message)
+        removal_note.append(message)
         return Reply("---\nid: ghost\n---\n", "s")
 
     role = Role("r", "R", hash_of(META, wide))
@@ -591,7 +591,7 @@ def test_an_output_that_needs_its_secret_to_be_valid_is_corrected() -> None:
         return Redactor({}).value(value)[0]
 
     reply = Reply(f"---\nid: {token}\n---\n", "s")
-    found = extract(reply, Wanted(role, Schema(wide), clean=clean), continue_=again)
+    found = extract(reply, ExpectedOutput(role, Schema(wide), clean=clean), continue_=again)
     assert (found.output, found.how) == ({"id": "ghost"}, "correction")
-    assert "a secret" in told[0] and token not in told[0]
-    assert extract(reply, Wanted(role, Schema(wide))).output == {"id": token}
+    assert "a secret" in removal_note[0] and token not in removal_note[0]
+    assert extract(reply, ExpectedOutput(role, Schema(wide))).output == {"id": token}

@@ -21,8 +21,8 @@ from uwf_git.engine.spending import (
     BY,
     Money,
     Run,
-    Spent,
     Tokens,
+    Totals,
     grouped,
     money,
     price_of,
@@ -43,7 +43,7 @@ def run_of(
     ms: int = 0,
     cost: float | None = None,
     attempt: bool = False,
-) -> Spent:
+) -> Totals:
     """What a run with such a detail and such turns spent."""
     detail = Detail("", usage=Usage(**total) if total else None, model=model, duration_ms=ms, cost=cost)
     return spent(detail, map(parse_turn, turns), attempt)
@@ -87,7 +87,7 @@ def test_zeros_are_no_count_and_neither_is_nothing() -> None:
     run = run_of(None, ms=1500)
     assert (run.unmetered, run.seconds, tokens_of(run)) == (1, 1.5, None)
     assert money(run, {"m": Price(1, 1)}) == Money(None, 0)
-    assert spent(None, [], attempt=True) == Spent(attempts=1, unmetered=1)
+    assert spent(None, [], attempt=True) == Totals(attempts=1, unmetered=1)
 
 
 def test_what_the_agent_reported_goes_before_a_price_and_either_before_unknown() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from uwf_git.ext.crews.bmad import read_bmad
 from uwf_git.ext.crews.draft import CrewDraft, EdgeDraft, GraphDraft, InvalidPackage, PackageFinding
 from uwf_git.ext.crews.package import from_files
-from uwf_git.format.personas import Does, Handler, MenuItem
+from uwf_git.format.personas import Effect, Handler, MenuItem
 
 PERSONA = {
     "role": "Analyst",
@@ -205,14 +205,14 @@ def test_a_whole_package_becomes_a_draft_without_a_warning() -> None:
 def test_a_menu_names_workflows_by_their_ids_and_files_by_their_mounts() -> None:
     mary, tom = read(whole()).members
     assert mary.menu == (
-        MenuItem("Plan it", "plan", "*plan", does=Does("main", data="@project/wishes.csv")),
-        MenuItem("By its path", "same", does=Does("main", data="@pkg/assets/a.txt")),
-        MenuItem("By exec", "also", does=Does("main"), validate="other"),
-        MenuItem("Not in the manifest", "more", does=Does("extra"), surface="web"),
-        MenuItem("Tell", "tell", does=Does(exec="@pkg/assets/tell.md"), surface="ide"),
-        MenuItem("The project's", "here", does=Does(exec="@project/do.md")),
-        MenuItem("Brief", "brief", does=Does(action="#brief")),
-        MenuItem("Several", aliases=("all",), handlers=(Handler("go on", Does(action="run.resume")),)),
+        MenuItem("Plan it", "plan", "*plan", does=Effect("main", data="@project/wishes.csv")),
+        MenuItem("By its path", "same", does=Effect("main", data="@pkg/assets/a.txt")),
+        MenuItem("By exec", "also", does=Effect("main"), validate="other"),
+        MenuItem("Not in the manifest", "more", does=Effect("extra"), surface="web"),
+        MenuItem("Tell", "tell", does=Effect(exec="@pkg/assets/tell.md"), surface="ide"),
+        MenuItem("The project's", "here", does=Effect(exec="@project/do.md")),
+        MenuItem("Brief", "brief", does=Effect(action="#brief")),
+        MenuItem("Several", aliases=("all",), handlers=(Handler("go on", Effect(action="run.resume")),)),
     )
     assert mary.prompts == {"brief": "In three lines."}
     assert mary.persona.principles == ("One.", "Two.")

@@ -24,7 +24,7 @@ from uwf_git.ext.crews.compile import CompiledCrew, compile_crew, compile_versio
 from uwf_git.ext.crews.draft import InvalidPackage
 from uwf_git.ext.crews.jsonlogic import STATE_NAMES, translated
 from uwf_git.ext.crews.package import from_files
-from uwf_git.ext.crews.state import Way, reached, ways
+from uwf_git.ext.crews.state import MatchedEdge, reached, ways
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import Start, StepContext, Workflow
 from uwf_git.format.schema import Schema
@@ -35,7 +35,7 @@ from uwf_git.store.versions import compare
 from uwf_git.workflow.compile import Compiled
 from uwf_git.workflow.diagram import dot, mermaid, readme
 from uwf_git.workflow.expression import evaluate
-from uwf_git.workflow.moderator import Ended, Next, decide, history_value
+from uwf_git.workflow.moderator import Next, WorkflowEnded, decide, history_value
 from uwf_git.workflow.rehearsal import rehearse
 
 HASH = Hash("0000000000000")
@@ -170,7 +170,7 @@ def test_labels_choose_expressions_decide_alone_and_the_default_comes_last() -> 
     assert after(workflow, ("price", {"variables": {"cost": 100}})) == "join"
     assert after(workflow, ("price", {})) == "join"
     assert after(workflow, ("join", {})) == "end"
-    assert after(workflow, ("end", {})) == "Ended"
+    assert after(workflow, ("end", {})) == "WorkflowEnded"
 
 
 def test_variables_last_until_they_are_set_again_and_questions_are_none_of_it() -> None:
@@ -178,7 +178,7 @@ def test_variables_last_until_they_are_set_again_and_questions_are_none_of_it() 
     dear, asks = {"variables": {"cost": 500}}, {"$status": "$SUSPEND", "question": "How much?"}
     assert after(workflow, ("draft", dear), ("check", {"next": "good"}), ("price", {})) == "draft"
     assert after(workflow, ("draft", dear), ("price", {"variables": {"cost": 5}})) == "join"
-    assert after(workflow, ("draft", dear), ("price", asks)) == "Asking"
+    assert after(workflow, ("draft", dear), ("price", asks)) == "AwaitingAnswer"
     assert after(workflow, ("draft", dear), ("price", asks), ("$USER", {"answer": "little"})) == "price"
 
 
@@ -186,7 +186,7 @@ def test_a_run_ends_wherever_an_answer_says_that_it_is_complete() -> None:
     workflow = only(bmad()).workflow
     for role in ("draft", "check", "price", "join"):
         assert (
-            after(workflow, (role, {"next": "good", "variables": {"workflowStatus": "complete"}})) == "Ended"
+            after(workflow, (role, {"next": "good", "variables": {"workflowStatus": "complete"}})) == "WorkflowEnded"
         )
         assert after(workflow, (role, {"next": "good", "variables": {"workflowStatus": "active"}})) != "Ended"
 
@@ -317,14 +317,14 @@ def test_expressions_see_the_same_run_as_who_is_told_of_it(made: tuple[Workflow,
 def test_what_the_run_has_reached_is_told_with_the_labels_of_the_package() -> None:
     workflow = only(bmad()).workflow
     assert ways(workflow, "check") == (
-        Way("good", "price", True, "Nothing is missing"),
-        Way("again", "draft", True, "Something is missing"),
+        MatchedEdge("good", "price", True, "Nothing is missing"),
+        MatchedEdge("again", "draft", True, "Something is missing"),
     )
     assert ways(workflow, "price") == (
-        Way("dear", "draft", False, '{">": [{"var": "cost"}, 100]}', True),
-        Way("fine", "join"),
+        MatchedEdge("dear", "draft", False, '{">": [{"var": "cost"}, 100]}', True),
+        MatchedEdge("fine", "join"),
     )
-    assert ways(workflow, "join") == (Way("done", "end"),) and ways(workflow, "end") == ()
+    assert ways(workflow, "join") == (MatchedEdge("done", "end"),) and ways(workflow, "end") == ()
 
 
 def test_without_a_default_expressions_that_fail_leave_no_way_on() -> None:
@@ -421,7 +421,7 @@ def test_a_rehearsed_run_goes_the_ways_of_the_graph_to_its_end() -> None:
         output = choose_output(history, role, Schema(found.schemas[role.schema]))
         steps = (*steps, StepContext(HASH, role.name, output, HASH, "uwf-rehearse"))
         roles.append(role.name)
-    assert isinstance(then, Ended)
+    assert isinstance(then, WorkflowEnded)
     assert set(roles) == set(found.workflow.roles) and roles[-1] == "end"
 
 

@@ -31,7 +31,7 @@ from uwf_git.ext.crews.package import from_files
 from uwf_git.ext.crews.prompt import data_message
 from uwf_git.ext.crews.registry import Crews, Definition
 from uwf_git.format.kinds import parse_start
-from uwf_git.format.personas import Does, MenuItem
+from uwf_git.format.personas import Effect, MenuItem
 from uwf_git.store.instance import Instance
 
 CREW = """\
@@ -433,16 +433,20 @@ def test_a_note_that_a_message_was_chosen_counts_only_for_what_the_menu_of_its_c
 @pytest.mark.parametrize(
     ("item", "error", "said"),
     [
-        (MenuItem("Go", does=Does(workflow="plan-tip")), UnknownWorkflow, "plan-tip"),
-        (MenuItem("Go", does=Does(exec="@pkg/old/workflow.md")), UnknownWorkflow, "old/workflow.md"),
-        (MenuItem("Go", does=Does(workflow="old.yaml")), NotSupportedClassicWorkflow, "old.yaml"),
-        (MenuItem("Go", does=Does(exec="@pkg/old.xml")), NotSupportedClassicWorkflow, "old.xml"),
-        (MenuItem("Go", does=Does(action="#brif")), UnknownPromptId, "brif"),
-        (MenuItem("Go", does=Does(exec="@pkg/texts/stori.md")), DataLoadFailed, "stori.md"),
-        (MenuItem("Go", does=Does(action="Say it.", data="@pkg/../../secret")), DataLoadFailed, "upwards"),
-        (MenuItem("Go", does=Does(action="Say it.", data="/etc/passwd")), DataLoadFailed, "absolute"),
-        (MenuItem("Go", does=Does(action="Say it.", data="@state/workflow.md")), DataLoadFailed, "of a run"),
-        (MenuItem("Go", does=Does(action="Say it."), validate="plan-tip"), ValidationFailed, "plan-tip"),
+        (MenuItem("Go", does=Effect(workflow="plan-tip")), UnknownWorkflow, "plan-tip"),
+        (MenuItem("Go", does=Effect(exec="@pkg/old/workflow.md")), UnknownWorkflow, "old/workflow.md"),
+        (MenuItem("Go", does=Effect(workflow="old.yaml")), NotSupportedClassicWorkflow, "old.yaml"),
+        (MenuItem("Go", does=Effect(exec="@pkg/old.xml")), NotSupportedClassicWorkflow, "old.xml"),
+        (MenuItem("Go", does=Effect(action="#brif")), UnknownPromptId, "brif"),
+        (MenuItem("Go", does=Effect(exec="@pkg/texts/stori.md")), DataLoadFailed, "stori.md"),
+        (MenuItem("Go", does=Effect(action="Say it.", data="@pkg/../../secret")), DataLoadFailed, "upwards"),
+        (MenuItem("Go", does=Effect(action="Say it.", data="/etc/passwd")), DataLoadFailed, "absolute"),
+        (
+            MenuItem("Go", does=Effect(action="Say it.", data="@state/workflow.md")),
+            DataLoadFailed,
+            "of a run",
+        ),
+        (MenuItem("Go", does=Effect(action="Say it."), validate="plan-tip"), ValidationFailed, "plan-tip"),
     ],
 )
 def test_a_menu_that_points_nowhere_is_named(

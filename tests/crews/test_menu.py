@@ -23,12 +23,12 @@ from uwf_git.ext.crews.menu import (
     RUN_SCRIPT,
     SHOW_MENU,
     START,
-    Routed,
+    Routing,
     route,
     shown,
 )
 from uwf_git.format.ids import Hash
-from uwf_git.format.personas import Does, Handler, Member, MenuItem, Offered, Persona
+from uwf_git.format.personas import CrewWorkflow, Effect, Handler, Member, MenuItem, Persona
 
 # Few letters, so that texts meet: equal, contained in each other, as words and as parts of words.
 WORD = st.text("abAB*-é計", min_size=1, max_size=4)
@@ -36,12 +36,12 @@ WORDS = st.lists(WORD, min_size=1, max_size=3).map(" ".join)
 MAYBE = st.one_of(st.just(""), WORDS)
 DOES = st.sampled_from(
     [
-        Does(workflow="plan"),
-        Does(exec="scripts/tell.md"),
-        Does(action="#brief"),
-        Does(action="menu.show"),
-        Does(action="say it"),
-        Does(),
+        Effect(workflow="plan"),
+        Effect(exec="scripts/tell.md"),
+        Effect(action="#brief"),
+        Effect(action="menu.show"),
+        Effect(action="say it"),
+        Effect(),
     ]
 )
 ITEM = st.builds(
@@ -64,8 +64,8 @@ def member(*menu: MenuItem) -> Member:
     return Member(Persona("mary", "Mary"), menu)
 
 
-def said(text: str, *menu: MenuItem, **options: object) -> Routed:
-    workflows = (Offered("plan", Hash("0" * 13), entry="workflow.md"),)
+def said(text: str, *menu: MenuItem, **options: object) -> Routing:
+    workflows = (CrewWorkflow("plan", Hash("0" * 13), entry="workflow.md"),)
     return route(member(*menu), workflows, text, **options)  # type: ignore[arg-type]
 
 
@@ -95,7 +95,7 @@ def equal(menu: tuple[MenuItem, ...], text: str) -> set[tuple[int, int | None]]:
     return found
 
 
-def taken(routed: Routed) -> set[tuple[int, int | None]]:
+def taken(routed: Routing) -> set[tuple[int, int | None]]:
     choices = (routed.choice,) if routed.choice else routed.candidates
     return {(choice.place, choice.handler) for choice in choices}
 
@@ -159,7 +159,7 @@ def test_rule_3_a_number_is_a_place_among_the_items_shown(
 def test_rule_3_after_a_question_a_number_is_a_place_among_what_was_offered(
     menu: tuple[MenuItem, ...], text: str, number: int
 ) -> None:
-    menu = (*(item._replace(trigger="same", does=Does(action="say it")) for item in menu), MenuItem("Same"))
+    menu = (*(item._replace(trigger="same", does=Effect(action="say it")) for item in menu), MenuItem("Same"))
     asked = said(text, *menu)
     assume(asked.kind == CLARIFY)
     routed = said(str(number), *menu, offered=asked.candidates)
@@ -262,29 +262,29 @@ def test_digits_beyond_any_menu_are_out_of_its_range_and_none_without_a_menu() -
 
 
 def test_a_handler_goes_before_the_description_of_its_item_but_not_before_its_name() -> None:
-    handler = Handler("plan-trips", Does(workflow="plan"))
-    routed = said("plan", MenuItem("Plan a trip", "go", handlers=(handler,), does=Does(action="say")))
+    handler = Handler("plan-trips", Effect(workflow="plan"))
+    routed = said("plan", MenuItem("Plan a trip", "go", handlers=(handler,), does=Effect(action="say")))
     assert routed.choice is not None and (routed.choice.handler, routed.kind) == (0, START)
-    item = MenuItem("Plan a trip", "plan a", handlers=(handler,), does=Does(action="say"))
+    item = MenuItem("Plan a trip", "plan a", handlers=(handler,), does=Effect(action="say"))
     assert said("plan", item).kind == CLARIFY
 
 
 @pytest.mark.parametrize(
     ("does", "kind"),
     [
-        (Does(workflow="plan"), START),
-        (Does(exec="@pkg/workflow.md"), START),
-        (Does(exec="elsewhere/workflow.md"), START),
-        (Does(exec="scripts/tell.md"), RUN_SCRIPT),
-        (Does(action="#brief"), RUN_PROMPT),
-        (Does(action="menu.show"), SHOW_MENU),
-        (Does(action="agent.dismiss"), DISMISS),
-        (Does(action="run.resume"), RESUME),
-        (Does(action="Say what you think"), INSTRUCT),
-        (Does(), INSTRUCT),
+        (Effect(workflow="plan"), START),
+        (Effect(exec="@pkg/workflow.md"), START),
+        (Effect(exec="elsewhere/workflow.md"), START),
+        (Effect(exec="scripts/tell.md"), RUN_SCRIPT),
+        (Effect(action="#brief"), RUN_PROMPT),
+        (Effect(action="menu.show"), SHOW_MENU),
+        (Effect(action="agent.dismiss"), DISMISS),
+        (Effect(action="run.resume"), RESUME),
+        (Effect(action="Say what you think"), INSTRUCT),
+        (Effect(), INSTRUCT),
     ],
 )
-def test_the_kind_is_what_the_item_does(does: Does, kind: str) -> None:
+def test_the_kind_is_what_the_item_does(does: Effect, kind: str) -> None:
     assert said("do", MenuItem("Do it", does=does)).kind == kind
 
 
@@ -295,8 +295,8 @@ def test_one_of_two_hundred_items_is_found() -> None:
             f"plan-{number}",
             f"*plan {number}",
             (f"make {number}",),
-            (Handler(f"handler {number}", Does(action="say")),),
-            Does(workflow="plan"),
+            (Handler(f"handler {number}", Effect(action="say")),),
+            Effect(workflow="plan"),
         )
         for number in range(200)
     ]

@@ -12,7 +12,7 @@ from forged import stepped
 
 from uwf_git.base.errors import Invalid
 from uwf_git.base.text import iso
-from uwf_git.ext.crews.state import Changes, Logged, Reached, reached, read_back, render, successors
+from uwf_git.ext.crews.state import Changes, LoggedDecision, RunState, reached, read_back, render, successors
 from uwf_git.format.yaml12 import load
 from uwf_git.store.instance import Instance
 
@@ -30,16 +30,16 @@ def fields(text: str) -> dict[str, Any]:
 
 
 def test_a_run_is_folded_from_its_steps() -> None:
-    assert reached(run()) == Reached("sketch")
+    assert reached(run()) == RunState("sketch")
     now = reached(run(SKETCH, AGAIN, SKETCH, GOOD, WRITE))
     assert now.current_node == "sketch", "what it cost is known, and too much"
     assert now.steps_completed == ("sketch", "check", "write")
     assert now.variables == {"cost": 20, "dates": None}
     assert now.artifacts == ("artifacts/goal.md", "artifacts/plan.md")
     assert now.decision_log == (
-        Logged("check", "sketch", "again", "No dates", BEGAN + 120_000),
-        Logged("check", "write", "good", "All there", BEGAN + 240_000),
-        Logged("write", "sketch", "dear", "Written", BEGAN + 300_000),
+        LoggedDecision("check", "sketch", "again", "No dates", BEGAN + 120_000),
+        LoggedDecision("check", "write", "good", "All there", BEGAN + 240_000),
+        LoggedDecision("write", "sketch", "dear", "Written", BEGAN + 300_000),
     )
 
 
@@ -57,7 +57,7 @@ def test_at_the_end_the_last_node_is_current_and_completed() -> None:
     now = reached(run(SKETCH, GOOD, cheap, end))
     assert now.current_node == "end"
     assert now.steps_completed[-1] == "end"
-    assert now.decision_log[-1] == Logged("write", "end", "cheap", "Written", BEGAN + 180_000)
+    assert now.decision_log[-1] == LoggedDecision("write", "end", "cheap", "Written", BEGAN + 180_000)
 
 
 def test_who_knows_whose_turn_it_is_spares_the_moderator() -> None:
@@ -183,7 +183,7 @@ def test_an_id_may_look_like_a_number() -> None:
     flow = plan(graph=graph, roles={})._replace(roles=roles)
     assert successors(flow, "1") == ("2",)
     text = "---\r\nstepsCompleted: [1]\r\ncurrentNodeId: 2\r\n---\r\n"
-    assert read_back(text, Reached("1"), flow) == Changes(target="2")
+    assert read_back(text, RunState("1"), flow) == Changes(target="2")
 
 
 def test_thread_show_says_what_a_run_has_reached(instance: Instance, uwf: Uwf) -> None:

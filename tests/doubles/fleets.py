@@ -91,8 +91,8 @@ def until(look: Callable[[], Any], what: str) -> Any:
 
 
 def hurry(folder: Path, *settings: str) -> dict[str, str]:
-    """The environment of processes of a fleet for which numbers of its modules are others, as in `exits._FIRST = 1.0`:
-    what takes minutes where somebody is to be left alone is seen within seconds."""
+    """An environment in which a fleet's processes use other constants, as in `retry_policy._FIRST_BACKOFF = 1.0`, so
+    that minutes of backoff take seconds."""
     names = sorted({each.partition(".")[0] for each in settings})
     lines = [*(f"from uwf_git.ext.fleet import {name}" for name in names), *settings]
     body = "".join(f"    {line}\n" for line in lines)

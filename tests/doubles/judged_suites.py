@@ -12,17 +12,17 @@ from uwf_git.ext.evaluation.records import (
     COMPLETED,
     FAILED,
     JSONATA,
+    AgentSpending,
     Case,
     Judge,
     RunResult,
     Score,
     ScoreKey,
     SuiteRun,
-    Told,
     Trial,
     TrialKey,
 )
-from uwf_git.ext.evaluation.suite import Added, Suites
+from uwf_git.ext.evaluation.suite import Additions, Suites
 from uwf_git.format.ids import Hash
 from uwf_git.format.node import hash_of
 from uwf_git.format.types import STARTNODE
@@ -60,7 +60,7 @@ def run(
         start = instance.store.put(STARTNODE, {"workflow": workflow, "prompt": case.prompt}, timestamp=0)
         for number, score in enumerate(repeats, 1):
             key = TrialKey(workflow, start, None, None, {"writer": agent or "uwf-rehearse"}, "", number)
-            told = Told(cost=cost, seconds=number)
+            told = AgentSpending(cost=cost, seconds=number)
             ended = Trial(Hash(""), key, COMPLETED, told=told)
             trial = ended if score is not None else ended._replace(status=FAILED, error="it broke")
             trial = trial._replace(hash=hash_of(TRIAL, trial.payload()))
@@ -75,5 +75,5 @@ def run(
             results.append(RunResult(case.hash, trial.hash, tuple(each.hash for each in given)))
     made = SuiteRun(Hash(""), workflow, agent, "", len(cases), 1, tuple(results))
     made = made._replace(hash=hash_of(SUITE_RUN, made.payload()))
-    Suites(instance.store).add(suite, Added(cases=cases, trials=trials, scores=said, runs=[made]))
+    Suites(instance.store).add(suite, Additions(cases=cases, trials=trials, scores=said, runs=[made]))
     return made.hash

@@ -162,9 +162,9 @@ def _serve(path: str) -> list[str]:
             ready, _, _ = select.select([listener, ended, 0], [], [])
             if ended in ready:
                 os.read(ended, 4096)
-                _tell(calls, os.WNOHANG)
+                _notify(calls, os.WNOHANG)
             if 0 in ready:
-                _tell(calls, 0)
+                _notify(calls, 0)
                 os._exit(0)
             if listener not in ready:
                 continue
@@ -182,7 +182,7 @@ def _serve(path: str) -> list[str]:
             _send(call, child)
 
 
-def _tell(calls: dict[int, socket.socket], options: int) -> None:
+def _notify(calls: dict[int, socket.socket], options: int) -> None:
     """Tells who called of processes that have ended; of all of them unless the options say not to wait."""
     with contextlib.suppress(ChildProcessError):
         while True:

@@ -17,14 +17,14 @@ from conftest import Uwf
 from one_role import SPEAKER, TALKER
 
 from uwf_git.engine.turns import (
-    Began,
-    Dropped,
     Event,
-    Made,
-    News,
-    Rested,
-    Said,
-    Turned,
+    StepBegan,
+    StepMade,
+    TurnAdded,
+    TurnFeed,
+    WordsAdded,
+    WordsDropped,
+    WorkStopped,
     parse_place,
     turns_of,
 )
@@ -89,7 +89,7 @@ def test_who_watches_hears_words_turns_and_what_became_of_them(
     uwf: Uwf, thread: str, script: Callable[[str, str], Path], instance: Instance
 ) -> None:
     (instance.location.root / ".env").write_text("DEPLOY_TOKEN=s3cr3t-and-long-enough\n")
-    news = News(instance, ThreadId(thread))
+    news = TurnFeed(instance, ThreadId(thread))
     process = begin("thread", "step", thread, "--agent", script("speaker", SPEAKER))
     heard: list[Event] = []
 
@@ -100,40 +100,40 @@ def test_who_watches_hears_words_turns_and_what_became_of_them(
         return heard
 
     try:
-        told = until(Began, 1)
-        assert [event.order.role for event in told if isinstance(event, Began)] == ["worker"]
+        told = until(StepBegan, 1)
+        assert [event.order.role for event in told if isinstance(event, StepBegan)] == ["worker"]
         one_role.tell(1, "words", "I lo")
-        until(Said, 1)
+        until(WordsAdded, 1)
         one_role.tell(2, "words", "ok. ")
-        until(Said, 2)
+        until(WordsAdded, 2)
         one_role.tell(3, "turn")
-        until(Turned, 1)
+        until(TurnAdded, 1)
         one_role.tell(4, "words", "It is s3cr3t-and-long-enough and wro")
-        until(Said, 3)
+        until(WordsAdded, 3)
         one_role.tell(5, "drop")
-        until(Dropped, 1)
+        until(WordsDropped, 1)
         one_role.tell(6, "turn", "a tool")
-        until(Turned, 2)
-        late = News(instance, ThreadId(thread), parse_place("1.1"))
-        assert [str(event.place) for event in late.news() if isinstance(event, Turned)] == ["1.2"]
+        until(TurnAdded, 2)
+        late = TurnFeed(instance, ThreadId(thread), parse_place("1.1"))
+        assert [str(event.place) for event in late.news() if isinstance(event, TurnAdded)] == ["1.2"]
         one_role.tell(7, "end")
-        until(Made, 1)
-        while heard[-1] != Rested():
+        until(StepMade, 1)
+        while heard[-1] != WorkStopped():
             heard.extend(news.news())
     finally:
         process.kill()
         process.communicate()
-    kinds = ["Began", "Said", "Said", "Turned", "Said", "Dropped", "Turned", "Made", "Rested"]
-    assert [type(event).__name__ for event in heard][heard[0] == Rested() :] == kinds
-    words = [event.text for event in heard if isinstance(event, Said)]
+    kinds = [StepBegan, *[WordsAdded] * 2, TurnAdded, WordsAdded, WordsDropped, TurnAdded, StepMade, WorkStopped]
+    assert [type(event) for event in heard][heard[0] == WorkStopped() :] == kinds
+    words = [event.text for event in heard if isinstance(event, WordsAdded)]
     assert words[:2] == ["I lo", "ok. "] and words[2] == "It is [redacted:DEPLOY_TOKEN] and wro"
-    assert [str(event.place) for event in heard if isinstance(event, Turned)] == ["1.1", "1.2"]
+    assert [str(event.place) for event in heard if isinstance(event, TurnAdded)] == ["1.1", "1.2"]
     assert news.news() == []
     # Who comes back later is told the rest of it, and nothing twice.
-    again = News(instance, ThreadId(thread), parse_place("1.1")).news()
-    assert [str(each.place) for each in again if isinstance(each, Turned)] == ["1.2"]
-    assert [each for each in again if isinstance(each, Made)] == [
-        each for each in heard if isinstance(each, Made)
+    again = TurnFeed(instance, ThreadId(thread), parse_place("1.1")).news()
+    assert [str(each.place) for each in again if isinstance(each, TurnAdded)] == ["1.2"]
+    assert [each for each in again if isinstance(each, StepMade)] == [
+        each for each in heard if isinstance(each, StepMade)
     ]
 
 
@@ -164,19 +164,21 @@ create_agent("doubted", answer, continue_, parse_args=list).main()
 def test_corrections_are_heard_in_the_order_in_which_they_are_kept(
     uwf: Uwf, thread: str, script: Callable[[str, str], Path], instance: Instance, options: str
 ) -> None:
-    news = News(instance, ThreadId(thread))
+    news = TurnFeed(instance, ThreadId(thread))
     process = begin("thread", "step", thread, "--agent", f"{script('doubted', DOUBTED)}{options}")
     heard: list[Event] = []
     try:
-        while not any(isinstance(event, Made) for event in heard):
+        while not any(isinstance(event, StepMade) for event in heard):
             heard += news.news()
-            said = [event for event in heard if isinstance(event, Turned) and event.turn.role == "assistant"]
+            said = [
+                event for event in heard if isinstance(event, TurnAdded) and event.turn.role == "assistant"
+            ]
             for number in range(len(said)):
                 Path(f"seen-{number + 1}").touch()
     finally:
         process.kill()
         process.communicate()
-    turns = [(event.turn.role, event.turn.text) for event in heard if isinstance(event, Turned)]
+    turns = [(event.turn.role, event.turn.text) for event in heard if isinstance(event, TurnAdded)]
     assert [text.split(":")[0] for _, text in turns] == [
         "answer 1",
         "Your answer can't be taken yet",
@@ -184,26 +186,26 @@ def test_corrections_are_heard_in_the_order_in_which_they_are_kept(
         "Your answer can't be taken yet",
         "answer 3",
     ]
-    (made,) = (event for event in heard if isinstance(event, Made))
+    (made,) = (event for event in heard if isinstance(event, StepMade))
     assert turns == [(turn.role, turn.text) for turn in turns_of(instance, made.node)]
 
 
 def test_what_was_made_while_nobody_looked_is_told_in_its_order(
     uwf: Uwf, thread: str, script: Callable[[str, str], Path], instance: Instance
 ) -> None:
-    news = News(instance, ThreadId(thread))
+    news = TurnFeed(instance, ThreadId(thread))
     bad = script("bad", "raise SystemExit(3)")
     uwf("thread", "step", thread, "--agent", bad, check=6)
     uwf("thread", "step", thread, "--agent", bad, check=6)
     uwf("thread", "step", thread, "--agent", "uwf-rehearse")
-    made = [event for event in news.news() if isinstance(event, Made)]
+    made = [event for event in news.news() if isinstance(event, StepMade)]
     assert [(event.made, event.number, event.failed) for event in made] == [
         (1, 1, True),
         (2, 1, True),
         (3, 1, False),
     ]
-    later = News(instance, ThreadId(thread), parse_place("2.0")).news()
-    assert [event for event in later if isinstance(event, Made)] == made[1:]
+    later = TurnFeed(instance, ThreadId(thread), parse_place("2.0")).news()
+    assert [event for event in later if isinstance(event, StepMade)] == made[1:]
 
 
 def test_a_killed_engine_leaves_an_attempt_with_the_turns_and_the_next_step_resumes_the_session(

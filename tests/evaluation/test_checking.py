@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import commands
 import pytest
 from conftest import EXAMPLES, Result, Uwf
-from uwf_cli.page.addresses import Asked
+from uwf_cli.page.addresses import PageRequest
 from workflows import opened
 
 from uwf_git.ext.evaluation import pages
@@ -304,7 +304,7 @@ def test_the_issues_of_the_example_are_open_and_its_script_closes_them(uwf: Uwf,
         "shelf": 5,
         "slug": 5,
     }
-    shown = pages.suite(opened(), Asked({"name": issues})).values["shown"]
+    shown = pages.suite(opened(), PageRequest({"name": issues})).values["shown"]
     assert {case["case"]: case["threads"] for case in shown["cases"]} == {
         result["case"]: [result["thread"]] for result in found["results"]
     }

@@ -8,12 +8,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from uwf_git.ext.evaluation.comparison import LOSS, TIE, WIN, Scored, average, chance, compare, drop, overall
-from uwf_git.ext.evaluation.junit import ERROR, FAILED, SKIPPED, Checked, junit
+from uwf_git.ext.evaluation.comparison import (
+    LOSS,
+    TIE,
+    WIN,
+    ScoredRun,
+    average,
+    chance,
+    compare,
+    drop,
+    overall,
+)
+from uwf_git.ext.evaluation.junit import ERROR, FAILED, SKIPPED, CaseOutcome, junit
 
 RUNS = st.lists(
     st.builds(
-        Scored,
+        ScoredRun,
         st.sampled_from("abcdef"),
         st.floats(0, 1).map(lambda score: round(score, 3)),
         st.floats(0, 100),
@@ -48,31 +58,45 @@ def test_a_comparison_counts_each_case_once_and_does_not_depend_on_the_order_of_
 
 
 def test_the_worst_loss_stands_first_and_what_only_one_side_has_counts_for_nothing() -> None:
-    a = [Scored("same", 1), Scored("lost", 1), Scored("lower", 0.5), Scored("won", 0), Scored("gone", 1)]
-    b = [Scored("same", 1), Scored("lost", 0), Scored("lower", 0.4), Scored("won", 1), Scored("new", 1)]
+    a = [
+        ScoredRun("same", 1),
+        ScoredRun("lost", 1),
+        ScoredRun("lower", 0.5),
+        ScoredRun("won", 0),
+        ScoredRun("gone", 1),
+    ]
+    b = [
+        ScoredRun("same", 1),
+        ScoredRun("lost", 0),
+        ScoredRun("lower", 0.4),
+        ScoredRun("won", 1),
+        ScoredRun("new", 1),
+    ]
     found = compare(a, b)
     assert [each.case for each in found.cases] == ["lost", "lower", "won", "same"]
     assert (found.only_a, found.only_b) == (("gone",), ("new",))
 
 
 def test_a_case_without_a_score_leaves_a_drop_undecided_only_where_it_could_change_it() -> None:
-    before = [Scored("a", 1), Scored("b", 0.5), Scored("c", 0.5), Scored("d", 1)]
-    fallen = drop(before, [Scored("a", 0.6), Scored("b", 0.5), Scored("c", 0.5), Scored("d", 1)], 0.05)
+    before = [ScoredRun("a", 1), ScoredRun("b", 0.5), ScoredRun("c", 0.5), ScoredRun("d", 1)]
+    fallen = drop(
+        before, [ScoredRun("a", 0.6), ScoredRun("b", 0.5), ScoredRun("c", 0.5), ScoredRun("d", 1)], 0.05
+    )
     assert fallen.is_too_much and fallen.is_decided and fallen.least == fallen.most == pytest.approx(0.1)
     assert [each.case for each in fallen.lost] == ["a"]
     assert not drop(before, before, 0).is_too_much and drop(before, before, 0).is_decided
-    unsure = drop(before, [Scored("a", 1), Scored("b", 0.5), Scored("d", 1)], 0.1)
+    unsure = drop(before, [ScoredRun("a", 1), ScoredRun("b", 0.5), ScoredRun("d", 1)], 0.1)
     assert not unsure.is_decided and unsure.missing == ("c",)
     assert (unsure.least, unsure.most) == pytest.approx((-0.125, 0.125))
-    assert drop(before, [Scored("a", 1), Scored("b", 0.5), Scored("d", 1)], 0.125).is_decided
-    assert not drop(before, [Scored("new", 1)], 1).is_decided and not drop([], before, 1).is_decided
-    lost = drop(before, [Scored("a", 0), Scored("d", 0)], 0.1)
+    assert drop(before, [ScoredRun("a", 1), ScoredRun("b", 0.5), ScoredRun("d", 1)], 0.125).is_decided
+    assert not drop(before, [ScoredRun("new", 1)], 1).is_decided and not drop([], before, 1).is_decided
+    lost = drop(before, [ScoredRun("a", 0), ScoredRun("d", 0)], 0.1)
     assert lost.is_too_much and lost.is_decided and lost.missing == ("b", "c")
 
 
 def test_a_case_that_was_repeated_often_weighs_as_much_as_any_other() -> None:
-    often = [Scored("often", 0, seconds=3, cost=2.0) for _ in range(9)]
-    once = [Scored("once", 1, seconds=1, unpriced=7)]
+    often = [ScoredRun("often", 0, seconds=3, cost=2.0) for _ in range(9)]
+    once = [ScoredRun("once", 1, seconds=1, unpriced=7)]
     found = overall([often, once])
     assert found is not None and (found.runs, found.score, found.seconds, found.cost) == (10, 0.5, 2, 2.0)
     assert (found.least, found.most, found.unpriced) == (0, 1, 7)
@@ -80,11 +104,11 @@ def test_a_case_that_was_repeated_often_weighs_as_much_as_any_other() -> None:
 
 
 def test_one_lucky_run_makes_no_difference_that_is_certain() -> None:
-    before = [Scored("a", score) for score in (0, 1, 0, 1)] + [Scored("b", 0.5) for _ in range(4)]
-    after = [Scored("a", score) for score in (1, 1, 0, 1)] + [Scored("b", 0.5) for _ in range(4)]
+    before = [ScoredRun("a", score) for score in (0, 1, 0, 1)] + [ScoredRun("b", 0.5) for _ in range(4)]
+    after = [ScoredRun("a", score) for score in (1, 1, 0, 1)] + [ScoredRun("b", 0.5) for _ in range(4)]
     unsure = compare(before, after).difference
     assert unsure is not None and unsure.low <= 0 < unsure.mean < unsure.high
-    certain = compare([Scored(str(n), 0.2) for n in range(9)], [Scored(str(n), 0.9) for n in range(9)])
+    certain = compare([ScoredRun(str(n), 0.2) for n in range(9)], [ScoredRun(str(n), 0.9) for n in range(9)])
     assert certain.difference == pytest.approx((0.7, 0.7, 0.7)) and certain.chance < 0.005
 
 
@@ -103,7 +127,7 @@ TEXT = st.text(st.characters(), max_size=30)
 @settings(max_examples=60)
 @given(TEXT, st.lists(st.tuples(TEXT, st.sampled_from(["", FAILED, ERROR, SKIPPED]), TEXT), max_size=4))
 def test_any_text_makes_a_junit_file_that_counts_right(suite: str, cases: list[tuple[str, str, str]]) -> None:
-    made = [Checked(name, 1.5, wrong, said, said) for name, wrong, said in cases]
+    made = [CaseOutcome(name, 1.5, wrong, said, said) for name, wrong, said in cases]
     root = ElementTree.fromstring(junit(suite, made, [(suite, suite)]).encode("utf-8"))
     (inner,) = root
     found = inner.findall("testcase")

@@ -18,8 +18,8 @@ from two_machines import Machine
 
 from uwf_git.ext.evaluation.records import UNKNOWN, Case, identified
 from uwf_git.ext.evaluation.run import RunPlan, run_suite
-from uwf_git.ext.evaluation.suite import Added, Suites
-from uwf_git.ext.evaluation.trials import Asked, Version
+from uwf_git.ext.evaluation.suite import Additions, Suites
+from uwf_git.ext.evaluation.trials import TrialOptions, Version
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import parse_workflow
 from uwf_git.store.instance import Instance
@@ -184,7 +184,7 @@ def test_files_that_a_suite_got_past_pull_are_not_laid_out_and_stop_no_other_cas
     cases = [
         identified(Case(UNKNOWN, name, "say", workflow=workflow, fixture=oid)) for name, oid in trees.items()
     ]
-    suites.add("bugs", Added(cases=cases, files=list(trees.values())))
+    suites.add("bugs", Additions(cases=cases, files=list(trees.values())))
     done = bench.run("--judge", "command:true", check=1)
     assert [(each["case"], each["state"]) for each in done.json["results"]] == [("good", "passed")]
     problems = {each["case"]: each["message"] for each in done.json["problems"]}
@@ -194,7 +194,7 @@ def test_files_that_a_suite_got_past_pull_are_not_laid_out_and_stop_no_other_cas
     parsed = parse_workflow(instance.store.get(workflow).payload)
     version = Version(workflow, instance.registry.commit_for(workflow), parsed)
     begun: list[ThreadId] = []
-    asked = Asked(bench.agent, "by others")
+    asked = TrialOptions(bench.agent, "by others")
     every = suites.read("bugs").cases
     by_others = run_suite(instance, "bugs", RunPlan(every, lambda case: version, asked, step=begun.extend))
     assert (len(begun), {name for name, _ in by_others.problems}) == (1, set(trees))

@@ -13,7 +13,7 @@ from two_machines import Machine
 from workflows import opened
 
 from uwf_git.ext.evaluation.records import UNKNOWN, Case, identified
-from uwf_git.ext.evaluation.suite import Added, Suites
+from uwf_git.ext.evaluation.suite import Additions, Suites
 
 Config = Callable[[str], Path]
 LONG = "x" * 300_000  # more than is kept of an output
@@ -451,7 +451,7 @@ def test_cases_that_are_the_same_are_one_trial_and_count_once(bench: Bench) -> N
     assert found["seconds"] == found["results"][0]["seconds"] > 0
     # Somebody else's suite may have a name that no case is given here.
     workflow = bench.uwf("workflow", "show", "solve").json["hash"]
-    Suites(opened().store).add("theirs", Added([identified(Case(UNKNOWN, "a\nb", "say a", workflow))]))
+    Suites(opened().store).add("theirs", Additions([identified(Case(UNKNOWN, "a\nb", "say a", workflow))]))
     told = bench.run("--format", "text", suite="theirs").out.splitlines()
     assert len(told) == 2 and told[0].startswith("passed  a b  1.00")
 

@@ -27,7 +27,7 @@ from uwf_git.ext.evaluation.records import (
     identified,
 )
 from uwf_git.ext.evaluation.sides import side_of
-from uwf_git.ext.evaluation.suite import Added, Suites
+from uwf_git.ext.evaluation.suite import Additions, Suites
 from uwf_git.ext.evaluation.suite_tree import result_folder
 from uwf_git.git.repository import BLOB_MODE, Entry, Oid
 from uwf_git.store import layout
@@ -76,7 +76,7 @@ def findings(instance: Instance) -> set[str]:
     return {each.code for each in verify_refs(repository, local_refs(repository)).findings}
 
 
-def judged(case: Case, head: Head) -> Added:
+def judged(case: Case, head: Head) -> Additions:
     """A run of a case that was passed."""
     assert head.row.workflow is not None and head.row.start is not None
     key = TrialKey(head.row.workflow, head.row.start, None, case.fixture, {"planner": "me"}, "", 1)
@@ -84,15 +84,15 @@ def judged(case: Case, head: Head) -> Added:
     score = identified(Score(UNKNOWN, ScoreKey(trial.hash, Judge("ok", JSONATA, "true"), None), 1.0, True))
     result = RunResult(case.hash, trial.hash, (score.hash,))
     run = identified(SuiteRun(UNKNOWN, None, None, "", 1, 1, (result,)))
-    return Added(trials=[trial], scores=[score], runs=[run], commits=[head.commit])
+    return Additions(trials=[trial], scores=[score], runs=[run], commits=[head.commit])
 
 
 def test_a_suite_keeps_the_threads_of_its_cases_and_says_a_thing_once(instance: Instance, head: Head) -> None:
     suites, files = Suites(instance.store), fixture(instance)
     one = of_thread(head, fixture=files, judges=(Judge("tests", USE, "tests"), Judge("same", EXACT, ())))
-    first = suites.add("bugs", Added(cases=[one, prompt("two")], files=[files], commits=[head.commit]))
+    first = suites.add("bugs", Additions(cases=[one, prompt("two")], files=[files], commits=[head.commit]))
     second = suites.add("bugs", judged(one, head))
-    assert suites.add("bugs", Added(cases=[one], commits=[head.commit])) == second
+    assert suites.add("bugs", Additions(cases=[one], commits=[head.commit])) == second
 
     suite = suites.read("bugs")
     assert [case.name for case in suite.cases] == ["one", "two"]
@@ -114,11 +114,11 @@ def test_a_suite_keeps_the_threads_of_its_cases_and_says_a_thing_once(instance: 
 def test_what_two_machines_added_is_put_together_the_same_way_by_both(instance: Instance, head: Head) -> None:
     suites, repository = Suites(instance.store), instance.store.repository
     one, two = of_thread(head), prompt("two")
-    base = suites.add("bugs", Added(cases=[one, two], commits=[head.commit]))
+    base = suites.add("bugs", Additions(cases=[one, two], commits=[head.commit]))
     ours = suites.add("bugs", judged(one, head))
     repository.move_ref(REF, ours, base)
     other = identified(two._replace(prompt="Do it well", replaces=(two.hash,)))
-    theirs = suites.add("bugs", Added(cases=[other, prompt("three")], removed=[one.hash]))
+    theirs = suites.add("bugs", Additions(cases=[other, prompt("three")], removed=[one.hash]))
 
     united = unite(instance.store, ours, theirs)
     assert united == unite(instance.store, theirs, ours)
@@ -133,7 +133,7 @@ def test_what_two_machines_added_is_put_together_the_same_way_by_both(instance: 
 
 def test_two_cases_that_were_given_one_name_are_told_apart(instance: Instance) -> None:
     suites = Suites(instance.store)
-    suites.add("bugs", Added(cases=[prompt("two"), prompt("two", "Another")]))
+    suites.add("bugs", Additions(cases=[prompt("two"), prompt("two", "Another")]))
     suite = suites.read("bugs")
     names = {suite.named[case.hash] for case in suite.cases}
     assert names == {f"two-{case.hash[:4]}" for case in suite.cases} and len(names) == 2
@@ -143,14 +143,14 @@ def test_two_cases_that_were_given_one_name_are_told_apart(instance: Instance) -
 def test_a_link_that_leads_out_of_a_fixture_is_found(instance: Instance, target: str) -> None:
     files = fixture(instance, target)
     case = identified(prompt("two")._replace(fixture=files))
-    Suites(instance.store).add("bugs", Added(cases=[case], files=[files]))
+    Suites(instance.store).add("bugs", Additions(cases=[case], files=[files]))
     assert findings(instance) == {"unsafe-mode"}
 
 
 def test_a_suite_that_somebody_changed_by_hand_is_named(instance: Instance, head: Head) -> None:
     suites, git = Suites(instance.store), Forger(instance.location.git_dir)
     case = of_thread(head)
-    first = suites.add("bugs", Added(cases=[case], commits=[head.commit]))
+    first = suites.add("bugs", Additions(cases=[case], commits=[head.commit]))
     tip = suites.add("bugs", judged(case, head))
     text = git("log", "-1", "--format=%B", str(tip)).strip() + "\n"
     folder = git.folder(f"{tip}^{{tree}}")
@@ -173,26 +173,26 @@ def test_a_suite_that_somebody_changed_by_hand_is_named(instance: Instance, head
 
 def test_a_case_that_names_files_which_are_not_there_is_found(instance: Instance) -> None:
     case = identified(prompt("two")._replace(fixture="0" * 40))
-    Suites(instance.store).add("bugs", Added(cases=[case]))
+    Suites(instance.store).add("bugs", Additions(cases=[case]))
     assert findings(instance) == {"missing-file"}
 
 
 def test_results_make_no_suite_that_is_gone(instance: Instance, head: Head) -> None:
     suites, case = Suites(instance.store), of_thread(head)
-    suites.add("bugs", Added(cases=[case], commits=[head.commit]))
+    suites.add("bugs", Additions(cases=[case], commits=[head.commit]))
     suites.remove("bugs")
     run = identified(SuiteRun(UNKNOWN, None, None, "", 1, 1, (RunResult(case.hash, case.hash),)))
     with pytest.raises(NotFound, match="suite 'bugs' is gone"):
-        suites.add("bugs", Added(runs=[run]))
+        suites.add("bugs", Additions(runs=[run]))
 
 
 def test_a_run_that_names_what_is_none_of_its_trials_is_found_and_read_without_that(
     instance: Instance, head: Head
 ) -> None:
     suites, case = Suites(instance.store), of_thread(head)
-    suites.add("bugs", Added(cases=[case], commits=[head.commit]))
+    suites.add("bugs", Additions(cases=[case], commits=[head.commit]))
     run = identified(SuiteRun(UNKNOWN, None, None, "", 1, 1, (RunResult(case.hash, case.hash),)))
-    suites.add("bugs", Added(runs=[run]))
+    suites.add("bugs", Additions(runs=[run]))
     assert findings(instance) == {"wrong-kind"}
     suite = suites.read("bugs")
     assert suite.results(suite.runs[0]) == []
@@ -202,13 +202,13 @@ def test_a_run_that_names_what_is_none_of_its_trials_is_found_and_read_without_t
 def test_no_case_can_hold_a_command(instance: Instance) -> None:
     case = identified(prompt("two")._replace(judges=(Judge("x", COMMAND, ("rm", "-rf")),)))
     with pytest.raises(Invalid, match="breaks its type"):
-        Suites(instance.store).add("bugs", Added(cases=[case]))
+        Suites(instance.store).add("bugs", Additions(cases=[case]))
 
 
 def test_a_node_that_two_machines_made_at_other_times_is_one(instance: Instance, head: Head) -> None:
     suites, git = Suites(instance.store), Forger(instance.location.git_dir)
     case = of_thread(head)
-    first = suites.add("bugs", Added(cases=[case], commits=[head.commit]))
+    first = suites.add("bugs", Additions(cases=[case], commits=[head.commit]))
     ours = suites.add("bugs", judged(case, head))
     (score,) = suites.read("bugs").scores
     path = f"{result_folder(score)}/{layout.node_file(score)}"

@@ -14,7 +14,7 @@ from conftest import Uwf
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from uwf_git.ext.evaluation.comparison import Drop, Scored, drop
+from uwf_git.ext.evaluation.comparison import Drop, ScoredRun, drop
 from uwf_git.ext.evaluation.significance import LEVEL, significantly_lower
 
 WORSE, UNDECIDED, PASSED = "worse", "undecided", "passed"
@@ -31,8 +31,8 @@ def fell(before: Runs, after: Runs, allowed: float = 0.0, each: float | None = N
     return drop(scored(before), scored(after), allowed, each)
 
 
-def scored(runs: Runs) -> list[Scored]:
-    return [Scored(case, score) for case, scores in runs.items() for score in scores]
+def scored(runs: Runs) -> list[ScoredRun]:
+    return [ScoredRun(case, score) for case, scores in runs.items() for score in scores]
 
 
 ROWS: list[tuple[str, Runs, Runs, float, float | None, str]] = [

@@ -35,7 +35,7 @@ def test_a_step_whose_file_call_fails_says_so_in_a_line_and_is_done_by_the_next(
     violations = []
     for kind, number, path in chosen:
         done = run.again("-e", f"trace={kind}", "-e", f"inject={kind}:error={error}:when={number}")
-        wrong = _told(done.returncode, done.stderr) + run.wrong_otherwise()
+        wrong = _describe(done.returncode, done.stderr) + run.wrong_otherwise()
         violations += [f"{kind} {number} {path}: {each}" for each in wrong]
     record_property("fault", ["thread step", f"{error} from a call", len(chosen), len(violations)])
     assert not violations, f"{len(violations)} violations:\n" + "\n".join(violations[:60])
@@ -49,7 +49,7 @@ def _can(kind: str, error: str) -> bool:
     return not (has_descriptor and error in _NOT_OF_DESCRIPTORS)
 
 
-def _told(status: int, stderr: str) -> list[str]:
+def _describe(status: int, stderr: str) -> list[str]:
     """What is wrong with how a command ended."""
     found = []
     errors = [line for line in stderr.splitlines() if line.startswith("{")]

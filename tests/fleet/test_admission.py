@@ -16,7 +16,7 @@ from screen import Screen
 from temporalio.client import Client
 
 from uwf_git.ext.fleet import messages
-from uwf_git.ext.fleet.admission import UNPRICED, Admission, Allowance
+from uwf_git.ext.fleet.admission import UNPRICED, Admission, FleetLimits
 from uwf_git.ext.fleet.server import Server
 
 
@@ -128,8 +128,8 @@ def test_what_a_budget_holds_on_a_shared_server_goes_on_by_that_of_the_next_call
 
 
 def test_no_more_steps_are_allowed_than_there_are_and_who_rests_leaves_its_own_to_others() -> None:
-    begins = [messages.Begin(f"{each}", "head", used={}) for each in range(5)]
-    admission = Admission(begins, Allowance(None, {"maxSteps": 4}))
+    begins = [messages.ThreadEntry(f"{each}", "head", used={}) for each in range(5)]
+    admission = Admission(begins, FleetLimits(None, {"maxSteps": 4}))
     assert [(each.thread, each.most) for each in admission.next(0)] == [(f"{each}", 1) for each in range(4)]
     assert admission.allow(["0"], [], []) == {} and admission.next(4) == []
     admission.note("0", {"maxSteps": 1})
@@ -147,8 +147,8 @@ def test_no_more_steps_are_allowed_than_there_are_and_who_rests_leaves_its_own_t
 
 
 def test_a_budget_counts_what_threads_use_from_their_beginning_on() -> None:
-    begins = [messages.Begin(f"{each}", "head", used={}) for each in range(5)]
-    admission = Admission(begins, Allowance(2, {"maxSteps": 10, "maxCost": 1.0}))
+    begins = [messages.ThreadEntry(f"{each}", "head", used={}) for each in range(5)]
+    admission = Admission(begins, FleetLimits(2, {"maxSteps": 10, "maxCost": 1.0}))
     assert [each.thread for each in admission.next(0)] == ["0", "1"]
     assert admission.next(2) == [] and admission.left == 3
     admission.note("0", {"maxSteps": 4, "maxTokens": 9, "maxCost": 0.25, UNPRICED: 0})
@@ -158,7 +158,7 @@ def test_a_budget_counts_what_threads_use_from_their_beginning_on() -> None:
     admission.note("0", {"maxSteps": 5, "maxCost": 0.25})
     assert admission.used().reason() == "its budget is used up, 10 of 10 steps"
     assert admission.next(0) == []
-    strict = Admission(begins, Allowance(None, {"maxCost": 1.0}, stops_unpriced=True))
+    strict = Admission(begins, FleetLimits(None, {"maxCost": 1.0}, stops_unpriced=True))
     assert len(strict.next(0)) == 5
     strict.note("0", {"maxCost": 0.5, UNPRICED: 7})
     assert strict.used().reason() == "its budget can't be held to: 7 tokens have no known price"

@@ -33,7 +33,7 @@ from killing import soak
 
 from uwf_git.base.errors import RemoteFailed
 from uwf_git.ext.fleet.client import Queue, connect
-from uwf_git.ext.fleet.endpoint import Place
+from uwf_git.ext.fleet.endpoint import Endpoint
 from uwf_git.ext.fleet.server import Server
 
 HUSH = """\
@@ -245,11 +245,11 @@ def test_a_cancelled_thread_makes_no_other_step_whether_or_not_the_one_in_progre
 def test_a_server_that_went_with_its_fleet_makes_no_step_of_a_cancelled_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("uwf_git.ext.fleet.client._INSISTS", 0.5)
+    monkeypatch.setattr("uwf_git.ext.fleet.client._RETRY_FOR", 0.5)
 
     async def let_go(*has_ended: Callable[[], bool]) -> list[str]:
         with Server(tmp_path / "server") as server:
-            queue = Queue(await connect(Place(server.address)))
+            queue = Queue(await connect(Endpoint(server.address)))
         return await queue.let_go(["01JZZZZZZZZZZZZZZZZZZZZZZZ"], *has_ended)
 
     looks = iter([False, True])
@@ -290,7 +290,7 @@ def test_a_run_begins_anew_what_is_taken_out_while_its_worker_is_dead(
         working.wait()
 
         async def take_out() -> None:
-            await Queue(await connect(Place(server.address))).cancel([thread])
+            await Queue(await connect(Endpoint(server.address))).cancel([thread])
 
         asyncio.run(take_out())
         (tmp_path / "go").touch()

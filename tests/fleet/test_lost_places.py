@@ -81,7 +81,7 @@ def test_a_worker_without_its_remote_is_named_and_takes_no_step_until_that_answe
 ) -> None:
     fleet = Fleet(uwf, tmp_path, server.address)
     where = ("--address", server.address, "--remote", "origin", "--format", "text")
-    hurried = hurry(tmp_path / "hurried", "exits._MOST[exits.LATER] = 1.0")
+    hurried = hurry(tmp_path / "hurried", "retry_policy._MAX_BACKOFF[retry_policy.LATER] = 1.0")
     other = begin("fleet", "worker", *where, env={**fleet.other.environment, **hurried})
     fleet.ends(fleet.start("before"))
     fleet.link.unlink()
@@ -123,7 +123,7 @@ def test_a_server_that_is_back_without_the_namespace_does_not_answer_again(
     )
     create()
     until(is_there, "namespace")
-    hurried = hurry(tmp_path / "hurried", "client._LOOKS = 0.5", "client._INSISTS = 1.0")
+    hurried = hurry(tmp_path / "hurried", "client._POLL_INTERVAL = 0.5", "client._RETRY_FOR = 1.0")
     working = begin("fleet", "worker", *where, env=hurried)
     uwf("fleet", "start", first, *where)
     until(lambda: examine(root / "store.git", STEPS).steps == {first: STEPS}, "end")

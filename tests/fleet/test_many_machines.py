@@ -215,9 +215,9 @@ def test_a_machine_whose_store_cant_be_written_gives_its_steps_back_until_it_can
 ) -> None:
     hurried = hurry(
         tmp_path / "hurried",
-        "limits._FIRST_REST = limits._LONGEST = 1.0",
+        "limits._FIRST_REST = limits._MAX_BACKOFF = 1.0",
         "limits._HANDS_BACK = 0.2",
-        "exits._MOST[exits.LATER] = 1.0",
+        "retry_policy._MAX_BACKOFF[retry_policy.LATER] = 1.0",
     )
     threads = fleet.start(1, "--tries", "1")
     runs = fleet.one.store / "uwf/runs"

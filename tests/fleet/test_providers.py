@@ -159,7 +159,7 @@ def test_a_provider_that_is_added_is_served_and_steps_that_nobody_serves_are_tol
 
     async def put() -> None:
         await Queue(await connect(place)).start(
-            [messages.Begin(lost, instance.threads.head(lost).node, "uwf.nowhere")]
+            [messages.ThreadEntry(lost, instance.threads.head(lost).node, "uwf.nowhere")]
         )
 
     asyncio.run(put())

@@ -421,7 +421,7 @@ def test_a_worker_says_that_its_server_is_gone_and_goes_on_when_that_is_there_ag
         until(lambda: examine(root / "store.git", STEPS).steps == ends, "end")
 
     with Server(tmp_path / "server") as server:
-        hurried = hurry(tmp_path / "hurried", "client._LOOKS = 0.5", "client._INSISTS = 1.0")
+        hurried = hurry(tmp_path / "hurried", "client._POLL_INTERVAL = 0.5", "client._RETRY_FOR = 1.0")
         working = begin("fleet", "worker", "--address", server.address, "--format", "text", env=hurried)
         goes(first)
         kill_server(root)
@@ -465,7 +465,7 @@ def test_a_command_whose_server_is_gone_meanwhile_ends_with_a_line_that_says_so(
 ) -> None:
     new(uwf)
     agent = ("--agent", f"uwf-exec {script('patient', PATIENT)}", "--cwd", str(tmp_path))
-    hurried = hurry(tmp_path / "hurried", "client._INSISTS = 1.0")
+    hurried = hurry(tmp_path / "hurried", "client._RETRY_FOR = 1.0")
     with Server(tmp_path / "server") as server:
         if command[0] == "run":
             running = begin("fleet", *command, "--address", server.address, *agent, env=hurried)
@@ -488,7 +488,7 @@ def test_a_thread_that_the_remote_declines_is_told_once_and_given_up_while_other
     refuses = line.folder / "bare.git" / "hooks" / "update"
     refuses.write_text(f'#!/bin/sh\ncase $1 in *{bad}*) echo "not that one" >&2; exit 1;; esac\n')
     refuses.chmod(0o755)
-    hurried = hurry(line.folder / "hurried", "exits._MOST[exits.LATER] = 0.2")
+    hurried = hurry(line.folder / "hurried", "retry_policy._MAX_BACKOFF[retry_policy.LATER] = 0.2")
     done = uwf("fleet", "run", "--remote", "origin", "--tries", "1", check=8, timeout=100, env=hurried)
     errors = [json.loads(each)["error"] for each in done.err.splitlines()]
     assert [(each["code"], each["thread"]) for each in errors] == [("declined", bad)]

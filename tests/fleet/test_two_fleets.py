@@ -17,7 +17,7 @@ from two_machines import Machine
 from uwf_cli.exchange import git_for
 
 from uwf_git.ext.fleet import MARKS
-from uwf_git.ext.fleet.endpoint import Place
+from uwf_git.ext.fleet.endpoint import Endpoint
 from uwf_git.ext.fleet.marks import mark
 from uwf_git.ext.fleet.server import Server, find_program
 from uwf_git.store.instance import Instance
@@ -98,7 +98,7 @@ def test_marks_that_anybody_made_hide_no_fleet_and_end_none(instance: Instance, 
     put_mark(bare, "forever", 1e300)
 
     def others() -> tuple[list[str], bool]:
-        found = mark(repository, git_for(instance), remote, Place("here:7233"), "own")
+        found = mark(repository, git_for(instance), remote, Endpoint("here:7233"), "own")
         return [each.place.namespace for each in found.counting], found.more
 
     assert others() == (["real"], False)

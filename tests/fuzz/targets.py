@@ -20,7 +20,7 @@ from uwf_git.ext.crews.package import hidden_files, read_archive
 from uwf_git.format import cbor, yaml12
 from uwf_git.format.node import from_blob, node_hash, parse_json, to_blob
 from uwf_git.git.objects import parse_commit, parse_tag, parse_tree, rewritten_commit, tree_row
-from uwf_git.git.program import Done, failure
+from uwf_git.git.program import CallResult, failure
 from uwf_git.git.repository import COMMIT, TAG, TREE, Oid, Repository
 from uwf_git.store.layout import parse_message
 from uwf_git.sync.tracking import rows_of
@@ -115,7 +115,7 @@ def porcelain(data: bytes) -> None:
     """What git prints of a push or a fetch, which repeats what the other side says: one line for people, and names
     without a space."""
     out, _, err = data.partition(b"\0")
-    done = Done(1, out, err.decode("utf-8", "replace"))
+    done = CallResult(1, out, err.decode("utf-8", "replace"))
     dict(results_of(done, {"refs/uwf/threads/X": _OID}))
     for _, _, name in rows_of(done.err) or ():
         assert len(name.split()) == 1

@@ -184,13 +184,13 @@ def steps_are_in_one_chain(evidence: Evidence) -> Found:
     for a side that was made where a thread had ended, which is an end that another has outdone, or where its thread has
     taken the same steps from elsewhere since."""
     parted = {fork: step for _, fork, step in evidence.forks}
-    untold = any(event.code == KILLED and event.name in ("fork", "go-on") for event in evidence.events)
+    missing_price = any(event.code == KILLED and event.name in ("fork", "go-on") for event in evidence.events)
     makers = [event for event in evidence.events if event.code != KILLED and event.name not in EXCHANGES]
     told = {thread for event in makers for thread in event.told}
     for snapshot in evidence.machines:
         owners: dict[str, list[str]] = defaultdict(list)
         for thread in snapshot.threads.values():
-            if thread.thread not in told and untold and not thread.origin:
+            if thread.thread not in told and missing_price and not thread.origin:
                 continue  # a fork whose maker was killed
             after = parted.get(thread.thread, thread.parted)
             nodes = [step.node for step in thread.chain]

@@ -9,7 +9,14 @@ import pytest
 
 from uwf_git.base.errors import AgentFailed
 from uwf_git.engine.kit.context import Reply
-from uwf_git.engine.kit.extract import Extraction, ExtractionFailed, Wanted, correction, extract, sum_usage
+from uwf_git.engine.kit.extract import (
+    ExpectedOutput,
+    Extraction,
+    ExtractionFailed,
+    correction,
+    extract,
+    sum_usage,
+)
 from uwf_git.format.builtin import META
 from uwf_git.format.kinds import Role, TurnRecord, Usage
 from uwf_git.format.node import hash_of
@@ -24,7 +31,7 @@ PAYLOAD = {
 }
 SCHEMA = Schema(PAYLOAD)
 ROLE = Role("reviewer", "Reviews", hash_of(META, PAYLOAD))
-WANTED = Wanted(ROLE, SCHEMA)
+WANTED = ExpectedOutput(ROLE, SCHEMA)
 GOOD = "---\napproved: yes\n---\n\nAll well.\n"
 BAD = "---\napproved: perhaps\n---\n\nI looked at everything.\n"
 
@@ -198,7 +205,7 @@ def test_a_reason_alone_is_the_question() -> None:
 def test_a_model_is_told_what_the_role_says_of_extraction() -> None:
     ask = model('{"approved": true}')
     told = ROLE._replace(extract_prompt="Nothing said is a yes.")
-    extract(Reply("Fine."), Wanted(told, SCHEMA), model=ask)
+    extract(Reply("Fine."), ExpectedOutput(told, SCHEMA), model=ask)
     assert "Nothing said is a yes." in ask.asked[0][0]["content"]  # type: ignore[attr-defined]
 
 
@@ -251,7 +258,7 @@ def test_a_role_may_have_a_needs_input_of_its_own() -> None:
     }
     role = Role("planner", "Plans", hash_of(META, payload))
     found = extract(
-        Reply("---\nstatus: needs_input\nquestion: Why?\nleft: 3\n---"), Wanted(role, Schema(payload))
+        Reply("---\nstatus: needs_input\nquestion: Why?\nleft: 3\n---"), ExpectedOutput(role, Schema(payload))
     )
     assert (found.type, found.output["left"]) == (role.schema, 3)
 
@@ -259,7 +266,7 @@ def test_a_role_may_have_a_needs_input_of_its_own() -> None:
 def test_a_schema_that_cannot_be_applied_asks_nobody() -> None:
     session = Session(GOOD)
     with pytest.raises(ExtractionFailed, match="does not hold"):
-        extract(Reply(GOOD, "s"), Wanted(ROLE, Schema({"$ref": "#/nowhere"})), continue_=session)
+        extract(Reply(GOOD, "s"), ExpectedOutput(ROLE, Schema({"$ref": "#/nowhere"})), continue_=session)
     assert session.told == []
 
 
@@ -296,11 +303,15 @@ def test_standard_fields_cost_no_correction_where_the_schema_is_closed(
 ) -> None:
     session = Session()
     found = extract(
-        Reply(f"---\n{STANDARD}{answer}\n---\n", "s"), Wanted(ROLE, Schema(payload)), continue_=session
+        Reply(f"---\n{STANDARD}{answer}\n---\n", "s"),
+        ExpectedOutput(ROLE, Schema(payload)),
+        continue_=session,
     )
     assert (found.output, found.how, found.notes) == (output, "frontmatter", ())
     found = extract(
-        Reply(f"---\nmood: good\n{answer}\n---\n", "s"), Wanted(ROLE, Schema(payload)), continue_=session
+        Reply(f"---\nmood: good\n{answer}\n---\n", "s"),
+        ExpectedOutput(ROLE, Schema(payload)),
+        continue_=session,
     )
     assert found.output == {key: value for key, value in output.items() if key in answer}
     assert found.notes == ("left out of the output, as the schema has no such field: mood",)
@@ -326,7 +337,7 @@ def test_an_open_schema_keeps_what_it_names_the_standard_fields_and_what_the_wor
     standard = {"status": "done", "next": "tester", "confidence": 0.9, "artifacts": ["a.py"], "scope": "role"}
 
     def output(payload: Any, reads: Callable[[str], bool]) -> Any:
-        return extract(reply, Wanted(ROLE, Schema(payload), reads)).output
+        return extract(reply, ExpectedOutput(ROLE, Schema(payload), reads)).output
 
     own = {**standard, "plan": "go", "risk": 1}
     assert output(payload, lambda name: False) == own
@@ -335,7 +346,7 @@ def test_an_open_schema_keeps_what_it_names_the_standard_fields_and_what_the_wor
     assert output({**payload, "additionalProperties": {}}, lambda name: False) == everything
     assert output({"type": "object"}, lambda name: False) == everything
     assert output({**payload, "minProperties": 9}, lambda name: False) == everything
-    assert "mood: good" in extract(reply, Wanted(ROLE, Schema(payload), lambda name: False)).answer
+    assert "mood: good" in extract(reply, ExpectedOutput(ROLE, Schema(payload), lambda name: False)).answer
 
 
 def test_a_question_with_standard_fields_is_a_question() -> None:

@@ -66,8 +66,8 @@ def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     """How limits are held: in a control group, where this machine has one to divide, or by a watch."""
     if request.param == "watch":
         monkeypatch.setattr(limits, "GROUPS", ())
-    elif not limits.held_by().startswith("bounded by the kernel"):
-        pytest.skip(limits.held_by())
+    elif not limits.enforcement().startswith("bounded by the kernel"):
+        pytest.skip(limits.enforcement())
     return str(request.param)
 
 
@@ -110,8 +110,8 @@ def test_a_single_file_that_reaches_the_limit_of_disk_is_no_success(tmp_path: Pa
 def test_who_ends_well_after_the_kernel_has_killed_its_child_has_exceeded_the_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not limits.held_by().startswith("bounded by the kernel"):
-        pytest.skip(limits.held_by())
+    if not limits.enforcement().startswith("bounded by the kernel"):
+        pytest.skip(limits.enforcement())
     for name in ("_SOONEST", "_LATEST"):  # nobody looks meanwhile
         monkeypatch.setattr(limits, name, 60.0)
     child = shlex.join(python("held = b'x' * 400_000_000"))
@@ -215,8 +215,8 @@ def test_whatever_a_command_does_nothing_of_it_outlives_its_time(tmp_path: Path,
 def test_what_drops_its_environment_its_parents_and_its_group_is_ended_with_its_control_group(
     tmp_path: Path,
 ) -> None:
-    if not limits.held_by().startswith("bounded by the kernel"):
-        pytest.skip(limits.held_by())
+    if not limits.enforcement().startswith("bounded by the kernel"):
+        pytest.skip(limits.enforcement())
     note = "import os, time; open('pid', 'w').write(str(os.getpid())); time.sleep(600)"
     leave = "os.fork() and os._exit(0); os.setsid(); os.fork() and os._exit(0)"
     text = (

@@ -163,7 +163,7 @@ class Exchange(RuleBasedStateMachine):
     def steps_of(self, instance: Instance, head: Any) -> list[Any]:
         rows = [head.row]
         while rows[-1].kind == "step":
-            rows.append(instance.store.take_in(Oid(raw=rows[-1].parent)))
+            rows.append(instance.store.index_commit(Oid(raw=rows[-1].parent)))
         return rows
 
     def verifies(self, instance: Instance) -> None:

@@ -13,7 +13,7 @@ from two_machines import Machine
 
 from uwf_git.ext.evaluation import SUITES
 from uwf_git.ext.evaluation.records import UNKNOWN, Case, identified
-from uwf_git.ext.evaluation.suite import Added, Suites
+from uwf_git.ext.evaluation.suite import Additions, Suites
 from uwf_git.format.ids import ThreadId
 
 BUGS = SUITES.prefix + "bugs"
@@ -28,11 +28,11 @@ def adds(machine: Machine, name: str, thread: str | None = None) -> None:
     """Puts a case into the suite `bugs`: of a thread as it stands, or of a prompt."""
     instance = opened(machine)
     if thread is None:
-        added = Added(cases=[identified(Case(UNKNOWN, name, "Do it"))])
+        added = Additions(cases=[identified(Case(UNKNOWN, name, "Do it"))])
     else:
         head = instance.threads.head(ThreadId(thread))
         case = Case(UNKNOWN, name, start=head.row.start, step=head.node)
-        added = Added(cases=[identified(case)], commits=[head.commit])
+        added = Additions(cases=[identified(case)], commits=[head.commit])
     Suites(instance.store).add("bugs", added)
 
 

@@ -222,7 +222,7 @@ def test_a_node_that_lies_about_its_hash_is_not_taken_in(store: Store) -> None:
     lie = hash_of(TEXT, "what it says")
     commit = commit_with(store, lie, to_blob(Node(TEXT, "what it is", 1)))
     with pytest.raises(StoreDamaged, match=f"says it is node {lie}"):
-        store.take_in(commit)
+        store.index_commit(commit)
     assert not store.has(lie)
 
 

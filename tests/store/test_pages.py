@@ -22,14 +22,14 @@ from uwf_git.format.kinds import Detail, StepContext
 from uwf_git.format.node import Node
 from uwf_git.format.types import DETAIL, SUSPEND
 from uwf_git.store.instance import Instance
-from uwf_git.store.pages import Told, report_of, step_page, verdict
+from uwf_git.store.pages import PageStep, report_of, step_page, verdict
 
 HASH = Hash("0000000000000")
 
 
 def told(value: Any, answer: str, role: str = "reviewer", agent: str = "uwf-codex") -> str:
     detail = Node(DETAIL, Detail(answer, extraction="frontmatter").payload(), 0)
-    return step_page(Told(3, StepContext(HASH, role, value, HASH, agent), detail)).decode()
+    return step_page(PageStep(3, StepContext(HASH, role, value, HASH, agent), detail)).decode()
 
 
 def html(page: str) -> str:

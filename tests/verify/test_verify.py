@@ -23,7 +23,7 @@ from uwf_git.store.instance import Instance
 from uwf_git.sync.removal import remove
 from uwf_git.verify.findings import CODES
 from uwf_git.verify.refs import Verifier
-from uwf_git.verify.whole import Verified, local_refs, verify_refs
+from uwf_git.verify.whole import VerifyResult, local_refs, verify_refs
 
 NAMES = sorted(path.stem for path in EXAMPLES.glob("*.yaml"))
 FRESH = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
@@ -91,7 +91,7 @@ def started(instance: Instance, prompt: str = "tides") -> Head:
     return instance.threads.head(start_thread(instance, WORKFLOW, prompt))
 
 
-def look(instance: Instance) -> Verified:
+def look(instance: Instance) -> VerifyResult:
     repository = Repository(instance.location.git_dir)
     return verify_refs(repository, local_refs(repository))
 
@@ -190,9 +190,9 @@ def test_what_was_verified_is_in_the_index_as_if_it_had_been_taken_in(instance: 
         "SELECT * FROM archives",
     ):
         taken = Store(instance.store.repository, Overlay())
-        taken.take_in(head.commit)
+        taken.index_commit(head.commit)
         for oid in instance.store.repository.refs(layout.ARCHIVE).values():
-            taken.take_in_tag(oid)
+            taken.index_tag(oid)
         assert fresh.index._run(sql) == taken.index._run(sql)
 
 

@@ -40,8 +40,8 @@ def as_before(instance: Instance, head: Head, onto: Oid | None = None) -> Head:
     stays as it is, a step's page is its answer."""
     repository = instance.store.repository
     rows, commit = [], head.commit
-    while commit != onto and instance.store.take_in(commit).kind == "step":
-        rows.insert(0, (commit, instance.store.take_in(commit)))
+    while commit != onto and instance.store.index_commit(commit).kind == "step":
+        rows.insert(0, (commit, instance.store.index_commit(commit)))
         commit = repository.commit(commit).parents[0]
     steps = {step.hash: step for step in instance.threads.history(head).steps}
     for old, row in rows:
@@ -52,7 +52,7 @@ def as_before(instance: Instance, head: Head, onto: Oid | None = None) -> Head:
         made = repository.with_entries(made, Entry(BLOB_MODE, "README.md", answer))
         tree = repository.graft(repository.root(commit), folder, made)
         commit = repository.rewrite_commit(old, tree, [commit])
-        instance.store.take_in(commit)
+        instance.store.index_commit(commit)
     repository.move_ref(layout.THREADS + head.thread, head.commit, commit)
     return instance.threads.head(head.thread)
 

@@ -20,7 +20,7 @@ from site_serving import Serve, entered, keep_picture
 from suite_bench import Bench
 from workflows import opened
 
-from uwf_git.ext.evaluation.suite import Added, Suites
+from uwf_git.ext.evaluation.suite import Additions, Suites
 
 
 @pytest.fixture
@@ -285,7 +285,7 @@ def test_a_report_in_one_file_shows_one_chart_of_the_changes_in_two_colours(
 
 
 def test_a_suite_that_was_never_run_and_one_that_is_not_there_say_so(client: httpx.Client, uwf: Uwf) -> None:
-    Suites(opened().store).add("empty", Added(cases=[case_of("csv")]))
+    Suites(opened().store).add("empty", Additions(cases=[case_of("csv")]))
     assert "It was not run yet" in client.get("/eval/empty").text
     assert client.get("/eval/emtpy").status_code == 404
     assert client.get("/eval/empty?b=4KNM2PXR3B1QW").status_code == 404

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from uwf_git.base.errors import Invalid, NoTransition
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import Start, StepContext, Workflow, parse_workflow
-from uwf_git.workflow.moderator import Asking, Decision, Ended, Next, Replay, decide, may_read
+from uwf_git.workflow.moderator import AwaitingAnswer, Decision, Next, Replay, WorkflowEnded, decide, may_read
 
 HASH = Hash("0000000000000")
 START = Start(HASH, "Fix the <login> & logout")
@@ -68,7 +68,7 @@ def test_the_first_condition_that_holds_wins_and_no_condition_is_the_fallback() 
     assert after(SOLVE, step("a", {"question": "?"})) == Next("b")
     assert after(SOLVE, step("a", {"plan": "x"})) == Next("c")
     assert after(SOLVE, step("c", {"approved": False})) == Next("b")
-    assert after(SOLVE, step("c", {"approved": True})) == Ended()
+    assert after(SOLVE, step("c", {"approved": True})) == WorkflowEnded()
 
 
 def test_a_condition_can_count_over_the_history() -> None:
@@ -78,7 +78,7 @@ def test_a_condition_can_count_over_the_history() -> None:
     )
     turns = [step("a", {"idea": n}) for n in range(4)]
     decisions = [after(flow, *turns[:n]) for n in range(1, 5)]
-    assert decisions == [Next("a"), Next("a"), Ended(), Ended()]
+    assert decisions == [Next("a"), Next("a"), WorkflowEnded(), WorkflowEnded()]
 
 
 def test_no_condition_and_no_edge_sees_a_remark() -> None:
@@ -89,7 +89,7 @@ def test_no_condition_and_no_edge_sees_a_remark() -> None:
     turns = [step("a", {"idea": "one"}), *[step("$USER", {"remark": "Two?"})] * 3]
     decisions = [after(flow, *turns[:n]) for n in range(1, 5)]
     assert decisions == [Next("a", "one")] * 4
-    assert after(flow, *turns, step("a", {"idea": "two"})) == Ended()
+    assert after(flow, *turns, step("a", {"idea": "two"})) == WorkflowEnded()
     assert after(SOLVE, step("$USER", {"remark": "Hurry."})) == Next("a")
     growing: list[StepContext] = []
     replay = Replay(flow, START, growing)
@@ -97,7 +97,7 @@ def test_no_condition_and_no_edge_sees_a_remark() -> None:
         growing.append(each)
         assert decide(flow, START, growing, replay) == Next("a", "one")
     growing.append(step("a", {"idea": "two"}))
-    assert decide(flow, START, growing, replay) == Ended()
+    assert decide(flow, START, growing, replay) == WorkflowEnded()
 
 
 def test_conditions_see_the_prompt_the_roles_and_the_agents() -> None:
@@ -110,7 +110,7 @@ def test_conditions_see_the_prompt_the_roles_and_the_agents() -> None:
     )
     assert after(flow) == Next("a")
     assert decide(flow, Start(HASH, "URGENT: x"), []) == Next("b")
-    assert after(flow, step("a", {})) == Ended()
+    assert after(flow, step("a", {})) == WorkflowEnded()
 
 
 def test_status_routing_takes_the_named_edge_before_the_default() -> None:
@@ -121,7 +121,7 @@ def test_status_routing_takes_the_named_edge_before_the_default() -> None:
         }
     )
     assert after(flow) == Next("a")
-    assert after(flow, step("a", {"status": "done"})) == Ended()
+    assert after(flow, step("a", {"status": "done"})) == WorkflowEnded()
     assert after(flow, step("a", {"status": "again"})) == Next("b")
     assert after(flow, step("a", {"$status": "again", "status": "done"})) == Next("b")
     for other in ({"status": "else"}, {"status": 7}, {}, [], None, "done"):
@@ -192,21 +192,21 @@ def test_an_expression_that_names_them_is_given_the_answer_and_the_time_of_a_ste
     assert after(told, said) == Next("b")
     assert after(told, said._replace(answer="I say no.")) == Next("c")
     assert after(told, said, step("b", {})._replace(time=6)) == Next("a")
-    assert after(told, said, step("b", {})._replace(time=4)) == Ended()
+    assert after(told, said, step("b", {})._replace(time=4)) == WorkflowEnded()
     silent = workflow(edges, {"told": "$count($keys(steps[-1])) > 4", "late": "false"})
     assert after(silent, said) == Next("c"), "other expressions see what they always saw"
 
 
 def test_a_prompt_on_the_way_to_the_end_is_nobodys() -> None:
-    assert after(workflow({"a": [to("$END", prompt="{{ missing }}")]}), step("a", {})) == Ended()
+    assert after(workflow({"a": [to("$END", prompt="{{ missing }}")]}), step("a", {})) == WorkflowEnded()
 
 
 @pytest.mark.parametrize("key", [{"$status": "$SUSPEND"}, {"status": "needs_input"}])
 def test_an_output_that_asks_a_human_waits(key: dict[str, str]) -> None:
     output = {**key, "question": "which?", "options": ["x", "y"], "reason": "two ways"}
-    assert after(SOLVE, step("a", output)) == Asking("a", "which?", ("x", "y"), "two ways")
-    assert after(SOLVE, step("a", {**key, "question": "q"})) == Asking("a", "q", (), "")
-    assert after(SOLVE, step("a", {**key, "reason": "no key"})) == Asking("a", "no key", (), "")
+    assert after(SOLVE, step("a", output)) == AwaitingAnswer("a", "which?", ("x", "y"), "two ways")
+    assert after(SOLVE, step("a", {**key, "question": "q"})) == AwaitingAnswer("a", "q", (), "")
+    assert after(SOLVE, step("a", {**key, "reason": "no key"})) == AwaitingAnswer("a", "no key", (), "")
 
 
 def test_the_answer_goes_to_the_role_that_asked() -> None:
@@ -240,7 +240,7 @@ def test_what_the_user_says_unasked_goes_to_the_role_that_the_start_names() -> N
     silent = workflow({**graph, "$START": {"_": {"role": "a"}, "resume": {"role": "b"}}})
     assert after(silent, step("a", {}), said) == Next("b", "and the tests")
     over = workflow({**graph, "$START": {"_": {"role": "a"}, "resume": {"role": "$END"}}})
-    assert after(over, step("a", {}), said) == Ended()
+    assert after(over, step("a", {}), said) == WorkflowEnded()
 
 
 def test_an_answer_to_nobody_is_an_error() -> None:

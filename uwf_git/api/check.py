@@ -11,7 +11,7 @@ from uwf_git.store import layout
 from uwf_git.store.instance import Instance
 from uwf_git.verify.findings import UNCHECKED as UNCHECKED
 from uwf_git.verify.findings import Finding
-from uwf_git.verify.whole import Verified, missing_refs
+from uwf_git.verify.whole import VerifyResult, missing_refs
 
 if TYPE_CHECKING:
     from uwf_git.verify.signatures import Signed
@@ -22,7 +22,7 @@ class Report(NamedTuple):
     not requested."""
 
     refs: Mapping[str, Oid | None]
-    verified: Verified
+    verified: VerifyResult
     findings: list[Finding]
     signed: list[Signed] | None = None
 

@@ -12,13 +12,13 @@ Offers = Iterable[tuple[str, str]]
 
 def threads(instance: Instance, begun: str) -> Offers:
     """Offer threads by the beginning of their id, or if there are none by its end."""
-    from uwf_git.store.threads import Damaged
+    from uwf_git.store.threads import DamagedThread
 
     heads = instance.threads.all(archived=True)
     text = begun.upper()
     matching = [head for head in heads if head.thread.startswith(text)]
     for head in matching or [head for head in heads if head.thread.endswith(text)]:
-        yield head.thread, "" if isinstance(head, Damaged) else f"{head.row.name}: {head.row.title}"
+        yield head.thread, "" if isinstance(head, DamagedThread) else f"{head.row.name}: {head.row.title}"
 
 
 def names(instance: Instance, record: str, begun: str) -> Offers:

@@ -34,25 +34,25 @@ def answer(
     """Answer a thread's question, or that of a `step`; with `other`, outside its options. Moves and raises as
     `engine.inbox.answer`."""
     outcome = inbox.answer(instance, thread, text, step, other)
-    _tell(instance, thread)
+    _notify(instance, thread)
     return outcome
 
 
 def say(instance: Instance, thread: ThreadId, text: str) -> Outcome:
     """Add a remark. Moves and raises as `engine.inbox.remark`."""
     outcome = inbox.remark(instance, thread, text)
-    _tell(instance, thread)
+    _notify(instance, thread)
     return outcome
 
 
 def pause(instance: Instance, thread: ThreadId, reason: str = "", now: bool = False) -> Pause:
     """Pause a thread; with `now` end its step. Makes and raises as `engine.pause.pause`."""
-    from uwf_git.engine.hooks import tell
+    from uwf_git.engine.hooks import run_hook
 
     was_paused = pauses.is_paused(instance, thread)
     pause = pauses.pause(instance, thread, instance.without_secrets(reason, "the reason"), now)
     if not was_paused:
-        instance.after(lambda: tell(instance, thread, "paused"))
+        instance.after(lambda: run_hook(instance, thread, "paused"))
     return pause
 
 
@@ -60,7 +60,7 @@ def resume(instance: Instance, thread: ThreadId, text: str | None = None) -> Res
     """Resume a thread. A finished one continues with the text in a new thread; a waiting one takes it as the
     answer. Raises Usage for a useless text, and what these raise."""
     resumed = resume_one(instance, thread, text)
-    _tell(instance, thread)
+    _notify(instance, thread)
     return resumed
 
 
@@ -68,7 +68,7 @@ def resume_one(instance: Instance, thread: ThreadId, text: str | None) -> Resume
     """As `resume`, for a caller that tells extensions about several threads at once."""
     head = instance.threads.head(thread)
     if head.archive is not None:
-        outcome = inbox.go_on(instance, thread, text or "")
+        outcome = inbox.continue_finished(instance, thread, text or "")
         return Resumed(outcome.thread, outcome, True)
     if text is not None and not head.row.asks:
         raise Usage(f"thread {thread} asks nothing and has not ended", _onward(instance, head))
@@ -78,7 +78,7 @@ def resume_one(instance: Instance, thread: ThreadId, text: str | None) -> Resume
 
 def resume_as_json(instance: Instance, thread: ThreadId, text: str | None) -> dict[str, Any]:
     """As `resume_one`; return the thread's state as JSON. Warns of removed secrets."""
-    from uwf_git.config.secrets import told
+    from uwf_git.config.secrets import removal_note
     from uwf_git.engine.budget import waiting
     from uwf_git.engine.status import outlook, status_of, used_up
 
@@ -88,7 +88,7 @@ def resume_as_json(instance: Instance, thread: ThreadId, text: str | None) -> di
     value: dict[str, Any] = {"thread": after, "status": status_of(instance, now), "resumed": changed}
     if outcome is None:
         return value
-    if redactions := told(outcome.redactions):
+    if redactions := removal_note(outcome.redactions):
         instance.warn(redactions)
     value |= {"head": outcome.head, "next": outlook(instance, now).next}
     if head.archive is not None:
@@ -98,7 +98,7 @@ def resume_as_json(instance: Instance, thread: ThreadId, text: str | None) -> di
     return value
 
 
-def tell_resumed(instance: Instance, threads: Collection[ThreadId]) -> None:
+def notify_resumed(instance: Instance, threads: Collection[ThreadId]) -> None:
     ext.resumed(instance, threads)
 
 
@@ -132,10 +132,10 @@ def raise_budget(instance: Instance, thread: ThreadId, given: Mapping[str, str])
                 f"give more than that, or say with a + by how much: {option} +{text}",
             )
     raise_limits(instance, thread, raised)
-    _tell(instance, thread)
+    _notify(instance, thread)
 
 
-def _tell(instance: Instance, thread: ThreadId) -> None:
+def _notify(instance: Instance, thread: ThreadId) -> None:
     instance.after(lambda: ext.resumed(instance, [thread]))
 
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from uwf_git.store.instance import Instance
 
 
-class Terms(NamedTuple):
+class StepOptions(NamedTuple):
     """How to step threads: `agent` (None: configured), `retries` per step, shared `limits` by budget keys,
     parallel steps `at_once`."""
 
@@ -24,7 +24,7 @@ class Dispatch(Protocol):
     """Steps threads until each has ended, waits or was given up."""
 
     def __call__(
-        self, instance: Instance, terms: Terms, warn: Callable[[str], None]
+        self, instance: Instance, terms: StepOptions, warn: Callable[[str], None]
     ) -> Callable[[Sequence[ThreadId]], None]:
         """Return the function that steps threads. Raises UwfError if impossible here, before any thread
         starts. `warn` gets one-line warnings."""

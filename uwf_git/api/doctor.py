@@ -35,7 +35,7 @@ from uwf_git.git.lockfiles import FOLDER as LOCKING
 from uwf_git.git.program import git_program
 from uwf_git.git.repository import PRIVATE, Oid
 from uwf_git.sandbox.bubblewrap import find_sandbox
-from uwf_git.sandbox.limits import held_by
+from uwf_git.sandbox.limits import enforcement
 from uwf_git.sandbox.programs import avoid_all
 from uwf_git.store.history import relate
 from uwf_git.store.index import Index
@@ -58,7 +58,7 @@ from uwf_git.store.layout import (
 from uwf_git.store.location import Location
 from uwf_git.store.maintenance import leftovers
 from uwf_git.store.private import ROOM, Folders
-from uwf_git.store.threads import Damaged
+from uwf_git.store.threads import DamagedThread
 from uwf_git.sync.push import plan
 from uwf_git.sync.repair import Repair
 from uwf_git.verify.checks import ERROR as ERROR
@@ -184,7 +184,7 @@ class Doctor:
         policies = [config.tools, *(tighten(config.tools, agent.tools) for agent in config.agents.values())]
         allowed = [policy for policy in policies if policy.permits(RUN)]
         if allowed or limited:
-            yield Check("limits", OK, f"what commands use is {held_by()}")
+            yield Check("limits", OK, f"what commands use is {enforcement()}")
         for network in sorted({bool(policy.network) for policy in allowed}):
             some = [policy for policy in allowed if bool(policy.network) == network]
             reason = find_sandbox(os.environ, network=network).reason
@@ -235,7 +235,7 @@ class Doctor:
     def _locks(self, instance: Instance) -> Iterator[Check]:
         lockfiles = instance.store.repository.lockfiles
         if self._fix:
-            for removed in lockfiles.remove_left(thorough=True):
+            for removed in lockfiles.remove_stale(thorough=True):
                 yield Check("locks", OK, f"removed {removed}: who made it is gone")
         for lock in lockfiles.locks():
             if lock.is_left:
@@ -288,7 +288,7 @@ class Doctor:
         head = instance.threads.head(ThreadId(name.removeprefix(THREADS)))
         relation = relate(instance.store, active, head.commit)
         if relation is None or relation.ours:
-            last = instance.store.take_in(active).node
+            last = instance.store.index_commit(active).node
             hint = f"keep them with: uwf thread fork {last}, then: git update-ref -d {name}"
             return Check("refs", WARNING, f"{name} has steps after its thread's end", hint)
         if not self._fix:
@@ -428,7 +428,7 @@ def _threads(instance: Instance) -> Iterator[Check]:
     heads = instance.threads.all(archived=True)
     sound = 0
     for head in heads:
-        if isinstance(head, Damaged):
+        if isinstance(head, DamagedThread):
             hint = f"{FIX}, or give it up: uwf thread rm {head.thread} --yes"
             yield Check("threads", ERROR, f"{head.thread}: {head.problem}", hint, True)
             continue

@@ -17,7 +17,7 @@ from uwf_git.engine.pause import pause_of
 from uwf_git.engine.progress import Freshness
 from uwf_git.engine.spending import money, spent
 from uwf_git.engine.status import PAUSED, outlook, status_of
-from uwf_git.engine.turns import Began, Event, Made, News, Place, Rested, Turned
+from uwf_git.engine.turns import Event, StepBegan, StepMade, TurnAdded, TurnFeed, TurnPosition, WorkStopped
 from uwf_git.format.ids import ThreadId, is_thread_id
 from uwf_git.format.kinds import SUBWORKFLOW, parse_attempt, parse_step, persona_value, remark_in
 from uwf_git.store import layout
@@ -33,7 +33,7 @@ _PREFIXES = (layout.THREADS, layout.ARCHIVE, layout.ATTEMPTS, layout.PAUSED)
 _LATE = 2  # seconds that a ref may have changed before the look that finds it
 
 
-class Happening:
+class Events:
     """Events since the last poll, by thread, or of `only` one with its sub-workflows. Begins with the turns
     of steps in progress."""
 
@@ -44,7 +44,7 @@ class Happening:
         self._fresh.changed()
         self._looked = time.time()
         self._tips = self._read()
-        self._news: dict[ThreadId, News] = {}
+        self._news: dict[ThreadId, TurnFeed] = {}
         self._at: dict[ThreadId, Value] = {}  # who makes the step that is being made
 
     def news(self) -> list[Value]:
@@ -95,15 +95,15 @@ class Happening:
                     head = self._instance.threads.head(thread)
                     past = self._before(head)
                     yield _value(thread, "started", **self._beginning(head, past))
-                self._news[thread] = News(self._instance, thread, Place(past + 1, 0))
+                self._news[thread] = TurnFeed(self._instance, thread, TurnPosition(past + 1, 0))
             events = self._news[thread].news()
-            yield from self._told(thread, events)
+            yield from self._describe(thread, events)
             if ended is not None:
                 yield self._end(thread)
             elif (paused is None) != (had[3] is None):
                 pause = pause_of(self._instance, thread)
                 yield _value(thread, "paused", **pause.as_json()) if pause else _value(thread, "resumed")
-            if any(isinstance(event, Rested) for event in events) and ended is None:
+            if any(isinstance(event, WorkStopped) for event in events) and ended is None:
                 if thread in self._at:
                     yield from self.standing(thread)
                 self._forget(thread)
@@ -123,7 +123,7 @@ class Happening:
         return head.row.number - sum(1 for _ in takewhile(lambda each: each.time >= since, past))
 
     def _known(self, tip: Oid | None, attempts: Oid | None) -> int:
-        row = self._instance.store.take_in(tip) if tip is not None else None
+        row = self._instance.store.index_commit(tip) if tip is not None else None
         return (row.number if row else 0) + self._instance.attempts.count(attempts)
 
     def _beginning(self, head: Head, past: int) -> Value:
@@ -163,34 +163,34 @@ class Happening:
         found = outlook(instance, head)
         yield _value(thread, "rests", status=status, next=found.next, problem=found.problem)
 
-    def _told(self, thread: ThreadId, events: Sequence[Event]) -> Iterator[Value]:
+    def _describe(self, thread: ThreadId, events: Sequence[Event]) -> Iterator[Value]:
         for place, event in enumerate(events):
-            if isinstance(event, Began):
+            if isinstance(event, StepBegan):
                 order = event.order
                 persona = {"persona": dict(order.persona)} if order.persona else {}
                 at = {"step": order.number, "role": order.role, "agent": order.name or order.agent, **persona}
                 self._at[thread] = at
                 yield _value(thread, "step", **at)
-            elif isinstance(event, Turned):
+            elif isinstance(event, TurnAdded):
                 if self._only is None and event.thread != thread:
                     continue  # it is told of that thread
                 if not self._at.get(thread):
-                    made = next((each for each in events[place:] if isinstance(each, Made)), None)
+                    made = next((each for each in events[place:] if isinstance(each, StepMade)), None)
                     self._at[thread] = self._who(made) if made else {}
                 what = "turn" if event.turn.tool is None else "tool"
                 at = self._at[thread]
                 yield _value(thread, what, step=at.get("step"), by=at.get("role"), **turn_value(event.turn))
-            elif isinstance(event, Made):
+            elif isinstance(event, StepMade):
                 yield self._made(thread, event, events[place + 1 :])
                 self._at[thread] = {}
 
-    def _who(self, made: Made) -> Value:
+    def _who(self, made: StepMade) -> Value:
         payload = self._instance.store.get(made.node).payload
         step = parse_attempt(payload) if made.failed else parse_step(payload)
         persona = self._instance.threads.speaker(step.start, step.role)
         return {"step": made.number, "role": step.role, "agent": step.agent, **persona_value(persona)}
 
-    def _made(self, thread: ThreadId, made: Made, later: Sequence[Event]) -> Value:
+    def _made(self, thread: ThreadId, made: StepMade, later: Sequence[Event]) -> Value:
         instance, who = self._instance, self._who(made)
         store = instance.store
         payload = store.get(made.node).payload
@@ -198,7 +198,7 @@ class Happening:
             return _value(thread, "failed", **who, attempt=made.node, error=parse_attempt(payload).error)
         step = parse_step(payload)
         detail = store.detail(step.detail)
-        following = next((each for each in later if isinstance(each, Made)), None)
+        following = next((each for each in later if isinstance(each, StepMade)), None)
         head = instance.threads.head(thread)
         if following is not None:
             then: str | None = self._who(following)["role"]

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from uwf_git.store.location import Location
     from uwf_git.store.remotes import Remote as Remote
     from uwf_git.sync.pull import Pulled
-    from uwf_git.sync.push import Large as Large
-    from uwf_git.sync.push import Report
+    from uwf_git.sync.push import LargeBlob as LargeBlob
+    from uwf_git.sync.push import PushReport
 
 
 class Exchange(NamedTuple):
@@ -150,17 +150,17 @@ def push(instance: Instance, exchange: Exchange, threads: Collection[ThreadId] =
     raise_if_rejected(instance, exchange, report)
 
 
-def send(instance: Instance, exchange: Exchange, refs: Refs, again: bool = False) -> Report:
+def send(instance: Instance, exchange: Exchange, refs: Refs, again: bool = False) -> PushReport:
     """Push refs and return the report; `again` also those deleted there. Moves and raises as
     `sync.push.push`."""
-    from uwf_git.sync.push import plan_anew, push
+    from uwf_git.sync.push import push, replan
 
     remote, git = exchange
     with instance.locks.exchange(remote.name):
-        return push(instance, git, remote, plan_anew(instance, git, remote, refs.meant, refs.called, again))
+        return push(instance, git, remote, replan(instance, git, remote, refs.meant, refs.called, again))
 
 
-def delete(instance: Instance, exchange: Exchange, threads: Collection[ThreadId]) -> Report:
+def delete(instance: Instance, exchange: Exchange, threads: Collection[ThreadId]) -> PushReport:
     """Delete threads on a remote and return the report. Moves and raises as `sync.removal.delete`."""
     from uwf_git.sync.removal import delete
 
@@ -192,7 +192,7 @@ def refs_of_definition(instance: Instance, kind: str, name: str) -> Refs:
     return Refs(meant, {ref for ref in meant if ref.startswith(registered)})
 
 
-def raise_if_rejected(instance: Instance, exchange: Exchange, report: Report) -> None:
+def raise_if_rejected(instance: Instance, exchange: Exchange, report: PushReport) -> None:
     """Raise HeadMoved for a moved ref, or the remote's refusal."""
     if lost := [each for each in report.rejected if each.lost and not each.deletion]:
         from uwf_git.sync.step import explain_loss

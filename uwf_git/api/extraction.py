@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.api.nodes import Schema, put_as_is, type_of
 from uwf_git.base.errors import Invalid
 from uwf_git.config.read import load_config
-from uwf_git.config.secrets import load_secrets, told
+from uwf_git.config.secrets import load_secrets, removal_note
 from uwf_git.engine.kit.data import Data, extract_data, wanted
-from uwf_git.engine.kit.prompt import told_thread
+from uwf_git.engine.kit.prompt import thread_as_text
 from uwf_git.engine.kit.reading import reader, turn_of, why_unread
 from uwf_git.format.builtin import META
 from uwf_git.format.ids import Hash, ThreadId, is_thread_id
@@ -26,7 +26,7 @@ SAME = "schema"
 """Instead of a type: the schema that the data obeys."""
 
 
-class Kept(NamedTuple):
+class StoredNode(NamedTuple):
     """A stored node; `warning` says which secrets were removed, or ""."""
 
     node: Hash
@@ -42,7 +42,7 @@ def check_wanted(schema: Schema) -> None:
 
 def thread_text(instance: Instance, thread: ThreadId) -> str:
     """Return a thread's prompt and steps as text."""
-    return told_thread(instance, instance.threads.history(instance.threads.head(thread)))
+    return thread_as_text(instance, instance.threads.history(instance.threads.head(thread)))
 
 
 def extract(
@@ -74,7 +74,7 @@ def extract(
     )
 
 
-def keep(instance: Instance, schema: Schema, into: str, value: Any) -> Kept:
+def store_data(instance: Instance, schema: Schema, into: str, value: Any) -> StoredNode:
     """Store data without secrets as a node of type `into` or of the schema, and pin it. Makes
     `refs/uwf/nodes/<HASH>`. Raises NotFound, Invalid."""
     if into == SAME:
@@ -92,7 +92,7 @@ def keep(instance: Instance, schema: Schema, into: str, value: Any) -> Kept:
             error.hint,
         ) from None
     pin(instance.store, node)
-    return Kept(node, kind, data, told([("data", taken_out)]))
+    return StoredNode(node, kind, data, removal_note([("data", taken_out)]))
 
 
 def _charge(instance: Instance, thread: ThreadId, reply: Reply) -> None:

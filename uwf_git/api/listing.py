@@ -11,11 +11,11 @@ from uwf_git.base.text import iso, nearest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from uwf_git.engine.spending import Spent
+    from uwf_git.engine.spending import Totals
     from uwf_git.format.ids import ThreadId
     from uwf_git.store.history import Head
     from uwf_git.store.instance import Instance
-    from uwf_git.store.threads import Damaged
+    from uwf_git.store.threads import DamagedThread
 
 
 ACTIVE = ("idle", "running", "paused", "waiting", "failed")
@@ -40,10 +40,10 @@ class Filters(NamedTuple):
     until: float | None = None
 
 
-class Listed(NamedTuple):
+class ListedThread(NamedTuple):
     """A thread and its status, one of STATUSES."""
 
-    head: Head | Damaged
+    head: Head | DamagedThread
     status: str
 
     @property
@@ -51,23 +51,23 @@ class Listed(NamedTuple):
         return self.head.thread
 
 
-def listed(instance: Instance, wanted: Filters) -> list[Listed]:
+def listed(instance: Instance, wanted: Filters) -> list[ListedThread]:
     """Return matching threads, newest first: active and damaged ones, unless `ended` or a status asks for
     others. Raises NotFound for an unknown workflow."""
     from uwf_git.engine.budget import Budgets
     from uwf_git.engine.pause import paused_threads
     from uwf_git.engine.status import status_of
     from uwf_git.store.layout import ATTEMPTS
-    from uwf_git.store.threads import Damaged
+    from uwf_git.store.threads import DamagedThread
 
     heads = instance.threads.all(wanted.ended or bool(set(wanted.statuses) & set(ENDED)))
     heads = _like(instance, heads, wanted)
     running, paused = instance.locks.held(), paused_threads(instance)
     tried = instance.store.index.tip_commits(ATTEMPTS)
     budgets = Budgets(instance)
-    found: list[Listed] = []
+    found: list[ListedThread] = []
     for head in heads:
-        plain = not isinstance(head, Damaged) and not (
+        plain = not isinstance(head, DamagedThread) and not (
             head.archive
             or head.thread in running
             or head.thread in paused
@@ -77,11 +77,13 @@ def listed(instance: Instance, wanted: Filters) -> list[Listed]:
         )
         status = "idle" if plain else status_of(instance, head, running, budgets, paused)
         if not wanted.statuses or status in wanted.statuses:
-            found.append(Listed(head, status))
+            found.append(ListedThread(head, status))
     return found
 
 
-def _like(instance: Instance, heads: list[Head | Damaged], wanted: Filters) -> list[Head | Damaged]:
+def _like(
+    instance: Instance, heads: list[Head | DamagedThread], wanted: Filters
+) -> list[Head | DamagedThread]:
     from uwf_git.store.history import Head
 
     if wanted.workflow is not None:
@@ -140,7 +142,7 @@ def _require_known(instance: Instance, workflow: str) -> None:
         raise NotFound(f"no workflow {workflow!r}", hint)
 
 
-def rests(instance: Instance, each: Listed) -> bool:
+def rests(instance: Instance, each: ListedThread) -> bool:
     """Return whether a thread is a conversation at rest."""
     from uwf_git.engine.status import at_rest
     from uwf_git.store.history import Head
@@ -148,7 +150,7 @@ def rests(instance: Instance, each: Listed) -> bool:
     return each.status == "idle" and isinstance(each.head, Head) and at_rest(instance, each.head)
 
 
-def thread_items(instance: Instance, found: list[Listed]) -> list[dict[str, Any]]:
+def thread_items(instance: Instance, found: list[ListedThread]) -> list[dict[str, Any]]:
     """Return threads as JSON, in order."""
     from uwf_git.engine.accounts import spent_by_all
     from uwf_git.engine.lineage import parents
@@ -207,7 +209,7 @@ def _unjudged(instance: Instance, head: Head) -> dict[str, str]:
     return {} if limit is None else {"problem": limit.message}
 
 
-def _prices(instance: Instance, spent: Mapping[ThreadId, Spent]) -> Mapping[str, Any]:
+def _prices(instance: Instance, spent: Mapping[ThreadId, Totals]) -> Mapping[str, Any]:
     from uwf_git.base.errors import UwfError
     from uwf_git.engine.budget import prices
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from uwf_git.base.errors import OutOfRounds, Waiting
-from uwf_git.config.secrets import told
+from uwf_git.config.secrets import removal_note
 from uwf_git.engine.budget import COST, UNTOLD_HINT, waiting
 from uwf_git.engine.status import KILLED, NO_QUESTION, WAITING
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def warnings_of(outcome: Outcome) -> list[str]:
     """Return warnings of removed secrets, and of limits that don't count all of the step."""
-    warnings = [told(outcome.redactions)]
+    warnings = [removal_note(outcome.redactions)]
     if outcome.unpriced and outcome.role is not None and outcome.standing is None:
         warnings.append(
             f"maxCost doesn't cover {outcome.unpriced:,} tokens, whose price nobody knows — {UNTOLD_HINT}"

@@ -48,7 +48,7 @@ def past_prompt(instance: Instance, thread: ThreadId, number: int) -> dict[str, 
     from uwf_git.git.repository import Oid
 
     row = numbered_step(instance, thread, number)
-    before = instance.store.take_in(Oid(raw=row.parent or b""))
+    before = instance.store.index_commit(Oid(raw=row.parent or b""))
     history = instance.threads.history_at(thread, before.node)
     detail = instance.store.detail(parse_step(instance.store.get(row.node).payload).detail)
     if row.role == USER:

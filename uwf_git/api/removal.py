@@ -79,8 +79,8 @@ def _what_it_was(instance: Instance, thread: ThreadId) -> dict[str, str | None]:
         if commit is None:
             folded = store.index.folded(thread)
             tag = refs.get(layout.ARCHIVE + thread) or (Oid(raw=folded.tag) if folded else None)
-            commit = Oid(raw=store.take_in_tag(tag).target) if tag else None
-        row = store.take_in(commit) if commit else None
+            commit = Oid(raw=store.index_tag(tag).target) if tag else None
+        row = store.index_commit(commit) if commit else None
     except UwfError:  # of a damaged thread there may be nothing to tell
         row = None
     return {"name": row.name if row else None, "title": row.title if row else None}

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from uwf_git.api.listing import Listed
+from uwf_git.api.listing import ListedThread
 from uwf_git.engine.grep import grep
 from uwf_git.store.history import Head
 from uwf_git.store.instance import Instance
 
 
-class Searched(NamedTuple):
+class SearchResult(NamedTuple):
     """Matching lines as JSON; `is_whole`: all threads could be searched."""
 
     hits: list[dict[str, Any]]
@@ -19,8 +19,8 @@ class Searched(NamedTuple):
 
 
 def search(
-    instance: Instance, found: Iterable[Listed], pattern: str, options: Sequence[str], role: str | None
-) -> Searched:
+    instance: Instance, found: Iterable[ListedThread], pattern: str, options: Sequence[str], role: str | None
+) -> SearchResult:
     """Search threads with git grep and its `options`, or only a `role`'s outputs. Warns of unreadable
     threads. Raises as `engine.grep.grep`."""
     heads: list[Head] = []
@@ -47,4 +47,4 @@ def search(
         }
         for hit in hits
     ]
-    return Searched(value, is_whole and not unread)
+    return SearchResult(value, is_whole and not unread)

@@ -54,7 +54,7 @@ PRESETS = {
 }
 
 
-class Wishes(NamedTuple):
+class SettingChanges(NamedTuple):
     """Settings to change; None keeps one."""
 
     provider: str | None = None
@@ -64,7 +64,7 @@ class Wishes(NamedTuple):
     agent: str | None = None
 
 
-def set_up(root: Path, wishes: Wishes) -> dict[str, Any]:
+def set_up(root: Path, wishes: SettingChanges) -> dict[str, Any]:
     """Write config.yaml and .env after checking everything; return the settings as JSON. Raises Usage."""
     config = load_config(root)
     provider = _provider(config, wishes)
@@ -108,7 +108,7 @@ def set_up(root: Path, wishes: Wishes) -> dict[str, Any]:
     }
 
 
-def _provider(config: Config, wishes: Wishes) -> str | None:
+def _provider(config: Config, wishes: SettingChanges) -> str | None:
     if wishes.provider is not None:
         return wishes.provider
     if wishes.model is None and wishes.base_url is None and wishes.api_key is None:
@@ -133,12 +133,12 @@ def _agent(text: str, config: Config) -> tuple[str, str]:
     return command_agent(config, text, "--agent").alias, text
 
 
-def set_up_before(root: Path) -> tuple[Config, Wishes]:
+def set_up_before(root: Path) -> tuple[Config, SettingChanges]:
     """Return the configuration, and what `set_up` would find set."""
     from uwf_git.config.resolve import resolve_model
 
     config = load_config(root)
     model = resolve_model(config, MODEL)
-    return config, Wishes(
+    return config, SettingChanges(
         model.provider if model else None, None, None, model.name if model else None, config.default_agent
     )

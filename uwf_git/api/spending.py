@@ -11,7 +11,7 @@ from uwf_git.engine.spending import grouped, money, together, tokens_of
 
 if TYPE_CHECKING:
     from uwf_git.config.settings import Price
-    from uwf_git.engine.spending import Group, Run, Spent
+    from uwf_git.engine.spending import Group, Run, Totals
     from uwf_git.format.ids import Hash, ThreadId
     from uwf_git.store.history import Head
     from uwf_git.store.instance import Instance
@@ -85,7 +85,7 @@ def _named(group: Group, by: str) -> dict[str, Any]:
     return {by: group.key[0] or None}
 
 
-def _sums(spent: Spent, prices: Mapping[str, Price]) -> dict[str, Any]:
+def _sums(spent: Totals, prices: Mapping[str, Price]) -> dict[str, Any]:
     tokens, paid = tokens_of(spent), money(spent, prices)
     return {
         "steps": spent.steps,

@@ -75,12 +75,14 @@ def clean_prompt(instance: Instance, prompt: str, what: str) -> str:
 def warn_of_unknown_costs(instance: Instance, workflow: Workflow, what: Start) -> None:
     """Warn if a thread with a cost limit has agents with unknown cost."""
     from uwf_git.engine.budget import COST
-    from uwf_git.engine.performer import untold
+    from uwf_git.engine.performer import missing_price_reason
 
     configured = instance.config.budgets
     limits = (what.budget, workflow.budget or {}, configured.get("", {}), configured.get(workflow.name, {}))
     if any(COST in each for each in limits):
-        warn_of_limit(instance, untold(instance, workflow, workflow.roles, what.persona, what.agent))
+        warn_of_limit(
+            instance, missing_price_reason(instance, workflow, workflow.roles, what.persona, what.agent)
+        )
 
 
 def warn_of_limit(instance: Instance, reasons: Sequence[str]) -> None:
@@ -94,14 +96,14 @@ def warn_of_limit(instance: Instance, reasons: Sequence[str]) -> None:
 def warn_of_agent(instance: Instance, thread: ThreadId, agent: str) -> None:
     """Warn if a thread with a cost limit gets an `agent` with unknown cost."""
     from uwf_git.engine.budget import COST, Budgets
-    from uwf_git.engine.performer import untold_at
+    from uwf_git.engine.performer import missing_price_at
     from uwf_git.engine.status import outlook
 
     with suppress(UwfError):  # of a thread that can't be stepped the step says why
         head = instance.threads.active_head(thread)
         limited = any(COST in given for _, given in Budgets(instance).sources(head))
         if limited and not instance.config.stops_unpriced and (role := outlook(instance, head).next):
-            warn_of_limit(instance, list(filter(None, [untold_at(instance, head, role, agent)])))
+            warn_of_limit(instance, list(filter(None, [missing_price_at(instance, head, role, agent)])))
 
 
 def require_agent(root: Path, agent: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from uwf_git.api.thread import Budget, Thread, Workflow, folder_of
-from uwf_git.api.thread_safe import Opened
+from uwf_git.api.thread_safe import ThreadSafeStore
 from uwf_git.base.errors import NotFound, Usage
 from uwf_git.base.text import nearest
 from uwf_git.format.ids import Hash, complete
@@ -47,7 +47,7 @@ def _location(path: str | Path | None) -> Location:
     return locate(str(folder), os.environ, folder)
 
 
-class Store(Opened):
+class Store(ThreadSafeStore):
     """An open store, for any number of threads of a program. Warnings are Python warnings."""
 
     # Workflows and threads

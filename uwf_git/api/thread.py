@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.api.states import State, has_ended, state_of
-from uwf_git.api.thread_safe import Opened
+from uwf_git.api.thread_safe import ThreadSafeStore
 from uwf_git.base.errors import AgentFailed, HeadMoved, Invalid, NotFound, UwfError
 from uwf_git.format.ids import ThreadId
 
@@ -64,7 +64,7 @@ class Step(NamedTuple):
 class Thread:
     """A thread. Equal to another Thread with the same id and store."""
 
-    def __init__(self, store: Opened, thread: ThreadId) -> None:
+    def __init__(self, store: ThreadSafeStore, thread: ThreadId) -> None:
         self.store = store
         self.id: str = thread
         self._id = thread

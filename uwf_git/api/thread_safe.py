@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from uwf_git.api.exchange import Exchange
 
 
-class Opened:
+class ThreadSafeStore:
     """A store that several threads may use: each opens its own files and index, since SQLite connections and
     `Instance` cannot be shared. Warnings are Python warnings."""
 
@@ -27,7 +27,7 @@ class Opened:
         return f"{type(self).__name__}({str(self.path)!r})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Opened) and self._location == other._location
+        return isinstance(other, ThreadSafeStore) and self._location == other._location
 
     def __hash__(self) -> int:
         return hash(self._location)

@@ -12,7 +12,7 @@ from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import REHEARSE, StepContext, parse_attempt, parse_detail, parse_step, persona_value
 from uwf_git.format.types import is_kind
 from uwf_git.store.history import log, shared_steps
-from uwf_git.store.pages import Told, attempt_page, child_of, section
+from uwf_git.store.pages import PageStep, attempt_page, child_of, section
 from uwf_git.store.pages import verdict as verdict
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class Transcript:
         reference = code(step.hash)
         if name and (child := self._instance.threads.ending_with(step.detail)):
             reference += f" · thread {code(child)}"
-        return section(Told(number, step, detail, name), 2, reference)
+        return section(PageStep(number, step, detail, name), 2, reference)
 
 
 def child_value(instance: Instance, detail: Hash) -> dict[str, Any]:
@@ -175,10 +175,10 @@ def step_page(instance: Instance, node: Hash) -> str:
         return attempt_page(attempt, tried, persona).decode("utf-8")
     step = parse_step(content.payload)
     detail = store.get(step.detail)
-    number = instance.store.take_in(instance.threads.commit_of(node)).number
+    number = instance.store.index_commit(instance.threads.commit_of(node)).number
     output, persona = store.get(step.output).payload, instance.threads.speaker(step.start, step.role)
     context = StepContext(node, step.role, output, step.detail, step.agent, persona=persona)
-    return section(Told(number, context, detail, child_of(detail, store.get)), 1)
+    return section(PageStep(number, context, detail, child_of(detail, store.get)), 1)
 
 
 def _detail(store: Store, node: Hash) -> dict[str, Any]:

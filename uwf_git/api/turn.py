@@ -80,7 +80,7 @@ class FunctionAgent:
     """An agent made from a function. `error` is the exception it raised last."""
 
     def __init__(self, function: Function) -> None:
-        from uwf_git.engine.kit.agent import Agent, OfFunctions
+        from uwf_git.engine.kit.agent import Agent, FunctionConversation
 
         name = getattr(function, "__name__", type(function).__name__)
         called = "python" if agent_name_problem(name) or not name.isidentifier() else f"python/{name}"
@@ -89,7 +89,7 @@ class FunctionAgent:
         self.error: Exception | None = None
         self.agent: Agent = Agent(
             called,
-            lambda ctx: OfFunctions(ctx, called, self._run, None),
+            lambda ctx: FunctionConversation(ctx, called, self._run, None),
             parse_args=lambda _: None,
             named=lambda _: called,
         )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from uwf_git.base.errors import NotFound
+from uwf_git.engine.turns import current_turns
 from uwf_git.engine.turns import follow as follow
 from uwf_git.engine.turns import turns_of as turns_of
-from uwf_git.engine.turns import turns_so_far
 
 if TYPE_CHECKING:
     from uwf_git.format.ids import Hash, ThreadId
@@ -20,7 +20,7 @@ def last_turns(instance: Instance, thread: ThreadId) -> tuple[TurnRecord, ...]:
     """Return the turns of the step in progress, else of the last step or the failed attempt after it. Raises
     NotFound."""
     if instance.locks.is_held(thread) or instance.runs.notes(thread):
-        return turns_so_far(instance, thread)
+        return current_turns(instance, thread)
     return turns_of(instance, _last(instance, instance.threads.head(thread)))
 
 

@@ -9,7 +9,7 @@ from uwf_git.base.errors import NotFound, StoreDamaged, UwfError
 from uwf_git.base.text import counted, iso
 
 if TYPE_CHECKING:
-    from uwf_git.api.workflows import Found, Sources
+    from uwf_git.api.workflows import ResolvedWorkflow, Sources
     from uwf_git.format.ids import Hash
     from uwf_git.format.kinds import Workflow
     from uwf_git.store.instance import Instance
@@ -117,7 +117,7 @@ def bundle_of(workflow: Workflow, instance: Instance | None, commit: str | None 
     return {**value, "problem": problem} if problem else value
 
 
-def definition(found: Found, instance: Instance | None) -> dict[str, Any]:
+def definition(found: ResolvedWorkflow, instance: Instance | None) -> dict[str, Any]:
     """Return a workflow as written, with schemas inline."""
     payload = dict(found.payload)
     roles = {}
@@ -135,7 +135,7 @@ def definition(found: Found, instance: Instance | None) -> dict[str, Any]:
     }
 
 
-def _compared_with(sources: Sources, found: Found, text: str) -> Found:
+def _compared_with(sources: Sources, found: ResolvedWorkflow, text: str) -> ResolvedWorkflow:
     from uwf_git.api.workflows import find_workflow
     from uwf_git.git.repository import Oid
 
@@ -157,7 +157,7 @@ def _compared_with(sources: Sources, found: Found, text: str) -> Found:
     return find_workflow(sources, before.hash)._replace(commit=before.commit)
 
 
-def files_of(found: Found, opened: Callable[[], Instance]) -> dict[str, bytes]:
+def files_of(found: ResolvedWorkflow, opened: Callable[[], Instance]) -> dict[str, bytes]:
     """Return a definition's files as written."""
     if found.compiled is not None:
         source = found.compiled.source
@@ -168,7 +168,7 @@ def files_of(found: Found, opened: Callable[[], Instance]) -> dict[str, bytes]:
     return opened().registry.files(Oid(hex=found.commit))
 
 
-def _side(found: Found) -> dict[str, Any]:
+def _side(found: ResolvedWorkflow) -> dict[str, Any]:
     path = found.compiled.source.path if found.compiled is not None else None
     return {"name": found.workflow.name, "hash": found.hash, "commit": found.commit, "file": path}
 
@@ -185,7 +185,7 @@ def unified(old: dict[str, bytes], new: dict[str, bytes], labels: Sequence[str])
         yield from unified_diff(lines_of(old, path), lines_of(new, path), names[0], names[1])
 
 
-class Use(NamedTuple):
+class WorkflowUse(NamedTuple):
     """The users of workflows: `agents` of config.yaml, other `settings` (as dotted keys), and active threads."""
 
     agents: list[str]
@@ -204,7 +204,7 @@ class Use(NamedTuple):
         return {"settings": [*self.agents, *self.settings], "threads": self.threads}
 
 
-def use_of(instance: Instance, fits: Callable[[str], bool]) -> Use:
+def use_of(instance: Instance, fits: Callable[[str], bool]) -> WorkflowUse:
     """Return the users of workflows with such a name."""
     from uwf_git.config.edit import dotted
     from uwf_git.config.workflows import references
@@ -214,7 +214,7 @@ def use_of(instance: Instance, fits: Callable[[str], bool]) -> Use:
     agents = [dotted(path) for path in paths if path[0] == "agents"]
     others = [dotted(path) for path in paths if path[0] != "agents"]
     heads = (head for head in instance.threads.all() if isinstance(head, Head))
-    return Use(agents, others, [head.thread for head in heads if fits(head.row.name or "")])
+    return WorkflowUse(agents, others, [head.thread for head in heads if fits(head.row.name or "")])
 
 
 def compare(sources: Sources, one: str, other: str | None = None) -> dict[str, Any]:

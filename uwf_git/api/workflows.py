@@ -52,7 +52,7 @@ FOLDER = ".workflows"
 SUFFIXES = (".yaml", ".yml", ".esm.js", ".mjs")
 
 
-class Found(NamedTuple):
+class ResolvedWorkflow(NamedTuple):
     """A workflow that was found. `schemas` are its roles' by hash; `commit` is its version, None for a file.
     Of a crew's workflow, `speaker` is the default persona's id."""
 
@@ -65,7 +65,7 @@ class Found(NamedTuple):
     speaker: str = ""
 
 
-def find_workflow(sources: Sources, text: str) -> Found:
+def find_workflow(sources: Sources, text: str) -> ResolvedWorkflow:
     """Return the workflow of a text. Raises NotFound with the nearest name, Usage for an ambiguous hash,
     InvalidWorkflow."""
     if sources.opened is not None:
@@ -82,7 +82,7 @@ def find_workflow(sources: Sources, text: str) -> Found:
     raise NotFound(f"no workflow {text!r}", hint)
 
 
-def find_version(instance: Instance, sources: Sources, text: str) -> Found:
+def find_version(instance: Instance, sources: Sources, text: str) -> ResolvedWorkflow:
     """Return NAME@VERSION (a prefix of a hash or commit in its history), else as `find_workflow`. Raises
     NotFound, Usage."""
     name, at, version = text.rpartition("@")
@@ -164,7 +164,7 @@ def workflow_file(root: Path, text: str) -> Path | None:
     return None
 
 
-def version_of(instance: Instance, found: Found) -> Oid:
+def version_of(instance: Instance, found: ResolvedWorkflow) -> Oid:
     """Return the commit for a workflow's threads; for a file, one without a ref."""
     if found.compiled is not None:
         return instance.registry.commit_unregistered(found.compiled)
@@ -174,7 +174,7 @@ def version_of(instance: Instance, found: Found) -> Oid:
     return Oid(hex=found.commit)
 
 
-def stored_workflow(instance: Instance, text: str) -> Found | None:
+def stored_workflow(instance: Instance, text: str) -> ResolvedWorkflow | None:
     """Return a registered or stored workflow, else None. Raises Usage for an ambiguous hash, NotFound for a
     missing version."""
     registry = instance.registry
@@ -205,7 +205,7 @@ def stored_workflow(instance: Instance, text: str) -> Found | None:
     return found_there._replace(speaker=_first_speaker(instance, found_there.workflow))
 
 
-def _of_package(instance: Instance, text: str) -> Found | None:
+def _of_package(instance: Instance, text: str) -> ResolvedWorkflow | None:
     from uwf_git.store.definitions import package_at
 
     packages = package_at(instance.store, text)
@@ -238,23 +238,25 @@ def _bundles(instance: Instance) -> dict[str, list[Hash]]:
     return found
 
 
-def at_version(instance: Instance, node: Hash, commit: str) -> Found:
+def at_version(instance: Instance, node: Hash, commit: str) -> ResolvedWorkflow:
     """Return the workflow of a node in a version commit."""
     workflow = instance.registry.workflow(node)
     payload = instance.store.get(node).payload
     names = dict.fromkeys(role.schema for role in workflow.roles.values())
     schemas = {name: instance.store.get(name).payload for name in names}
-    return Found(node, workflow, payload, schemas, commit, None)
+    return ResolvedWorkflow(node, workflow, payload, schemas, commit, None)
 
 
-def _in_file(root: Path, path: Path) -> Found:
+def _in_file(root: Path, path: Path) -> ResolvedWorkflow:
     from uwf_git.workflow.code_workflow import language_of
     from uwf_git.workflow.compile import compile_source
     from uwf_git.workflow.source import read_source
 
     is_code = language_of(path) is not None
     compiled = _compile_code(root, path) if is_code else compile_source(read_source(path))
-    return Found(compiled.hash, compiled.workflow, compiled.payload, compiled.schemas, None, compiled)
+    return ResolvedWorkflow(
+        compiled.hash, compiled.workflow, compiled.payload, compiled.schemas, None, compiled
+    )
 
 
 def _project_folders() -> Iterator[Path]:
@@ -306,20 +308,20 @@ def _files_in(folders: Iterable[Path]) -> list[Path]:
     return [path for folder in folders for path in folder.iterdir() if path.name.endswith(SUFFIXES)]
 
 
-def diagram(found: Found, language: str) -> str:
+def diagram(found: ResolvedWorkflow, language: str) -> str:
     """Return a workflow's graph for "mermaid" or "dot"."""
     from uwf_git.workflow import diagram
 
     return diagram.dot(found.workflow) if language == "dot" else diagram.mermaid(found.workflow)
 
 
-def rehearse(found: Found) -> Report:
+def rehearse(found: ResolvedWorkflow) -> Report:
     from uwf_git.workflow.rehearsal import rehearse
 
     return rehearse(found.workflow, found.schemas)
 
 
-def speaker_of(found: Found, said: str | None) -> str:
+def speaker_of(found: ResolvedWorkflow, said: str | None) -> str:
     """Return the default speaker's id, "" outside a crew. Raises NotFound, Usage."""
     workflow = found.workflow
     if workflow.crew is None:
@@ -333,7 +335,7 @@ def speaker_of(found: Found, said: str | None) -> str:
     return find_persona(workflow.crew.name, workflow.personas.values(), said).id
 
 
-def may_start(instance: Instance, found: Found, is_named: bool, to_run: bool) -> bool:
+def may_start(instance: Instance, found: ResolvedWorkflow, is_named: bool, to_run: bool) -> bool:
     """Return whether a workflow may run here. Code in a file that `is_named` by its path is trusted. Raises
     Untrusted for other code that is `to_run` at once."""
     from uwf_git.engine.trust import is_trusted, require_trusted, trust

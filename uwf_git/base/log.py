@@ -56,21 +56,21 @@ def about(**fields: object) -> Iterator[None]:
 
 
 def debug(tag: str, content: str, /, **fields: object) -> None:
-    _tell(DEBUG, tag, content, fields)
+    _notify(DEBUG, tag, content, fields)
 
 
 def info(tag: str, content: str, /, **fields: object) -> None:
-    _tell(INFO, tag, content, fields)
+    _notify(INFO, tag, content, fields)
 
 
 def warning(tag: str, content: str, /, **fields: object) -> None:
-    _tell(WARNING, tag, content, fields)
+    _notify(WARNING, tag, content, fields)
 
 
 def error(tag: str, content: str, /, **fields: object) -> None:
-    _tell(ERROR, tag, content, fields)
+    _notify(ERROR, tag, content, fields)
 
 
-def _tell(level: int, tag: str, content: str, fields: dict[str, object]) -> None:
+def _notify(level: int, tag: str, content: str, fields: dict[str, object]) -> None:
     if level >= _threshold and _write is not None:
         _write(level, tag, content, {**_about.get(), **fields})

@@ -123,7 +123,7 @@ class Option(NamedTuple):
     unless: tuple[str, ...] = ()
 
 
-class After(NamedTuple):
+class SecondCall(NamedTuple):
     """A second call after the run, whose JSON has model, usage and turns. Its items at `each` after the last
     that matches `since` are read."""
 
@@ -147,7 +147,7 @@ class Row(NamedTuple):
     env: tuple[tuple[str, str], ...] = ()
     unset: tuple[str, ...] = ()
     options: tuple[Option, ...] = ()
-    after: After | None = None
+    after: SecondCall | None = None
     session: tuple[Find, ...] = ()
     renames: bool = False
     text: tuple[Find, ...] = ()
@@ -324,10 +324,10 @@ class _Reader:
             options.append(Option(when, args, env, self._texts(data.get("unless", []), f"{key}.unless")))
         return tuple(options)
 
-    def _after(self, value: Any, key: str) -> After:
+    def _after(self, value: Any, key: str) -> SecondCall:
         data = self._mapping(value, key, ("args", "each", "since"))
         each = data.get("each")
-        return After(
+        return SecondCall(
             self._texts(data.get("args", []), f"{key}.args"),
             None if each is None else self._path(each, f"{key}.each"),
             self._tests(data.get("since"), f"{key}.since"),

@@ -48,7 +48,7 @@ PERSONA_KEYS = ("allow", "deny", "files", *_SIZES, "mcp", "servers")
 REQUESTS = ("read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other")
 """The kinds of requests that agents with tools of their own make."""
 _MCP = "mcp/"
-_MOST = 200  # entries of a list, and characters of an entry
+_MAX_ENTRIES = 200  # entries of a list, and characters of an entry
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.*?_-]+)(:[0-9]{1,5})?", re.ASCII)
 
 Globs = tuple[str, ...]
@@ -318,8 +318,8 @@ def _globs(value: Any, key: str, problems: list[str]) -> Globs | None:
     if not isinstance(listed, list | tuple) or not all(isinstance(name, str) for name in listed):
         problems.append(f"{key} must be a list of names")
         return None
-    if len(listed) > _MOST or any(not 0 < len(name) <= _MOST for name in listed):
-        problems.append(f"{key} must hold at most {_MOST} names of 1 to {_MOST} characters")
+    if len(listed) > _MAX_ENTRIES or any(not 0 < len(name) <= _MAX_ENTRIES for name in listed):
+        problems.append(f"{key} must hold at most {_MAX_ENTRIES} names of 1 to {_MAX_ENTRIES} characters")
         return None
     if key == "allowHosts":
         for name in listed:

@@ -190,7 +190,7 @@ def _read_dotenv(path: Path) -> dict[str, str]:
     }
 
 
-class Spot(NamedTuple):
+class SecretLocation(NamedTuple):
     """A secret's place: its variable, or its kind if recognised by form, and the line from 1."""
 
     name: str
@@ -316,7 +316,7 @@ class Redactor:
                 return with_key.removeprefix(head), count + found
         return clean, count
 
-    def first(self, content: Any) -> Spot | None:
+    def first(self, content: Any) -> SecretLocation | None:
         """Return the first secret in a text, JSON value or file, or None."""
         if isinstance(content, bytes):
             text = content.decode("utf-8", "replace")
@@ -333,7 +333,7 @@ class Redactor:
         pairs = zip(clean, content, strict=False)
         begin = next((at for at, (one, other) in enumerate(pairs) if one != other), 0)
         place = _PLACE.search(clean, max(clean.rfind("[redacted:", 0, begin + 1), 0))
-        return Spot(place[1] if place else "", content.count("\n", 0, begin) + 1)
+        return SecretLocation(place[1] if place else "", content.count("\n", 0, begin) + 1)
 
     def refuse(self, content: Any, where: str, kept: str) -> None:
         """Raise Invalid for content with a secret that cannot be changed. `where` begins the message: a
@@ -343,7 +343,7 @@ class Redactor:
             raise Invalid(f"{where}{line} holds {spot}, and {kept} is stored as it is", "take it out")
 
 
-def told(redactions: Iterable[tuple[str, int]]) -> str:
+def removal_note(redactions: Iterable[tuple[str, int]]) -> str:
     """Return where secrets were removed: "3 secrets were taken out: answer, turn 4 (2)"; "" for none.
     `redactions` is a Detail's, a number without places in old ones."""
     places = list(redactions)

@@ -11,7 +11,7 @@ import re
 from uwf_git.config.secrets import Redactor
 from uwf_git.config.tokens import SHAPES
 
-_FEW = 4  # characters that a secret begins with
+_SECRET_PREFIX = 4  # characters that a secret begins with
 _LONGEST_HELD = 20_000  # characters; a private key is shorter
 _PEM = "-----BEGIN "
 
@@ -24,7 +24,7 @@ class StreamedText:
         self._marks = re.compile(
             "|".join(map(re.escape, sorted({mark for shape in SHAPES for mark in shape.marks})))
         )
-        self._longest = max((len(mark) for shape in SHAPES for mark in shape.marks), default=_FEW)
+        self._longest = max((len(mark) for shape in SHAPES for mark in shape.marks), default=_SECRET_PREFIX)
         self._passed = ""  # the end of what was passed on: marks and secrets may begin in it
         self._held = ""
 
@@ -56,7 +56,7 @@ class StreamedText:
     def _safe(self, text: str) -> int:
         place = len(text)
         for value in self._redactor.known:
-            for start in range(max(0, len(text) - len(value) + 1), len(text) - _FEW + 1):
+            for start in range(max(0, len(text) - len(value) + 1), len(text) - _SECRET_PREFIX + 1):
                 if value.startswith(text[start:]):
                     place = min(place, start)
                     break

@@ -47,7 +47,7 @@ def references(config: Config) -> Iterator[Reference]:
             yield Reference(("budgets", "workflows", workflow), workflow)
 
 
-class Stranger(NamedTuple):
+class UnknownName(NamedTuple):
     """An unknown name at `path`."""
 
     path: ValuePath
@@ -55,7 +55,7 @@ class Stranger(NamedTuple):
     hint: str
 
 
-def strangers(config: Config, known: Known) -> Iterator[Stranger]:
+def strangers(config: Config, known: Known) -> Iterator[UnknownName]:
     """Yield unknown workflows and roles; not the roles of an unknown workflow."""
     for path, workflow, roles in references(config):
         shown = one_line(workflow, 60)
@@ -65,14 +65,14 @@ def strangers(config: Config, known: Known) -> Iterator[Stranger]:
                 nearest(workflow, known) or "register it: uwf workflow put FILE, or uwf crew import PACKAGE"
             )
             key = f"{path[0]}.{one_line(str(path[-1]), 60)}"
-            yield Stranger(path, f'{key} {where} workflow "{shown}", which is not known here', hint)
+            yield UnknownName(path, f'{key} {where} workflow "{shown}", which is not known here', hint)
             continue
         for role in roles:
             if role not in known[workflow]:
                 is_crew = any(name.startswith(f"{workflow}/") for name in known)
                 what = f'crew "{shown}" has no persona' if is_crew else f'workflow "{shown}" has no role'
                 message = f'{what} "{one_line(role, 60)}"'
-                yield Stranger((*path, role), message, nearest(role, known[workflow]))
+                yield UnknownName((*path, role), message, nearest(role, known[workflow]))
 
 
 def check_names(root: Path, known: Known, changed: ValuePath = ()) -> list[ConfigProblem]:

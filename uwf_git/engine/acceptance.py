@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from uwf_git.git.repository import Oid
     from uwf_git.store.history import Head, Position
     from uwf_git.store.instance import Instance
-    from uwf_git.store.private import Order
+    from uwf_git.store.private import EngineOrder
 
 
 def accept(
-    instance: Instance, at: Position, role: str, node: Hash, order: Order | None
+    instance: Instance, at: Position, role: str, node: Hash, order: EngineOrder | None
 ) -> tuple[Step, Oid | None]:
     """Return the step of a node, and the last commit of the sub-workflow's thread if one made it.
 
@@ -55,13 +55,13 @@ def accept(
     if problems := store.problems(output.type, output.payload):
         raise AgentFailed(f"output {made.output} of step {node} breaks its schema: {problems[0]}")
     if made.agent == REHEARSE and order is not None and order.name != REHEARSE:
-        from uwf_git.engine.default_agent import refuse_made_up_step
+        from uwf_git.engine.default_agent import refuse_generated_step
 
-        refuse_made_up_step(instance, at, role, order.agent)
+        refuse_generated_step(instance, at, role, order.agent)
     return made, _child_commit(instance, at, made)
 
 
-def _check_detail(instance: Instance, head: Head, node: Hash, made: Step, order: Order | None) -> None:
+def _check_detail(instance: Instance, head: Head, node: Hash, made: Step, order: EngineOrder | None) -> None:
     """Raise AgentFailed if a step's detail names a wrong head or wrong turns, or raises a budget, which only
     a person may do."""
     detail = instance.store.detail(made.detail)
@@ -88,7 +88,7 @@ def _child_commit(instance: Instance, at: Position, made: Step) -> Oid | None:
     if decide_at(child).next != END:
         raise AgentFailed(f"the sub-workflow that ends in step {made.detail} has not come to its end")
     if any(step.agent in (REHEARSE, SUBWORKFLOW) for step in child.steps):
-        from uwf_git.engine.default_agent import refuse_made_up_child
+        from uwf_git.engine.default_agent import refuse_generated_child
 
-        refuse_made_up_child(instance, at, child)
+        refuse_generated_child(instance, at, child)
     return threads.commit_of(made.detail)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.base.errors import UwfError
 from uwf_git.config.known_agents import asks_no_model
 from uwf_git.engine import spending
-from uwf_git.engine.spending import DEEPEST, Line, Run, Spent, Tokens, together
+from uwf_git.engine.spending import DEEPEST, ModelUsage, Run, Tokens, Totals, together
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import EXTRACT, SUBWORKFLOW, StepContext, TurnRecord, parse_start
 from uwf_git.format.types import USER, is_kind
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class Account(NamedTuple):
     """A thread's spending up to a head. `raised` has the limits and the step whose detail has them."""
 
-    spent: Spent
+    spent: Totals
     raised: Mapping[str, tuple[float, Hash]]
 
 
@@ -36,7 +36,7 @@ def runs(instance: Instance, head: Head) -> list[Run]:
     """Return a thread's steps and failed attempts with their spending, by step number and time. Steps of
     sub-workflows are not included."""
     tip = instance.attempts.tip(head.thread)
-    told = _Told(instance, [head], {head.thread: tip} if tip else {})
+    told = _CachedRuns(instance, [head], {head.thread: tip} if tip else {})
     found = told.runs(head)
     told.remember()
     return found
@@ -46,7 +46,7 @@ def runs_of_all(instance: Instance, heads: Sequence[Head]) -> Iterator[tuple[Hea
     """Yield many threads' runs, or the error of reading them. The index caches the runs up to the last head
     asked for."""
     tips = {thread: Oid(raw=tip) for thread, tip in instance.store.index.attempt_tips().items()}
-    told = _Told(instance, heads, tips)
+    told = _CachedRuns(instance, heads, tips)
     for head in heads:
         try:
             found: list[Run] | UwfError = told.runs(head)
@@ -56,7 +56,7 @@ def runs_of_all(instance: Instance, heads: Sequence[Head]) -> Iterator[tuple[Hea
     told.remember()
 
 
-class _Told:
+class _CachedRuns:
     """Runs as the index caches them, in JSON, by the StepNode or attempt's commit that they lead to."""
 
     def __init__(self, instance: Instance, heads: Sequence[Head], tips: Mapping[ThreadId, Oid]) -> None:
@@ -111,7 +111,7 @@ class _Told:
                 break
             newer.append(past)
         for hash_, step, time in reversed(newer):
-            spent = Spent() if step.role == USER else _spent(instance, step.detail, step.agent)
+            spent = Totals() if step.role == USER else _spent(instance, step.detail, step.agent)
             told.append([hash_, step.role, step.agent, time // 1000, *_own(spent)])
         return told
 
@@ -128,14 +128,14 @@ _ALONE = "="
 """Before a place in the index: what each of the runs up to there has spent, and not their sum."""
 
 
-def _own(spent: Spent) -> tuple[Any, ...]:
+def _own(spent: Totals) -> tuple[Any, ...]:
     return spent.seconds, spent.unmetered, [[line.model, *line.tokens, line.reported] for line in spent.lines]
 
 
-def _spent_again(steps: int, attempts: int, own: Sequence[Any]) -> Spent:
+def _spent_again(steps: int, attempts: int, own: Sequence[Any]) -> Totals:
     seconds, unmetered, lines = own
-    each = tuple([Line(line[0], Tokens(*line[1:4]), line[4]) for line in lines])
-    return Spent(steps, attempts, seconds, unmetered, each)
+    each = tuple([ModelUsage(line[0], Tokens(*line[1:4]), line[4]) for line in lines])
+    return Totals(steps, attempts, seconds, unmetered, each)
 
 
 def nested(instance: Instance, head: Head) -> list[Run]:
@@ -148,12 +148,12 @@ def nested(instance: Instance, head: Head) -> list[Run]:
     return found
 
 
-def spent_on(instance: Instance, steps: Iterable[StepContext]) -> dict[Hash, Spent]:
+def spent_on(instance: Instance, steps: Iterable[StepContext]) -> dict[Hash, Totals]:
     """Return each step's spending. A sub-workflow's step includes its thread's steps, and counts once."""
-    found: dict[Hash, Spent] = {}
+    found: dict[Hash, Totals] = {}
     for step in steps:
         if step.role == USER:
-            found[step.hash] = Spent()
+            found[step.hash] = Totals()
         elif _is_child(instance, step.detail):
             found[step.hash] = _account_at(instance, step.detail, 1).spent._replace(steps=1)
         else:
@@ -193,9 +193,9 @@ turn there are none."""
 
 def _spent(
     instance: Instance, node: Hash | None, agent: str, attempt: bool = False, known: _Turns | None = None
-) -> Spent:
+) -> Totals:
     if node is not None and _is_child(instance, node):
-        return Spent(steps=int(not attempt), attempts=int(attempt))
+        return Totals(steps=int(not attempt), attempts=int(attempt))
     detail = instance.store.detail(node) if node else None
     turns = _turns(instance, detail, {} if known is None else known) if detail else ()
     spent = spending.spent(detail, turns, attempt)
@@ -221,18 +221,18 @@ def account(instance: Instance, head: Head) -> Account:
     return steps._replace(spent=together((steps.spent, _spent_on_attempts(instance, head.thread))))
 
 
-def spent_by_all(instance: Instance, heads: Iterable[Head]) -> dict[ThreadId, Spent]:
+def spent_by_all(instance: Instance, heads: Iterable[Head]) -> dict[ThreadId, Totals]:
     """Return the spending of all readable threads, with one query to the index."""
     index = instance.store.index
     heads = list(heads)
     tips = index.attempt_tips()
     places = [head.node for head in heads if head.row.number]
     known = index.spent_at([*places, *(tips[head.thread].hex() for head in heads if head.thread in tips)])
-    found: dict[ThreadId, Spent] = {}
+    found: dict[ThreadId, Totals] = {}
     for head in heads:
         tip = tips.get(head.thread)
-        told = _read(known.get(head.node)) if head.row.number else Account(Spent(), {})
-        tried = _read(known.get(tip.hex())) if tip else Account(Spent(), {})
+        told = _read(known.get(head.node)) if head.row.number else Account(Totals(), {})
+        tried = _read(known.get(tip.hex())) if tip else Account(Totals(), {})
         with contextlib.suppress(UwfError):
             if told is None or tried is None:
                 found[head.thread] = account(instance, head).spent
@@ -270,10 +270,10 @@ def _account_at(instance: Instance, node: Hash, depth: int) -> Account:
     return found
 
 
-def _spent_on_attempts(instance: Instance, thread: ThreadId) -> Spent:
+def _spent_on_attempts(instance: Instance, thread: ThreadId) -> Totals:
     tip = instance.attempts.tip(thread)
     if tip is None:
-        return Spent()
+        return Totals()
     index = instance.store.index
     if (known := _read(index.spent(str(tip)))) is not None:
         return known.spent
@@ -295,8 +295,8 @@ def _read(text: str | None) -> Account | None:
     if text is None:
         return None
     steps, attempts, seconds, unmetered, lines, raised = json.loads(text)
-    each = tuple(Line(line[0], Tokens(*line[1:4]), line[4]) for line in lines)
+    each = tuple(ModelUsage(line[0], Tokens(*line[1:4]), line[4]) for line in lines)
     return Account(
-        Spent(steps, attempts, seconds, unmetered, each),
+        Totals(steps, attempts, seconds, unmetered, each),
         {key: (value, Hash(step)) for key, (value, step) in raised.items()},
     )

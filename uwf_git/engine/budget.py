@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.base.errors import Usage, UwfError, Waiting
 from uwf_git.base.text import duration
 from uwf_git.engine.accounts import account
-from uwf_git.engine.spending import Spent, money, together, tokens_of
+from uwf_git.engine.spending import Totals, money, together, tokens_of
 from uwf_git.format.amounts import LIMITS, parse_limit
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import parse_start
@@ -91,7 +91,7 @@ def limits(
     return {key: found[key] for key in LIMITS if key in found}
 
 
-def use(spent: Spent, prices: Mapping[str, Price]) -> dict[str, float]:
+def use(spent: Totals, prices: Mapping[str, Price]) -> dict[str, float]:
     """Return the amount used of each limit. Usage that agents don't report counts as 0."""
     tokens = tokens_of(spent)
     return {
@@ -110,18 +110,18 @@ def used_up(held: Mapping[str, Limit], used: Mapping[str, float]) -> Limit | Non
 # Where a thread stands
 
 
-class Standing(NamedTuple):
+class BudgetState(NamedTuple):
     """A thread's budget: its limits, the amounts used, and the first limit reached.
 
     `unpriced` is the number of tokens without a price, `unmetered` the number of runs that reported neither
-    tokens nor cost. `untold` says why an unenforceable limit counts as reached; "" if it is used up.
+    tokens nor cost. `missing_price` says why an unenforceable limit counts as reached; "" if it is used up.
     """
 
     limits: Mapping[str, Limit]
     used: Mapping[str, float]
     reached: Limit | None
     unpriced: int = 0
-    untold: str = ""
+    missing_price: str = ""
     unmetered: int = 0
 
     def known(self, key: str) -> float | None:
@@ -136,8 +136,8 @@ class Standing(NamedTuple):
         limit = self.reached
         if limit is None:
             return ""
-        if self.untold:
-            return f"{limit.key} can't be held to, {self.untold}"
+        if self.missing_price:
+            return f"{limit.key} can't be held to, {self.missing_price}"
         used = share(limit.key, self.used[limit.key], limit.value)
         if limit.source == _RAISED:
             source = "raised before"
@@ -180,7 +180,7 @@ class Budgets:
             found.append(("thread", parse_start(self._instance.store.get(row.start).payload).budget or {}))
         return [(source, given) for source, given in found if given]
 
-    def standing(self, head: Head, besides: Spent = Spent()) -> Standing | None:  # noqa: B008
+    def standing(self, head: Head, besides: Totals = Totals()) -> BudgetState | None:  # noqa: B008
         """Return a thread's standing, None without a budget. `besides` is spending of a step in progress."""
         sources = self.sources(head)
         if not sources:
@@ -192,28 +192,28 @@ class Budgets:
         spent = together((known.spent, besides))
         priced = prices(self._instance) if COST in held else {}
         used = use(spent, priced)
-        standing = Standing(held, used, used_up(held, used), unmetered=spent.unmetered)
+        standing = BudgetState(held, used, used_up(held, used), unmetered=spent.unmetered)
         if COST not in held:
             return standing
         standing = standing._replace(unpriced=money(spent, priced).unpriced)
         if standing.reached is None and standing.unpriced and self._instance.config.stops_unpriced:
-            untold = f"{standing.unpriced:,} tokens have no known price"
-            return standing._replace(reached=held[COST], untold=untold)
+            missing_price = f"{standing.unpriced:,} tokens have no known price"
+            return standing._replace(reached=held[COST], missing_price=missing_price)
         return standing
 
 
-def raise_if_used_up(instance: Instance, head: Head, besides: Spent = Spent()) -> None:  # noqa: B008
+def raise_if_used_up(instance: Instance, head: Head, besides: Totals = Totals()) -> None:  # noqa: B008
     """Raise Waiting if a thread's budget allows no further step. `besides` as for `Budgets.standing`."""
     standing = Budgets(instance).standing(head, besides)
     if standing is not None and standing.reached is not None:
         raise waiting(head.thread, standing)
 
 
-def waiting(thread: ThreadId, standing: Standing) -> Waiting:
+def waiting(thread: ThreadId, standing: BudgetState) -> Waiting:
     """Return the error for a used-up budget, with the command that raises it."""
     limit = standing.reached
     assert limit is not None
-    if standing.untold:
+    if standing.missing_price:
         return Waiting(
             f"thread {thread} waits: {standing.reason}",
             UNTOLD_HINT,

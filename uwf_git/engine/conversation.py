@@ -81,7 +81,7 @@ You talk with a person who sits at a terminal and reads what you write while you
 was said last, plainly and to the point. Ask back where you can't know what is meant. While you talk, look things up,
 but change nothing; what is marked as chosen from the menu you carry out."""
 
-_LEAST = 400  # characters that are told of a message, however little room there is
+_MIN_MESSAGE_TEXT = 400  # characters that are told of a message, however little room there is
 
 
 def talks(role: Role) -> bool:
@@ -131,7 +131,7 @@ def is_noted(store: Store, step: StepContext) -> bool:
     return detail is not None and CHOSEN in detail.notes
 
 
-def told_conversation(
+def conversation_prompt(
     history: History,
     role: Role,
     answer_of: Callable[[StepContext], str],
@@ -198,13 +198,14 @@ def _transcript(
     told: list[str] = []
     for place in range(len(steps) - 1, -1, -1):
         step = steps[place]
-        if room < _LEAST and told:
+        if room < _MIN_MESSAGE_TEXT and told:
             told.append(f"[{place + 1} earlier messages are left out here for their size.]")
             break
         user = step.role == USER
         text = _message(step) if user else answer_of(step).strip()
-        if len(text) > max(room, _LEAST):
-            text = f"{text[: max(room, _LEAST)]}\n[… {len(text) - max(room, _LEAST)} characters left out …]"
+        if len(text) > max(room, _MIN_MESSAGE_TEXT):
+            shown = max(room, _MIN_MESSAGE_TEXT)
+            text = f"{text[:shown]}\n[… {len(text) - shown} characters left out …]"
         room -= len(text)
         told.append(f"## {'The user' if user else one_line(f'{step.role} ({step.agent})', 80)}\n\n{text}")
     return told[::-1]

@@ -43,7 +43,7 @@ def refuse_to_make_up(instance: Instance, at: Position, role: str, agent: AgentC
         )
 
 
-def refuse_made_up_step(instance: Instance, at: Position, role: str, agent: str) -> None:
+def refuse_generated_step(instance: Instance, at: Position, role: str, agent: str) -> None:
     """Raise AgentFailed if uwf-rehearse, called by another command, made a step that `refuse_to_make_up`
     would have refused. Whether it had a script isn't known."""
     if not (who := _others(instance, at.head, at.history.steps)):
@@ -63,10 +63,10 @@ def refuse_made_up_step(instance: Instance, at: Position, role: str, agent: str)
         )
 
 
-def refuse_made_up_child(instance: Instance, at: Position, child: History) -> None:
+def refuse_generated_child(instance: Instance, at: Position, child: History) -> None:
     """Raise AgentFailed if real agents worked on a thread and the sub-workflow's steps for it were generated
     without that being chosen here."""
-    unasked = next(_made_up_unasked(instance, child), None)
+    unasked = next(_unrequested_generated(instance, child), None)
     # Somebody who has only answered a rehearsal's question is part of that rehearsal.
     who = (
         _others(instance, at.head, at.history.steps, (REHEARSE, BUNDLES, SUBWORKFLOW, "a human"))
@@ -85,7 +85,7 @@ def refuse_made_up_child(instance: Instance, at: Position, child: History) -> No
     )
 
 
-def _made_up_unasked(instance: Instance, history: History) -> Iterator[tuple[History, str]]:
+def _unrequested_generated(instance: Instance, history: History) -> Iterator[tuple[History, str]]:
     """Yield the roles of a sub-workflow, nested ones included, with generated steps that the configuration
     doesn't assign to uwf-rehearse."""
     from uwf_git.config.resolve import resolve_agent
@@ -100,7 +100,9 @@ def _made_up_unasked(instance: Instance, history: History) -> Iterator[tuple[His
             if agent is None or not _is_rehearse(agent) or (agent.stands_in and not agent.args):
                 yield history, step.role
         elif step.agent == SUBWORKFLOW and is_kind(instance.store.get(step.detail).type, "step"):
-            yield from _made_up_unasked(instance, instance.threads.history_at(history.thread, step.detail))
+            yield from _unrequested_generated(
+                instance, instance.threads.history_at(history.thread, step.detail)
+            )
 
 
 def _is_rehearse(agent: AgentConfig) -> bool:

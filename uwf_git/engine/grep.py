@@ -14,7 +14,7 @@ from typing import NamedTuple
 from uwf_git.base.errors import Invalid, StoreDamaged, Usage, UwfError
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import parse_step
-from uwf_git.git.program import SETTINGS, Done, environment, git_program, telling_line
+from uwf_git.git.program import SETTINGS, CallResult, environment, git_program, telling_line
 from uwf_git.git.repository import Oid
 from uwf_git.sandbox.child import run_command
 from uwf_git.store import layout
@@ -37,7 +37,7 @@ _UNREADABLE = re.compile(
 _NOT_PAYLOAD = re.compile(r'(?:[{}]|  "(?:type|timestamp|payload)": ?)')
 
 
-class Place(NamedTuple):
+class StepLocation(NamedTuple):
     """A step, or a prompt with number 0, in the oldest thread that has it."""
 
     thread: ThreadId
@@ -46,20 +46,20 @@ class Place(NamedTuple):
     role: str | None
 
 
-class Hit(NamedTuple):
+class Match(NamedTuple):
     """A matching line. `where` is prompt, answer or output; `line` and `column` count from 1."""
 
-    place: Place
+    place: StepLocation
     where: str
     line: int
     column: int
     text: str
 
 
-class Found(NamedTuple):
+class Matches(NamedTuple):
     """Matching lines, and the errors of threads that could not be read."""
 
-    hits: list[Hit]
+    hits: list[Match]
     unread: dict[ThreadId, StoreDamaged]
 
 
@@ -69,20 +69,20 @@ def grep(
     pattern: str,
     options: Sequence[str] = (),
     role: str | None = None,
-) -> Found:
+) -> Matches:
     """Return the lines that match a pattern, by thread (newest first), then by step. `options` are git's -i,
     -F, -E, -P. An output is searched only if the step's answer doesn't match, since the answer usually
     contains it. Raises Usage for an invalid pattern, Invalid if the search takes too long or finds too much.
     """
     files = _files(instance, heads, role)
     deadline = time.monotonic() + SECONDS
-    hits: dict[tuple[Place, str, int], Hit] = {}
+    hits: dict[tuple[StepLocation, str, int], Match] = {}
     unread: dict[str, StoreDamaged] = {}
     for name, line, column, text in _matching(instance, list(files), pattern, options, deadline, unread):
         for place, where in files[name]:
             shown, at = (text, column) if where != _OUTPUT else _payload(text, column)
             if at > 0:
-                hits.setdefault((place, where, line), Hit(place, where, line, at, shown))
+                hits.setdefault((place, where, line), Match(place, where, line, at, shown))
     answered = {place for place, where, _ in hits if where == _ANSWER}
     found = [hit for hit in hits.values() if hit.where != _OUTPUT or hit.place not in answered]
     found.sort(key=lambda hit: (hit.place.number, _WHERE.index(hit.where), hit.line))
@@ -91,7 +91,7 @@ def grep(
     for name, error in unread.items():
         for place, _where in files[name]:
             lacking.setdefault(place.thread, error)
-    return Found(found, lacking)
+    return Matches(found, lacking)
 
 
 def _payload(text: str, column: int) -> tuple[str, int]:
@@ -103,12 +103,14 @@ def _payload(text: str, column: int) -> tuple[str, int]:
     return text[begin:], column - begin
 
 
-def _files(instance: Instance, heads: Iterable[Head], role: str | None) -> dict[str, list[tuple[Place, str]]]:
-    files: dict[str, list[tuple[Place, str]]] = {}
+def _files(
+    instance: Instance, heads: Iterable[Head], role: str | None
+) -> dict[str, list[tuple[StepLocation, str]]]:
+    files: dict[str, list[tuple[StepLocation, str]]] = {}
     seen: set[Hash] = set()
     for head in sorted(heads, key=lambda head: head.thread):
         for row in _unseen(instance, head, seen):
-            place = Place(head.thread, row.node, row.number, row.role if row.kind == "step" else None)
+            place = StepLocation(head.thread, row.node, row.number, row.role if row.kind == "step" else None)
             if role is not None and place.role != role:
                 continue
             if row.kind == "start":
@@ -164,7 +166,7 @@ def _matching(
         if done.timed_out:
             raise _too_long()
         if done.returncode not in (0, 1):
-            said = Done(done.returncode, b"", done.stderr_tail.decode("utf-8", "replace"))
+            said = CallResult(done.returncode, b"", done.stderr_tail.decode("utf-8", "replace"))
             lost = _unreadable(instance, batch, deadline) if _UNREADABLE.search(said.err) else {}
             if not lost:
                 raise _refused(pattern, said)
@@ -204,7 +206,7 @@ def _too_long() -> Invalid:
     return Invalid(f"the search took more than {SECONDS:.0f} seconds", "narrow it down with filters")
 
 
-def _refused(pattern: str, done: Done) -> UwfError:
+def _refused(pattern: str, done: CallResult) -> UwfError:
     reason = telling_line(done.err) or f"git grep exited with {done.code}"
     if _UNREADABLE.search(reason):
         return Invalid(f"git can't read what is to be searched: {reason}", "see: uwf doctor")

@@ -23,22 +23,22 @@ BUDGET = "budget"
 assert set(HOOK_EVENTS) == {WAITING, BUDGET, FAILED, COMPLETED, KILLED, PAUSED}
 
 
-def tell_of(instance: Instance, thread: ThreadId, status: str, found: Outlook | None = None) -> None:
+def run_status_hook(instance: Instance, thread: ThreadId, status: str, found: Outlook | None = None) -> None:
     """Run the hook for a thread's new status, if there is one. Failures that were not recorded run none."""
     if found is not None and found.problem is not None:
-        tell(instance, thread, FAILED, error=found.problem)
+        run_hook(instance, thread, FAILED, error=found.problem)
     elif status == WAITING:
-        tell(instance, thread, BUDGET if found is not None and found.question is None else WAITING)
+        run_hook(instance, thread, BUDGET if found is not None and found.question is None else WAITING)
     elif status == FAILED and FAILED in instance.config.hooks.commands:
         head = instance.threads.head(thread)
         if head.archive is None and instance.attempts.failed(head):
             last = instance.attempts.all(thread)[-1]
-            tell(instance, thread, FAILED, failed={"role": last.role, "agent": last.agent})
+            run_hook(instance, thread, FAILED, failed={"role": last.role, "agent": last.agent})
     elif status in (COMPLETED, KILLED):
-        tell(instance, thread, status)
+        run_hook(instance, thread, status)
 
 
-def tell(instance: Instance, thread: ThreadId, event: str, **more: Any) -> None:
+def run_hook(instance: Instance, thread: ThreadId, event: str, **more: Any) -> None:
     """Run the hook for an event of HOOK_EVENTS, if there is one. `more` is added to its input."""
     hooks = instance.config.hooks
     command = hooks.commands.get(event)

@@ -30,7 +30,7 @@ from uwf_git.format.kinds import INTERRUPTED, SUBWORKFLOW, Detail, Step, parse_w
 from uwf_git.format.types import ANSWER, BUNDLE, DETAIL, END, PERSON, REMARK, STEPNODE, USER
 from uwf_git.store.history import Head, Position
 from uwf_git.store.instance import Instance
-from uwf_git.store.threads import Damaged, fork_hint
+from uwf_git.store.threads import DamagedThread, fork_hint
 
 if TYPE_CHECKING:
     from uwf_git.engine.step import Outcome
@@ -86,12 +86,12 @@ def waits_of(instance: Instance, head: Head) -> Waits | None:
     return _of(instance, head, Budgets(instance), _played_by_humans(instance))
 
 
-def wanting(instance: Instance) -> Callable[[Head | Damaged, str], str]:
+def wanting(instance: Instance) -> Callable[[Head | DamagedThread, str], str]:
     """Return a function from head and status to the status for a person here: idle and failed threads are
     waiting if a human plays the next role."""
     plays, budgets = _played_by_humans(instance), Budgets(instance)
 
-    def found(head: Head | Damaged, status: str) -> str:
+    def found(head: Head | DamagedThread, status: str) -> str:
         if plays is None or status not in (IDLE, FAILED) or not isinstance(head, Head):
             return status
         try:
@@ -200,7 +200,7 @@ def answer(
         if not other and (options := outlook(instance, *at).options):
             text = chosen(thread, options, text)
         outcome = _say(instance, at, text)
-    return _told(instance, outcome)
+    return _describe(instance, outcome)
 
 
 def _instead_of_answer(instance: Instance, head: Head) -> str:
@@ -210,7 +210,7 @@ def _instead_of_answer(instance: Instance, head: Head) -> str:
     return f"to play {waits.role}, in a terminal: {waits.command}" if waits.kind == ROLE else waits.command
 
 
-def go_on(instance: Instance, thread: ThreadId, text: str) -> Outcome:
+def continue_finished(instance: Instance, thread: ThreadId, text: str) -> Outcome:
     """Continue a finished thread: make a new thread with the same steps and the user's text as the first step
     of its own, an answer if the end asks. The workflow names the role that follows. Makes
     `refs/uwf/threads/<new ULID>`. Raises Invalid for a thread that has not ended, Usage for an empty text or
@@ -235,7 +235,7 @@ def go_on(instance: Instance, thread: ThreadId, text: str) -> Outcome:
     folder = instance.folders.recall(thread)
     if folder is not None:
         instance.folders.remember(made, folder)
-    return _told(instance, outcome)
+    return _describe(instance, outcome)
 
 
 def say(instance: Instance, thread: ThreadId, text: str, chosen: bool = False) -> Outcome:
@@ -257,7 +257,7 @@ def remark(instance: Instance, thread: ThreadId, text: str) -> Outcome:
     first. No hooks run. Moves `refs/uwf/threads/<ULID>`, and maybe `refs/uwf/attempts/<ULID>`. Raises Usage
     for an empty text, Invalid for a thread that has ended or is a conversation, Waiting, Busy, HeadMoved,
     NoTransition."""
-    from uwf_git.engine.step import keep_left
+    from uwf_git.engine.step import record_leftovers
 
     if not text.strip():
         raise Usage(f"the remark to thread {thread} is empty", "give one with -m TEXT")
@@ -265,7 +265,7 @@ def remark(instance: Instance, thread: ThreadId, text: str) -> Outcome:
     with instance.locks.hold(thread):
         head = instance.threads.head(thread)
         check_remarkable(instance, head)
-        keep_left(instance, head, INTERRUPTED)
+        record_leftovers(instance, head, INTERRUPTED)
         return _say(instance, instance.threads.position(head), text, output=(REMARK, "remark"))
 
 
@@ -314,8 +314,8 @@ def _say(
     return outcome_of(instance, after, outlook(instance, *after), USER)
 
 
-def _told(instance: Instance, outcome: Outcome) -> Outcome:
-    from uwf_git.engine.step import tell_of_outcome
+def _describe(instance: Instance, outcome: Outcome) -> Outcome:
+    from uwf_git.engine.step import run_outcome_hook
 
-    tell_of_outcome(instance, outcome.thread, outcome.status, outcome.outlook)
+    run_outcome_hook(instance, outcome.thread, outcome.status, outcome.outlook)
     return outcome

@@ -52,7 +52,7 @@ def _within(parents: dict[ThreadId, ThreadId], child: ThreadId) -> bool:
     return at is not None
 
 
-class Kin(NamedTuple):
+class RelatedThread(NamedTuple):
     """A thread in the tree of its relatives. `how`: "fork", "other side" of a divergence, "goes on" from an
     end, "child" of a step, or "" for the root. `at` is the number of the last shared step, or of the child's
     step; None while it is in progress. `below` are its descendants, oldest first."""
@@ -60,14 +60,16 @@ class Kin(NamedTuple):
     head: Head
     how: str
     at: int | None
-    below: tuple[Kin, ...]
+    below: tuple[RelatedThread, ...]
 
 
 FAMILY = 40
 """How many threads of one start `kin` looks at; the newest are left out."""
 
 
-def kin(instance: Instance, head: Head, rows: Sequence[CommitRow]) -> tuple[ThreadId | None, Kin, int]:
+def kin(
+    instance: Instance, head: Head, rows: Sequence[CommitRow]
+) -> tuple[ThreadId | None, RelatedThread, int]:
     """Return the parent thread or None, the tree of threads that share this one's start, including its
     sub-workflows, and how many were omitted. `rows` are its own, oldest first. Damaged threads are omitted.
     """
@@ -91,11 +93,13 @@ def kin(instance: Instance, head: Head, rows: Sequence[CommitRow]) -> tuple[Thre
         # A step that several have is the oldest one's.
         seen.update({row.node: (each.thread, row.number) for row in own})
     did = {row.merged: row.number for row in rows if row.kind == "step" and row.merged is not None}
-    below: dict[ThreadId, list[Kin]] = {}
+    below: dict[ThreadId, list[RelatedThread]] = {}
     for each in reversed(children[:FAMILY]):
-        below.setdefault(head.thread, []).insert(0, Kin(each, "child", did.get(each.commit.raw), ()))
+        below.setdefault(head.thread, []).insert(
+            0, RelatedThread(each, "child", did.get(each.commit.raw), ())
+        )
     for each in reversed(family):
-        made = Kin(each, "", None, tuple(below.get(each.thread, ())))
+        made = RelatedThread(each, "", None, tuple(below.get(each.thread, ())))
         if (link := origin.get(each.thread)) is not None:
             how = _came(instance, each, link[1])
             below.setdefault(link[0], []).insert(0, made._replace(how=how, at=link[1]))

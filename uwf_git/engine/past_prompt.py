@@ -15,7 +15,7 @@ from uwf_git.engine.performer import embedded
 from uwf_git.engine.step_parts import Recipient
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import Head, History, Position
-from uwf_git.store.private import Order
+from uwf_git.store.private import EngineOrder
 
 if TYPE_CHECKING:
     from uwf_git.format.ids import Hash
@@ -31,7 +31,7 @@ def configured_recipient(instance: Instance, at: Position, role: str) -> Recipie
         persona = at.history.speaks(role)
         config = resolve_agent(instance.config, at.history.workflow.name, role, persona=persona)
         if (agent := embedded(config.command)) is not None:
-            order = Order(at.head.node, role, config.alias, None, None)
+            order = EngineOrder(at.head.node, role, config.alias, None, None)
             context = agent.context(instance, at, order, config.args, Path.cwd(), Recorder(instance))
             seen = context.mounts is not None and agent.sees_files(context)
             folders = context.mounts.places.named if seen and context.mounts else {}

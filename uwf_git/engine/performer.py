@@ -28,17 +28,17 @@ if TYPE_CHECKING:
     from uwf_git.config.settings import AgentConfig
     from uwf_git.engine.kit.agent import Agent
     from uwf_git.format.kinds import Workflow
-    from uwf_git.sandbox.child import Finished
+    from uwf_git.sandbox.child import CommandResult
     from uwf_git.store.history import Head, Position
     from uwf_git.store.instance import Instance
-    from uwf_git.store.private import Order, Report
+    from uwf_git.store.private import AgentReport, EngineOrder
 
 SHOWN = 4000  # characters of what an agent printed that are kept with a failed attempt, or logged
 
 _LAST_LINE = "its last line must be the hash of its StepNode, as uwf agent put-step prints it"
 
 
-class Made(NamedTuple):
+class AgentResult(NamedTuple):
     """An agent's result: a StepNode, or an error. `detail` keeps its turns; `agent` is the name in its steps,
     else its program's; `stdout` and `stderr` are the ends of a child's output."""
 
@@ -165,13 +165,13 @@ def program_of(command: str, args: Sequence[str]) -> str:
 
 
 def perform(
-    instance: Instance, at: Position, agent: Agent, config: AgentConfig, order: Order, folder: Path
-) -> Made:
+    instance: Instance, at: Position, agent: Agent, config: AgentConfig, order: EngineOrder, folder: Path
+) -> AgentResult:
     """Run an in-process agent in a folder, which becomes the current one if the process is a command of ours.
     Raises Absent, OutOfRounds, StoreUnwritable, StoreDamaged."""
     try:
         with _within(folder):
-            return Made(agent.perform(instance, at, order, config.args, cwd=folder), agent=order.name)
+            return AgentResult(agent.perform(instance, at, order, config.args, cwd=folder), agent=order.name)
     except (Absent, OutOfRounds):
         instance.runs.withdraw(at.head.thread)
         raise
@@ -180,7 +180,7 @@ def perform(
     except UwfError as error:
         failure = error if isinstance(error, AgentFailed) else AgentFailed(error.message, error.hint)
         stdout, stderr = (text[-SHOWN:] for text in failure.printed)
-        return Made(None, failure, getattr(error, "detail", None), order.name, stdout, stderr)
+        return AgentResult(None, failure, getattr(error, "detail", None), order.name, stdout, stderr)
 
 
 @contextlib.contextmanager
@@ -201,11 +201,11 @@ def run_command_of(
     instance: Instance,
     at: Position,
     config: AgentConfig,
-    order: Order,
+    order: EngineOrder,
     folder: Path,
     lock: int,
     on_stderr: Callable[[bytes], None] | None,
-) -> Made:
+) -> AgentResult:
     """Run an agent's command in a folder: the hash in its last line, or a one-line failure. A command that
     was ended after reporting its step has made it; one that failed after reporting has not. Raises
     StoreUnwritable."""
@@ -225,9 +225,9 @@ def run_command_of(
             quota=config.limits.given(),
         )
     except AgentFailed as error:
-        return Made(None, error, agent=order.name)
+        return AgentResult(None, error, agent=order.name)
     report = instance.runs.answer_to(thread, order.head, order.role)
-    made = Made(agent=order.name) if report is None else reported(instance, report)
+    made = AgentResult(agent=order.name) if report is None else reported(instance, report)
     tails = [tail.decode("utf-8", "replace")[-SHOWN:] for tail in (done.stdout_tail, done.stderr_tail)]
     made = made._replace(stdout=tails[0], stderr=tails[1])
     try:
@@ -246,7 +246,7 @@ def environment(instance: Instance, thread: ThreadId, role: str) -> dict[str, st
     return {**instance.secrets, **os.environ, **place, **own}
 
 
-def reported(instance: Instance, report: Report) -> Made:
+def reported(instance: Instance, report: AgentReport) -> AgentResult:
     """Return an agent's result from its report; nodes are indexed or drafted again if needed. Raises
     StoreUnwritable."""
     store = instance.store
@@ -256,16 +256,18 @@ def reported(instance: Instance, report: Report) -> Made:
             store.adopt([(Hash(node), oid)])
     for name, content in report.contents.items():
         store.draft(*from_blob(content.encode(), f"{name} in the report of {report.agent}"))
-    return Made(report.step, None if report.step else _failure(report), report.detail, report.agent)
+    return AgentResult(report.step, None if report.step else _failure(report), report.detail, report.agent)
 
 
-def _failure(report: Report) -> AgentFailed:
+def _failure(report: AgentReport) -> AgentFailed:
     error = AgentFailed(report.error, report.hint)
     error.throttled = Throttled(*report.throttled) if report.throttled else None
     return error
 
 
-def hash_printed(config: AgentConfig, done: Finished, thread: ThreadId, report: Report | None = None) -> Hash:
+def hash_printed(
+    config: AgentConfig, done: CommandResult, thread: ThreadId, report: AgentReport | None = None
+) -> Hash:
     """Return the hash in the last line of a command's output. Raises AgentFailed if it failed, with its
     `report`'s message if there is one, or printed something else."""
     name = config.command
@@ -312,7 +314,7 @@ def hash_printed(config: AgentConfig, done: Finished, thread: ThreadId, report: 
 # What it will cost
 
 
-def untold_at(instance: Instance, head: Head, role: str, agent: str | Agent | None = None) -> str:
+def missing_price_at(instance: Instance, head: Head, role: str, agent: str | Agent | None = None) -> str:
     """Return why the cost of the next role's agent cannot be known beforehand, "" if it can."""
     if head.row.workflow is None or head.row.start is None:
         return ""
@@ -320,10 +322,10 @@ def untold_at(instance: Instance, head: Head, role: str, agent: str | Agent | No
     if role not in workflow.roles:
         return ""
     persona = parse_start(instance.store.get(head.row.start).payload).persona
-    return next(iter(untold(instance, workflow, [role], persona, agent)), "")
+    return next(iter(missing_price_reason(instance, workflow, [role], persona, agent)), "")
 
 
-def untold(
+def missing_price_reason(
     instance: Instance,
     workflow: Workflow,
     roles: Iterable[str],
@@ -335,13 +337,13 @@ def untold(
     from uwf_git.config.resolve import resolve_agent
 
     if agent is not None and not isinstance(agent, str):
-        return [why] if (why := agent.untold(instance.config, ())) else []
+        return [why] if (why := agent.missing_price(instance.config, ())) else []
     found: dict[str, None] = {}
     for role in roles:
         with contextlib.suppress(UwfError):  # whoever is to play the role is told of that
             speaker = workflow.speaks(role, persona)
             config = resolve_agent(instance.config, workflow.name, role, override=agent, persona=speaker)
             playing = embedded(config.command)
-            if playing is not None and (why := playing.untold(instance.config, config.args)):
+            if playing is not None and (why := playing.missing_price(instance.config, config.args)):
                 found[why] = None
     return list(found)

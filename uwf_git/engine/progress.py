@@ -16,7 +16,7 @@ from uwf_git.base.text import last_line, whole_lines
 from uwf_git.format.ids import ThreadId, is_thread_id
 from uwf_git.git.refs import PACKED
 from uwf_git.store.layout import NAMESPACE
-from uwf_git.store.private import LOG_END, Order
+from uwf_git.store.private import LOG_END, EngineOrder
 
 if TYPE_CHECKING:
     from uwf_git.store.instance import Instance
@@ -113,7 +113,7 @@ class Watch:
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
         self._runs = instance.runs
-        self._orders: dict[ThreadId, tuple[float, Order]] = {}
+        self._orders: dict[ThreadId, tuple[float, EngineOrder]] = {}
         self._logs: dict[ThreadId, tuple[tuple[bytes, float], str]] = {}
         self._heard: dict[ThreadId, tuple[tuple[int, float], _Heard]] = {}
 
@@ -157,7 +157,7 @@ class Watch:
             known = self._logs[thread] = (log, logged), line
         return logged, known[1]
 
-    def _order(self, thread: ThreadId, since: float) -> Order | None:
+    def _order(self, thread: ThreadId, since: float) -> EngineOrder | None:
         known = self._orders.get(thread)
         if known is None or known[0] != since:
             order = self._runs.read_order(thread)

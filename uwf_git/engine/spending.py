@@ -45,7 +45,7 @@ class Tokens(NamedTuple):
         return Tokens(self.input + other.input, self.output + other.output, self.cached + other.cached)
 
 
-class Line(NamedTuple):
+class ModelUsage(NamedTuple):
     """The tokens of one model. `reported` is the agent's own cost in US dollars, never 0, None if unknown; it
     overrides prices."""
 
@@ -54,14 +54,14 @@ class Line(NamedTuple):
     reported: float | None = None
 
 
-class Spent(NamedTuple):
+class Totals(NamedTuple):
     """A sum. `seconds` is agents' time; `unmetered` counts runs that reported neither tokens nor cost."""
 
     steps: int = 0
     attempts: int = 0
     seconds: float = 0.0
     unmetered: int = 0
-    lines: tuple[Line, ...] = ()
+    lines: tuple[ModelUsage, ...] = ()
 
 
 class Run(NamedTuple):
@@ -75,19 +75,19 @@ class Run(NamedTuple):
     role: str
     agent: str
     time: int
-    spent: Spent
+    spent: Totals
 
 
-def spent(detail: Detail | None, turns: Iterable[TurnRecord], attempt: bool) -> Spent:
+def spent(detail: Detail | None, turns: Iterable[TurnRecord], attempt: bool) -> Totals:
     """Return one run's spending, from its detail and turns."""
-    once = Spent(steps=int(not attempt), attempts=int(attempt))
+    once = Totals(steps=int(not attempt), attempts=int(attempt))
     if detail is None:
         return once._replace(unmetered=1)
     lines = _lines(detail, turns)
     return once._replace(seconds=detail.duration_ms / 1000, unmetered=int(not lines), lines=lines)
 
 
-def _lines(detail: Detail, turns: Iterable[TurnRecord]) -> tuple[Line, ...]:
+def _lines(detail: Detail, turns: Iterable[TurnRecord]) -> tuple[ModelUsage, ...]:
     extracted: dict[str, Tokens] = {}
     told: dict[str, Tokens] = {}
     model = detail.model or UNKNOWN
@@ -102,12 +102,12 @@ def _lines(detail: Detail, turns: Iterable[TurnRecord]) -> tuple[Line, ...]:
     reported = detail.cost or None
     whole = _sum(own.values()).total
     lines = [
-        Line(model, tokens, None if reported is None else reported * tokens.total / whole)
+        ModelUsage(model, tokens, None if reported is None else reported * tokens.total / whole)
         for model, tokens in own.items()
     ]
     if reported is not None and not own:
-        lines.append(Line(model, Tokens(), reported))
-    return (*lines, *(Line(model, tokens) for model, tokens in extracted.items()))
+        lines.append(ModelUsage(model, Tokens(), reported))
+    return (*lines, *(ModelUsage(model, tokens) for model, tokens in extracted.items()))
 
 
 def _reconciled(
@@ -157,33 +157,33 @@ def _minus(a: Tokens, b: Tokens) -> Tokens:
 # Sums
 
 
-def together(each: Iterable[Spent]) -> Spent:
+def together(each: Iterable[Totals]) -> Totals:
     """Return the sum. Each model has up to two lines: with and without a reported cost."""
     steps = attempts = unmetered = 0
     seconds = 0.0
-    lines: dict[tuple[str, bool], Line] = {}
+    lines: dict[tuple[str, bool], ModelUsage] = {}
     for one in each:
         steps, attempts = steps + one.steps, attempts + one.attempts
         seconds, unmetered = seconds + one.seconds, unmetered + one.unmetered
         for line in one.lines:
             key = line.model, line.reported is None
-            known = lines.get(key, Line(line.model, Tokens(), None if line.reported is None else 0.0))
+            known = lines.get(key, ModelUsage(line.model, Tokens(), None if line.reported is None else 0.0))
             reported = None if line.reported is None else (known.reported or 0.0) + line.reported
-            lines[key] = Line(line.model, known.tokens.plus(line.tokens), reported)
-    return Spent(steps, attempts, seconds, unmetered, tuple(lines[key] for key in sorted(lines)))
+            lines[key] = ModelUsage(line.model, known.tokens.plus(line.tokens), reported)
+    return Totals(steps, attempts, seconds, unmetered, tuple(lines[key] for key in sorted(lines)))
 
 
-def minus(whole: Spent, part: Spent) -> Spent:
+def minus(whole: Totals, part: Totals) -> Totals:
     """Return a sum less one of its parts."""
     less = {(line.model, line.reported is None): line for line in part.lines}
     lines = []
     for line in whole.lines:
-        known = less.get((line.model, line.reported is None), Line(line.model, Tokens()))
+        known = less.get((line.model, line.reported is None), ModelUsage(line.model, Tokens()))
         reported = None if line.reported is None else max(0.0, line.reported - (known.reported or 0.0))
         tokens = _minus(line.tokens, known.tokens)
         if tokens.total or reported:
-            lines.append(Line(line.model, tokens, reported or None))
-    return Spent(
+            lines.append(ModelUsage(line.model, tokens, reported or None))
+    return Totals(
         whole.steps - part.steps,
         whole.attempts - part.attempts,
         max(0.0, whole.seconds - part.seconds),
@@ -192,7 +192,7 @@ def minus(whole: Spent, part: Spent) -> Spent:
     )
 
 
-def tokens_of(spent: Spent) -> Tokens | None:
+def tokens_of(spent: Totals) -> Tokens | None:
     """Return all tokens, None if none were counted."""
     total = _sum(line.tokens for line in spent.lines)
     return total if total.total else None
@@ -205,7 +205,7 @@ class Money(NamedTuple):
     unpriced: int
 
 
-def money(spent: Spent, prices: Mapping[str, Price]) -> Money:
+def money(spent: Totals, prices: Mapping[str, Price]) -> Money:
     """Return the cost of a sum. `prices` are by model name or alias."""
     costs: list[float] = []
     unpriced = 0
@@ -242,12 +242,12 @@ class Group(NamedTuple):
     """The sum of the runs that share a `key`; for a step that is (thread, number, role)."""
 
     key: tuple[str | int, ...]
-    spent: Spent
+    spent: Totals
 
 
 def grouped(runs: Iterable[Run], by: str) -> list[Group]:
     """Return the sums of runs by one of BY. Days are in UTC."""
-    parts: dict[tuple[str | int, ...], list[Spent]] = {}
+    parts: dict[tuple[str | int, ...], list[Totals]] = {}
     for run in runs:
         if by == "model":
             for model, share in _split(run.spent).items():
@@ -267,14 +267,14 @@ def _key(run: Run, by: str) -> tuple[str | int, ...]:
     return (getattr(run, by),)
 
 
-def _split(whole: Spent) -> dict[str, Spent]:
-    shares: dict[str, list[Line]] = {}
+def _split(whole: Totals) -> dict[str, Totals]:
+    shares: dict[str, list[ModelUsage]] = {}
     for line in whole.lines:
         shares.setdefault(line.model, []).append(line)
     weight = {model: sum(line.tokens.total for line in lines) for model, lines in shares.items()}
     main = max(weight, key=lambda model: (weight[model], model), default=UNKNOWN)
     shares.setdefault(main, [])
     return {
-        model: (whole if model == main else Spent())._replace(lines=tuple(lines))
+        model: (whole if model == main else Totals())._replace(lines=tuple(lines))
         for model, lines in shares.items()
     }

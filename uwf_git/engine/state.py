@@ -90,7 +90,7 @@ def _sides(instance: Instance, head: Head) -> dict[str, Any]:
         value["otherSides"] = [link.thread for link in others]
     if head.row.resumed is not None and not in_conversation(instance, head):
         end = Oid(raw=head.row.resumed)
-        step = instance.store.take_in(end).node
+        step = instance.store.index_commit(end).node
         value["resumedFrom"] = {"thread": instance.threads.ending_with(end), "step": step}
     return value
 
@@ -98,7 +98,7 @@ def _sides(instance: Instance, head: Head) -> dict[str, Any]:
 def link_value(instance: Instance, link: Link) -> dict[str, Any]:
     """Return a thread's origin as JSON: `divergedFrom` another `at` the last shared step, or `forkedFrom` a
     `step`, `by` whom and when."""
-    step = instance.store.take_in(link.base).node
+    step = instance.store.index_commit(link.base).node
     if not link.forked:
         return {"divergedFrom": {"thread": link.origin, "at": step}}
     return {"forkedFrom": {"thread": link.origin, "step": step, "by": link.by, "at": iso(link.time)}}

@@ -11,14 +11,14 @@ from uwf_git.base import log
 from uwf_git.base.errors import LimitExceeded, NoTransition, Usage, UwfError
 from uwf_git.base.text import one_line
 from uwf_git.base.timelimit import BudgetExceeded
-from uwf_git.engine.budget import COST, Budgets, Standing
+from uwf_git.engine.budget import COST, Budgets, BudgetState
 from uwf_git.engine.conversation import in_conversation
 from uwf_git.engine.pause import is_paused
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.types import BUNDLE, END, USER
 from uwf_git.store.history import Head, History
 from uwf_git.store.instance import Instance
-from uwf_git.store.threads import Damaged
+from uwf_git.store.threads import DamagedThread
 
 if TYPE_CHECKING:
     from uwf_git.engine.kit.agent import Agent
@@ -113,12 +113,12 @@ def _stuck(error: UwfError) -> Outlook:
 
 
 def _decided(history: History) -> Outlook:
-    from uwf_git.workflow.moderator import Asking, Coded, Next, decide
+    from uwf_git.workflow.moderator import AwaitingAnswer, DecidedByCode, Next, decide
 
     decision = decide(history.workflow, history.start, history.steps)
     if isinstance(decision, Next):
         return Outlook(decision.role, decision.instruction, decision.location)
-    if isinstance(decision, Asking):
+    if isinstance(decision, AwaitingAnswer):
         return Outlook(
             USER,
             asks=decision.role,
@@ -126,7 +126,7 @@ def _decided(history: History) -> Outlook:
             options=tuple(decision.options),
             reason=decision.reason or None,
         )
-    return Outlook(BUNDLE if isinstance(decision, Coded) else END)
+    return Outlook(BUNDLE if isinstance(decision, DecidedByCode) else END)
 
 
 def raise_if_stuck(found: Outlook, thread: ThreadId) -> None:
@@ -166,14 +166,14 @@ def chosen(thread: ThreadId, options: Sequence[str], text: str) -> str:
 
 def status_of(
     instance: Instance,
-    head: Head | Damaged,
+    head: Head | DamagedThread,
     running: set[ThreadId] | None = None,
     budgets: Budgets | None = None,
     paused: Container[str] | None = None,
 ) -> str:
     """Return one of STATUSES. `running`, `paused` and `budgets` are read if not given. A paused thread is
     running until its step in progress ends."""
-    if isinstance(head, Damaged):
+    if isinstance(head, DamagedThread):
         return CORRUPT
     if head.archive is None:
         held = head.thread in running if running is not None else instance.locks.is_held(head.thread)
@@ -183,7 +183,7 @@ def status_of(
 
 
 def resting(
-    instance: Instance, head: Head, standing: Standing | None, paused: Container[str] | None = None
+    instance: Instance, head: Head, standing: BudgetState | None, paused: Container[str] | None = None
 ) -> str:
     """Return the status of a thread that no process works on. A paused thread may also ask or have failed. A
     conversation at rest is idle."""
@@ -208,7 +208,7 @@ def at_rest(instance: Instance, head: Head) -> bool:
 
 def used_up(
     instance: Instance, head: Head, budgets: Budgets | None = None, found: Outlook | None = None
-) -> Standing | None:
+) -> BudgetState | None:
     """Return the exhausted budget of a thread that could otherwise continue, else None."""
     standing = standing_of(instance, head, budgets, found)
     return standing if standing is not None and standing.reached is not None else None
@@ -216,7 +216,7 @@ def used_up(
 
 def standing_of(
     instance: Instance, head: Head, budgets: Budgets | None = None, found: Outlook | None = None
-) -> Standing | None:
+) -> BudgetState | None:
     """Return the budget of a thread that could continue, None if it has none or cannot. Otherwise as
     `used_up`."""
     budgets = budgets or Budgets(instance)
@@ -251,14 +251,14 @@ def budget_before(
     role: str,
     agent: str | Agent | None = None,
     budgets: Budgets | None = None,
-) -> Standing | None:
+) -> BudgetState | None:
     """Return the budget before a role's step, None if there is none. `agent` overrides the configuration. An
     unknown price counts as reached if the configuration says so."""
     standing = (budgets or Budgets(instance)).standing(head)
     held = standing.limits.get(COST) if standing is not None else None
     if standing is None or standing.reached or held is None or not instance.config.stops_unpriced:
         return standing
-    from uwf_git.engine.performer import untold_at
+    from uwf_git.engine.performer import missing_price_at
 
-    why = untold_at(instance, head, role, agent)
-    return standing._replace(reached=held, untold=why) if why else standing
+    why = missing_price_at(instance, head, role, agent)
+    return standing._replace(reached=held, missing_price=why) if why else standing

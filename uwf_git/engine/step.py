@@ -35,9 +35,17 @@ from uwf_git.base.text import encodable
 from uwf_git.config.known_agents import asks_no_model
 from uwf_git.engine import budget
 from uwf_git.engine.acceptance import accept
-from uwf_git.engine.budget import METERED, Standing
+from uwf_git.engine.budget import METERED, BudgetState
 from uwf_git.engine.pause import end_step, pause_of, raise_if_paused, refusal
-from uwf_git.engine.performer import Made, called, perform, performer_of, program_of, reported, run_command_of
+from uwf_git.engine.performer import (
+    AgentResult,
+    called,
+    perform,
+    performer_of,
+    program_of,
+    reported,
+    run_command_of,
+)
 from uwf_git.engine.slots import agent_slot
 from uwf_git.engine.status import (
     COMPLETED,
@@ -71,8 +79,8 @@ from uwf_git.store.history import Head, Position
 from uwf_git.store.indexing import pins, unpin
 from uwf_git.store.instance import Instance
 from uwf_git.store.maintenance import maintain
-from uwf_git.store.private import KILL, PAUSE, Order, Report
-from uwf_git.store.threads import Outrun
+from uwf_git.store.private import KILL, PAUSE, AgentReport, EngineOrder
+from uwf_git.store.threads import ConcurrentCommit
 
 if TYPE_CHECKING:
     from uwf_git.engine.kit.agent import Agent
@@ -88,7 +96,7 @@ class Outcome(NamedTuple):
     outlook: Outlook
     status: str
     role: str | None
-    standing: Standing | None
+    standing: BudgetState | None
     redactions: tuple[tuple[str, int], ...]
     unpriced: int = 0
     uncounted: str = ""
@@ -158,12 +166,12 @@ def step(
     try:
         outcome = step_without_hooks(instance, thread, agent, cwd, on_stderr)
     except AgentFailed:
-        tell_of_outcome(instance, thread, FAILED)
+        run_outcome_hook(instance, thread, FAILED)
         raise
     except Absent as absent:
         _call(instance, thread, absent)
         raise
-    tell_of_outcome(instance, thread, outcome.status, outcome.outlook)
+    run_outcome_hook(instance, thread, outcome.status, outcome.outlook)
     return outcome
 
 
@@ -229,21 +237,21 @@ def step_without_hooks(
     return outcome
 
 
-def tell_of_outcome(instance: Instance, thread: ThreadId, status: str, found: Outlook | None = None) -> None:
+def run_outcome_hook(instance: Instance, thread: ThreadId, status: str, found: Outlook | None = None) -> None:
     """Run the user's hooks for a thread's new status, once the lock is free."""
     if instance.config.hooks.commands:
-        from uwf_git.engine.hooks import tell_of
+        from uwf_git.engine.hooks import run_status_hook
 
-        instance.after(lambda: tell_of(instance, thread, status, found))
+        instance.after(lambda: run_status_hook(instance, thread, status, found))
 
 
 def _call(instance: Instance, thread: ThreadId, absent: Absent) -> None:
     if WAITING in instance.config.hooks.commands:
-        from uwf_git.engine.hooks import tell
+        from uwf_git.engine.hooks import run_hook
 
         if instance.runs.call(thread, instance.threads.head(thread).node):
             question = f"{absent.message}: {absent.hint}"
-            instance.after(lambda: tell(instance, thread, WAITING, question=question))
+            instance.after(lambda: run_hook(instance, thread, WAITING, question=question))
 
 
 def kill(instance: Instance, thread: ThreadId, reason: str = "") -> Head:
@@ -255,11 +263,11 @@ def kill(instance: Instance, thread: ThreadId, reason: str = "") -> Head:
         end_step(instance, thread, KILL)
         with instance.locks.hold(thread, wait=5.0):
             head = instance.threads.active_head(thread)
-            keep_left(instance, head)
+            record_leftovers(instance, head)
             head = _end(instance, head, KILLED, reason)
     finally:
-        instance.runs.let_be(thread)
-    tell_of_outcome(instance, thread, KILLED)
+        instance.runs.clear_interrupt(thread)
+    run_outcome_hook(instance, thread, KILLED)
     return head
 
 
@@ -269,14 +277,14 @@ def _end(instance: Instance, head: Head, status: str, reason: str = "") -> Head:
     return ended
 
 
-def keep_left(instance: Instance, head: Head, error: str = KILLED_NOW) -> None:
+def record_leftovers(instance: Instance, head: Head, error: str = KILLED_NOW) -> None:
     """Record leftovers of an agent whose engine is gone as an attempt that failed with `error`. Unreadable
     threads keep nothing: they can be ended anyway. Raises StoreUnwritable."""
     left = instance.runs.read_order(head.thread)
     if left is None or left.head != head.node:
         return
     try:
-        _Run(instance, instance.threads.position(head), Outlook(left.role), None).keep_left(error)
+        _Run(instance, instance.threads.position(head), Outlook(left.role), None).record_leftovers(error)
     except StoreUnwritable:
         raise
     except UwfError as error:
@@ -320,7 +328,7 @@ def append_step(
     with instance.store.together():  # until one of the two refs leads to the step
         try:
             head = instance.threads.append(at.head, node, known, merge, extraction, then, begins)
-        except Outrun as outrun:
+        except ConcurrentCommit as outrun:
             fork = fork_id(thread, node)
             log.warning(
                 "5DWWCJD5",
@@ -358,7 +366,7 @@ class _Run:
         self._role = found.next
         self._found = found
         self._on_stderr = on_stderr
-        self._order: Order | None = None
+        self._order: EngineOrder | None = None
         self._pinned: frozenset[str] | None = None
 
     def do(self, agent: str | Agent | None, cwd: Path | None, lock: int) -> Position:
@@ -371,19 +379,19 @@ class _Run:
 
     def _done(self, agent: str | Agent | None, cwd: Path | None, lock: int) -> Position:
         instance = self._instance
-        made = self._left_behind() or self._ask(agent, cwd, lock)
+        made = self._finished_work() or self._ask(agent, cwd, lock)
         try:
             if made.error is not None:
                 raise made.error
             assert made.step is not None
-            self._keep_where_ended(made)
+            self._raise_if_interrupted(made)
             step, merge = accept(instance, self._at, self._role, made.step, self._order)
             log.debug(
                 "E5R67H14", "step {step} is accepted", step=made.step, agent=step.agent, output=step.output
             )
             after = append_step(instance, self._at, made.step, step, merge)
         except (AgentFailed, NotFound) as error:
-            self._keep_where_ended(made)
+            self._raise_if_interrupted(made)
             raise self._failed(made, error) from None
         except (HeadMoved, Killed, Paused):  # and what the agent made has its place
             instance.runs.clear(self._thread)
@@ -394,7 +402,7 @@ class _Run:
                 "can't commit, what the agent made is left for the next step: {error}",
                 error=repr(error),
             )
-            self._leave_behind(made)
+            self._save_finished_work(made)
             raise
         except Exception as error:
             # It would go wrong the next time too, so an agent has to be asked again.
@@ -415,14 +423,14 @@ class _Run:
             with contextlib.suppress(UwfError):
                 unpin(self._instance.store, self._pinned, step, frozenset(past))
 
-    def _report(self) -> Report | None:
+    def _report(self) -> AgentReport | None:
         return self._instance.runs.answer_to(self._thread, self._at.head.node, self._role)
 
-    def keep_left(self, error: str) -> None:
-        if (made := self._left_behind(is_judged=False)) is not None:
+    def record_leftovers(self, error: str) -> None:
+        if (made := self._finished_work(is_judged=False)) is not None:
             self._keep(self._with_detail(made), AgentFailed(error), once=True)
 
-    def _left_behind(self, is_judged: bool = True) -> Made | None:
+    def _finished_work(self, is_judged: bool = True) -> AgentResult | None:
         """Return the finished work of an agent whose engine was killed. Failed or interrupted work becomes an
         attempt for the next agent to resume, as do answers that were not judged, unless the next agent may
         judge them."""
@@ -437,7 +445,7 @@ class _Run:
                     return None  # whoever is asked now may be who has given it
             elif not runs.notes(self._thread):
                 return None
-            made = Made(error=AgentFailed("the step was broken off"))
+            made = AgentResult(error=AgentFailed("the step was broken off"))
             log.info("P1DTS74H", "finds what was said before the last run was broken off", agent=order.name)
         else:
             return None
@@ -446,13 +454,13 @@ class _Run:
         self._keep(made, made.error, once=True)
         return None
 
-    def _ask(self, agent: str | Agent | None, cwd: Path | None, lock: int) -> Made:
+    def _ask(self, agent: str | Agent | None, cwd: Path | None, lock: int) -> AgentResult:
         instance, history = self._instance, self._at.history
         config, performer = performer_of(instance, self._at, self._role, agent)
         folder = self._folder(cwd)
         name = called(performer, config) if performer else program_of(config.command, config.args)
         name = instance.redactor.text(name)[0]
-        order = Order(
+        order = EngineOrder(
             self._at.head.node,
             self._role,
             config.alias,
@@ -467,7 +475,7 @@ class _Run:
         )
         left = self._order
         if left is not None and left.asks() != order.asks() and instance.runs.answers(self._thread, left):
-            self._left_behind(is_judged=False)
+            self._finished_work(is_judged=False)
         instance.runs.order(self._thread, order)
         self._order = order
         self._pinned = pins(instance.store)
@@ -489,10 +497,10 @@ class _Run:
                 return perform(instance, self._at, performer, config, order, folder)
         except KeyboardInterrupt:
             report = self._report()
-            made = reported(instance, report) if report else Made(agent=name)
+            made = reported(instance, report) if report else AgentResult(agent=name)
             # What an agent has finished is the next step's, unless there will be none.
             if made.step is None or instance.runs.broken_off(self._thread) == KILL:
-                self._keep_where_ended(made)
+                self._raise_if_interrupted(made)
                 self._keep(made, made.error or AgentFailed(INTERRUPTED))
             raise
 
@@ -509,7 +517,7 @@ class _Run:
         avoid(folder)
         return folder.absolute()
 
-    def _keep_where_ended(self, made: Made) -> None:
+    def _raise_if_interrupted(self, made: AgentResult) -> None:
         """Keep the work of an agent ended by a pause or a kill, and raise Paused or Killed. The output of an
         ended command is incomplete, so it makes no step."""
         instance = self._instance
@@ -522,13 +530,13 @@ class _Run:
             raise _was_killed(instance, self._at.head, kept=True) from None
         raise refusal(self._thread, found, kept=True) from None
 
-    def _with_detail(self, made: Made) -> Made:
+    def _with_detail(self, made: AgentResult) -> AgentResult:
         if made.step is not None and made.detail is None:
             with contextlib.suppress(UwfError):
                 made = made._replace(detail=parse_step(self._instance.store.get(made.step).payload).detail)
         return made
 
-    def _failed(self, made: Made, error: AgentFailed | NotFound) -> AgentFailed:
+    def _failed(self, made: AgentResult, error: AgentFailed | NotFound) -> AgentFailed:
         if isinstance(error, NotFound):
             failure = AgentFailed(
                 f"{made.agent}: {error.message}", "an agent must store all that it refers to"
@@ -543,7 +551,7 @@ class _Run:
         failure.message, failure.hint = redact(failure.message)[0], redact(failure.hint)[0]
         return failure
 
-    def _keep(self, made: Made, error: AgentFailed, once: bool = False) -> None:
+    def _keep(self, made: AgentResult, error: AgentFailed, once: bool = False) -> None:
         from uwf_git.engine.kit.record import salvage
 
         instance, (head, history), order = self._instance, self._at, self._order
@@ -571,7 +579,7 @@ class _Run:
         )
         instance.runs.clear(self._thread)
 
-    def _leave_behind(self, made: Made) -> None:
+    def _save_finished_work(self, made: AgentResult) -> None:
         assert made.step is not None
         if (report := self._report()) is not None and report.step == made.step:
             return
@@ -579,7 +587,7 @@ class _Run:
         stop = frozenset(past.hash for past in history.steps) | {history.start_hash}
         with contextlib.suppress(UwfError):
             nodes = {node: str(store.blob_of(node)) for node, _ in store.walk(made.step, stop)}
-            report = Report(head.node, self._role, made.agent, made.step, made.detail, "", "", nodes)
+            report = AgentReport(head.node, self._role, made.agent, made.step, made.detail, "", "", nodes)
             self._instance.runs.report(self._thread, report)
 
 

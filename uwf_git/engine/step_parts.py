@@ -15,7 +15,7 @@ from uwf_git import ext
 if TYPE_CHECKING:
     from uwf_git.config.policy import ToolPolicy
     from uwf_git.format.kinds import Role, StepContext, Workflow
-    from uwf_git.sandbox.mounts import Places
+    from uwf_git.sandbox.mounts import CrewFolders
     from uwf_git.sandbox.path import Mount
     from uwf_git.store.history import History, Position
     from uwf_git.store.instance import Instance
@@ -47,7 +47,7 @@ class Mounts(Protocol):
     """The folders of one step, made on demand. A context manager: removes the step's own folders unless the
     step failed."""
 
-    places: Places
+    places: CrewFolders
 
     def __enter__(self) -> Self: ...
 
@@ -55,7 +55,7 @@ class Mounts(Protocol):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None: ...
 
-    def prepare(self) -> Places:
+    def prepare(self) -> CrewFolders:
         """Create all folders. Raises StoreUnwritable, StoreDamaged."""
 
     def for_tools(self, policy: ToolPolicy) -> list[Mount]:

@@ -15,7 +15,7 @@ from uwf_git.format.ids import Hash, ThreadId, is_thread_id
 from uwf_git.format.kinds import TurnRecord, parse_attempt, parse_step
 from uwf_git.format.types import is_kind
 from uwf_git.store import layout
-from uwf_git.store.private import UNREAD, Order, Words
+from uwf_git.store.private import UNREAD, EngineOrder, StreamPosition
 
 if TYPE_CHECKING:
     from uwf_git.store.instance import Instance
@@ -25,7 +25,7 @@ _RESTING = 0.4  # seconds: between two steps of a run the lock is let go for a m
 _TOLD = 20  # made while nobody looked: how many of the newest are told with their turns
 
 
-class Place(NamedTuple):
+class TurnPosition(NamedTuple):
     """A position in a thread: the `turn`th turn of the `made`th step or attempt, both from 1. A `turn` of 0
     is before the first."""
 
@@ -36,50 +36,50 @@ class Place(NamedTuple):
         return f"{self.made}.{self.turn}"
 
 
-def parse_place(text: str) -> Place | None:
+def parse_place(text: str) -> TurnPosition | None:
     """Parse a place from its `str`, None for other text."""
     found = re.fullmatch(r"([0-9]{1,9})\.([0-9]{1,9})", text, re.ASCII)
-    return Place(int(found[1]), int(found[2])) if found else None
+    return TurnPosition(int(found[1]), int(found[2])) if found else None
 
 
-class Began(NamedTuple):
+class StepBegan(NamedTuple):
     """The `made`th step or attempt began."""
 
     made: int
-    order: Order
+    order: EngineOrder
     since: float
 
 
-class Said(NamedTuple):
+class WordsAdded(NamedTuple):
     """The next words of a model, which become a turn later."""
 
     made: int
     text: str
 
 
-class Dropped(NamedTuple):
+class WordsDropped(NamedTuple):
     """Discard the words since the last turn: the model is called again."""
 
     made: int
 
 
-class Printed(NamedTuple):
+class LinesPrinted(NamedTuple):
     """The next lines of the agent's command. A turn keeps their end."""
 
     made: int
     text: str
 
 
-class Turned(NamedTuple):
+class TurnAdded(NamedTuple):
     """A turn was recorded; for a sub-workflow's step, in its `thread`. An assistant's turn includes the words
     streamed before."""
 
-    place: Place
+    place: TurnPosition
     turn: TurnRecord
     thread: ThreadId
 
 
-class Made(NamedTuple):
+class StepMade(NamedTuple):
     """A step was made, or an attempt `failed`. `node` is the StepNode or Attempt, `number` the step's."""
 
     made: int
@@ -88,11 +88,11 @@ class Made(NamedTuple):
     failed: bool
 
 
-class Rested(NamedTuple):
+class WorkStopped(NamedTuple):
     """No process works on the thread any more."""
 
 
-Event = Began | Said | Dropped | Printed | Turned | Made | Rested
+Event = StepBegan | WordsAdded | WordsDropped | LinesPrinted | TurnAdded | StepMade | WorkStopped
 
 
 def turns_of(instance: Instance, node: Hash) -> tuple[TurnRecord, ...]:
@@ -114,32 +114,32 @@ def turns_of(instance: Instance, node: Hash) -> tuple[TurnRecord, ...]:
     return store.turns(told) if told else ()
 
 
-def turns_so_far(instance: Instance, thread: ThreadId) -> tuple[TurnRecord, ...]:
+def current_turns(instance: Instance, thread: ThreadId) -> tuple[TurnRecord, ...]:
     """Return the turns of the step in progress, or of its sub-workflow's step."""
     notes = instance.runs.notes(thread)
     found = noted_turns(instance, notes)
     if not found and notes and is_thread_id(child := notes[-1].get("session", "")):
-        return turns_so_far(instance, ThreadId(child))
+        return current_turns(instance, ThreadId(child))
     return found
 
 
 def follow(instance: Instance, thread: ThreadId) -> Iterator[TurnRecord]:
     """Yield the turns of the step in progress as they come, then those of later steps, until no process works
     on the thread."""
-    news = News(instance, thread)
+    news = TurnFeed(instance, thread)
     while True:
         found = news.news()
-        yield from (event.turn for event in found if isinstance(event, Turned))
-        if any(isinstance(event, Rested) for event in found):
+        yield from (event.turn for event in found if isinstance(event, TurnAdded))
+        if any(isinstance(event, WorkStopped) for event in found):
             return
         time.sleep(POLL)
 
 
-class News:
+class TurnFeed:
     """Events of a thread since the last call, cheap to poll several times a second. Begins with all turns of
     the step in progress, or right `after` a place."""
 
-    def __init__(self, instance: Instance, thread: ThreadId, after: Place | None = None) -> None:
+    def __init__(self, instance: Instance, thread: ThreadId, after: TurnPosition | None = None) -> None:
         """Raises NotFound, StoreDamaged."""
         self._instance = instance
         self._runs = instance.runs
@@ -151,7 +151,7 @@ class News:
         self._steps = head.row.number
         self._tried = instance.attempts.count(instance.attempts.tip(thread))
         self._made = self._steps + self._tried  # of what was told
-        self._pending: list[Made] = []
+        self._pending: list[StepMade] = []
         if after is not None and 0 < after.made <= self._made:
             self._pending = _newest(instance, thread, head.row.number, self._made - after.made + 1)
             self._made -= len(self._pending)
@@ -197,7 +197,7 @@ class News:
             if began is not None and began == self._began:
                 found += self._output(lines, output, is_cut)
                 found += self._turns(words, text, noted, notes)
-        return [*found, Rested()] if rests else found
+        return [*found, WorkStopped()] if rests else found
 
     def _rests(self, held: bool) -> bool:
         now = time.monotonic()
@@ -218,9 +218,9 @@ class News:
         skip = self._skip
         self._forget()
         self._began, self._skip = began, skip
-        return [Began(self._made + 1, order, began)]
+        return [StepBegan(self._made + 1, order, began)]
 
-    def _newly_made(self) -> list[Made]:
+    def _newly_made(self) -> list[StepMade]:
         found, self._pending = self._pending, []
         if not self._refs.changed():
             return found
@@ -244,32 +244,32 @@ class News:
         self._tried = len(tried) or self._tried
         return found
 
-    def _over_with(self, made: Made, told: bool) -> Iterator[Event]:
+    def _over_with(self, made: StepMade, told: bool) -> Iterator[Event]:
         shown = max(self._shown, self._skip)
         self._made += 1
         turns = turns_of(self._instance, made.node) if told else ()
         for number, turn in enumerate(turns[shown:], shown + 1):
-            yield Turned(Place(self._made, number), turn, self._thread)
+            yield TurnAdded(TurnPosition(self._made, number), turn, self._thread)
         yield made._replace(made=self._made)
         self._skip = 0
         self._forget()
 
-    def _output(self, lines: Words, output: bytes, is_cut: bool) -> Iterator[Event]:
+    def _output(self, lines: StreamPosition, output: bytes, is_cut: bool) -> Iterator[Event]:
         self._lines = lines
         text = output.decode("utf-8", "replace")
         if is_cut:
             text = "[…]\n" + text.partition("\n")[2]
         if text:
-            yield Printed(self._made + 1, text)
+            yield LinesPrinted(self._made + 1, text)
 
     def _turns(
-        self, words: Words, text: str, noted: tuple[int, float], notes: Sequence[Mapping[str, Any]]
+        self, words: StreamPosition, text: str, noted: tuple[int, float], notes: Sequence[Mapping[str, Any]]
     ) -> Iterator[Event]:
         same = words.begun == self._words.begun
         self._words = words
         if same and text:
             self._spoke = True
-            yield Said(self._made + 1, text)
+            yield WordsAdded(self._made + 1, text)
         said_before = self._spoke
         if notes:
             self._noted = noted
@@ -282,23 +282,23 @@ class News:
                 self._attend(notes[-1].get("session", ""))
         if not same:
             if said_before and self._spoke:
-                yield Dropped(self._made + 1)
+                yield WordsDropped(self._made + 1)
             self._spoke = bool(text)
             if text:
-                yield Said(self._made + 1, text)
+                yield WordsAdded(self._made + 1, text)
         if self._child is not None:
             yield from self._of_child(self._child)
 
     def _turn(self, number: int, turn: TurnRecord, thread: ThreadId) -> Iterator[Event]:
         self._shown = number
         if number > self._skip:
-            yield Turned(Place(self._made + 1, number), turn, thread)
+            yield TurnAdded(TurnPosition(self._made + 1, number), turn, thread)
 
     def _attend(self, session: str) -> None:
         if not is_thread_id(session) or (self._child is not None and self._child.thread == session):
             return
         with suppress(NotFound):
-            news = News(self._instance, child := ThreadId(session))
+            news = TurnFeed(self._instance, child := ThreadId(session))
             past = [each.hash for each in self._instance.threads.past(news._head)]
             self._child = _Child(child, news, sum(len(turns_of(self._instance, each)) for each in past))
             self._shown = self._child.before
@@ -310,11 +310,11 @@ class News:
             self._child = None
             return
         for event in events:
-            if isinstance(event, Turned):
+            if isinstance(event, TurnAdded):
                 yield from self._turn(child.before + event.place.turn, event.turn, event.thread)
-            elif isinstance(event, Said | Dropped | Printed):
+            elif isinstance(event, WordsAdded | WordsDropped | LinesPrinted):
                 yield event._replace(made=self._made + 1)
-            elif isinstance(event, Made):
+            elif isinstance(event, StepMade):
                 # The turns of an attempt are no part of the step.
                 if not event.failed:
                     child = child._replace(before=child.before + len(turns_of(self._instance, event.node)))
@@ -326,11 +326,11 @@ class _Child(NamedTuple):
     """A sub-workflow's thread; `before` is the number of its turns before the current step."""
 
     thread: ThreadId
-    news: News
+    news: TurnFeed
     before: int
 
 
-def _newest(instance: Instance, thread: ThreadId, number: int, many: int) -> list[Made]:
+def _newest(instance: Instance, thread: ThreadId, number: int, many: int) -> list[StepMade]:
     steps: list[Hash] = []
     before: Hash | None = None
     for past in instance.threads.past(instance.threads.head(thread).node):
@@ -345,12 +345,12 @@ def _newest(instance: Instance, thread: ThreadId, number: int, many: int) -> lis
 
 def _merged(
     steps: Sequence[Hash], before: Hash | None, number: int, tried: Sequence[tuple[Hash, Hash | None]]
-) -> list[Made]:
+) -> list[StepMade]:
     """Merge steps with attempts, each given with the step before it, in the order they were made. `before` is
     the step before the first, the `number`th."""
-    found = [Made(0, node, number + 1, True) for node, prev in tried if prev == before]
+    found = [StepMade(0, node, number + 1, True) for node, prev in tried if prev == before]
     for each in steps:
         number += 1
-        found.append(Made(0, each, number, False))
-        found += [Made(0, node, number + 1, True) for node, prev in tried if prev == each]
+        found.append(StepMade(0, each, number, False))
+        found += [StepMade(0, node, number + 1, True) for node, prev in tried if prev == each]
     return found

@@ -156,7 +156,7 @@ class RefKind(NamedTuple):
 
 
 class Pages(NamedTuple):
-    """Pages in `uwf web`. `makers` maps paths such as `/eval/{name}` to functions of the store and an `Asked`
+    """Pages in `uwf web`. `makers` maps paths such as `/eval/{name}` to functions of the store and an `PageRequest`
     that return a `Page`. The navigation shows `title` if the store has refs below `refs`. Templates are in
     `templates` beside the module."""
 

@@ -37,7 +37,7 @@ class Persona(NamedTuple):
         return {key: each for key, each in value.items() if each not in ("", [], None) or key == "name"}
 
 
-class Does(NamedTuple):
+class Effect(NamedTuple):
     """The effect of a menu item: start a `workflow` of the crew, carry out the document `exec`, or an
     `action`. `data` is a file to read first."""
 
@@ -51,7 +51,7 @@ class Handler(NamedTuple):
     """Another text that selects a menu item, and its effect."""
 
     match: str
-    does: Does
+    does: Effect
 
 
 class MenuItem(NamedTuple):
@@ -64,7 +64,7 @@ class MenuItem(NamedTuple):
     cmd: str = ""
     aliases: tuple[str, ...] = ()
     handlers: tuple[Handler, ...] = ()
-    does: Does = Does()
+    does: Effect = Effect()
     validate: str = ""
     surface: str = ""
 
@@ -96,7 +96,7 @@ class Member(NamedTuple):
         return value
 
 
-class Offered(NamedTuple):
+class CrewWorkflow(NamedTuple):
     """A crew's workflow. `entry` is the path of its first document, "" if none."""
 
     id: str
@@ -116,7 +116,7 @@ class Crew(NamedTuple):
     description: str
     format: str
     members: tuple[Member, ...]
-    workflows: tuple[Offered, ...]
+    workflows: tuple[CrewWorkflow, ...]
 
     def payload(self) -> dict[str, Any]:
         offered = [
@@ -145,7 +145,7 @@ def parse_crew(payload: Any) -> Crew:
             payload["format"],
             tuple(map(_parse_member, payload["personas"])),
             tuple(
-                Offered(
+                CrewWorkflow(
                     each["id"],
                     Hash(each["workflow"]),
                     each.get("title", ""),
@@ -187,8 +187,8 @@ def _parse_item(payload: Any) -> MenuItem:
     )
 
 
-def _parse_does(payload: Any) -> Does:
-    return Does(*(payload.get(key, "") for key in Does._fields))
+def _parse_does(payload: Any) -> Effect:
+    return Effect(*(payload.get(key, "") for key in Effect._fields))
 
 
 def _filled(value: Mapping[str, str]) -> dict[str, str]:

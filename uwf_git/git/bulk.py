@@ -20,16 +20,19 @@ from typing import IO
 from uwf_git.git.fsync import keeps_order, sync
 from uwf_git.git.libgit2 import Oid
 from uwf_git.git.objects import BLOB, id_of
-from uwf_git.git.packing import ASIDE, HEADER, Joining, Place, entry, header, install, packs_of
+from uwf_git.git.packing import ASIDE, HEADER, ObjectLocation, PackJoin, entry, header, install, packs_of
 from uwf_git.git.packs import applied, delta_of
 
 FULL = 40_000
 """The objects after which a pack should be stored: what is known of each of them is in memory until then."""
 
 _RECENT = 8 << 20  # bytes of contents that are read again soon
-_LITTLE = 1 << 20  # bytes that are gathered in memory
+_BUFFER_SIZE = 1 << 20  # bytes that are gathered in memory
 _BLOCK = 1 << 20
-_TWICE, _MUCH = 1 << 10, 256 << 10  # bytes of a text that may say what another does, at least and at most
+_MIN_SIMILAR_SIZE, _MAX_SIMILAR_SIZE = (
+    1 << 10,
+    256 << 10,
+)  # bytes of a text that may say what another does, at least and at most
 _BASES = 2
 _SAMPLES, _SAMPLE = 8, 12  # places at which it is looked for that, and bytes that are
 
@@ -37,7 +40,7 @@ _SAMPLES, _SAMPLE = 8, 12  # places at which it is looked for that, and bytes th
 class Bulk:
     """Objects being written to the repository in `git_dir`, or temporary ones without `keep`. Raises OSError."""
 
-    def __init__(self, git_dir: Path, keep: bool = True, joining: Joining | None = None) -> None:
+    def __init__(self, git_dir: Path, keep: bool = True, joining: PackJoin | None = None) -> None:
         """Small packs are also added to `joining`."""
         self._keep = keep
         self._joining = joining
@@ -59,7 +62,7 @@ class Bulk:
             self._drop()
 
     def _begin(self) -> None:
-        self._places: dict[bytes, tuple[int, int, int, Place, bytes]] = {}
+        self._places: dict[bytes, tuple[int, int, int, ObjectLocation, bytes]] = {}
         self._bases: list[bytes] = []  # the newest texts that aren't deltas
         self._little = bytearray()
         self._end = HEADER
@@ -88,15 +91,15 @@ class Bulk:
         head, packed, base = self._entry(kind, content)
         begin, crc = self._end, zlib.crc32(packed, zlib.crc32(head))
         self._append(head, packed)
-        place = Place(oid.raw, crc, begin)
+        place = ObjectLocation(oid.raw, crc, begin)
         self._places[oid.raw] = kind, begin + len(head), len(packed), place, base
-        if kind == BLOB and not base and _TWICE <= len(content) <= _MUCH:
+        if kind == BLOB and not base and _MIN_SIMILAR_SIZE <= len(content) <= _MAX_SIMILAR_SIZE:
             self._bases = [*self._bases[1 - _BASES :], oid.raw]
         self._remember(oid.raw, kind, content)
         return oid
 
     def _entry(self, kind: int, content: bytes) -> tuple[bytes, bytes, bytes]:
-        if kind == BLOB and self._file is None and _TWICE <= len(content) <= _MUCH:
+        if kind == BLOB and self._file is None and _MIN_SIMILAR_SIZE <= len(content) <= _MAX_SIMILAR_SIZE:
             for base in self._bases:
                 if (known := self.recent.get(base)) is not None and _repeats(content, known[1]):
                     delta = delta_of(kind, known[1], content)
@@ -107,7 +110,7 @@ class Bulk:
 
     def _append(self, head: bytes, packed: bytes) -> None:
         self._end += len(head) + len(packed)
-        if self._file is None and self._end > _LITTLE:
+        if self._file is None and self._end > _BUFFER_SIZE:
             self._spill()
         if self._file is not None:
             self._file.write(head)
@@ -151,7 +154,7 @@ class Bulk:
             packed = os.pread(self._file.fileno(), length, begin)
         content: bytes | None = zlib.decompress(packed)
         if base and (known := self.get(Oid(raw=base))) is not None and content is not None:
-            content = applied(known[1], content, _MUCH)
+            content = applied(known[1], content, _MAX_SIMILAR_SIZE)
         assert content is not None
         return kind, content
 

@@ -27,7 +27,7 @@ from uwf_git.git.writers import Writers
 
 if TYPE_CHECKING:
     from uwf_git.git.bulk import Bulk
-    from uwf_git.git.packing import Joining
+    from uwf_git.git.packing import PackJoin
 
     _Packs = OdbBackendPack | Odb
 
@@ -39,7 +39,7 @@ _OTHER_CONTENT = "its content is not what its id says"
 # What libgit2 says of an object that it can't read; the last is of a garbled size.
 _UNREAD = (GitError, KeyError, ValueError, MemoryError)
 _TRIED = 1 << 16  # bytes
-_LITTLE = 1 << 20  # bytes; what doesn't fit there may have failed for want of room
+_SPARE_SPACE = 1 << 20  # bytes; what doesn't fit there may have failed for want of room
 _SLACK = 128  # bytes that zlib and an object's header may add
 
 
@@ -77,7 +77,7 @@ class ObjectDatabase:
         self.path = common_dir(Path(str(git.path)))
         self._objects = str(self.path / "objects")
         self._bulk: Bulk | None = None
-        self._joining: Joining | None = None
+        self._joining: PackJoin | None = None
         self.writers = Writers(self.path / PRIVATE)
         self._stored: Mapping[bytes, tuple[int, bytes]] = {}  # lately, as one pack
         self._packs = OdbBackendPack(self._objects)  # those that are there by now
@@ -283,10 +283,10 @@ class ObjectDatabase:
             yield
             return
         from uwf_git.git.bulk import Bulk
-        from uwf_git.git.packing import Joining, join, packs_of
+        from uwf_git.git.packing import PackJoin, join, packs_of
 
         self.writers.begin()
-        self._joining = self._joining or Joining()
+        self._joining = self._joining or PackJoin()
         self._bulk = Bulk(self.path, joining=self._joining)
         try:
             with self._bulk:
@@ -360,7 +360,7 @@ def _refusal(path: Path) -> str | None:
     try:
         with tempfile.TemporaryFile(dir=path) as tried:
             tried.write(bytes(_TRIED))
-        is_full = shutil.disk_usage(path).free < _LITTLE
+        is_full = shutil.disk_usage(path).free < _SPARE_SPACE
     except OSError as error:
         return error.strerror or str(error)
     return os.strerror(errno.ENOSPC) if is_full else None

@@ -30,7 +30,7 @@ _HEAD = re.compile(rb"(?:ref: refs/[!-~]+|[0-9a-f]{40})\s*")
 _BESIDE = (".idx", ".rev", ".bitmap", ".keep", ".mtimes", ".promisor")
 
 
-class Mending:
+class FileRepair:
     """The repair of one repository's files. Damaged ones are kept in `folder`, `<git
     dir>/uwf/damaged/<time>`. Methods raise StoreUnwritable."""
 

@@ -93,7 +93,7 @@ class Lockfiles:
             if self._process != os.getpid():
                 self._process, self._mine, self._active = os.getpid(), None, []
             if self._mine is None:  # in an outer block its file may not have come to be
-                self.remove_left()
+                self.remove_stale()
                 self._mine = self._begun(str(os.getpid()))
                 if self._mine is not None:
                     atexit.register(self._mine.end)
@@ -132,7 +132,7 @@ class Lockfiles:
     @contextlib.contextmanager
     def git(self) -> Iterator[tuple[int, ...]]:
         """The descriptors for a git child that may lock anything. It may outlive the block."""
-        self.remove_left()
+        self.remove_stale()
         record = self._begun(f"git-{os.getpid()}")
         if record is None:
             yield ()
@@ -146,7 +146,7 @@ class Lockfiles:
                 if free and self._left_by(record.path) == _Left([], True):
                     record.path.unlink()
 
-    def remove_left(self, thorough: bool = False) -> list[Path]:
+    def remove_stale(self, thorough: bool = False) -> list[Path]:
         """Remove and return stale locks. If `thorough`, or on the first use after a boot, also those from
         before the boot, which may have lost their record."""
         records = self._others()
@@ -188,7 +188,7 @@ class Lockfiles:
         for record in self._others():
             with contextlib.suppress(OSError), _held(record) as free:
                 left.update(self._left_by(record).locks if free else ())
-        keeps = left_keeps(self._git_dir / "objects" / "pack")
+        keeps = stale_keep_files(self._git_dir / "objects" / "pack")
         left.update(keeps)
         now, boot = time.time(), _booted()
         found = []
@@ -333,7 +333,7 @@ def _hold(descriptor: int) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def left_keeps(packs: Path) -> list[Path]:
+def stale_keep_files(packs: Path) -> list[Path]:
     found = []
     for path in packs.glob(f"*{KEEP}"):
         with contextlib.suppress(OSError):

@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from uwf_git.base import log
 from uwf_git.git.fsync import make_folders, share, sync, sync_all
-from uwf_git.git.lockfiles import KEEP, is_packed_now, keeping, left_keeps
+from uwf_git.git.lockfiles import KEEP, is_packed_now, keeping, stale_keep_files
 from uwf_git.git.objects import BLOB, COMMIT, TAG, TREE
 from uwf_git.git.packs import DEPTH, delta_of, distance, distance_at
 
@@ -53,13 +53,13 @@ _STORED = (
     1 << 15
 )  # bytes from which a content is always packed; what is packed as it is has less than 1 << 16
 _AROUND = 11  # bytes around a content that is packed as it is
-_LITTLE, _MUCH = 160, 256 << 10  # bytes of what may become a delta, at least and at most
+_MIN_DELTA_SIZE, _MAX_DELTA_SIZE = 160, 256 << 10  # bytes of what may become a delta, at least and at most
 _BEGIN, _TYPE = 64, 28  # bytes that tell what is a version of what: a page's first, and the last of a node
 _VERSIONS = 2  # of a thing, which are tried as the base of the next
-_WORTH = 0.75  # of the bytes that it takes without being one, at most, a delta may take
+_MAX_DELTA_RATIO = 0.75  # of the bytes that it takes without being one, at most, a delta may take
 
 
-class Place(NamedTuple):
+class ObjectLocation(NamedTuple):
     """An object in a pack: its CRC-32 and offset."""
 
     oid: bytes
@@ -79,7 +79,7 @@ class _Entry(NamedTuple):
 class _Made(NamedTuple):
     """An entry of the new pack, and its delta depth."""
 
-    place: Place
+    place: ObjectLocation
     depth: int
 
 
@@ -116,7 +116,7 @@ def header(number: int) -> bytes:
     return struct.pack(">4sII", b"PACK", 2, number)
 
 
-def index(places: Iterable[Place], checksum: bytes) -> bytes:
+def index(places: Iterable[ObjectLocation], checksum: bytes) -> bytes:
     """Return the index of a pack with this checksum."""
     ordered = sorted(places)
     number = len(ordered)
@@ -146,7 +146,7 @@ def install(
     folder: Path,
     pack: bytes | Path,
     checksum: bytes,
-    places: Iterable[Place],
+    places: Iterable[ObjectLocation],
     beside: Sequence[int] = (),
     kept: contextlib.ExitStack | None = None,
     begin: str = _NEW,
@@ -230,7 +230,7 @@ def _measured(folder: Path, stems: Iterable[str]) -> list[tuple[int, str]]:
     return [(size, stem) for _, size, stem in sorted(found)]
 
 
-def join(folder: Path, prepared: Joining | None = None) -> None:
+def join(folder: Path, prepared: PackJoin | None = None) -> None:
     """Join our packs of similar size into larger ones. Concurrent readers find the objects in the new pack.
     Packs kept for objects without refs are skipped if their maker lives; all are skipped during a gc.
     `prepared` packs are not read again. Never raises."""
@@ -238,12 +238,12 @@ def join(folder: Path, prepared: Joining | None = None) -> None:
         return
     try:
         with _alone(folder):
-            for path in left_keeps(folder):
+            for path in stale_keep_files(folder):
                 log.warning("6RT2JW8K", "removes {keep}, whose maker is gone", keep=path)
                 path.unlink(missing_ok=True)
             for crowd in _crowds(folder):  # what another process has joined meanwhile is none any more
                 of_these = prepared is not None and prepared.packs and prepared.packs <= set(crowd)
-                _join(folder, crowd, prepared if of_these and prepared else Joining())
+                _join(folder, crowd, prepared if of_these and prepared else PackJoin())
             if prepared is not None and not all(os.path.exists(f"{path}.pack") for path in prepared.packs):  # noqa: PTH110
                 prepared.begin()  # somebody else has joined them
     except OSError as error:
@@ -272,7 +272,7 @@ def _alone(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _join(folder: Path, packs: Sequence[str], making: Joining) -> None:
+def _join(folder: Path, packs: Sequence[str], making: PackJoin) -> None:
     for path in packs:
         if path in making.packs or making.end > _AT_ONCE or (found := _read(path)) is None:
             continue
@@ -298,7 +298,7 @@ def _join(folder: Path, packs: Sequence[str], making: Joining) -> None:
     log.debug("2C8JH6QN", "joined {number} packs into {pack}", number=len(joined), pack=f"{new}.pack")
 
 
-class Joining:
+class PackJoin:
     """A pack being joined from others. Makers of packs can add theirs in advance, while waiting for the disk."""
 
     def __init__(self) -> None:
@@ -316,7 +316,7 @@ class Joining:
     def pack(self) -> bytes:
         return b"".join((header(len(self.made)), *self._parts))
 
-    def take(self, path: str, pack: bytes, places: Iterable[Place]) -> None:
+    def take(self, path: str, pack: bytes, places: Iterable[ObjectLocation]) -> None:
         """Add a pack about to be installed, unless it is large."""
         if self.end > (2 * _MIDDLE if len(self.packs) > 1 else _MIDDLE):
             self.begin()
@@ -338,7 +338,7 @@ class Joining:
         if not anew and self.made.keys().isdisjoint(depths):
             moved = self.end - HEADER
             for oid, crc, offset in here:
-                self.made[oid] = _Made(Place(oid, crc, offset + moved), depths[oid])
+                self.made[oid] = _Made(ObjectLocation(oid, crc, offset + moved), depths[oid])
             self._parts.append(data[HEADER:-_CHECKSUM])
             self.end += len(data) - HEADER - _CHECKSUM
             return True
@@ -360,12 +360,12 @@ class Joining:
 
     def _put(self, oid: bytes, depth: int, *parts: bytes, crc: int | None = None) -> None:
         part = b"".join(parts)
-        self.made[oid] = _Made(Place(oid, zlib.crc32(part) if crc is None else crc, self.end), depth)
+        self.made[oid] = _Made(ObjectLocation(oid, zlib.crc32(part) if crc is None else crc, self.end), depth)
         self._parts.append(part)
         self.end += len(part)
 
     def _put_anew(self, oid: bytes, each: _Entry, packed: bytes) -> bool:
-        if not _LITTLE <= each.size <= _MUCH:
+        if not _MIN_DELTA_SIZE <= each.size <= _MAX_DELTA_SIZE:
             return False
         stored = len(packed) == each.size + _AROUND
         begin = packed[_AROUND - 4 : _AROUND - 3] if stored else zlib.decompressobj().decompress(packed, 1)
@@ -379,7 +379,7 @@ class Joining:
             if base.depth >= DEPTH - 1:  # what has come with another as its base may now stand on it
                 continue
             delta = delta_of(each.kind, before, content)
-            if len(delta) < len(packed) * _WORTH:
+            if len(delta) < len(packed) * _MAX_DELTA_RATIO:
                 self._put(oid, base.depth + 1, *entry(each.kind, delta, self.end - base.place.offset))
                 put = True
                 break
@@ -421,7 +421,7 @@ def _entry(data: bytes, offset: int) -> _Entry:
 class _Read(NamedTuple):
     """A parsed pack: places, headers, bytes."""
 
-    places: list[Place]
+    places: list[ObjectLocation]
     entries: list[_Entry]
     data: bytes
 
@@ -442,10 +442,10 @@ def _read(path: str) -> _Read | None:
     if any(hashlib.sha1(each[:-20]).digest() != each[-20:] for each in (data, listed)):
         return None
     oids = [listed[at : at + 20] for at in range(names, names + 20 * number, 20)]
-    return _parsed(map(Place, oids, crcs, offsets), data)
+    return _parsed(map(ObjectLocation, oids, crcs, offsets), data)
 
 
-def _parsed(places: Iterable[Place], data: bytes) -> _Read | None:
+def _parsed(places: Iterable[ObjectLocation], data: bytes) -> _Read | None:
     found = sorted(places, key=lambda place: place.offset)
     begun: set[int] = set()
     entries = []

@@ -39,7 +39,7 @@ _WORDS = re.compile(rb'[^"\\\n]{12,}')
 _MISSES = 8  # pieces that aren't found, after which nothing is in common
 _LOOKED = 1 << 20  # bytes that are looked through in vain, at most
 _END = 256  # bytes that are compared first, of two ends
-_FEW = 64  # bytes in which nothing is looked for
+_UNSEARCHED_SIZE = 64  # bytes in which nothing is looked for
 _COPIED, _WRITTEN = 0x10000, 0x7F  # bytes in one instruction
 _CHAIN = 5000  # deltas on deltas; git's own limit is 4,095
 
@@ -198,7 +198,7 @@ def delta_of(kind: int, base: bytes, content: bytes) -> bytes:
     at, until, after = begin, len(content) - end, begin
     looked, most = 0, _LOOKED if begin + end > most // 8 else _MISSES * len(base)
     seek, sought = (_ENTRIES if kind == TREE else _WORDS).search, begin
-    while until - at > _FEW and (piece := seek(content, sought, until)):
+    while until - at > _UNSEARCHED_SIZE and (piece := seek(content, sought, until)):
         start, stop = piece.span()
         sought, wanted = stop, piece[0]
         found = base.find(wanted, after)

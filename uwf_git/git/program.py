@@ -86,7 +86,7 @@ _OVER = (
 )
 
 
-class Done(NamedTuple):
+class CallResult(NamedTuple):
     """The end of a call."""
 
     code: int
@@ -94,7 +94,7 @@ class Done(NamedTuple):
     err: str
 
 
-class OverBounds(RemoteFailed):
+class ReceiveLimitExceeded(RemoteFailed):
     """Received data exceeds the limits."""
 
 
@@ -132,7 +132,7 @@ class Git:
         check: bool = True,
         bounded: bool = False,
         meanwhile: Callable[[], object] = lambda: None,
-    ) -> Done:
+    ) -> CallResult:
         """Run git. `meanwhile` is called while it runs. With `check`, raises RemoteFailed for a non-zero
         exit."""
         with self._started(args, bounded) as child:
@@ -148,7 +148,7 @@ class Git:
             code = child.wait()
             if len(stdin) > _PIPE:
                 feeder.join()
-            done = Done(code, out, err.text())
+            done = CallResult(code, out, err.text())
         if check and code != 0:
             raise failure(args, done)
         return done
@@ -183,7 +183,7 @@ class Git:
                     yield rest
                 code = child.wait()
                 if code != 0:
-                    raise failure(args, Done(code, b"", err.text()))
+                    raise failure(args, CallResult(code, b"", err.text()))
 
             yield blocks(child.stdout)
 
@@ -280,11 +280,11 @@ def environment(folder: Path | None = None) -> dict[str, str]:
     return {**kept, "LC_ALL": "C.UTF-8", "GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": os.devnull}
 
 
-def failure(args: Sequence[str], done: Done) -> RemoteFailed:
+def failure(args: Sequence[str], done: CallResult) -> RemoteFailed:
     command = command_of(args)
     for sign, reason, setting in _OVER:
         if sign.search(done.err):
-            return OverBounds(
+            return ReceiveLimitExceeded(
                 f"git {command} failed: {reason}",
                 f"it is more than {setting.split()[0]} allows; raise it with: git config --global {setting}",
             )

@@ -132,7 +132,7 @@ class RefFiles:
             except FileExistsError:
                 with self._lockfiles.waiting(name):
                     if attempt % 10 == 3:
-                        self._lockfiles.remove_left(thorough=attempt > 20)
+                        self._lockfiles.remove_stale(thorough=attempt > 20)
                     time.sleep(_jitter() * (1 + min(attempt, TRIES) / 4))
         lock = self._lockfiles.lock_on(name)
         if lock is None:

@@ -34,7 +34,9 @@ _LINE = rb"[0-9a-f]{40} refs/[^\x00-\x20\x7f~^:?*\[\\]+"
 _SOUND_LINE = re.compile(_LINE + rb"|\^[0-9a-f]{40}")
 _SOUND = re.compile(rb"(?:# pack-refs with:[^\n]*\n)?(?:" + _LINE + rb"\n(?:\^[0-9a-f]{40}\n)?+)*+")
 _BLOCK = 4096
-_FEW = 8  # so many parts of packed-refs are read by itself; one that is larger is read with all the rest
+_MAX_PARTIAL_READS = (
+    8  # so many parts of packed-refs are read by itself; one that is larger is read with all the rest
+)
 _PROBE = 1024  # bytes in which a line of packed-refs and its peeled one have room
 
 
@@ -266,7 +268,7 @@ def _packed_under(
                 wanted = prefix.encode("utf-8", "surrogateescape")
                 low = _around(descriptor, key.size, wanted)[0]
                 high = _around(descriptor, key.size, wanted + b"\xff")[1]
-                if high - low < key.size // _FEW + _BLOCK:
+                if high - low < key.size // _MAX_PARTIAL_READS + _BLOCK:
                     return key, _Packed(_read(descriptor, high - low, low)).under(prefix, without)
             data = _read(descriptor, key.size, 0)
             if not is_sound:

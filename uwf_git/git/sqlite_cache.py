@@ -28,7 +28,7 @@ _UNWRITABLE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_
 _DAMAGED = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_IOERR)  # the first where a table is missing
 
 
-class Derived:
+class SqliteCache:
     """A cache file. `tables` are its statements, `gaps` queries that find inconsistencies."""
 
     version: ClassVar[int]
@@ -162,7 +162,7 @@ class Derived:
         for suffix in ("", "-wal", "-shm"):
             self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
 
-    def begin_anew(self) -> None:
+    def clear(self) -> None:
         """Clear all but carried data, in the caller's transaction. A sound file stays in place, since other
         processes have it open."""
         try:
@@ -254,7 +254,7 @@ class Derived:
             self._db.execute("BEGIN")
 
 
-_opened: WeakSet[Derived] = WeakSet()
+_opened: WeakSet[SqliteCache] = WeakSet()
 
 
 @atexit.register

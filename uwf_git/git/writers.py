@@ -68,7 +68,7 @@ class Writers:
                 hold.close()
 
     @contextlib.contextmanager
-    def kept_out(self) -> Iterator[None]:
+    def exclude_writers(self) -> Iterator[None]:
         """Exclude writers during the block. Raises Busy."""
         self.end()
         hold = self._held(fcntl.LOCK_EX, ALONE_SECONDS)

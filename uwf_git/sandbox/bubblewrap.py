@@ -320,7 +320,7 @@ class Lifetime:
     """
 
     def __init__(self) -> None:
-        self._told, self._info = os.pipe()
+        self._describe, self._info = os.pipe()
         self._block, self._go = os.pipe()
         self._process: int | None = None
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -342,7 +342,7 @@ class Lifetime:
     ) -> None:
         os.close(self._info)
         self._thread.join()
-        for descriptor in (self._told, self._block, self._go):
+        for descriptor in (self._describe, self._block, self._go):
             os.close(descriptor)
         if self._process is None:
             return  # it never began
@@ -358,7 +358,7 @@ class Lifetime:
 
     def _watch(self) -> None:
         said = b""
-        while data := os.read(self._told, 4096):
+        while data := os.read(self._describe, 4096):
             said += data
             with contextlib.suppress(ValueError, KeyError, OSError):
                 self._process = os.pidfd_open(int(json.loads(said)["child-pid"]))

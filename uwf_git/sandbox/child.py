@@ -37,7 +37,7 @@ _POLL = 0.01
 _SLOW_POLL = 0.05
 
 
-class Finished(NamedTuple):
+class CommandResult(NamedTuple):
     """The end of a command. The tails are the last `keep` bytes; `returncode` is negative for a signal;
     `exceeded` is the limit that ended it. `took` and `silent` are in seconds; `fell_silent`: it was ended for
     silence."""
@@ -80,8 +80,8 @@ def run_command(
     on_stdout: Callable[[bytes], None] | None = None,
     quota: Quota | None = None,
     guarded: bool = False,
-    on_exit: Callable[[Finished], object] | None = None,
-) -> Finished:
+    on_exit: Callable[[CommandResult], object] | None = None,
+) -> CommandResult:
     """Run a command to its end, and end its descendants.
 
     After `timeout` seconds, `silence` seconds without output, or an interrupt, they get SIGTERM, two seconds
@@ -142,8 +142,8 @@ def run_command(
     )
 
 
-def _finished(child: subprocess.Popen[bytes], stdout: Tail, stderr: Tail) -> Finished:
-    return Finished(child.returncode, stdout.end(), stderr.end(), False, stdout.size, stderr.size)
+def _finished(child: subprocess.Popen[bytes], stdout: Tail, stderr: Tail) -> CommandResult:
+    return CommandResult(child.returncode, stdout.end(), stderr.end(), False, stdout.size, stderr.size)
 
 
 def start(

@@ -241,7 +241,7 @@ class Descendants:
                 with contextlib.suppress(OSError):
                     os.killpg(whole, signal.SIGKILL)
         for member in found:
-            _tell(member, *numbers)
+            _notify(member, *numbers)
         return bool(found)
 
     def _is_marked(self, process: Process) -> bool:
@@ -254,7 +254,7 @@ class Descendants:
         return self._token in environment
 
 
-def _tell(process: Process, *numbers: signal.Signals) -> None:
+def _notify(process: Process, *numbers: signal.Signals) -> None:
     """Signal one process by a descriptor, since its number may be reused."""
     with contextlib.suppress(OSError):
         descriptor = os.pidfd_open(process.pid)
@@ -273,9 +273,9 @@ def _is_there(process: Process) -> bool:
 def end_each(left: Sequence[Process], grace: float) -> None:
     """End processes, not necessarily children: SIGTERM, after `grace` seconds SIGKILL."""
     for each in left:
-        _tell(each, signal.SIGTERM, signal.SIGCONT)
+        _notify(each, signal.SIGTERM, signal.SIGCONT)
     deadline = time.monotonic() + grace
     while (left := list(filter(_is_there, left))) and time.monotonic() < deadline:
         time.sleep(_POLL)
     for each in left:
-        _tell(each, signal.SIGKILL)
+        _notify(each, signal.SIGKILL)

@@ -41,7 +41,7 @@ def of_commands() -> Quota:
     return Quota(memory, 1024, 4 * 3600, 10 * _GB)
 
 
-def held_by() -> str:
+def enforcement() -> str:
     """Describe how limits are enforced here."""
     group = _group(Quota(2.0**40, 1024))
     if group is None:

@@ -26,7 +26,7 @@ PLACEHOLDERS: Mapping[str, str] = {
 """Packages of crews write these in their paths for the folders."""
 
 
-class Places(NamedTuple):
+class CrewFolders(NamedTuple):
     """The paths of a crew's folders on this machine, which may not exist yet."""
 
     project: Path

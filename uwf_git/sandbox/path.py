@@ -70,7 +70,7 @@ class Mount(NamedTuple):
     check: Callable[[tuple[str, ...], bytes | None], None] | None = None
 
 
-class Spot(NamedTuple):
+class MountedPath(NamedTuple):
     """A place in a mount: an open folder and a name, "" for the mount itself. It may not exist. `parts` are
     the resolved names from the mount."""
 
@@ -106,7 +106,7 @@ class Rules(NamedTuple):
 
 
 @contextlib.contextmanager
-def walk(mount: Mount, parts: Iterable[str], rules: Rules) -> Iterator[Spot]:
+def walk(mount: Mount, parts: Iterable[str], rules: Rules) -> Iterator[MountedPath]:
     """Yield the spot of a path with its folder open. Raises ToolFailure, OSError."""
     steps = _Steps(mount, rules)
     try:
@@ -175,7 +175,7 @@ class _Steps:
                 os.close(descriptor)
         self._open = [descriptor for descriptor in self._open if descriptor == but]
 
-    def take(self, parts: Iterable[str]) -> Spot:
+    def take(self, parts: Iterable[str]) -> MountedPath:
         self._check_folder()
         pending = [part for part in parts if part not in ("", ".")][::-1]
         while pending:
@@ -195,8 +195,10 @@ class _Steps:
                 self._enter(name, found)
         return self._spot("")
 
-    def _spot(self, name: str) -> Spot:
-        return Spot(self._mount, self._open[-1], name, (*self._names, name) if name else tuple(self._names))
+    def _spot(self, name: str) -> MountedPath:
+        return MountedPath(
+            self._mount, self._open[-1], name, (*self._names, name) if name else tuple(self._names)
+        )
 
     def _up(self) -> None:
         if len(self._open) == 1:

@@ -43,7 +43,7 @@ _ENDING = 10.0  # seconds that a command may take to end
 _PLAIN = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Found(NamedTuple):
+class FoundRepository(NamedTuple):
     """A `.git` of any kind, or a bare repository's folder. `parts` are relative to the searched folder."""
 
     parts: tuple[str, ...]
@@ -51,7 +51,7 @@ class Found(NamedTuple):
     bare: bool
 
 
-class Before:
+class RepositoriesBefore:
     """The repositories before a command of at most `seconds`, held open so that inodes are not reused.
     `called` is the folder's name in messages. With `notes`, leftovers of killed processes are disabled first;
     `left` describes them."""
@@ -65,15 +65,15 @@ class Before:
         self._seconds = seconds
         self._called = called
         self._stack = contextlib.ExitStack()
-        self.found: tuple[Found, ...] = ()
+        self.found: tuple[FoundRepository, ...] = ()
         self._closed: frozenset[Identity] = frozenset()
 
-    def __enter__(self) -> Before:
+    def __enter__(self) -> RepositoriesBefore:
         """Raises ToolFailure, `too_large`."""
         with self._stack:
             if self._notes is not None:
                 self._finish(self._notes)
-            look = _Look(None, frozenset(), opens=False)
+            look = _Search(None, frozenset(), opens=False)
             self.found = tuple(_walk(self.project, look))
             self._closed = frozenset(look.closed)
             if len(self.found) > REPOSITORIES:
@@ -94,24 +94,24 @@ class Before:
     def take_new(self) -> list[str]:
         """Disable new repositories. Return a sentence on each, and one more if the search was incomplete."""
         known = frozenset(each.identity for each in self.found)
-        return self._take(_Look(known, self._closed, opens=True), lambda found: True)
+        return self._take(_Search(known, self._closed, opens=True), lambda found: True)
 
     def _finish(self, notes: Path) -> None:
         for note in _left(notes, self.project):
             known = frozenset(map(_identity, note["found"]))
-            look = _Look(known, frozenset(map(_identity, note["closed"])), opens=True)
+            look = _Search(known, frozenset(map(_identity, note["closed"])), opens=True)
 
-            def is_of(found: Found, note: Mapping[str, Any] = note) -> bool:
+            def is_of(found: FoundRepository, note: Mapping[str, Any] = note) -> bool:
                 return _was_made(self.project, found, note["began"], note["until"])
 
             self.left += [
                 f"{said}, made by a command whose uwf was killed" for said in self._take(look, is_of)
             ]
 
-    def _take(self, look: _Look, wanted: Callable[[Found], bool]) -> list[str]:
+    def _take(self, look: _Search, wanted: Callable[[FoundRepository], bool]) -> list[str]:
         said: list[str] = []
         known = look.known or frozenset()
-        fresh: list[Found] = []
+        fresh: list[FoundRepository] = []
         try:
             for each in _walk(self.project, look):
                 if each.identity not in known and wanted(each):
@@ -127,7 +127,7 @@ class Before:
 def nested(project: Path) -> list[tuple[str, ...]]:
     """Return the path of each `.git` below a folder. Raises ToolFailure: `too_large`, or `denied` for an
     unreadable folder."""
-    look = _Look(None, frozenset(), opens=False)
+    look = _Search(None, frozenset(), opens=False)
     found = [each.parts for each in _walk(project, look) if not each.bare and len(each.parts) > 1]
     if look.closed:
         raise ToolFailure("denied", "it has folders that can't be read, which may hide git repositories")
@@ -135,7 +135,9 @@ def nested(project: Path) -> list[tuple[str, ...]]:
 
 
 @contextlib.contextmanager
-def _noted(notes: Path, project: Path, found: Sequence[Found], look: _Look, seconds: float) -> Iterator[None]:
+def _noted(
+    notes: Path, project: Path, found: Sequence[FoundRepository], look: _Search, seconds: float
+) -> Iterator[None]:
     now = time.time()
     note = {
         "project": os.fspath(project),
@@ -183,7 +185,7 @@ def _left(notes: Path, project: Path) -> Iterator[Mapping[str, Any]]:
             os.close(descriptor)
 
 
-def _was_made(project: Path, found: Found, began: float, until: float) -> bool:
+def _was_made(project: Path, found: FoundRepository, began: float, until: float) -> bool:
     """Return whether a repository was made or changed in a period (Unix seconds), by times that cannot be
     set. Later ones may be someone else's."""
     place = project.joinpath(*found.parts)
@@ -199,7 +201,7 @@ def _identity(value: Sequence[int]) -> Identity:
     return device, inode
 
 
-class _Look:
+class _Search:
     """How to search. Repositories in `known` are not entered; None: none is. `opens` makes unreadable folders
     readable, unless they were unreadable `before`."""
 
@@ -213,7 +215,7 @@ class _Look:
         return self.known is not None and identity not in self.known
 
 
-def _walk(project: Path, look: _Look) -> Iterator[Found]:
+def _walk(project: Path, look: _Search) -> Iterator[FoundRepository]:
     left = ENTRIES
     level: list[tuple[str, ...]] = [()]
     for _ in range(DEEPEST + 1):
@@ -245,7 +247,7 @@ def _walk(project: Path, look: _Look) -> Iterator[Found]:
     raise _too_much()
 
 
-def _listed(folder: Path, look: _Look) -> list[os.DirEntry[str]]:
+def _listed(folder: Path, look: _Search) -> list[os.DirEntry[str]]:
     for again in (False, True):
         try:
             with os.scandir(folder) as entries:
@@ -260,7 +262,7 @@ def _listed(folder: Path, look: _Look) -> list[os.DirEntry[str]]:
     return []
 
 
-def _opened(folder: Path, look: _Look) -> bool:
+def _opened(folder: Path, look: _Search) -> bool:
     try:
         descriptor = os.open(folder, _PLAIN)
         try:
@@ -280,7 +282,7 @@ def _may_be_git(name: str) -> bool:
     return not name.isascii() or name[:4].lower() in (".git", "git~")
 
 
-def _found(parts: tuple[str, ...], path: str, bare: bool = False) -> Found | None:
+def _found(parts: tuple[str, ...], path: str, bare: bool = False) -> FoundRepository | None:
     try:
         status = os.lstat(path)
         # An empty folder is no repository: `without_git` puts one there while a command runs.
@@ -290,7 +292,7 @@ def _found(parts: tuple[str, ...], path: str, bare: bool = False) -> Found | Non
         pass
     except OSError:
         return None
-    return Found(parts, identity(status), bare)
+    return FoundRepository(parts, identity(status), bare)
 
 
 def _is_bare(folder: Path) -> bool:
@@ -301,7 +303,7 @@ def _is_bare(folder: Path) -> bool:
         return False
 
 
-def _take(project: Path, found: Found, called: str) -> list[str]:
+def _take(project: Path, found: FoundRepository, called: str) -> list[str]:
     mark = f".taken-{secrets.token_hex(4)}"
     parts = found.parts if found.bare else found.parts[:-1]
     try:

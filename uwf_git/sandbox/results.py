@@ -110,7 +110,7 @@ class Outputs:
             file.write(data[:KEPT])
         head = round(most * _HEAD)
         missing = f"{len(text) - most} characters"
-        return ends(text[:head], text[head - most :], missing), kept_in(name, len(data))
+        return ends(text[:head], text[head - most :], missing), truncation_note(name, len(data))
 
 
 def ends(head: str, tail: str, missing: str) -> str:
@@ -118,7 +118,7 @@ def ends(head: str, tail: str, missing: str) -> str:
     return f"{head}\n[… {missing} left out …]\n{tail}"
 
 
-def kept_in(name: str, size: int) -> dict[str, Any]:
+def truncation_note(name: str, size: int) -> dict[str, Any]:
     """Return the note for a text of `size` bytes kept in a file."""
     cut = f", its first {KEPT} bytes," if size > KEPT else ""
     return truncated(f"the whole{cut} is in {name}: read_file with offset and limit, or grep")

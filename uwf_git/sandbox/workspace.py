@@ -27,8 +27,8 @@ from uwf_git.sandbox.path import (
     LONGEST,
     Identity,
     Mount,
+    MountedPath,
     Rules,
-    Spot,
     folded,
     identity,
     looked_like,
@@ -118,7 +118,7 @@ class Workspace:
         return identity(found) in self._identities
 
     @contextlib.contextmanager
-    def locate(self, path: str, rules: Rules = Rules()) -> Iterator[Spot]:  # noqa: B008
+    def locate(self, path: str, rules: Rules = Rules()) -> Iterator[MountedPath]:  # noqa: B008
         """Walk to a path, with its folder open for the block. Raises ToolFailure, also for an OSError in the
         block."""
         mount, parts = self._parse(path)
@@ -131,13 +131,13 @@ class Workspace:
             raise system_failure(error, path) from None
 
     @contextlib.contextmanager
-    def open_file(self, path: str) -> Iterator[tuple[BinaryIO, Spot]]:
+    def open_file(self, path: str) -> Iterator[tuple[BinaryIO, MountedPath]]:
         """Open a regular file. Raises ToolFailure."""
         with self.locate(path) as spot, open_regular(spot) as file:
             yield file, spot
 
     @contextlib.contextmanager
-    def open_folder(self, path: str) -> Iterator[tuple[int, Spot]]:
+    def open_folder(self, path: str) -> Iterator[tuple[int, MountedPath]]:
         with self.locate(path) as spot:
             found = spot.status()
             if found is None:
@@ -167,7 +167,7 @@ class Workspace:
             self._remove_folders(folders)
             raise
 
-    def _allow(self, change: Change, spot: Spot) -> None:
+    def _allow(self, change: Change, spot: MountedPath) -> None:
         most, size = self.limits.write, 0 if change.data is None else len(change.data)
         if most is not None and size > most:
             raise ToolFailure(
@@ -198,7 +198,7 @@ class Workspace:
         except ToolFailure:
             return "nowhere that a tool can go"
 
-    def _target(self, change: Change, made: list[str]) -> contextlib.AbstractContextManager[Spot]:
+    def _target(self, change: Change, made: list[str]) -> contextlib.AbstractContextManager[MountedPath]:
         deleted = change.data is None
         return self.locate(
             change.path, Rules(writing=True, make_folders=not deleted, follow=not deleted, made=made)
@@ -244,7 +244,7 @@ class Workspace:
 
 
 @contextlib.contextmanager
-def open_regular(spot: Spot) -> Iterator[BinaryIO]:
+def open_regular(spot: MountedPath) -> Iterator[BinaryIO]:
     """Open a regular file at a spot. Raises ToolFailure, OSError."""
     found = spot.status()
     if found is None:
@@ -256,29 +256,29 @@ def open_regular(spot: Spot) -> Iterator[BinaryIO]:
         yield file
 
 
-def _whole(file: BinaryIO, most: int, spot: Spot) -> bytes:
+def _whole(file: BinaryIO, most: int, spot: MountedPath) -> bytes:
     data = file.read(most + 1)
     if len(data) > most:
         raise ToolFailure("too_large", f"{shown(spot.shown)} holds more than {most} bytes")
     return data
 
 
-def _refuse_irregular(found: os.stat_result, spot: Spot) -> None:
+def _refuse_irregular(found: os.stat_result, spot: MountedPath) -> None:
     if stat.S_ISDIR(found.st_mode):
         raise ToolFailure("is_directory", f"{shown(spot.shown)} is a folder")
     if not stat.S_ISREG(found.st_mode):
         raise ToolFailure("special_file", f"{shown(spot.shown)} is a device, a pipe or a socket")
 
 
-def _refuse_twins(spots: Sequence[Spot]) -> None:
+def _refuse_twins(spots: Sequence[MountedPath]) -> None:
     places = [(identity(os.fstat(spot.folder)), spot.name) for spot in spots]
     for spot, place in zip(spots, places, strict=True):
         if places.count(place) > 1:
             raise ToolFailure("invalid_arguments", f"{shown(spot.shown)} is changed twice")
 
 
-def _refuse_repositories(changes: Sequence[Change], spots: Sequence[Spot]) -> None:
-    made: dict[Identity, list[Spot]] = {}
+def _refuse_repositories(changes: Sequence[Change], spots: Sequence[MountedPath]) -> None:
+    made: dict[Identity, list[MountedPath]] = {}
     for change, spot in zip(changes, spots, strict=True):
         if change.data is not None:
             made.setdefault(identity(os.fstat(spot.folder)), []).append(spot)
@@ -289,10 +289,10 @@ def _refuse_repositories(changes: Sequence[Change], spots: Sequence[Spot]) -> No
             )
 
 
-def _carry_out(changes: Sequence[Change], spots: Sequence[Spot]) -> list[Changed]:
+def _carry_out(changes: Sequence[Change], spots: Sequence[MountedPath]) -> list[Changed]:
     before = [_before(change, spot, len(spots) > 1) for change, spot in zip(changes, spots, strict=True)]
-    staged: list[tuple[Spot, str]] = []
-    done: list[tuple[Spot, _Before | None]] = []
+    staged: list[tuple[MountedPath, str]] = []
+    done: list[tuple[MountedPath, _Before | None]] = []
     try:
         for change, spot, held in zip(changes, spots, before, strict=True):
             mode = held.mode if held is not None else change.mode
@@ -320,7 +320,7 @@ def _carry_out(changes: Sequence[Change], spots: Sequence[Spot]) -> list[Changed
     ]
 
 
-def _before(change: Change, spot: Spot, one_of_several: bool) -> _Before | None:
+def _before(change: Change, spot: MountedPath, one_of_several: bool) -> _Before | None:
     found = spot.status()
     if not spot.name:
         raise ToolFailure("is_directory", f"{spot.shown} is a folder")
@@ -340,7 +340,7 @@ def _before(change: Change, spot: Spot, one_of_several: bool) -> _Before | None:
     return _Before(stat.S_IMODE(found.st_mode), data)
 
 
-def _stage(spot: Spot, data: bytes, mode: int | None) -> str:
+def _stage(spot: MountedPath, data: bytes, mode: int | None) -> str:
     name = f".uwf-{secrets.token_hex(8)}.tmp"
     descriptor = os.open(name, _NEW, 0o666, dir_fd=spot.folder)
     try:
@@ -357,7 +357,7 @@ def _stage(spot: Spot, data: bytes, mode: int | None) -> str:
     return name
 
 
-def _restore(spot: Spot, held: _Before | None) -> None:
+def _restore(spot: MountedPath, held: _Before | None) -> None:
     with contextlib.suppress(OSError):
         if held is None:
             os.unlink(spot.name, dir_fd=spot.folder)

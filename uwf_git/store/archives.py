@@ -41,7 +41,7 @@ _ARCHIVE, _ATTEMPTS, _FORKS = "archive", "attempts", "forks"
 _STATUSES = ("completed", "killed")
 
 
-class Folded(NamedTuple):
+class FoldedThread(NamedTuple):
     """A thread in a fold. `tag` is the id of its archive tag, whose object may be gone, and `raw` the tag's
     content; `fork` is the content of its fork tag."""
 
@@ -65,7 +65,7 @@ class Fold(NamedTuple):
 
     commit: Oid
     month: str
-    threads: Mapping[ThreadId, Folded]
+    threads: Mapping[ThreadId, FoldedThread]
     chain: frozenset[Oid]
     held: frozenset[Oid]
 
@@ -172,7 +172,7 @@ def _tree(repository: Repository, oid: Oid, fold: Oid) -> tuple[Entry, ...]:
     return repository.tree(oid)
 
 
-def entries(repository: Repository, commit: Oid) -> Iterable[Folded]:
+def entries(repository: Repository, commit: Oid) -> Iterable[FoldedThread]:
     """Return the threads in a fold's tree. Raises StoreDamaged."""
     files: dict[str, dict[str, Oid]] = {_ARCHIVE: {}, _ATTEMPTS: {}, _FORKS: {}}
     for folder in _tree(repository, _commit(repository, commit).tree, commit):
@@ -201,7 +201,7 @@ def entries(repository: Repository, commit: Oid) -> Iterable[Folded]:
             raise _damaged(commit, f"thread {thread} in it is not what uwf writes: {error}") from None
 
 
-def _entry(thread: ThreadId, raw: bytes, attempts: Oid | None, fork: bytes | None) -> Folded:
+def _entry(thread: ThreadId, raw: bytes, attempts: Oid | None, fork: bytes | None) -> FoldedThread:
     ended = parse_tag(raw)
     if ended.name != layout.tag_name(thread):
         raise ValueError(f"its archive tag is called {one_line(ended.name, 60)!r}")
@@ -212,7 +212,7 @@ def _entry(thread: ThreadId, raw: bytes, attempts: Oid | None, fork: bytes | Non
         parted = parse_tag(fork)
         if parted.name != layout.tag_name(thread) or layout.fork_origin(parted.message) is None:
             raise ValueError("its fork tag names no thread")
-    return Folded(thread, _id(b"tag", raw), raw, ended, attempts, fork)
+    return FoldedThread(thread, _id(b"tag", raw), raw, ended, attempts, fork)
 
 
 def _blob(repository: Repository, oid: Oid) -> bytes:
@@ -254,7 +254,7 @@ def fold_before(repository: Repository, before: int) -> dict[str, int]:
         name.rpartition("/")[2] for name in repository.ref_names(layout.REMOTES) if "/deleted/" in name
     }
     attempts, forks = repository.refs(layout.ATTEMPTS), repository.refs(layout.FORKS)
-    months: dict[str, dict[ThreadId, Folded]] = {}
+    months: dict[str, dict[ThreadId, FoldedThread]] = {}
     for name, oid in archives.items():
         thread = ThreadId(name.removeprefix(layout.ARCHIVE))
         entry = _foldable(
@@ -271,7 +271,7 @@ def fold_before(repository: Repository, before: int) -> dict[str, int]:
 
 def _foldable(
     repository: Repository, thread: ThreadId, tag: Oid, attempts: Oid | None, fork: Oid | None
-) -> Folded | None:
+) -> FoldedThread | None:
     if not is_thread_id(thread):
         return None
     try:
@@ -283,7 +283,7 @@ def _foldable(
     return entry
 
 
-def _add(repository: Repository, month: str, found: Mapping[ThreadId, Folded]) -> int:
+def _add(repository: Repository, month: str, found: Mapping[ThreadId, FoldedThread]) -> int:
     ref = layout.FOLDED + month
     for _ in range(TRIES):
         tip = repository.ref(ref)
@@ -378,15 +378,15 @@ def merge(repository: Repository, mine: Oid, theirs: Oid) -> Oid:
 
 
 def _union(
-    repository: Repository, one: Mapping[ThreadId, Folded], other: Mapping[ThreadId, Folded]
-) -> dict[ThreadId, Folded]:
+    repository: Repository, one: Mapping[ThreadId, FoldedThread], other: Mapping[ThreadId, FoldedThread]
+) -> dict[ThreadId, FoldedThread]:
     union = dict(one)
     for thread, entry in other.items():
         union[thread] = _preferred(repository, union[thread], entry) if thread in union else entry
     return union
 
 
-def _preferred(repository: Repository, one: Folded, other: Folded) -> Folded:
+def _preferred(repository: Repository, one: FoldedThread, other: FoldedThread) -> FoldedThread:
     """Choose between two entries of a thread: the longer history, then the earlier end. Independent of order."""
     if one == other:
         return one
@@ -411,14 +411,14 @@ def _descends(repository: Repository, commit: Oid, ancestor: Oid) -> bool:
 # Writing
 
 
-def _needed(entries: Iterable[Folded], held: frozenset[Oid]) -> list[Oid]:
+def _needed(entries: Iterable[FoldedThread], held: frozenset[Oid]) -> list[Oid]:
     return [oid for oid in dict.fromkeys(c for entry in entries for c in entry.commits) if oid not in held]
 
 
 def _write(
     repository: Repository,
     month: str,
-    threads: Mapping[ThreadId, Folded],
+    threads: Mapping[ThreadId, FoldedThread],
     folds: Sequence[Oid],
     heads: Sequence[Oid],
 ) -> Oid:

@@ -65,7 +65,7 @@ class Attempts:
                 self._repository.put_ref(ref, tip, commit)
             except HeadMoved:
                 continue
-            return self._attempt(self._store.take_in(commit), number)
+            return self._attempt(self._store.index_commit(commit), number)
         raise HeadMoved(f"{ref} moves too often to add an attempt", "repeat")
 
     def tip(self, thread: ThreadId) -> Oid | None:
@@ -106,7 +106,7 @@ class Attempts:
         head = self.head_of(oid)
         parents = (tip,) if self.head_of(tip) == head else (tip, head)
         commit = self._repository.rewrite_commit(oid, tree, parents, message)
-        self._store.take_in(commit)
+        self._store.index_commit(commit)
         return commit
 
     def _folders(self, tree: Oid) -> tuple[Entry, ...]:
@@ -117,7 +117,7 @@ class Attempts:
         """Return the head that an attempt was made on."""
         while True:
             parents = self._repository.commit(attempt).parents
-            if len(parents) > 1 or self._store.take_in(parents[0]).kind != "attempt":
+            if len(parents) > 1 or self._store.index_commit(parents[0]).kind != "attempt":
                 return parents[-1]
             attempt = parents[0]
 
@@ -126,7 +126,7 @@ class Attempts:
         tip = self._repository.ref(layout.ATTEMPTS + head.thread)
         if tip is None:
             return None
-        row = self._store.take_in(tip)
+        row = self._store.index_commit(tip)
         prev = head.node if head.row.kind == "step" else None
         made = parse_attempt(self._store.get(row.node).payload) if row.kind == "attempt" else None
         return made if made is not None and made.prev == prev else None

@@ -212,12 +212,12 @@ class Histories:
 def ancestry(store: Store, commit: Oid) -> Iterator[CommitRow]:
     """Yield the records of a commit and its first parents, newest first: steps, start, then workflow
     versions. Raises StoreDamaged."""
-    row = store.take_in(commit)
+    row = store.index_commit(commit)
     while True:
         yield row
         if row.parent is None:
             return
-        row = store.take_in(Oid(raw=row.parent))
+        row = store.index_commit(Oid(raw=row.parent))
 
 
 class LogEntry(NamedTuple):

@@ -31,7 +31,7 @@ from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import REHEARSE, Start, Step, asks_human, remark_in, title_of
 from uwf_git.format.types import USER
 from uwf_git.git.repository import Oid
-from uwf_git.git.sqlite_cache import Derived
+from uwf_git.git.sqlite_cache import SqliteCache
 from uwf_git.store import layout
 
 VERSION = 11
@@ -112,7 +112,7 @@ def start_row(row: CommitRow, start: Start, name: str, author: str) -> CommitRow
     return row._replace(start=row.node, workflow=start.workflow, name=name, title=title, author=author)
 
 
-def is_made_up(agent: str, child: CommitRow | None) -> bool:
+def is_generated(agent: str, child: CommitRow | None) -> bool:
     """Return whether a step was generated: by its agent, or in its sub-workflow's thread, whose last commit
     is `child`."""
     return agent == REHEARSE or (child is not None and child.rehearsed > 0)
@@ -130,7 +130,7 @@ def _goes_on(before: CommitRow, role: str, output: Any) -> bool:
 def step_row(
     row: CommitRow, before: CommitRow, step: Step, output: Any, child: CommitRow | None = None
 ) -> CommitRow:
-    """Return the row of a step's commit, from that of the commit before; `child` as for `is_made_up`."""
+    """Return the row of a step's commit, from that of the commit before; `child` as for `is_generated`."""
     return row._replace(
         start=step.start,
         workflow=before.workflow,
@@ -140,7 +140,7 @@ def step_row(
         role=step.role,
         agent=step.agent,
         number=before.number + 1,
-        rehearsed=before.rehearsed + is_made_up(step.agent, child),
+        rehearsed=before.rehearsed + is_generated(step.agent, child),
         asks=asks_human(output),
         nested=row.oid if row.merged else before.nested,
         resumed=before.oid if _goes_on(before, step.role, output) else before.resumed,
@@ -179,7 +179,7 @@ class Tip(NamedTuple):
     problem: str | None
 
 
-class Index(Derived):
+class Index(SqliteCache):
     """The index of one repository."""
 
     version = VERSION

@@ -30,7 +30,7 @@ class Store(NodeStore):
     """The nodes of a repository and its indexed refs. Touches no ref."""
 
     def __init__(self, repository: Repository, index: Index | None = None) -> None:
-        """With the caller's `index`, only what is passed to `take_in` is known: no ref is followed."""
+        """With the caller's `index`, only what is passed to `index_commit` is known: no ref is followed."""
         super().__init__(repository, index or Index(repository.private))
         self._follows_refs = index is None
         self._taking_in = False
@@ -171,7 +171,7 @@ class Store(NodeStore):
         self.index.follow()
         with self.index.transaction():
             before = self.index.blobs()
-            self.index.begin_anew()
+            self.index.clear()
             self.sync()
             self._take_back(before)
         return self.index.node_count()
@@ -203,10 +203,10 @@ class Store(NodeStore):
             problem = self._problem_in(oid, lambda: self._take_in(oid))
         self.index.set_tip(Tip(name, oid.raw, tip.raw if tip and not problem else None, problem))
 
-    def _problem_in(self, oid: Oid, take_in: Callable[[], None]) -> str | None:
+    def _problem_in(self, oid: Oid, index: Callable[[], None]) -> str | None:
         """Return the problem of indexing something, None if none: one damaged ref must never hide the others."""
         try:
-            take_in()
+            index()
             return None
         except UwfError as error:
             problem = error.message
@@ -217,7 +217,7 @@ class Store(NodeStore):
 
     # Tags
 
-    def take_in_tag(self, tag: Oid) -> ArchiveRow:
+    def index_tag(self, tag: Oid) -> ArchiveRow:
         """Index an archive tag. Raises StoreDamaged."""
         row = self.index.archive(tag.raw)
         if row is None:
@@ -290,7 +290,7 @@ class Store(NodeStore):
 
     # Commits
 
-    def take_in(self, commit: Oid) -> CommitRow:
+    def index_commit(self, commit: Oid) -> CommitRow:
         """Index a commit and its new ancestors; return its row. Raises StoreDamaged."""
         row = self.index.commit(commit.raw)
         if row is None:
@@ -319,7 +319,7 @@ class Store(NodeStore):
     ) -> CommitRow:
         """Index a step's commit just made of known nodes, without reading its tree."""
         if self.index.has_lost:  # of the nodes perhaps, so they are read
-            return self.take_in(oid)
+            return self.index_commit(oid)
         row = self._step_row(commit_row(oid, "step", node, parents, when), before)
         self.index.add_commit(row)
         return row
@@ -428,7 +428,7 @@ def keeping(store: Store, node: Hash, stamp: Stamp | None = None) -> Oid:
     by, when = stamp or (store.repository.user, None)
     text = layout.pin_message(node)
     commit = store.repository.write_commit(tree, [], by, text, when, committer=stamp and by)
-    store.take_in(commit)
+    store.index_commit(commit)
     return commit
 
 

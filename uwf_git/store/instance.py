@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from uwf_git.store.versions import Registry
 
 
-class Kept(Protocol):
+class Resource(Protocol):
     """A resource that an agent keeps between steps, until it is closed."""
 
     def close(self) -> None: ...
@@ -52,7 +52,7 @@ class Listener(Protocol):
     def called(self, turn: TurnRecord) -> None: ...
 
 
-class Judging:
+class DecisionBudget:
     """The shared time limit of slow decisions. `stuck` are heads whose decision hit a limit; `unjudged` are
     those without time left, with their threads."""
 
@@ -99,7 +99,7 @@ class Instance:
         """Takes what is done once the result is known, such as to run a hook; the command prints the result first."""
         self.listener: Listener | None = None
         """Hears what is said in the steps that are made here; the command sets it where somebody listens."""
-        self.kept: dict[ThreadId, Kept] | None = None
+        self.kept: dict[ThreadId, Resource] | None = None
         """What agents keep running between two steps of a thread, where somebody does more than one; see `keeping`."""
 
     @classmethod
@@ -162,9 +162,9 @@ class Instance:
         return config
 
     @cached_property
-    def judging(self) -> Judging:
+    def judging(self) -> DecisionBudget:
         """The decisions of a command or request."""
-        return Judging(Budget(self.store.repository.config.max_verify))
+        return DecisionBudget(Budget(self.store.repository.config.max_verify))
 
     def renew_judging(self) -> None:
         """Reset the time limit of slow decisions, for each step."""

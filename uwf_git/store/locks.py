@@ -113,7 +113,7 @@ class Locks:
     @contextlib.contextmanager
     def deleting(self) -> Iterator[None]:
         """Exclude all writers and running threads while the block deletes unreachable objects. Raises Busy."""
-        with self._writers.kept_out():
+        with self._writers.exclude_writers():
             if running := self.held():
                 message = f"thread {min(running)} is running, and what it makes is not reachable yet"
                 raise Busy(message, "wait for its end")

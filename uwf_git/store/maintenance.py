@@ -66,7 +66,7 @@ def collect(store: Store, shared: bool, prune: bool = False) -> None:
     from uwf_git.git.program import Git, telling_line
 
     git = Git(store.repository.path)
-    store.repository.lockfiles.remove_left(thorough=True)  # over one from before a power cut git would fail
+    store.repository.lockfiles.remove_stale(thorough=True)  # over one from before a power cut git would fail
     _tidy_refs(store.repository.path)
     for path in leftovers(store.repository):
         if path.is_file():

@@ -63,7 +63,7 @@ what it would become."""
 _REPEATED = ("role",)
 
 
-class Among:
+class UnionSet:
     """The union of several sets, without copying a long history for each step."""
 
     def __init__(self, *sets: Set[Hash]) -> None:

@@ -53,7 +53,7 @@ _COPIES = frozenset({"", "text"})
 _NOTHING = frozenset({"", "~", "null", "Null", "NULL"})
 
 
-class Told(NamedTuple):
+class PageStep(NamedTuple):
     """A step for a page. `child` is the name of the sub-workflow that made it, or ""."""
 
     number: int
@@ -62,7 +62,7 @@ class Told(NamedTuple):
     child: str = ""
 
 
-class Standing(NamedTuple):
+class PageState(NamedTuple):
     """A thread's state after a step: `title` is the prompt's first line, `rehearsed` counts generated steps,
     `then` is the next role or $END, None if unknown or a question."""
 
@@ -241,7 +241,7 @@ def _shielded(text: str) -> str:
 # Pages
 
 
-def section(told: Told, level: int, reference: str = "") -> str:
+def section(told: PageStep, level: int, reference: str = "") -> str:
     """Return a step as Markdown under a heading of that level: verdict, agent, output, other text.
     `reference` follows the agent."""
     number, step, detail, _ = told
@@ -261,7 +261,7 @@ def section(told: Told, level: int, reference: str = "") -> str:
     return "\n\n".join(parts)
 
 
-def step_page(told: Told) -> bytes:
+def step_page(told: PageStep) -> bytes:
     page = section(told, 1)
     if told.child:
         last = told.step.detail
@@ -328,7 +328,7 @@ def lines_in(page: bytes) -> list[str]:
     return lines.splitlines() if found else []
 
 
-def thread_page(standing: Standing, lines: Sequence[str]) -> bytes:
+def thread_page(standing: PageState, lines: Sequence[str]) -> bytes:
     """Return a thread's page after a step. `lines` are those since the last hundred, oldest first."""
     return top_of(standing) + listed(lines)
 
@@ -337,7 +337,7 @@ def listed(lines: Iterable[str]) -> bytes:
     return harmless("".join([f"{line}\n" for line in lines])).encode("utf-8", "replace")
 
 
-def top_of(standing: Standing) -> bytes:
+def top_of(standing: PageState) -> bytes:
     title, workflow, number, rehearsed, last, then = standing
     steps = counted(number, "step")
     page = "/".join((*step_folder(number, last.role), "README.md"))
@@ -431,7 +431,7 @@ def _credited(agent: str, persona: Persona | None) -> str:
     return f"{inline(persona.name)} ({code(agent)})" if persona is not None else code(agent)
 
 
-def _by(told: Told) -> str:
+def _by(told: PageStep) -> str:
     if told.child:
         return f"by a run of the workflow {code(told.child)}"
     model = parse_detail(told.detail.payload).model if is_kind(told.detail.type, "detail") else None

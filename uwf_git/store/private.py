@@ -5,8 +5,8 @@
     runs/<ULID>.answer    the agent's answers, one per line, before they are judged
     runs/<ULID>.room      disk space reserved for the report before the agent runs
     runs/<ULID>.turns     a line for each turn, and for the agent's session
-    runs/<ULID>.said      the model's current stream; see `Spoken`
-    runs/<ULID>.printed   lines printed by the agent's command, without secrets; see `Spoken`
+    runs/<ULID>.said      the model's current stream; see `LiveStream`
+    runs/<ULID>.printed   lines printed by the agent's command, without secrets; see `LiveStream`
     runs/<ULID>.now       the model, and the latest line of output
     runs/<ULID>.log       the agent's standard error
     runs/<ULID>.off       why a step is being interrupted, for its engine
@@ -124,7 +124,7 @@ def read_private(path: Path) -> bytes:
     return data
 
 
-class Order(NamedTuple):
+class EngineOrder(NamedTuple):
     """The engine's order for the next step on `head`.
 
     `agent` is an alias or command, `command` what it resolved to, `name` the agent's own name if known;
@@ -151,7 +151,7 @@ class Order(NamedTuple):
         return [self.head, self.role, self.agent, self.instruction, [*self.command], self.folder]
 
 
-class Now(NamedTuple):
+class Activity(NamedTuple):
     """The current activity: model ("" if unknown), latest line of output, its Unix time, tokens so far in
     both directions, agent's name ("" if unknown)."""
 
@@ -162,17 +162,17 @@ class Now(NamedTuple):
     agent: str = ""
 
 
-class Words(NamedTuple):
+class StreamPosition(NamedTuple):
     """How far a stream was read: its identity `begun`, and the bytes."""
 
     begun: bytes = b""
     size: int = 0
 
 
-UNREAD = Words()
+UNREAD = StreamPosition()
 
 
-class Spoken:
+class LiveStream:
     """A model's current stream, or a command's output, for watchers. Best effort: anything beyond `most`
     bytes or unwritable is dropped."""
 
@@ -202,7 +202,7 @@ class Spoken:
             os.close(file)
 
 
-class Report(NamedTuple):
+class AgentReport(NamedTuple):
     """An agent's result. `nodes` maps written hashes to blob ids in hex, in case the index is lost;
     `contents` maps hashes that may be unwritten to blob contents, references first. `throttled` has the
     error's rate limit fields. `nonce` is the order's. With `is_put`, the report comes from a command that is
@@ -230,7 +230,7 @@ class Runs:
         self._given = nonce
         self._nonces: dict[ThreadId, str] = {}  # of the orders of this process
 
-    def order(self, thread: ThreadId, order: Order) -> None:
+    def order(self, thread: ThreadId, order: EngineOrder) -> None:
         """Write an order with a new nonce, clear the last report and log, and reserve space for the report,
         so that no agent runs whose answer could not be kept. Unjudged answers to the same order stay for its
         agent. Raises StoreUnwritable."""
@@ -247,9 +247,9 @@ class Runs:
                 "check permissions and free space",
             ) from None
 
-    def read_order(self, thread: ThreadId) -> Order | None:
-        value = self._read(self._folder / f"{thread}.json", Order)
-        return None if value is None else Order(**value | {"command": tuple(value.get("command", ()))})
+    def read_order(self, thread: ThreadId) -> EngineOrder | None:
+        value = self._read(self._folder / f"{thread}.json", EngineOrder)
+        return None if value is None else EngineOrder(**value | {"command": tuple(value.get("command", ()))})
 
     def nonce(self, thread: ThreadId) -> str:
         """Return this process's nonce for a thread's order, "" if none."""
@@ -264,7 +264,7 @@ class Runs:
         """Return whether the order belongs to another process."""
         return self.read_order(thread) is not None and not self.is_asked(thread)
 
-    def report(self, thread: ThreadId, report: Report) -> None:
+    def report(self, thread: ThreadId, report: AgentReport) -> None:
         """Write and sync the report with the order's nonce, into the reserved space. Raises StoreUnwritable,
         and Usage without the nonce."""
         if self.is_anothers(thread):
@@ -295,8 +295,8 @@ class Runs:
     def _room(self, thread: ThreadId) -> Path:
         return self._folder / f"{thread}.room"
 
-    def read_report(self, thread: ThreadId) -> Report | None:
-        value = self._read(self._folder / f"{thread}.result", Report)
+    def read_report(self, thread: ThreadId) -> AgentReport | None:
+        value = self._read(self._folder / f"{thread}.result", AgentReport)
         if value is None or not isinstance(value["nodes"], dict):
             return None
         contents = value.get("contents", {})
@@ -308,10 +308,10 @@ class Runs:
             return None
         match value.get("throttled"):
             case None | [str(), None | int() | float()]:
-                return Report(**value)
+                return AgentReport(**value)
         return None
 
-    def answer_to(self, thread: ThreadId, head: Hash, role: str) -> Report | None:
+    def answer_to(self, thread: ThreadId, head: Hash, role: str) -> AgentReport | None:
         """Return the report of a role's step on a head, if it has the order's nonce."""
         report, order = self.read_report(thread), self.read_order(thread)
         if report is None or order is None or not (report[:2] == order[:2] == (head, role)):
@@ -319,7 +319,7 @@ class Runs:
         return report if order.nonce_sha256 in ("", _sha256(report.nonce)) else None
 
     def keep_answer(
-        self, thread: ThreadId, order: Order, number: int, answer: Mapping[str, Any], synced: bool
+        self, thread: ThreadId, order: EngineOrder, number: int, answer: Mapping[str, Any], synced: bool
     ) -> None:
         """Save an agent's answer until a report replaces it; `number` counts from 0, and the last of one
         number counts. Raises StoreUnwritable."""
@@ -335,7 +335,7 @@ class Runs:
                 f"can't write {path}: {error}", "check permissions and free space"
             ) from None
 
-    def answers(self, thread: ThreadId, order: Order) -> list[dict[str, Any]]:
+    def answers(self, thread: ThreadId, order: EngineOrder) -> list[dict[str, Any]]:
         """Return the saved answers to this order; torn lines are skipped."""
         try:
             lines = read_private(self._folder / f"{thread}.answer").split(b"\n")
@@ -350,7 +350,7 @@ class Runs:
         count = next(number for number in range(len(found) + 1) if number not in found)
         return [found[number] for number in range(count)]
 
-    def take_answers(self, thread: ThreadId, order: Order) -> list[dict[str, Any]]:
+    def take_answers(self, thread: ThreadId, order: EngineOrder) -> list[dict[str, Any]]:
         """Return and delete the saved answers, so that an answer that crashes its judge is tried once."""
         found = self.answers(thread, order)
         self._forget(thread, "answer")
@@ -410,7 +410,7 @@ class Runs:
             return None
         return KILL if why == KILL.encode() else PAUSE
 
-    def let_be(self, thread: ThreadId) -> None:
+    def clear_interrupt(self, thread: ThreadId) -> None:
         with contextlib.suppress(OSError):
             (self._folder / f"{thread}.off").unlink(missing_ok=True)
 
@@ -421,7 +421,7 @@ class Runs:
         except OSError:
             return None
 
-    def show(self, thread: ThreadId, now: Now) -> None:
+    def show(self, thread: ThreadId, now: Activity) -> None:
         """Update the current activity. Best effort."""
         value = [now.model[:_SHOWN], now.line[:_SHOWN], now.time, now.tokens, now.agent]
         data = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
@@ -433,18 +433,18 @@ class Runs:
             finally:
                 os.close(descriptor)
 
-    def now(self, thread: ThreadId) -> Now | None:
+    def now(self, thread: ThreadId) -> Activity | None:
         path = self._folder / f"{thread}.now"
         try:
             model, line, time, tokens, agent = json.loads(read_private(path).decode("utf-8", "replace"))
-            return Now(str(model), str(line), float(time), int(tokens), str(agent))
+            return Activity(str(model), str(line), float(time), int(tokens), str(agent))
         except (OSError, ValueError, TypeError, RecursionError):  # half of it is written at this moment
             return None
 
-    def spoken(self, thread: ThreadId) -> Spoken:
-        return Spoken(self._folder / f"{thread}.said")
+    def spoken(self, thread: ThreadId) -> LiveStream:
+        return LiveStream(self._folder / f"{thread}.said")
 
-    def said(self, thread: ThreadId, since: Words = UNREAD) -> tuple[Words, str]:
+    def said(self, thread: ThreadId, since: StreamPosition = UNREAD) -> tuple[StreamPosition, str]:
         """Return the stream's new part, from its beginning if it was replaced; "" and an empty `begun` if
         there is none."""
         try:
@@ -457,12 +457,12 @@ class Runs:
                 text, read = codecs.utf_8_decode(file.read(_MOST_SAID), "replace", False)
         except OSError:
             return UNREAD, ""
-        return Words(begun, at + read), text
+        return StreamPosition(begun, at + read), text
 
-    def printing(self, thread: ThreadId) -> Spoken:
-        return Spoken(self._folder / f"{thread}.printed", _MOST_PRINTED)
+    def printing(self, thread: ThreadId) -> LiveStream:
+        return LiveStream(self._folder / f"{thread}.printed", _MOST_PRINTED)
 
-    def printed(self, thread: ThreadId, since: Words = UNREAD) -> tuple[Words, bytes, bool]:
+    def printed(self, thread: ThreadId, since: StreamPosition = UNREAD) -> tuple[StreamPosition, bytes, bool]:
         """Return new lines of the agent's command; True if lines before the last OUTPUT_END bytes were
         omitted."""
         try:
@@ -475,7 +475,7 @@ class Runs:
                 data = file.read(OUTPUT_END)
         except OSError:
             return UNREAD, b"", False
-        return (Words(begun, end), data, is_cut) if len(begun) == _BEGUN else (UNREAD, b"", False)
+        return (StreamPosition(begun, end), data, is_cut) if len(begun) == _BEGUN else (UNREAD, b"", False)
 
     def noted(self, thread: ThreadId) -> tuple[int, float]:
         """Return the size and time of the notes, zeros if none."""
@@ -519,7 +519,7 @@ class Runs:
     def log(self, thread: ThreadId) -> Path:
         return self._folder / f"{thread}.log"
 
-    def _read(self, path: Path, kind: type[Order] | type[Report]) -> dict[str, Any] | None:
+    def _read(self, path: Path, kind: type[EngineOrder] | type[AgentReport]) -> dict[str, Any] | None:
         try:
             value = json.loads(read_private(path).decode("utf-8"))
         except (OSError, ValueError, RecursionError):

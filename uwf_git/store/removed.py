@@ -1,7 +1,7 @@
 """Removed threads, kept as git bundles `<git dir>/uwf/removed/<ULID>.bundle`, which no push sends.
 
 A bundle's heads are the thread's refs. Earlier versions kept `refs/uwf/removed/<kind>/`, which `git push
---mirror` publishes; `put_away` moves them into bundles.
+--mirror` publishes; `bundle_older_refs` moves them into bundles.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def kept_threads(repository: Repository) -> set[ThreadId]:
     return _files(repository).keys() | _in_refs(repository)
 
 
-def put_away(repository: Repository, warn: Callable[[str], None]) -> None:
+def bundle_older_refs(repository: Repository, warn: Callable[[str], None]) -> None:
     """Move refs of earlier versions into bundles."""
     for thread in _in_refs(repository):
         refs = kept_refs(repository, thread)

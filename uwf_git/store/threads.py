@@ -27,16 +27,16 @@ from uwf_git.git.objects import Stamp
 from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Entry, Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Head, Histories, ancestry, forked_at
-from uwf_git.store.index import ArchiveRow, CommitRow, is_made_up, title_after
+from uwf_git.store.index import ArchiveRow, CommitRow, is_generated, title_after
 from uwf_git.store.indexing import Store
-from uwf_git.store.nodes import Among
+from uwf_git.store.nodes import UnionSet
 from uwf_git.store.private import Sessions
 
 NEWEST = "@"
 """What stands for the newest thread."""
 
 
-class Damaged(NamedTuple):
+class DamagedThread(NamedTuple):
     """An unreadable thread, and why."""
 
     thread: ThreadId
@@ -52,7 +52,7 @@ class Task(NamedTuple):
     persona: str = ""
 
 
-class Made(NamedTuple):
+class UnreferencedStep(NamedTuple):
     """A step's commit without a ref, and its StepNode."""
 
     commit: Oid
@@ -61,7 +61,7 @@ class Made(NamedTuple):
     when: int
 
 
-class Outrun(HeadMoved):
+class ConcurrentCommit(HeadMoved):
     """Another step was committed first. `commit` is ours, without a ref."""
 
     def __init__(self, thread: ThreadId, commit: Oid) -> None:
@@ -139,11 +139,11 @@ class Threads(Histories):
         active, tag = self._tips(thread)
         if tag is None and (folded := self._store.folded(thread)):
             tag = Oid(raw=folded.tag)
-        archive = self._store.take_in_tag(tag) if tag else None
+        archive = self._store.index_tag(tag) if tag else None
         commit = Oid(raw=archive.target) if archive else active
         if commit is None:
             raise NotFound(f"no thread {thread}", "see the ids with: uwf thread list --all")
-        row = self._store.take_in(commit)
+        row = self._store.index_commit(commit)
         if row.kind not in ("start", "step"):
             raise StoreDamaged(
                 f"thread {thread} points at commit {commit}, which is no step", "restore its ref"
@@ -167,14 +167,14 @@ class Threads(Histories):
                 return f"go on from it with: uwf thread resume {head.thread} -m TEXT"
         return fork_hint(head)
 
-    def all(self, archived: bool = False) -> list[Head | Damaged]:
+    def all(self, archived: bool = False) -> list[Head | DamagedThread]:
         """Return the active threads, or all, newest id first, including Damaged ones. Reads no history."""
         self._store.sync()
         index = self._store.index
         tips = index.tips()
         rows = {**index.tip_commits(layout.THREADS), **index.tip_commits(layout.ARCHIVE)}
         tags = index.archives()
-        found: dict[ThreadId, Head | Damaged] = {}
+        found: dict[ThreadId, Head | DamagedThread] = {}
         for prefix in (layout.THREADS, layout.ARCHIVE):  # the archive, being second, wins
             for name, tip in tips.items():
                 thread = ThreadId(name.removeprefix(prefix))
@@ -185,7 +185,7 @@ class Threads(Histories):
                     if now := self._now(thread, tip.problem):  # it may have moved since the refs were read
                         found[thread] = now
                 elif row.kind not in ("start", "step"):
-                    found[thread] = Damaged(thread, "its ref points at something that is no step")
+                    found[thread] = DamagedThread(thread, "its ref points at something that is no step")
                 else:
                     found[thread] = Head(thread, Oid(raw=tip.tip), row, tag, self._forked(thread, row, tag))
         folded = index.folded_threads()
@@ -197,7 +197,7 @@ class Threads(Histories):
                 del found[thread]
         for thread, head in self._folded(damaged=not archived).items():
             found.setdefault(thread, head)
-        wanted = [h for h in found.values() if archived or isinstance(h, Damaged) or h.archive is None]
+        wanted = [h for h in found.values() if archived or isinstance(h, DamagedThread) or h.archive is None]
         return sorted(wanted, key=lambda head: head.thread, reverse=True)
 
     def _forked(self, thread: ThreadId, row: CommitRow, archive: ArchiveRow | None) -> int:
@@ -205,25 +205,25 @@ class Threads(Histories):
         steps."""
         return forked_at(self._store, thread) if archive is None and time_of(thread) > row.time else 0
 
-    def _now(self, thread: ThreadId, problem: str | None = None) -> Head | Damaged | None:
+    def _now(self, thread: ThreadId, problem: str | None = None) -> Head | DamagedThread | None:
         if problem:
-            return Damaged(thread, problem)
+            return DamagedThread(thread, problem)
         try:
             return self.head(thread)
         except NotFound:
             return None
         except StoreDamaged:
-            return Damaged(thread, "its ref can't be read")
+            return DamagedThread(thread, "its ref can't be read")
 
-    def _folded(self, damaged: bool) -> dict[ThreadId, Head | Damaged]:
-        found: dict[ThreadId, Head | Damaged] = {}
+    def _folded(self, damaged: bool) -> dict[ThreadId, Head | DamagedThread]:
+        found: dict[ThreadId, Head | DamagedThread] = {}
         here = self._store.folded_threads()
         for folded, tag, row in self._store.index.folded_heads(damaged):
             if folded.thread not in here:
                 continue  # it was removed here
             if folded.problem or tag is None or row is None or row.kind not in ("start", "step"):
                 problem = folded.problem or "its fold points at something that is no step"
-                found[folded.thread] = Damaged(folded.thread, problem)
+                found[folded.thread] = DamagedThread(folded.thread, problem)
             else:
                 found[folded.thread] = Head(folded.thread, Oid(raw=tag.target), row, tag)
         return found
@@ -254,7 +254,7 @@ class Threads(Histories):
 
     def oldest_with(self, commit: Oid) -> ThreadId | None:
         """Return the oldest thread with a commit in its history, else None."""
-        wanted = self._store.take_in(commit)
+        wanted = self._store.index_commit(commit)
         start = wanted.start or wanted.node
         heads = (head for head in self.all(archived=True) if isinstance(head, Head))
         for head in sorted(heads):
@@ -299,7 +299,7 @@ class Threads(Histories):
             self._store.list_new()
             with self._store.index.transaction():
                 for commit in commits:
-                    self._store.take_in(commit)
+                    self._store.index_commit(commit)
             refs = {layout.THREADS + each: commit for each, commit in zip(threads, commits, strict=True)}
             self._repository.create_refs(refs)
             with self._store.index.transaction():
@@ -311,14 +311,14 @@ class Threads(Histories):
     def begin(self, version: Oid, node: Hash, stamp: Stamp | None = None, origin: Oid | None = None) -> Oid:
         """Return the commit of a StartNode; `origin` becomes its second parent. Touches no ref."""
         commit = self._begin(version, node, stamp, origin)
-        self._store.take_in(commit)
+        self._store.index_commit(commit)
         return commit
 
     def _begin(self, version: Oid, node: Hash, stamp: Stamp | None = None, origin: Oid | None = None) -> Oid:
         from uwf_git.store import pages
 
         prompt = parse_start(self._store.get(node).payload).prompt
-        row = self._store.take_in(version)
+        row = self._store.index_commit(version)
         tree = self._repository.root(version)
         inside = self._repository.write_folder(
             {
@@ -379,7 +379,7 @@ class Threads(Histories):
             self._store.store_drafts()
             tree = self._repository.root(head.commit)
             start = parse_step(self._store.get(node).payload).start
-            files = self._store.files(node, Among(self.workflow_nodes(tree), known, {start}))
+            files = self._store.files(node, UnionSet(self.workflow_nodes(tree), known, {start}))
             made = self._made(head, node, files, merge, extraction, then)
             try:
                 if begins:
@@ -387,7 +387,7 @@ class Threads(Histories):
                 else:
                     self._repository.move_ref(layout.THREADS + head.thread, head.commit, made.commit)
             except HeadMoved:
-                raise Outrun(head.thread, made.commit) from None
+                raise ConcurrentCommit(head.thread, made.commit) from None
             with self._store.index.transaction():
                 self._store.list_new()
                 row = self._store.record(*made, head.row)
@@ -428,7 +428,7 @@ class Threads(Histories):
         extraction: str,
         then: str | None,
         stamp: Stamp | None = None,
-    ) -> Made:
+    ) -> UnreferencedStep:
         from uwf_git.store import pages
 
         step = parse_step(self._store.get(node).payload)
@@ -439,7 +439,7 @@ class Threads(Histories):
         persona = self.speaker(step.start, step.role)
         made = StepContext(node, step.role, output, step.detail, step.agent, persona=persona)
         child = pages.child_of(detail, self._store.get)
-        page = pages.step_page(pages.Told(number, made, detail, child))
+        page = pages.step_page(pages.PageStep(number, made, detail, child))
         folder = self._repository.write_folder({**files, "README.md": page})
         tree = self._with_step(tree, head, made, folder, then, merge)
         verdict = pages.verdict(output)
@@ -448,7 +448,7 @@ class Threads(Histories):
         author = by if step.role == USER else layout.agent_author(step.agent, persona)
         parents = (head.commit, merge) if merge else (head.commit,)
         commit = self._repository.write_commit(tree, parents, author, text, when, committer=stamp and by)
-        return Made(commit, node, parents, when)
+        return UnreferencedStep(commit, node, parents, when)
 
     def _with_step(
         self, tree: Oid, head: Head, made: StepContext, folder: Oid, then: str | None, merge: Oid | None
@@ -486,9 +486,9 @@ class Threads(Histories):
         if past:
             steps = repository.with_entries(steps, *past)
         child = self._store.index.commit(merge.raw) if merge else None
-        rehearsed = row.rehearsed + is_made_up(made.agent, child)
+        rehearsed = row.rehearsed + is_generated(made.agent, child)
         title = title_after(row, made.role, made.output) or ""
-        standing = pages.Standing(title, row.name or "", number, rehearsed, made, then)
+        standing = pages.PageState(title, row.name or "", number, rehearsed, made, then)
         page = repository.write_blob(pages.thread_page(standing, of(hundred)))
         return repository.with_entries(
             tree, Entry(BLOB_MODE, "README.md", page), Entry(TREE_MODE, "steps", steps)
@@ -524,7 +524,7 @@ class Threads(Histories):
         self._store.gate(reason, "the reason", "a tag")
         text = (f"{status}: {one_line(reason, 500)}" if reason.strip() else status) + "\n"
         tag = self._repository.write_tag(layout.tag_name(head.thread), head.commit, text)
-        row = self._store.take_in_tag(tag)
+        row = self._store.index_tag(tag)
         try:
             self._repository.create_ref(layout.ARCHIVE + head.thread, tag)
         except HeadMoved:  # it was archived meanwhile

@@ -337,11 +337,11 @@ class Versions(ABC, Generic[Defined]):
         if words:
             text = layout.in_words(words, text)
         oid = self._repository.write_commit(tree, parents, by, text, when, committer=stamp and by)
-        self._store.take_in(oid)
+        self._store.index_commit(oid)
         return oid
 
     def _version(self, oid: Oid) -> Version:
-        row = self._store.take_in(oid)
+        row = self._store.index_commit(oid)
         if row.kind != self.kind or row.name is None:
             raise Invalid(f"commit {oid} is no {self.kind} version", "delete or restore its ref with git")
         return Version(row.name, row.node, str(oid), row.time)
@@ -414,7 +414,7 @@ class Registry(Versions["Compiled"]):
         return compile_source(included)
 
     def remake(self, commit: Oid, node: Hash, parents: Sequence[Oid]) -> None:
-        from uwf_git.workflow.code_workflow import kept_bundle
+        from uwf_git.workflow.code_workflow import stored_code
 
         workflow = self.workflow(node)
         packages = ref_kinds.class_of_packages(workflow.kind)
@@ -424,7 +424,7 @@ class Registry(Versions["Compiled"]):
         elif workflow.code is not None:  # what code says of itself isn't asked again
             schemas = {role.schema: self._store.get(role.schema).payload for role in workflow.roles.values()}
             payload = self._store.get(node).payload
-            self.write(kept_bundle(payload, schemas, self.source(commit)), parents)
+            self.write(stored_code(payload, schemas, self.source(commit)), parents)
         else:
             super().remake(commit, node, parents)
 
@@ -543,7 +543,7 @@ def walk_tree(repository: Repository, oid: Oid, prefix: str = "") -> Iterator[tu
 
 
 def _read_code(files: VersionFiles, file: str) -> Compiled:
-    from uwf_git.workflow.code_workflow import MAX_BYTES, kept_bundle
+    from uwf_git.workflow.code_workflow import MAX_BYTES, stored_code
 
     for other in DEFINITIONS.values():
         if other != file and files.has(other):
@@ -559,5 +559,5 @@ def _read_code(files: VersionFiles, file: str) -> Compiled:
                 if (named := workflow.file) != file:
                     raise Invalid(f"{file} was {named}, and is the same still: a bundle keeps its language")
                 schemas = {role.schema: nodes[role.schema].payload for role in workflow.roles.values()}
-                return kept_bundle(payload, schemas, text)
+                return stored_code(payload, schemas, text)
     raise Invalid(f"{file} was changed there, and what code says of itself is only known by running it")

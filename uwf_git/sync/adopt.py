@@ -17,12 +17,20 @@ from uwf_git.store import archives, layout, ref_kinds
 from uwf_git.store.history import Link, ancestry, link_of, own_forks, parse_link, relate, tagged_commit
 from uwf_git.store.instance import Instance
 from uwf_git.sync import tracking
-from uwf_git.sync.reconcile import Case, Foreign, Reconciler, Settled, Sides, settle_attempts, unite
+from uwf_git.sync.reconcile import (
+    Case,
+    ForeignThread,
+    Reconciler,
+    ReconcileResult,
+    Sides,
+    settle_attempts,
+    unite,
+)
 from uwf_git.sync.removal import forget_removed, removed_threads
 
 if TYPE_CHECKING:
     from uwf_git.verify.findings import Finding
-    from uwf_git.verify.whole import Trial
+    from uwf_git.verify.whole import ReceivedRefsVerifier
 
 _LARGEST_TAG = 1 << 20  # bytes of one that is read
 
@@ -52,7 +60,7 @@ class Adopted(NamedTuple):
         return value
 
 
-class Refused(NamedTuple):
+class RefusedRef(NamedTuple):
     """A ref that was not adopted, and why. `later`: it is valid, but a step is running."""
 
     ref: str
@@ -128,7 +136,7 @@ class Adoption:
 
     def run(
         self, here: Mapping[str, Oid] | None = None, whole: bool = True
-    ) -> tuple[tuple[Adopted, ...], tuple[Refused, ...]]:
+    ) -> tuple[tuple[Adopted, ...], tuple[RefusedRef, ...]]:
         """Settle every ref that differs from ours. `here` are ours if just read; without `whole`, only those
         that the other side has. Moves refs as `reconcile` says."""
         if here is None:
@@ -145,7 +153,7 @@ class Adoption:
         found = list(self._settle(differing, self._threads_of(differing, here)))
         if self._waiting:  # refs that needed no verification
             self._waiting.clear()
-            self._tell()
+            self._notify()
         adopted = tuple(each for each in found if isinstance(each, Adopted))
         for each in adopted:
             log.info(
@@ -156,7 +164,7 @@ class Adoption:
                 thread=each.thread,
                 fork=each.fork,
             )
-        refused = tuple(each for each in found if isinstance(each, Refused))
+        refused = tuple(each for each in found if isinstance(each, RefusedRef))
         for no in refused:
             log.warning(
                 "3HJ78K8E", "leaves {ref} where it is: {reason}", ref=no.ref, reason=no.reason, later=no.later
@@ -167,7 +175,7 @@ class Adoption:
         for name, oid in here.items():
             if name.startswith(layout.THREADS):
                 with contextlib.suppress(StoreDamaged):
-                    self._instance.store.take_in(oid)
+                    self._instance.store.index_commit(oid)
 
     @property
     def steps(self) -> int:
@@ -175,7 +183,7 @@ class Adoption:
 
     def _settle(
         self, differing: Mapping[str, Oid], threads: Sequence[ThreadId]
-    ) -> Iterator[Adopted | Refused]:
+    ) -> Iterator[Adopted | RefusedRef]:
         kinds = {name: ref_kinds.kind_of(name) for name in sorted(differing)}
         for name, kind in kinds.items():
             if kind is not None and not kind.of_thread:
@@ -213,30 +221,30 @@ class Adoption:
                 and not (
                     tag
                     and here.get(layout.ARCHIVE + thread) == tag
-                    and self._instance.store.take_in_tag(tag).target == differing[name].raw
+                    and self._instance.store.index_tag(tag).target == differing[name].raw
                 )
             ):
                 found.add(thread)
         return sorted(found)
 
     def _sound(
-        self, name: str, oid: Oid, settle: Callable[[str, Oid], Iterator[Adopted | Refused]]
-    ) -> Iterator[Adopted | Refused]:
-        def settled() -> Iterator[Adopted | Refused]:
+        self, name: str, oid: Oid, settle: Callable[[str, Oid], Iterator[Adopted | RefusedRef]]
+    ) -> Iterator[Adopted | RefusedRef]:
+        def settled() -> Iterator[Adopted | RefusedRef]:
             if findings := self._verify(name, oid):
-                yield Refused(name, findings)
+                yield RefusedRef(name, findings)
             else:
                 yield from settle(name, oid)
 
         return self._guarded(name, settled())
 
-    def _guarded(self, name: str, settled: Iterator[Adopted | Refused]) -> Iterator[Adopted | Refused]:
+    def _guarded(self, name: str, settled: Iterator[Adopted | RefusedRef]) -> Iterator[Adopted | RefusedRef]:
         try:
             yield from settled
         except (Busy, HeadMoved) as error:
-            yield Refused(name, (), error.message, later=True)
+            yield RefusedRef(name, (), error.message, later=True)
         except StoreDamaged as error:
-            yield Refused(name, (), error.message)
+            yield RefusedRef(name, (), error.message)
 
     def _verify(self, name: str, oid: Oid) -> tuple[Finding, ...]:
         findings = self._trial.findings(name, oid)
@@ -250,22 +258,22 @@ class Adoption:
         )
         if name in self._waiting:
             self._waiting.remove(name)
-            self._tell()
+            self._notify()
         return findings
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         if self._on_verified:
             self._on_verified(self._of - len(self._waiting), self._of)
 
     @cached_property
-    def _trial(self) -> Trial:
-        from uwf_git.verify.whole import Trial
+    def _trial(self) -> ReceivedRefsVerifier:
+        from uwf_git.verify.whole import ReceivedRefsVerifier
 
-        return Trial(self._instance.store)
+        return ReceivedRefsVerifier(self._instance.store)
 
     # Threads
 
-    def _unknown(self, threads: Sequence[ThreadId]) -> Iterator[Adopted | Refused]:
+    def _unknown(self, threads: Sequence[ThreadId]) -> Iterator[Adopted | RefusedRef]:
         sound: dict[str, ThreadId] = {}
         for thread in threads:
             name = layout.ARCHIVE + thread
@@ -275,7 +283,7 @@ class Adoption:
                 yield from self._thread(thread)
                 continue
             if findings := self._verify(name, self._refs[name]):
-                yield Refused(name, findings)
+                yield RefusedRef(name, findings)
             else:
                 sound[name] = thread
         made = self._repository.create_refs({name: self._refs[name] for name in sound})
@@ -285,15 +293,15 @@ class Adoption:
             else:
                 yield from self._thread(thread)
 
-    def _thread(self, thread: ThreadId) -> Iterator[Adopted | Refused]:
+    def _thread(self, thread: ThreadId) -> Iterator[Adopted | RefusedRef]:
         ref = layout.ARCHIVE + thread if layout.ARCHIVE + thread in self._refs else layout.THREADS + thread
         return self._guarded(ref, self._sides(ref, thread))
 
-    def _sides(self, ref: str, thread: ThreadId) -> Iterator[Adopted | Refused]:
+    def _sides(self, ref: str, thread: ThreadId) -> Iterator[Adopted | RefusedRef]:
         sides = Sides(self._refs.get(layout.THREADS + thread), self._refs.get(layout.ARCHIVE + thread))
         for side, name in ((sides.active, layout.THREADS), (sides.tag, layout.ARCHIVE)):
             if side is not None and (findings := self._verify(name + thread, side)):
-                yield Refused(name + thread, findings)
+                yield RefusedRef(name + thread, findings)
                 return
         yield _adopted(ref, thread, self._reconciler.settle(thread, self._as_folded(thread, sides)))
 
@@ -302,18 +310,18 @@ class Adoption:
         tag = archives.tag_again(self._repository, row.ref, thread) if row else None
         return sides._replace(tag=tag) if tag else sides
 
-    def _attempts(self, name: str, oid: Oid) -> Iterator[Adopted | Refused]:
+    def _attempts(self, name: str, oid: Oid) -> Iterator[Adopted | RefusedRef]:
         thread = layout.thread_of(name)
         if not self._instance.threads.exists(thread):
             return  # of a thread that was refused, or deleted there
         row = self._instance.threads.head(thread).row
-        if self._instance.store.take_in(oid).start != (row.start or row.node):
-            raise Foreign(f"{name} holds attempts of another thread than {thread}", "delete it there")
+        if self._instance.store.index_commit(oid).start != (row.start or row.node):
+            raise ForeignThread(f"{name} holds attempts of another thread than {thread}", "delete it there")
         with self._instance.locks.hold(thread):
             moved = settle_attempts(self._instance, thread, oid)
         yield Adopted(name, Case.BEHIND if moved else Case.AHEAD, thread)
 
-    def _fork(self, name: str, oid: Oid) -> Iterator[Adopted | Refused]:
+    def _fork(self, name: str, oid: Oid) -> Iterator[Adopted | RefusedRef]:
         thread = layout.thread_of(name)
         folded = self._instance.store.folded(thread)
         if not self._instance.threads.exists(thread) or (folded is not None and folded.fork):
@@ -323,7 +331,7 @@ class Adoption:
             relate(self._instance.store, self._instance.threads.head(thread).commit, base) if base else None
         )
         if relation is None or relation.theirs:
-            raise Foreign(f"{name} says that {thread} parted where it never was", "delete it there")
+            raise ForeignThread(f"{name} says that {thread} parted where it never was", "delete it there")
         self._check_origin(name, thread, self._circular)
         yield from self._replaceable(name, oid)
 
@@ -357,15 +365,15 @@ class Adoption:
     @staticmethod
     def _check_origin(name: str, thread: ThreadId, circular: Set[ThreadId]) -> None:
         if thread in circular:
-            raise Foreign(f"{name} makes thread {thread} a fork of its own forks", "delete it there")
+            raise ForeignThread(f"{name} makes thread {thread} a fork of its own forks", "delete it there")
 
-    def _paused(self, name: str, oid: Oid) -> Iterator[Adopted | Refused]:
+    def _paused(self, name: str, oid: Oid) -> Iterator[Adopted | RefusedRef]:
         thread, threads = layout.thread_of(name), self._instance.threads
         if not threads.exists(thread) or threads.has_ended(thread) or was_lifted(self._instance, thread, oid):
             return
         on = tagged_commit(self._instance.store, oid)
         if on is None or relate(self._instance.store, threads.head(thread).commit, on) is None:
-            raise Foreign(f"{name} pauses another thread than {thread}", "delete it there")
+            raise ForeignThread(f"{name} pauses another thread than {thread}", "delete it there")
         old = self._repository.ref(name)
         if old is None or self._yields:
             self._repository.put_ref(name, old, oid)
@@ -373,7 +381,7 @@ class Adoption:
 
     # What has one side only, or is the same whoever made it
 
-    def _replaceable(self, name: str, oid: Oid) -> Iterator[Adopted | Refused]:
+    def _replaceable(self, name: str, oid: Oid) -> Iterator[Adopted | RefusedRef]:
         if layout.is_thread_ref(name) and not self._instance.threads.exists(layout.thread_of(name)):
             return  # of a thread that was refused, or deleted there
         old = self._repository.ref(name)
@@ -381,7 +389,7 @@ class Adoption:
             self._repository.put_ref(name, old, oid)
             yield Adopted(name, Case.TWO_COMMITS if old else Case.UNKNOWN)
 
-    def _growing(self, name: str, oid: Oid) -> Iterator[Adopted | Refused]:
+    def _growing(self, name: str, oid: Oid) -> Iterator[Adopted | RefusedRef]:
         ours = self._repository.ref(name)
         united = unite(self._instance.store, ours, oid) if ours else oid
         if united == ours:
@@ -391,7 +399,7 @@ class Adoption:
             only_theirs = Case.BEHIND if ours else Case.UNKNOWN
             yield Adopted(name, only_theirs if united == oid else Case.UNITED)
 
-    def _folded(self, name: str, oid: Oid) -> Iterator[Adopted | Refused]:
+    def _folded(self, name: str, oid: Oid) -> Iterator[Adopted | RefusedRef]:
         theirs = archives.read(self._repository, oid)
         forks = {
             thread: link
@@ -410,7 +418,7 @@ class Adoption:
         for thread, entry in theirs.threads.items():
             if self._goes_on(thread, entry.tag):
                 tag = self._repository.write_raw_tag(entry.raw)
-                self._instance.store.take_in_tag(tag)
+                self._instance.store.index_tag(tag)
                 settled = self._reconciler.settle(thread, Sides(None, tag))
                 if settled.case != Case.EQUAL:
                     yield _adopted(layout.ARCHIVE + thread, thread, settled)
@@ -435,7 +443,7 @@ class Adoption:
 
     # Versions of workflows, crews and baselines
 
-    def _version(self, name: str, oid: Oid) -> Iterator[Adopted | Refused]:
+    def _version(self, name: str, oid: Oid) -> Iterator[Adopted | RefusedRef]:
         ours = self._repository.ref(name)
         proposal = None
         if ours is None:
@@ -462,5 +470,5 @@ class Adoption:
             self._repository.put_ref(layout.PROPOSALS + name, old, commit)
 
 
-def _adopted(ref: str, thread: ThreadId, settled: Settled) -> Adopted:
+def _adopted(ref: str, thread: ThreadId, settled: ReconcileResult) -> Adopted:
     return Adopted(ref, settled.case, thread, settled.fork, settled.steps, settled.ours)

@@ -13,14 +13,14 @@ from pathlib import Path
 from uwf_git.base.errors import Invalid, NotFound, RemoteFailed
 from uwf_git.format.ids import ThreadId
 from uwf_git.git.fsync import sync
-from uwf_git.git.program import Git, OverBounds
+from uwf_git.git.program import Git, ReceiveLimitExceeded
 from uwf_git.git.repository import Oid
 from uwf_git.store import archives, layout
 from uwf_git.store.instance import Instance
 from uwf_git.sync.adopt import Adoption
 from uwf_git.sync.pull import Pulled
 from uwf_git.sync.push import refs_of
-from uwf_git.sync.tracking import Listed, listed_lines, sort_out, unpack
+from uwf_git.sync.tracking import RemoteListing, listed_lines, sort_out, unpack
 
 _NAME = "=bundle"  # no remote can be called so
 
@@ -76,14 +76,14 @@ def unbundle(instance: Instance, git: Git, path: Path) -> Pulled:
             unpack(git, instance.store.repository, source, listed.refs.values())
             adoption = Adoption(instance, listed.refs, yields=False)
             adopted, refused = adoption.run()
-        except OverBounds as error:
+        except ReceiveLimitExceeded as error:
             raise Invalid(f"{source.name} can't be read: {error.message}", error.hint) from None
         except RemoteFailed as error:
             raise Invalid(f"{source.name} can't be read: {error.message}", "copy it once more") from None
     return Pulled(path.name, adopted, refused, listed.strange, steps=adoption.steps)
 
 
-def _listed(instance: Instance, git: Git, source: Path) -> Listed:
+def _listed(instance: Instance, git: Git, source: Path) -> RemoteListing:
     repository = instance.store.repository
     at_most = repository.config.max_refs
     lines = listed_lines(git, "bundle", "list-heads", str(source), between=" ")

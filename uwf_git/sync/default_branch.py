@@ -66,14 +66,14 @@ Never force these refs: a push of `uwf` keeps both sides where two went on with 
 """
 
 
-class Landing(NamedTuple):
+class DefaultBranch(NamedTuple):
     """The branch that was made, below refs/heads/, and its commit."""
 
     branch: str
     commit: str
 
 
-def land(instance: Instance, git: Git, remote: Remote) -> Landing | None:
+def land(instance: Instance, git: Git, remote: Remote) -> DefaultBranch | None:
     """Make the page on a remote without branches. Moves a ref of the remote, none here. None if it is
     disabled, was tried before, or is refused."""
     repository = instance.store.repository
@@ -91,7 +91,7 @@ def land(instance: Instance, git: Git, remote: Remote) -> Landing | None:
             if not isinstance(_push(git, remote, HEADS + branch, [f"{commit}:{HEADS}{branch}"]), Pushed):
                 return None
             if told or _leads_somewhere(git, remote):
-                return Landing(branch, str(commit))
+                return DefaultBranch(branch, str(commit))
             _push(git, remote, HEADS + branch, deletions({HEADS + branch: commit}))
     except (RemoteFailed, StoreUnwritable, OSError):
         pass

@@ -42,14 +42,14 @@ _STUMBLES = (ValueError, LookupError, TypeError, OverflowError, RecursionError)
 _NOBODY = ThreadId("0" * 26)
 
 
-class Found(NamedTuple):
+class CheckedObject(NamedTuple):
     """An object checked against its id. `kind` as in `Repository.read`."""
 
     kind: int
     content: bytes
 
 
-class Place:
+class ObjectSource:
     """A source of objects. `refs` are those seen there."""
 
     def __init__(self, name: str, limit: int) -> None:
@@ -62,17 +62,17 @@ class Place:
     def prepare(self, wanted: Collection[Oid]) -> None:
         """Get as many of these objects as possible; errors are kept in `failed`."""
 
-    def read(self, oid: Oid) -> Found | None:
+    def read(self, oid: Oid) -> CheckedObject | None:
         """Return an object; None if it isn't whole there or exceeds `uwf.maxBlob`."""
         if self._repository is None or not self._repository.has(oid):
             return None
         try:
-            return Found(*self._repository.read_within(oid, self._limit))
+            return CheckedObject(*self._repository.read_within(oid, self._limit))
         except StoreDamaged:
             return None
 
 
-class Beside(Place):
+class LocalRepository(ObjectSource):
     """Another repository on this machine, read object by object, since it may be damaged too."""
 
     def __init__(self, name: str, git_dir: Path, limit: int) -> None:
@@ -86,7 +86,7 @@ class Beside(Place):
         self.refs = self._repository.refs(without=layout.REMOTES)
 
 
-class Fetched(Place):
+class Fetched(ObjectSource):
     """A remote, URL or bundle, fetched into a separate repository."""
 
     def __init__(self, name: str, remote: Remote, aside: Callable[[], Git], limit: int) -> None:
@@ -139,7 +139,7 @@ class Bundle(Fetched):
         return sort_out(lines, layout.is_shared_ref, most, too_many).refs
 
 
-class Places:
+class ObjectSources:
     """The sources that the user named, then the store's remotes."""
 
     def __init__(self, repository: Repository, git: Git, remotes: Collection[Remote]) -> None:
@@ -150,7 +150,7 @@ class Places:
         self._number = 0
 
     @contextmanager
-    def opened(self, named: Collection[str]) -> Iterator[list[Place]]:
+    def opened(self, named: Collection[str]) -> Iterator[list[ObjectSource]]:
         """Open the sources for the block. Raises NotFound for a missing file or folder, Invalid for an
         invalid URL."""
         self._sweep()  # what one that was killed has left
@@ -162,13 +162,13 @@ class Places:
         finally:
             self._sweep()
 
-    def _named(self, text: str) -> Place:
+    def _named(self, text: str) -> ObjectSource:
         remote = next((remote for remote in self._remotes if remote.name == text), None)
         if remote is not None:
             return self._remote(remote)
         path = Path(text).expanduser().absolute()
         if path.is_dir():
-            return Beside(text, repository_in(path), self._limit)
+            return LocalRepository(text, repository_in(path), self._limit)
         if path.is_file():
             return Bundle(text, path, self._new, self._limit)
         if "://" not in text and ":" not in text:
@@ -178,11 +178,11 @@ class Places:
         url = check_url(text)
         return Fetched(without_password(url), Remote(url, url, url), self._new, self._limit)
 
-    def _remote(self, remote: Remote) -> Place:
+    def _remote(self, remote: Remote) -> ObjectSource:
         path = Path(remote.url)
         if path.is_dir():
             try:
-                return Beside(remote.name, repository_in(path), self._limit)
+                return LocalRepository(remote.name, repository_in(path), self._limit)
             except UwfError:
                 pass  # git says what is wrong with it
         return Fetched(remote.name, remote, self._new, self._limit)
@@ -210,14 +210,14 @@ def repository_in(folder: Path) -> Path:
     return folder
 
 
-class Remade(Place):
+class RegeneratedObjects(ObjectSource):
     """Objects that can be generated again from the history of some commits."""
 
     def __init__(self, store: Store, tips: Collection[bytes]) -> None:
         super().__init__("the rest of the store", store.repository.config.max_blob)
         self._store = store
         self._tips = tips
-        self._made: Mapping[Oid, Found] | None = None
+        self._made: Mapping[Oid, CheckedObject] | None = None
 
     def prepare(self, wanted: Collection[Oid]) -> None:
         if self._made is None:
@@ -233,7 +233,7 @@ class Remade(Place):
             index.close()
             self._made = repository.made
 
-    def read(self, oid: Oid) -> Found | None:
+    def read(self, oid: Oid) -> CheckedObject | None:
         return self._made.get(oid) if self._made else None
 
     def _rows(self) -> Iterator[CommitRow]:
@@ -290,12 +290,12 @@ class _Imagined(Repository):
 
     def __init__(self, git_dir: Path) -> None:
         super().__init__(git_dir)
-        self.made: dict[Oid, Found] = {}
+        self.made: dict[Oid, CheckedObject] = {}
         self.now = 0
 
     def keep(self, kind: int, data: bytes) -> Oid:
         oid = id_of(kind, data)
-        self.made[oid] = Found(kind, data)
+        self.made[oid] = CheckedObject(kind, data)
         return oid
 
     def _write(self, kind: int, data: bytes) -> Oid:

@@ -95,7 +95,7 @@ class Accepted(NamedTuple):
         }
 
 
-class Taken(NamedTuple):
+class AdoptionResult(NamedTuple):
     """The result for a published definition that moved on a remote: `accepted`, or a `problem`: HeadMoved if
     it was changed here too, Invalid or StoreDamaged for bad data."""
 
@@ -130,7 +130,7 @@ def propose(
     registered = repository.ref(versions.prefix + name)
     before = repository.ref(ref)
     if before is not None:
-        about = instance.store.take_in(before)
+        about = instance.store.index_commit(before)
         if (about.kind, about.name) != (kind, name):
             raise Invalid(
                 f"proposal {branch} is about {about.kind} {about.name!r}, not {kind} {name!r}",
@@ -196,12 +196,12 @@ def accept(instance: Instance, git: Git, branch: str, remote: Remote | None, kin
     return accepted
 
 
-def take_merged(instance: Instance, remote: str) -> list[Taken]:
+def take_merged(instance: Instance, remote: str) -> list[AdoptionResult]:
     """Adopt what was merged into published definitions on a remote, according to its tracking refs. Moves the
     refs of definitions registered here. Problems are returned and stop nothing else."""
     repository = instance.store.repository
     git = Git(repository.path)
-    found: list[Taken] = []
+    found: list[AdoptionResult] = []
     for kind, row in ref_kinds.versioned().items():
         tracked = layout.tracking(remote, row.branches)
         for ref, source in sorted(repository.refs(tracked).items()):
@@ -212,13 +212,13 @@ def take_merged(instance: Instance, remote: str) -> list[Taken]:
                     continue
                 wording = _of_published(repository, remote, kind, name, source)
                 accepted = _take(instance, git, source, kind, wording, name)
-                found.append(Taken(kind, name, str(source), accepted, None))
+                found.append(AdoptionResult(kind, name, str(source), accepted, None))
             except UwfError as error:
-                found.append(Taken(kind, name, str(source), None, error))
+                found.append(AdoptionResult(kind, name, str(source), None, error))
     return found
 
 
-class _Wording(NamedTuple):
+class _Messages(NamedTuple):
     """Messages: the thing adopted, and the hints for a conflict and for errors in a definition."""
 
     what: str
@@ -226,24 +226,24 @@ class _Wording(NamedTuple):
     correct: str
 
 
-def _of_proposal(branch: str, kind: str, remote: Remote | None) -> _Wording:
+def _of_proposal(branch: str, kind: str, remote: Remote | None) -> _Messages:
     propose = f"{ref_kinds.registering(kind).propose} --branch {shlex.quote(branch)}"
     propose += f" --remote {remote.name}" if remote is not None else ""
-    return _Wording(
+    return _Messages(
         f"proposal {branch}",
         f"put both changes into one {ref_kinds.registering(kind).made_of}, then: {propose}",
         f"correct it: {propose}",
     )
 
 
-def _of_published(repository: Repository, remote: str, kind: str, name: str, source: Oid) -> _Wording:
+def _of_published(repository: Repository, remote: str, kind: str, name: str, source: Oid) -> _Messages:
     row = ref_kinds.registering(kind)
     what = f"{shlex.quote(name)} --remote {remote}"
     ours = f"uwf unpublish {what} --force && uwf publish {kind} {what}"
     correct = "correct it on the branch"
     if kind == "workflow" and holds_code(repository, source):
         correct = f"change the file elsewhere: {row.propose} --remote {remote}"
-    return _Wording(
+    return _Messages(
         f"branch {short(row.branches)}{name} of {remote}",
         f"see it: {shown_by(repository, source)}; put both changes into one {row.made_of}, then: {row.put} && {ours}",
         f"{correct}, or put back the version from here: {ours}",
@@ -251,7 +251,7 @@ def _of_published(repository: Repository, remote: str, kind: str, name: str, sou
 
 
 def _take(
-    instance: Instance, git: Git, source: Oid, kind: str, wording: _Wording, name: str | None = None
+    instance: Instance, git: Git, source: Oid, kind: str, wording: _Messages, name: str | None = None
 ) -> Accepted:
     repository, registry = instance.store.repository, versions_of(instance.store, kind)
     # Until it is known to be sound, nothing of it reaches the index.
@@ -288,7 +288,7 @@ def _version_of(
     definition: Defined,
     first: Oid | None,
     source: Oid,
-    wording: _Wording,
+    wording: _Messages,
 ) -> Oid:
     """Return a version commit after `first` with `source`'s definition, author and time. `source` is its
     second parent, which is never followed. If its author isn't valid for git, the user makes the commit."""

@@ -28,7 +28,7 @@ from uwf_git.store import layout, ref_kinds
 from uwf_git.store.history import ancestry, link_of, links
 from uwf_git.store.index import CommitRow
 from uwf_git.sync.forges import Pages, pages
-from uwf_git.sync.push import Large, hint_if_locked, look_through
+from uwf_git.sync.push import LargeBlob, hint_if_locked, look_through
 from uwf_git.sync.tracking import listed_lines
 from uwf_git.sync.transfer import Rejected, deletions, transfer
 
@@ -55,7 +55,7 @@ class Published(NamedTuple):
     base: str | None
     base_branch: str | None
     pages: Pages | None
-    large: tuple[Large, ...] = ()
+    large: tuple[LargeBlob, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -324,13 +324,13 @@ def _other_commits(remote: Remote, ref: str, more: str) -> HeadMoved:
     branch = short(ref)
     hint = more.removeprefix("or: ").removeprefix("then: ")
     if layout.is_of_versions(ref):
-        take_in = f"{ref_kinds.registering(kind_on(ref)).commands} accept {shlex.quote(branch)} --remote {remote.name}"
-        hint = f"take in what was merged there: {take_in}; {more}"
+        accept = f"{ref_kinds.registering(kind_on(ref)).commands} accept {shlex.quote(branch)} --remote {remote.name}"
+        hint = f"take in what was merged there: {accept}; {more}"
     elif ref.startswith(PROPOSED):
-        take_in = (
+        accept = (
             f"uwf workflow accept {shlex.quote(branch.removeprefix(short(PROPOSED)))} --remote {remote.name}"
         )
-        hint = f"accept that first: {take_in}; {more}"
+        hint = f"accept that first: {accept}; {more}"
     return HeadMoved(f"branch {branch} of {remote.name} holds other commits; nothing was pushed", hint)
 
 

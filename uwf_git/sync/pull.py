@@ -20,9 +20,9 @@ from uwf_git.store.remotes import Remote
 from uwf_git.sync import tracking
 
 if TYPE_CHECKING:
-    from uwf_git.sync.adopt import Adopted, Refused
-    from uwf_git.sync.proposals import Taken
-    from uwf_git.sync.tracking import Fetched, Listed
+    from uwf_git.sync.adopt import Adopted, RefusedRef
+    from uwf_git.sync.proposals import AdoptionResult
+    from uwf_git.sync.tracking import Fetched, RemoteListing
 
 _PATIENCE = 2.0  # seconds; a remote may keep whoever exchanges threads with it for a minute and longer
 # A thread that has one of these refs is there; without, it is at most in a fold.
@@ -35,9 +35,9 @@ class Pulled(NamedTuple):
 
     remote: str
     adopted: tuple[Adopted, ...]
-    refused: tuple[Refused, ...]
+    refused: tuple[RefusedRef, ...]
     strange: tuple[str, ...] = ()
-    merged: tuple[Taken, ...] = ()
+    merged: tuple[AdoptionResult, ...] = ()
     steps: int = 0
 
     def to_json(self) -> dict[str, Any]:
@@ -122,7 +122,7 @@ def _get_ready() -> None:
     import uwf_git.verify.whole  # noqa: F401
 
 
-def _merged(instance: Instance, remote: Remote, listed: Listed) -> tuple[Taken, ...]:
+def _merged(instance: Instance, remote: Remote, listed: RemoteListing) -> tuple[AdoptionResult, ...]:
     if not any(layout.is_of_versions(name) for name in listed.refs):
         return ()
     from uwf_git.sync.proposals import take_merged
@@ -152,7 +152,7 @@ def _adopt(
     listed: Collection[str] | None = None,
     whole: bool = True,
     on_verified: Callable[[int, int], None] | None = None,
-) -> tuple[tuple[Adopted, ...], tuple[Refused, ...], int]:
+) -> tuple[tuple[Adopted, ...], tuple[RefusedRef, ...], int]:
     refs = {
         name: oid
         for name, oid in tracked.items()
@@ -183,10 +183,10 @@ def _resumed(name: str) -> Adopted:
     return Adopted(name, Case.RESUMED_THERE, layout.thread_of(name))
 
 
-def _misnamed(name: str) -> Refused:
-    from uwf_git.sync.adopt import Refused
+def _misnamed(name: str) -> RefusedRef:
+    from uwf_git.sync.adopt import RefusedRef
 
-    return Refused(name, (), "that is no name of such a ref")
+    return RefusedRef(name, (), "that is no name of such a ref")
 
 
 def _deleted(name: str) -> Adopted:

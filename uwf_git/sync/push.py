@@ -21,11 +21,11 @@ from uwf_git.store.history import Head, parted_from, tagged_commit
 from uwf_git.store.instance import Instance
 from uwf_git.store.remotes import Remote
 from uwf_git.sync import tracking
-from uwf_git.sync.tracking import Listed, list_refs, tracked_among, tracked_refs
+from uwf_git.sync.tracking import RemoteListing, list_refs, tracked_among, tracked_refs
 from uwf_git.sync.transfer import FEW, MOST_OF_A_FORGE, Pushed, Rejected, remove, replace, send
 
 if TYPE_CHECKING:
-    from uwf_git.sync.default_branch import Landing
+    from uwf_git.sync.default_branch import DefaultBranch
 
 _NOT_UPDATED = "failed to update ref"  # what git says of a ref that it can't lock
 
@@ -42,15 +42,15 @@ class Plan(NamedTuple):
     seen: bool = False
 
 
-class Report(NamedTuple):
+class PushReport(NamedTuple):
     """The result of a push. `steps` is the number of new steps for the remote; `landing` the page made there,
     `held` the refs not pushed because they were deleted there."""
 
     pushed: tuple[Pushed, ...]
     rejected: tuple[Rejected, ...]
-    large: tuple[Large, ...] = ()
+    large: tuple[LargeBlob, ...] = ()
     steps: int = 0
-    landing: Landing | None = None
+    landing: DefaultBranch | None = None
     held: frozenset[str] = frozenset()
 
     def to_json(self, remote: str) -> dict[str, Any]:
@@ -75,7 +75,7 @@ class Report(NamedTuple):
         return value
 
 
-class Large(NamedTuple):
+class LargeBlob(NamedTuple):
     """A blob that forges may refuse. `size` is in bytes; `node` its hash if it is a node."""
 
     blob: str
@@ -121,7 +121,7 @@ def plan(
     return Plan(updates, superseded, replaced, held, seen)
 
 
-def plan_anew(
+def replan(
     instance: Instance,
     git: Git,
     remote: Remote,
@@ -179,7 +179,7 @@ def _refs_of_threads(instance: Instance, fits: Callable[[str], bool]) -> set[str
     )
 
 
-def push(instance: Instance, git: Git, remote: Remote, what: Plan) -> Report:
+def push(instance: Instance, git: Git, remote: Remote, what: Plan) -> PushReport:
     """Push a plan. Moves refs of the remote and its tracking refs. Raises RemoteFailed if nothing could be
     pushed, Invalid for an oversized blob before pushing."""
     repository = instance.store.repository
@@ -190,7 +190,7 @@ def push(instance: Instance, git: Git, remote: Remote, what: Plan) -> Report:
     results = send(git, remote, updates, others, at_most(instance, git, remote, updates))
     results.update(replace(git, remote, {n: (old, what.updates[n]) for n, old in what.replaced.items()}))
     if not results and not what.deletions:
-        return Report((), (), outgoing.large, held=what.held)
+        return PushReport((), (), outgoing.large, held=what.held)
     listed = list_refs(git, repository, remote, branches=not remote.code)
     gone = _kept_there(instance, git, listed, what.deletions)
     results.update(remove(git, remote, gone, at_most(instance, git, remote, gone)))
@@ -210,7 +210,7 @@ def push(instance: Instance, git: Git, remote: Remote, what: Plan) -> Report:
         from uwf_git.sync.default_branch import land
 
         landing = land(instance, git, remote)
-    return Report(taken, rejected, outgoing.large, steps, landing, what.held)
+    return PushReport(taken, rejected, outgoing.large, steps, landing, what.held)
 
 
 def _steps(instance: Instance, commits: Sequence[bytes], tips: Iterable[Oid | None], whole: bool) -> int:
@@ -233,7 +233,7 @@ def _steps(instance: Instance, commits: Sequence[bytes], tips: Iterable[Oid | No
 class Outgoing(NamedTuple):
     """What a remote lacks: blobs above 1 MB, and the commits."""
 
-    large: tuple[Large, ...]
+    large: tuple[LargeBlob, ...]
     commits: tuple[bytes, ...]
 
 
@@ -263,7 +263,7 @@ def look_through(instance: Instance, git: Git, remote: Remote, tips: Iterable[Oi
         )
     blobs = [line[1:].decode() for line in done.out.splitlines() if line.startswith(b"~")]
     large = tuple(
-        Large(blob, repository.size(Oid(hex=blob)), instance.store.index.node_of_blob(Oid(hex=blob).raw))
+        LargeBlob(blob, repository.size(Oid(hex=blob)), instance.store.index.node_of_blob(Oid(hex=blob).raw))
         for blob in blobs
     )
     at_most = repository.config.max_blob
@@ -302,7 +302,9 @@ def _is_superseded(instance: Instance, name: str, oid: Oid) -> bool:
     return instance.store.folded(thread) is not None
 
 
-def _kept_there(instance: Instance, git: Git, listed: Listed, doomed: Mapping[str, Oid]) -> dict[str, Oid]:
+def _kept_there(
+    instance: Instance, git: Git, listed: RemoteListing, doomed: Mapping[str, Oid]
+) -> dict[str, Oid]:
     repository = instance.store.repository
     lifted = {
         name: oid
@@ -322,7 +324,7 @@ def _kept_there(instance: Instance, git: Git, listed: Listed, doomed: Mapping[st
     }
 
 
-def _has_its_end(instance: Instance, listed: Listed, name: str) -> bool:
+def _has_its_end(instance: Instance, listed: RemoteListing, name: str) -> bool:
     thread = layout.thread_of(name)
     repository, folded = instance.store.repository, instance.store.folded(thread)
     if folded is not None and listed.refs.get(folded.ref) == repository.ref(folded.ref):
@@ -342,7 +344,7 @@ def _target(instance: Instance, name: str, oid: Oid) -> Oid | None:
     return tagged_commit(instance.store, oid) if is_tag else oid
 
 
-def _listed(remote: Remote, listed: Listed, pushed: Pushed) -> Pushed:
+def _listed(remote: Remote, listed: RemoteListing, pushed: Pushed) -> Pushed:
     """Return a pushed ref if the remote lists it or its successor, since it may have been deleted by an end
     or a resume. Raises RemoteFailed."""
     if pushed.object is not None and pushed.ref not in listed.refs and _is_hidden(pushed.ref, listed):
@@ -353,13 +355,13 @@ def _listed(remote: Remote, listed: Listed, pushed: Pushed) -> Pushed:
     return pushed
 
 
-def _is_hidden(name: str, listed: Listed) -> bool:
+def _is_hidden(name: str, listed: RemoteListing) -> bool:
     likes = layout.NAMESPACE if name.startswith(layout.PAUSED) else layout.namespace_of(name)
     of_thread = {prefix + layout.thread_of(name) for prefix in layout.of_threads()}
     return not any(each.startswith(likes) or each in of_thread for each in listed.refs)
 
 
-def _remember(instance: Instance, remote: Remote, listed: Listed, taken: Iterable[Pushed]) -> None:
+def _remember(instance: Instance, remote: Remote, listed: RemoteListing, taken: Iterable[Pushed]) -> None:
     repository = instance.store.repository
     for each in taken:
         name = layout.tracking(remote.name, each.ref)
@@ -375,7 +377,9 @@ def _remember(instance: Instance, remote: Remote, listed: Listed, taken: Iterabl
             tracking.unmark(instance, remote, each.ref)
 
 
-def _ended_there(instance: Instance, listed: Listed, results: Mapping[str, object]) -> dict[str, Rejected]:
+def _ended_there(
+    instance: Instance, listed: RemoteListing, results: Mapping[str, object]
+) -> dict[str, Rejected]:
     found = {}
     for name, result in results.items():
         thread = layout.thread_of(name)

@@ -83,7 +83,7 @@ class Sides(NamedTuple):
     tag: Oid | None
 
 
-class Settled(NamedTuple):
+class ReconcileResult(NamedTuple):
     """The result for a thread. `fork` is the thread that a side became, `steps` the number of its own steps;
     `ours` whether it is ours."""
 
@@ -93,7 +93,7 @@ class Settled(NamedTuple):
     ours: bool = False
 
 
-class Foreign(StoreDamaged):
+class ForeignThread(StoreDamaged):
     """Another thread with the same id: it has another start."""
 
     code = "foreign_thread"
@@ -110,11 +110,11 @@ class Reconciler:
         self._threads = instance.threads
         self._yields = yields
 
-    def settle(self, thread: ThreadId, theirs: Sides) -> Settled:
+    def settle(self, thread: ThreadId, theirs: Sides) -> ReconcileResult:
         """Settle a thread. Moves `refs/uwf/threads/<ULID>`, `refs/uwf/archive/<ULID>`, and makes those of the
         fork. Raises Busy during its step, Foreign, HeadMoved."""
         with self._instance.locks.hold(thread):
-            archive = self._store.take_in_tag(theirs.tag) if theirs.tag else None
+            archive = self._store.index_tag(theirs.tag) if theirs.tag else None
             head = Oid(raw=archive.target) if archive else theirs.active
             assert head is not None
             settled = self._settle(thread, head, archive)
@@ -122,15 +122,15 @@ class Reconciler:
                 settled = self._beyond_the_end(thread, head, theirs.active, settled)
             return settled
 
-    def _settle(self, thread: ThreadId, head: Oid, archive: ArchiveRow | None) -> Settled:
+    def _settle(self, thread: ThreadId, head: Oid, archive: ArchiveRow | None) -> ReconcileResult:
         mine = self._known(thread)
         if mine is None:  # 1
             name, target = (layout.ARCHIVE, Oid(raw=archive.oid)) if archive else (layout.THREADS, head)
             self._repository.create_ref(name + thread, target)
-            return Settled(Case.UNKNOWN)
+            return ReconcileResult(Case.UNKNOWN)
         relation = relate(self._store, mine.commit, head)
         if relation is None:
-            raise Foreign(f"thread {thread} has another beginning there than here", _BY_HAND)
+            raise ForeignThread(f"thread {thread} has another beginning there than here", _BY_HAND)
         if mine.archive and archive:
             return self._ended_twice(mine, mine.archive, archive, relation)
         if mine.archive:
@@ -139,81 +139,87 @@ class Reconciler:
             return self._ended_there(mine, archive, relation)
         return self._both_active(mine, head, relation)
 
-    def _both_active(self, mine: Head, head: Oid, relation: Relation) -> Settled:
+    def _both_active(self, mine: Head, head: Oid, relation: Relation) -> ReconcileResult:
         if mine.commit == head:  # 2
-            return Settled(Case.EQUAL)
+            return ReconcileResult(Case.EQUAL)
         if not relation.ours:  # 3, or 15 where they committed the same steps once more
             self._move(mine, head)
-            return Settled(Case.BEHIND if relation.same_commits and relation.theirs else Case.TWO_COMMITS)
+            return ReconcileResult(
+                Case.BEHIND if relation.same_commits and relation.theirs else Case.TWO_COMMITS
+            )
         if not relation.theirs:
             if relation.same_commits or not self._yields:  # 4
-                return Settled(Case.AHEAD)
+                return ReconcileResult(Case.AHEAD)
             self._move(mine, self._put_on(relation.base, relation.ours))  # 15
-            return Settled(Case.TWO_COMMITS)
+            return ReconcileResult(Case.TWO_COMMITS)
         if not self._yields:  # 5, of a bundle
             return self._keep_theirs(Case.DIVERGED, mine.thread, relation)
         fork = self._keep_ours(mine, relation)  # 5
         self._move(mine, head)
-        return Settled(Case.DIVERGED, fork, len(relation.ours), ours=True)
+        return ReconcileResult(Case.DIVERGED, fork, len(relation.ours), ours=True)
 
-    def _ended_there(self, mine: Head, archive: ArchiveRow, relation: Relation) -> Settled:
+    def _ended_there(self, mine: Head, archive: ArchiveRow, relation: Relation) -> ReconcileResult:
         if not relation.ours:  # 6, 7
             self._end(mine, archive)
-            return Settled(Case.ENDED_THERE_BEHIND if relation.theirs else Case.ENDED_THERE)
+            return ReconcileResult(Case.ENDED_THERE_BEHIND if relation.theirs else Case.ENDED_THERE)
         if not self._yields:  # 4, 5, of a bundle
             if not relation.theirs:
-                return Settled(Case.AHEAD)
+                return ReconcileResult(Case.AHEAD)
             return self._keep_theirs(Case.DIVERGED, mine.thread, relation, archive)
         fork = self._keep_ours(mine, relation)  # 8
         self._end(mine, archive)
-        return Settled(Case.ENDED_THERE_AHEAD, fork, len(relation.ours), ours=True)
+        return ReconcileResult(Case.ENDED_THERE_AHEAD, fork, len(relation.ours), ours=True)
 
-    def _ended_here(self, mine: Head, relation: Relation) -> Settled:
+    def _ended_here(self, mine: Head, relation: Relation) -> ReconcileResult:
         if not relation.theirs or self._is_kept(mine.thread, relation):  # 9
-            return Settled(Case.ENDED_HERE)
+            return ReconcileResult(Case.ENDED_HERE)
         return self._keep_theirs(Case.ENDED_HERE_BEHIND, mine.thread, relation)  # 10
 
-    def _ended_twice(self, mine: Head, ours: ArchiveRow, theirs: ArchiveRow, relation: Relation) -> Settled:
+    def _ended_twice(
+        self, mine: Head, ours: ArchiveRow, theirs: ArchiveRow, relation: Relation
+    ) -> ReconcileResult:
         if ours.oid == theirs.oid:  # 2
-            return Settled(Case.EQUAL)
+            return ReconcileResult(Case.EQUAL)
         if not self._yields:  # 11, of a bundle
             if not relation.theirs:
-                return Settled(Case.ENDED_TWICE)
+                return ReconcileResult(Case.ENDED_TWICE)
             return self._keep_theirs(Case.ENDED_TWICE, mine.thread, relation, theirs)
         name, old = layout.ARCHIVE + mine.thread, Oid(raw=ours.oid)
         if self._repository.ref(name) != old:
             return self._ended_in_a_fold(mine, theirs, relation)
         kept = self._keep_ours(mine, relation) if relation.ours else None  # 11
         self._repository.move_ref(name, old, Oid(raw=theirs.oid))
-        return Settled(Case.ENDED_TWICE, kept, len(relation.ours), ours=True)
+        return ReconcileResult(Case.ENDED_TWICE, kept, len(relation.ours), ours=True)
 
-    def _ended_in_a_fold(self, mine: Head, archive: ArchiveRow, relation: Relation) -> Settled:
+    def _ended_in_a_fold(self, mine: Head, archive: ArchiveRow, relation: Relation) -> ReconcileResult:
         if relation.ours:
             self._keep_ours(mine, relation)
         if not relation.theirs or self._is_kept(mine.thread, relation):
-            return Settled(Case.ENDED_TWICE)
+            return ReconcileResult(Case.ENDED_TWICE)
         return self._keep_theirs(Case.ENDED_TWICE, mine.thread, relation, archive)
 
-    def _beyond_the_end(self, thread: ThreadId, end: Oid, active: Oid, settled: Settled) -> Settled:
+    def _beyond_the_end(
+        self, thread: ThreadId, end: Oid, active: Oid, settled: ReconcileResult
+    ) -> ReconcileResult:
         """Their active ref continues after their own archive, pushed without knowing of the end: the end
         counts, and later steps are kept as in case 10."""
         return self.keep_beyond(thread, end, active) or settled
 
     def keep_beyond(
         self, thread: ThreadId, end: Oid, head: Oid, ended: ArchiveRow | None = None, wanted: bool = False
-    ) -> Settled | None:
+    ) -> ReconcileResult | None:
         """Keep the steps up to `head` that `end` lacks, with their end, as in case 10. None if there are
         none, they are kept already, or their fork was removed here, unless `wanted`. Raises Foreign."""
         relation = relate(self._store, end, head)
         if relation is None:
-            raise Foreign(f"thread {thread} has another beginning than its end", _BY_HAND)
+            raise ForeignThread(f"thread {thread} has another beginning than its end", _BY_HAND)
         if not relation.theirs or self._is_kept(thread, relation, wanted):
             return None
         return self._keep_theirs(Case.ENDED_HERE_BEHIND, thread, relation, ended)
 
-    def end_as(self, thread: ThreadId, tag: Oid) -> Settled:
+    def end_as(self, thread: ThreadId, tag: Oid) -> ReconcileResult:
         """End a thread that is active here, as in cases 6 to 8. The caller holds its lock. Raises Foreign."""
-        archive = self._store.take_in_tag(tag)
+        archive = self._store.index_tag(tag)
         return self._settle(thread, Oid(raw=archive.target), archive)
 
     def _is_kept(self, thread: ThreadId, relation: Relation, wanted: bool = False) -> bool:
@@ -249,9 +255,9 @@ class Reconciler:
 
     def _keep_theirs(
         self, case: Case, thread: ThreadId, relation: Relation, ended: ArchiveRow | None = None
-    ) -> Settled:
+    ) -> ReconcileResult:
         fork = self._keep(thread, relation.base, relation.theirs, ended)
-        return Settled(case, fork, len(relation.theirs))
+        return ReconcileResult(case, fork, len(relation.theirs))
 
     def _keep_ours(self, mine: Head, relation: Relation) -> ThreadId:
         fork = self._keep(mine.thread, relation.our_base, relation.ours, mine.archive)
@@ -280,7 +286,7 @@ class Reconciler:
             fork = there.thread
             relation = relate(self._store, there.commit, head)
             if relation is None:
-                raise Foreign(f"thread {fork} is not the other side of {thread}", "it was made by hand")
+                raise ForeignThread(f"thread {fork} is not the other side of {thread}", "it was made by hand")
             if not relation.theirs:
                 return fork
             if relation.ours or there.archive:
@@ -303,7 +309,7 @@ class Reconciler:
             tree = self._repository.graft(self._repository.root(onto), folder, added)
             tree = self._with_pages(tree, old)
             onto = self._repository.rewrite_commit(Oid(raw=row.oid), tree, (onto, *old.parents[1:]))
-            self._store.take_in(onto)
+            self._store.index_commit(onto)
         return onto
 
     def _with_pages(self, tree: Oid, step: Commit) -> Oid:
@@ -348,25 +354,25 @@ def unite(store: Store, ours: Oid, theirs: Oid) -> Oid:
     first, second = sorted((ours, theirs), key=str)
     one, other = repository.commit(first), repository.commit(second)
     tree = repository.united(one.tree, other.tree)
-    row = store.take_in(first)
+    row = store.index_commit(first)
     kind = ref_kinds.kind_of_record(row.kind)
     assert kind is not None
     text = layout.message(f"{kind.word} {row.name or ''}: two sides", {kind.trailer: row.node})
     nobody, when = Person("uwf", "uwf@localhost"), max(one.time, other.time)
     made = repository.write_commit(tree, [first, second], nobody, text, when, committer=nobody)
-    store.take_in(made)
+    store.index_commit(made)
     return made
 
 
 def _goes_on(store: Store, commit: Oid, earlier: Oid) -> bool:
-    kind = store.take_in(commit).kind
+    kind = store.index_commit(commit).kind
     pending, seen = [commit], {commit}
     while pending:
         at = pending.pop()
         if at == earlier:
             return True
         for parent in store.repository.commit(at).parents[:2]:
-            if parent not in seen and store.take_in(parent).kind == kind:
+            if parent not in seen and store.index_commit(parent).kind == kind:
                 seen.add(parent)
                 pending.append(parent)
     return False

@@ -36,7 +36,7 @@ TRIES = 3
 _OF_HEADS = (layout.THREADS, layout.ARCHIVE, layout.PAUSED)
 
 if TYPE_CHECKING:
-    from uwf_git.sync.push import Report
+    from uwf_git.sync.push import PushReport
     from uwf_git.sync.transfer import Results
 
 
@@ -60,7 +60,7 @@ def remove(instance: Instance, thread: ThreadId) -> None:
     from uwf_git.engine.budget import forget
 
     repository = instance.store.repository
-    kept.put_away(repository, instance.warn)
+    kept.bundle_older_refs(repository, instance.warn)
     with instance.locks.hold(thread):
         refs = {prefix + thread: repository.ref(prefix + thread) for prefix in layout.of_threads()}
         found = {name: oid for name, oid in refs.items() if oid is not None}
@@ -119,7 +119,7 @@ def _is_shared(repository: Repository, ref: str, thread: ThreadId) -> bool:
     )
 
 
-class Pruned(NamedTuple):
+class PruneResult(NamedTuple):
     """The removed threads, those kept because of steps that the remote never had, and the errors of others."""
 
     threads: list[ThreadId]
@@ -129,7 +129,7 @@ class Pruned(NamedTuple):
 
 def prune(
     instance: Instance, remote: str, only: Collection[ThreadId] | None = None, confirmed: bool = False
-) -> Pruned:
+) -> PruneResult:
     """Remove the threads that were deleted on a remote, as last seen; without `only`, those not restored and
     without own steps. Unless `confirmed`, none if they outnumber the remote's threads: it may have been
     replaced."""
@@ -157,7 +157,7 @@ def prune(
                 f" it has {there} still",
                 f"is it the right repository? uwf pull {remote} --prune-deleted --yes",
             )
-            return Pruned([], kept, [*problems, question])
+            return PruneResult([], kept, [*problems, question])
     pruned: list[ThreadId] = []
     for thread in sorted(doomed):
         try:
@@ -165,7 +165,7 @@ def prune(
             pruned.append(thread)
         except UwfError as error:
             problems.append(error)
-    return Pruned(pruned, kept, problems)
+    return PruneResult(pruned, kept, problems)
 
 
 def _threads_on(instance: Instance, remote: str) -> set[ThreadId]:
@@ -235,7 +235,7 @@ def _put_back(instance: Instance, thread: ThreadId) -> None:
     has_moved = any(oid is not None and oid != was.get(name) for name, oid in heads.items())
     folded = instance.store.index.folded(thread)
     if folded is not None:
-        end = instance.store.take_in_tag(Oid(raw=folded.tag))
+        end = instance.store.index_tag(Oid(raw=folded.tag))
         _keep_own(instance, thread, was, Oid(raw=end.target))
     elif has_moved and layout.ARCHIVE + thread in was and heads[layout.ARCHIVE + thread] is None:
         _end_again(instance, thread, was[layout.ARCHIVE + thread])
@@ -252,7 +252,7 @@ def _keep_own(instance: Instance, thread: ThreadId, was: Mapping[str, Oid], now:
     from uwf_git.sync.reconcile import Reconciler
 
     tag = was.get(layout.ARCHIVE + thread)
-    ended = instance.store.take_in_tag(tag) if tag else None
+    ended = instance.store.index_tag(tag) if tag else None
     head = Oid(raw=ended.target) if ended else was.get(layout.THREADS + thread)
     settled = Reconciler(instance).keep_beyond(thread, now, head, ended, wanted=True) if head else None
     if settled is not None:
@@ -284,7 +284,7 @@ def expiring(instance: Instance, before: float) -> Iterator[None]:
     """Delete bundles of threads removed before a Unix time, unless the block raises. The removal itself stays
     known."""
     repository = instance.store.repository
-    kept.put_away(repository, instance.warn)
+    kept.bundle_older_refs(repository, instance.warn)
     found = kept.kept_threads(repository)
     yield
     held = instance.locks.held()  # one of them may be being removed
@@ -296,10 +296,10 @@ def expiring(instance: Instance, before: float) -> Iterator[None]:
 # On a remote
 
 
-def delete(instance: Instance, git: Git, remote: Remote, threads: Iterable[ThreadId]) -> Report:
+def delete(instance: Instance, git: Git, remote: Remote, threads: Iterable[ThreadId]) -> PushReport:
     """Delete threads on a remote by lease; they stay here and are pushed again only by name. A concurrent
     change wins. Moves refs of the remote, tracking refs and folds. Raises RemoteFailed."""
-    from uwf_git.sync.push import Report, at_most
+    from uwf_git.sync.push import PushReport, at_most
     from uwf_git.sync.transfer import Pushed, Rejected, remove
 
     wanted = set(threads)
@@ -316,7 +316,7 @@ def delete(instance: Instance, git: Git, remote: Remote, threads: Iterable[Threa
         results.update(folded)
         if not any(isinstance(each, Rejected) and each.lost for each in folded.values()):
             break
-    return Report(
+    return PushReport(
         tuple(each for each in results.values() if isinstance(each, Pushed)),
         tuple(each for each in results.values() if isinstance(each, Rejected)),
     )

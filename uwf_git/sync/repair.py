@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from uwf_git.base import log
 from uwf_git.base.errors import RemoteFailed, UwfError
 from uwf_git.base.text import counted, one_line, shortened
-from uwf_git.git.file_repair import Mending
+from uwf_git.git.file_repair import FileRepair
 from uwf_git.git.packs import Pack
 from uwf_git.git.program import Git
 from uwf_git.git.refs import packed_damage
@@ -27,7 +27,7 @@ from uwf_git.store import layout
 from uwf_git.store.history import relate
 from uwf_git.store.indexing import Store
 from uwf_git.store.instance import Instance
-from uwf_git.sync.object_sources import Found, Place, Places, Remade
+from uwf_git.sync.object_sources import CheckedObject, ObjectSource, ObjectSources, RegeneratedObjects
 from uwf_git.verify.checks import ERROR, OK, WARNING, Check, hurt_check
 from uwf_git.verify.damage import Damage, Walk, derived, find_damage, links, lost_objects, problem_with
 from uwf_git.verify.findings import UNCHECKED
@@ -37,7 +37,7 @@ NAME = "repair"
 TOLD = 20  # objects that are named one by one
 
 
-class _Known(NamedTuple):
+class _KnownPosition(NamedTuple):
     """A ref's last known position, and its source."""
 
     oid: Oid
@@ -60,9 +60,9 @@ class Repair:
         """Find damage, repair it, and yield a check for each result; for remaining damage, the threads it
         affects. Nothing without damage. Raises Busy during another repair, and what `Places.opened` raises,
         before touching anything."""
-        places = Places(self._repository, self._git, self._instance.remotes.all())
+        places = ObjectSources(self._repository, self._git, self._instance.remotes.all())
         with self._instance.locks.repair(), places.opened(self._named) as opened:
-            mending = Mending(self._repository)
+            mending = FileRepair(self._repository)
             said = [*self._packed_refs(mending), *self._derived(mending)]
             yield from said
             damage = find_damage(self._store, self._shared)
@@ -88,7 +88,7 @@ class Repair:
 
     # Packs
 
-    def _derived(self, mending: Mending) -> Iterator[Check]:
+    def _derived(self, mending: FileRepair) -> Iterator[Check]:
         damaged = [] if self._shared else list(derived(self._repository.path / "objects"))
         for path in damaged:
             mending.remove([path])
@@ -97,7 +97,7 @@ class Repair:
             )
         self._reopen()
 
-    def _packs(self, damage: Damage, mending: Mending) -> Iterator[Check]:
+    def _packs(self, damage: Damage, mending: FileRepair) -> Iterator[Check]:
         for pack in damage.indexes:
             try:
                 mending.put_index(pack, lambda new, pack=pack: self._index_pack(pack, new))  # type: ignore[misc]
@@ -113,7 +113,7 @@ class Repair:
         settings = ("-c", "pack.writeReverseIndex=false")
         self._git.run(*settings, "index-pack", "--no-rev-index", "-o", str(new), str(pack))
 
-    def _salvaged(self, pack: Path, mending: Mending, reason: str) -> Iterator[Check]:
+    def _salvaged(self, pack: Path, mending: FileRepair, reason: str) -> Iterator[Check]:
         number = 0
         for packed in Pack(pack, self._repository.config.max_blob).objects():
             oid = Oid(raw=packed.oid)
@@ -129,9 +129,11 @@ class Repair:
 
     # Objects
 
-    def _objects(self, damage: Damage, mending: Mending, opened: Collection[Place]) -> Iterator[Check]:
+    def _objects(
+        self, damage: Damage, mending: FileRepair, opened: Collection[ObjectSource]
+    ) -> Iterator[Check]:
         tips = [hurt.head for hurt in damage.hurt if hurt.head]
-        every: list[Place] = [Remade(self._store, tips), *opened]
+        every: list[ObjectSource] = [RegeneratedObjects(self._store, tips), *opened]
         wanted, before = lost_objects(self._store), -1
         while wanted and len(self._brought) > before:
             before = len(self._brought)
@@ -148,15 +150,17 @@ class Repair:
                     )
                     left -= taken.keys()
                     self._brought |= taken.keys()
-                    yield from _told(place, taken, {**damage.objects, **wanted})
+                    yield from _describe(place, taken, {**damage.objects, **wanted})
             wanted = lost_objects(self._store)
         for place in every:
             if place.failed is not None:
                 message = f"{place.name} gave nothing: {place.failed.message}"
                 yield _said(WARNING, message, place.failed.hint, source=place.name)
 
-    def _taken(self, place: Place, wanted: Collection[Oid], mending: Mending) -> dict[Oid, Found]:
-        taken: dict[Oid, Found] = {}
+    def _taken(
+        self, place: ObjectSource, wanted: Collection[Oid], mending: FileRepair
+    ) -> dict[Oid, CheckedObject]:
+        taken: dict[Oid, CheckedObject] = {}
         asked: set[Oid] = set()
         level = set(wanted)
         while level:
@@ -173,7 +177,7 @@ class Repair:
             level = {oid for oid in following - asked if problem_with(self._repository, oid)}
         return taken
 
-    def _stray(self, damage: Damage, mending: Mending) -> Iterator[Check]:
+    def _stray(self, damage: Damage, mending: FileRepair) -> Iterator[Check]:
         lost = lost_objects(self._store) if damage.stray else {}
         # What nothing seemed to refer to may belong to a tree that was lost as well.
         stray = [
@@ -187,7 +191,7 @@ class Repair:
 
     # Refs
 
-    def _packed_refs(self, mending: Mending) -> Iterator[Check]:
+    def _packed_refs(self, mending: FileRepair) -> Iterator[Check]:
         damage = packed_damage(self._repository.path)
         if damage is None:
             return
@@ -203,7 +207,7 @@ class Repair:
         if not damage.lines:
             yield _said(OK, f"wrote packed-refs anew: {damage.problem}")
 
-    def _refs(self, mending: Mending, opened: Collection[Place]) -> Iterator[Check]:
+    def _refs(self, mending: FileRepair, opened: Collection[ObjectSource]) -> Iterator[Check]:
         broken, missed = self._repository.broken_refs(), self._store.missed()
         for name in [*broken, *missed]:
             if name.startswith(layout.REMOTES):
@@ -230,21 +234,23 @@ class Repair:
                     known=known.told,
                 )
 
-    def _known(self, name: str, mending: Mending, opened: Collection[Place]) -> _Known | None:
-        found: list[_Known] = []
+    def _known(
+        self, name: str, mending: FileRepair, opened: Collection[ObjectSource]
+    ) -> _KnownPosition | None:
+        found: list[_KnownPosition] = []
         tip = self._store.index.tips(name).get(name)
         seen = tip.oid if tip is not None else self._store.index.missed().get(name)
         if seen is not None:
-            found.append(_Known(Oid(raw=seen), "where it was last seen here"))
+            found.append(_KnownPosition(Oid(raw=seen), "where it was last seen here"))
         for remote in self._instance.remotes.all():
             oid = self._repository.ref(layout.tracking(remote.name, name))
             if oid is not None:
-                found.append(_Known(oid, f"where it was last seen on {remote.name}"))
+                found.append(_KnownPosition(oid, f"where it was last seen on {remote.name}"))
         for place in opened:
             place.prepare([each.oid for each in found])
             if (there := place.refs.get(name)) is not None:
-                found.append(_Known(there, f"where it is on {place.name}"))
-        chosen: _Known | None = None
+                found.append(_KnownPosition(there, f"where it is on {place.name}"))
+        chosen: _KnownPosition | None = None
         for each in found:
             if self._is_whole(each.oid, mending, opened) and (
                 chosen is None or self._goes_beyond(each.oid, chosen.oid)
@@ -252,7 +258,7 @@ class Repair:
                 chosen = each
         return chosen
 
-    def _is_whole(self, oid: Oid, mending: Mending, opened: Collection[Place]) -> bool:
+    def _is_whole(self, oid: Oid, mending: FileRepair, opened: Collection[ObjectSource]) -> bool:
         lost, before = self._lacks(oid), -1
         while lost and len(self._brought) > before:  # what a sound object leads to is seen once it is reached
             before = len(self._brought)
@@ -305,7 +311,7 @@ class Repair:
             whole = counted(done.threads, "thread") if done.threads else counted(len(refs), "ref")
             yield _said(OK, f"verified {whole} that had been hurt: whole again", refs=sorted(refs))
 
-    def _lost(self, left: Damage, opened: Collection[Place]) -> Iterator[Check]:
+    def _lost(self, left: Damage, opened: Collection[ObjectSource]) -> Iterator[Check]:
         silent = [place.name for place in opened if place.failed is not None]
         asked = [place.name for place in opened if place.failed is None]
         parts = [f"{', '.join(asked)} {'has' if len(asked) == 1 else 'have'} none of it"] if asked else []
@@ -320,7 +326,7 @@ class Repair:
             yield _said(ERROR, f"object {oid} is damaged: {reason}", hint, damaged=True, objects=[str(oid)])
 
 
-def _told(place: Place, taken: Collection[Oid], reasons: Mapping[Oid, str]) -> Iterator[Check]:
+def _describe(place: ObjectSource, taken: Collection[Oid], reasons: Mapping[Oid, str]) -> Iterator[Check]:
     ids = sorted(map(str, taken))
     if not ids:
         return

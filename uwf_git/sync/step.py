@@ -23,7 +23,7 @@ from uwf_git.store.instance import Instance
 from uwf_git.store.remotes import Remote
 from uwf_git.sync import tracking
 from uwf_git.sync.pull import Pulled, gather, raise_if_refused
-from uwf_git.sync.push import plan_anew, push, refs_of, refusal
+from uwf_git.sync.push import push, refs_of, refusal, replan
 from uwf_git.sync.transfer import Rejected
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def _push(
         return {}
     try:
         with instance.locks.exchange(remote.name):
-            what = plan_anew(instance, git, remote, refs_of(instance, threads))
+            what = replan(instance, git, remote, refs_of(instance, threads))
             rejected = push(instance, git, remote, what).rejected
     except (Invalid, StoreDamaged) as error:
         if len(threads) == 1:
@@ -228,7 +228,7 @@ def _is_there(instance: Instance, remote: Remote, thread: ThreadId, commit: Oid)
     store = instance.store
     tag = store.repository.ref(layout.tracking(remote.name, layout.ARCHIVE + thread))
     head = store.repository.ref(layout.tracking(remote.name, layout.THREADS + thread))
-    there = Oid(raw=store.take_in_tag(tag).target) if tag else head
+    there = Oid(raw=store.index_tag(tag).target) if tag else head
     relation = relate(store, there, commit) if there else None
     return relation is not None and not relation.theirs
 

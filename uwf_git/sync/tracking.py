@@ -27,7 +27,7 @@ from uwf_git.base import log
 from uwf_git.base.errors import HeadMoved, NotFound, RemoteFailed, UwfError
 from uwf_git.format.ids import ALPHABET, ThreadId
 from uwf_git.git.lockfiles import is_git_at_work
-from uwf_git.git.program import Git, OverBounds
+from uwf_git.git.program import Git, ReceiveLimitExceeded
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import layout, ref_kinds
 from uwf_git.store.instance import Instance
@@ -62,7 +62,7 @@ _TOLD = re.compile(
 _HEAD = re.compile(r"^From ", re.MULTILINE)
 
 
-class Listed(NamedTuple):
+class RemoteListing(NamedTuple):
     """A remote's refs by its names. `refs` are shared refs and published branches; `strange` are unknown
     names under refs/uwf/, possibly with control characters. `branches`: there is a branch, or this wasn't
     checked."""
@@ -76,7 +76,7 @@ class Fetched(NamedTuple):
     """A remote's list, and the tracking refs of what it no longer has (`gone`). `tracked` are its tracking
     refs, or those of the requested threads; None if they must be read again after a fetch."""
 
-    listed: Listed
+    listed: RemoteListing
     gone: Mapping[str, Oid]
     tracked: Mapping[str, Oid] | None = None
 
@@ -90,7 +90,7 @@ def list_refs(
     remote: Remote,
     branches: bool = False,
     meanwhile: Callable[[], object] = lambda: None,
-) -> Listed:
+) -> RemoteListing:
     """List a remote's refs under refs/uwf/ and its published branches; with `branches`, check for other
     branches. `meanwhile` is called while waiting. Raises RemoteFailed, also beyond `uwf.maxRefs`."""
     published = [f"{branches}*" for branches in layout.branches_of_versions()]
@@ -121,7 +121,7 @@ def list_refs(
     log.debug(
         "W1JTH9PS", "{remote} lists {refs} refs", remote=remote.name, refs=len(refs), strange=strange[:10]
     )
-    return Listed(refs, tuple(strange), not branches or bool(found))
+    return RemoteListing(refs, tuple(strange), not branches or bool(found))
 
 
 @cache
@@ -136,7 +136,7 @@ def _is_taken(name: str) -> bool:
 
 def sort_out(
     listed: Iterable[tuple[str, str]], takes: Callable[[str], bool], at_most: int, too_many: UwfError
-) -> Listed:
+) -> RemoteListing:
     """Separate accepted names from strange ones. Raises `too_many` beyond `at_most`."""
     refs: dict[str, Oid] = {}
     strange: list[str] = []
@@ -147,7 +147,7 @@ def sort_out(
             strange.append(name)
         if len(refs) + len(strange) > at_most:
             raise too_many
-    return Listed(refs, tuple(strange))
+    return RemoteListing(refs, tuple(strange))
 
 
 def listed_lines(git: Git, *args: str, between: str = "\t") -> Iterator[tuple[str, str]]:
@@ -261,7 +261,7 @@ def _fetch_listed(
         meant = {*layout.refs_of_threads(threads)}
         if folds:
             meant |= {name for name in (*listed.refs, *known) if name.startswith(layout.FOLDED)}
-        listed = Listed({name: oid for name, oid in listed.refs.items() if name in meant}, ())
+        listed = RemoteListing({name: oid for name, oid in listed.refs.items() if name in meant}, ())
         known = {name: oid for name, oid in known.items() if name in meant}
     wanted = [name for name, oid in listed.refs.items() if known.get(name) != oid]
     log.info(
@@ -323,7 +323,7 @@ def _fetch_few(
         refs |= tracked_among(repository, remote.name, new)
     gone = {name: oid for name, oid in known.items() if name not in refs}
     strange = tuple(name for _, _, name in rows if name not in meant)
-    return Fetched(Listed(refs, strange), gone, refs)
+    return Fetched(RemoteListing(refs, strange), gone, refs)
 
 
 def rows_of(said: str) -> list[tuple[str, Oid | None, str]] | None:
@@ -426,7 +426,7 @@ def _arriving(git: Git, repository: Repository) -> Iterator[None]:
         ]
         for path in written if not is_git_at_work(repository.path) else ():
             with contextlib.suppress(OSError):
-                if isinstance(error, OverBounds) or path.stat().st_size >= git.bounds.file:
+                if isinstance(error, ReceiveLimitExceeded) or path.stat().st_size >= git.bounds.file:
                     path.unlink()
         raise
 

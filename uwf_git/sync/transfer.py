@@ -14,7 +14,7 @@ from typing import NamedTuple
 from uwf_git.base import log
 from uwf_git.base.errors import RemoteFailed
 from uwf_git.base.text import one_line
-from uwf_git.git.program import Done, Git, failure
+from uwf_git.git.program import CallResult, Git, failure
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.remotes import Remote
@@ -35,7 +35,7 @@ _LOST = (
     "needs force",
     "incorrect old value",
 )
-_TOO_MUCH = re.compile(
+_SIZE_LIMIT = re.compile(
     r"HTTP 413|HTTP 5\d\d|Internal Server Error|too (?:large|many|big)|more than|at once|exceed|limit|unpack",
     re.IGNORECASE,
 )
@@ -88,7 +88,7 @@ def send(
         try:
             found = transfer(git, remote, specs, updates)
         except RemoteFailed as error:
-            if smaller and _TOO_MUCH.search(error.message):
+            if smaller and _SIZE_LIMIT.search(error.message):
                 log.warning(
                     "RMHYWXRX",
                     "{remote} failed at so many refs: tries {size} at once",
@@ -104,7 +104,7 @@ def send(
         came = {name: found[name] for name in group if name in found}
         waiting = waiting[size:]
         if reason := _refused_as_a_whole(came):
-            if smaller and (len(group) > MOST_OF_A_FORGE or _TOO_MUCH.search(reason)):
+            if smaller and (len(group) > MOST_OF_A_FORGE or _SIZE_LIMIT.search(reason)):
                 log.warning(
                     "SPY2CM99",
                     "{remote} refuses so many refs: tries {size} at once",
@@ -216,7 +216,7 @@ def transfer(
     return results
 
 
-def results_of(done: Done, objects: Mapping[str, Oid]) -> Iterator[tuple[str, Pushed | Rejected]]:
+def results_of(done: CallResult, objects: Mapping[str, Oid]) -> Iterator[tuple[str, Pushed | Rejected]]:
     """Parse `git push --porcelain`: flag, from:to, summary and reason."""
     for line in done.out.decode("utf-8", "replace").splitlines():
         flag, _, rest = line.partition("\t")

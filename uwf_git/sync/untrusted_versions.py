@@ -126,7 +126,7 @@ def _own_content(repository: Repository, tree: Oid) -> dict[str, Oid]:
 
 def findings_in(instance: Instance, ref: str, commit: Oid) -> tuple[Finding, ...]:
     """Return what a pull would find wrong with a definition's commit. Without findings it is indexed."""
-    from uwf_git.verify.whole import Trial
+    from uwf_git.verify.whole import ReceivedRefsVerifier
 
-    with contextlib.closing(Trial(instance.store)) as trial:
+    with contextlib.closing(ReceivedRefsVerifier(instance.store)) as trial:
         return trial.findings(ref, commit)

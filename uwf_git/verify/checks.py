@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from uwf_git.git.repository import Oid
-from uwf_git.verify.damage import Hurt
+from uwf_git.verify.damage import DamagedRef
 
 OK, WARNING, ERROR = "ok", "warning", "error"
 
@@ -29,7 +29,7 @@ class Check(NamedTuple):
         return {**said, **self.more}
 
 
-def hurt_check(check: str, hurt: Hurt, objects: Mapping[Oid, str], hint: str) -> Check:
+def hurt_check(check: str, hurt: DamagedRef, objects: Mapping[Oid, str], hint: str) -> Check:
     """Return a failed check for what a ref is missing."""
     lost = sorted((str(oid), reason) for oid, reason in objects.items() if oid.raw in hurt.objects)
     first = f"object {lost[0][0]} is damaged: {lost[0][1]}" if lost else "it can't be read"

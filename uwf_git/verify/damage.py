@@ -30,7 +30,7 @@ _SUBMODULE = "160000"
 _LOOSE = re.compile(r"[0-9a-f]{38}")
 
 
-class Hurt(NamedTuple):
+class DamagedRef(NamedTuple):
     """A ref that reaches unreadable objects. `thread` is None for others. `step` is the number of the first
     damaged step, 0 for the prompt or workflow, None if unknown; `last` is the StepNode or StartNode before
     it. `head` is the ref's commit, if known."""
@@ -70,7 +70,7 @@ class Damage(NamedTuple):
     indexes: tuple[Path, ...]
     derived: tuple[Path, ...]
     refs: tuple[str, ...]
-    hurt: tuple[Hurt, ...]
+    hurt: tuple[DamagedRef, ...]
 
     @property
     def is_none(self) -> bool:
@@ -259,7 +259,7 @@ class _Hurts:
         self._index = store.index
         self._walk = walk
 
-    def of(self, refs: Mapping[str, Oid]) -> Iterator[Hurt]:
+    def of(self, refs: Mapping[str, Oid]) -> Iterator[DamagedRef]:
         for name, oid in sorted(refs.items()):
             if name.startswith(layout.REMOTES):
                 continue
@@ -274,7 +274,7 @@ class _Hurts:
                 first = self._first(commit) if steps and commit else None
                 yield self._hurt(name, thread, commit, first, objects)
 
-    def _folded(self, name: str, oid: Oid, objects: frozenset[bytes]) -> Iterator[Hurt]:
+    def _folded(self, name: str, oid: Oid, objects: frozenset[bytes]) -> Iterator[DamagedRef]:
         if not objects:
             return
         told = False
@@ -286,7 +286,7 @@ class _Hurts:
                     commit = entry.ended.target.raw
                     yield self._hurt(name, entry.thread, commit, self._first(commit), lost)
         if not told:
-            yield Hurt(name, None, "", None, None, oid.raw, objects)
+            yield DamagedRef(name, None, "", None, None, oid.raw, objects)
 
     def _hurt(
         self,
@@ -295,12 +295,12 @@ class _Hurts:
         head: bytes | None,
         first: bytes | None,
         objects: frozenset[bytes],
-    ) -> Hurt:
+    ) -> DamagedRef:
         before = self._walk.before(first) if first else None
         row = self._index.commit(before) if before else None
         last = row.node if row is not None and row.kind in ("start", "step") else None
         number = self._number(first) if first else None
-        return Hurt(name, thread, self._title(head), number, last, head, objects)
+        return DamagedRef(name, thread, self._title(head), number, last, head, objects)
 
     def _first(self, head: bytes) -> bytes | None:
         at: bytes | None = head

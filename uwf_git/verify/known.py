@@ -42,7 +42,7 @@ class Record(NamedTuple):
     decided: bool = True
 
 
-class Past:
+class KnownHistory:
     """The steps up to a head, oldest first, extended for the next commit."""
 
     def __init__(self, store: Store) -> None:
@@ -137,7 +137,7 @@ def is_instruction(said: str, expected: str | None, redacted: bool) -> bool:
     return expected.endswith(pieces[-1])
 
 
-class Folder(NamedTuple):
+class RecordFolder(NamedTuple):
     """A record's folder: its path with a trailing slash, and its tree."""
 
     path: str
@@ -155,14 +155,14 @@ class Known:
         self.workflows: dict[tuple[Hash, bytes], Definition] = {}
         self.versions: dict[tuple[str, bytes, Hash], Any] = {}
         self.starts: dict[Hash, Start] = {}
-        self.past = Past(store)
-        self._aside = Past(store)
+        self.past = KnownHistory(store)
+        self._aside = KnownHistory(store)
         self._attempts = Attempts(store)
         self._decisions: dict[bytes, Decision | str] = {}
 
     def trust(self, oid: Oid) -> Record:
         """Return the record of a commit known to the store. Raises UwfError, Bad."""
-        row = self._store.take_in(oid)
+        row = self._store.index_commit(oid)
         tree = self.objects.commit(oid).tree
         step, head, attempts = None, None, 0
         if row.kind == "step":
@@ -257,7 +257,7 @@ class Known:
 
     def forget_unfinished(self) -> None:
         """Forget the results of an interrupted check."""
-        self.past, self._aside = Past(self._store), Past(self._store)
+        self.past, self._aside = KnownHistory(self._store), KnownHistory(self._store)
         self._decisions.clear()
         self.nodes.rows.clear()
 
@@ -273,7 +273,7 @@ class Known:
             raise Bad("wrong-parent", f"parent {oid} records a {kind}, not a {' or '.join(kinds)}")
         return record
 
-    def new_folder(self, tree: bytes, folders: tuple[str, ...], number: int) -> Folder:
+    def new_folder(self, tree: bytes, folders: tuple[str, ...], number: int) -> RecordFolder:
         """Return the folder of a new step or attempt, by its number. Raises Bad."""
         if folders == ("steps",) and number >= 100:
             folders = layout.step_folder(number, "role")[:-1]
@@ -290,7 +290,7 @@ class Known:
             name = rows[0][1].decode("utf-8")
         except UnicodeDecodeError:
             raise Bad("unsafe-name", f"folder {number:04d} has a name that is not UTF-8") from None
-        return Folder("/".join((*folders, name)) + "/", rows[0][2])
+        return RecordFolder("/".join((*folders, name)) + "/", rows[0][2])
 
     def folder(
         self, tree: bytes, path: str, node: Hash, report: Report

@@ -34,7 +34,7 @@ from uwf_git.verify.objects import CommitObject
 from uwf_git.verify.starts import check_speaking
 from uwf_git.verify.thread_pages import ThreadPages, files_of
 from uwf_git.verify.versions import check_record
-from uwf_git.workflow.moderator import Asking, Coded, Ended, Next
+from uwf_git.workflow.moderator import AwaitingAnswer, DecidedByCode, Next, WorkflowEnded
 
 
 class Records:
@@ -129,7 +129,9 @@ class Records:
         talks = is_conversation(self._known.definition(version).workflow)
         if talks == is_conversation(self._known.definition(other).workflow):
             report("wrong-parent", "a run is started from a conversation, and a conversation from a run")
-        elif talks and other.decided and not isinstance(self._known.decision(other, aside=True), Ended):
+        elif (
+            talks and other.decided and not isinstance(self._known.decision(other, aside=True), WorkflowEnded)
+        ):
             report("wrong-parent", f"the run that it comes after had not ended at {other.row.node}")
 
     # Steps
@@ -188,7 +190,7 @@ class Records:
         row = step_row(_row(commit, "step", node), before.row, made, output.payload, of_child)
         record = Record(row, commit.tree, step=context, decided=decided)
         child = pages.child_of(detail, lambda target: self._known.content(here, target))
-        page = pages.Told(number, context, detail, child)
+        page = pages.PageStep(number, context, detail, child)
         self._known.page(files, name.path, report, lambda: self._pages.of_step(page, told))
         if told:
             self._pages.check(record, before, report)
@@ -205,23 +207,23 @@ class Records:
     ) -> bool:
         decision = self._known.decision(before)
         workflow = self._known.definition(before).workflow
-        if made.role == USER and output.type == REMARK and isinstance(decision, Next | Coded):
+        if made.role == USER and output.type == REMARK and isinstance(decision, Next | DecidedByCode):
             allowed: tuple[Hash, ...] = (REMARK,)
             _check_remark(made, output, detail, report)
-        elif made.role == USER and (isinstance(decision, Asking) or workflow.resume is not None):
+        elif made.role == USER and (isinstance(decision, AwaitingAnswer) or workflow.resume is not None):
             allowed = (ANSWER,)
         elif isinstance(decision, str):
             report("no-decision", f"nobody can be next: {decision}")
             return False
-        elif isinstance(decision, Ended):
+        elif isinstance(decision, WorkflowEnded):
             report("after-end", f"{made.role} made a step after the workflow had ended")
             return True
-        elif isinstance(decision, Coded):
+        elif isinstance(decision, DecidedByCode):
             self._check_coded(made, before, decision, output, report)
             self._known.check_detail(detail, here, None, before, report)
             return True
         else:
-            role = USER if isinstance(decision, Asking) else decision.role
+            role = USER if isinstance(decision, AwaitingAnswer) else decision.role
             if made.role != role:
                 report("wrong-role", f"{made.role} made the step that the workflow called {role} for")
                 return True
@@ -232,7 +234,9 @@ class Records:
         self._known.check_detail(detail, here, expected, before, report)
         return True
 
-    def _check_coded(self, made: Step, before: Record, decision: Coded, output: Node, report: Report) -> None:
+    def _check_coded(
+        self, made: Step, before: Record, decision: DecidedByCode, output: Node, report: Report
+    ) -> None:
         """Check that a code workflow's step is of one of its roles, or its result. Whether its code called
         for it is unknown, since no code is run."""
         roles = self._known.definition(before).workflow.roles
@@ -261,7 +265,7 @@ class Records:
             return
         if other.row.node != made.detail:
             report("wrong-parent", f"the second parent records {other.row.node}, not {made.detail}")
-        elif other.decided and not isinstance(self._known.decision(other, aside=True), Ended):
+        elif other.decided and not isinstance(self._known.decision(other, aside=True), WorkflowEnded):
             report("wrong-parent", f"the sub-workflow had not ended at {other.row.node}")
 
     def _check_reached(
@@ -331,7 +335,7 @@ class Records:
         if head.decided:
             decision = self._known.decision(head)
             role = decision.role if isinstance(decision, Next) else None
-            if isinstance(decision, Coded):
+            if isinstance(decision, DecidedByCode):
                 role = BUNDLE
             if role != made.role:
                 report("wrong-role", f"{made.role} tried, the workflow called {role} for it")

@@ -25,10 +25,10 @@ from uwf_git.verify.known import Known, Record
 from uwf_git.verify.nodes import NodeRow
 from uwf_git.verify.objects import CommitObject, Objects, TagObject, parse_tag
 from uwf_git.verify.records import Records
-from uwf_git.workflow.moderator import Ended
+from uwf_git.workflow.moderator import WorkflowEnded
 
 if TYPE_CHECKING:
-    from uwf_git.store.archives import Folded
+    from uwf_git.store.archives import FoldedThread
 
 MOST = 100  # findings of one ref; what has more is no better known by them
 
@@ -108,7 +108,7 @@ class Verifier:
             report("malformed", f"{type(error).__name__}: {error}", oid)
         if not self._fresh and not found:
             if kind is not None and kind.target == "end":
-                self._store.take_in_tag(oid)
+                self._store.index_tag(oid)
             self._take_in(self._tips)
         self._tips = []
         unique = list(dict.fromkeys(each._replace(thread=each.thread or thread, ref=name) for each in found))
@@ -173,7 +173,7 @@ class Verifier:
             return
         try:
             with self._budget.spend():
-                ended = isinstance(self._known.decision(record), Ended)
+                ended = isinstance(self._known.decision(record), WorkflowEnded)
         except BudgetExceeded:
             self._known.forget_unfinished()
             report("unchecked", self._unchecked(f"whether {record.row.node} is the end"), tag.oid)
@@ -215,7 +215,7 @@ class Verifier:
         from uwf_git.store.archives import message, read
 
         self._objects.commit(self._commit(oid))
-        known: dict[bytes, list[Folded]] = {}
+        known: dict[bytes, list[FoldedThread]] = {}
         try:
             fold = read(self._store.repository, oid, name)
             for link in fold.chain:
@@ -232,7 +232,7 @@ class Verifier:
             self._folded(entry, oid, found, entry in now)
         self._held(fold.held, found, report)
 
-    def _folded(self, entry: Folded, fold: Oid, found: list[Finding], counts: bool) -> None:
+    def _folded(self, entry: FoldedThread, fold: Oid, found: list[Finding], counts: bool) -> None:
         inside: list[Finding] = []
 
         def note(code: str, message: str, at: object = None) -> None:

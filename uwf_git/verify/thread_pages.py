@@ -15,7 +15,7 @@ from uwf_git.verify.findings import Report
 from uwf_git.verify.known import Known, Record
 from uwf_git.verify.nodes import row_of
 from uwf_git.verify.objects import FILE, Objects
-from uwf_git.workflow.moderator import Coded, Ended, Next
+from uwf_git.workflow.moderator import DecidedByCode, Next, WorkflowEnded
 
 _MOST_ROLES = 50  # that a page may name which the workflow has no word on
 
@@ -26,7 +26,7 @@ class ThreadPages:
     def __init__(self, known: Known) -> None:
         self._known = known
         self._lines: dict[Hash, str] = {}
-        self._told: tuple[bytes, bytes] = b"", b""  # the commit whose page was made last, the lines on it
+        self._describe: tuple[bytes, bytes] = b"", b""  # the commit whose page was made last, the lines on it
         self._lacking: tuple[bytes, list[int]] = b"", []  # a commit, and the hundreds without a page after it
 
     def is_told(self, tree: bytes, before: Record) -> bool:
@@ -39,7 +39,7 @@ class ThreadPages:
         paths = map(pages.past_page_path, self._missing(before))
         return ("README.md",), [path.removeprefix("steps/") for path in paths]
 
-    def of_step(self, step: pages.Told, told: bool) -> bytes:
+    def of_step(self, step: pages.PageStep, told: bool) -> bytes:
         """Return the page of a step's folder in its form."""
         if told:
             return pages.step_page(step)
@@ -79,25 +79,25 @@ class ThreadPages:
             then = [None, END, *islice(roles, _MOST_ROLES)]
         elif isinstance(decision, Next):
             then = [decision.role, None]
-        elif isinstance(decision, Coded):
+        elif isinstance(decision, DecidedByCode):
             then = [BUNDLE, None]
         else:
-            then = [END, None] if isinstance(decision, Ended) else [None]
+            then = [END, None] if isinstance(decision, WorkflowEnded) else [None]
         row, step = record.row, record.step
         assert step is not None
         for role in then:
-            standing = pages.Standing(row.title or "", row.name or "", row.number, row.rehearsed, step, role)
+            standing = pages.PageState(row.title or "", row.name or "", row.number, row.rehearsed, step, role)
             yield partial(_page, standing, lines)
 
     def _listed(self, record: Record, before: Record) -> bytes:
         number, step = record.row.number, record.step
         assert step is not None
-        if number % pages.HUNDRED == 0 or self._told[0] == before.row.oid:
-            past = self._told[1] if number % pages.HUNDRED else b""
+        if number % pages.HUNDRED == 0 or self._describe[0] == before.row.oid:
+            past = self._describe[1] if number % pages.HUNDRED else b""
             lines = past + pages.listed([self._line(number, step)])
         else:
             lines = pages.listed(self._lines_of(number // pages.HUNDRED))
-        self._told = record.row.oid, lines
+        self._describe = record.row.oid, lines
         return lines
 
     def _lines_of(self, hundred: int) -> list[str]:
@@ -111,7 +111,7 @@ class ThreadPages:
         return line
 
 
-def _page(standing: pages.Standing, lines: bytes) -> bytes:
+def _page(standing: pages.PageState, lines: bytes) -> bytes:
     return pages.top_of(standing) + lines
 
 

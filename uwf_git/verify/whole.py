@@ -21,7 +21,7 @@ from uwf_git.verify.refs import Claim, Verifier
 _LAST = 1 << 30  # the place of what is in no transfer
 
 
-class Verified(NamedTuple):
+class VerifyResult(NamedTuple):
     """Numbers of threads, steps and nodes; findings, warnings, and notes on what could not be checked."""
 
     threads: int
@@ -67,7 +67,7 @@ def verify_refs(
     refs: Mapping[str, Oid | None],
     blob_limit: int = MAX_BLOB,
     on_commit: Callable[[], None] = lambda: None,
-) -> Verified:
+) -> VerifyResult:
     """Verify refs as returned by `local_refs` and `thread_refs`, or a remote's. `blob_limit` is in bytes;
     `on_commit` is called per commit. After `uwf.maxVerify` seconds of slow checks, the rest is `unchecked`.
     Moves no ref, trusts no index."""
@@ -89,7 +89,9 @@ def verify_refs(
     warnings = tuple(_made_up(verifier, heads.values()))
     notes = (*_coded(verifier, heads.values()), *newer)
     store.index.close()
-    return Verified(len(verifier.threads), verifier.steps, verifier.nodes, tuple(findings), warnings, notes)
+    return VerifyResult(
+        len(verifier.threads), verifier.steps, verifier.nodes, tuple(findings), warnings, notes
+    )
 
 
 def _heads(verifier: Verifier) -> dict[ThreadId, Claim]:
@@ -155,7 +157,7 @@ def _order(item: tuple[str, Oid | None]) -> tuple[int, str]:
     return kind.order if kind is not None and kind.is_shared else _LAST, item[0]
 
 
-class Trial:
+class ReceivedRefsVerifier:
     """Verifies received refs one by one; commits known to `store` are trusted. `steps` counts the new ones."""
 
     def __init__(self, store: Store) -> None:

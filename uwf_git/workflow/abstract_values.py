@@ -13,7 +13,7 @@ from uwf_git.format.types import SUSPEND, USER
 _ANSWER = "\0answer"  # in a schema: it is that of a role's answer, in a pair with the role
 _STEPS = "\0steps"  # in a schema: it is that of the list of steps
 _LAST = "\0last"  # in a schema: a step that may be the last one
-_MOST = 200
+_MAX_ALTERNATIVES = 200
 _DEEPEST = 20
 
 HISTORY, STEP, START_OF, SCHEMA_OF = "the history", "a step", "start", "the schema of "
@@ -150,7 +150,7 @@ def field_of(value: Value, name: str) -> Field:
                 below = (START_OF if name == "start" else STEP) if whose == HISTORY else whose
                 reached.append(Alternative(root, found.schema, below))
     owners = tuple(dict.fromkeys(each.whose for each in within if each.whose))
-    return Field(tuple(reached) if len(reached) <= _MOST else None, known, owners)
+    return Field(tuple(reached) if len(reached) <= _MAX_ALTERNATIVES else None, known, owners)
 
 
 def _settled(alternative: Alternative) -> Alternative:
@@ -171,7 +171,7 @@ def atoms(value: Value) -> list[Atom] | None:
         alternative, depth = waiting.pop()
         alternative = _settled(alternative)
         root, schema, _ = alternative
-        if schema is None or depth > _DEEPEST or len(found) > _MOST:
+        if schema is None or depth > _DEEPEST or len(found) > _MAX_ALTERNATIVES:
             return None
         if (listed := choices(root, schema)) is not None:
             found += [Constant(each) for each in listed]

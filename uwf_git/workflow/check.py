@@ -95,7 +95,7 @@ class _Checker:
         self._used: dict[str, list[str]] = {}
         # What a name that isn't defined probably means: one slip is one finding, and not also a role
         # that is never reached.
-        self._meant: dict[str, str] = {}
+        self._suggest: dict[str, str] = {}
         # Names that could mean anything: what may have become of a role is then not told.
         self._unclear = False
         self._unclear_condition = False
@@ -104,16 +104,16 @@ class _Checker:
         self._schemas()
         live: dict[str, set[str]] = {}
         for source, edges in self._draft.graph.items():
-            if not self._source(source, edges) and source not in self._meant:
+            if not self._source(source, edges) and source not in self._suggest:
                 continue
             for edge in edges.edges:
                 self._target(edge)
                 self._templates(source, edge, edges)
             taken = self._by_status(source, edges) if edges.by_status else self._by_condition(source, edges)
-            targets = {self._meant.get(edge.role, edge.role) for edge in taken}
+            targets = {self._suggest.get(edge.role, edge.role) for edge in taken}
             if any(target != END and target not in self._draft.declared for target in targets):
                 targets.add(END)  # an edge that leads nowhere known could be the way out
-            live.setdefault(self._meant.get(source, source), set()).update(targets)
+            live.setdefault(self._suggest.get(source, source), set()).update(targets)
         self._conditions()
         self._graph(live)
 
@@ -132,7 +132,7 @@ class _Checker:
             if "roles" in self._draft.missing:
                 return True
             if means_start(source) and START not in self._draft.graph:
-                self._meant[source] = START
+                self._suggest[source] = START
                 hint = f"it is called {START}"
             else:
                 self._means(source, [role for role in self._draft.declared if role not in self._draft.graph])
@@ -155,7 +155,7 @@ class _Checker:
         if role == END or role in self._draft.declared or "roles" in self._draft.missing:
             return
         if means_end(role):
-            self._meant[role] = END
+            self._suggest[role] = END
         else:
             self._means(role, [*self._draft.declared, END])
         message = (
@@ -172,7 +172,7 @@ class _Checker:
 
     def _means(self, name: str, known: list[str]) -> None:
         if (meant := self._findings.closest(name, known)) is not None:
-            self._meant[name] = meant
+            self._suggest[name] = meant
         else:
             self._unclear = True
 
@@ -414,7 +414,7 @@ class _Checker:
         from uwf_git.workflow.type_check import doubts
 
         schemas = {role: answers.schema for role, answers in self._answers.items()}
-        sources = [self._meant.get(source, source) for source in self._used.get(name, ())]
+        sources = [self._suggest.get(source, source) for source in self._used.get(name, ())]
         for code, message, hint in doubts(expression, schemas, self._draft.declared, sources):
             self._findings.warning(path, code, f'condition "{name}": {message}', hint)
 
@@ -422,7 +422,7 @@ class _Checker:
         graph = self._draft.graph
         if not graph:
             return
-        if START not in graph and START not in self._meant.values():
+        if START not in graph and START not in self._suggest.values():
             self._findings.key_error(
                 ("graph",), "no-start", f"graph has no {START}", f"add {START}: [{{role: <the first role>}}]"
             )

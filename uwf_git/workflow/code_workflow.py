@@ -43,7 +43,7 @@ def name_in_root(workflow: Workflow) -> str:
     return code.id + workflow.file.removeprefix("workflow")
 
 
-def kept_bundle(payload: dict[str, Any], schemas: Mapping[Hash, Any], text: bytes) -> Compiled:
+def stored_code(payload: dict[str, Any], schemas: Mapping[Hash, Any], text: bytes) -> Compiled:
     """Return a code workflow from stored nodes and its file, without evaluation. Raises Invalid if the file
     doesn't match its node."""
     from uwf_git.format.document import Document

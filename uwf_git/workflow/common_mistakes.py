@@ -66,7 +66,7 @@ _ENDS = frozenset(
 )
 
 
-def meant_key(kind: str, key: str, given: Collection[str] = ()) -> str | None:
+def suggest_key(kind: str, key: str, given: Collection[str] = ()) -> str | None:
     """Return the key of an `edge`, `role`, `condition` or `workflow` that another stands for, unless `given`."""
     table = _TABLES.get(kind, {})
     if kind == "role":  # of its two forms

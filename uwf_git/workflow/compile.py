@@ -98,7 +98,9 @@ def foresee(compiled: Compiled, seconds: float = SECONDS) -> tuple[Finding, ...]
     for problem in likely(report):
         # What is seen once a condition is right follows from that.
         if problem.code in _SEEN or (problem.code, problem.where) in anyway:
-            findings.warning(_place_of(problem, draft), problem.code, *told_of(problem, compiled.workflow))
+            findings.warning(
+                _place_of(problem, draft), problem.code, *finding_for(problem, compiled.workflow)
+            )
     told = {(finding.line, finding.column) for finding in compiled.warnings}
     found = [each for each in findings.sorted() if (each.line, each.column) not in told]
     return tuple(sorted((*compiled.warnings, *found)))
@@ -110,7 +112,7 @@ def likely(report: Report) -> list[Problem]:
     return [each for each in report.problems if not each.follows and (each.code in _SEEN or not gave_up)]
 
 
-def told_of(problem: Problem, workflow: Workflow) -> tuple[str, str]:
+def finding_for(problem: Problem, workflow: Workflow) -> tuple[str, str]:
     """Return the finding for a rehearsal's problem, and its hint."""
     message = problem.message.removeprefix(f"workflow {workflow.name}: ")
     return f"rehearsed: {message}", _HINTS.get(problem.code, "")

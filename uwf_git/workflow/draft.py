@@ -16,7 +16,7 @@ from uwf_git.format.findings import Findings
 from uwf_git.format.ids import name_problem
 from uwf_git.format.schema import ValuePath
 from uwf_git.format.types import DEFAULT_STATUS, END, NEW, START
-from uwf_git.workflow.common_mistakes import key_hint, means_start, meant_key
+from uwf_git.workflow.common_mistakes import key_hint, means_start, suggest_key
 
 VERSION = 1
 
@@ -106,7 +106,7 @@ class _Reader(Fields):
         self._sentinels: dict[str, str] = {}
 
     def meant(self, kind: str, key: str, given: Collection[str]) -> str | None:
-        return meant_key(kind, key, given)
+        return suggest_key(kind, key, given)
 
     def hint(self, kind: str, key: str, meant: str | None, known: Collection[str]) -> str:
         if kind == "edge" and "condition" in (key, meant) and "condition" not in known:

@@ -46,11 +46,11 @@ class Next(NamedTuple):
     location: str | None = None
 
 
-class Ended(NamedTuple):
+class WorkflowEnded(NamedTuple):
     """The workflow has ended."""
 
 
-class Asking(NamedTuple):
+class AwaitingAnswer(NamedTuple):
     """`role` waits for a person's answer."""
 
     role: str
@@ -59,18 +59,18 @@ class Asking(NamedTuple):
     reason: str
 
 
-class Coded(NamedTuple):
+class DecidedByCode(NamedTuple):
     """A code workflow decides when it runs. `rounds` is the number of steps left, None for no limit; at 0 it
     can only end."""
 
     rounds: int | None = None
 
 
-Decision = Next | Ended | Asking | Coded
+Decision = Next | WorkflowEnded | AwaitingAnswer | DecidedByCode
 Graph = Mapping[str, Iterable[str]]
 
 
-class Chosen(NamedTuple):
+class ChosenEdge(NamedTuple):
     """The edge of `source` at index `position`."""
 
     source: str
@@ -90,7 +90,7 @@ def decide(
     if steps:
         last = steps[-1]
         if last.role == USER:
-            return _told(workflow, start, steps)
+            return _describe(workflow, start, steps)
         if asks_human(last.output):
             return _question(last.role, last.output)
     return follow(workflow, choose(workflow, start, steps, replay=replay), start, steps)
@@ -98,19 +98,21 @@ def decide(
 
 def _of_bundle(code: Code, start: Start, steps: Sequence[StepContext]) -> Decision:
     if steps and steps[-1].role == END:
-        return Ended()
+        return WorkflowEnded()
     if steps and steps[-1].role != USER and asks_human(steps[-1].output):
         return _question(steps[-1].role, steps[-1].output)
     most = start.max_rounds or code.max_rounds
-    return Coded(None if most is None else max(0, most - sum(step.role != USER for step in steps)))
+    return DecidedByCode(None if most is None else max(0, most - sum(step.role != USER for step in steps)))
 
 
-def follow(workflow: Workflow, chosen: Chosen, start: Start, steps: Sequence[StepContext]) -> Next | Ended:
+def follow(
+    workflow: Workflow, chosen: ChosenEdge, start: Start, steps: Sequence[StepContext]
+) -> Next | WorkflowEnded:
     """Return where a chosen edge leads. An empty prompt or location counts as absent. Raises Invalid for an
     unknown role or a failing template."""
     role = chosen.edge.role
     if role == END:
-        return Ended()
+        return WorkflowEnded()
     if role not in workflow.roles:
         raise Invalid(
             f"workflow {workflow.name}: an edge of {chosen.source} leads to {role}, which is no role",
@@ -129,7 +131,7 @@ def choose(
     steps: Sequence[StepContext],
     on_condition: Callable[[str, bool], None] | None = None,
     replay: Replay | None = None,
-) -> Chosen:
+) -> ChosenEdge:
     """Return the edge for the last output, or from $START. The last step must be a role's and not a question.
     `on_condition` gets each evaluated condition's name and result. Raises NoTransition, Invalid."""
     source = steps[-1].role if steps else START
@@ -161,7 +163,7 @@ def choose(
         else:
             matches = True
         if matches:
-            return Chosen(source, position, edge)
+            return ChosenEdge(source, position, edge)
     raise _no_transition(workflow, source, output, edges)
 
 
@@ -235,7 +237,7 @@ def _holds(workflow: Workflow, source: str, name: str, value: Callable[[], Any])
         ) from None
 
 
-def _told(workflow: Workflow, start: Start, steps: Sequence[StepContext]) -> Next | Ended:
+def _describe(workflow: Workflow, start: Start, steps: Sequence[StepContext]) -> Next | WorkflowEnded:
     output = steps[-1].output
     text = output.get("answer") if isinstance(output, dict) else None
     if not isinstance(text, str):
@@ -251,23 +253,23 @@ def _told(workflow: Workflow, start: Start, steps: Sequence[StepContext]) -> Nex
     return Next(role, text)
 
 
-def _resumed(workflow: Workflow, start: Start, text: str) -> Next | Ended:
+def _resumed(workflow: Workflow, start: Start, text: str) -> Next | WorkflowEnded:
     place = workflow.resume
     if place is None:
         raise Invalid(
             f"the user spoke where nobody asked, and workflow {workflow.name} doesn't say who goes on then",
             f"{START} of its graph names that role under {RESUME}",
         )
-    found = follow(workflow, Chosen(START, place, workflow.graph[START][place]), start, ())
-    if isinstance(found, Ended):
+    found = follow(workflow, ChosenEdge(START, place, workflow.graph[START][place]), start, ())
+    if isinstance(found, WorkflowEnded):
         return found
     return found._replace(instruction=f"{found.instruction}\n\n{text}" if found.instruction else text)
 
 
-def _question(role: str, output: Mapping[str, Any]) -> Asking:
+def _question(role: str, output: Mapping[str, Any]) -> AwaitingAnswer:
     question, options, reason = output.get("question"), output.get("options"), output.get("reason")
     said = [text for text in (question, reason) if isinstance(text, str) and text.strip()]
-    return Asking(
+    return AwaitingAnswer(
         role,
         said[0] if said else "",
         tuple(str(option) for option in options) if isinstance(options, list) else (),
@@ -277,7 +279,7 @@ def _question(role: str, output: Mapping[str, Any]) -> Asking:
 
 def _rendered(
     workflow: Workflow,
-    chosen: Chosen,
+    chosen: ChosenEdge,
     what: str,
     template: str | None,
     start: Start,
@@ -293,7 +295,7 @@ def _rendered(
     return text if text.strip() else None
 
 
-def describe(chosen: Chosen) -> str:
+def describe(chosen: ChosenEdge) -> str:
     """Return an edge as text: `reviewer -> developer (status rejected)`."""
     edge = chosen.edge
     if edge.status is not None:

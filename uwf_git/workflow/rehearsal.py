@@ -18,7 +18,7 @@ from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import CONTENT, TIMESTAMP, Start, StepContext, Workflow, asks_human, status_of
 from uwf_git.format.schema import Schema
 from uwf_git.format.types import END, START, SUSPEND, USER
-from uwf_git.workflow.moderator import Chosen, brief, can_end, choose, describe, follow, reachable
+from uwf_git.workflow.moderator import ChosenEdge, brief, can_end, choose, describe, follow, reachable
 from uwf_git.workflow.sample_outputs import Hints, hints_of, variants
 
 MAX_STEPS = 2_000
@@ -124,7 +124,7 @@ def rehearse(
 class _Way(NamedTuple):
     """A possible edge now, with the steps (for $START the prompts) that take it."""
 
-    chosen: Chosen
+    chosen: ChosenEdge
     outputs: list[Any]
 
 
@@ -241,7 +241,7 @@ class _Walk:
         place = self._workflow.resume
         if place is None or self._taken[START, place]:
             return END
-        chosen = Chosen(START, place, self._workflow.graph[START][place])
+        chosen = ChosenEdge(START, place, self._workflow.graph[START][place])
         self._taken[START, place] += 1
         steps.append(_step(USER, {"answer": "Go on."}))
         self._lead(chosen, start, [], START)
@@ -289,7 +289,7 @@ class _Walk:
         self._known.setdefault((source, chosen.position), output)
         ways.setdefault(chosen.position, _Way(chosen, [])).outputs.append(steps[-1] if steps else output)
 
-    def _lead(self, chosen: Chosen, start: Start, steps: list[StepContext], source: str) -> None:
+    def _lead(self, chosen: ChosenEdge, start: Start, steps: list[StepContext], source: str) -> None:
         try:
             follow(self._workflow, chosen, start, steps)
         except Invalid as error:
@@ -467,7 +467,7 @@ class _Walk:
                     self._check_condition(edge.condition)
                 # Without an end there is nothing to go on with, and of that there is a problem already.
                 if not self._taken[source, position] and (source, position) != (START, self._workflow.resume):
-                    name = describe(Chosen(source, position, edge))
+                    name = describe(ChosenEdge(source, position, edge))
                     message = f"{name} was never taken: {self._why(source, position)}"
                     self._add("edge-never-taken", name, message, source, position)
 

@@ -88,7 +88,7 @@ def _in_one(root: Any, path: ValuePath, schema: dict[str, Any]) -> Iterator[Sche
     known = _keywords()
     for key in schema:
         if key not in known and key not in _CUSTOM and not key.startswith("x-"):
-            meant = _meant(key)
+            meant = _suggest(key)
             if meant is not None:
                 message = f'"{one_line(key, 40)}" is no keyword of JSON Schema and has no effect'
                 yield SchemaProblem((*path, key), False, message, f'did you mean "{meant}"?')
@@ -115,7 +115,7 @@ def _required(root: Any, path: ValuePath, schema: dict[str, Any]) -> Iterator[Sc
 
 
 @lru_cache(maxsize=1024)
-def _meant(key: str) -> str | None:
+def _suggest(key: str) -> str | None:
     return closest(key, _keywords())
 
 

@@ -47,7 +47,7 @@ _RESULTS: Mapping[str, Value] = {
 _LITERALS = ("string", "number", "value")
 
 
-class Doubt(NamedTuple):
+class ProbableMistake(NamedTuple):
     """A probable mistake: unknown-field, never-equal, list-compared."""
 
     code: str
@@ -57,7 +57,7 @@ class Doubt(NamedTuple):
 
 def doubts(
     expression: str, schemas: Mapping[str, Any], roles: Collection[str], sources: Collection[str]
-) -> list[Doubt]:
+) -> list[ProbableMistake]:
     """Check a valid expression. `schemas` are the known outputs of `roles`; `sources` are the roles whose
     edges use it, one of which made the last step."""
     walk = _Walk(schemas, roles, [source for source in sources if source != START] if sources else roles)
@@ -67,7 +67,7 @@ def doubts(
 
 class _Walk:
     def __init__(self, schemas: Mapping[str, Any], roles: Collection[str], last: Collection[str]) -> None:
-        self.found: list[Doubt] = []
+        self.found: list[ProbableMistake] = []
         self.history = history(roles, schemas, last)
         self._schemas = schemas
         self._roles = roles
@@ -253,7 +253,7 @@ class _Walk:
     # Doubts
 
     def _doubt(self, code: str, message: str, hint: str) -> None:
-        self.found.append(Doubt(code, message, hint))
+        self.found.append(ProbableMistake(code, message, hint))
 
     def _unset(self, name: str, in_path: bool = False) -> None:
         shown = one_line(name, 40)

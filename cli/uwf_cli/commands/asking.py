@@ -15,7 +15,7 @@ from uwf_cli.completers import complete_step, complete_thread
 from uwf_cli.exchange import adopt_news, find_thread
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import ago, iso
-from uwf_cli.selection import Chosen, on_each, threads
+from uwf_cli.selection import Selection, on_each, threads
 from uwf_git.api.listing import ACTIVE, Filters, origins_of
 from uwf_git.base.errors import Usage
 from uwf_git.base.text import numbered, one_line
@@ -194,7 +194,7 @@ def _ask(instance: Instance, head: Head, other: bool) -> str:
     "--now", is_flag=True, help="End the step in progress. Its output so far is kept as an attempt."
 )
 @click.option("-m", "--message", default="", metavar="TEXT", help="The reason, shown with the thread.")
-def pause(invocation: Invocation, chosen: Chosen, now: bool, message: str) -> None:
+def pause(invocation: Invocation, chosen: Selection, now: bool, message: str) -> None:
     """Pause threads. Nobody can step them, here or elsewhere after a push, until they are resumed.
 
     A step in progress finishes first, unless --now is given. Paused threads can be read, forked, answered and
@@ -225,13 +225,13 @@ def _paused_text(value: Any) -> str:
 )
 @threads
 @click.option("-m", "--message", metavar="TEXT", help="The text to continue with. - reads standard input.")
-def resume(invocation: Invocation, chosen: Chosen, message: str | None) -> None:
+def resume(invocation: Invocation, chosen: Selection, message: str | None) -> None:
     """Resume paused threads, or continue finished ones.
 
     A finished thread is not changed: a new thread shares its steps and gives TEXT to the role of the `resume`
     edge under $START. For a waiting thread, TEXT is the answer. Run the thread with uwf thread run.
     """
-    from uwf_git.api.control import resume_as_json, tell_resumed
+    from uwf_git.api.control import notify_resumed, resume_as_json
 
     if message is not None and not chosen.ids and chosen.filters != Filters():
         raise Usage(
@@ -246,7 +246,7 @@ def resume(invocation: Invocation, chosen: Chosen, message: str | None) -> None:
         goes_on.append(thread)
         return resume_as_json(instance, thread, text)
 
-    instance.after(lambda: tell_resumed(instance, goes_on))
+    instance.after(lambda: notify_resumed(instance, goes_on))
     on_each(invocation, chosen, do, _resumed_text, ("paused", "running"), none="nothing is paused here")
 
 

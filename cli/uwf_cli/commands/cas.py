@@ -177,7 +177,7 @@ def extract(
     if into is None:
         invocation.emit(found.value)
         return
-    kept = extraction.keep(invocation.instance_for_writing(), schema, into, found.value)
+    kept = extraction.store_data(invocation.instance_for_writing(), schema, into, found.value)
     if kept.warning:
         invocation.warn(kept.warning)
     value = {"hash": kept.node, "type": kept.type, "data": kept.data}

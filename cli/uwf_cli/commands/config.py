@@ -20,7 +20,7 @@ from uwf_git.base.text import counted
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from uwf_git.api.settings import ConfigProblem, Wishes
+    from uwf_git.api.settings import ConfigProblem, SettingChanges
 
 
 @command(
@@ -163,11 +163,11 @@ def setup(
 
     API keys are stored in .env (mode 0600) in the storage root, never in config.yaml.
     """
-    from uwf_git.api.settings import Wishes, set_up
+    from uwf_git.api.settings import SettingChanges, set_up
 
     root = invocation.location.root
-    wishes = Wishes(provider, base_url, api_key, model, agent)
-    if wishes == Wishes():
+    wishes = SettingChanges(provider, base_url, api_key, model, agent)
+    if wishes == SettingChanges():
         if not (terminal.is_terminal(sys.stdin) and terminal.is_terminal(sys.stderr)):
             raise Usage(
                 "there is nothing to set up", "give --provider, --model or --agent, or call it on a terminal"
@@ -181,8 +181,8 @@ def setup(
     )
 
 
-def _ask(root: Path) -> Wishes:
-    from uwf_git.api.settings import PRESETS, REHEARSE, Preset, Wishes, set_up_before
+def _ask(root: Path) -> SettingChanges:
+    from uwf_git.api.settings import PRESETS, REHEARSE, Preset, SettingChanges, set_up_before
 
     config, before = set_up_before(root)
     sys.stderr.write(
@@ -191,7 +191,7 @@ def _ask(root: Path) -> Wishes:
     provider = _prompt("Provider (" + ", ".join(PRESETS) + ", another, or none)", before.provider or "none")
     if provider == "none":
         agent = _prompt("Default agent", before.agent or REHEARSE)
-        return Wishes(agent=agent)
+        return SettingChanges(agent=agent)
     known, preset = config.providers.get(provider), PRESETS.get(provider)
     base_url = _prompt("Address", (known or preset or Preset("", "")).base_url or None)
     api_key = None
@@ -205,7 +205,7 @@ def _ask(root: Path) -> Wishes:
         )
     name = _prompt("Model, as the provider calls it", before.model)
     agent = _prompt("Default agent", before.agent or "uwf-builtin")
-    return Wishes(provider, base_url, api_key or None, name, agent)
+    return SettingChanges(provider, base_url, api_key or None, name, agent)
 
 
 def _prompt(question: str, default: str | None) -> str:

@@ -15,7 +15,7 @@ from uwf_cli.completers import (
     complete_remote,
     complete_thread,
 )
-from uwf_cli.exchange import exchange_for, git_for, tell_large
+from uwf_cli.exchange import exchange_for, git_for, warn_of_large_blobs
 from uwf_cli.invocation import Invocation
 from uwf_git.api.versions import bundle_of
 
@@ -57,7 +57,7 @@ def thread(invocation: Invocation, thread: str, branch: str, remote: str | None)
     instance = invocation.instance
     there = exchange_for(instance, remote)
     found = publish_thread(instance, there, instance.threads.find(thread), branch)
-    tell_large(invocation, found.large)
+    warn_of_large_blobs(invocation, found.large)
     invocation.emit(found.to_json(), published_text)
 
 
@@ -81,7 +81,7 @@ def publish_version(
 
     instance = invocation.instance
     found = push(instance, exchange_for(instance, remote), versions, name, branch)
-    tell_large(invocation, found.large)
+    warn_of_large_blobs(invocation, found.large)
     invocation.emit(found.to_json(), published_text)
 
 
@@ -176,7 +176,7 @@ def publish_proposed(invocation: Invocation, remote: Remote | None, proposal: Pr
         return {}
     instance = invocation.instance
     published = publish_proposal(instance, Exchange(remote, git_for(instance)), proposal)
-    tell_large(invocation, published.large)
+    warn_of_large_blobs(invocation, published.large)
     return {"remote": remote.name, "published": published.to_json()}
 
 

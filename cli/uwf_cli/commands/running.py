@@ -20,7 +20,7 @@ from uwf_cli.exchange import find_thread
 from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import whose
-from uwf_cli.selection import Chosen, chosen_threads, threads
+from uwf_cli.selection import Selection, chosen_threads, threads
 from uwf_git.base.errors import Invalid, NotFound, Waiting
 from uwf_git.base.text import counted, numbered
 from uwf_git.format.types import next_name, role_name
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from uwf_git.format.ids import ThreadId
 
 _PAUSE = 0.5  # seconds between two looks at what runs
-_LEAST = 8  # columns of what is said of an output, however narrow the terminal is
+_MIN_OUTPUT_WIDTH = 8  # columns of what is said of an output, however narrow the terminal is
 
 AT_ONCE = click.IntRange(1, 1000)
 """How many steps may be made at once: each is a process."""
@@ -122,7 +122,7 @@ def step(
 @QUIET
 def run(
     invocation: Invocation,
-    chosen: Chosen,
+    chosen: Selection,
     jobs: int,
     max_steps: int,
     agent: str | None,
@@ -233,7 +233,7 @@ def outcome_line(value: dict[str, Any]) -> str:
     begin = f"{value['number']:4d}  {terminal.style(role_name(value['role']), 'bold')} {agent}"
     verdict = value["verdict"]
     if verdict and (width := terminal.width()) is not None:
-        verdict = terminal.cut(verdict, max(width - terminal.columns(f"{begin}: {end}"), _LEAST))
+        verdict = terminal.cut(verdict, max(width - terminal.columns(f"{begin}: {end}"), _MIN_OUTPUT_WIDTH))
     question = [text for line in value["question"].splitlines() if (text := line.strip())]
     options = [f"  {option}" for option in numbered(value["options"])]
     below = [f"      {line}" for line in (*question, *options)] if value["status"] == "waiting" else []

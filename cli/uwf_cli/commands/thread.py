@@ -24,7 +24,7 @@ from uwf_cli.commands.running import (
 from uwf_cli.completers import complete_remote, complete_speaker, complete_thread, complete_workflow
 from uwf_cli.exchange import git_for
 from uwf_cli.invocation import Invocation
-from uwf_cli.selection import Chosen, on_each, threads
+from uwf_cli.selection import Selection, on_each, threads
 from uwf_git.api.listing import ACTIVE, Filters
 from uwf_git.base.errors import Usage
 from uwf_git.base.text import one_line
@@ -33,7 +33,7 @@ from uwf_git.format.types import MOST_ROUNDS
 
 if TYPE_CHECKING:
     from uwf_git.api.start import Start
-    from uwf_git.api.workflows import Found
+    from uwf_git.api.workflows import ResolvedWorkflow
     from uwf_git.format.ids import ThreadId
     from uwf_git.store.instance import Instance
 
@@ -66,7 +66,7 @@ AS = click.option(
 )
 
 
-class Begun(NamedTuple):
+class StartedThread(NamedTuple):
     """A started thread and its workflow."""
 
     thread: ThreadId
@@ -184,12 +184,12 @@ def _start_each(
 
 def begin(
     invocation: Invocation,
-    workflow: str | Found,
+    workflow: str | ResolvedWorkflow,
     what: Start,
     *,
     persona: str | None = None,
     to_run: bool = False,
-) -> Begun:
+) -> StartedThread:
     """Start a thread. If it is `to_run` at once, its code must be trusted; a file named by its path is.
     `persona` names the default speaker."""
     from uwf_git.api.start import Version, start
@@ -199,12 +199,12 @@ def begin(
     instance = invocation.instance
     what = what._replace(persona=speaker_of(found, persona))
     version = Version(version_of(instance, found), found.hash, found.workflow)
-    return Begun(start(instance, version, what), found.hash, found.workflow.name)
+    return StartedThread(start(instance, version, what), found.hash, found.workflow.name)
 
 
 def _startable(
-    invocation: Invocation, workflow: str | Found, has_rounds: bool, to_run: bool = False
-) -> Found:
+    invocation: Invocation, workflow: str | ResolvedWorkflow, has_rounds: bool, to_run: bool = False
+) -> ResolvedWorkflow:
     """Return the workflow of new threads, trusted as in `begin`, with an open store. Raises Usage for
     --max-rounds without code."""
     from uwf_git.api.workflows import may_start
@@ -219,7 +219,7 @@ def _startable(
     return found
 
 
-def _require_code(found: Found, option: str) -> None:
+def _require_code(found: ResolvedWorkflow, option: str) -> None:
     """Raise Usage for a limit on rounds unless the workflow is code."""
     if found.workflow.code is None:
         raise Usage(
@@ -334,7 +334,7 @@ def fork(invocation: Invocation, origin: str, at: int | None, from_role: str | N
 @threads
 @click.option("--reason", default="", metavar="TEXT", help="The reason, recorded with the thread.")
 @click.option("--yes", is_flag=True, help="Confirm, if filters select the threads.")
-def kill(invocation: Invocation, chosen: Chosen, reason: str, yes: bool) -> None:
+def kill(invocation: Invocation, chosen: Selection, reason: str, yes: bool) -> None:
     """Kill threads and their running agents. Killed threads stay readable."""
     from uwf_git.api.control import kill as end
 
@@ -362,7 +362,7 @@ def _killed_text(value: Any) -> str:
     "--remote", metavar="R", help="Also remove them from this remote.", shell_complete=complete_remote
 )
 @click.option("--yes", is_flag=True, help="Confirm.")
-def rm(invocation: Invocation, chosen: Chosen, remote: str | None, yes: bool) -> None:
+def rm(invocation: Invocation, chosen: Selection, remote: str | None, yes: bool) -> None:
     """Remove threads and their failed attempts. Forks keep the steps they share.
 
     Copies on remotes stay, unless --remote is given, and are not pulled again. uwf thread restore works for a
@@ -427,7 +427,9 @@ def restore(invocation: Invocation, ids: tuple[str, ...], every: bool) -> None:
         return
     do = partial(bring, instance)
     if not every:
-        on_each(invocation, Chosen(ids, Filters()), do, _restored_text, find=partial(_find_removed, instance))
+        on_each(
+            invocation, Selection(ids, Filters()), do, _restored_text, find=partial(_find_removed, instance)
+        )
         return
     invocation.emit([do(each["thread"]) for each in found], _all_restored_text)
 

@@ -23,7 +23,7 @@ from uwf_git.base.text import counted
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from uwf_git.api.versions import Use
+    from uwf_git.api.versions import WorkflowUse
 
 
 @command(
@@ -284,7 +284,7 @@ def rm(invocation: Invocation, name: str, yes: bool) -> None:
     )
 
 
-def warn_of_use(invocation: Invocation, use: Use, what: str) -> dict[str, Any]:
+def warn_of_use(invocation: Invocation, use: WorkflowUse, what: str) -> dict[str, Any]:
     """Warn of the users of something removed; return the result's part."""
     for user in use.users:
         invocation.warn(f"{what} was in use: {user}")

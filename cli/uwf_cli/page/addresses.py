@@ -12,7 +12,7 @@ STATUS = {2: 400, 3: 404, 4: 409}
 """The statuses of HTTP for errors, by exit status."""
 
 
-class Asked(NamedTuple):
+class PageRequest(NamedTuple):
     """A request: the parts of its path, and its query with repeated names."""
 
     parts: Mapping[str, str]

@@ -44,39 +44,39 @@ def watch(invocation: Invocation, thread: str | None) -> None:
     Works with screen readers, ssh and pipes: no line is redrawn. With an ID, watch until no process works on
     the thread; the exit status is that of thread run.
     """
-    from uwf_git.api.events import Happening
+    from uwf_git.api.events import Events
 
     found = find_thread(invocation, thread) if thread else None
     if found is not None:
         _one(invocation, found)
         return
     adopt_news(invocation)
-    happening = Happening(invocation.instance)
+    happening = Events(invocation.instance)
     with suppress(KeyboardInterrupt):
         while True:
             for value in happening.news():
-                _tell(invocation, value, _labelled)
+                _notify(invocation, value, _labelled)
             time.sleep(_TICK)
 
 
-def _tell(invocation: Invocation, value: Mapping[str, Any], text: Callable[[Any], str]) -> None:
+def _notify(invocation: Invocation, value: Mapping[str, Any], text: Callable[[Any], str]) -> None:
     # A Ctrl-C right after the line was written would have it written once more at the end.
     with deferred():
         invocation.emit(value, text, compact=True)
 
 
 def _one(invocation: Invocation, thread: ThreadId) -> None:
-    from uwf_git.api.events import Happening
+    from uwf_git.api.events import Events
 
     invocation.going_on = f"uwf watch {thread} goes on watching"
-    happening = Happening(invocation.instance, thread)
+    happening = Events(invocation.instance, thread)
     values: Iterable[Mapping[str, Any]] = ()
     if not invocation.instance.locks.is_held(thread):
         values = happening.standing(thread)
     error, begun = "", False
     while True:
         for value in values:
-            _tell(invocation, value, _line)
+            _notify(invocation, value, _line)
             error = value.get("error", error)
             is_over = _is_over(thread, value, error)
             begun = begun or value["event"] != "rests"

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 from uwf_cli import terminal
-from uwf_cli.command import Group, Place, command
+from uwf_cli.command import CommandEntry, Group, command
 from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
 
@@ -57,9 +57,9 @@ def start_(invocation: Invocation) -> None:
 schedule = Group(
     "schedule",
     {
-        "set": Place("uwf_schedules.commands:set_", "Register a schedule under its name."),
-        "list": Place("uwf_schedules.commands:list_", "List the schedules."),
-        "start": Place("uwf_schedules.commands:start_", "Start the threads that are due."),
+        "set": CommandEntry("uwf_schedules.commands:set_", "Register a schedule under its name."),
+        "list": CommandEntry("uwf_schedules.commands:list_", "List the schedules."),
+        "start": CommandEntry("uwf_schedules.commands:start_", "Start the threads that are due."),
     },
     examples=("uwf schedule start",),
     help="Start threads again and again.",

@@ -11,7 +11,7 @@ Neither moves a head: the engine does, once it has accepted the step.
 
 One step is one `Conversation`. An agent that keeps state between its first answer and a correction (a live
 process, the messages so far) is a subclass of it. A stateless agent is a pair of functions, wrapped by
-`OfFunctions`.
+`FunctionConversation`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from uwf_git.format.kinds import Detail, Role, Step, TurnRecord, agent_name_prob
 from uwf_git.format.kinds import Usage as TokenUsage
 from uwf_git.format.types import STEPNODE
 from uwf_git.git.repository import StoreUnwritable
-from uwf_git.store.private import NONCE_VARIABLE, Order
+from uwf_git.store.private import NONCE_VARIABLE, EngineOrder
 
 if TYPE_CHECKING:
     from uwf_git.config.settings import Config
@@ -75,7 +75,7 @@ class Conversation:
         """Return the answer to a further message in the same session."""
         raise NotImplementedError
 
-    def take_over(self, reply: Reply) -> Reply:
+    def adopt_answer(self, reply: Reply) -> Reply:
         """Return the answer that an earlier process got and saved. `say` is then called only if the agent can
         continue from it."""
         self.correctable = False
@@ -90,7 +90,7 @@ class Conversation:
         return self._next(lambda: self.say(text))
 
     def _next(self, ask: Callable[[], Reply]) -> Reply:
-        return ask() if self.answers is None else self.answers.next(ask, self.take_over)
+        return ask() if self.answers is None else self.answers.next(ask, self.adopt_answer)
 
     def close(self) -> None:
         """Release what the conversation holds, such as a process."""
@@ -104,7 +104,7 @@ class Conversation:
         return resume.session, carry_on(resume.error, self.ctx.prompt_for_resumed_attempt)
 
 
-class OfFunctions(Conversation):
+class FunctionConversation(Conversation):
     """The conversation of an agent made of `run` and optionally `continue_`; see create_agent."""
 
     def __init__(self, ctx: Context, name: str, run: RunFunction, continue_: ContinueFunction | None) -> None:
@@ -127,7 +127,7 @@ class OfFunctions(Conversation):
         assert self._continue is not None
         return self._heard(self._continue(self.ctx, self._session, text))
 
-    def take_over(self, reply: Reply) -> Reply:
+    def adopt_answer(self, reply: Reply) -> Reply:
         """Return the saved answer; corrections continue its session."""
         return self._heard(reply)
 
@@ -163,7 +163,7 @@ class Agent:
 
     `about` is shown by `--help`; the other parameters are those of create_agent. `sees_files` says whether
     the agent reads files by the machine's paths, so that its prompt names the folders of a crew's step; it
-    and `has_shell` may use the context, but not its prompt. `untold` returns why the cost cannot be known
+    and `has_shell` may use the context, but not its prompt. `missing_price` returns why the cost cannot be known
     beforehand, "" if it can. `asks` returns the alias of the provider that it will call, "" if none.
     """
 
@@ -177,7 +177,7 @@ class Agent:
         about: str | None = None,
         has_shell: ShellFunction = lambda ctx: False,
         sees_files: ShellFunction = lambda ctx: True,
-        untold: ToldFunction = lambda config, args: "",
+        missing_price: ToldFunction = lambda config, args: "",
         asks: ToldFunction = lambda config, args: "",
     ) -> None:
         self.name = name if name.startswith("uwf-") else f"uwf-{name}"
@@ -188,7 +188,7 @@ class Agent:
         self._named = named
         self.has_shell = has_shell
         self.sees_files = sees_files
-        self.untold = untold
+        self.missing_price = missing_price
         self.asks = asks
 
     def called(self, args: Sequence[str]) -> str:
@@ -218,7 +218,7 @@ class Agent:
             instance = Instance.open()
             thread = parse_thread_id(thread_text)
             head = instance.threads.active_head(thread)
-            order = _order(instance, head, role) or Order(
+            order = _order(instance, head, role) or EngineOrder(
                 head.node, role, self.name, None, None, command=tuple(args), folder=str(Path.cwd())
             )
             print(self.report(instance, head, order, args))
@@ -243,7 +243,7 @@ class Agent:
         )
 
     def report(
-        self, instance: Instance, head: Head, order: Order, args: Sequence[str], is_put: bool = False
+        self, instance: Instance, head: Head, order: EngineOrder, args: Sequence[str], is_put: bool = False
     ) -> Hash:
         """Perform a step, store its nodes and write a report into the private folder, also for early
         failures: the engine may be gone by then. The folder is left alone if another process was given the
@@ -265,7 +265,7 @@ class Agent:
         self,
         instance: Instance,
         at: Position,
-        order: Order,
+        order: EngineOrder,
         args: Sequence[str],
         recorder: Recorder | None = None,
         cwd: Path | None = None,
@@ -342,7 +342,7 @@ class Agent:
         self,
         instance: Instance,
         at: Position,
-        order: Order,
+        order: EngineOrder,
         args: Sequence[str],
         cwd: Path,
         recorder: Recorder,
@@ -400,7 +400,7 @@ class Agent:
         return context
 
 
-def _order(instance: Instance, head: Head, role: str) -> Order | None:
+def _order(instance: Instance, head: Head, role: str) -> EngineOrder | None:
     order = instance.runs.read_order(head.thread) if instance.runs.is_asked(head.thread) else None
     return order if order is not None and (order.head, order.role) == (head.node, role) else None
 
@@ -424,7 +424,7 @@ def put_step(instance: Instance, thread: ThreadId, role: str, text: str, name: s
     called = name or order.name or order.agent
     agent = Agent(
         called,
-        lambda ctx: OfFunctions(ctx, called, lambda _: text, None),
+        lambda ctx: FunctionConversation(ctx, called, lambda _: text, None),
         parse_args=lambda _: None,
         named=lambda _: called,
     )
@@ -465,7 +465,7 @@ def create_agent(
     about = getattr(sys.modules.get(run.__module__), "__doc__", None)
     agent = Agent(
         name,
-        lambda ctx: OfFunctions(ctx, agent.name, run, continue_),
+        lambda ctx: FunctionConversation(ctx, agent.name, run, continue_),
         parse_args,
         usage,
         named,
@@ -478,9 +478,9 @@ def create_agent(
 def judged(ctx: Context, reply: Reply) -> Verdict:
     """Return whether a reply has a valid output of the step. Raises Invalid if the role's schema cannot be
     applied."""
-    from uwf_git.engine.kit.extract import Wanted, judge
+    from uwf_git.engine.kit.extract import ExpectedOutput, judge
 
-    return judge(reply, Wanted(ctx.role, ctx.schema, ctx.reads, ctx.written))
+    return judge(reply, ExpectedOutput(ctx.role, ctx.schema, ctx.reads, ctx.written))
 
 
 def read_output(
@@ -493,11 +493,13 @@ def read_output(
     """Extract the output from a reply, with corrections or an extraction model if needed. The `schema`
     defaults to the role's. `heard` gets the turns of each reply and the next message to the agent, before it
     is sent. Raises ExtractionFailed."""
-    from uwf_git.engine.kit.extract import Wanted, extract
+    from uwf_git.engine.kit.extract import ExpectedOutput, extract
     from uwf_git.engine.kit.reading import reader
 
     wanted = (
-        Wanted(ctx.role, ctx.schema, ctx.reads, ctx.written) if schema is None else Wanted(ctx.role, schema)
+        ExpectedOutput(ctx.role, ctx.schema, ctx.reads, ctx.written)
+        if schema is None
+        else ExpectedOutput(ctx.role, schema)
     )
     said = conversation.more if conversation is not None and conversation.correctable else None
     return extract(
@@ -533,7 +535,7 @@ def _mounts(instance: Instance, at: Position, role: Role, cwd: Path, carries_on:
 
 def _extract(ctx: Context, schema: Any, prompt: str, text: str | None) -> Any:
     from uwf_git.engine.kit.data import extract_data, wanted
-    from uwf_git.engine.kit.prompt import told_thread
+    from uwf_git.engine.kit.prompt import thread_as_text
     from uwf_git.engine.kit.reading import reader, turn_of, why_unread
 
     obeyed = ctx.store.schema(ctx.store.complete(schema)) if isinstance(schema, str) else wanted(schema)
@@ -542,7 +544,7 @@ def _extract(ctx: Context, schema: Any, prompt: str, text: str | None) -> Any:
         obeyed,
         reader(ctx.config, ctx.secrets, obeyed.payload, ctx.deadline),
         instruction=prompt,
-        around="" if text is not None else told_thread(ctx.instance, ctx.history, ctx.instruction),
+        around="" if text is not None else thread_as_text(ctx.instance, ctx.history, ctx.instruction),
         unread=why_unread(ctx.config),
         heard=lambda reply: ctx.record(turn_of(reply)),
     ).value

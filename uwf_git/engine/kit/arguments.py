@@ -35,7 +35,7 @@ def read_options(
     return found, tuple(rest)
 
 
-class Asking(NamedTuple):
+class ModelArguments(NamedTuple):
     """The arguments of an agent that calls a model. `model` is an alias of the configuration, None for the
     default; `extra` are fields of each request; `turns` is the maximum number of requests, None if not given.
     """
@@ -45,12 +45,12 @@ class Asking(NamedTuple):
     turns: int | None = None
 
 
-def read_asking(agent: str, usage: str, args: Sequence[str], known: Sequence[str]) -> Asking:
+def read_asking(agent: str, usage: str, args: Sequence[str], known: Sequence[str]) -> ModelArguments:
     """Parse the options `known`, out of --model, --temperature, --max-tokens and --turns. Raises Usage."""
     given, rest = read_options(agent, usage, args, known)
     if rest:
         raise Usage(f"{agent} has no argument {rest[0]}", usage)
-    asking = Asking()
+    asking = ModelArguments()
     for name, value in given:
         if name == "--model":
             asking = asking._replace(model=value)

@@ -65,7 +65,7 @@ def built(value: Any, type_hash: Hash, schema: Schema, body: str, reads: Reads |
     if reads is None or not isinstance(value, dict):
         return whole
     closed = bool(whole.problems)
-    told = _own(value, schema.payload) if closed else _told(value, schema.payload, reads)
+    told = _own(value, schema.payload) if closed else _describe(value, schema.payload, reads)
     if len(told) == len(value):
         return whole
     verdict = obeys(told, type_hash, schema, body, True)
@@ -90,7 +90,7 @@ def _own(fields: Mapping[str, Any], payload: Any) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if known.has(name) or name in misspelt}
 
 
-def _told(fields: Mapping[str, Any], payload: Any, reads: Reads) -> dict[str, Any]:
+def _describe(fields: Mapping[str, Any], payload: Any, reads: Reads) -> dict[str, Any]:
     known = named(payload)
     if known.others or not known.names:
         return dict(fields)

@@ -123,7 +123,7 @@ class Completion(NamedTuple):
         return Reply(self.text, session, self.model, self.usage, (turn,))
 
 
-def asked_model(agent: str, config: Config, alias: str | None) -> str:
+def model_alias(agent: str, config: Config, alias: str | None) -> str:
     """Return the alias of the model: the one given, else the configuration's. Raises AgentFailed if there is
     none, Invalid for an unknown alias in the configuration."""
     from uwf_git.config.resolve import resolve_model
@@ -138,16 +138,16 @@ def asked_model(agent: str, config: Config, alias: str | None) -> str:
     return model.alias
 
 
-def untold(agent: str, config: Config, alias: str | None) -> str:
-    """Return why the model's cost cannot be known, "" if it has a price. Raises as `asked_model`."""
-    model = config.models.get(asked_model(agent, config, alias))
+def missing_price(agent: str, config: Config, alias: str | None) -> str:
+    """Return why the model's cost cannot be known, "" if it has a price. Raises as `model_alias`."""
+    model = config.models.get(model_alias(agent, config, alias))
     return f"model {model.name} has no price" if model is not None and model.price is None else ""
 
 
-def asked_provider(agent: str, config: Config, alias: str | None) -> str:
+def provider_alias(agent: str, config: Config, alias: str | None) -> str:
     """Return the alias of the model's provider, "" for a model that is not configured. Raises as
-    `asked_model`."""
-    model = config.models.get(asked_model(agent, config, alias))
+    `model_alias`."""
+    model = config.models.get(model_alias(agent, config, alias))
     return model.provider if model is not None else ""
 
 
@@ -403,7 +403,7 @@ class Chat:
     def _streamed(self, chunks: Iterable[bytes]) -> Any:
         import httpx
 
-        stream = Stream(self._limits.text, self._told)
+        stream = Stream(self._limits.text, self._describe)
         try:
             # Beyond the end mark too: a connection that is read to its end is used again.
             for chunk in chunks:
@@ -426,7 +426,7 @@ class Chat:
             raise _Retry("broke its answer off", "try again later")
         return stream.value()
 
-    def _told(self, text: str) -> None:
+    def _describe(self, text: str) -> None:
         if self._hear is not None:
             self._heard = True
             self._hear(text)

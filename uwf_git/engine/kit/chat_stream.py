@@ -135,7 +135,7 @@ class Stream:
                 (self._refusal, delta.get("refusal")),
             ):
                 self._add(parts, text)
-                self._tell(text)
+                self._notify(text)
             self._add(self._reasoning, delta.get("reasoning_content"))
             listed = delta.get("tool_calls")
             for part in listed if isinstance(listed, list) else ():
@@ -149,7 +149,7 @@ class Stream:
             self._count(len(text))
             parts.append(text)
 
-    def _tell(self, text: object) -> None:
+    def _notify(self, text: object) -> None:
         if self._hear is None or not isinstance(text, str) or not text:
             return
         text, self._half = self._half + text, ""

@@ -47,7 +47,7 @@ class Reply(NamedTuple):
         return cls(told.answer, told.session, told.model, told.usage, turns, output, told.cost, told.notes)
 
 
-class Exchange(NamedTuple):
+class PastRun(NamedTuple):
     """An earlier run of an agent: its prompt, rebuilt, and its turns."""
 
     prompt: str
@@ -61,7 +61,7 @@ class Resume(NamedTuple):
     session: str | None
     error: str
     turns: tuple[TurnRecord, ...]
-    exchanges: Callable[[], tuple[Exchange, ...]]
+    exchanges: Callable[[], tuple[PastRun, ...]]
 
 
 class Previous(NamedTuple):
@@ -69,7 +69,7 @@ class Previous(NamedTuple):
     conversation of role and agent in the thread, attempts included, oldest first."""
 
     session: str | None
-    exchanges: Callable[[], tuple[Exchange, ...]]
+    exchanges: Callable[[], tuple[PastRun, ...]]
 
 
 SILENCE = 30 * 60.0

@@ -17,7 +17,7 @@ from uwf_git.base.errors import AgentFailed, Invalid, UwfError
 from uwf_git.engine.kit.candidate import Verdict, built, reads_all
 from uwf_git.engine.kit.context import Reply
 from uwf_git.engine.kit.frontmatter import parse_answer
-from uwf_git.engine.kit.reading import Ask, messages_for, read_by, said_by
+from uwf_git.engine.kit.reading import Ask, messages_for, read_by, reader_note
 from uwf_git.format.ids import Hash
 from uwf_git.format.node import NotJson, parse_json
 from uwf_git.format.schema import Schema, check_schema
@@ -91,7 +91,7 @@ def extract_data(
             f"{reply.model or 'the model'} read no data that obeys the schema: {verdict.problems[0]}{more}",
             "say what to look for, or try another model",
         )
-    return Data(verdict.output, said_by(reply), verdict.notes)
+    return Data(verdict.output, reader_note(reply), verdict.notes)
 
 
 def _verdict(value: Any, schema: Schema) -> Verdict:

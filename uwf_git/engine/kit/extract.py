@@ -20,7 +20,7 @@ from uwf_git.engine.kit.candidate import Reads, Verdict, built, obeys, reads_all
 from uwf_git.engine.kit.coerce import natural
 from uwf_git.engine.kit.context import Reply
 from uwf_git.engine.kit.frontmatter import NO_BLOCK, parse_answer
-from uwf_git.engine.kit.reading import Ask, messages_for, read_by, said_by, turn_of
+from uwf_git.engine.kit.reading import Ask, messages_for, read_by, reader_note, turn_of
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import Role, TurnRecord, Usage, asks_human, replied
 from uwf_git.format.schema import Schema
@@ -47,7 +47,7 @@ Heard = Callable[[Sequence[TurnRecord], TurnRecord | None], object]
 """Is handed the turns of an answer that isn't enough, and what its agent is then told; None where a model is asked."""
 
 
-class Wanted(NamedTuple):
+class ExpectedOutput(NamedTuple):
     """The output that an answer must have, by the `schema`, usually the role's. For an open schema, `reads`
     says which other fields the workflow may read. `written` fields count as part of it. With `clean`, it must
     also be valid without its secrets."""
@@ -124,7 +124,7 @@ class _Said:
 
 def extract(
     reply: Reply,
-    wanted: Wanted,
+    wanted: ExpectedOutput,
     *,
     continue_: Continue | None = None,
     model: Ask | None = None,
@@ -192,7 +192,7 @@ def extract(
     return _by_model(said, wanted, model, verdict.problems)
 
 
-def judge(reply: Reply, wanted: Wanted) -> Verdict:
+def judge(reply: Reply, wanted: ExpectedOutput) -> Verdict:
     """Return the verdict on a reply: the wanted output, the reserved question, or for a role that talks any
     text. Raises Invalid if the schema cannot be applied."""
     verdict = _judged(reply, wanted)
@@ -203,7 +203,7 @@ def judge(reply: Reply, wanted: Wanted) -> Verdict:
     return verdict._replace(problems=tuple(f"{taken_out} {each}" for each in obeyed.problems(value)))
 
 
-def _judged(reply: Reply, wanted: Wanted) -> Verdict:
+def _judged(reply: Reply, wanted: ExpectedOutput) -> Verdict:
     own_type = wanted.role.schema
     if talks(wanted.role):
         problems = () if reply.text.strip() else ("the answer is empty",)
@@ -232,7 +232,7 @@ def _with(changes: Changes | None, fields: Any) -> Any:
     return fields if alone or changes is None else changes.added_to(fields)
 
 
-def judge_printed(text: str, wanted: Wanted, changes: Changes | None = None) -> Verdict | None:
+def judge_printed(text: str, wanted: ExpectedOutput, changes: Changes | None = None) -> Verdict | None:
     """Return the verdict on a program's output if it is an answer, that is, consists of fields or has some of
     the schema's or a status, with the `changes` written elsewhere. None otherwise. Raises Invalid as `judge`
     does."""
@@ -299,7 +299,7 @@ def sum_tokens(usages: Iterable[Usage | None]) -> Usage | None:
     return total
 
 
-def _check(value: Any, wanted: Wanted, body: str, coerced: bool = True) -> Verdict:
+def _check(value: Any, wanted: ExpectedOutput, body: str, coerced: bool = True) -> Verdict:
     reads = wanted.reads if coerced else None
     asked = _asked(value)
     if asked is None:
@@ -366,7 +366,7 @@ def _failed(
     return ExtractionFailed(message, hint or said.kept, said, problems)
 
 
-def _by_model(said: _Said, wanted: Wanted, model: Ask, problems: Sequence[str]) -> Extraction:
+def _by_model(said: _Said, wanted: ExpectedOutput, model: Ask, problems: Sequence[str]) -> Extraction:
     role = wanted.role
     messages = messages_for(
         wanted.schema.payload, [reply.text for reply in said.replies], role.extract_prompt
@@ -381,4 +381,4 @@ def _by_model(said: _Said, wanted: Wanted, model: Ask, problems: Sequence[str]) 
         raise _failed(role, said, problems, error.hint).since(error) from None
     if verdict.problems:
         raise _failed(role, said, verdict.problems)
-    return _done(said, verdict, said_by(reply), said.replies[-1].text)
+    return _done(said, verdict, reader_note(reply), said.replies[-1].text)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from uwf_git.engine.kit.context import Exchange, Previous, Resume
+from uwf_git.engine.kit.context import PastRun, Previous, Resume
 from uwf_git.engine.kit.prompt import prompt_at
 from uwf_git.engine.step_parts import Recipient
 from uwf_git.format.kinds import Detail, Role, StepContext
@@ -87,8 +87,8 @@ class Memory:
         began_anew = self._is_spent(self._history, len(chain))
         remembers = any(map(self._is_ours, self._history.steps)) and not began_anew
 
-        def exchanges() -> tuple[Exchange, ...]:
-            return tuple(self._told(remembers, chain))
+        def exchanges() -> tuple[PastRun, ...]:
+            return tuple(self._describe(remembers, chain))
 
         return Resume(self._own(last.session), error, self._store.turns(last), exchanges)
 
@@ -122,8 +122,8 @@ class Memory:
         made = made[: len(made) - but]
         return len(made) >= FRESH_AFTER or any(is_full(each.error) for each in made)
 
-    def _exchanges(self) -> tuple[Exchange, ...]:
-        found: list[Exchange] = []
+    def _exchanges(self) -> tuple[PastRun, ...]:
+        found: list[PastRun] = []
         for number, step in enumerate(self._history.steps):
             detail = self._detail(step.detail) if self._is_ours(step) else None
             if detail is None:
@@ -132,10 +132,10 @@ class Memory:
             chain = self._chain(before)
             if self._is_spent(before, len(chain)):
                 found.clear()
-            found += self._told(bool(found), [*chain, _RunAt("", detail, before)])
+            found += self._describe(bool(found), [*chain, _RunAt("", detail, before)])
         return tuple(found)
 
-    def _told(self, remembers: bool, runs: Sequence[_RunAt]) -> Iterator[Exchange]:
+    def _describe(self, remembers: bool, runs: Sequence[_RunAt]) -> Iterator[PastRun]:
         error: str | None = None
         for failed_with, detail, before in runs:
             carries_on = error is not None
@@ -147,7 +147,7 @@ class Memory:
                 Recipient(self._agent, remembers or carries_on, carries_on, self._shell()),
             )
             said = prompt if error is None else carry_on(error, prompt)
-            yield Exchange(said, self._store.turns(detail))
+            yield PastRun(said, self._store.turns(detail))
             error = failed_with
 
     def _is_ours(self, step: StepContext) -> bool:

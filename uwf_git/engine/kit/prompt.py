@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.base import log
 from uwf_git.base.errors import Invalid
 from uwf_git.base.text import fenced, nearest
-from uwf_git.engine.conversation import is_noted, talks, told_conversation
+from uwf_git.engine.conversation import conversation_prompt, is_noted, talks
 from uwf_git.engine.kit.format import format_instruction
 from uwf_git.engine.step_parts import Recipient, parts_of
 from uwf_git.format.kinds import Role, StepContext, Transition, asks_human, split_remarks
@@ -33,7 +33,7 @@ QUOTA = 120_000  # characters of history, about 30,000 tokens
 _OUTPUT_QUOTA = 8_000  # of one output, so that a large one doesn't push every answer out
 _REMARKS = "$USER remarks"  # stands for remarks among the roles that a step has inputs of
 _NAMED = 20  # fields and inputs that are listed
-_LEAST = 400  # characters: with less room than that, nothing of a step is told
+_MIN_STEP_TEXT = 400  # characters: with less room than that, nothing of a step is told
 
 
 def build_prompt(
@@ -79,7 +79,7 @@ def prompt_at(
     """Return the prompt for a role's turn after `history`, with schema and answers from the store."""
     told = instance.threads.answer
     if talks(role):
-        return told_conversation(
+        return conversation_prompt(
             history,
             role,
             told,
@@ -105,8 +105,8 @@ def _before(instance: Instance, history: History) -> str:
     origin = instance.threads.origin(history.thread)
     if origin is None:
         return ""
-    past = instance.threads.history_at(history.thread, instance.store.take_in(origin).node)
-    return f"What the user talks about with you has just come to its end:\n\n{told_thread(instance, past)}"
+    past = instance.threads.history_at(history.thread, instance.store.index_commit(origin).node)
+    return f"What the user talks about with you has just come to its end:\n\n{thread_as_text(instance, past)}"
 
 
 def _stopped(instance: Instance, history: History, step: StepContext) -> str:
@@ -115,14 +115,14 @@ def _stopped(instance: Instance, history: History, step: StepContext) -> str:
     return detail.answer if detail else ""
 
 
-def told_thread(
+def thread_as_text(
     instance: Instance, history: History, instruction: str | None = None, quota: int = QUOTA
 ) -> str:
     """Return a thread as text for an outside reader: prompt, steps (the newest whole), and the current
     instruction."""
     parts = [f"# The task\n\n{history.start.prompt.strip()}"]
     if history.steps:
-        told = _tell(history.steps, 0, "", instance.threads.answer, quota)
+        told = _notify(history.steps, 0, "", instance.threads.answer, quota)
         parts.append(_section("# What happened so far", told, history))
     if instruction and instruction.strip():
         parts.append(f"# The instruction now\n\n{instruction.strip()}")
@@ -250,7 +250,7 @@ def instruction_now(steps: Sequence[StepContext], instruction: str | None) -> st
     return f"{said}\n\nBegin your answer with the block of fields described under “Deliverable format”."
 
 
-class _Told(NamedTuple):
+class _StepText(NamedTuple):
     """A step as text. `left_out` marks a step beyond the quota."""
 
     number: int
@@ -263,7 +263,7 @@ def happened(
 ) -> str:
     """Return the steps after number `known`, with those before the role's last turn apart from those since."""
     last = max(turns_of(history.steps, role.name), default=0)
-    told = _tell(history.steps, known, role.name, answer_of, quota)
+    told = _notify(history.steps, known, role.name, answer_of, quota)
     recent = [each for each in told if each.number > last]
     earlier = [each for each in told if each.number <= last]
     parts = []
@@ -277,7 +277,7 @@ def happened(
     return "\n\n".join(parts)
 
 
-def _section(heading: str, told: Sequence[_Told], history: History) -> str:
+def _section(heading: str, told: Sequence[_StepText], history: History) -> str:
     out = [each.number for each in told if each.left_out]
     parts = [heading]
     if out:
@@ -290,15 +290,15 @@ def _section(heading: str, told: Sequence[_Told], history: History) -> str:
     return "\n\n".join(parts)
 
 
-def _tell(
+def _notify(
     steps: Sequence[StepContext], after: int, role: str, answer_of: Callable[[StepContext], str], quota: int
-) -> list[_Told]:
-    told: list[_Told] = []
+) -> list[_StepText]:
+    told: list[_StepText] = []
     room = quota
     for number in range(len(steps), after, -1):
         step = steps[number - 1]
-        if room < _LEAST and told:
-            told += [_Told(older, "", True) for older in range(number, after, -1)]
+        if room < _MIN_STEP_TEXT and told:
+            told += [_StepText(older, "", True) for older in range(number, after, -1)]
             break
         newest = not told
         if step.role == USER:
@@ -307,7 +307,7 @@ def _tell(
         else:
             text = _step(number, step, role, answer_of(step), None if newest else room)
         room -= len(text)
-        told.append(_Told(number, text))
+        told.append(_StepText(number, text))
     return told[::-1]
 
 
@@ -323,7 +323,7 @@ def _step(number: int, step: StepContext, role: str, answer: str, room: int | No
     who = (f"{step.role} (you)" if step.role == role else step.role) + f", by {step.by}"
     output = json.dumps(step.output, ensure_ascii=False, indent=2)
     if room is not None:
-        output = _cut(output, min(_OUTPUT_QUOTA, max(room, _LEAST)))
+        output = _cut(output, min(_OUTPUT_QUOTA, max(room, _MIN_STEP_TEXT)))
         room -= len(output)
     text = f"## Step {number}: {who}\n\nOutput:\n\n{fenced(output, 'json')}"
     if answer.strip():
@@ -334,7 +334,7 @@ def _step(number: int, step: StepContext, role: str, answer: str, room: int | No
 def _cut(text: str, room: int | None) -> str:
     if room is None or len(text) <= room:
         return text
-    room = max(room, _LEAST)
+    room = max(room, _MIN_STEP_TEXT)
     if len(text) <= room:
         return text
     head, tail = room * 2 // 3, room // 3

@@ -101,7 +101,7 @@ def turn_of(reply: Reply) -> TurnRecord:
     return TurnRecord("tool", reply.text, EXTRACT, {"model": reply.model}, None, reply.usage, took)
 
 
-def said_by(reply: Reply) -> str:
+def reader_note(reply: Reply) -> str:
     """Return the `how` of an output that this model read."""
     return f"model:{reply.model or 'unnamed'}"
 

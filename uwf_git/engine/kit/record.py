@@ -20,7 +20,7 @@ from uwf_git.format.kinds import EXTRACT, Detail, TurnRecord, Usage, parse_turn
 from uwf_git.format.node import to_blob
 from uwf_git.format.types import DETAIL, TURN
 from uwf_git.git.repository import StoreUnwritable
-from uwf_git.store.private import OUTPUT_END, Now, Report
+from uwf_git.store.private import OUTPUT_END, Activity, AgentReport
 
 if TYPE_CHECKING:
     from uwf_git.base.errors import UwfError
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from uwf_git.engine.kit.context import Reply
     from uwf_git.store.history import Head
     from uwf_git.store.instance import Instance
-    from uwf_git.store.private import Order, Spoken
+    from uwf_git.store.private import EngineOrder, LiveStream
 
-_OFTEN = 0.2  # seconds
+_INTERVAL = 0.2  # seconds
 _LINE = 8000  # bytes of what is being said or printed in which its last line is looked for
 _EDGE = (
     4000  # of these, how many are there only so that a secret at the beginning of the others is recognised
@@ -42,7 +42,7 @@ class _Lines:
     """A command's lines, forwarded without their secrets a few times a second, since redaction is slower than
     printing. Of more than OUTPUT_END bytes at once, only the end is forwarded."""
 
-    def __init__(self, redactor: Redactor, printing: Spoken) -> None:
+    def __init__(self, redactor: Redactor, printing: LiveStream) -> None:
         self._redactor = redactor
         self._printing = printing
         self._lock = threading.Lock()
@@ -57,7 +57,7 @@ class _Lines:
             if len(self._waiting) > OUTPUT_END:
                 self._waiting, self._is_cut = self._waiting[-OUTPUT_END:], True
             if self._timer is None and not self._is_closed:
-                self._timer = threading.Timer(_OFTEN, self._pass_on)
+                self._timer = threading.Timer(_INTERVAL, self._pass_on)
                 self._timer.daemon = True
                 self._timer.start()
 
@@ -83,7 +83,7 @@ class _Lines:
 class Recorder:
     """Makes the nodes of one run of an agent. `nodes` maps each to its blob. Turns are written at once; the
     rest at the end, once it is safe in the private folder: see `settle`. `turns` are those recorded so far,
-    `session` the last one noted. `is_put` is that of the `Report`."""
+    `session` the last one noted. `is_put` is that of the `AgentReport`."""
 
     def __init__(
         self, instance: Instance, thread: ThreadId | None = None, agent: str = "", is_put: bool = False
@@ -103,7 +103,7 @@ class Recorder:
         self._metered: dict[str, int] = {}  # tokens by stream
         self._saying: list[str] = []  # since the last turn
         self._streamed: StreamedText | None = None
-        self._spoken: Spoken | None = None
+        self._spoken: LiveStream | None = None
         self._printed: dict[str, bytes] = {}
         self._begun: dict[str, bytes] = {}  # lines that may still grow, by stream
         self._printing: _Lines | None = None
@@ -134,7 +134,7 @@ class Recorder:
         self.nodes.update((node, str(store.blob_of(node))) for node in drafts)
 
     def settle(
-        self, order: Order, step: Hash | None, detail: Hash | None = None, error: UwfError | None = None
+        self, order: EngineOrder, step: Hash | None, detail: Hash | None = None, error: UwfError | None = None
     ) -> None:
         """Write the run's result and its nodes into the private folder, synced. The nodes reach the store
         together with the ref that leads to them; if the process dies in between, the thread's next step takes
@@ -142,7 +142,7 @@ class Recorder:
         if self._printing is not None:
             self._printing.close()
         if self._thread:
-            report = Report(
+            report = AgentReport(
                 order.head,
                 order.role,
                 self._agent,
@@ -163,7 +163,7 @@ class Recorder:
         if id(turn) in self._noted:
             return
         node = self._turn(turn)
-        self._tell(turn)
+        self._notify(turn)
         try:
             self.store()
             self._note(turn, node)
@@ -197,7 +197,7 @@ class Recorder:
                     "role": turn.role,
                     "model": self._model,
                     "tokens": turn.usage.input + turn.usage.output if turn.usage else 0,
-                    "said": self._told(turn),
+                    "said": self._describe(turn),
                 },
             )
 
@@ -243,7 +243,7 @@ class Recorder:
         if said.strip():
             self.record(TurnRecord("assistant", said, model=self._model or None))
 
-    def _tell(self, turn: TurnRecord) -> None:
+    def _notify(self, turn: TurnRecord) -> None:
         if turn.role == "assistant":
             self.hush()
         elif turn.role == "tool" and turn.call is not None and (listener := self._instance.listener):
@@ -296,7 +296,7 @@ class Recorder:
     def _show(self) -> None:
         assert self._thread
         tokens, agent = sum(self._metered.values()), self._clean(self._agent)
-        now = Now(self._clean(self._model), self._line, self._line_time, tokens, agent)
+        now = Activity(self._clean(self._model), self._line, self._line_time, tokens, agent)
         self._instance.runs.show(self._thread, now)
 
     def _show_lines(self, data: bytes, stream: str) -> None:
@@ -322,7 +322,7 @@ class Recorder:
     def _clean(self, text: str) -> str:
         return self._instance.redactor.text(sound(text))[0]
 
-    def _told(self, turn: TurnRecord) -> str:
+    def _describe(self, turn: TurnRecord) -> str:
         if turn.role == "tool" and turn.tool and turn.arguments is not None:
             import json
 
@@ -383,7 +383,7 @@ class Recorder:
         self,
         said: Detail,
         turns: Sequence[TurnRecord],
-        order: Order,
+        order: EngineOrder,
         context: Hash,
         took: float | None = None,
     ) -> Hash:
@@ -412,7 +412,7 @@ class Answers:
     steps of crews' workflows, since the agent's files belong to its answer, nor for an agent that is being
     ended."""
 
-    def __init__(self, instance: Instance, thread: ThreadId, order: Order, recorder: Recorder) -> None:
+    def __init__(self, instance: Instance, thread: ThreadId, order: EngineOrder, recorder: Recorder) -> None:
         self._instance = instance
         self._thread = thread
         self._order = order
@@ -421,11 +421,11 @@ class Answers:
         self._number = 0
         self._is_kept = False
 
-    def next(self, ask: Callable[[], Reply], take_over: Callable[[Reply], Reply]) -> Reply:
+    def next(self, ask: Callable[[], Reply], adopt_answer: Callable[[Reply], Reply]) -> Reply:
         """Return the next answer: a saved one, or the agent's, which is then saved."""
         reply, self._is_kept = self._taken(), False
         if reply is not None:
-            reply = take_over(reply)
+            reply = adopt_answer(reply)
         else:
             reply = ask()
             if not self._is_kept:
@@ -499,7 +499,7 @@ def broken_off(turns: Sequence[TurnRecord], session: str | None) -> Detail:
     )
 
 
-def salvage(instance: Instance, head: Head, order: Order) -> tuple[str, Hash] | None:
+def salvage(instance: Instance, head: Head, order: EngineOrder) -> tuple[str, Hash] | None:
     """Return what an agent recorded before it was killed, and its answers that were not judged: the agent's
     name and a draft of a Detail node. None if there is nothing."""
     notes = instance.runs.notes(head.thread)

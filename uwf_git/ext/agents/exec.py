@@ -21,7 +21,7 @@ from uwf_git.base.text import fenced, last_line, nearest, settled, shortened
 from uwf_git.engine.conversation import talks
 from uwf_git.engine.kit.agent import Conversation
 from uwf_git.engine.kit.arguments import read_options
-from uwf_git.engine.kit.extract import STATUS, Wanted, failed_with, judge_printed
+from uwf_git.engine.kit.extract import STATUS, ExpectedOutput, failed_with, judge_printed
 from uwf_git.engine.kit.format import render_frontmatter
 from uwf_git.format.shape import Field, Variant, choices, types, variants
 from uwf_git.kit import Agent, Context, Reply, TurnRecord
@@ -29,7 +29,7 @@ from uwf_git.kit import Agent, Context, Reply, TurnRecord
 if TYPE_CHECKING:
     from uwf_git.engine.kit.candidate import Verdict
     from uwf_git.engine.step_parts import Changes
-    from uwf_git.sandbox.child import Finished
+    from uwf_git.sandbox.child import CommandResult
 
 USAGE = (
     "uwf-exec [--role ROLE=COMMAND]… [--ok STATUS] [--fail STATUS] [--tail CHARACTERS] "
@@ -72,7 +72,7 @@ class Options(NamedTuple):
     stdin: str = "context"
 
 
-class Ended(NamedTuple):
+class CommandEnd(NamedTuple):
     """The command's end. `report` is the end of its output."""
 
     ok: bool
@@ -130,7 +130,7 @@ class _Conversation(Conversation):
         folders = ctx.mounts.prepare().variables if ctx.mounts is not None else {}
         began = time.monotonic()
 
-        def heard(finished: Finished) -> Reply:
+        def heard(finished: CommandResult) -> Reply:
             return _heard(ctx, argv, finished, time.monotonic() - began)
 
         finished = run_command(
@@ -165,7 +165,7 @@ class _Conversation(Conversation):
         failed = Reply(f"`{shlex.join(argv)}` {how}.\n\n{fenced(turn.text, 'text')}\n", turns=(turn,))
         raise failed_with(failed, error.message, error.hint)
 
-    def take_over(self, reply: Reply) -> Reply:
+    def adopt_answer(self, reply: Reply) -> Reply:
         return _judged(self.ctx, self._argv(), reply)
 
     @property
@@ -183,7 +183,7 @@ class _Conversation(Conversation):
         )
 
 
-def _heard(ctx: Context, argv: Sequence[str], finished: Finished, seconds: float) -> Reply:
+def _heard(ctx: Context, argv: Sequence[str], finished: CommandResult, seconds: float) -> Reply:
     """Return a command's answer before judging: its output, unless its beginning is missing but needed; the
     turn has its end."""
     ended = _ended(finished, ctx.options.tail)
@@ -205,7 +205,7 @@ def _judged(ctx: Context, argv: Sequence[str], heard: Reply) -> Reply:
     name = shortened(shown, 60)
     turn = heard.turns[0]
     code = int(turn.result["exitStatus"])
-    ended = Ended(code == 0, code, _words(code), turn.text)
+    ended = CommandEnd(code == 0, code, _words(code), turn.text)
     body = f"`{shown}` {ended.words}.\n\n{fenced(ended.report, 'text')}"
     if talks(ctx.role):
         if code:
@@ -226,7 +226,7 @@ def _judged(ctx: Context, argv: Sequence[str], heard: Reply) -> Reply:
         raise failed_with(Reply(body + "\n", turns=(turn,)), said)
     output = _fill(ctx, options, ended, changes)
     if output is None:
-        said, hint = _untold(ctx, options, ended, name, changes)
+        said, hint = _explain_failure(ctx, options, ended, name, changes)
         raise failed_with(Reply(body + "\n", turns=(turn,)), said, hint)
     return Reply(render_frontmatter(output, body), turns=(turn,), output=output)
 
@@ -251,14 +251,14 @@ def _stdin(ctx: Context, options: Options) -> bytes | None:
     return json.dumps(context).encode("ascii")
 
 
-def _ended(finished: Finished, tail: int) -> Ended:
+def _ended(finished: CommandResult, tail: int) -> CommandEnd:
     code = finished.returncode
     parts = (
         _text(finished.stdout_tail, finished.stdout_size),
         _text(finished.stderr_tail, finished.stderr_size),
     )
     report = "\n".join(filter(None, parts))
-    return Ended(code == 0, code, _words(code), _end_of(report, tail) or "(it printed nothing)")
+    return CommandEnd(code == 0, code, _words(code), _end_of(report, tail) or "(it printed nothing)")
 
 
 def _words(code: int) -> str:
@@ -279,10 +279,12 @@ def _end_of(text: str, most: int) -> str:
 def _printed(ctx: Context, options: Options, text: str, changes: Changes | None) -> Verdict | None:
     if options.stdin == "prompt":  # its example of an answer is none, where it is only repeated
         text = text.replace(ctx.prompt.strip(), "")
-    return judge_printed(text, Wanted(ctx.role, ctx.schema, ctx.reads), changes)
+    return judge_printed(text, ExpectedOutput(ctx.role, ctx.schema, ctx.reads), changes)
 
 
-def _fill(ctx: Context, options: Options, ended: Ended, changes: Changes | None) -> dict[str, Any] | None:
+def _fill(
+    ctx: Context, options: Options, ended: CommandEnd, changes: Changes | None
+) -> dict[str, Any] | None:
     for variant in variants(ctx.schema.payload):
         for said in _sayings(ctx.schema.payload, variant, options, ended.ok):
             output = {**said, **_details(variant, ended)}
@@ -323,7 +325,7 @@ def _statuses(root: Any, field: Field, wanted: str | None, ok: bool) -> list[Any
     return [known[word] for word in words if word in known]
 
 
-def _details(variant: Variant, ended: Ended) -> dict[str, Any]:
+def _details(variant: Variant, ended: CommandEnd) -> dict[str, Any]:
     named = [field for name in _REPORTS if (field := variant.field(name)) and "string" in types(field.schema)]
     chosen = [field for field in named if field.required] or named[:1]
     details: dict[str, Any] = {field.name: _fitting(ended.report, field) for field in chosen}
@@ -342,8 +344,8 @@ def _fitting(report: str, field: Field) -> str:
     return report
 
 
-def _untold(
-    ctx: Context, options: Options, ended: Ended, name: str, changes: Changes | None
+def _explain_failure(
+    ctx: Context, options: Options, ended: CommandEnd, name: str, changes: Changes | None
 ) -> tuple[str, str]:
     role, payload = ctx.role.name, ctx.schema.payload
     option, wanted = ("--ok", options.ok) if ended.ok else ("--fail", options.fail)

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from uwf_git.base.attention import undisturbed
 from uwf_git.base.errors import Absent, AgentFailed, Invalid, Usage, UwfError
 from uwf_git.engine.kit.coerce import Plain, coerce
-from uwf_git.engine.kit.extract import Wanted, failed_with, judge
+from uwf_git.engine.kit.extract import ExpectedOutput, failed_with, judge
 from uwf_git.engine.kit.format import describe, example, render_frontmatter
 from uwf_git.format.cbor import normalise
 from uwf_git.format.kinds import split_remarks
@@ -60,7 +60,7 @@ def run(ctx: Context) -> Reply:
             terminal.say("\nThat can't be taken yet:\n" + _listed(problems) + "\nOnce more, please.\n\n")
 
 
-class Left(AgentFailed):
+class InputEnded(AgentFailed):
     """The person ended the input (Ctrl-D)."""
 
 
@@ -110,7 +110,7 @@ class Terminal:
                 )
             data = os.read(self.descriptor, 4096)
             if not data:
-                raise Left(f"nobody answered for role {self._role!r}", "step again when somebody can")
+                raise InputEnded(f"nobody answered for role {self._role!r}", "step again when somebody can")
             self._pending += data
         line, _, self._pending = self._pending.partition(b"\n")
         return line.decode("utf-8", "replace").rstrip("\r")
@@ -284,7 +284,7 @@ def _ask_report(terminal: Terminal) -> str:
     try:
         while (line := terminal.ask("> ")).strip() != ".":
             lines.append(line)
-    except Left:
+    except InputEnded:
         terminal.say("\n")
     return "\n".join(lines).strip()
 
@@ -307,7 +307,7 @@ def _edit(ctx: Context, terminal: Terminal) -> Reply:
                 raise failed_with(
                     failed, f"the form of role {ctx.role.name!r} was left as it was", "step again"
                 )
-            verdict = judge(Reply(edited), Wanted(ctx.role, ctx.schema))
+            verdict = judge(Reply(edited), ExpectedOutput(ctx.role, ctx.schema))
             if not verdict.problems:
                 return Reply(edited, output=verdict.output)
             problems, text = verdict.problems, edited

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from uwf_git.config.settings import Config
 from uwf_git.engine.kit.agent import Conversation
-from uwf_git.engine.kit.arguments import Asking as Options
+from uwf_git.engine.kit.arguments import ModelArguments as Options
 from uwf_git.engine.kit.arguments import read_asking
 from uwf_git.engine.kit.extract import failed_with
 from uwf_git.kit import Agent, Reply
@@ -48,10 +48,10 @@ class _Conversation(Conversation):
         return self._complete()
 
     def _complete(self) -> Reply:
-        from uwf_git.engine.kit.chat import Chat, asked_model, resolve_endpoint
+        from uwf_git.engine.kit.chat import Chat, model_alias, resolve_endpoint
 
         ctx, options = self.ctx, self.ctx.options
-        model = asked_model("uwf-llm", ctx.config, options.model)
+        model = model_alias("uwf-llm", ctx.config, options.model)
         endpoint = resolve_endpoint(ctx.config, model, ctx.secrets)
         ctx.show(model=endpoint.model)
         with Chat(endpoint) as chat:
@@ -69,16 +69,16 @@ class _Conversation(Conversation):
         return reply
 
 
-def _untold(config: Config, args: Sequence[str]) -> str:
-    from uwf_git.engine.kit.chat import untold
+def _missing_price(config: Config, args: Sequence[str]) -> str:
+    from uwf_git.engine.kit.chat import missing_price
 
-    return untold("uwf-llm", config, parse_args(args).model)
+    return missing_price("uwf-llm", config, parse_args(args).model)
 
 
 def _asks(config: Config, args: Sequence[str]) -> str:
-    from uwf_git.engine.kit.chat import asked_provider
+    from uwf_git.engine.kit.chat import provider_alias
 
-    return asked_provider("uwf-llm", config, parse_args(args).model)
+    return provider_alias("uwf-llm", config, parse_args(args).model)
 
 
 agent = Agent(
@@ -88,7 +88,7 @@ agent = Agent(
     USAGE,
     about=__doc__,
     sees_files=lambda ctx: False,
-    untold=_untold,
+    missing_price=_missing_price,
     asks=_asks,
 )
 main = agent.main

@@ -19,7 +19,7 @@ from uwf_git.base.extras import install_hint
 from uwf_git.config.known_agents import PLUGIN, Plugin, plugins, shipped, shipped_names
 from uwf_git.config.resolve import is_missing, known_agent, resolve_agent
 from uwf_git.config.settings import AgentConfig, Config
-from uwf_git.engine.kit.chat import asked_model
+from uwf_git.engine.kit.chat import model_alias
 from uwf_git.engine.performer import embedded
 from uwf_git.ext import AgentProgram, load
 from uwf_git.format.kinds import REHEARSE
@@ -63,7 +63,7 @@ class Member(NamedTuple):
     hint: str = ""
 
 
-class Checked(NamedTuple):
+class CheckResult(NamedTuple):
     """A check's result. `problem` is "" on success."""
 
     agent: str
@@ -144,7 +144,7 @@ def _shipped(config: Config, program: AgentProgram, args: Sequence[str]) -> Memb
 
 def _with_model(config: Config, member: Member) -> Member:
     try:
-        alias = asked_model(member.name, config, None)
+        alias = model_alias(member.name, config, None)
     except UwfError as error:
         return member._replace(problem=error.message, hint=error.hint)
     return member._replace(program=f"model {config.models[alias].name}")
@@ -199,7 +199,7 @@ def check(
     timeout: float | None,
     cwd: Path | None = None,
     watched: Callable[[Instance, ThreadId], AbstractContextManager[object]] | None = None,
-) -> Checked:
+) -> CheckResult:
     """Run a one-word step with an agent or command, in `cwd` or an empty folder, within `watched`. `timeout`
     in seconds overrides the agent's; the default is two minutes. Raises Usage, Invalid for an unknown agent.
     """
@@ -234,17 +234,17 @@ def check(
                 step(there, thread, agent=name, cwd=cwd or work)
         except UwfError as error:
             took = time.monotonic() - began
-            return Checked(agent.alias, took, None, None, error.message, _hint(error, took, limited))
+            return CheckResult(agent.alias, took, None, None, error.message, _hint(error, took, limited))
         took = time.monotonic() - began
         last = there.threads.history(there.threads.head(thread)).steps[-1]
         detail = there.store.detail(last.detail)
         said = str(last.output.get("number", last.output)).strip().strip(".").lower()
         if said != ANSWER and limited.command != REHEARSE:
             problem = f"{agent.alias} answered {said[:60]!r} where it should say {ANSWER!r}"
-            return Checked(agent.alias, took, None, None, problem, "is it a language model's answer?")
+            return CheckResult(agent.alias, took, None, None, problem, "is it a language model's answer?")
         usage = detail.usage._asdict() if detail and detail.usage else None
         model = detail.model if detail else None
-        return Checked(agent.alias, took, model, dict(sorted(usage.items())) if usage else None)
+        return CheckResult(agent.alias, took, model, dict(sorted(usage.items())) if usage else None)
 
 
 def _hint(error: UwfError, took: float, agent: AgentConfig) -> str:

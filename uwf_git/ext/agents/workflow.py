@@ -29,7 +29,7 @@ from uwf_git.base.errors import (
 )
 from uwf_git.engine.kit.arguments import read_options
 from uwf_git.engine.kit.candidate import with_all_fields
-from uwf_git.engine.kit.extract import Wanted, failed_with, judge
+from uwf_git.engine.kit.extract import ExpectedOutput, failed_with, judge
 from uwf_git.format.ids import Hash, ThreadId, is_thread_id
 from uwf_git.format.kinds import CONTENT, SUBWORKFLOW, StepContext, asks_human, split_remarks, step_fields
 from uwf_git.format.types import SUSPEND, USER
@@ -306,7 +306,7 @@ def _ended(ctx: Context, head: Head) -> Reply:
         raise _broken(ctx, child, f"--output: {error.message}", error.hint) from None
     for output in outputs:
         reply = Reply(f"Done by thread {child}.\n", session=child, output=output, detail=history.head)
-        verdict = judge(reply, Wanted(ctx.role, ctx.schema))
+        verdict = judge(reply, ExpectedOutput(ctx.role, ctx.schema))
         if not verdict.problems:
             return reply
         problems = problems or verdict.problems

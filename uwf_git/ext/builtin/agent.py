@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from uwf_git.config.settings import Config
     from uwf_git.engine.kit.chat import Chat, Completion
     from uwf_git.ext.builtin.conversation import Message
-    from uwf_git.ext.builtin.loop import Ask, Ended, Loop
+    from uwf_git.ext.builtin.loop import Ask, Loop, LoopEnd
 
 USAGE = "uwf-builtin [--model ALIAS] [--turns NUMBER] [--temperature NUMBER] [--max-tokens NUMBER]"
 TURNS, OF_CREW, MOST_TURNS = 30, 50, 1000
@@ -69,11 +69,11 @@ class _Conversation(Conversation):
         return self.say(ctx.prompt_for_resumed_session if ctx.previous else ctx.prompt)
 
     def say(self, text: str) -> Reply:
-        from uwf_git.engine.kit.chat import Chat, asked_model, resolve_endpoint
+        from uwf_git.engine.kit.chat import Chat, model_alias, resolve_endpoint
         from uwf_git.ext.builtin.environment import step_tools
 
         ctx, options = self.ctx, self.ctx.options
-        model = asked_model("uwf-builtin", ctx.config, options.model)
+        model = model_alias("uwf-builtin", ctx.config, options.model)
         endpoint = resolve_endpoint(ctx.config, model, ctx.secrets)
         ctx.show(model=endpoint.model)
         with Chat(endpoint) as chat, step_tools(ctx) as (box, notes):
@@ -133,7 +133,7 @@ def _asking(ctx: Context, chat: Chat, options: Options, offered: list[dict[str, 
     return ask
 
 
-def _reply(ended: Ended, session: str, notes: Sequence[str]) -> Reply:
+def _reply(ended: LoopEnd, session: str, notes: Sequence[str]) -> Reply:
     from uwf_git.engine.kit.extract import failed_with
 
     reply = Reply(ended.text, session, ended.model, ended.usage, ended.turns, notes=(*ended.notes, *notes))
@@ -171,16 +171,16 @@ _TALK = (
 )
 
 
-def _untold(config: Config, args: Sequence[str]) -> str:
-    from uwf_git.engine.kit.chat import untold
+def _missing_price(config: Config, args: Sequence[str]) -> str:
+    from uwf_git.engine.kit.chat import missing_price
 
-    return untold("uwf-builtin", config, parse_args(args).model)
+    return missing_price("uwf-builtin", config, parse_args(args).model)
 
 
 def _asks(config: Config, args: Sequence[str]) -> str:
-    from uwf_git.engine.kit.chat import asked_provider
+    from uwf_git.engine.kit.chat import provider_alias
 
-    return asked_provider("uwf-builtin", config, parse_args(args).model)
+    return provider_alias("uwf-builtin", config, parse_args(args).model)
 
 
 agent = Agent(
@@ -190,7 +190,7 @@ agent = Agent(
     USAGE,
     about=__doc__,
     sees_files=lambda ctx: False,
-    untold=_untold,
+    missing_price=_missing_price,
     asks=_asks,
 )
 main = agent.main

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from uwf_git.base.errors import Invalid
 from uwf_git.base.text import encodable
-from uwf_git.engine.kit.context import Exchange
+from uwf_git.engine.kit.context import PastRun
 from uwf_git.engine.kit.record import sound
 from uwf_git.format.cbor import normalise
 from uwf_git.format.kinds import EXTRACT, TurnRecord
@@ -110,10 +110,10 @@ class Conversation:
             name = encodable(name)[:200] if isinstance(name, str) and name else "unnamed"
             extra = each.get("extra_content")
             extra = extra if isinstance(extra, Mapping) else None
-            found.append(Call(self._fresh_id(each.get("id")), name, text, kept_arguments(text), extra))
+            found.append(Call(self._fresh_id(each.get("id")), name, text, storable_arguments(text), extra))
         return found
 
-    def replay(self, exchanges: Iterable[Exchange]) -> None:
+    def replay(self, exchanges: Iterable[PastRun]) -> None:
         """Add earlier runs: prompts and turns."""
         for exchange in exchanges:
             self.tell(exchange.prompt)
@@ -175,12 +175,12 @@ class Conversation:
         return str(wanted)
 
 
-def kept_arguments(text: str) -> Any:
+def storable_arguments(text: str) -> Any:
     """Return a call's arguments as an object, else as text."""
     try:
         value = json.loads(text) if text.strip() else {}
         if isinstance(value, dict):
-            return kept(value)
+            return storable(value)
     except (ValueError, RecursionError, Invalid):
         pass
     cut = encodable(text[:_LONGEST_KEPT])
@@ -189,7 +189,7 @@ def kept_arguments(text: str) -> Any:
     )
 
 
-def kept(value: Any) -> Any:
+def storable(value: Any) -> Any:
     """Return a storable JSON value. Raises Invalid or RecursionError."""
     return normalise(sound(value))
 

@@ -20,7 +20,7 @@ from uwf_git.base.errors import AgentFailed, Invalid, Throttled
 from uwf_git.base.text import counted, one_line
 from uwf_git.engine.kit.chat import Completion, ContextTooLong
 from uwf_git.engine.kit.extract import sum_tokens
-from uwf_git.ext.builtin.conversation import Call, Conversation, kept
+from uwf_git.ext.builtin.conversation import Call, Conversation, storable
 from uwf_git.format.kinds import TurnRecord, Usage
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ Missing = Callable[[str], Sequence[str]]
 """What keeps an answer from being a deliverable."""
 
 
-class Ended(NamedTuple):
+class LoopEnd(NamedTuple):
     """The loop's end. `text` is "" with a `problem`; `usage` is the sum over its requests."""
 
     text: str
@@ -82,7 +82,7 @@ class Loop:
         self._notes: list[str] = []
         self._model: str | None = None
 
-    def run(self, ask: Ask, call: CallTool) -> Ended:
+    def run(self, ask: Ask, call: CallTool) -> LoopEnd:
         """Run until the model answers or cannot continue. Endpoint errors become the problem; raises
         AgentFailed before the first turn."""
         self._turns, self._notes = [], []
@@ -95,9 +95,9 @@ class Loop:
             problem, hint, throttled = error.message, error.hint, error.throttled
         usage = sum_tokens(turn.usage for turn in self._turns)
         turns, notes = tuple(self._turns), tuple(self._notes)
-        return Ended(text, turns, self._model, usage, notes, problem, hint, throttled)
+        return LoopEnd(text, turns, self._model, usage, notes, problem, hint, throttled)
 
-    def correct(self, message: str, ask: Ask, call: CallTool) -> Ended:
+    def correct(self, message: str, ask: Ask, call: CallTool) -> LoopEnd:
         """Continue after a message, for a few turns. The caller records it."""
         self._conversation.tell(message)
         self._left = max(1, min(CORRECTION_TURNS, self._left))
@@ -114,9 +114,9 @@ class Loop:
                     "the next step carries on from here; --turns NUMBER allows it more of them",
                 )
             if asked and self._left == NOTICE:
-                self._tell(_NOTICE_IN_TALK if self._talks else _NOTICE)
+                self._notify(_NOTICE_IN_TALK if self._talks else _NOTICE)
             elif asked and last:
-                self._tell(_LAST_IN_TALK if self._talks else _LAST)
+                self._notify(_LAST_IN_TALK if self._talks else _LAST)
             done = self._ask(ask, "none" if last else "auto")
             asked += 1
             calls = self._take(done, last)
@@ -135,7 +135,7 @@ class Loop:
                     nudge=nudge,
                     turns_left=self._left,
                 )
-                self._tell(nudge)
+                self._notify(nudge)
                 continue
             return self._answer(done)
 
@@ -218,7 +218,7 @@ class Loop:
             self._notes.append("the answer was cut off at the model's limit of tokens")
         return done.text
 
-    def _tell(self, text: str) -> None:
+    def _notify(self, text: str) -> None:
         self._conversation.tell(text)
         self._add(TurnRecord("user", text))
 
@@ -229,7 +229,7 @@ class Loop:
 
 def _kept_result(value: Any) -> Any:
     try:
-        return kept(value)
+        return storable(value)
     except (Invalid, RecursionError):
         return {"ok": True, "text": json.dumps(value, default=str)[:20_000]}
 

@@ -21,10 +21,10 @@ from uwf_git.config.known_agents import BUNDLES
 from uwf_git.config.settings import Grants
 from uwf_git.engine.kit.agent import Agent, AttemptFailed
 from uwf_git.engine.kit.context import Reply
-from uwf_git.engine.kit.extract import Wanted, judge, sum_tokens, sum_usage
+from uwf_git.engine.kit.extract import ExpectedOutput, judge, sum_tokens, sum_usage
 from uwf_git.engine.kit.record import Recorder
 from uwf_git.engine.trust import require_trusted
-from uwf_git.ext.code.calls import Calls, Heard
+from uwf_git.ext.code.calls import Calls, ConversationResult
 from uwf_git.ext.code.live import Live
 from uwf_git.format.cbor import normalise
 from uwf_git.format.ids import Hash
@@ -32,12 +32,12 @@ from uwf_git.format.kinds import REHEARSE, Detail, Step, TurnRecord
 from uwf_git.format.types import END, RESULT, STEPNODE, SUSPEND, USER
 from uwf_git.git.repository import StoreUnwritable
 from uwf_git.workflow.common_mistakes import means_end
-from uwf_git.workflow.moderator import Coded, brief, decide
+from uwf_git.workflow.moderator import DecidedByCode, brief, decide
 
 if TYPE_CHECKING:
     from uwf_git.store.history import History, Position
     from uwf_git.store.instance import Instance
-    from uwf_git.store.private import Order
+    from uwf_git.store.private import EngineOrder
 
 _NAMED = 20  # of those whom the code asked, how many a note names
 MOST_CONTENT = 4 << 20  # characters of a step's content
@@ -46,18 +46,18 @@ MOST_META = 1 << 20  # characters of a step's meta or a result, as JSON
 
 
 class Running(NamedTuple):
-    """A kept process at step `at`. After generated answers everything it says `is_made_up`, since it may have
+    """A kept process at step `at`. After generated answers everything it says `is_generated`, since it may have
     stored them."""
 
     live: Live
     at: Hash
-    is_made_up: bool
+    is_generated: bool
 
     def close(self) -> None:
         self.live.close()
 
 
-class Made(NamedTuple):
+class CodeResult(NamedTuple):
     """A yield or result: role, type and value of the output, and the answer."""
 
     role: str
@@ -66,7 +66,7 @@ class Made(NamedTuple):
     answer: str
 
 
-class BundleAgent(Agent):
+class CodeAgent(Agent):
     """Performs steps by running a workflow's code."""
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class BundleAgent(Agent):
         self,
         instance: Instance,
         at: Position,
-        order: Order,
+        order: EngineOrder,
         args: Sequence[str],
         recorder: Recorder | None = None,
         cwd: Path | None = None,
@@ -111,10 +111,10 @@ class BundleAgent(Agent):
                     live.close()
                 made = result_of(said.value) if said.ended else step_of(instance, history, said.value)
                 calls.settle()
-                is_made_up = bool(running and running.is_made_up) or any(
+                is_generated = bool(running and running.is_generated) or any(
                     each.agent == REHEARSE and each.texts for each in calls.heard
                 )
-                agent = _author(made, calls.heard, is_made_up)
+                agent = _author(made, calls.heard, is_generated)
                 node = _stored(instance, at, order, made, agent, calls, recorder, live.notes)
             except OutOfRounds:
                 raise _over(at) from None
@@ -127,7 +127,7 @@ class BundleAgent(Agent):
                 raise _failed(error, live, head.node, order, calls, recorder) from None
             if is_kept and instance.kept is not None:
                 kept.pop_all()
-                instance.kept[head.thread] = Running(live, node, is_made_up)
+                instance.kept[head.thread] = Running(live, node, is_generated)
             return node
 
 
@@ -180,7 +180,7 @@ def _kept(instance: Instance, at: Position) -> Running | None:
 
 def _rounds(at: Position) -> int | None:
     decision = decide(at.history.workflow, at.history.start, at.history.steps)
-    return decision.rounds if isinstance(decision, Coded) else None
+    return decision.rounds if isinstance(decision, DecidedByCode) else None
 
 
 def _over(at: Position) -> OutOfRounds:
@@ -192,14 +192,14 @@ def _over(at: Position) -> OutOfRounds:
 # What it said
 
 
-def result_of(value: Any) -> Made:
+def result_of(value: Any) -> CodeResult:
     """Return a return value as the thread's result. Raises AgentFailed."""
     output = _bounded(value, "the result")
     said = output.get("summary") if isinstance(output, dict) else output
-    return Made(END, RESULT, output, said if isinstance(said, str) else "")
+    return CodeResult(END, RESULT, output, said if isinstance(said, str) else "")
 
 
-def step_of(instance: Instance, history: History, value: Any) -> Made:
+def step_of(instance: Instance, history: History, value: Any) -> CodeResult:
     """Return a yield as a role's step. Raises AgentFailed."""
     if not isinstance(value, dict):
         raise AgentFailed(f"the bundle yielded {brief(value)}, which is no {{role, content, meta}}", _HINT)
@@ -235,13 +235,13 @@ def step_of(instance: Instance, history: History, value: Any) -> Made:
     if "meta" not in value:
         raise AgentFailed(f"role {name}: the yield has no meta", _HINT)
     meta = _bounded(value["meta"], f"role {name}: the meta of the yield")
-    verdict = judge(Reply(content, output=meta), Wanted(role, instance.store.schema(role.schema)))
+    verdict = judge(Reply(content, output=meta), ExpectedOutput(role, instance.store.schema(role.schema)))
     if verdict.problems:
         more = f" (and {len(verdict.problems) - 1} more)" if len(verdict.problems) > 1 else ""
         raise AgentFailed(
             f"role {name}: the meta of the yield breaks its schema: {verdict.problems[0]}{more}"
         )
-    return Made(name, verdict.type, verdict.output, content)
+    return CodeResult(name, verdict.type, verdict.output, content)
 
 
 def _bounded(value: Any, what: str) -> Any:
@@ -259,8 +259,8 @@ def _bounded(value: Any, what: str) -> Any:
 def _stored(
     instance: Instance,
     at: Position,
-    order: Order,
-    made: Made,
+    order: EngineOrder,
+    made: CodeResult,
     agent: str,
     calls: Calls,
     recorder: Recorder,
@@ -280,24 +280,24 @@ def _stored(
     return node
 
 
-def _author(made: Made, heard: Sequence[Heard], is_made_up: bool) -> str:
+def _author(made: CodeResult, heard: Sequence[ConversationResult], is_generated: bool) -> str:
     """Return a step's author: the agent whose answer is its content (or without content its data), else the
     code. Partly generated steps must be exactly an agent's words."""
     text = made.answer.strip()
     # The last one first.
-    answered: list[Heard] = [each for each in reversed(heard) if each.agent and each.texts]
+    answered: list[ConversationResult] = [each for each in reversed(heard) if each.agent and each.texts]
     if any(each.agent == REHEARSE for each in answered):
         return REHEARSE
     for each in answered:
         is_data = made.output in each.data
         is_text = any(text == said.strip() for said in each.texts) if text else is_data
-        if is_text and (is_data or not is_made_up):
+        if is_text and (is_data or not is_generated):
             return each.agent
-    return REHEARSE if is_made_up else BUNDLES
+    return REHEARSE if is_generated else BUNDLES
 
 
 def _failed(
-    error: UwfError, live: Live, head: Hash, order: Order, calls: Calls, recorder: Recorder
+    error: UwfError, live: Live, head: Hash, order: EngineOrder, calls: Calls, recorder: Recorder
 ) -> AttemptFailed:
     said, turns = _said("", calls, order, recorder)
     detail = recorder.detail(said._replace(extraction="failed"), turns, order, head) if turns else None
@@ -311,7 +311,9 @@ def _failed(
     return failed
 
 
-def _said(answer: str, calls: Calls, order: Order, recorder: Recorder) -> tuple[Detail, Sequence[TurnRecord]]:
+def _said(
+    answer: str, calls: Calls, order: EngineOrder, recorder: Recorder
+) -> tuple[Detail, Sequence[TurnRecord]]:
     heard, read = calls.heard, recorder.read_beside(recorder.turns)
     replies = [each.reply for each in heard]
     costs = [reply.cost for reply in replies if reply.cost is not None]
@@ -336,4 +338,4 @@ def _converses_not(_: object) -> NoReturn:
     raise AssertionError("a bundle's step is no conversation")
 
 
-agent = BundleAgent()
+agent = CodeAgent()

@@ -1,6 +1,6 @@
 """Calls of a code workflow within one step: agents in parallel, and outputs read from their answers.
 
-Each conversation is a process of `asked.py`, open until the step ends, so an invalid output is corrected by
+Each conversation is a process of `conversation.py`, open until the step ends, so an invalid output is corrected by
 its agent in the same session. All turns, time and cost belong to the step.
 """
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from uwf_git.engine.kit.record import Recorder
     from uwf_git.store.history import Position
     from uwf_git.store.instance import Instance
-    from uwf_git.store.private import Order
+    from uwf_git.store.private import EngineOrder
 
 AT_ONCE = 8
 """Conversations in which somebody speaks at the same time; more wait for their turn."""
@@ -42,7 +42,7 @@ _PATIENCE = 5.0  # seconds in which a conversation that is over lets go of what 
 _TEXTS = {"agent": ("agent", "role", "prompt", "systemPrompt"), "extract": ("text", "role", "prompt")}
 
 
-class Heard(NamedTuple):
+class ConversationResult(NamedTuple):
     """A conversation's result: the agent, "" if a text was read; `texts` are the answers passed to the code,
     `data` the extracted values, both empty if it failed."""
 
@@ -62,7 +62,7 @@ class Calls:
         self,
         instance: Instance,
         at: Position,
-        order: Order,
+        order: EngineOrder,
         recorder: Recorder,
         cwd: Path,
         override: Sequence[str] = (),
@@ -155,7 +155,7 @@ class Calls:
         return found
 
     @property
-    def heard(self) -> list[Heard]:
+    def heard(self) -> list[ConversationResult]:
         """Return all results, in the order their conversations began."""
         with self._guard:
             return [each.heard for each in self._conversations if each.heard is not None]
@@ -241,12 +241,12 @@ class Calls:
             found = self._new(role)
             question = Question(self._head, self._folder, role=role, text=text)
             if "error" in (answer := self._exchange(found, {"question": question._asdict()})):
-                self._tell(number, answer)
+                self._notify(number, answer)
                 return
         self._answer(number, found, {"schema": {} if schema is None else schema, "prompt": prompt})
 
     def _answer(self, number: int, conversation: _Conversation, request: Mapping[str, Any]) -> None:
-        self._tell(number, self._exchange(conversation, request))
+        self._notify(number, self._exchange(conversation, request))
 
     def _exchange(self, conversation: _Conversation, request: Mapping[str, Any]) -> dict[str, Any]:
         try:
@@ -259,20 +259,20 @@ class Calls:
         except Exception as error:  # else nobody would ever answer the call
             return {"error": f"asking the agent failed: {type(error).__name__}: {error}", "turns": ()}
 
-    def _tell(self, number: int, answer: dict[str, Any]) -> None:
+    def _notify(self, number: int, answer: dict[str, Any]) -> None:
         self._answers.append((number, answer))
         with contextlib.suppress(OSError):
             os.write(self._wake, b".")
 
 
 class _Conversation:
-    """A process of `asked.py` for the agent `who`, "" to read a text. `said` is its answer, `heard` the
+    """A process of `conversation.py` for the agent `who`, "" to read a text. `said` is its answer, `heard` the
     result; `is_cut`: it was interrupted."""
 
     def __init__(self, role: str, who: str) -> None:
         self.role = role
         self.said: str | None = None
-        self.heard: Heard | None = None
+        self.heard: ConversationResult | None = None
         self.is_idle = self.is_speaking = self.is_cut = False
         self._who = who
         self._data: tuple[Any, ...] = ()
@@ -339,7 +339,9 @@ class _Conversation:
             else:
                 self._data = (*self._data, answer["value"])
         texts = () if self.said is None else (self.said, reply.text)
-        self.heard = Heard(answer["agent"], self.role, reply, detail.extraction, texts, self._data)
+        self.heard = ConversationResult(
+            answer["agent"], self.role, reply, detail.extraction, texts, self._data
+        )
         self.is_idle = True
         return {**answer, "turns": new}
 

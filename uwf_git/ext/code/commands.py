@@ -21,7 +21,7 @@ from uwf_git.format.types import JAVASCRIPT
 from uwf_git.git.repository import Oid
 
 if TYPE_CHECKING:
-    from uwf_git.api.workflows import Found
+    from uwf_git.api.workflows import ResolvedWorkflow
 
 
 @command(
@@ -51,7 +51,7 @@ def trust(invocation: Invocation, workflow: str, yes: bool) -> None:
         trusting.trust(instance, found.workflow)
         if told := otherwise(instance, found.workflow, source):
             invocation.warn(told)
-    value = {**_told(invocation, found), "changed": not already}
+    value = {**_describe(invocation, found), "changed": not already}
     invocation.emit(value, lambda shown: terminal.fields([*version_rows(shown), ("trusted", "yes")]))
 
 
@@ -63,11 +63,11 @@ def untrust(invocation: Invocation, workflow: str) -> None:
 
     found = _bundle(invocation, workflow)
     changed = trusting.untrust(invocation.instance, found.workflow)
-    value = {**_told(invocation, found), "changed": changed}
+    value = {**_describe(invocation, found), "changed": changed}
     invocation.emit(value, lambda shown: terminal.fields([*version_rows(shown), ("trusted", "no")]))
 
 
-def _bundle(invocation: Invocation, text: str) -> Found:
+def _bundle(invocation: Invocation, text: str) -> ResolvedWorkflow:
     """Return a code workflow. Raises Usage for others."""
     from uwf_cli.resolve import find_workflow
 
@@ -93,12 +93,12 @@ def _lines(source: str, language: str) -> list[str]:
     return lines if lines[-1] else lines[:-1]
 
 
-def _told(invocation: Invocation, found: Found) -> dict[str, Any]:
+def _describe(invocation: Invocation, found: ResolvedWorkflow) -> dict[str, Any]:
     code = bundle_of(found.workflow, invocation.instance, found.commit)
     return {"name": found.workflow.name, "hash": found.hash, "commit": found.commit, **code}
 
 
-def _asked_whether(invocation: Invocation, found: Found, source: str) -> bool:
+def _asked_whether(invocation: Invocation, found: ResolvedWorkflow, source: str) -> bool:
     """Show the code and ask on the terminal. Raises Usage without one."""
     code = found.workflow.code
     assert code is not None
@@ -112,7 +112,7 @@ def _asked_whether(invocation: Invocation, found: Found, source: str) -> bool:
     for number, line in enumerate(lines, 1):
         sys.stderr.write(f"{terminal.style(str(number).rjust(width), 'dim')}  {terminal.escape_code(line)}\n")
     rows = [
-        *version_rows(_told(invocation, found)),
+        *version_rows(_describe(invocation, found)),
         ("sha256", code.sha256),
         ("granted", _granted(invocation.instance.config.bundles.get(found.workflow.name, Grants()))),
         ("may ask", "the configured agents, which work outside its sandbox"),

@@ -27,7 +27,7 @@ from uwf_git.sandbox.bubblewrap import (
     find_sandbox,
     toolchains,
 )
-from uwf_git.sandbox.repositories import Before
+from uwf_git.sandbox.repositories import RepositoriesBefore
 from uwf_git.sandbox.results import ToolFailure
 
 NOTE = "the bundle ran without a sandbox: it could reach whatever the user can"
@@ -50,7 +50,7 @@ class Program(NamedTuple):
     files: Sequence[Path]
 
 
-class Confined(NamedTuple):
+class ConfinedCommand(NamedTuple):
     """A command to start once. `descriptors` are inherited; `note` is "" in a sandbox. `writes`: it may write
     user folders; `taken` describes disabled git repositories, once closed. `close` must be called at the end.
     """
@@ -78,7 +78,7 @@ def confine(
     program: Program,
     grants: Grants,
     own: Sequence[Path] = (),
-) -> Confined:
+) -> ConfinedCommand:
     """Return the confined command for a program's harness. `own` are uwf's folders, which cannot be granted.
     Raises AgentFailed if it cannot be confined and isn't permitted without, or for a folder that cannot be
     granted."""
@@ -94,7 +94,7 @@ def confine(
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="uwf-bundle-")))
             env = clean_environment(environ, str(folder), str(folder), grants.network)
             argv = _limited([program.path, *program.options, str(program.files[0])])
-            return Confined(argv, env, folder, (), NOTE, stack.pop_all())
+            return ConfinedCommand(argv, env, folder, (), NOTE, stack.pop_all())
         taken: list[str] = []
         searched = [_searched(folder, stack, taken) for folder, writable in granted if writable]
         lifetime = stack.enter_context(Lifetime())
@@ -117,7 +117,7 @@ def confine(
         env = clean_environment(environ, _INNER, _INNER, grants.network)
         env = {name: value for name, value in env.items() if name not in _OTHERS}
         env["PATH"] = f"{_PATH}:{Path(program.path).parent}"
-        return Confined(
+        return ConfinedCommand(
             argv, env, Path("/"), lifetime.descriptors, "", stack.pop_all(), bool(searched), taken
         )
 
@@ -141,11 +141,11 @@ def _granted(grants: Grants, own: Sequence[Path]) -> Iterator[tuple[Path, bool]]
         yield path, writable
 
 
-def _searched(folder: Path, stack: contextlib.ExitStack, taken: list[str]) -> Before:
+def _searched(folder: Path, stack: contextlib.ExitStack, taken: list[str]) -> RepositoriesBefore:
     """Find git repositories in a writable folder: existing ones are protected, new ones disabled at the end.
     Raises AgentFailed if there is too much to search."""
     try:
-        before = stack.enter_context(Before(folder, str(folder)))
+        before = stack.enter_context(RepositoriesBefore(folder, str(folder)))
     except (ToolFailure, OSError) as failure:
         raise AgentFailed(
             f"the bundle can't be granted {folder}: {failure}", "grant a smaller folder"

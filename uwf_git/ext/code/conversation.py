@@ -37,7 +37,7 @@ from uwf_git.format.kinds import Detail, Role, TurnRecord, Usage, parse_step
 from uwf_git.format.schema import Schema
 from uwf_git.format.types import BUNDLE, RESULT
 from uwf_git.kit import Agent, Context, Reply
-from uwf_git.store.private import Order
+from uwf_git.store.private import EngineOrder
 
 if TYPE_CHECKING:
     from uwf_git.config.settings import AgentConfig
@@ -201,13 +201,13 @@ def _open(instance: Instance, thread: ThreadId, asks: Question, stack: ExitStack
     args = config.args if performer else ()
     teller = performer or Agent(Path(config.command).name, lambda ctx: _OfCommand(ctx, config))
     name = teller.called(args) if config.command else ""
-    order = Order(at.head.node, role.name, config.alias, asks.prompt, config.timeout, None, name)
+    order = EngineOrder(at.head.node, role.name, config.alias, asks.prompt, config.timeout, None, name)
     recorder = Recorder(instance, thread, name)
     ctx = teller.context(instance, at, order, args, Path(asks.cwd), recorder, role)
     if asks.schema is not None:
         ctx = ctx._replace(schema=Schema(asks.schema))
     if asks.role is None:
-        ctx = ctx._replace(build_prompt=lambda *_: _told(asks))
+        ctx = ctx._replace(build_prompt=lambda *_: _describe(asks))
     os.chdir(asks.cwd)
     conversation = stack.enter_context(closing(teller.converse(ctx))) if config.command else None
     return _Asked(ctx, recorder, conversation, config.command), name
@@ -245,7 +245,7 @@ def _role(history: History, asks: Question) -> Role:
     return role if asks.system is None else role._replace(system_prompt=asks.system)
 
 
-def _told(asks: Question) -> str:
+def _describe(asks: Question) -> str:
     from uwf_git.engine.kit.format import format_instruction
 
     deliverable = "" if asks.schema is None else f"# Deliverable format\n\n{format_instruction(asks.schema)}"

@@ -37,7 +37,7 @@ NODE_FLAGS: tuple[str, ...] = (
 _LONGEST = 8 << 20
 
 
-class Described(NamedTuple):
+class EvaluationResult(NamedTuple):
     """An evaluation's result: the descriptor and the type of `run`, or a problem with its position, 0 if
     unknown."""
 
@@ -74,7 +74,7 @@ def program_of(language: str, config: Config) -> Program:
     return Program(node_program(config), options, (harness, harness.with_name("library.mjs")))
 
 
-def describe(source: bytes, language: str, config: Config) -> Described:
+def describe(source: bytes, language: str, config: Config) -> EvaluationResult:
     """Evaluate a valid module in the sandbox without permissions. Raises NotFound without Node, Invalid if it
     is too old, AgentFailed without confinement."""
     from uwf_git.ext.code.javascript import modules
@@ -97,22 +97,22 @@ def describe(source: bytes, language: str, config: Config) -> Described:
             keep=_LONGEST,
         )
     if done.timed_out:
-        return Described(None, problem=f"takes over {SECONDS:g} s to tell its descriptor")
+        return EvaluationResult(None, problem=f"takes over {SECONDS:g} s to tell its descriptor")
     if done.stdout_size > _LONGEST:
-        return Described(None, problem=f"its descriptor is larger than {_LONGEST >> 20} MiB")
+        return EvaluationResult(None, problem=f"its descriptor is larger than {_LONGEST >> 20} MiB")
     try:
         answer = json.loads(done.stdout_tail)
         error = answer.get("error")
         if error is None:
-            return Described(answer.get("descriptor"), str(answer["run"]))
+            return EvaluationResult(answer.get("descriptor"), str(answer["run"]))
     except (ValueError, KeyError, AttributeError, RecursionError):
         said = done.stderr_tail.decode("utf-8", "replace").strip().rpartition("\n")[2]
-        return Described(None, problem=f"ends before it tells its descriptor: {one_line(said, 200)}")
+        return EvaluationResult(None, problem=f"ends before it tells its descriptor: {one_line(said, 200)}")
     if error.get("node"):
         raise Invalid(
             f"a bundle in JavaScript needs Node {OLDEST_NODE} or newer, and {program.path}: {error['message']}",
             "uwf config set node /path/to/node",
         )
-    return Described(
+    return EvaluationResult(
         None, "", str(error["message"]), int(error.get("line") or 0), int(error.get("column") or 0)
     )

@@ -43,7 +43,7 @@ _MAY = frozenset(
 """Files of the standard library that make code for what they offer, such as data classes; nobody else makes any."""
 
 
-class Refused(ImportError):
+class ForbiddenImport(ImportError):
     """A forbidden import. Standard modules probe for others and accept no other error."""
 
 
@@ -53,7 +53,7 @@ class _Standard:
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         if name.partition(".")[0] in sys.stdlib_module_names:
             return None
-        raise Refused(
+        raise ForbiddenImport(
             f"it imports {name}: a bundle is one file, and imports the standard library and {_LIBRARY} only"
         )
 
@@ -91,7 +91,7 @@ def load(name: str, source: str) -> ModuleType:
         if own and given[0] is own[0]:
             own.clear()
             return
-        raise Refused(f"it {_CODE[event]}, which a bundle may not")
+        raise ForbiddenImport(f"it {_CODE[event]}, which a bundle may not")
 
     sys.addaudithook(watch)
     exec(code, module.__dict__)
@@ -129,7 +129,7 @@ def plain(value: Any, path: str, around: tuple[int, ...] = ()) -> Any:
     raise TypeError(f"{path} is of type {type(value).__name__}, which JSON can't say")
 
 
-def told(error: BaseException, name: str) -> dict[str, Any]:
+def describe_exception(error: BaseException, name: str) -> dict[str, Any]:
     """Return an exception with its line."""
     line = None
     column = 0
@@ -140,7 +140,7 @@ def told(error: BaseException, name: str) -> dict[str, Any]:
         for frame in traceback.extract_tb(error.__traceback__):
             if frame.filename == name:
                 line = frame.lineno
-        message = str(error) if isinstance(error, Refused) else f"{type(error).__name__}: {error}"
+        message = str(error) if isinstance(error, ForbiddenImport) else f"{type(error).__name__}: {error}"
     return {"message": message, "line": line, "column": column}
 
 
@@ -230,7 +230,7 @@ class _Run:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            self._send({"type": "error", **told(error, self._name)})
+            self._send({"type": "error", **describe_exception(error, self._name)})
             self._writer.close()
 
     async def _begin(self, message: Mapping[str, Any]) -> None:
@@ -286,7 +286,7 @@ def describe() -> None:
             "run": "function" if callable(run) else type(run).__name__,
         }
     except BaseException as error:
-        said = {"error": told(error, "bundle")}
+        said = {"error": describe_exception(error, "bundle")}
     json.dump(said, answers)
     answers.flush()
     os._exit(0)  # whatever the bundle has left behind

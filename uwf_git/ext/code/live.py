@@ -43,7 +43,7 @@ from uwf_git.sandbox.descendants import Descendants
 
 if TYPE_CHECKING:
     from uwf_git.ext.code.calls import Calls
-    from uwf_git.ext.code.confinement import Confined
+    from uwf_git.ext.code.confinement import ConfinedCommand
 
 CHANNEL = "UWF_CHANNEL"
 LONGEST = 16 << 20  # bytes of a line from the harness
@@ -62,7 +62,7 @@ Show = Callable[..., None]
 """Is handed what the bundle prints, in pieces, and of which `stream`."""
 
 
-class Said(NamedTuple):
+class Yielded(NamedTuple):
     """A yield, or the return value if `ended`."""
 
     value: Any
@@ -73,7 +73,7 @@ class Live:
     """A running harness, started at once; must be closed. The code may use `timeout` seconds per step. Raises
     AgentFailed."""
 
-    def __init__(self, confined: Confined, begin: Mapping[str, Any], timeout: float) -> None:
+    def __init__(self, confined: ConfinedCommand, begin: Mapping[str, Any], timeout: float) -> None:
         self._confined = confined
         self._timeout = timeout
         self._open: set[int] = set()  # calls without an answer
@@ -139,10 +139,10 @@ class Live:
     def go_on(self) -> None:
         """Ask the generator to continue after a yield."""
         for number in sorted(self._open):
-            self._tell(number, {"error": "the step that asked for it is over"})
+            self._notify(number, {"error": "the step that asked for it is over"})
         self._to_send += _line({"type": "next"})
 
-    def hear(self, calls: Calls | None, show: Show) -> Said:
+    def hear(self, calls: Calls | None, show: Show) -> Yielded:
         """Return what comes next, answering calls. Raises AgentFailed if it throws, ends, violates the
         protocol or times out, OutOfRounds if it calls without `calls`, and what they raise."""
         made: set[int] = set()
@@ -163,7 +163,7 @@ class Live:
                     seconds_left=round(left, 2),
                 )
                 if kind in ("yield", "return"):
-                    return Said(message.get("value"), kind == "return")
+                    return Yielded(message.get("value"), kind == "return")
                 if kind == "error":
                     raise _thrown(message)
                 number = message.get("id")
@@ -190,7 +190,7 @@ class Live:
             calls.put(number, message)
         except AgentFailed as error:
             said = f"{error.message} — {error.hint}" if error.hint else error.message
-            self._tell(number, {"error": said})
+            self._notify(number, {"error": said})
 
     def _next_line(self, calls: Calls | None, show: Show, left: float) -> tuple[bytes, float]:
         while (line := self._line()) is None:
@@ -200,7 +200,7 @@ class Live:
             if is_own:
                 left -= time.monotonic() - began
             for answered, answer in calls.answered() if calls is not None else ():
-                self._tell(answered, answer)
+                self._notify(answered, answer)
             if is_over and b"\n" not in self._heard:
                 raise self._gone()
             if left <= 0:
@@ -221,7 +221,7 @@ class Live:
         finally:
             self._selector.unregister(calls)
 
-    def _tell(self, number: int, answer: Mapping[str, Any]) -> None:
+    def _notify(self, number: int, answer: Mapping[str, Any]) -> None:
         self._open.discard(number)
         self._to_send += _line({"type": "answer", "id": number, **answer})
 

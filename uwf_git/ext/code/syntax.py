@@ -11,7 +11,7 @@ from uwf_git.format.document import Mark
 from uwf_git.format.findings import Finding
 from uwf_git.format.schema import ValuePath
 
-_MOST = 200  # breaches that are kept: nobody reads more
+_MAX_BREACHES = 200  # breaches that are kept: nobody reads more
 _MOST_LEVELS = 24  # of a descriptor whose places are looked for
 
 Places = dict[ValuePath, Mark]
@@ -28,7 +28,7 @@ class Breaches:
 
     def add(self, mark: Mark, code: str, message: str, hint: str = "") -> None:
         """Add a violation. `code` is stable."""
-        if len(self._found) < _MOST:
+        if len(self._found) < _MAX_BREACHES:
             self._found[Finding(mark.line, mark.column, "error", code, one_line(message, 400), hint)] = None
 
     def sorted(self) -> list[Finding]:

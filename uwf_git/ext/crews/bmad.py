@@ -16,7 +16,7 @@ from uwf_git.ext.crews.package import CLASSIC, MANIFESTS, Package, mounted
 from uwf_git.format import forms
 from uwf_git.format.forms import Part, object_of, read_frontmatter
 from uwf_git.format.ids import name_problem
-from uwf_git.format.personas import Does, Handler, Member, MenuItem, Persona
+from uwf_git.format.personas import Effect, Handler, Member, MenuItem, Persona
 from uwf_git.format.schema import ValuePath
 from uwf_git.format.types import BMAD
 from uwf_git.sandbox.mounts import PACKAGE, PROJECT
@@ -315,7 +315,7 @@ class _Reader:
         path: ValuePath,
         item: Mapping[str, Any],
         prompts: Mapping[str, str],
-    ) -> Does:
+    ) -> Effect:
         several = [key for key in ("workflow", "exec", "action") if item.get(key)]
         if len(several) > 1:
             message = f"{forms.where(path)} has {' and '.join(several)}: {several[0]} counts"
@@ -323,7 +323,7 @@ class _Reader:
         data = self._data(part, (*path, "data"), item["data"]) if item.get("data") else ""
         if "workflow" in several:
             name = self._workflow(part, (*path, "workflow"), item["workflow"], "UnknownWorkflow")
-            return Does(workflow=name or "", data=data)
+            return Effect(workflow=name or "", data=data)
         if "exec" in several:
             return self._exec(part, (*path, "exec"), item["exec"])._replace(data=data)
         action = item.get("action", "")
@@ -334,7 +334,7 @@ class _Reader:
                 f'{forms.where(path)}: there is no prompt "{one_line(action[1:], 60)}"',
                 part.findings.nearest(action[1:], prompts),
             )
-        return Does(action=action, data=data)
+        return Effect(action=action, data=data)
 
     def _workflow(self, part: Part, path: ValuePath, said: str, code: str) -> str | None:
         said = said.strip()
@@ -354,21 +354,21 @@ class _Reader:
             part.findings.error(path, code, message, nearest(said, self._workflows))
         return name
 
-    def _exec(self, part: Part, path: ValuePath, said: str) -> Does:
+    def _exec(self, part: Part, path: ValuePath, said: str) -> Effect:
         if self._is_classic(part, path, said):
-            return Does()
+            return Effect()
         named = self._mounted(part, path, said, PACKAGE, "bad-path")
         if named is None:
-            return Does()
+            return Effect()
         inside = named.removeprefix(f"{PACKAGE}/")
         if inside == named:
-            return Does(exec=named)
+            return Effect(exec=named)
         if inside not in self._package.files:
             message = f"{forms.where(path)}: the package has no file {one_line(said, 80)}"
             part.findings.error(
                 path, "missing-file", message, part.findings.nearest(inside, self._package.files)
             )
-            return Does()
+            return Effect()
         if posixpath.basename(inside) == "workflow.md" or self._is_workflow(inside):
             name = self._workflow_of(inside)
             if name is None:
@@ -378,8 +378,8 @@ class _Reader:
                 part.findings.error(
                     path, "UnknownWorkflow", message, "a workflow is its document and its graph"
                 )
-            return Does(workflow=name or "")
-        return Does(exec=named)
+            return Effect(workflow=name or "")
+        return Effect(exec=named)
 
     def _is_workflow(self, path: str) -> bool:
         if path in self._ids:

@@ -48,10 +48,10 @@ from uwf_git.format.document import Document
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import COMPLETE, parse_workflow
 from uwf_git.format.node import hash_of
-from uwf_git.format.personas import Crew, Offered
+from uwf_git.format.personas import Crew, CrewWorkflow
 from uwf_git.format.types import CREW, CREW_DEFINITION, END, OWN, START, workflow_type
 from uwf_git.store import layout
-from uwf_git.workflow.compile import MAX_STEPS, Compiled, likely, told_of
+from uwf_git.workflow.compile import MAX_STEPS, Compiled, finding_for, likely
 from uwf_git.workflow.compile import foresee as warned
 from uwf_git.workflow.source import Source
 
@@ -100,7 +100,7 @@ def compile_crew(package: Package) -> CompiledCrew:
     draft, written = _read(package)
     workflows = {each.id: _compiled(draft, each, written.get(each.id), package) for each in draft.workflows}
     offered = (
-        Offered(each.id, workflows[each.id].hash, each.title, each.description, each.entry, each.tags)
+        CrewWorkflow(each.id, workflows[each.id].hash, each.title, each.description, each.entry, each.tags)
         for each in draft.workflows
     )
     crew = Crew(draft.name, draft.version, draft.description, draft.format, draft.members, tuple(offered))
@@ -173,7 +173,7 @@ def _rehearsed(graph: GraphDraft, compiled: Compiled, seconds: float) -> Iterato
                 and not workflow.stops(edge)
             ]
         places = (lines.get((source or "", edge.role, edge.label), 0) for source, edge in about)
-        message, hint = told_of(problem, workflow)
+        message, hint = finding_for(problem, workflow)
         # Nobody has written the expression that a condition became, nor its name.
         named = next((named_edge(source or "", edge.role, edge.label) for source, edge in about), "")
         if named and problem.code in _SAID_OF_EDGES:

@@ -25,11 +25,11 @@ from uwf_git.base.errors import (
     ValidationFailed,
 )
 from uwf_git.base.text import nearest, one_line
-from uwf_git.ext.crews.menu import RUN_PROMPT, RUN_SCRIPT, START, TURNS, Choice, Routed, candidates, route
+from uwf_git.ext.crews.menu import RUN_PROMPT, RUN_SCRIPT, START, TURNS, Choice, Routing, candidates, route
 from uwf_git.ext.crews.package import CLASSIC, mounted
 from uwf_git.ext.crews.prompt import data_in, data_message, data_problem
 from uwf_git.ext.crews.registry import Crews, offered_by
-from uwf_git.format.personas import Crew, Member, Offered, find_persona
+from uwf_git.format.personas import Crew, CrewWorkflow, Member, find_persona
 from uwf_git.sandbox.mounts import PACKAGE, PROJECT
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Run(NamedTuple):
     """Start a workflow with a prompt; `persona` is the default speaker's id. `data` is a file as in a
     StartNode: `path`, `format`, `text` and `size`."""
 
-    workflow: Offered
+    workflow: CrewWorkflow
     persona: str
     prompt: str
     data: Mapping[str, Any] | None = None
@@ -96,11 +96,11 @@ class Entry:
         is_newest = self.crews.current(name).commit == self.version.commit
         return "" if is_newest else f"crew {name!r} has another version by now"
 
-    def route(self, text: str, offered: tuple[Choice, ...] = ()) -> Routed:
+    def route(self, text: str, offered: tuple[Choice, ...] = ()) -> Routing:
         """Return an input's meaning; `offered` are the candidates of a ClarifyChoice that it answers."""
         return route(self.member, self.crew.workflows, text, offered=offered)
 
-    def resolve(self, routed: Routed, task: str = "") -> Run | Turn | None:
+    def resolve(self, routed: Routing, task: str = "") -> Run | Turn | None:
         """Return what to do, None if neither a run nor a turn. `task` is the user's text. Raises
         NotSupportedClassicWorkflow, UnknownWorkflow, UnknownPromptId, DataLoadFailed, ValidationFailed."""
         choice = routed.choice
@@ -109,7 +109,7 @@ class Entry:
             return self._run(choice, task)
         if routed.kind not in TURNS:
             return None
-        said = routed.said if choice is None else self._told(choice)
+        said = routed.said if choice is None else self._describe(choice)
         if choice is not None and choice.validate:
             self._check_whole(choice.validate)
         data = self._data(choice) if choice is not None else None
@@ -129,7 +129,7 @@ class Entry:
         if choice.kind not in TURNS:
             return False
         try:
-            said = self._instance.redactor.text(self._told(choice))[0].strip()
+            said = self._instance.redactor.text(self._describe(choice))[0].strip()
             if not choice.does.data:
                 return message == said
             path = mounted(choice.does.data)
@@ -147,7 +147,7 @@ class Entry:
         prompt = task.strip() or self._said(choice)
         return Run(offered, self.member.persona.id, prompt, self._data(choice))
 
-    def _told(self, choice: Choice) -> str:
+    def _describe(self, choice: Choice) -> str:
         does = choice.does
         if choice.kind == RUN_PROMPT:
             name, prompts = does.action.removeprefix("#"), self.member.prompts

@@ -162,7 +162,7 @@ class Graphs:
     def __init__(self, files: Files, agents: Collection[str]) -> None:
         self._files = files
         self._agents = agents
-        self._told: dict[str, list[tuple[ValuePath, dict[str, Any]]]] = {}
+        self._describe: dict[str, list[tuple[ValuePath, dict[str, Any]]]] = {}
 
     def read(self, name: str, document: str, path: str, said: Mapping[str, Any]) -> GraphDraft | None:
         """Return a workflow, None if unreadable. `said` is the manifest's entry."""
@@ -235,7 +235,7 @@ class Graphs:
         step = self._files.part(file) if file else None
         said = (_STEP(step, (), step.document.data) or {}) if step else {}
         if file:
-            self._told[file] = said.get("transitions", [])
+            self._describe[file] = said.get("transitions", [])
         if step and said.get("nodeId", name) != name:
             step.findings.error(
                 ("nodeId",),
@@ -322,7 +322,7 @@ class Graphs:
             ways.setdefault(edge.source, set()).add((edge.target, edge.label))
         for name, node in nodes.items():
             step = self._files.part(node.file) if node.file in self._files else None
-            told = self._told.get(node.file)
+            told = self._describe.get(node.file)
             if step is None or not told:
                 continue
             pairs = {(each.get("to", ""), each.get("label", "")) for _, each in told}

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from unicodedata import normalize
 
 from uwf_git.base.text import counted, one_line
-from uwf_git.format.personas import Does, Member, MenuItem, Offered
+from uwf_git.format.personas import CrewWorkflow, Effect, Member, MenuItem
 from uwf_git.sandbox.mounts import PACKAGE
 
 SHOW_MENU, START, RUN_SCRIPT, RUN_PROMPT = "ShowMenu", "StartWorkflow", "RunScript", "RunPrompt"
@@ -34,7 +34,7 @@ TERMINAL = "terminal"
 _BUILT_IN = {"menu.show": SHOW_MENU, "agent.dismiss": DISMISS, "run.resume": RESUME}
 _SHOWN_AS = {TERMINAL: "ide"}
 _CODE = re.compile(r"\[([^\[\]\s]+)\]")
-_LEAST = 2  # characters of a text that is looked for in others
+_MIN_QUERY = 2  # characters of a text that is looked for in others
 _MOST_DIGITS = 9
 
 # Where a text was found, best first: whole words of a name or of a description, then parts of words likewise.
@@ -54,7 +54,7 @@ class Choice(NamedTuple):
     place: int
     handler: int | None
     label: str
-    does: Does
+    does: Effect
     validate: str
     kind: str
 
@@ -66,7 +66,7 @@ class Choice(NamedTuple):
         return {**named, **does, **({"validate": self.validate} if self.validate else {})}
 
 
-class Routed(NamedTuple):
+class Routing(NamedTuple):
     """An input's meaning: `kind` of effect, `reason`, the `choice` or None, a ClarifyChoice's `candidates`,
     the trimmed text `said`."""
 
@@ -83,7 +83,7 @@ class Routed(NamedTuple):
         return None if self.choice is None else self.choice.place
 
     @property
-    def to_act_on(self) -> Routed:
+    def to_act_on(self) -> Routing:
         """Return it if certain enough to act on; a match within a description needs confirmation."""
         if self.choice is None or self.confidence != LOW or self.kind == SHOW_MENU:
             return self
@@ -102,40 +102,40 @@ class Routed(NamedTuple):
 
 def route(
     member: Member,
-    workflows: Iterable[Offered],
+    workflows: Iterable[CrewWorkflow],
     text: str,
     surface: str = TERMINAL,
     offered: Sequence[Choice] = (),
-) -> Routed:
+) -> Routing:
     """Return a text's meaning outside a run. `offered` are the candidates of a ClarifyChoice that it answers."""
     said = text.strip()
     wanted = _plain(said)
     if not wanted:
-        return Routed(SHOW_MENU, EXACT, "nothing was said", said)
+        return Routing(SHOW_MENU, EXACT, "nothing was said", said)
     menu = _Menu(member.menu, workflows, surface)
     if wanted.isdecimal() and (offered or menu.items):
         return menu.by_number(wanted, said, offered)
     found = menu.equal(wanted)
     if found:
         return menu.one_of(found, EXACT, "equal to a trigger, cmd, alias, handler or code", said)
-    if len(wanted) >= _LEAST:
+    if len(wanted) >= _MIN_QUERY:
         found, tier = menu.containing(wanted)
         if found:
             return menu.one_of(found, *_FOUND[tier], said)
-    return Routed(CHAT, LOW, "nothing of the menu is called so", said)
+    return Routing(CHAT, LOW, "nothing of the menu is called so", said)
 
 
-def shown(member: Member, workflows: Iterable[Offered], surface: str = TERMINAL) -> list[Choice]:
+def shown(member: Member, workflows: Iterable[CrewWorkflow], surface: str = TERMINAL) -> list[Choice]:
     """Return the items that a surface shows."""
     return _Menu(member.menu, workflows, surface).items
 
 
-def candidates(member: Member, workflows: Iterable[Offered]) -> list[Choice]:
+def candidates(member: Member, workflows: Iterable[CrewWorkflow]) -> list[Choice]:
     """Return all choices at a terminal, with handlers."""
     return list(_Menu(member.menu, workflows, TERMINAL).candidates())
 
 
-def document_of(workflows: Iterable[Offered], path: str) -> Offered | None:
+def document_of(workflows: Iterable[CrewWorkflow], path: str) -> CrewWorkflow | None:
     """Return the workflow that begins with a document."""
     inside = path.removeprefix(f"{PACKAGE}/")
     return next((each for each in workflows if each.entry and each.entry == inside), None)
@@ -144,7 +144,7 @@ def document_of(workflows: Iterable[Offered], path: str) -> Offered | None:
 class _Menu:
     """The candidates on one surface, in order."""
 
-    def __init__(self, menu: Sequence[MenuItem], workflows: Iterable[Offered], surface: str) -> None:
+    def __init__(self, menu: Sequence[MenuItem], workflows: Iterable[CrewWorkflow], surface: str) -> None:
         self._menu = menu
         self._workflows = tuple(workflows)
         self.items: list[Choice] = []
@@ -166,7 +166,7 @@ class _Menu:
                 for which, each in enumerate(item.handlers)
             ]
 
-    def _kind(self, does: Does, validate: str) -> str:
+    def _kind(self, does: Effect, validate: str) -> str:
         if does.workflow:
             return START
         if does.exec:
@@ -178,7 +178,7 @@ class _Menu:
             return _BUILT_IN.get(does.action, INSTRUCT)
         return START if validate else INSTRUCT
 
-    def by_number(self, digits: str, said: str, offered: Sequence[Choice]) -> Routed:
+    def by_number(self, digits: str, said: str, offered: Sequence[Choice]) -> Routing:
         among = offered or self.items
         number = int(digits) if len(digits.lstrip("0")) <= _MOST_DIGITS else 0
         if 1 <= number <= len(among):
@@ -186,7 +186,7 @@ class _Menu:
         what = "what was offered" if offered else "the menu"
         numbers = "the number 1" if len(among) == 1 else f"numbers from 1 to {len(among)}"
         reason = f"{what} has {numbers}, not {one_line(said, 20)}"
-        return Routed(CLARIFY, LOW, reason, said, None, tuple(among))
+        return Routing(CLARIFY, LOW, reason, said, None, tuple(among))
 
     def equal(self, wanted: str) -> list[Choice]:
         return [
@@ -221,14 +221,14 @@ class _Menu:
         best = min(found, default=0)
         return found.get(best, []), best
 
-    def one_of(self, found: Sequence[Choice], confidence: str, reason: str, said: str) -> Routed:
+    def one_of(self, found: Sequence[Choice], confidence: str, reason: str, said: str) -> Routing:
         leading = [choice for each in found for choice in self._led_to(each)]
         choices = list(dict.fromkeys(leading))
         first = choices[0]
         if all((each.place, each.does) == (first.place, first.does) for each in choices):
-            return Routed(first.kind, confidence, reason, said, first)
+            return Routing(first.kind, confidence, reason, said, first)
         reason = f"{counted(len(choices), 'candidate')} fit alike: {reason}"
-        return Routed(CLARIFY, confidence, reason, said, None, tuple(choices))
+        return Routing(CLARIFY, confidence, reason, said, None, tuple(choices))
 
     def _led_to(self, choice: Choice) -> Sequence[Choice]:
         does_something = choice.handler is not None or any(choice.does) or choice.validate

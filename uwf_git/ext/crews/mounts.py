@@ -29,12 +29,12 @@ from uwf_git.config.policy import RUN, WRITING, ToolPolicy
 from uwf_git.git.fsync import ASIDE
 from uwf_git.git.objects import BLOB, id_of
 from uwf_git.git.repository import Oid, Repository, StoreUnwritable
-from uwf_git.sandbox.mounts import DOCUMENT, PACKAGE, PROJECT, STATE, Places
+from uwf_git.sandbox.mounts import DOCUMENT, PACKAGE, PROJECT, STATE, CrewFolders
 from uwf_git.sandbox.path import Mount
 from uwf_git.sandbox.results import ToolFailure
 
 if TYPE_CHECKING:
-    from uwf_git.ext.crews.state import Changes, Reached
+    from uwf_git.ext.crews.state import Changes, RunState
     from uwf_git.format.kinds import Role
     from uwf_git.store.history import Head, History
     from uwf_git.store.instance import Instance
@@ -47,12 +47,12 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FRONTMATTER = re.compile(r"\A\ufeff?---[ \t]*\r?\n.*?^---[ \t]*$", re.DOTALL | re.MULTILINE)
 
 
-def places(repository: Repository, head: Head, project: Path) -> Places:
+def places(repository: Repository, head: Head, project: Path) -> CrewFolders:
     """Return the folders of a thread's next step, without making them. Raises StoreDamaged if the package is
     lost."""
     private = repository.private
     package = _packages(repository) / str(_tree(repository, head))
-    return Places(project, package, private / "states" / head.thread)
+    return CrewFolders(project, package, private / "states" / head.thread)
 
 
 class Mounts:
@@ -74,8 +74,8 @@ class Mounts:
         self._tree = _tree(repository, head)
         self._history = history
         self._role = role
-        self._told: str | None = None
-        self._before: Reached | None = None
+        self._describe: str | None = None
+        self._before: RunState | None = None
         self.places = places(repository, head, project)
         self.has_document = has_document
         self._carries_on = carries_on
@@ -88,15 +88,15 @@ class Mounts:
         if kind is None:
             self.close()
 
-    def prepare(self) -> Places:
+    def prepare(self) -> CrewFolders:
         """Make the folders: the package, and the state as the step began. Raises StoreUnwritable,
         StoreDamaged."""
         materialise(self._repository, self._tree)
-        if self._told is None:
+        if self._describe is None:
             told = self._render() if self.has_document else ""
             if not (self._carries_on and self._is_left(told)):
                 self._write(told)
-            self._told = told
+            self._describe = told
         return self.places
 
     def _is_left(self, told: str) -> bool:
@@ -121,10 +121,10 @@ class Mounts:
 
     def written(self) -> Changes | None:
         """Return the agent's changes, None if none. Raises Invalid."""
-        if not self._told:
+        if not self._describe:
             return None
         text = self._read()
-        return None if text is None or text == self._told else self.check(text)
+        return None if text is None or text == self._describe else self.check(text)
 
     def for_tools(self, policy: ToolPolicy) -> list[Mount]:
         """Return the folders besides @project. In @state only the document is writable, with valid content.
@@ -160,7 +160,7 @@ class Mounts:
         ]
 
     def close(self) -> None:
-        if self._told is not None:
+        if self._describe is not None:
             _remove(self.places.state)
             _remove(self._begun)
 

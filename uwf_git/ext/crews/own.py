@@ -16,7 +16,7 @@ from uwf_git.format.document import InvalidYaml
 from uwf_git.format.fields import Fields, own_items
 from uwf_git.format.findings import Finding, Findings
 from uwf_git.format.ids import name_problem
-from uwf_git.format.personas import Does, Handler, Member, MenuItem, Persona
+from uwf_git.format.personas import Effect, Handler, Member, MenuItem, Persona
 from uwf_git.format.schema import ValuePath
 from uwf_git.format.types import OWN
 from uwf_git.sandbox.mounts import PACKAGE
@@ -437,9 +437,9 @@ class _Reader(Fields):
                 found.append(Handler(match, self._does(handler, place, name, prompts)))
         return tuple(found)
 
-    def _does(self, data: dict[str, Any], path: ValuePath, what: str, prompts: Collection[str]) -> Does:
+    def _does(self, data: dict[str, Any], path: ValuePath, what: str, prompts: Collection[str]) -> Effect:
         given = {key: self._maybe(data, path, key, what) for key in _DOES}
-        does = Does(**given)
+        does = Effect(**given)
         several = [key for key in _DOES[:3] if given[key]]
         if len(several) > 1:
             message = f"{what} has {' and '.join(several)}"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from uwf_git.base.markdown import code, inline, paragraphs, table
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import Workflow
-from uwf_git.format.personas import Crew, Does, Member, MenuItem, Offered
+from uwf_git.format.personas import Crew, CrewWorkflow, Effect, Member, MenuItem
 
 _SURFACES = {"ide": "where there is an editor or a terminal", "web": "on the web", "none": "nowhere"}
 
@@ -63,7 +63,7 @@ def _doings(item: MenuItem) -> Iterable[str]:
         yield f"shown {_SURFACES.get(item.surface, inline(item.surface))}"
 
 
-def _doing(does: Does) -> Iterable[str]:
+def _doing(does: Effect) -> Iterable[str]:
     if does.workflow:
         yield f"starts {code(does.workflow)}"
     if does.exec:
@@ -74,7 +74,7 @@ def _doing(does: Does) -> Iterable[str]:
         yield f"with {code(does.data)}"
 
 
-def _workflow(crew: str, offered: Offered, workflow: Workflow | None) -> str:
+def _workflow(crew: str, offered: CrewWorkflow, workflow: Workflow | None) -> str:
     from uwf_git.workflow.diagram import mermaid
 
     title = f" · {inline(offered.title)}" if offered.title else ""

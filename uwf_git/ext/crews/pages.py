@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from uwf_cli.commands.workflow import history_note
-from uwf_cli.page.addresses import Asked, Page
+from uwf_cli.page.addresses import Page, PageRequest
 
 from uwf_git.store.instance import Instance
 
 
-def crews(instance: Instance, asked: Asked) -> Page:
+def crews(instance: Instance, asked: PageRequest) -> Page:
     from uwf_git.ext.crews.commands.commands import registered as registered_crews
     from uwf_git.ext.crews.registry import Crews
 
     return Page("crews.html", "Crews", {"crews": registered_crews(Crews(instance.store))})
 
 
-def crew(instance: Instance, asked: Asked) -> Page:
+def crew(instance: Instance, asked: PageRequest) -> Page:
     """Show a crew, with ~2 the second version before. Raises NotFound."""
     from uwf_git.ext.crews.commands.commands import FORMS, crew_value, does
     from uwf_git.ext.crews.commands.commands import past as past_crews

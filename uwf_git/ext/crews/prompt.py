@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from uwf_git.base.text import fenced, one_line, printable
 from uwf_git.config.secrets import REDACTED
 from uwf_git.ext.crews.package import path_problem
-from uwf_git.ext.crews.state import STATE, Way, reached, ways
+from uwf_git.ext.crews.state import STATE, MatchedEdge, reached, ways
 from uwf_git.format.kinds import PackageNode, Role, StepContext, asks_human, split_remarks
 from uwf_git.format.types import BMAD, END, USER
 from uwf_git.sandbox.mounts import PACKAGE, PLACEHOLDERS, PROJECT
@@ -78,7 +78,7 @@ def node_prompt(
     if not remembers:
         parts += [f"# The task\n\n{history.start.prompt.strip()}", brought(history)]
     if anew and history.steps:
-        parts.append(so_far(history, role))
+        parts.append(progress_text(history, role))
         parts.append(happened(history, role, answer_of, own if remembers else 0, quota))
     last = heard[-1] if heard else None
     if last is not None and last.role == USER:
@@ -195,7 +195,7 @@ def brief(history: History, role: Role) -> str:
     lines = [f"- Document: @pkg/{node.file}"] if node.file else []
     lines += [f"- Reads: {', '.join(map(_below_project, node.inputs))}"] if node.inputs else []
     lines += [f"- Makes: {', '.join(map(_below_project, node.outputs))}"] if node.outputs else []
-    if leads := [_told(way) for way in ways(history.workflow, role.name)]:
+    if leads := [_describe(way) for way in ways(history.workflow, role.name)]:
         lines.append("- Allowed next:\n" + "\n".join(f"  - {each}" for each in leads))
     elif history.workflow.graph.get(role.name):
         lines.append("- Allowed next: none. This node ends the run.")
@@ -215,7 +215,7 @@ def brief(history: History, role: Role) -> str:
     return "\n\n".join(filter(None, parts))
 
 
-def _told(way: Way) -> str:
+def _describe(way: MatchedEdge) -> str:
     target = "the end of the run" if way.target == END else f"`{way.target}`"
     how = f" on `{way.label}`" if way.label else ""
     said = f": {in_words(way.when)}" if way.when else ""
@@ -274,7 +274,7 @@ def data_problem(data: Mapping[str, Any], file: Callable[[str], bytes | None]) -
     return None if len(whole.encode()) == size else f"{path} has not {size} bytes in the package"
 
 
-def so_far(history: History, role: Role) -> str:
+def progress_text(history: History, role: Role) -> str:
     """Return the run's progress before this node, or ""."""
     from uwf_git.format.yaml12 import dump
 

@@ -23,7 +23,7 @@ from uwf_git.ext.crews.menu import document_of
 from uwf_git.ext.crews.package import CLASSIC
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import Workflow, parse_workflow
-from uwf_git.format.personas import Crew, Offered, parse_crew
+from uwf_git.format.personas import Crew, CrewWorkflow, parse_crew
 from uwf_git.format.types import CREW, CREW_DEFINITION, OF_THREADS, is_kind
 from uwf_git.git.objects import Stamp, id_of
 from uwf_git.git.repository import BLOB, Oid
@@ -48,12 +48,12 @@ class Definition(NamedTuple):
     compiled: CompiledCrew
 
 
-class Found(NamedTuple):
+class ResolvedWorkflow(NamedTuple):
     """A workflow at an address `<crew>/<id>`, and its crew's version."""
 
     version: Version
     crew: Crew
-    offered: Offered
+    offered: CrewWorkflow
 
 
 class Crews(Packages[Definition]):
@@ -180,7 +180,7 @@ class Crews(Packages[Definition]):
         data = self._repository.blob(archive.oid) if archive is not None else None
         return Package(self._version(commit).name, files, data)
 
-    def find(self, address: str) -> Found:
+    def find(self, address: str) -> ResolvedWorkflow:
         """Return the workflow `<crew>/<id>`, with ~2 in the second version before the newest. Raises NotFound
         and UnknownWorkflow with the nearest name, NotSupportedClassicWorkflow."""
         name, _, said = address.partition("/")
@@ -188,7 +188,7 @@ class Crews(Packages[Definition]):
         is_past = bool(tilde) and back.isdecimal()
         version = self.named(f"{name}~{back}" if is_past else name)
         crew = self.crew(version.hash)
-        return Found(version, crew, offered_by(crew, id_ if is_past else said))
+        return ResolvedWorkflow(version, crew, offered_by(crew, id_ if is_past else said))
 
     def offers(self, beginning: str = "") -> Iterator[Offer]:
         for name in self.names():
@@ -257,11 +257,11 @@ class Crews(Packages[Definition]):
         tree = self._repository.graft(self._repository.write_folder(files), include.split("/"), package)
         message = layout.workflow_message(value.name, workflow)
         made = self._repository.write_commit(tree, [], self._repository.user, message)
-        self._store.take_in(made)
+        self._store.index_commit(made)
         return made
 
 
-def _offer(version: Version, crew: Crew, offered: Offered) -> Offer:
+def _offer(version: Version, crew: Crew, offered: CrewWorkflow) -> Offer:
     speakers = tuple(each.persona.id for each in crew.members)
     return Offer(f"{version.name}/{offered.id}", offered.title, version, offered.workflow, speakers)
 
@@ -270,7 +270,7 @@ def crew_message(name: str, version: str, node: Hash) -> str:
     return layout.message(f"crew {name} {version}", {REFS.trailer: node})
 
 
-def offered_by(crew: Crew, said: str) -> Offered:
+def offered_by(crew: Crew, said: str) -> CrewWorkflow:
     """Return a crew's workflow by id or document path. Raises UnknownWorkflow with the nearest id,
     NotSupportedClassicWorkflow."""
     found = next((each for each in crew.workflows if each.id == said), None)

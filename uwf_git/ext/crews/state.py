@@ -32,7 +32,7 @@ _BLOCK = re.compile(r"\A\ufeff?\s*---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)
 _CHOOSES = "steps[-1].output.next = "  # how the condition begins of an edge that an answer chooses
 
 
-class Way(NamedTuple):
+class MatchedEdge(NamedTuple):
     """An edge, in order. `asked`: chosen by an answer's `next`; `tested`: by an expression; otherwise by
     status or as fallback. `when` describes it."""
 
@@ -43,7 +43,7 @@ class Way(NamedTuple):
     tested: bool = False
 
 
-class Logged(NamedTuple):
+class LoggedDecision(NamedTuple):
     """A decision between several edges. `to` is $END at the end; `decided_at` is in Unix milliseconds, 0 if
     unknown."""
 
@@ -62,14 +62,14 @@ class Logged(NamedTuple):
         return value
 
 
-class Reached(NamedTuple):
+class RunState(NamedTuple):
     """A run's state. `current_node` is next or asks; at the end or when stuck, the last one done.
     `steps_completed` has each node once, by first completion. `artifacts` are paths."""
 
     current_node: str
     steps_completed: tuple[str, ...] = ()
     variables: Mapping[str, Any] = {}
-    decision_log: tuple[Logged, ...] = ()
+    decision_log: tuple[LoggedDecision, ...] = ()
     artifacts: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
@@ -103,7 +103,7 @@ class Changes(NamedTuple):
         return value
 
 
-def reached(history: History, current: str | None = None) -> Reached:
+def reached(history: History, current: str | None = None) -> RunState:
     """Compute a history's state. `current` is the next node ($END, $USER) if known, else decided. Raises what
     a condition raises."""
     workflow = history.workflow
@@ -111,7 +111,7 @@ def reached(history: History, current: str | None = None) -> Reached:
     variables = dict(workflow.crew.variables) if workflow.crew is not None else {}
     artifacts: dict[str, None] = {}
     done: list[StepContext] = []
-    log: list[Logged] = []
+    log: list[LoggedDecision] = []
     at, fresh = "", False  # the node that spoke last, and whether where that led isn't known yet
     for step in history.steps:
         if step.remark is not None:
@@ -136,27 +136,27 @@ def reached(history: History, current: str | None = None) -> Reached:
     if fresh and goes_on:
         log += _decision(workflow, done[-1], goes_on)
     here = goes_on if goes_on in workflow.roles else at
-    return Reached(here, tuple(completed), variables, tuple(log), tuple(artifacts))
+    return RunState(here, tuple(completed), variables, tuple(log), tuple(artifacts))
 
 
 def _next(history: History) -> str:
     from uwf_git.base.errors import NoTransition
-    from uwf_git.workflow.moderator import Asking, Next, decide
+    from uwf_git.workflow.moderator import AwaitingAnswer, Next, decide
 
     try:
         decision = decide(history.workflow, history.start, history.steps)
     except NoTransition:
         return ""
-    if isinstance(decision, Asking):
+    if isinstance(decision, AwaitingAnswer):
         return USER
     return decision.role if isinstance(decision, Next) else END
 
 
-def ways(workflow: Workflow, node: str) -> tuple[Way, ...]:
+def ways(workflow: Workflow, node: str) -> tuple[MatchedEdge, ...]:
     """Return a node's edges, without a package's generated ones to $END."""
     role = workflow.roles.get(node)
     of_package = role is not None and role.node is not None
-    found: list[Way] = []
+    found: list[MatchedEdge] = []
     for edge in workflow.graph.get(node, ()):
         if of_package and edge.role == END:
             continue
@@ -164,7 +164,7 @@ def ways(workflow: Workflow, node: str) -> tuple[Way, ...]:
         chosen = condition is None or condition.expression.startswith(_CHOOSES)
         when = edge.text or (condition.description if condition is not None else "")
         label = edge.label or edge.status or edge.condition or ""
-        found.append(Way(label, edge.role, of_package and chosen, when.strip(), not chosen))
+        found.append(MatchedEdge(label, edge.role, of_package and chosen, when.strip(), not chosen))
     asked = sum(way.asked for way in found)
     return tuple(way._replace(asked=way.asked and asked > 1) for way in found)
 
@@ -173,7 +173,7 @@ def successors(workflow: Workflow, node: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(way.target for way in ways(workflow, node) if way.target != END))
 
 
-def _decision(workflow: Workflow, step: StepContext, to: str) -> list[Logged]:
+def _decision(workflow: Workflow, step: StepContext, to: str) -> list[LoggedDecision]:
     known = ways(workflow, step.role)
     leading = [way for way in known if way.target == to]
     if len(known) < 2 or not leading:
@@ -182,10 +182,10 @@ def _decision(workflow: Workflow, step: StepContext, to: str) -> list[Logged]:
     said = (output.get("next"), status_of(output))
     chosen = next((way for way in leading if way.label and way.label in said), leading[0])
     reason = next((text for key in ("reason", "summary") if isinstance(text := output.get(key), str)), "")
-    return [Logged(step.role, to, chosen.label, reason.strip(), step.time)]
+    return [LoggedDecision(step.role, to, chosen.label, reason.strip(), step.time)]
 
 
-def render(history: History, now: Reached, body: str = "") -> str:
+def render(history: History, now: RunState, body: str = "") -> str:
     """Return `@state/workflow.md`: the state as frontmatter, and a text."""
     workflow = history.workflow
     kind = workflow.crew.workflow if workflow.crew is not None else workflow.name
@@ -198,7 +198,7 @@ def render(history: History, now: Reached, body: str = "") -> str:
     return f"---\n{dump(fields | now.as_json())}---\n{below}"
 
 
-def read_back(text: str, before: Reached, workflow: Workflow) -> Changes:
+def read_back(text: str, before: RunState, workflow: Workflow) -> Changes:
     """Return an agent's changes relative to `before`. The body and unrelated fields are ignored; omitted
     variables stay. Raises Invalid with all problems: invalid YAML, unknown fields, transitions outside the
     graph, undone progress."""
@@ -218,7 +218,7 @@ def read_back(text: str, before: Reached, workflow: Workflow) -> Changes:
 class _Reader:
     """Reads a changed document."""
 
-    def __init__(self, document: Document, before: Reached, workflow: Workflow) -> None:
+    def __init__(self, document: Document, before: RunState, workflow: Workflow) -> None:
         self._document = document
         self._before = before
         self._here = before.current_node
@@ -232,7 +232,7 @@ class _Reader:
             raise Invalid(f"{STATE}: its frontmatter is no mapping", f"its fields are {', '.join(_FOLDED)}")
         for key in data:
             if key not in _FOLDED + _LEFT_ALONE:
-                hint = _meant(str(key), _FOLDED) or "values of your own belong below variables"
+                hint = _suggest(str(key), _FOLDED) or "values of your own belong below variables"
                 self._refuse((key,), f"unknown field {_shown(key)}", hint)
         self._completed(data.get("stepsCompleted"))
         target = self._target(data.get("currentNodeId"))
@@ -276,7 +276,7 @@ class _Reader:
         has = ", ".join(map(repr, known))
         those = f"those that there are lead to {has}" if has else "none does: the run ends there"
         what = f"no transition leads from {self._here!r} to {_shown(target)}; {those}"
-        self._refuse(path, what, _meant(target, known))
+        self._refuse(path, what, _suggest(target, known))
         return False
 
     def _decided(self, value: Any) -> tuple[str, str]:
@@ -344,7 +344,7 @@ class _Reader:
         self._hint = self._hint or hint
 
 
-def _meant(name: str, known: Iterable[str]) -> str:
+def _suggest(name: str, known: Iterable[str]) -> str:
     match = closest(name, known)
     return f'did you mean "{match}"?' if match else ""
 

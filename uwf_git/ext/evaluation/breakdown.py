@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from uwf_git.ext.evaluation.comparison import LOSS, WIN, Scored, by_case, compare_cases, overall
+from uwf_git.ext.evaluation.comparison import LOSS, WIN, ScoredRun, by_case, compare_cases, overall
 from uwf_git.ext.evaluation.records import COMPLETED, MISSED, PASSED, Result
 
-Parts = Mapping[str, Sequence[Scored]]
+Parts = Mapping[str, Sequence[ScoredRun]]
 """Scores by the name of a judge or a tag."""
 
 
@@ -31,19 +31,19 @@ class Share(NamedTuple):
     losses: int
 
 
-def by_judge(results: Iterable[Result]) -> dict[str, list[Scored]]:
+def by_judge(results: Iterable[Result]) -> dict[str, list[ScoredRun]]:
     """Return each judge's scores, without unfinished trials."""
-    parts: dict[str, list[Scored]] = {}
+    parts: dict[str, list[ScoredRun]] = {}
     for result in results:
         if result.trial.status == COMPLETED and not result.errors:
             for score in result.scores:
-                parts.setdefault(score.judge.name, []).append(Scored(result.name, score.score))
+                parts.setdefault(score.judge.name, []).append(ScoredRun(result.name, score.score))
     return parts
 
 
-def by_tag(scored: Iterable[Scored], tags: Mapping[str, Sequence[str]]) -> dict[str, list[Scored]]:
+def by_tag(scored: Iterable[ScoredRun], tags: Mapping[str, Sequence[str]]) -> dict[str, list[ScoredRun]]:
     """Return the scores by tag; a case counts for each of its `tags`."""
-    parts: dict[str, list[Scored]] = {}
+    parts: dict[str, list[ScoredRun]] = {}
     for each in scored:
         for tag in tags.get(each.case, ()):
             parts.setdefault(tag, []).append(each)
@@ -55,7 +55,7 @@ def shares(a: Parts, b: Parts) -> list[Share]:
     return [_share(name, a.get(name, ()), b.get(name, ())) for name in sorted({*a, *b})]
 
 
-def _share(name: str, a: Sequence[Scored], b: Sequence[Scored]) -> Share:
+def _share(name: str, a: Sequence[ScoredRun], b: Sequence[ScoredRun]) -> Share:
     one, other = by_case(a), by_case(b)
     if not one or not other:
         means = [(found.score if found else None) for found in map(overall, (one.values(), other.values()))]

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from uwf_git.base.errors import Invalid, Usage, UwfError
 from uwf_git.base.text import nearest, one_line
-from uwf_git.ext.evaluation.fixtures import of_texts, take_in
+from uwf_git.ext.evaluation.fixtures import of_texts, store_folder
 from uwf_git.ext.evaluation.judges import parse_mapping
 from uwf_git.ext.evaluation.records import UNKNOWN, Case, Judge, identified
 from uwf_git.ext.evaluation.suite import Suite
@@ -48,7 +48,7 @@ _LONGEST_NAME = 40
 _OF_ITS_LINE = re.compile(r": line 1 column (\d+) \(char \d+\)")
 
 
-class Drafted(NamedTuple):
+class CaseDraft(NamedTuple):
     """A case to add, and the commits it depends on."""
 
     case: Case
@@ -65,16 +65,16 @@ class File(NamedTuple):
 # Of threads
 
 
-def of_thread(instance: Instance, head: Head) -> Drafted:
+def of_thread(instance: Instance, head: Head) -> CaseDraft:
     """Return a thread's case: its prompt and result."""
     row = head.row
     start = row.start or row.node
     prompt = parse_start(instance.store.get(start).payload).prompt
     step = row.node if row.kind == "step" else None
-    return Drafted(Case(UNKNOWN, named_after(prompt), start=start, step=step), (head.commit,))
+    return CaseDraft(Case(UNKNOWN, named_after(prompt), start=start, step=step), (head.commit,))
 
 
-def of_step(instance: Instance, row: CommitRow) -> Drafted:
+def of_step(instance: Instance, row: CommitRow) -> CaseDraft:
     """Return the case of a role's step. Raises Invalid for other steps."""
     if row.kind != "step" or row.role in (None, USER, END) or row.start is None:
         what = "a human's" if row.role == USER else "no role's"
@@ -82,7 +82,7 @@ def of_step(instance: Instance, row: CommitRow) -> Drafted:
     prompt = parse_start(instance.store.get(row.start).payload).prompt
     name = f"{named_after(prompt)}-{layout.slug(row.role or '')}-{row.number}"
     case = Case(UNKNOWN, name, start=row.start, step=row.node, role=row.role)
-    return Drafted(case, (Oid(raw=row.oid),))
+    return CaseDraft(case, (Oid(raw=row.oid),))
 
 
 def steps_of(instance: Instance, head: Head) -> list[CommitRow]:
@@ -107,11 +107,11 @@ def named_after(prompt: str) -> str:
 # Into a suite
 
 
-def fitted(suite: Suite | None, drafted: Sequence[Drafted], is_named: bool) -> list[Drafted]:
+def fitted(suite: Suite | None, drafted: Sequence[CaseDraft], is_named: bool) -> list[CaseDraft]:
     """Return the cases with final names: an explicit existing name, or the same thread and step, replaces a
     case; otherwise names are numbered. Existing cases are dropped."""
     taken = {suite.named[case.hash]: case for case in suite.cases} if suite else {}
-    found: list[Drafted] = []
+    found: list[CaseDraft] = []
     for each in drafted:
         case = each.case
         number, name = 1, case.name
@@ -258,7 +258,7 @@ def _fixture(instance: Instance, folder: Path, value: Mapping[str, Any], where: 
         path = folder / Path(given).expanduser()
         if not path.resolve().is_relative_to(folder.resolve()):  # whoever wrote the file may be somebody else
             instance.warn(f"{where}: took in {one_line(str(path))}, which isn't below the file's folder")
-        return take_in(instance, path)
+        return store_folder(instance, path)
     if isinstance(files, dict) and files and all(isinstance(text, str) for text in files.values()):
         return of_texts(instance, files)
     if given is None and files is None:
@@ -268,7 +268,7 @@ def _fixture(instance: Instance, folder: Path, value: Mapping[str, Any], where: 
 
 def with_workflows(
     file: File, versions: Callable[[str], tuple[Hash, Oid]], given: tuple[Hash, Oid] | None = None
-) -> list[Drafted]:
+) -> list[CaseDraft]:
     """Resolve the workflows of a file's cases by `versions`; `given` is the default."""
     found: dict[str, tuple[Hash, Oid] | None] = {"": given}
     drafted = []
@@ -277,7 +277,7 @@ def with_workflows(
             found[name] = versions(name)
         version = found[name]
         if version is None:
-            drafted.append(Drafted(case, ()))
+            drafted.append(CaseDraft(case, ()))
         else:
-            drafted.append(Drafted(case._replace(workflow=version[0]), (version[1],)))
+            drafted.append(CaseDraft(case._replace(workflow=version[0]), (version[1],)))
     return drafted

@@ -29,7 +29,7 @@ _FEWEST_DRAWS = 500
 _WORK = 1_500_000  # scores that are drawn, about, at most
 
 
-class Scored(NamedTuple):
+class ScoredRun(NamedTuple):
     """A judged run of a case: `score` from 0 to 1, `seconds` of agents' time, `cost` in US dollars or None,
     `unpriced` tokens."""
 
@@ -92,7 +92,7 @@ class Comparison(NamedTuple):
         return sum(each.outcome == outcome for each in self.cases)
 
 
-def compare(a: Iterable[Scored], b: Iterable[Scored]) -> Comparison:
+def compare(a: Iterable[ScoredRun], b: Iterable[ScoredRun]) -> Comparison:
     one, other = by_case(a), by_case(b)
     cases = compare_cases(one, other)
     both = [each.case for each in cases]
@@ -109,7 +109,9 @@ def compare(a: Iterable[Scored], b: Iterable[Scored]) -> Comparison:
     )
 
 
-def compare_cases(a: Mapping[str, Sequence[Scored]], b: Mapping[str, Sequence[Scored]]) -> list[Compared]:
+def compare_cases(
+    a: Mapping[str, Sequence[ScoredRun]], b: Mapping[str, Sequence[ScoredRun]]
+) -> list[Compared]:
     """Return the common cases by name."""
     return [_compared(case, a[case], b[case]) for case in sorted(a.keys() & b.keys())]
 
@@ -117,14 +119,14 @@ def compare_cases(a: Mapping[str, Sequence[Scored]], b: Mapping[str, Sequence[Sc
 _ORDER = {LOSS: 0, WIN: 1, TIE: 2}
 
 
-def by_case(runs: Iterable[Scored]) -> dict[str, list[Scored]]:
-    found: dict[str, list[Scored]] = {}
+def by_case(runs: Iterable[ScoredRun]) -> dict[str, list[ScoredRun]]:
+    found: dict[str, list[ScoredRun]] = {}
     for run in runs:
         found.setdefault(run.case, []).append(run)
     return found
 
 
-def average(runs: Sequence[Scored]) -> Average:
+def average(runs: Sequence[ScoredRun]) -> Average:
     """Return the average of a case's runs."""
     scores = _scores(runs)
     costs = [run.cost for run in runs if run.cost is not None]
@@ -139,7 +141,7 @@ def average(runs: Sequence[Scored]) -> Average:
     )
 
 
-def overall(cases: Iterable[Sequence[Scored]]) -> Average | None:
+def overall(cases: Iterable[Sequence[ScoredRun]]) -> Average | None:
     """Return the average of cases, each counting once; the extremes are of cases' means. None without any."""
     each = [average(runs) for runs in cases]
     if not each:
@@ -156,7 +158,7 @@ def overall(cases: Iterable[Sequence[Scored]]) -> Average | None:
     )
 
 
-def _compared(case: str, a: Sequence[Scored], b: Sequence[Scored]) -> Compared:
+def _compared(case: str, a: Sequence[ScoredRun], b: Sequence[ScoredRun]) -> Compared:
     one, other = average(a), average(b)
     found = Compared(case, TIE, one, other)
     if abs(found.difference) <= SAME:
@@ -164,7 +166,7 @@ def _compared(case: str, a: Sequence[Scored], b: Sequence[Scored]) -> Compared:
     return found._replace(outcome=WIN if found.difference > 0 else LOSS)
 
 
-def _scores(runs: Iterable[Scored]) -> tuple[float, ...]:
+def _scores(runs: Iterable[ScoredRun]) -> tuple[float, ...]:
     """Sorted, so that draws don't depend on the order of runs."""
     return tuple(sorted(run.score for run in runs))
 
@@ -253,8 +255,8 @@ class Drop(NamedTuple):
 
 
 def drop(
-    a: Iterable[Scored],
-    b: Iterable[Scored],
+    a: Iterable[ScoredRun],
+    b: Iterable[ScoredRun],
     allowed: float,
     allowed_each: float | None = None,
     between: Interval | None = None,

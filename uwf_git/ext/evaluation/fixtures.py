@@ -26,7 +26,7 @@ from typing import NamedTuple, NoReturn
 from uwf_git.base.errors import Invalid, StoreDamaged, UwfError
 from uwf_git.base.text import one_line
 from uwf_git.ext.evaluation.suite_check import DEEPEST, LINK, PROGRAM, files_of_fixture, link_problem
-from uwf_git.git.program import Done, Git, failure
+from uwf_git.git.program import CallResult, Git, failure
 from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Entry, Oid, Repository, StoreUnwritable
 from uwf_git.sandbox.path import FILE, opened, opened_below
 from uwf_git.store.instance import Instance
@@ -54,14 +54,14 @@ _LeaveOut = Callable[[str, str], object]
 """Is told a path and why that isn't taken."""
 
 
-class Left(NamedTuple):
+class FinalTree(NamedTuple):
     """A folder's final tree, None if it cannot be stored, and notes on omissions."""
 
     tree: str | None
     notes: tuple[str, ...] = ()
 
 
-def take_in(instance: Instance, folder: Path) -> str:
+def store_folder(instance: Instance, folder: Path) -> str:
     """Store a folder's files; return the tree. Raises Invalid: too large, a link leading out, a secret, an
     invalid name."""
     if not folder.is_dir():
@@ -106,7 +106,7 @@ def _check_path(path: str) -> None:
             )
 
 
-def left_in(instance: Instance, folder: Path, fixture: str) -> Left:
+def store_final_tree(instance: Instance, folder: Path, fixture: str) -> FinalTree:
     """Store a fixture's folder as it was left. Unstorable files, such as ones with secrets, are omitted and
     noted; nothing is stored if there is too much."""
     notes: list[str] = []
@@ -115,16 +115,16 @@ def left_in(instance: Instance, folder: Path, fixture: str) -> Left:
         notes.append(instance.redactor.text(f"{_shown(path)} is not kept: it {why}")[0])
 
     if not is_folder(folder):
-        return Left(None, (GONE,))
+        return FinalTree(None, (GONE,))
     try:
         tracked = _paths(instance.store.repository, Oid(hex=fixture))
         with instance.store.together():
             tree = _grown(instance, _stored(instance, folder, tracked, note))
     except Invalid as error:
-        return Left(None, (error.message,))
+        return FinalTree(None, (error.message,))
     if len(notes) > _MOST_NOTES:
         notes[_MOST_NOTES - 1 :] = [f"and {len(notes) - _MOST_NOTES + 1} more are not kept"]
-    return Left(tree, tuple(notes))
+    return FinalTree(tree, tuple(notes))
 
 
 def is_folder(path: Path) -> bool:
@@ -332,7 +332,7 @@ class _Rules:
         return (each for each, name in names.items() if name not in ignored)
 
 
-def _run(git: Git, *args: str, stdin: bytes = b"", fine: tuple[int, ...] = (0,)) -> Done:
+def _run(git: Git, *args: str, stdin: bytes = b"", fine: tuple[int, ...] = (0,)) -> CallResult:
     done = git.run(*args, stdin=stdin, check=False)
     if done.code not in fine:
         message = failure(args, done).message
@@ -349,7 +349,7 @@ def _unwritable(error: OSError) -> StoreUnwritable:
 # Laid out
 
 
-def lay_out(repository: Repository, folder: Path, fixture: str | None, work: str | None = None) -> None:
+def create_folder(repository: Repository, folder: Path, fixture: str | None, work: str | None = None) -> None:
     """Make a folder with a fixture's files as a repository of one commit; with `work` its files are that
     tree's. Empty without either. Atomic. Raises Invalid, StoreDamaged, StoreUnwritable."""
     aside = _aside(folder)
@@ -403,7 +403,7 @@ def _write(repository: Repository, tree: str, folder: Path) -> None:
         place.symlink_to(os.fsdecode(content))
 
 
-def put_away(folder: Path) -> None:
+def remove_folder(folder: Path) -> None:
     """Remove a folder atomically: half of one would be taken for an agent's work."""
     aside = _aside(folder)
     with contextlib.suppress(OSError):

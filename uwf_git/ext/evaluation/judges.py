@@ -31,7 +31,7 @@ _FORMS = (
 )
 
 
-class Called(NamedTuple):
+class ResolvedJudge(NamedTuple):
     """A resolved judge. `timeout` is for a command, in seconds."""
 
     judge: Judge
@@ -135,7 +135,7 @@ def _checked(judge: Judge) -> Judge:
 # As a run asks them
 
 
-def called(instance: Instance, judge: Judge, cwd: Path) -> Called:
+def called(instance: Instance, judge: Judge, cwd: Path) -> ResolvedJudge:
     """Resolve a judge: a name, a workflow's version and agents. A command's path is relative to `cwd`, or to
     the configuration's folder. Raises Usage for an unknown name, NotFound, Invalid for a secret, since it is
     stored."""
@@ -144,7 +144,7 @@ def called(instance: Instance, judge: Judge, cwd: Path) -> Called:
     return found
 
 
-def _resolved(instance: Instance, judge: Judge, cwd: Path) -> Called:
+def _resolved(instance: Instance, judge: Judge, cwd: Path) -> ResolvedJudge:
     timeout = SECONDS
     if judge.kind == USE:
         setting = instance.config.judges.get(judge.value)
@@ -159,13 +159,13 @@ def _resolved(instance: Instance, judge: Judge, cwd: Path) -> Called:
         program = expanded(judge.value[0])
         if "/" in program:
             program = str(cwd / program)
-        return Called(judge._replace(value=(program, *judge.value[1:])), timeout)
+        return ResolvedJudge(judge._replace(value=(program, *judge.value[1:])), timeout)
     if judge.kind == WORKFLOW:
         version = instance.registry.current(judge.value)
         workflow = parse_workflow(instance.store.get(version.hash).payload)
         agents = agents_of(instance, workflow, None)
-        return Called(judge._replace(version=version.hash, agents=agents), timeout)
-    return Called(judge, timeout)
+        return ResolvedJudge(judge._replace(version=version.hash, agents=agents), timeout)
+    return ResolvedJudge(judge, timeout)
 
 
 def _configured(judge: Judge, setting: JudgeSetting) -> Judge:

@@ -19,8 +19,8 @@ from uwf_git.base.errors import AgentFailed, Invalid, UwfError
 from uwf_git.base.text import fenced, harmless, one_line
 from uwf_git.engine.accounts import account
 from uwf_git.engine.spending import minus
-from uwf_git.ext.evaluation.fixtures import GONE, discard, is_folder, lay_out
-from uwf_git.ext.evaluation.judges import Called
+from uwf_git.ext.evaluation.fixtures import GONE, create_folder, discard, is_folder
+from uwf_git.ext.evaluation.judges import ResolvedJudge
 from uwf_git.ext.evaluation.records import (
     COMMAND,
     COMPLETED,
@@ -29,10 +29,10 @@ from uwf_git.ext.evaluation.records import (
     SCHEMA,
     STUCK,
     UNKNOWN,
+    AgentSpending,
     Judge,
     Score,
     ScoreKey,
-    Told,
     Trial,
     identified,
 )
@@ -42,9 +42,9 @@ from uwf_git.ext.evaluation.stepping import (
     begin,
     head_at,
     run_out,
+    spending_of,
     spent_since,
     threads_for,
-    told_of,
 )
 from uwf_git.format import cbor
 from uwf_git.format.ids import Hash
@@ -98,22 +98,24 @@ class Outcome(NamedTuple):
 class NoScore(UwfError):
     """A judge gave no score; with its spending."""
 
-    def __init__(self, message: str, hint: str, told: Told) -> None:
+    def __init__(self, message: str, hint: str, told: AgentSpending) -> None:
         super().__init__(message, hint)
         self.told = told
 
 
-class Said(NamedTuple):
+class Judgement(NamedTuple):
     """A judgement."""
 
     score: float
     passed: bool
     reason: str = ""
     step: Hash | None = None
-    told: Told = Told()
+    told: AgentSpending = AgentSpending()
 
 
-def scored(instance: Instance, called: Called, outcome: Outcome, folders: Path, limits: Limits) -> Score:
+def scored(
+    instance: Instance, called: ResolvedJudge, outcome: Outcome, folders: Path, limits: Limits
+) -> Score:
     """Return a judge's score. `folders` is where a folder may be made. Raises UwfError without a score."""
     judge = called.judge
     began = time.monotonic()
@@ -144,7 +146,7 @@ def _evaluated(expression: str, over: dict[str, Any]) -> Any:
         raise
 
 
-def read(judge: Judge, value: Any, reason: str = "") -> Said:
+def read(judge: Judge, value: Any, reason: str = "") -> Judgement:
     """Return a judge's value as a judgement. Raises Invalid."""
     if isinstance(value, dict):
         reason = next(
@@ -153,11 +155,11 @@ def read(judge: Judge, value: Any, reason: str = "") -> Said:
         passed = next((value[key] for key in _TRUTHS if key in value), None)
         score = value.get("score", passed)
         if score is not None and _is_score(score) and isinstance(passed, bool | None):
-            return Said(float(score), score >= judge.threshold if passed is None else passed, reason)
+            return Judgement(float(score), score >= judge.threshold if passed is None else passed, reason)
     elif value is None:
-        return Said(0.0, False, reason or "it came to nothing")
+        return Judgement(0.0, False, reason or "it came to nothing")
     elif _is_score(value):
-        return Said(
+        return Judgement(
             float(value), bool(value) if isinstance(value, bool) else value >= judge.threshold, reason
         )
     raise _no_judgement(judge, json.dumps(value))
@@ -174,13 +176,15 @@ def _is_score(value: Any) -> bool:
     return isinstance(value, bool) or (isinstance(value, int | float) and 0 <= value <= 1)
 
 
-def _exactly(judge: Judge, outcome: Outcome) -> Said:
+def _exactly(judge: Judge, outcome: Outcome) -> Judgement:
     output, expected = outcome.output, outcome.expected
     if expected is None:
         raise Invalid(f"judge {judge.name!r} has nothing to compare with", "give the case what is expected")
     if not judge.value:
         same = _same(output, expected)
-        return Said(float(same), same, "" if same else f"it is {_short(output)}, expected {_short(expected)}")
+        return Judgement(
+            float(same), same, "" if same else f"it is {_short(output)}, expected {_short(expected)}"
+        )
     wrong = []
     for field in judge.value:
         if not any(isinstance(each, dict) and field in each for each in (output, expected)):
@@ -191,7 +195,7 @@ def _exactly(judge: Judge, outcome: Outcome) -> Said:
         mine, wanted = (each.get(field) if isinstance(each, dict) else None for each in (output, expected))
         if not _same(mine, wanted):
             wrong.append(f"{field} is {_short(mine)}, expected {_short(wanted)}")
-    return Said(1 - len(wrong) / len(judge.value), not wrong, "; ".join(wrong))
+    return Judgement(1 - len(wrong) / len(judge.value), not wrong, "; ".join(wrong))
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -202,17 +206,17 @@ def _short(value: Any) -> str:
     return one_line(json.dumps(value, ensure_ascii=False, sort_keys=True), 80)
 
 
-def _obeys(judge: Judge, outcome: Outcome) -> Said:
+def _obeys(judge: Judge, outcome: Outcome) -> Judgement:
     from uwf_git.format.schema import Schema
 
     problems = Schema(judge.value).problems(outcome.output)
-    return Said(float(not problems), not problems, str(problems[0]) if problems else "")
+    return Judgement(float(not problems), not problems, str(problems[0]) if problems else "")
 
 
 # A command
 
 
-def _command(instance: Instance, called: Called, outcome: Outcome, folders: Path) -> Said:
+def _command(instance: Instance, called: ResolvedJudge, outcome: Outcome, folders: Path) -> Judgement:
     from uwf_git.sandbox.child import run_command
 
     judge = called.judge
@@ -253,7 +257,7 @@ def _command(instance: Instance, called: Called, outcome: Outcome, folders: Path
     if not done.returncode and is_object and _printed(broken) is None:
         raise _no_judgement(judge, broken)
     reason = "" if not done.returncode else last or complaint or f"it exited with {done.returncode}"
-    return Said(float(not done.returncode), not done.returncode, reason)
+    return Judgement(float(not done.returncode), not done.returncode, reason)
 
 
 def _lay_out(instance: Instance, trial: Trial, folder: Path) -> None:
@@ -263,7 +267,7 @@ def _lay_out(instance: Instance, trial: Trial, folder: Path) -> None:
         if GONE in trial.notes:
             hint = "another --label has the case tried anew"
         raise Invalid(f"what the agents left isn't kept{why}", hint)
-    lay_out(instance.store.repository, folder, trial.key.fixture, trial.work)
+    create_folder(instance.store.repository, folder, trial.key.fixture, trial.work)
 
 
 def _printed(text: str) -> Any:
@@ -285,7 +289,7 @@ def _printed(text: str) -> Any:
 # A workflow
 
 
-def _workflow(instance: Instance, judge: Judge, outcome: Outcome, folders: Path, limits: Limits) -> Said:
+def _workflow(instance: Instance, judge: Judge, outcome: Outcome, folders: Path, limits: Limits) -> Judgement:
     assert judge.version is not None
     threads = instance.threads
     key = ScoreKey(outcome.trial.hash, judge, outcome.expected)
@@ -309,7 +313,7 @@ def _workflow(instance: Instance, judge: Judge, outcome: Outcome, folders: Path,
             raise NoScore(
                 f"judge {judge.name!r}: thread {thread}: {ended.error}",
                 f"uwf thread show {thread}",
-                told_of(instance, now),
+                spending_of(instance, now),
             )
         discard(folder)
         if ended.status == COMPLETED:
@@ -318,11 +322,11 @@ def _workflow(instance: Instance, judge: Judge, outcome: Outcome, folders: Path,
             except Invalid as error:
                 if not was_over:
                     said = f"{error.message}, in thread {thread}"
-                    raise NoScore(said, error.hint, told_of(instance, now)) from None
+                    raise NoScore(said, error.hint, spending_of(instance, now)) from None
     raise AssertionError("there is always another id")
 
 
-def _judgement(instance: Instance, judge: Judge, head: Head, base: Head) -> Said:
+def _judgement(instance: Instance, judge: Judge, head: Head, base: Head) -> Judgement:
     history = instance.threads.history(head)
     steps = [step for step in history.steps if step.role != USER]
     if judge.output:
@@ -332,7 +336,7 @@ def _judgement(instance: Instance, judge: Judge, head: Head, base: Head) -> Said
         value = _evaluated(judge.output, history_value(history.start, history.steps, fields))
     else:
         value = steps[-1].output if steps else None
-    told = told_of(instance, spent_since(instance, head, base))
+    told = spending_of(instance, spent_since(instance, head, base))
     return read(judge, value)._replace(step=head.node if steps else None, told=told)
 
 

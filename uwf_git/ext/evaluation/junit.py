@@ -14,7 +14,7 @@ FAILED, ERROR, SKIPPED = "failure", "error", "skipped"
 _KIND = {FAILED: "worse", ERROR: "unknown", SKIPPED: "apart"}
 
 
-class Checked(NamedTuple):
+class CaseOutcome(NamedTuple):
     """A case. `wrong` is FAILED, ERROR, SKIPPED or ""; `message` is one line, `said` the details; `seconds`
     are of all its runs."""
 
@@ -25,7 +25,7 @@ class Checked(NamedTuple):
     said: str = ""
 
 
-def junit(suite: str, cases: Sequence[Checked], about: Sequence[tuple[str, str]] = ()) -> str:
+def junit(suite: str, cases: Sequence[CaseOutcome], about: Sequence[tuple[str, str]] = ()) -> str:
     """Return a deterministic XML document. `about` are properties of the whole."""
     counts = (
         f'tests="{len(cases)}" failures="{_count(cases, FAILED)}" errors="{_count(cases, ERROR)}"'
@@ -45,7 +45,7 @@ def junit(suite: str, cases: Sequence[Checked], about: Sequence[tuple[str, str]]
     return "\n".join((*lines, "  </testsuite>", "</testsuites>")) + "\n"
 
 
-def _case(suite: str, case: Checked) -> list[str]:
+def _case(suite: str, case: CaseOutcome) -> list[str]:
     opening = (
         f'    <testcase classname={_quoted(suite)} name={_quoted(case.name)} time="{_seconds(case.seconds)}"'
     )
@@ -61,7 +61,7 @@ def _case(suite: str, case: Checked) -> list[str]:
     return [f"{opening}>", f"      {inner}", "    </testcase>"]
 
 
-def _count(cases: Sequence[Checked], wrong: str) -> int:
+def _count(cases: Sequence[CaseOutcome], wrong: str) -> int:
     return sum(each.wrong == wrong for each in cases)
 
 

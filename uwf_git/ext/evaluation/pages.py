@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
-from uwf_cli.page.addresses import Asked, Page
+from uwf_cli.page.addresses import Page, PageRequest
 from uwf_cli.plot import pairs_drawing
 
 from uwf_git.base.errors import NotFound
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from uwf_git.ext.evaluation.suite import Suite
 
 
-def evals(instance: Instance, asked: Asked) -> Page:
+def evals(instance: Instance, asked: PageRequest) -> Page:
     from uwf_git.ext.evaluation.commands.baselines import brief
     from uwf_git.ext.evaluation.suite import Suites
 
@@ -39,7 +39,7 @@ def evals(instance: Instance, asked: Asked) -> Page:
     return Page("evals.html", "Suites", {"suites": suites})
 
 
-def suite(instance: Instance, asked: Asked) -> Page:
+def suite(instance: Instance, asked: PageRequest) -> Page:
     """Show a suite's newest run beside the baseline or the run before; `a` and `b` in the query are hashes of
     runs or `baseline`. Raises NotFound, Usage."""
     from uwf_git.ext.evaluation import sides
@@ -65,7 +65,7 @@ def suite(instance: Instance, asked: Asked) -> Page:
         "suite": name,
         "cases": [{"case": case, "name": found.named[case.hash]} for case in found.cases],
         "runs": [
-            {"run": run.hash, "said": sides.said_of(run, found, names), "time": run.time / 1000}
+            {"run": run.hash, "said": sides.run_name(run, found, names), "time": run.time / 1000}
             for run in runs[:RUNS]
         ],
         "baseline": baseline,

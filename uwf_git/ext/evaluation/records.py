@@ -111,7 +111,7 @@ class TrialKey(NamedTuple):
         return hash_of(TRIAL, {**self._asdict(), "agents": dict(self.agents)})
 
 
-class Told(NamedTuple):
+class AgentSpending(NamedTuple):
     """Spending of agents: tokens or None, US dollars or None, tokens without price, seconds."""
 
     usage: Usage | None = None
@@ -139,10 +139,10 @@ class Told(NamedTuple):
             found["cost"] = self.cost
         return found
 
-    def plus(self, other: Told) -> Told:
+    def plus(self, other: AgentSpending) -> AgentSpending:
         usage = [each for each in (self.usage, other.usage) if each is not None]
         costs = [each for each in (self.cost, other.cost) if each is not None]
-        return Told(
+        return AgentSpending(
             Usage(*map(sum, zip(*usage, strict=True))) if usage else None,
             sum(costs) if costs else None,
             self.unpriced + other.unpriced,
@@ -162,7 +162,7 @@ class Trial(NamedTuple):
     work: str | None = None
     steps: int = 0
     attempts: int = 0
-    told: Told = Told()
+    told: AgentSpending = AgentSpending()
     notes: tuple[str, ...] = ()
     time: int = 0
 
@@ -208,7 +208,7 @@ class Score(NamedTuple):
     passed: bool
     reason: str = ""
     step: Hash | None = None
-    told: Told = Told()
+    told: AgentSpending = AgentSpending()
     time: int = 0
 
     @property
@@ -354,7 +354,7 @@ def parse_trial(node: Hash, payload: Mapping[str, Any], time: int = 0) -> Trial:
         payload.get("work"),
         payload["steps"],
         payload["attempts"],
-        parse_told(payload),
+        parse_spending(payload),
         tuple(payload.get("notes", ())),
         time,
     )
@@ -370,7 +370,7 @@ def parse_score(node: Hash, payload: Mapping[str, Any], time: int = 0) -> Score:
         payload["passed"],
         payload.get("reason", ""),
         payload.get("step"),
-        parse_told(payload),
+        parse_spending(payload),
         time,
     )
 
@@ -393,9 +393,9 @@ def parse_run(node: Hash, payload: Mapping[str, Any], time: int = 0) -> SuiteRun
     )
 
 
-def parse_told(payload: Mapping[str, Any]) -> Told:
+def parse_spending(payload: Mapping[str, Any]) -> AgentSpending:
     usage = payload["usage"]
-    return Told(
+    return AgentSpending(
         Usage(**usage) if usage else None,
         payload.get("cost"),
         payload["unpriced"],

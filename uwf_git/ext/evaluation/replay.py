@@ -32,7 +32,7 @@ from uwf_git.store import layout
 from uwf_git.store.history import Head, History, ancestry
 from uwf_git.store.index import CommitRow
 from uwf_git.store.instance import Instance
-from uwf_git.store.nodes import Among
+from uwf_git.store.nodes import UnionSet
 
 _NOBODY = Person("uwf", "uwf@localhost")
 _NO_THREAD = ThreadId("0" * 26)
@@ -87,7 +87,7 @@ def _transplanted(
     start = store.put(*start_of(history.start, workflow, definition), timestamp=when)
     stamp = Stamp(_NOBODY, rows[0].time)
     commit = threads.begin(version, start, stamp)
-    head = Head(_NO_THREAD, commit, store.take_in(commit), None)
+    head = Head(_NO_THREAD, commit, store.index_commit(commit), None)
     at = threads.history_at(_NO_THREAD, start)
     known: set[Hash] = set()
     nodes = threads.workflow_nodes(store.repository.root(commit))
@@ -95,7 +95,7 @@ def _transplanted(
         if step.remark is None:
             _expect(at, step.role, f"step {row.number}")
         node = _as_step(instance, at, row, step)
-        files = store.files(node, Among(nodes, known, {start}))
+        files = store.files(node, UnionSet(nodes, known, {start}))
         known |= {found for path in files if (found := layout.node_in_path(path)) is not None}
         context = threads.context(node, definition)
         after = at.after(context)

@@ -15,27 +15,27 @@ from uwf_git.ext.evaluation.records import (
     COMPLETED,
     FINAL,
     UNKNOWN,
+    AgentSpending,
     Case,
     Result,
     RunResult,
     Score,
     ScoreKey,
     SuiteRun,
-    Told,
     Trial,
     identified,
 )
 from uwf_git.ext.evaluation.sides import untried_text
-from uwf_git.ext.evaluation.suite import MOST_COMMITS, Added, Suite, Suites, lock_of
+from uwf_git.ext.evaluation.suite import MOST_COMMITS, Additions, Suite, Suites, lock_of
 from uwf_git.ext.evaluation.trials import (
-    Asked,
-    Conducted,
-    Planned,
+    PlannedTrial,
+    TrialOptions,
+    TrialResult,
     Version,
     best,
     fits,
     plan,
-    put_away_all,
+    remove_recorded_folders,
     start_thread,
     tidy,
 )
@@ -50,7 +50,7 @@ _BATCH = MOST_COMMITS // 8
 _FATAL = (Usage, Untrusted, StoreUnwritable, StoreDamaged)
 
 
-class Done(NamedTuple):
+class FinishedRun(NamedTuple):
     """A finished run: its node, results in order, number of new ones, problems, spending; `lost` is that of
     judges without score. `untried` are cases with missing trials, with reasons."""
 
@@ -58,8 +58,8 @@ class Done(NamedTuple):
     results: tuple[Result, ...]
     fresh: int
     problems: tuple[tuple[str, UwfError], ...]
-    told: Told
-    lost: Told
+    told: AgentSpending
+    lost: AgentSpending
     untried: Mapping[str, str] = {}
 
     @property
@@ -67,7 +67,7 @@ class Done(NamedTuple):
         return self.run.cases * self.run.repeat - len(self.results)
 
 
-class Shown(NamedTuple):
+class ProgressEvent(NamedTuple):
     """A progress event: a result or an error, the trial's number of how many, and whether it was known."""
 
     name: str
@@ -84,7 +84,7 @@ class RunPlan(NamedTuple):
 
     cases: Sequence[Case]
     version_of: Callable[[Case], Version]
-    asked: Asked
+    asked: TrialOptions
     workflow: Hash | None = None
     repeats: int = 1
     jobs: int = 1
@@ -96,9 +96,9 @@ def run_suite(
     instance: Instance,
     name: str,
     plan: RunPlan,
-    show: Callable[[Shown], None] = lambda shown: None,
+    show: Callable[[ProgressEvent], None] = lambda shown: None,
     waits: Callable[[Sequence[int]], None] = lambda processes: None,
-) -> Done:
+) -> FinishedRun:
     """Run a suite's cases and record the results. If the suite is already running, by the processes given to
     `waits`, it waits and reuses their results. Moves `refs/uwf/evals/<name>` and the threads' refs. Raises
     NotFound, Usage, Untrusted; recorded results stay."""
@@ -112,7 +112,7 @@ class _Run:
         instance: Instance,
         name: str,
         wanted: RunPlan,
-        show: Callable[[Shown], None],
+        show: Callable[[ProgressEvent], None],
     ) -> None:
         self._instance = instance
         self._suites = Suites(instance.store)
@@ -122,13 +122,13 @@ class _Run:
         self._show = show
         self._began = time.monotonic()
         self._recorded = self._began
-        self._waiting: list[Conducted] = []
-        self._spent, self._lost = Told(), Told()
+        self._waiting: list[TrialResult] = []
+        self._spent, self._lost = AgentSpending(), AgentSpending()
         self._counted: set[Hash] = set()  # the trials and scores in that: several cases may share one
         self._steps = 0
         self._stopped = ""
 
-    def run(self) -> Done:
+    def run(self) -> FinishedRun:
         repeats = self._plan.repeats
         # Nobody is asked where what is recorded in the end would be refused.
         for said, option in ((self._asked.agent, "--agent"), (self._asked.label, "--label")):
@@ -147,7 +147,7 @@ class _Run:
                 repeats,
             )
         ]
-        known = _Known(suite)
+        known = _KnownResults(suite)
         recorded = suite.trials.keys() | suite.scores.keys()
         self._counted |= recorded
         found: dict[int, Result] = {}
@@ -156,7 +156,7 @@ class _Run:
             task = known.task(each)
             if (result := known.result(task)) is not None:
                 found[number] = result
-                self._show(Shown(each.name, result, None, len(found), len(planned), True))
+                self._show(ProgressEvent(each.name, result, None, len(found), len(planned), True))
             else:
                 tasks.append((number, task))
         step = self._plan.step
@@ -185,7 +185,9 @@ class _Run:
                     result = Result(name, task.planned.case, came.trial, came.scores, came.errors)
                     found[places[id(task)]] = result
                     self._take(task, came)
-                self._show(Shown(name, result, error, len(found) + len(problems), len(planned), False))
+                self._show(
+                    ProgressEvent(name, result, error, len(found) + len(problems), len(planned), False)
+                )
         finally:
             self._record()
         results = tuple(found[number] for number in sorted(found))
@@ -204,7 +206,7 @@ class _Run:
         )
         run = identified(run)
         if results:
-            self._suites.add(self._name, Added(runs=[run]))
+            self._suites.add(self._name, Additions(runs=[run]))
         missing = Counter(each.name for number, each in enumerate(planned) if number not in found)
         why = {name: one_line(error.message) for name, error in reversed(problems)}
         untried = {
@@ -213,7 +215,7 @@ class _Run:
             )[0]
             for name, count in missing.items()
         }
-        return Done(run, results, fresh, tuple(problems), self._spent, self._lost, untried)
+        return FinishedRun(run, results, fresh, tuple(problems), self._spent, self._lost, untried)
 
     def _begun(self, tasks: Sequence[Task]) -> list[ThreadId]:
         begun: list[ThreadId] = []
@@ -244,7 +246,7 @@ class _Run:
             return ""
         return f"{reached.key} is used up, {budget.share(reached.key, used[reached.key], reached.value)}"
 
-    def _take(self, task: Task, came: Conducted) -> None:
+    def _take(self, task: Task, came: TrialResult) -> None:
         if task.known is None and came.trial.hash not in self._counted:
             self._spent = self._spent.plus(came.trial.told)
             self._steps += came.trial.steps
@@ -265,21 +267,21 @@ class _Run:
         if not waiting:
             return
         commits: list[Oid] = [commit for each in waiting for commit in each.commits]
-        added = Added(
+        added = Additions(
             trials=[each.trial for each in waiting],
             scores=[score for each in waiting for score in each.scores],
             files=[tree for each in waiting for tree in each.files],
             commits=commits,
         )
         self._suites.add(self._name, added)
-        put_away_all(self._instance, waiting)
+        remove_recorded_folders(self._instance, waiting)
 
 
-def _hashes(came: Conducted) -> set[Hash]:
+def _hashes(came: TrialResult) -> set[Hash]:
     return {came.trial.hash, *(score.hash for score in came.scores)}
 
 
-class _Known:
+class _KnownResults:
     """A suite's known trials and scores, by key."""
 
     def __init__(self, suite: Suite) -> None:
@@ -288,7 +290,7 @@ class _Known:
             self._trials.setdefault(trial.key.hash, []).append(trial)
         self._scores = {score.key.hash: score for score in suite.scores.values()}
 
-    def task(self, planned: Planned) -> Task:
+    def task(self, planned: PlannedTrial) -> Task:
         tried = self._trials.get(planned.key.hash)
         trial = best(tried) if tried else None
         if trial is None or trial.status not in FINAL:

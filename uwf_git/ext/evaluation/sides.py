@@ -10,7 +10,7 @@ from uwf_git.base.errors import NotFound, Usage
 from uwf_git.base.text import counted
 from uwf_git.ext.evaluation.baselines import Baseline
 from uwf_git.ext.evaluation.breakdown import Parts, Passes, by_judge, flaky
-from uwf_git.ext.evaluation.comparison import Scored, by_case
+from uwf_git.ext.evaluation.comparison import ScoredRun, by_case
 from uwf_git.ext.evaluation.node_types import SCORE
 from uwf_git.ext.evaluation.records import COMPLETED, ERROR, Result, SuiteRun
 from uwf_git.ext.evaluation.suite import Suite
@@ -35,10 +35,10 @@ class Side(NamedTuple):
     run: Hash
     workflow: Hash | None
     agent: str | None
-    scored: tuple[Scored, ...]
+    scored: tuple[ScoredRun, ...]
     unknown: Mapping[str, str] = {}
     judges: frozenset[str] = frozenset()
-    gone: tuple[Scored, ...] = ()
+    gone: tuple[ScoredRun, ...] = ()
     judged: Mapping[str, Mapping[Hash, str]] | None = None
     by_judge: Parts | None = None
     flaky: Mapping[str, Passes] | None = None
@@ -84,7 +84,7 @@ def side_of(
     failed = {each.name: why_unknown(each) for each in reversed(results) if each.state == ERROR}
     unknown = {**_untried(run, results), **untried, **failed}
     return Side(
-        said_of(run, suite, names),
+        run_name(run, suite, names),
         run.hash,
         workflow_of(suite, run),
         run.agent,
@@ -136,12 +136,12 @@ def why_unknown(result: Result) -> str:
 def side_of_baseline(suite: Suite, baseline: Baseline) -> Side:
     """Return a baseline's side. Its judges' definitions are known if its run is here."""
     counting, payload = {case.hash for case in suite.cases}, baseline.payload
-    scored: list[Scored] = []
-    gone: list[Scored] = []
+    scored: list[ScoredRun] = []
+    gone: list[ScoredRun] = []
     for case in payload["cases"]:
         name = suite.named.get(case["case"], case["name"])
         (scored if case["case"] in counting else gone).extend(
-            Scored(name, run["score"], run["durationMs"] / 1000, run.get("cost"), run["unpriced"])
+            ScoredRun(name, run["score"], run["durationMs"] / 1000, run.get("cost"), run["unpriced"])
             for run in case["runs"]
         )
     workflow = payload.get("workflow")
@@ -195,7 +195,7 @@ def baseline_of(suite: Suite, side: Side, is_partial: bool = False) -> Baseline:
     return Baseline(cbor.normalise(payload))
 
 
-def _payload(run: Scored) -> dict[str, Any]:
+def _payload(run: ScoredRun) -> dict[str, Any]:
     paid = {} if run.cost is None else {"cost": run.cost}
     return {"score": run.score, "durationMs": round(run.seconds * 1000), "unpriced": run.unpriced, **paid}
 
@@ -206,7 +206,7 @@ def workflow_of(suite: Suite, run: SuiteRun) -> Hash | None:
     return run.workflow or (found.pop() if len(found) == 1 else None)
 
 
-def said_of(run: SuiteRun, suite: Suite, names: Mapping[Hash, str] = {}) -> str:
+def run_name(run: SuiteRun, suite: Suite, names: Mapping[Hash, str] = {}) -> str:
     """Return a run's name: its chosen version, agent and label."""
     version = workflow_of(suite, run)
     name = names.get(version, "") if version else "several workflows"
@@ -263,8 +263,8 @@ def agents_of(runs: Iterable[SuiteRun]) -> list[str]:
     return sorted({name for run in runs for name in (run.agent, run.label) if name})
 
 
-def _scored(results: Iterable[Result]) -> Iterator[Scored]:
+def _scored(results: Iterable[Result]) -> Iterator[ScoredRun]:
     for result in results:
         if (score := result.score) is not None:
             told = result.trial.told
-            yield Scored(result.name, score, told.seconds, told.cost, told.unpriced)
+            yield ScoredRun(result.name, score, told.seconds, told.cost, told.unpriced)

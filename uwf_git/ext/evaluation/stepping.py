@@ -23,9 +23,9 @@ from uwf_git.base.errors import (
 from uwf_git.base.text import counted
 from uwf_git.engine import budget
 from uwf_git.engine.accounts import account
-from uwf_git.engine.spending import Spent, minus, money, tokens_of
+from uwf_git.engine.spending import Totals, minus, money, tokens_of
 from uwf_git.ext.evaluation.fixtures import is_folder
-from uwf_git.ext.evaluation.records import COMPLETED, FAILED, LIMITED, STUCK, WAITING, Told
+from uwf_git.ext.evaluation.records import COMPLETED, FAILED, LIMITED, STUCK, WAITING, AgentSpending
 from uwf_git.format.ids import Hash, ThreadId, derived_id
 from uwf_git.format.kinds import Usage
 from uwf_git.git.repository import Oid
@@ -49,7 +49,7 @@ class Limits(NamedTuple):
     retries: int = RETRIES
 
 
-class Ended(NamedTuple):
+class ThreadEnd(NamedTuple):
     """A thread's end: a trial's status, and an error or "". `work`: something was done now."""
 
     status: str
@@ -80,12 +80,12 @@ def begin(instance: Instance, thread: ThreadId, commit: Oid) -> None:
     """Make `refs/uwf/threads/<ULID>` on a commit if missing."""
     if not instance.threads.exists(thread):
         instance.store.repository.create_ref(layout.THREADS + thread, commit)
-        instance.store.take_in(commit)
+        instance.store.index_commit(commit)
         instance.store.moved(layout.THREADS + thread, commit, commit)
 
 
 def head_at(instance: Instance, commit: Oid) -> Head:
-    return Head(_NOBODY, commit, instance.store.take_in(commit), None)
+    return Head(_NOBODY, commit, instance.store.index_commit(commit), None)
 
 
 def run_out(
@@ -96,7 +96,7 @@ def run_out(
     limits: Limits,
     agent: str | None = None,
     steps: int | None = None,
-) -> Ended:
+) -> ThreadEnd:
     """Step a thread until it ends, asks, fails, reaches a limit, or made `steps`. What precedes `base`
     doesn't count. Raises Busy, Untrusted, Usage."""
     way = _Way(instance, thread, base, folder, limits, agent, steps)
@@ -128,13 +128,13 @@ class _Way:
         self._steps = steps
         self._options = Options(agent, folder, hooks=False)
         self._head = base
-        self.ended: Ended | None = None
+        self.ended: ThreadEnd | None = None
         self.worked = False
         self.tries = 0
 
     def following(self) -> Options | None:
         if self.ended is None and (end := self._end()) is not None:
-            self.ended = Ended(*end, self.worked)
+            self.ended = ThreadEnd(*end, self.worked)
         return self._options if self.ended is None else None
 
     def _end(self) -> tuple[str, str] | None:
@@ -177,7 +177,7 @@ class _Way:
         return True
 
     def _ends(self, status: str, error: UwfError) -> None:
-        self.ended = Ended(status, error.message, self.worked)
+        self.ended = ThreadEnd(status, error.message, self.worked)
 
 
 def _before_last(instance: Instance, head: Head) -> Head:
@@ -207,15 +207,15 @@ def _over(instance: Instance, head: Head, base: Head, limits: Limits, made: int)
     return f"{reached.key} is used up, {budget.share(reached.key, used[reached.key], reached.value)}"
 
 
-def spent_since(instance: Instance, head: Head, base: Head) -> Spent:
+def spent_since(instance: Instance, head: Head, base: Head) -> Totals:
     """Return the spending after a head, failed attempts included."""
     whole = account(instance, head).spent
     return minus(whole, account(instance, base).spent) if base.row.number else whole
 
 
-def told_of(instance: Instance, spent: Spent) -> Told:
+def spending_of(instance: Instance, spent: Totals) -> AgentSpending:
     """Return spending as recorded, with cost at current prices."""
     tokens = tokens_of(spent)
     priced = money(spent, budget.prices(instance))
     usage = Usage(tokens.input, tokens.output, tokens.cached) if tokens is not None else None
-    return Told(usage, priced.cost, priced.unpriced, spent.seconds)
+    return AgentSpending(usage, priced.cost, priced.unpriced, spent.seconds)

@@ -98,7 +98,7 @@ class Suite(NamedTuple):
         return found[0]
 
 
-class Added(NamedTuple):
+class Additions(NamedTuple):
     """Additions to a suite: cases, removed cases' hashes, trials, scores, runs, git trees, and the commits
     they depend on."""
 
@@ -132,7 +132,7 @@ class Suites:
     def read(self, name: str, commit: Oid | None = None) -> Suite:
         """Return a suite at a commit, by default the newest. Raises NotFound, StoreDamaged."""
         tip = commit or self.tip(name)
-        self._store.take_in(tip)
+        self._store.index_commit(tip)
         every: dict[Hash, Case] = {}
         gone: set[Hash] = set()
         trials: dict[Hash, Trial] = {}
@@ -171,7 +171,7 @@ class Suites:
                     if node is not None:
                         yield node
 
-    def add(self, name: str, added: Added) -> Oid:
+    def add(self, name: str, added: Additions) -> Oid:
         """Add to a suite, created by its first cases; return its newest commit. Known things are skipped.
         Moves `refs/uwf/evals/<name>`. Raises Invalid for the name, NotFound for results of a missing suite,
         HeadMoved if it keeps moving."""
@@ -189,7 +189,7 @@ class Suites:
                     self._repository.put_ref(SUITES.prefix + name, old, new)
                 except HeadMoved:
                     continue
-                self._store.take_in(new)
+                self._store.index_commit(new)
                 self._store.moved(SUITES.prefix + name, new, new)
             return new
         raise HeadMoved(f"suite {name!r} moves too often to be added to", "repeat")
@@ -198,7 +198,7 @@ class Suites:
         """Delete a suite's ref. Raises NotFound, HeadMoved."""
         self._repository.delete_ref(SUITES.prefix + name, self.tip(name))
 
-    def _grown(self, name: str, old: Oid | None, added: Added) -> Oid:
+    def _grown(self, name: str, old: Oid | None, added: Additions) -> Oid:
         repository = self._repository
         node = self._store.put(SUITE, {"name": name}, timestamp=0)
         if old is None:
@@ -236,7 +236,7 @@ class Suites:
             blobs[f"suite/{layout.node_file(each)}"] = self._store.blob_of(each)
         return {path: self._entry(oid) for path, oid in blobs.items()}
 
-    def _put(self, added: Added) -> Iterator[tuple[str, str, Hash]]:
+    def _put(self, added: Additions) -> Iterator[tuple[str, str, Hash]]:
         """Store the nodes; yield name, folder and hash. Cases have no timestamps, so that equal ones are the
         same."""
         put = self._store.put

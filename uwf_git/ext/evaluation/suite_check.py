@@ -53,7 +53,7 @@ _TYPES = {
 _KINDS = {"case": "case", "removal": "removed case", "trial": "result", "score": "result", "run": "run"}
 
 
-class _Grown(NamedTuple):
+class _CommitAdditions(NamedTuple):
     """A commit's additions: files by path, and fixtures by id."""
 
     files: dict[str, bytes]
@@ -97,7 +97,7 @@ def check_suite(known: Known, commit: CommitObject, node: Hash, report: Report) 
     return Record(row._replace(name=name), commit.tree)
 
 
-def _added(objects: Objects, tree: bytes, before: Sequence[bytes], report: Report) -> _Grown:
+def _added(objects: Objects, tree: bytes, before: Sequence[bytes], report: Report) -> _CommitAdditions:
     files: dict[str, bytes] = {}
     fixtures: dict[str, bytes] = {}
     for path, (mode, _, oid) in _new(objects, tree, before, "", report):
@@ -117,7 +117,7 @@ def _added(objects: Objects, tree: bytes, before: Sequence[bytes], report: Repor
             report("wrong-name", f"{FIXTURES}{name} is tree {raw.hex()}", Oid(raw=raw))
         for _, _, blob in files_of_fixture(objects, raw, report):
             objects.blob(blob)
-    return _Grown(files, fixtures)
+    return _CommitAdditions(files, fixtures)
 
 
 def _new(
@@ -148,7 +148,7 @@ def _new(
         report("changed-file", f"{where}{shown_name(name)} was removed", Oid(raw=tree))
 
 
-def _read(known: Known, added: _Grown, report: Report) -> dict[Hash, Node]:
+def _read(known: Known, added: _CommitAdditions, report: Report) -> dict[Hash, Node]:
     blobs: dict[Hash, bytes] = {}
     for path, blob in added.files.items():
         if (node := layout.node_in_path(path)) is not None:
@@ -158,7 +158,7 @@ def _read(known: Known, added: _Grown, report: Report) -> dict[Hash, Node]:
 
 def _check_beginning(
     known: Known,
-    added: _Grown,
+    added: _CommitAdditions,
     here: Mapping[Hash, Node],
     node: Hash,
     name: str,

@@ -15,20 +15,20 @@ from uwf_git.base.errors import Busy, NotFound, StoreDamaged, UwfError
 from uwf_git.base.text import one_line
 from uwf_git.engine.budget import limits as budget_limits
 from uwf_git.engine.status import KILLED
-from uwf_git.ext.evaluation.fixtures import discard, is_folder, lay_out, left_in, put_away
-from uwf_git.ext.evaluation.judges import Called, agents_of, called
+from uwf_git.ext.evaluation.fixtures import create_folder, discard, is_folder, remove_folder, store_final_tree
+from uwf_git.ext.evaluation.judges import ResolvedJudge, agents_of, called
 from uwf_git.ext.evaluation.judging import JUDGED, NoScore, Outcome, scored, why
 from uwf_git.ext.evaluation.records import (
     COMPLETED,
     FINAL,
     INAPPLICABLE,
     UNKNOWN,
+    AgentSpending,
     Case,
     Judge,
     Result,
     Score,
     ScoreKey,
-    Told,
     Trial,
     TrialKey,
     identified,
@@ -36,15 +36,15 @@ from uwf_git.ext.evaluation.records import (
 from uwf_git.ext.evaluation.replay import Inapplicable, ground, start_of
 from uwf_git.ext.evaluation.stepping import (
     TRIAL,
-    Ended,
     Limits,
+    ThreadEnd,
     begin,
     head_at,
     removed_here,
     run_out,
+    spending_of,
     spent_since,
     threads_for,
-    told_of,
 )
 from uwf_git.ext.evaluation.suite import Suite, Suites
 from uwf_git.format import cbor
@@ -70,7 +70,7 @@ class Version(NamedTuple):
     speaker: str = ""
 
 
-class Asked(NamedTuple):
+class TrialOptions(NamedTuple):
     """A run's options: `agent` or None, `label`, `judges` or None for the cases' own, limits per thread;
     paths are relative to `cwd`."""
 
@@ -81,7 +81,7 @@ class Asked(NamedTuple):
     cwd: Path = Path()
 
 
-class Planned(NamedTuple):
+class PlannedTrial(NamedTuple):
     """A case to try. `start` is the StartNode's type and payload, None for a repeated step."""
 
     name: str
@@ -89,13 +89,13 @@ class Planned(NamedTuple):
     version: Version
     key: TrialKey
     start: tuple[Hash, Any] | None
-    judges: tuple[Called, ...]
+    judges: tuple[ResolvedJudge, ...]
     expected: Any
     limits: Limits
     agent: str | None
 
 
-class Conducted(NamedTuple):
+class TrialResult(NamedTuple):
     """A case's result: trial, scores, judges' errors. `commits` and `files` are dependencies; `is_new`;
     `thread`'s folder is needed until it is recorded. `lost` is the spending of judges without score."""
 
@@ -106,12 +106,12 @@ class Conducted(NamedTuple):
     files: tuple[str, ...] = ()
     is_new: bool = True
     thread: ThreadId | None = None
-    lost: Told = Told()
+    lost: AgentSpending = AgentSpending()
 
 
 def plan(
-    instance: Instance, name: str, case: Case, version: Version, asked: Asked, repeats: int
-) -> list[Planned]:
+    instance: Instance, name: str, case: Case, version: Version, asked: TrialOptions, repeats: int
+) -> list[PlannedTrial]:
     """Return a case's trials, one per repeat. Writes nothing. Raises Usage if an agent or judge isn't
     configured."""
     store = instance.store
@@ -141,7 +141,7 @@ def plan(
     limits = asked.limits._replace(budget=held)
     key = TrialKey(version.hash, head, case.role, case.fixture, agents, asked.label, 1)
     return [
-        Planned(
+        PlannedTrial(
             name,
             case,
             version,
@@ -178,7 +178,7 @@ def tidy(instance: Instance) -> None:
         elif instance.locks.is_held(thread):
             continue
         elif not threads.exists(thread):
-            put_away(each)
+            remove_folder(each)
         elif threads.has_ended(thread):
             if recorded is None:
                 recorded = _ends(instance)
@@ -188,10 +188,10 @@ def tidy(instance: Instance) -> None:
 
 def _put_away(instance: Instance, key: Hash, thread: ThreadId) -> None:
     with suppress(Busy), instance.locks.turn(_lock(key)):
-        put_away(folders_of(instance) / thread)
+        remove_folder(folders_of(instance) / thread)
 
 
-def put_away_all(instance: Instance, recorded: Iterable[Conducted]) -> None:
+def remove_recorded_folders(instance: Instance, recorded: Iterable[TrialResult]) -> None:
     """Remove the folders of recorded trials that are not continued."""
     for each in recorded:
         if each.thread is not None and each.trial.status in FINAL:
@@ -247,7 +247,7 @@ def threads_of(instance: Instance, results: Iterable[Result]) -> dict[Hash, Thre
     return found
 
 
-def start_thread(instance: Instance, planned: Planned) -> tuple[ThreadId, Trial | None]:
+def start_thread(instance: Instance, planned: PlannedTrial) -> tuple[ThreadId, Trial | None]:
     """Return a trial's thread with its folder, made if missing. For a thread with steps but no folder, a
     recorded trial is used; otherwise another thread. Makes `refs/uwf/threads/<ULID>`. Raises Inapplicable."""
     fixture = planned.case.fixture
@@ -265,13 +265,13 @@ def start_thread(instance: Instance, planned: Planned) -> tuple[ThreadId, Trial 
                     continue
                 work = trial.work
         if not is_folder(folder):
-            lay_out(instance.store.repository, folder, fixture, work)
+            create_folder(instance.store.repository, folder, fixture, work)
         instance.folders.remember(thread, folder)
         return thread, None
     raise AssertionError("there is always another id")
 
 
-def _begin(instance: Instance, planned: Planned, thread: ThreadId) -> None:
+def _begin(instance: Instance, planned: PlannedTrial, thread: ThreadId) -> None:
     if instance.threads.exists(thread):
         return
     with instance.store.together():
@@ -285,8 +285,8 @@ def _begin(instance: Instance, planned: Planned, thread: ThreadId) -> None:
 
 
 def conduct(
-    instance: Instance, planned: Planned, known: Trial | None, scores: Mapping[Hash, Score]
-) -> Conducted:
+    instance: Instance, planned: PlannedTrial, known: Trial | None, scores: Mapping[Hash, Score]
+) -> TrialResult:
     """Try a case unless a trial is `known`, and judge it unless scored. Waits for others doing the same.
     Moves the refs of the trial's and judges' threads. Raises Busy, Usage, Untrusted."""
     with log.about(case=planned.name), instance.locks.turn(_lock(planned.key.hash), _waits):
@@ -295,7 +295,7 @@ def conduct(
             trial, commits, thread = _tried(instance, planned)
         else:
             trial, commits = known, ()
-        found, errors, lost = list[Score](), list[str](), Told()
+        found, errors, lost = list[Score](), list[str](), AgentSpending()
         is_new = known is None
         if trial.status == COMPLETED and planned.judges:
             outcome = None
@@ -314,19 +314,19 @@ def conduct(
                         commits = (*commits, instance.threads.commit_of(score.step))
                 found.append(score)
         files = tuple(filter(None, (trial.work,))) if known is None else ()
-        return Conducted(trial, tuple(found), tuple(errors), commits, files, is_new, thread, lost)
+        return TrialResult(trial, tuple(found), tuple(errors), commits, files, is_new, thread, lost)
 
 
 def _waits(processes: Sequence[int]) -> None:
     log.info("M4C0V8ZE", "waits for the processes {processes}, which try the same", processes=processes)
 
 
-def _outcome(instance: Instance, planned: Planned, trial: Trial) -> Outcome:
+def _outcome(instance: Instance, planned: PlannedTrial, trial: Trial) -> Outcome:
     assert trial.last is not None
     return Outcome(trial, instance.threads.history_at(_NO_THREAD, trial.last), planned.expected)
 
 
-def _tried(instance: Instance, planned: Planned) -> tuple[Trial, tuple[Oid, ...], ThreadId | None]:
+def _tried(instance: Instance, planned: PlannedTrial) -> tuple[Trial, tuple[Oid, ...], ThreadId | None]:
     try:
         thread, recorded = start_thread(instance, planned)
     except Inapplicable as error:
@@ -344,7 +344,7 @@ def _tried(instance: Instance, planned: Planned) -> tuple[Trial, tuple[Oid, ...]
     return _trial(instance, planned, ended, thread, base.row.number), (head.commit,), thread
 
 
-def _base(instance: Instance, planned: Planned, thread: ThreadId) -> Oid:
+def _base(instance: Instance, planned: PlannedTrial, thread: ThreadId) -> Oid:
     rows = list(ancestry(instance.store, instance.threads.head(thread).commit))
     start = next(place for place, row in enumerate(rows) if row.kind == "start")
     if planned.start is not None:
@@ -358,13 +358,15 @@ def _base(instance: Instance, planned: Planned, thread: ThreadId) -> Oid:
     return Oid(raw=rows[start - number].oid)
 
 
-def _trial(instance: Instance, planned: Planned, ended: Ended, thread: ThreadId, before: int) -> Trial:
+def _trial(
+    instance: Instance, planned: PlannedTrial, ended: ThreadEnd, thread: ThreadId, before: int
+) -> Trial:
     head = instance.threads.head(thread)
     base = head_at(instance, _base(instance, planned, thread))
     spent = spent_since(instance, head, base)
     left = None
     if planned.case.fixture is not None and head.row.number > before:
-        left = left_in(instance, folders_of(instance) / thread, planned.case.fixture)
+        left = store_final_tree(instance, folders_of(instance) / thread, planned.case.fixture)
     trial = Trial(
         UNKNOWN,
         planned.key,
@@ -374,7 +376,7 @@ def _trial(instance: Instance, planned: Planned, ended: Ended, thread: ThreadId,
         left.tree if left else None,
         head.row.number - before,
         spent.attempts,
-        told_of(instance, spent),
+        spending_of(instance, spent),
         left.notes if left else (),
     )
     return identified(trial)

@@ -28,11 +28,11 @@ from uwf_git.ext.evaluation.records import (
     parse_case,
     parse_judge,
     parse_score,
-    parse_told,
+    parse_spending,
     parse_trial,
 )
 from uwf_git.ext.evaluation.stepping import Limits
-from uwf_git.ext.evaluation.trials import Asked, Conducted, Planned, Version, conduct, plan
+from uwf_git.ext.evaluation.trials import PlannedTrial, TrialOptions, TrialResult, Version, conduct, plan
 from uwf_git.format.ids import Hash
 from uwf_git.git.repository import Oid, StoreUnwritable
 from uwf_git.sandbox.child import spawn
@@ -46,18 +46,18 @@ _OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 class Task(NamedTuple):
     """A trial to make or judge, with what is known."""
 
-    planned: Planned
+    planned: PlannedTrial
     known: Trial | None
     scores: Mapping[Hash, Score]
 
 
-def in_turn(instance: Instance, tasks: Iterator[Task]) -> Iterator[tuple[Task, Conducted | UwfError]]:
+def in_turn(instance: Instance, tasks: Iterator[Task]) -> Iterator[tuple[Task, TrialResult | UwfError]]:
     """Yield the results of tasks, one after another in this process."""
     for task in tasks:
         yield task, _done(instance, task)
 
 
-def _done(instance: Instance, task: Task) -> Conducted | UwfError:
+def _done(instance: Instance, task: Task) -> TrialResult | UwfError:
     try:
         return conduct(instance, task.planned, task.known, task.scores)
     except UwfError as error:
@@ -70,10 +70,10 @@ def _done(instance: Instance, task: Task) -> Conducted | UwfError:
 
 
 def side_by_side(
-    instance: Instance, tasks: Iterator[Task], asked: Asked, at_once: int
-) -> Iterator[tuple[Task, Conducted | UwfError]]:
+    instance: Instance, tasks: Iterator[Task], asked: TrialOptions, at_once: int
+) -> Iterator[tuple[Task, TrialResult | UwfError]]:
     """Yield results of up to `at_once` parallel tasks. When the caller stops, running agents' turns are kept."""
-    crew = _Crew(instance, asked, at_once)
+    crew = _WorkerPool(instance, asked, at_once)
     try:
         while True:
             while crew.has_room and (task := next(tasks, None)) is not None:
@@ -97,10 +97,10 @@ class _Worker:
         return self.process.stdout
 
 
-class _Crew:
+class _WorkerPool:
     """The worker processes."""
 
-    def __init__(self, instance: Instance, asked: Asked, at_once: int) -> None:
+    def __init__(self, instance: Instance, asked: TrialOptions, at_once: int) -> None:
         self._instance = instance
         self._asked = asked
         self._at_once = at_once
@@ -123,7 +123,7 @@ class _Crew:
             worker.process.stdin.write(_line(_written(task, self._asked)))
             worker.process.stdin.flush()
 
-    def wait(self) -> Iterator[tuple[Task, Conducted | UwfError]]:
+    def wait(self) -> Iterator[tuple[Task, TrialResult | UwfError]]:
         for key, _ in self._selector.select():
             worker: _Worker = key.data
             data = os.read(worker.out.fileno(), _PIECE)
@@ -174,7 +174,7 @@ def _line(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode("ascii") + b"\n"
 
 
-def _written(task: Task, asked: Asked) -> dict[str, Any]:
+def _written(task: Task, asked: TrialOptions) -> dict[str, Any]:
     planned = task.planned
     judges = None if asked.judges is None else [judge.payload() for judge in asked.judges]
     scores = [
@@ -205,7 +205,7 @@ def _task(instance: Instance, said: Mapping[str, Any]) -> Task:
         return parse_trial(node, store.get(node).payload)
 
     judges = said["judges"]
-    asked = Asked(
+    asked = TrialOptions(
         said["agent"],
         said["label"],
         None if judges is None else tuple(map(parse_judge, judges)),
@@ -225,7 +225,7 @@ def _task(instance: Instance, said: Mapping[str, Any]) -> Task:
     return Task(planned, known, {score.key.hash: score for score in scores})
 
 
-def _told(done: Conducted | UwfError) -> dict[str, Any]:
+def _describe(done: TrialResult | UwfError) -> dict[str, Any]:
     if isinstance(done, UwfError):
         return {"error": [type(done).__name__, done.message, done.hint]}
     return {
@@ -240,13 +240,13 @@ def _told(done: Conducted | UwfError) -> dict[str, Any]:
     }
 
 
-def _read(said: Mapping[str, Any], task: Task) -> Conducted | UwfError:
+def _read(said: Mapping[str, Any], task: Task) -> TrialResult | UwfError:
     if "error" in said:
         name, message, hint = said["error"]
         kind = StoreUnwritable if name == StoreUnwritable.__name__ else getattr(errors, name, UwfError)
         return kind(message, hint) if issubclass(kind, UwfError) else UwfError(message, hint)
     trial = task.known or identified(parse_trial(Hash(""), said["trial"]))
-    return Conducted(
+    return TrialResult(
         trial,
         tuple(identified(parse_score(Hash(""), payload)) for payload in said["scores"]),
         tuple(said["errors"]),
@@ -254,7 +254,7 @@ def _read(said: Mapping[str, Any], task: Task) -> Conducted | UwfError:
         tuple(said["files"]),
         said["isNew"],
         said["thread"],
-        parse_told(said["lost"]),
+        parse_spending(said["lost"]),
     )
 
 
@@ -283,11 +283,11 @@ def main(_argv: Sequence[str] = ()) -> None:
         while (line := tasks.get()) is not None:
             busy.set()
             try:
-                done: Conducted | UwfError = _done(instance, _task(instance, json.loads(line)))
+                done: TrialResult | UwfError = _done(instance, _task(instance, json.loads(line)))
             except UwfError as error:
                 done = error
             busy.clear()
-            os.write(out, _line(_told(done)))
+            os.write(out, _line(_describe(done)))
 
 
 if __name__ == "__main__":

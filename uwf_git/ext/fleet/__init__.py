@@ -20,6 +20,6 @@ EXTENSION = Extension(
             "--fleet", "uwf_git.ext.fleet.dispatch:dispatch", "Run trials with a fleet on this machine."
         ),
     ),
-    resumed="uwf_git.ext.fleet.queue_sync:tell",
+    resumed="uwf_git.ext.fleet.queue_sync:notify_fleet",
     refs=(MARKS,),
 )

@@ -18,13 +18,13 @@ from uwf_git.base.errors import Invalid, RemoteFailed, Throttled
 from uwf_git.ext.fleet import messages
 from uwf_git.ext.fleet.client import Queue
 from uwf_git.ext.fleet.exchange import Exchange
-from uwf_git.ext.fleet.limits import Gate, Rest, queue_of
-from uwf_git.ext.fleet.process_pool import Hands
+from uwf_git.ext.fleet.limits import Backoff, Gate, queue_of
+from uwf_git.ext.fleet.process_pool import ProcessPool
 from uwf_git.ext.fleet.retry_policy import DONE, UNKEPT, UNWANTED, Fault, fault_of, parse_fault, way_on
 
 _SIGNS = 4  # of life within the time after which a step is given to another
-_AT_MOST = 2.0  # seconds between two of them: by one it is heard that a step is to be broken off
-_LONG = 1.0  # seconds that a step has waited for its turn, after which it may be wanted no more
+_HEARTBEAT_INTERVAL = 2.0  # seconds between two of them: by one it is heard that a step is to be broken off
+_STALE_AFTER = 1.0  # seconds that a step has waited for its turn, after which it may be wanted no more
 _UNWANTED = Fault(UNWANTED, 5, "its thread was held, or taken out of the queue")
 _UNSHARED = (UNKEPT, RemoteFailed.code)  # what others would do without, and where nothing was made
 
@@ -34,7 +34,7 @@ class Steps:
     remote if there is one."""
 
     def __init__(
-        self, hands: Hands, gates: Mapping[str, Gate], rest: Rest, exchange: Exchange | None = None
+        self, hands: ProcessPool, gates: Mapping[str, Gate], rest: Backoff, exchange: Exchange | None = None
     ) -> None:
         self._hands = hands
         self._rest = rest
@@ -118,7 +118,7 @@ class Steps:
 async def _is_wanted(waited: float) -> bool:
     info = activity.info()
     queued = (info.started_time - info.current_attempt_scheduled_time).total_seconds()
-    if queued + waited < _LONG:
+    if queued + waited < _STALE_AFTER:
         return True
     assert info.workflow_id is not None
     return await Queue(activity.client()).wants(info.workflow_id, info.workflow_run_id)
@@ -142,7 +142,7 @@ def _failure(fault: Fault, stand: Mapping[str, Any] | None = None) -> Applicatio
 @contextlib.asynccontextmanager
 async def _alive() -> AsyncIterator[None]:
     within = activity.info().heartbeat_timeout or timedelta(seconds=messages.HEARTBEAT)
-    between = min(within.total_seconds() / _SIGNS, _AT_MOST)
+    between = min(within.total_seconds() / _SIGNS, _HEARTBEAT_INTERVAL)
 
     async def signs() -> None:
         while True:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from uwf_git.engine.accounts import account
 from uwf_git.engine.budget import COST, OPTIONS, Limit, limits, prices, share, use, used_up
 from uwf_git.engine.spending import money
-from uwf_git.ext.fleet.messages import STEPS, USED_UP, Begin
+from uwf_git.ext.fleet.messages import STEPS, USED_UP, ThreadEntry
 from uwf_git.format.amounts import LIMITS
 from uwf_git.format.ids import ThreadId
 from uwf_git.store.instance import Instance
@@ -23,7 +23,7 @@ UNPRICED = "unpriced"
 """Beside the keys of LIMITS in what was used: the tokens that the money doesn't cover."""
 
 
-class Allowance(NamedTuple):
+class FleetLimits(NamedTuple):
     """A fleet's limits: threads `open` at a time (None for all), and shared budget limits. `stops_unpriced`:
     unknown cost ends it if cost is limited."""
 
@@ -39,7 +39,7 @@ def used_by(instance: Instance, thread: ThreadId) -> dict[str, float]:
     return {**use(spent, priced), UNPRICED: money(spent, priced).unpriced}
 
 
-class Used(NamedTuple):
+class FleetSpending(NamedTuple):
     """A fleet's spending, its limits, and the limit reached, if any."""
 
     used: Mapping[str, float]
@@ -71,7 +71,7 @@ class Used(NamedTuple):
 class Admission:
     """The threads still to begin, in order, and the spending of the others."""
 
-    def __init__(self, begins: Iterable[Begin], allowance: Allowance) -> None:
+    def __init__(self, begins: Iterable[ThreadEntry], allowance: FleetLimits) -> None:
         self.allowance = allowance
         self._left = deque(begins)
         self._used: dict[str, Mapping[str, float]] = {}
@@ -86,7 +86,7 @@ class Admission:
         """The number of threads still to begin."""
         return len(self._left)
 
-    def kept(self) -> list[Begin]:
+    def kept(self) -> list[ThreadEntry]:
         """Return waiting threads in the queue that a budget blocks."""
         return [each._replace(held=USED_UP) for each in self._left] if self.allowance.limits else []
 
@@ -94,7 +94,7 @@ class Admission:
         """Begin some threads first, whose steps are in progress."""
         self._left = deque(sorted(self._left, key=lambda each: each.thread not in threads))
 
-    def next(self, busy: int) -> list[Begin]:
+    def next(self, busy: int) -> list[ThreadEntry]:
         """Return the threads to begin now, given the number of busy ones; none once a budget is used up."""
         if self.used().reached is not None:
             return []
@@ -125,7 +125,7 @@ class Admission:
                 free -= 1
         return changed
 
-    def again(self, begin: Begin) -> Begin:
+    def again(self, begin: ThreadEntry) -> ThreadEntry:
         """Return how to begin a thread again that the queue lost."""
         may = self._may.get(begin.thread)
         return begin if may is None else begin._replace(most=may, made=self._made(begin.thread))
@@ -148,11 +148,11 @@ class Admission:
         """Record a thread's spending since it began."""
         self._used[thread] = used
 
-    def used(self) -> Used:
+    def used(self) -> FleetSpending:
         keys = (*LIMITS, UNPRICED)
         total = {key: sum(each.get(key, 0) for each in self._used.values()) for key in keys}
         held = limits([("fleet", self.allowance.limits)], {})
         reached = used_up(held, total)
         if reached is None and self.allowance.stops_unpriced and total[UNPRICED]:
             reached = held.get(COST)
-        return Used(total, held, reached)
+        return FleetSpending(total, held, reached)

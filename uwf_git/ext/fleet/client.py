@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from uwf_git.base.errors import RemoteFailed, UwfError
 from uwf_git.base.extras import install_hint
 from uwf_git.ext.fleet import messages
-from uwf_git.ext.fleet.endpoint import Place, is_broken_off, unreachable
-from uwf_git.ext.fleet.messages import Begin
+from uwf_git.ext.fleet.endpoint import Endpoint, is_broken_off, unreachable
+from uwf_git.ext.fleet.messages import ThreadEntry
 from uwf_git.ext.fleet.process_pool import Tell
 from uwf_git.ext.fleet.retry_policy import Fault, fault_of, parse_fault
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 32  # calls that are under way
 _WAIT = timedelta(seconds=20)
-_INSISTS = 10.0  # seconds for which a call that fails for the moment is made again
+_RETRY_FOR = 10.0  # seconds for which a call that fails for the moment is made again
 _LETS_GO = 30.0  # seconds for a step that is broken off
-_LOOKS = 5.0  # seconds between two looks whether a server is there
+_POLL_INTERVAL = 5.0  # seconds between two looks whether a server is there
 _UNHEARD = 100  # events of a thread that no worker has seen yet, of which the newest signals are looked for
 _TICK = 0.2  # seconds between two looks whether a step is broken off
 _DECIDES = timedelta(seconds=2)  # for a worker to say what is next, after which another one is asked
@@ -104,7 +104,7 @@ def _silence() -> None:
         Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=None)), error_if_already_set=True)
 
 
-async def connect(place: Place) -> Client:
+async def connect(place: Endpoint) -> Client:
     """Connect to a server. TLS and API keys come from Temporal's environment variables and configuration
     file. Raises RemoteFailed."""
     from temporalio.client import Client
@@ -117,7 +117,7 @@ async def connect(place: Place) -> Client:
         if not place.own:
             given = dict(ClientConfig.load_client_connect_config())
         given |= {"target_host": place.address, "namespace": place.namespace}
-        given["retry_config"] = RetryConfig(max_elapsed_time_millis=int(_INSISTS * 1000))
+        given["retry_config"] = RetryConfig(max_elapsed_time_millis=int(_RETRY_FOR * 1000))
         # Of Python 3.11 wait_for forgets that it was cancelled where there is an answer at that moment.
         async with asyncio.timeout(_WAIT.total_seconds()):
             return await Client.connect(**given)
@@ -125,7 +125,7 @@ async def connect(place: Place) -> Client:
         raise _unanswered(place.address, error) from None
 
 
-async def identity(place: Place) -> str:
+async def identity(place: Endpoint) -> str:
     """Return a namespace's id, or one derived from address and name. Raises RemoteFailed."""
     from hashlib import sha256
 
@@ -148,7 +148,7 @@ async def watch(client: Client, tell: Tell) -> None:
     server = f"the Temporal server at {_address(client)}"
     told: dict[str, Fault] = {}
     while True:
-        await asyncio.sleep(_LOOKS)
+        await asyncio.sleep(_POLL_INTERVAL)
         found = await _trouble(client)
         if found is None:
             for of in told:
@@ -215,7 +215,7 @@ def _is_gone(error: RPCError) -> bool:
     return error.status in gone or is_broken_off(error)
 
 
-def not_taken(place: Place, error: Exception) -> RemoteFailed:
+def refusal_reason(place: Endpoint, error: Exception) -> RemoteFailed:
     """Why a server doesn't take a worker."""
     said = re.search(r'message: "((?:[^"\\]|\\.)*)"', str(error))
     why = said[1] if said else str(error).partition("\n")[0]
@@ -233,7 +233,7 @@ class Queue:
         self._over: set[str] = set()  # runs that were begun anew, and may be listed for a while
 
     async def start(
-        self, begins: Iterable[Begin], over: Collection[str] = (messages.USED_UP,)
+        self, begins: Iterable[ThreadEntry], over: Collection[str] = (messages.USED_UP,)
     ) -> dict[str, Row | None]:
         """Add threads; return the rows of existing ones. One held for a reason in `over` is begun anew, as is
         a removed one once its step was interrupted. Raises RemoteFailed."""
@@ -241,7 +241,7 @@ class Queue:
 
         deadline = time.monotonic() + _LETS_GO
 
-        async def put(begin: Begin) -> Row | None:
+        async def put(begin: ThreadEntry) -> Row | None:
             try:
                 await self._begin(begin)
                 return None
@@ -255,10 +255,10 @@ class Queue:
 
         return await self._each({begin.thread: begin for begin in begins}, put)
 
-    async def take(self, begins: Iterable[Begin]) -> dict[str, Row | None]:
+    async def take(self, begins: Iterable[ThreadEntry]) -> dict[str, Row | None]:
         """Put queued threads under a budget; return their rows, None if missing. Raises RemoteFailed."""
 
-        async def take(begin: Begin) -> Row | None:
+        async def take(begin: ThreadEntry) -> Row | None:
             described = await self._open(begin.thread)
             if described is None or described.raw_description.workflow_extended_info.cancel_requested:
                 return None
@@ -279,7 +279,7 @@ class Queue:
         return described if described.status == WorkflowExecutionStatus.RUNNING else None
 
     async def _take(
-        self, begin: Begin, described: WorkflowExecutionDescription, over: Collection[str]
+        self, begin: ThreadEntry, described: WorkflowExecutionDescription, over: Collection[str]
     ) -> Row | None:
         """Begin a queued thread anew if no worker has its step and it is held for a reason in `over` or gets
         a budget; otherwise signal it. Return its row unless begun anew."""
@@ -298,11 +298,11 @@ class Queue:
             await _unless_gone(handle.signal(messages.TAKE, begin.as_json(), rpc_timeout=_WAIT))
         return await self._row(described)
 
-    async def _begin_anew(self, begin: Begin, described: WorkflowExecutionDescription) -> None:
+    async def _begin_anew(self, begin: ThreadEntry, described: WorkflowExecutionDescription) -> None:
         self._over.add(described.run_id)
         await self._begin(begin, anew=True)
 
-    async def _begin(self, begin: Begin, anew: bool = False) -> None:
+    async def _begin(self, begin: ThreadEntry, anew: bool = False) -> None:
         from temporalio.common import WorkflowIDConflictPolicy as Policy
 
         await self.client.start_workflow(
@@ -405,7 +405,7 @@ class Queue:
 
     async def glance(self) -> list[Row]:
         """Return the queued threads as QUEUED, one call per thousand; very recent ones may be missing."""
-        with _told(self.client):
+        with _describe(self.client):
             found = []
             async for each in self.client.list_workflows(_OPEN, rpc_timeout=_WAIT):
                 if each.run_id in self._over:
@@ -419,7 +419,7 @@ class Queue:
         """Return a thread's row, also after it left; None if unknown."""
         from temporalio.service import RPCError, RPCStatusCode
 
-        with _told(self.client):
+        with _describe(self.client):
             try:
                 return await self._row(
                     await self.client.get_workflow_handle(thread).describe(rpc_timeout=_WAIT)
@@ -434,7 +434,7 @@ class Queue:
         from temporalio.client import WorkflowFailureError
         from temporalio.exceptions import ApplicationError
 
-        with _told(self.client):
+        with _describe(self.client):
             try:
                 await self.client.get_workflow_handle(thread).result(follow_runs=False)
             except WorkflowFailureError as error:
@@ -446,7 +446,7 @@ class Queue:
     async def rows(self, ended: bool = False) -> list[Row]:
         """Return all rows, oldest first; with `ended` also past ones. One call per thread with a possible
         step."""
-        with _told(self.client):
+        with _describe(self.client):
             listed = [
                 each async for each in self.client.list_workflows(_ALL if ended else _OPEN, rpc_timeout=_WAIT)
             ]
@@ -533,7 +533,7 @@ class Queue:
             if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
                 signal = event.workflow_execution_signaled_event_attributes
                 said = await self.client.data_converter.decode(signal.input.payloads)
-                held = messages.held_after(held, signal.signal_name, *said[:1])
+                held = messages.hold_reason(held, signal.signal_name, *said[:1])
         return held
 
     async def _is_served(self, queue: str) -> bool:
@@ -555,7 +555,7 @@ class Queue:
             async with places:
                 return await do(value)
 
-        with _told(self.client):
+        with _describe(self.client):
             done = await asyncio.gather(*(one(value) for value in given.values()))
         return dict(zip(given, done, strict=True))
 
@@ -578,7 +578,7 @@ async def _unless_gone(call: Awaitable[object]) -> bool:
 
 
 @contextlib.contextmanager
-def _told(client: Client) -> Any:
+def _describe(client: Client) -> Any:
     from temporalio.service import RPCError
 
     try:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 from uwf_git.base.errors import UwfError
 
 if TYPE_CHECKING:
-    from uwf_git.api.dispatch import Terms
-    from uwf_git.ext.fleet.messages import Begin
+    from uwf_git.api.dispatch import StepOptions
+    from uwf_git.ext.fleet.messages import ThreadEntry
     from uwf_git.format.ids import ThreadId
     from uwf_git.store.instance import Instance
 
 
 def dispatch(
-    instance: Instance, terms: Terms, warn: Callable[[str], None]
+    instance: Instance, terms: StepOptions, warn: Callable[[str], None]
 ) -> Callable[[Sequence[ThreadId]], None]:
     """Return an `api.dispatch.Dispatch` function. Raises UwfError without the fleet extra."""
     from uwf_git.ext.fleet import client
@@ -30,17 +30,19 @@ def dispatch(
     def step(threads: Sequence[ThreadId]) -> None:
         import asyncio
 
-        from uwf_git.ext.fleet.admission import Admission, Allowance
+        from uwf_git.ext.fleet.admission import Admission, FleetLimits
         from uwf_git.ext.fleet.messages import HEARTBEAT
         from uwf_git.ext.fleet.run import Fleet, up
-        from uwf_git.ext.fleet.step_process import Orders
-        from uwf_git.ext.fleet.worker import Duty
+        from uwf_git.ext.fleet.step_process import WorkerOptions
+        from uwf_git.ext.fleet.worker import WorkerSettings
 
         wanted = begins(instance, threads, HEARTBEAT, terms.retries + 1, terms.agent, bool(terms.limits))
         stops = instance.config.stops_unpriced
-        admission = Admission(wanted, Allowance(None, dict(terms.limits), stops))
+        admission = Admission(wanted, FleetLimits(None, dict(terms.limits), stops))
         with up(instance, None) as (at, server):
-            fleet = Fleet(instance, server, Duty(at, terms.at_once, Orders(terms.agent)), 1, tell)
+            fleet = Fleet(
+                instance, server, WorkerSettings(at, terms.at_once, WorkerOptions(terms.agent)), 1, tell
+            )
             asyncio.run(fleet.run(admission))
         instance.store.sync()
 
@@ -54,18 +56,18 @@ def begins(
     tries: int,
     agent: str | None = None,
     counts: bool = False,
-) -> list[Begin]:
+) -> list[ThreadEntry]:
     """Return threads for the queue. `agent` overrides the configuration; `counts`: their spending is counted."""
     from uwf_git.engine.status import outlook
     from uwf_git.ext.fleet.admission import used_by
     from uwf_git.ext.fleet.limits import next_queue
-    from uwf_git.ext.fleet.messages import QUEUE, Begin
+    from uwf_git.ext.fleet.messages import QUEUE, ThreadEntry
 
-    def begin(thread: ThreadId) -> Begin:
+    def begin(thread: ThreadId) -> ThreadEntry:
         head, queue = instance.threads.head(thread), QUEUE
         with suppress(UwfError):  # the step will say why it can't be read
             queue = next_queue(instance, head, outlook(instance, head).next, agent)
         used = used_by(instance, thread) if counts else None
-        return Begin(thread, head.node, queue, heartbeat, tries, used=used)
+        return ThreadEntry(thread, head.node, queue, heartbeat, tries, used=used)
 
     return list(map(begin, threads))

@@ -50,7 +50,7 @@ _REASONS = (
 """What Temporal's library says where it doesn't get a connection, what that is in plain words, and what to do."""
 
 
-class Place(NamedTuple):
+class Endpoint(NamedTuple):
     """A server `host:port` and namespace. `own`: started by a fleet here, without TLS. Others are configured
     by Temporal's variables such as TEMPORAL_API_KEY."""
 
@@ -63,7 +63,7 @@ def folder_of(private: Path) -> Path:
     return private / "fleet"
 
 
-def find(private: Path) -> Place | None:
+def find(private: Path) -> Endpoint | None:
     """Return the running fleet's endpoint, if any."""
     folder = folder_of(private)
     try:
@@ -74,14 +74,14 @@ def find(private: Path) -> Place | None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         with contextlib.suppress(OSError, ValueError, TypeError):
-            return Place(**json.loads(read_private(folder / _FILE)))
+            return Endpoint(**json.loads(read_private(folder / _FILE)))
     finally:
         os.close(descriptor)
     return None
 
 
 @contextlib.contextmanager
-def kept(private: Path, alone: bool) -> Iterator[Path]:
+def fleet_membership(private: Path, alone: bool) -> Iterator[Path]:
     """This process belongs to a fleet during the block; yields its folder. Raises Busy if another is running
     and either is `alone`."""
     folder = folder_of(private)
@@ -113,7 +113,7 @@ def _take(descriptor: int, how: int, private: Path) -> None:
     raise Busy(f"a fleet is up for this store{where}", hint)
 
 
-def announce(folder: Path, place: Place) -> None:
+def announce(folder: Path, place: Endpoint) -> None:
     """Write the endpoint, valid while the folder is `kept`."""
     write_private(folder / _FILE, json.dumps(place._asdict()).encode())
 

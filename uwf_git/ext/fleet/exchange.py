@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from uwf_git.base.errors import Declined, RemoteFailed
-from uwf_git.ext.fleet.process_pool import Hands, Tell
+from uwf_git.ext.fleet.process_pool import ProcessPool, Tell
 from uwf_git.ext.fleet.retry_policy import (
     DONE,
     LATER,
@@ -31,9 +31,9 @@ _PARTING = 5.0  # seconds for the push of a step that was broken off
 class Exchange:
     """Sequential exchanges in a separate process."""
 
-    def __init__(self, hands: Hands, remote: str, tell: Tell) -> None:
+    def __init__(self, hands: ProcessPool, remote: str, tell: Tell) -> None:
         self._hands = hands
-        self._troubles = Troubles(remote, tell)
+        self._troubles = FaultReports(remote, tell)
         self._wanted: dict[str, dict[str, asyncio.Future[Fault | None]]] = {SHARE: {}, GATHER: {}}
         self._running: asyncio.Task[None] | None = None
         self._probing: asyncio.Task[None] | None = None
@@ -116,12 +116,12 @@ class Exchange:
                         future.set_result(_of(answer, thread))
 
 
-class Troubles:
+class FaultReports:
     """Reports a remote's faults and recoveries once each, as `trouble` (None when over) and `of`."""
 
     def __init__(self, remote: str, tell: Tell) -> None:
         self._of_what = f"remote {remote}"
-        self._tell = tell
+        self._notify = tell
         self._now = ""
         self.fault: Fault | None = None
         """Why the remote doesn't answer, as it was told."""
@@ -133,18 +133,18 @@ class Troubles:
             if self._now:
                 self._of = {each: kind for each, kind in self._of.items() if kind != self._now}
                 self._now, self.fault = "", None
-                self._tell({"of": self._of_what, "trouble": None})
+                self._notify({"of": self._of_what, "trouble": None})
         elif fault.code == Declined.code:
             if self._of.get(thread) != fault.message:
                 self._of[thread] = fault.message
-                self._tell({"thread": thread, "fault": fault.as_json()})
+                self._notify({"thread": thread, "fault": fault.as_json()})
         elif fault.code == RemoteFailed.code:
             # Whether it was asked or pushed to, after how many milliseconds it gave up: it is the same trouble.
             kind = re.sub(r"[0-9]+|^git \S+ failed: ", "", fault.message)
             if kind not in (self._now, self._of.get(thread)):
                 self._now, self.fault = kind, fault
                 told = fault._replace(message=f"{self._of_what}: {fault.message}")
-                self._tell({"of": self._of_what, "trouble": told.as_json()})
+                self._notify({"of": self._of_what, "trouble": told.as_json()})
             self._of[thread] = kind
 
 

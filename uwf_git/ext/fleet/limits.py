@@ -38,7 +38,10 @@ PATIENCE = 2.0
 """Seconds for which an agent of a fleet waits itself where a provider wants to be asked later: then its step ends, so
 that the worker is free for others."""
 
-_FIRST, _LONGEST = 1.0, 600.0  # seconds that a provider is left alone which doesn't say for how long
+_FIRST_BACKOFF, _MAX_BACKOFF = (
+    1.0,
+    600.0,
+)  # seconds that a provider is left alone which doesn't say for how long
 _FIRST_REST = 60.0  # seconds without a step where the store can't be written
 _HANDS_BACK = 5.0  # seconds after which a step that came meanwhile is given back
 _POLL = 0.05  # seconds between two looks for a free slot
@@ -98,7 +101,9 @@ class Gate:
         if refusal.after is not None:
             seconds = min(max(refusal.after, 0.0), LONGEST_ASKED)
         elif until <= now:  # else it was refused to several at once, who are told the same
-            seconds = min(2 * seconds, _LONGEST) if until and now - until < _LONGEST else _FIRST
+            seconds = (
+                min(2 * seconds, _MAX_BACKOFF) if until and now - until < _MAX_BACKOFF else _FIRST_BACKOFF
+            )
         until = max(until, now + seconds)
         write_private(self._later, json.dumps([until, seconds]).encode("ascii"))
         return until
@@ -136,12 +141,12 @@ class Gate:
         return None
 
 
-class Rest:
+class Backoff:
     """Backing off a worker with an unwritable store, exponentially, so that others take its steps. `tell`
     hears the begin and end."""
 
     def __init__(self, tell: Callable[[Mapping[str, Any]], None]) -> None:
-        self._tell = tell
+        self._notify = tell
         self._fault: Fault | None = None
         self._until = self._seconds = 0.0
 
@@ -157,11 +162,13 @@ class Rest:
         about = {"of": "the store of this machine", "again": "can be written again"}
         if fault is None and self._fault is not None:
             self._fault, self._seconds = None, 0.0
-            self._tell({**about, "trouble": None})
+            self._notify({**about, "trouble": None})
         elif fault is not None and fault.code == UNWRITABLE:
             if self._fault is None:
-                self._tell({**about, "trouble": fault.as_json(), "meanwhile": "no step is made for a while"})
+                self._notify(
+                    {**about, "trouble": fault.as_json(), "meanwhile": "no step is made for a while"}
+                )
             if (now := time.monotonic()) >= self._until:
-                self._seconds = min(2 * self._seconds, _LONGEST) or _FIRST_REST
+                self._seconds = min(2 * self._seconds, _MAX_BACKOFF) or _FIRST_REST
                 self._until = now + self._seconds
             self._fault = fault

@@ -20,7 +20,7 @@ from uwf_git.base import log
 from uwf_git.base.errors import RemoteFailed, UwfError
 from uwf_git.base.text import one_line
 from uwf_git.ext.fleet import MARKS
-from uwf_git.ext.fleet.endpoint import Place
+from uwf_git.ext.fleet.endpoint import Endpoint
 from uwf_git.format.node import parse_json
 from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid, Repository
@@ -30,7 +30,7 @@ from uwf_git.sync.transfer import transfer
 
 COUNTS = 24 * 60 * 60.0
 """Seconds for which a mark counts."""
-_MOST = 20  # marks that are returned, and those that are fetched one by one
+_MAX_MARKS = 20  # marks that are returned, and those that are fetched one by one
 _MOST_READ = 500  # marks that are fetched
 _NAME = re.compile(rf"{MARKS.prefix}[0-9A-Za-z-]{{1,64}}")
 _LARGEST = 10_000  # bytes of one
@@ -40,7 +40,7 @@ class Mark(NamedTuple):
     """A fleet of a remote: its place, the machine of its last command, and the time in Unix seconds."""
 
     ref: str
-    place: Place
+    place: Endpoint
     machine: str
     time: float
 
@@ -52,7 +52,7 @@ class Marks(NamedTuple):
     more: bool
 
 
-def mark(repository: Repository, git: Git, remote: Remote, place: Place, identity: str) -> Marks:
+def mark(repository: Repository, git: Git, remote: Remote, place: Endpoint, identity: str) -> Marks:
     """Mark a remote; return other fleets' marks. Touches `refs/uwf/fleets/` there. Raises RemoteFailed if
     unreachable; refusals are ignored."""
     ask = ("ls-remote", "--", remote.name, f"{MARKS.prefix}*")
@@ -75,7 +75,7 @@ def mark(repository: Repository, git: Git, remote: Remote, place: Place, identit
     found = (_read(repository, name, listed[name]) for name in fetched)
     counting = [each for each in found if each is not None and abs(time.time() - each.time) < COUNTS]
     counting.sort(key=lambda each: each.time, reverse=True)
-    return Marks(counting[:_MOST], len(fetched) < len(others) or len(counting) > _MOST)
+    return Marks(counting[:_MAX_MARKS], len(fetched) < len(others) or len(counting) > _MAX_MARKS)
 
 
 def _fetch(git: Git, remote: Remote, names: list[str]) -> list[str]:
@@ -86,7 +86,7 @@ def _fetch(git: Git, remote: Remote, names: list[str]) -> list[str]:
         git.run(*command, *names, bounded=True)
     except RemoteFailed as error:
         log.info("3ZC8N5QD", "gets no marks of {remote}: {why}", remote=remote.name, why=error.message)
-        return [each for each in names[:_MOST] if len(names) > 1 and _fetch(git, remote, [each])]
+        return [each for each in names[:_MAX_MARKS] if len(names) > 1 and _fetch(git, remote, [each])]
     return names
 
 
@@ -105,6 +105,6 @@ def _read(repository: Repository, ref: str, oid: str) -> Mark | None:
         _, data = repository.read_within(Oid(hex=oid), _LARGEST)
         value: Any = parse_json(data.decode())
         texts = [one_line(str(value[key]), 200) for key in ("address", "namespace", "machine")]
-        return Mark(ref, Place(texts[0], texts[1], value["own"] is True), texts[2], float(value["at"]))
+        return Mark(ref, Endpoint(texts[0], texts[1], value["own"] is True), texts[2], float(value["at"]))
     except (UwfError, ValueError, LookupError, TypeError):
         return None

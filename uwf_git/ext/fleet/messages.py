@@ -15,7 +15,7 @@ that."""
 WORKFLOW, STEP = "uwf-thread", "uwf-step"
 LOOK, HOLD, LET, ALLOW, TAKE = "look", "hold", "let", "allow", "take"
 """The signals of a workflow: look at the thread again; make no more steps, for one of the reasons below; make steps
-again, however many; make so many in all, as a budget allows them; belong to the budget that a `Begin` says."""
+again, however many; make so many in all, as a budget allows them; belong to the budget that a `ThreadEntry` says."""
 PAUSED, USED_UP = "paused", "the budget of its fleet is used up"
 """Why a thread is to have no more steps: somebody has said so, which counts more, or a budget. Also in the memo `HELD`
 of its workflow, from the moment that it hears of it."""
@@ -27,10 +27,10 @@ MADE_ALL = "it has made the steps that it may"
 
 HEARTBEAT = 30.0
 TRIES = 3
-_LONGEST = 1e9  # seconds that a time may be said to last
+_MAX_BACKOFF = 1e9  # seconds that a time may be said to last
 
 
-class Begin(NamedTuple):
+class ThreadEntry(NamedTuple):
     """A thread entering the fleet: its last seen head and the next step's queue. `heartbeat` is in seconds,
     `tries` the attempts per step; `held` is PAUSED or USED_UP if it begins held. `used` is earlier spending
     if counted; `most` limits its steps from now, `made` counts them."""
@@ -49,7 +49,7 @@ class Begin(NamedTuple):
         return self._asdict()
 
 
-class Stand(NamedTuple):
+class ThreadState(NamedTuple):
     """A thread's state: head, status, next role and its queue. `problem`: no edge applies; `why` it waits,
     without question texts, which stay in git. `used` is its spending if counted."""
 
@@ -67,22 +67,22 @@ class Stand(NamedTuple):
         return self._asdict()
 
 
-def parse_begin(value: object) -> Begin:
+def parse_begin(value: object) -> ThreadEntry:
     """Parse a Begin, also of later versions. Raises Invalid for untrusted input."""
-    begin = Begin(**_fields(value, Begin))
+    begin = ThreadEntry(**_fields(value, ThreadEntry))
     heartbeat, tries = begin.heartbeat, begin.tries
     if not isinstance(begin.queue, str) or not isinstance(begin.held, str) or not _is_used(begin.used):
         raise _invalid()
     if type(begin.made) is not int or type(begin.most) not in (int, type(None)):
         raise _invalid()
-    if type(heartbeat) not in (int, float) or not 0 < heartbeat <= _LONGEST or type(tries) is not int:
+    if type(heartbeat) not in (int, float) or not 0 < heartbeat <= _MAX_BACKOFF or type(tries) is not int:
         raise _invalid()
     return begin
 
 
-def parse_stand(value: object) -> Stand:
+def parse_state(value: object) -> ThreadState:
     """Parse a Stand, also of later versions. Raises Invalid."""
-    stand = Stand(**_fields(value, Stand))
+    stand = ThreadState(**_fields(value, ThreadState))
     texts = (stand.status, stand.queue, stand.why, stand.next or "", stand.problem or "")
     if not all(isinstance(each, str) for each in texts) or type(stand.done) is not bool:
         raise _invalid()
@@ -98,7 +98,7 @@ def parse_step(thread: object, head: object) -> tuple[ThreadId, str]:
     return ThreadId(thread), str(head)
 
 
-def _fields(value: object, kind: type[Begin] | type[Stand]) -> dict[str, Any]:
+def _fields(value: object, kind: type[ThreadEntry] | type[ThreadState]) -> dict[str, Any]:
     if not isinstance(value, Mapping) or set(kind._fields) - kind._field_defaults.keys() - value.keys():
         raise _invalid()
     parse_step(value["thread"], value["head"])
@@ -120,7 +120,7 @@ def activity_id(thread: str, head: str) -> str:
     return f"{thread}@{head}"
 
 
-def held_after(held: str, signal: str, why: object = PAUSED) -> str:
+def hold_reason(held: str, signal: str, why: object = PAUSED) -> str:
     """Return why a thread is held after a HOLD or LET signal, "" if it isn't. Other signals change nothing."""
     if signal == LET:
         return ""

@@ -19,7 +19,7 @@ from uwf_git.sandbox.child import Pipes, lines, spawn
 if TYPE_CHECKING:
     import subprocess
 
-    from uwf_git.ext.fleet.step_process import Orders
+    from uwf_git.ext.fleet.step_process import WorkerOptions
     from uwf_git.store.location import Location
 
 PATIENCE = 20.0  # seconds that a hand has to end its agent and to keep what that said
@@ -28,7 +28,7 @@ _GRACE = 5.0
 Tell = Callable[[Mapping[str, Any]], None]
 
 
-class _Hand:
+class _StepProcess:
     """A step process and its output lines."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
@@ -69,15 +69,15 @@ class _Hand:
             os.killpg(self.process.pid, signal.SIGKILL)
 
 
-class Hands:
+class ProcessPool:
     """At most N processes, started on demand."""
 
-    def __init__(self, location: Location, orders: Orders, most: int, tell: Tell) -> None:
+    def __init__(self, location: Location, orders: WorkerOptions, most: int, tell: Tell) -> None:
         self._env = {**os.environ, **location.environment()}
         self._argument = orders.argument()
-        self._tell = tell
-        self._free: list[_Hand] = []
-        self._all: set[_Hand] = set()
+        self._notify = tell
+        self._free: list[_StepProcess] = []
+        self._all: set[_StepProcess] = set()
         self._places = asyncio.Semaphore(most)
         self._over = False
 
@@ -96,7 +96,7 @@ class Hands:
             if self._over:
                 return {"fault": lost("the worker was ended").as_json()}
             hand = self._free.pop() if self._free else await self._start()
-            asking = asyncio.ensure_future(hand.ask(request, self._tell))
+            asking = asyncio.ensure_future(hand.ask(request, self._notify))
             try:
                 answer, takes_another = await asyncio.shield(asking)
             except asyncio.CancelledError:
@@ -118,15 +118,15 @@ class Hands:
         for hand in self._all:
             hand.kill()
 
-    async def _start(self) -> _Hand:
+    async def _start(self) -> _StepProcess:
         argv = [sys.executable, "-P", "-m", "uwf_git.ext.fleet.step_process", self._argument]
-        hand = _Hand(spawn(argv, cwd=None, env=self._env))
+        hand = _StepProcess(spawn(argv, cwd=None, env=self._env))
         self._all.add(hand)
         await hand.connect()
         return hand
 
     async def _replaced(
-        self, hand: _Hand, request: Mapping[str, Any], answer: Mapping[str, Any] | None
+        self, hand: _StepProcess, request: Mapping[str, Any], answer: Mapping[str, Any] | None
     ) -> Mapping[str, Any]:
         """Drop a dead process. Its last line is logged here only, since it may be an agent's."""
         if answer is None:
@@ -135,13 +135,13 @@ class Hands:
             log.warning("D8Z6RRN4", "a process that made a step is gone: {words}", words=words)
             if "thread" in request:
                 fault = lost(f"the process that made the step {words}")
-                self._tell({"thread": request["thread"], "fault": fault.as_json()})
+                self._notify({"thread": request["thread"], "fault": fault.as_json()})
             answer = {"fault": lost(f"the process that made the step {how}").as_json()}
         self._all.discard(hand)
         await hand.close()
         return answer
 
-    async def _break_off(self, hand: _Hand, asking: asyncio.Future[Any]) -> None:
+    async def _break_off(self, hand: _StepProcess, asking: asyncio.Future[Any]) -> None:
         with contextlib.suppress(ProcessLookupError):
             hand.process.send_signal(signal.SIGINT)
         takes_another = False

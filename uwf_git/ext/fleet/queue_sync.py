@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from uwf_git.base.errors import UwfError
 from uwf_git.ext.fleet import messages
 from uwf_git.ext.fleet.client import Queue, connect, require
-from uwf_git.ext.fleet.endpoint import Place, find
+from uwf_git.ext.fleet.endpoint import Endpoint, find
 from uwf_git.ext.fleet.step_process import standing
 from uwf_git.format.ids import ThreadId
 from uwf_git.store.instance import Instance
@@ -29,12 +29,12 @@ def outdated(instance: Instance, states: Mapping[str, str]) -> list[str]:
     return found
 
 
-async def look(place: Place, threads: Collection[str]) -> dict[str, bool]:
+async def look(place: Endpoint, threads: Collection[str]) -> dict[str, bool]:
     """Tell a fleet to look at threads again; return whether each is queued. Raises RemoteFailed."""
     return await Queue(await connect(place)).signal(threads, messages.LOOK)
 
 
-def tell(instance: Instance, threads: Collection[str]) -> None:
+def notify_fleet(instance: Instance, threads: Collection[str]) -> None:
     """Tell this store's running fleet that threads can continue."""
     place = find(instance.store.repository.private)
     if place is None or not threads:

@@ -34,9 +34,9 @@ _BY_CODE = {
     "failure": AGAIN,
     "internal": AGAIN,
 }
-_FIRST = {LATER: 1.0, AGAIN: 1.0}  # seconds before the second try
+_FIRST_BACKOFF = {LATER: 1.0, AGAIN: 1.0}  # seconds before the second try
 _GROWS = {LATER: 2.0, AGAIN: 4.0}
-_MOST = {LATER: 30.0, AGAIN: 300.0}
+_MAX_BACKOFF = {LATER: 30.0, AGAIN: 300.0}
 
 # The codes whose messages are about the store, the remote and the machine, and quote nothing of an answer.
 _OF_NO_ANSWER = (
@@ -100,5 +100,5 @@ def way_on(fault: Fault) -> str:
 
 def pause_before(way: str, tries: int, after: float | None = None) -> float:
     """Return the seconds before the next try of LATER or AGAIN."""
-    grown = _FIRST[way] * _GROWS[way] ** min(max(tries, 1) - 1, 16)
-    return max(min(grown, _MOST[way]), min(after or 0.0, LONGEST_ASKED))
+    grown = _FIRST_BACKOFF[way] * _GROWS[way] ** min(max(tries, 1) - 1, 16)
+    return max(min(grown, _MAX_BACKOFF[way]), min(after or 0.0, LONGEST_ASKED))

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uwf_git.base import log
 from uwf_git.base.errors import RemoteFailed, UwfError
 from uwf_git.ext.fleet import endpoint, messages
-from uwf_git.ext.fleet.admission import Admission, Allowance
+from uwf_git.ext.fleet.admission import Admission, FleetLimits
 from uwf_git.ext.fleet.client import RUNNING, Queue, Row, connect
-from uwf_git.ext.fleet.endpoint import Place
-from uwf_git.ext.fleet.messages import Begin
-from uwf_git.ext.fleet.process_pool import Hands, Tell
+from uwf_git.ext.fleet.endpoint import Endpoint
+from uwf_git.ext.fleet.messages import ThreadEntry
+from uwf_git.ext.fleet.process_pool import ProcessPool, Tell
 from uwf_git.ext.fleet.queue_sync import outdated
 from uwf_git.ext.fleet.retry_policy import LATER, parse_fault, way_on
 from uwf_git.ext.fleet.server import Server
-from uwf_git.ext.fleet.worker import Duty
+from uwf_git.ext.fleet.worker import WorkerSettings
 from uwf_git.format.ids import ThreadId, is_thread_id
 from uwf_git.sandbox.child import Pipes, lines, spawn
 
@@ -49,13 +49,13 @@ _DEATHS = 5  # of a worker that ends before it has begun to work, one after the 
 class _Worker:
     """A child worker."""
 
-    def __init__(self, env: Mapping[str, str], duty: Duty, tell: Tell) -> None:
+    def __init__(self, env: Mapping[str, str], duty: WorkerSettings, tell: Tell) -> None:
         argv = [sys.executable, "-P", "-m", "uwf_git.ext.fleet.worker", duty.argument()]
         self.process: subprocess.Popen[bytes] = spawn(argv, cwd=None, env=env)
         self.begun = time.monotonic()
         self.works = False
         self.error: UwfError | None = None
-        self._tell = tell
+        self._notify = tell
         self._pipes = Pipes(self.process, keep=4096)
 
     async def listen(self) -> None:
@@ -66,7 +66,7 @@ class _Worker:
                 self.error = RemoteFailed(value["error"]["message"], value["error"]["hint"])
                 continue
             self.works = self.works or "worker" in value
-            self._tell(value)
+            self._notify(value)
 
     async def close(self) -> None:
         self._pipes.close_input()
@@ -86,7 +86,7 @@ class Fleet:
         self,
         instance: Instance,
         server: Server | None,
-        duty: Duty,
+        duty: WorkerSettings,
         workers: int,
         tell: Tell,
         seen: Callable[[Mapping[str, str]], None] = lambda states: None,
@@ -95,16 +95,16 @@ class Fleet:
         self._server = server
         self._duty = duty
         self._many = workers
-        self._tell = tell
+        self._notify = tell
         self._seen = seen
         self._heard = time.monotonic()
         self._fetched = self._heard
         self._env = {**os.environ, **instance.location.environment()}
         self._workers: dict[_Worker, asyncio.Task[None]] = {}
         self._deaths = 0
-        self._carrier = Hands(instance.location, duty.orders, 1, tell) if duty.orders.remote else None
-        self._admission = Admission((), Allowance())
-        self._begun: dict[str, Begin] = {}
+        self._carrier = ProcessPool(instance.location, duty.orders, 1, tell) if duty.orders.remote else None
+        self._admission = Admission((), FleetLimits())
+        self._begun: dict[str, ThreadEntry] = {}
         self._taken: set[str] = set()  # those that were in the queue, and belong to the budget of this fleet
         self._before: dict[str, Mapping[str, float] | None] = {}  # what it counted when it was taken over
         self._resting: dict[str, str] = {}  # by thread: what it rests for
@@ -246,7 +246,7 @@ class Fleet:
             head = self._ended(row.thread)
         if head is not None and head.archive is not None:
             return row._replace(state=head.archive.status, head=head.node)
-        self._tell({"warning": f"the queue says that thread {row.thread} has ended, which it hasn't"})
+        self._notify({"warning": f"the queue says that thread {row.thread} has ended, which it hasn't"})
         return None
 
     def _ended(self, thread: str) -> Head | None:
@@ -269,11 +269,11 @@ class Fleet:
 
     def _hear(self, value: Mapping[str, Any]) -> None:
         self._heard = time.monotonic()
-        self._tell(value)
+        self._notify(value)
 
     async def _mend(self) -> None:
         if self._server is not None and self._server.mend():
-            self._tell({"restarted": "server"})
+            self._notify({"restarted": "server"})
         for worker in list(self._workers):
             if worker.process.poll() is None:
                 continue
@@ -289,7 +289,7 @@ class Fleet:
                     "the workers of the fleet end as soon as they begin", "see: uwf doctor"
                 )
             self._begin_worker()
-            self._tell({"restarted": "worker"})
+            self._notify({"restarted": "worker"})
 
     async def _end_workers(self) -> None:
         await asyncio.gather(*(worker.close() for worker in self._workers))
@@ -299,14 +299,14 @@ class Fleet:
 
 
 @contextlib.contextmanager
-def up(instance: Instance, given: Place | None) -> Iterator[tuple[Place, Server | None]]:
+def up(instance: Instance, given: Endpoint | None) -> Iterator[tuple[Endpoint, Server | None]]:
     """Yield the given endpoint, or that of an own server. Raises Busy if another fleet is running, UwfError
     if no server starts."""
     private = instance.store.repository.private
     with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(endpoint.kept(private, alone=given is None))
+        folder = stack.enter_context(endpoint.fleet_membership(private, alone=given is None))
         server = None if given is not None else stack.enter_context(Server(folder))
-        at = given if server is None else Place(server.address, own=True)
+        at = given if server is None else Endpoint(server.address, own=True)
         assert at is not None
         endpoint.announce(folder, at)
         yield at, server

@@ -32,7 +32,7 @@ from uwf_git.base.errors import (
 )
 from uwf_git.ext.fleet.admission import used_by
 from uwf_git.ext.fleet.limits import impatient, next_queue
-from uwf_git.ext.fleet.messages import Stand, parse_step
+from uwf_git.ext.fleet.messages import ThreadState, parse_step
 from uwf_git.ext.fleet.retry_policy import UNKEPT, Fault
 from uwf_git.ext.fleet.workspace import Workspaces, parse_wanted
 from uwf_git.format.ids import ThreadId, parse_thread_id
@@ -48,7 +48,7 @@ LARGEST = 120 << 20  # bytes of memory with which it is replaced by another afte
 _BROKEN_OFF = Fault("interrupted", 130, "the step was broken off")
 
 
-class Orders(NamedTuple):
+class WorkerOptions(NamedTuple):
     """A worker's orders: overriding agent, agents' folder, remote, threads' workspace and its project's
     remote."""
 
@@ -62,20 +62,20 @@ class Orders(NamedTuple):
         return json.dumps(self._asdict())
 
 
-class Unkept(RemoteFailed):
+class WorkspaceNotKept(RemoteFailed):
     """A step was made, but its workspace was not kept."""
 
     code = UNKEPT
 
 
-class Hand:
+class StepRunner:
     """A store, reopened after configuration changes."""
 
-    def __init__(self, orders: Orders, tell: Callable[[Mapping[str, Any]], None]) -> None:
+    def __init__(self, orders: WorkerOptions, tell: Callable[[Mapping[str, Any]], None]) -> None:
         self._orders = orders
         if orders.cwd:
             avoid(Path(orders.cwd))  # no program is taken from where its agents work
-        self._tell = tell
+        self._notify = tell
         self._location = locate(None, os.environ, Path.cwd())
         self._seen: object = None
         self._spaces: Workspaces | None = None
@@ -87,7 +87,7 @@ class Hand:
         seen = [signature(root / name) for name in ("config.yaml", ".env")]
         if self._opened is None or seen != self._seen:
             opened = Instance(self._location)
-            opened.warn = lambda text: self._tell({"warning": text})
+            opened.warn = lambda text: self._notify({"warning": text})
             try:
                 opened.config = impatient(opened.config)
             except Invalid as error:  # the worker began with one that is valid: somebody is at it
@@ -112,7 +112,7 @@ class Hand:
             except Exception as error:
                 fault = self._fault(error)
                 if (travels := fault.without_words()) != fault:
-                    self._tell({"warning": fault.message})
+                    self._notify({"warning": fault.message})
                 return {"fault": travels.as_json()}
             try:
                 stand = self._step(thread, head) if do == "step" else self._stand(thread)
@@ -143,17 +143,17 @@ class Hand:
             pulled = gather(instance, git, remote, threads)
             problems = {thread: _gone(problem_with(instance, remote, thread, pulled)) for thread in threads}
         return {
-            thread: None if problem is None else self._told(self._fault(problem), thread).as_json()
+            thread: None if problem is None else self._describe(self._fault(problem), thread).as_json()
             for thread, problem in problems.items()
         }
 
-    def _told(self, fault: Fault, thread: ThreadId, role: str | None = None) -> Fault:
+    def _describe(self, fault: Fault, thread: ThreadId, role: str | None = None) -> Fault:
         travels = fault.without_words(thread, role)
         if travels != fault:
-            self._tell({"thread": thread, "fault": fault.as_json()})
+            self._notify({"thread": thread, "fault": fault.as_json()})
         return travels
 
-    def _counted(self, stand: Stand, request: Mapping[str, Any]) -> Stand:
+    def _counted(self, stand: ThreadState, request: Mapping[str, Any]) -> ThreadState:
         return (
             stand._replace(used=used_by(self.instance, ThreadId(stand.thread)))
             if request.get("counts")
@@ -162,13 +162,13 @@ class Hand:
 
     def _failed(self, thread: ThreadId, request: Mapping[str, Any], error: Exception) -> dict[str, Any]:
         stand: dict[str, Any] | None = None
-        if not isinstance(error, Unkept):
+        if not isinstance(error, WorkspaceNotKept):
             with contextlib.suppress(Exception):
                 stand = self._counted(self._stand(thread), request).as_json()
         if type(error) is Waiting and stand is not None and stand["status"] == "waiting":
             return {"stand": stand}
         fault = self._fault(error)
-        self._tell({"thread": thread, "fault": fault.as_json()})
+        self._notify({"thread": thread, "fault": fault.as_json()})
         travels = fault.without_words(thread, stand["next"] if stand else None)
         return {"fault": travels.as_json(), "stand": stand}
 
@@ -183,7 +183,7 @@ class Hand:
                 return self._opened.redactor
         return redactor_at(self._location)
 
-    def _step(self, thread: ThreadId, head: str) -> Stand:
+    def _step(self, thread: ThreadId, head: str) -> ThreadState:
         from uwf_git.api.run import Options, step
 
         instance = self.instance
@@ -199,11 +199,11 @@ class Hand:
         if self._spaces is not None:
             cwd = self._spaces.prepare(found)
         outcome = step(instance, thread, Options(self._orders.agent, cwd))
-        self._tell({"step": outcome.as_json(), "told": outcome.told()})
+        self._notify({"step": outcome.as_json(), "told": outcome.told()})
         self._keep(outcome.position.head)
         why = outcome.standing.reason if outcome.standing else ""
         following = outcome.outlook
-        return Stand(
+        return ThreadState(
             thread,
             outcome.head,
             outcome.status,
@@ -219,29 +219,29 @@ class Hand:
             try:
                 self._spaces.keep(head)
             except RemoteFailed as error:
-                raise Unkept(error.message, error.hint) from None
+                raise WorkspaceNotKept(error.message, error.hint) from None
             if head.archive is not None:
                 self._spaces.leave(head.thread)
 
-    def _stand(self, thread: ThreadId) -> Stand:
+    def _stand(self, thread: ThreadId) -> ThreadState:
         return standing(self.instance, thread, self._orders.agent)
 
 
-def standing(instance: Instance, thread: ThreadId, agent: str | None = None) -> Stand:
+def standing(instance: Instance, thread: ThreadId, agent: str | None = None) -> ThreadState:
     """Return a thread's state. `agent` overrides the configuration. Raises what reading it raises."""
     from uwf_git.engine.status import budget_reached, outlook, status_of
 
     head = instance.threads.head(thread)
     status = status_of(instance, head)
     if head.archive is not None:
-        return Stand(thread, head.node, status, done=True)
+        return ThreadState(thread, head.node, status, done=True)
     following = outlook(instance, head)
     why = ""
     if status == "waiting":
         why = "an answer" if head.row.asks else budget_reached(instance, head)
     queue = next_queue(instance, head, following.next, agent)
     problem = _problem(following.problem, thread)
-    return Stand(thread, head.node, status, False, following.next, queue, problem, why)
+    return ThreadState(thread, head.node, status, False, following.next, queue, problem, why)
 
 
 def _problem(found: str | None, thread: ThreadId) -> str | None:
@@ -272,7 +272,7 @@ class _Ended(KeyboardInterrupt):
     """SIGTERM: interrupt the step and stop."""
 
 
-class _Desk:
+class _RequestLoop:
     """Requests and answers; signals only interrupt the step."""
 
     def __init__(self, source: IO[bytes], sink: IO[bytes]) -> None:
@@ -341,8 +341,8 @@ def main() -> None:
     os.dup2(2, 1)
     status = 0
     try:
-        desk = _Desk(sys.stdin.buffer, sink)
-        hand = Hand(Orders(**json.loads(sys.argv[1])), desk.write)
+        desk = _RequestLoop(sys.stdin.buffer, sink)
+        hand = StepRunner(WorkerOptions(**json.loads(sys.argv[1])), desk.write)
         if level := wanted_log(os.environ):
             begin_log(locate(None, os.environ, Path.cwd()), level)
         desk.serve(hand.answer)

@@ -24,12 +24,12 @@ from uwf_git.base.errors import Invalid, failure_of
 from uwf_git.config.read import load_config
 from uwf_git.config.settings import FILE, Rates
 from uwf_git.ext.fleet import messages
-from uwf_git.ext.fleet.client import connect, not_taken, watch
-from uwf_git.ext.fleet.endpoint import Place
+from uwf_git.ext.fleet.client import connect, refusal_reason, watch
+from uwf_git.ext.fleet.endpoint import Endpoint
 from uwf_git.ext.fleet.exchange import Exchange
-from uwf_git.ext.fleet.limits import Gate, Rest, provider_at, queues
-from uwf_git.ext.fleet.process_pool import Hands, Tell
-from uwf_git.ext.fleet.step_process import Orders, signature
+from uwf_git.ext.fleet.limits import Backoff, Gate, provider_at, queues
+from uwf_git.ext.fleet.process_pool import ProcessPool, Tell
+from uwf_git.ext.fleet.step_process import WorkerOptions, signature
 from uwf_git.git.repository import PRIVATE
 from uwf_git.store.instance import begin_log, wanted_log
 from uwf_git.store.location import Location, locate
@@ -41,31 +41,33 @@ if TYPE_CHECKING:
     from uwf_git.ext.fleet.activity import Steps
 
 _CACHED = 500  # workflows that a worker remembers; of others it reads the events once more
-_LOOKS = 2.0  # seconds between two looks whether the configuration has changed
+_POLL_INTERVAL = 2.0  # seconds between two looks whether the configuration has changed
 _POLLS = 2  # calls that wait for steps, and for workflows to go on with
 _PARTING = 2.0  # seconds for the server to take that steps were broken off
 _SAYS = timedelta(seconds=1)  # between two signs of life of a step that get to the server
 _STICKS = timedelta(seconds=1)  # after which a workflow goes on elsewhere, whose worker is gone
 
 
-class Duty(NamedTuple):
+class WorkerSettings(NamedTuple):
     """A worker's endpoint, concurrent steps, and orders."""
 
-    place: Place
+    place: Endpoint
     jobs: int = 1
-    orders: Orders = Orders()
+    orders: WorkerOptions = WorkerOptions()
 
     def argument(self) -> str:
         return json.dumps({"place": self.place._asdict(), "jobs": self.jobs, "orders": self.orders._asdict()})
 
 
-def parse_duty(text: str) -> Duty:
+def parse_duty(text: str) -> WorkerSettings:
     """The inverse of `argument`."""
     value = json.loads(text)
-    return Duty(Place(**value["place"]), value["jobs"], Orders(**value["orders"]))
+    return WorkerSettings(Endpoint(**value["place"]), value["jobs"], WorkerOptions(**value["orders"]))
 
 
-async def work(location: Location, duty: Duty, tell: Tell, over: asyncio.Event, alone: bool = False) -> None:
+async def work(
+    location: Location, duty: WorkerSettings, tell: Tell, over: asyncio.Event, alone: bool = False
+) -> None:
     """Make steps until `over`. Steps in progress are interrupted and kept; another worker continues. `alone`:
     no `uwf fleet run` watches the server, so its outages are reported here. Raises RemoteFailed if the server
     refuses this worker."""
@@ -85,24 +87,24 @@ async def work(location: Location, duty: Duty, tell: Tell, over: asyncio.Event, 
         ended = await serving.end()
     for error in ended:
         if isinstance(error, Exception):
-            raise not_taken(duty.place, error) from None
+            raise refusal_reason(duty.place, error) from None
 
 
 class _Serving:
     """One Temporal worker per queue, so that a provider's steps don't occupy others' slots."""
 
-    def __init__(self, client: Client, location: Location, duty: Duty, tell: Tell) -> None:
+    def __init__(self, client: Client, location: Location, duty: WorkerSettings, tell: Tell) -> None:
         from uwf_git.ext.fleet.activity import Steps
 
         self._client = client
         self._location = location
         self._duty = duty
-        self._hands = Hands(location, duty.orders, 0, tell)
+        self._hands = ProcessPool(location, duty.orders, 0, tell)
         self._gates: dict[str, Gate] = {}
-        self._carrier = Hands(location, duty.orders, 1, tell)
+        self._carrier = ProcessPool(location, duty.orders, 1, tell)
         remote = duty.orders.remote
         self._exchange = Exchange(self._carrier, remote, tell) if remote else None
-        self._steps = Steps(self._hands, self._gates, Rest(tell), self._exchange)
+        self._steps = Steps(self._hands, self._gates, Backoff(tell), self._exchange)
         self._running: dict[Worker, asyncio.Future[None]] = {}
         self._seen: object = ()
 
@@ -126,7 +128,7 @@ class _Serving:
 
     async def ended_or(self, ending: asyncio.Future[Any]) -> bool:
         waiting = [*self._running.values(), ending]
-        done, _ = await asyncio.wait(waiting, timeout=_LOOKS, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait(waiting, timeout=_POLL_INTERVAL, return_when=asyncio.FIRST_COMPLETED)
         return bool(done)
 
     async def end(self) -> list[BaseException | None]:
@@ -143,7 +145,7 @@ class _Serving:
 
 
 def _worker(
-    client: Client, duty: Duty, steps: Steps, queue: str, limits: Rates, exchange: Exchange | None
+    client: Client, duty: WorkerSettings, steps: Steps, queue: str, limits: Rates, exchange: Exchange | None
 ) -> Worker:
     from temporalio.worker import PollerBehaviorSimpleMaximum, UnsandboxedWorkflowRunner, Worker
 
@@ -193,7 +195,7 @@ def main() -> None:
     lifetime.end(status)  # the threads of Temporal's library outlive no interpreter that is taken down
 
 
-async def _until_gone(location: Location, duty: Duty, tell: Tell) -> None:
+async def _until_gone(location: Location, duty: WorkerSettings, tell: Tell) -> None:
     over, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, over.set)

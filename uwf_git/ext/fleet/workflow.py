@@ -17,7 +17,7 @@ from temporalio.exceptions import TimeoutError as TimedOut
 
 from uwf_git.base.errors import HeadMoved, Invalid
 from uwf_git.ext.fleet import messages
-from uwf_git.ext.fleet.messages import STEPS, Begin, Stand
+from uwf_git.ext.fleet.messages import STEPS, ThreadEntry, ThreadState
 from uwf_git.ext.fleet.retry_policy import (
     AGAIN,
     DONE,
@@ -31,7 +31,9 @@ from uwf_git.ext.fleet.retry_policy import (
     way_on,
 )
 
-_LONGEST = timedelta(days=30)  # of a step: its agent has a time limit of its own, its worker the heartbeat
+_MAX_BACKOFF = timedelta(
+    days=30
+)  # of a step: its agent has a time limit of its own, its worker the heartbeat
 _DEATHS = 10  # workers that may die over a step before that counts as its failure
 _RETRY = RetryPolicy(
     initial_interval=timedelta(milliseconds=200),
@@ -75,7 +77,7 @@ class ThreadInFleet:
     def hold(self, why: Any = messages.PAUSED) -> None:
         """Begin no more steps, including a queued one."""
         if self._held != messages.PAUSED:
-            self._hold(messages.held_after(self._held, messages.HOLD, why))
+            self._hold(messages.hold_reason(self._held, messages.HOLD, why))
 
     @workflow.signal(name=messages.LET)
     def let(self) -> None:
@@ -171,14 +173,14 @@ class ThreadInFleet:
                 self._fail(fault)
             trouble = fault.message if way != WAIT else ""
 
-    async def _step(self, at: Begin) -> tuple[Stand | None, Fault | None]:
+    async def _step(self, at: ThreadEntry) -> tuple[ThreadState | None, Fault | None]:
         try:
             value = await workflow.execute_activity(
                 messages.STEP,
                 args=[at.thread, at.head, self._before is not None],
                 activity_id=messages.activity_id(at.thread, at.head),
                 task_queue=at.queue,
-                start_to_close_timeout=_LONGEST,
+                start_to_close_timeout=_MAX_BACKOFF,
                 heartbeat_timeout=timedelta(seconds=at.heartbeat),
                 retry_policy=_RETRY,
                 cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
@@ -186,14 +188,14 @@ class ThreadInFleet:
         except ActivityError as error:
             cause, self._worker = error.cause, error.identity
             if isinstance(cause, ApplicationError) and cause.details:
-                stand = messages.parse_stand(cause.details[1]) if len(cause.details) > 1 else None
+                stand = messages.parse_state(cause.details[1]) if len(cause.details) > 1 else None
                 return stand, parse_fault(cause.details[0])
             if isinstance(cause, ApplicationError):
                 return None, Fault("internal", 1, cause.message)
             if isinstance(cause, TimedOut):
                 return None, lost(f"{_DEATHS} workers ended without a word while they made the step")
             raise  # it was cancelled
-        return messages.parse_stand(value), None
+        return messages.parse_state(value), None
 
     async def _stay(self, held: str) -> None:
         self._say("held", "" if held == messages.PAUSED else held)
@@ -226,7 +228,7 @@ class ThreadInFleet:
             self._says = says
             workflow.upsert_memo(says)
 
-    def _count(self, stand: Stand, moved: bool) -> None:
+    def _count(self, stand: ThreadState, moved: bool) -> None:
         if self._before is None:
             return
         if stand.used is None:

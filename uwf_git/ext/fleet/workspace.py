@@ -38,7 +38,7 @@ _LINE = 1 << 13  # characters that are read of a worktree's `.git`
 _HINT = "worktree:PROJECT, worktree:PROJECT@REVISION or folder:DIR"
 
 
-class Wanted(NamedTuple):
+class WorkspaceOption(NamedTuple):
     """A workspace option: worktrees of the project `place` at a `revision` ("" for HEAD) with its `remote`
     ("" for none), or folders in `place`, an absolute path."""
 
@@ -51,7 +51,7 @@ class Wanted(NamedTuple):
         return f"{self.kind}:{self.place}" + (f"@{self.revision}" if self.revision else "")
 
 
-def parse_wanted(text: str, remote: str = "") -> Wanted:
+def parse_wanted(text: str, remote: str = "") -> WorkspaceOption:
     """Parse --workspace and --workspace-remote. Raises Usage, NotFound."""
     kind, colon, rest = text.partition(":")
     if not colon or kind not in (WORKTREE, FOLDER) or not rest:
@@ -62,11 +62,11 @@ def parse_wanted(text: str, remote: str = "") -> Wanted:
             raise Usage(
                 "a folder has no branch to exchange with a remote", "use --workspace worktree:PROJECT"
             )
-        return Wanted(kind, place)
+        return WorkspaceOption(kind, place)
     if not place.exists() and "@" in rest:
         path, _, revision = rest.rpartition("@")
         place = Path(path).expanduser().absolute()
-    wanted = Wanted(kind, place, revision, remote)
+    wanted = WorkspaceOption(kind, place, revision, remote)
     project = _project(wanted)
     start = revision or "HEAD"
     if project.run("rev-parse", "--verify", "-q", f"{start}^{{commit}}", check=False).code != 0:
@@ -76,7 +76,7 @@ def parse_wanted(text: str, remote: str = "") -> Wanted:
     return wanted
 
 
-def _project(wanted: Wanted) -> Git:
+def _project(wanted: WorkspaceOption) -> Git:
     place = wanted.place
     found = enclosing_repository(place) if place.is_dir() else None
     if found is None and (place / "HEAD").is_file() and (place / "objects").is_dir():
@@ -90,7 +90,7 @@ class Workspaces:
     """The workspaces of threads on this machine. Raises RemoteFailed for git's refusals, and for repositories
     left in a worktree."""
 
-    def __init__(self, instance: Instance, wanted: Wanted) -> None:
+    def __init__(self, instance: Instance, wanted: WorkspaceOption) -> None:
         self._instance = instance
         self._wanted = wanted
         self._home = instance.location.root / "workspaces"

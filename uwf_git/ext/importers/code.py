@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 from uwf_git.api.compilers import compiler
 from uwf_git.base.errors import Invalid, UwfError
 from uwf_git.ext.importers.folder import Folder, Source
-from uwf_git.ext.importers.intake import Intake, TakenWorkflow
+from uwf_git.ext.importers.intake import ImportedWorkflow, Intake
 from uwf_git.ext.importers.json_cas import LATEST
 from uwf_git.ext.importers.run import Run
 from uwf_git.ext.importers.storage import COMPLETED, KILLED, LARGEST_LOG, OldThread, document, lines
-from uwf_git.ext.importers.threads import Past, Threads, Turn
+from uwf_git.ext.importers.threads import SourceThread, Threads, Turn
 from uwf_git.ext.importers.workflows import Workflows
 from uwf_git.format.ids import Hash, ThreadId, is_hash, is_thread_id, name_problem
 from uwf_git.format.node import file_id
@@ -103,7 +103,7 @@ def _time(value: Any) -> int:
     return int(value) if type(value) in (int, float) and 0 <= value <= LATEST else 0
 
 
-def take_code(intake: Intake, threads: Threads, code: OldCode) -> list[TakenWorkflow]:
+def take_code(intake: Intake, threads: Threads, code: OldCode) -> list[ImportedWorkflow]:
     """Import code workflows and threads. Returns the registered ones."""
     when = {f"{name} {id_}": time for name, each in code.workflows.items() for time, id_ in each.past}
 
@@ -140,7 +140,7 @@ def _compiled(code: OldCode, name: str, bundle: str) -> Compiled:
 
 def _past(
     workflows: Workflows, folder: Folder, thread: ThreadId, bundle: str, ended: str | None, when: int
-) -> Past:
+) -> SourceThread:
     name = thread + _DATA
     found, torn = _lines(folder, name)
     start = found[0][1] if found else {}
@@ -171,7 +171,7 @@ def _past(
         turns.append(Turn(f"{thread}:end", END, add))
     version = workflows.version(f"{workflow} {bundle}")
     limit = rounds if type(rounds) is int and 0 < rounds < LATEST else None
-    return Past(version, prompt, None, limit, _time(start.get("timestamp")), turns, torn)
+    return SourceThread(version, prompt, None, limit, _time(start.get("timestamp")), turns, torn)
 
 
 def _end(folder: Folder, thread: ThreadId) -> tuple[str | None, int]:

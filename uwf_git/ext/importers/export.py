@@ -20,7 +20,7 @@ from uwf_git.store.history import Head
 from uwf_git.store.instance import Instance
 
 
-class Exported(NamedTuple):
+class ExportCounts(NamedTuple):
     """Numbers of workflows and threads, and of nodes `written` and already there."""
 
     workflows: int
@@ -31,7 +31,7 @@ class Exported(NamedTuple):
 
 def export(
     instance: Instance, folder: Path, threads: Iterable[ThreadId] | None, tell: Callable[[int], None]
-) -> Exported:
+) -> ExportCounts:
     """Write threads (None for all), every workflow and other node into a storage root. Files with other
     content are not touched. `tell` gets the number of nodes. Raises Invalid."""
     every = instance.threads.all(archived=True) if threads is None else map(instance.threads.head, threads)
@@ -81,7 +81,7 @@ def export(
         raise Invalid(
             f"can't write to {one_line(str(folder))}: {error.strerror}", "name another folder"
         ) from None
-    return Exported(len(versions), len(heads), writer.written, writer.kept)
+    return ExportCounts(len(versions), len(heads), writer.written, writer.kept)
 
 
 def _write_bundle(instance: Instance, folder: Path, node: Hash) -> None:

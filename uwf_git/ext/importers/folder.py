@@ -100,7 +100,7 @@ class Folder:
         return f"can't be read: {getattr(error, 'strerror', None) or error}"
 
 
-class Untaken(NamedTuple):
+class SkippedItem(NamedTuple):
     """Something not imported, and why. `kind`: workflow, thread, node or file."""
 
     kind: str
@@ -117,10 +117,10 @@ class Source:
     """A source of folders, with its `problems`."""
 
     def __init__(self) -> None:
-        self.problems: list[Untaken] = []
+        self.problems: list[SkippedItem] = []
 
     def _refuse(self, kind: str, name: object, reason: str) -> None:
-        self.problems.append(Untaken(kind, _named(str(name)), reason))
+        self.problems.append(SkippedItem(kind, _named(str(name)), reason))
 
     def _folder(self, root: Folder, name: str) -> Folder | None:
         try:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from uwf_git.base.errors import Invalid
 from uwf_git.ext.importers import definitions
 from uwf_git.ext.importers.code import OldCode, take_code
-from uwf_git.ext.importers.folder import Folder, Untaken
+from uwf_git.ext.importers.folder import Folder, SkippedItem
 from uwf_git.ext.importers.intake import Imported, Intake, stamp
 from uwf_git.ext.importers.json_cas import OldNodes
 from uwf_git.ext.importers.storage import OldStorage
@@ -87,8 +87,8 @@ def take(
             threads.take(each)
         written = take_code(intake, threads, code)
         _take_the_rest(intake, tell)
-    broken = (Untaken("node", name, why) for name, why in nodes.problems.items())
-    refused = (Untaken("node", node, why) for node, why in intake.originals.problems.items())
+    broken = (SkippedItem("node", name, why) for name, why in nodes.problems.items())
+    refused = (SkippedItem("node", node, why) for node, why in intake.originals.problems.items())
     return Imported(
         (*workflows.taken, *written),
         threads.taken,

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from uwf_git.base.errors import HeadMoved, Invalid, NotFound
-from uwf_git.ext.importers.folder import Untaken
+from uwf_git.ext.importers.folder import SkippedItem
 from uwf_git.ext.importers.json_cas import OldNodes
 from uwf_git.ext.importers.originals import Originals
 from uwf_git.format.ids import Hash, ThreadId
@@ -59,7 +59,7 @@ class Intake:
         self.refs: dict[str, Oid] = {}
         self.moves: list[tuple[str, Oid, Oid]] = []
         self.extras: set[str] = set()
-        self.untaken: list[Untaken] = []
+        self.untaken: list[SkippedItem] = []
         self.warnings: list[tuple[ThreadId, str]] = []
         self._bulk: Bulk
 
@@ -78,7 +78,7 @@ class Intake:
             self._flush()
 
     def refuse(self, kind: str, name: str, reason: str) -> None:
-        self.untaken.append(Untaken(kind, name, reason))
+        self.untaken.append(SkippedItem(kind, name, reason))
 
     def old(self, node: Hash, what: str) -> Node:
         """Return a source's node. Raises Invalid, beginning with `what`."""
@@ -129,7 +129,7 @@ def _forget_loose(store: Store, nodes: OldNodes) -> None:
     store.index.forget(known.values(), ())
 
 
-class TakenWorkflow(NamedTuple):
+class ImportedWorkflow(NamedTuple):
     """An imported workflow: newest hash here, source's hash, number of versions. `state` is new, grown or
     here."""
 
@@ -140,7 +140,7 @@ class TakenWorkflow(NamedTuple):
     state: str
 
 
-class TakenThread(NamedTuple):
+class ImportedThread(NamedTuple):
     """An imported thread: `steps` in all, `added` now. `status` is completed, killed or active; `state` is
     new, grown or here."""
 
@@ -155,13 +155,13 @@ class TakenThread(NamedTuple):
 class Imported(NamedTuple):
     """An import's report: nodes read, nodes `taken` unchanged, fields kept only in original nodes."""
 
-    workflows: tuple[TakenWorkflow, ...]
-    threads: tuple[TakenThread, ...]
+    workflows: tuple[ImportedWorkflow, ...]
+    threads: tuple[ImportedThread, ...]
     nodes: int
     taken: int
     kept: tuple[str, ...]
     warnings: tuple[tuple[ThreadId, str], ...]
-    untaken: tuple[Untaken, ...]
+    untaken: tuple[SkippedItem, ...]
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -8,7 +8,7 @@ from typing import Any
 
 from uwf_git.base.errors import Invalid, UwfError
 from uwf_git.ext.importers.intake import Intake, stamp
-from uwf_git.ext.importers.steps import OldStep, Said, read_detail
+from uwf_git.ext.importers.steps import DetailContents, OldStep, read_detail
 from uwf_git.ext.importers.workflows import Version
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import Detail, Step, StepContext, asks_human
@@ -29,7 +29,15 @@ from uwf_git.format.types import (
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Head
-from uwf_git.workflow.moderator import Asking, Coded, Decision, Ended, Next, Replay, decide
+from uwf_git.workflow.moderator import (
+    AwaitingAnswer,
+    DecidedByCode,
+    Decision,
+    Next,
+    Replay,
+    WorkflowEnded,
+    decide,
+)
 
 EXTRACTION = "imported"
 _UNANSWERED = "(it went on without an answer)"
@@ -80,23 +88,23 @@ class Run:
             self.strayed = self.strayed or f"after step {len(self._steps)}: {error.message}"
 
     def _look_at_rounds(self, source: str, role: str) -> None:
-        if isinstance(self.decision, Coded) and self.decision.rounds == 0 and role not in (USER, END):
+        if isinstance(self.decision, DecidedByCode) and self.decision.rounds == 0 and role not in (USER, END):
             self._stray(f"step {source} comes after all rounds of maxRounds")
 
     @property
     def _then(self) -> str | None:
         if isinstance(self.decision, Next):
             return self.decision.role
-        return END if isinstance(self.decision, Ended) else None
+        return END if isinstance(self.decision, WorkflowEnded) else None
 
     def add(self, node: Hash, old: OldStep, when: int) -> None:
         """Add a source's step of a time in Unix milliseconds. Raises Invalid."""
         role = old.step.role
-        if isinstance(self.decision, Asking) and role != USER:
+        if isinstance(self.decision, AwaitingAnswer) and role != USER:
             self._answer(old.prompt, when)
         if isinstance(self.decision, Next) and self.decision.role != role:
             self._stray(f"step {node} is {role}'s, where its workflow calls for {self.decision.role}")
-        elif isinstance(self.decision, Ended):
+        elif isinstance(self.decision, WorkflowEnded):
             self._stray(f"step {node} comes after its workflow's end")
         self._look_at_rounds(node, role)
         output = self._output(node, role, old.step.output)
@@ -210,7 +218,7 @@ class Run:
                 return kept, known.extraction if known else "", None
         else:
             self._intake.extras.update(f"StepNode.{name}" for name in old.extras)
-        said = Said() if detail is None else read_detail(detail, self._intake.nodes.get)
+        said = DetailContents() if detail is None else read_detail(detail, self._intake.nodes.get)
         problem = originals.take(node)
         if problem is None:
             return self._imported(node, old, said, (node,), (), when), EXTRACTION, None
@@ -220,7 +228,13 @@ class Run:
         return self._imported(node, old, said, nodes, notes, when), EXTRACTION, None
 
     def _imported(
-        self, node: Hash, old: OldStep, said: Said, nodes: tuple[Hash, ...], notes: tuple[str, ...], when: int
+        self,
+        node: Hash,
+        old: OldStep,
+        said: DetailContents,
+        nodes: tuple[Hash, ...],
+        notes: tuple[str, ...],
+        when: int,
     ) -> Hash:
         # Where its nodes are kept, they hold no secret.
         redact = self._intake.instance.redactor.value if notes else _as_it_is

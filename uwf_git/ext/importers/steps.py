@@ -36,7 +36,7 @@ class OldStart(NamedTuple):
     extras: tuple[str, ...]
 
 
-class Said(NamedTuple):
+class DetailContents(NamedTuple):
     """A detail's contents, empty if missing. `cost` is in US dollars."""
 
     answer: str = ""
@@ -88,20 +88,20 @@ def read_step(payload: Any) -> OldStep:
     )
 
 
-def read_detail(detail: Node, get: Callable[[Hash], Node]) -> Said:
+def read_detail(detail: Node, get: Callable[[Hash], Node]) -> DetailContents:
     """Parse a detail. `get` reads nodes; unreadable ones are skipped."""
     payload = detail.payload
     if isinstance(payload, str):
-        return Said(payload)
+        return DetailContents(payload)
     if not isinstance(payload, dict):
-        return Said()
+        return DetailContents()
     turns = tuple(_turns(payload.get("turns"), get))
     answer = next((payload[key] for key in _TEXTS if isinstance(payload.get(key), str)), None)
     if answer is None:
         spoken = (turn.text for turn in reversed(turns) if turn.role == "assistant" and turn.text.strip())
         answer = next(spoken, "")
     cost = payload.get("totalCostUsd")
-    return Said(
+    return DetailContents(
         answer,
         turns,
         _text(payload.get("sessionId")),

@@ -7,7 +7,7 @@ from functools import partial
 from typing import NamedTuple
 
 from uwf_git.base.errors import Invalid, NotFound, UwfError
-from uwf_git.ext.importers.intake import GROWN, HERE, IMPORTER, NEW, Intake, TakenThread, stamp
+from uwf_git.ext.importers.intake import GROWN, HERE, IMPORTER, NEW, ImportedThread, Intake, stamp
 from uwf_git.ext.importers.run import Run
 from uwf_git.ext.importers.steps import read_start, read_step
 from uwf_git.ext.importers.storage import COMPLETED, KILLED, OldThread
@@ -19,7 +19,7 @@ from uwf_git.git.objects import tag_text
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Head
-from uwf_git.workflow.moderator import Ended
+from uwf_git.workflow.moderator import WorkflowEnded
 
 _BOTH = "to have both, import into a root of its own (uwf --root DIR import …), and pull from its store"
 
@@ -32,7 +32,7 @@ class Turn(NamedTuple):
     add: Callable[[Run], None]
 
 
-class Past(NamedTuple):
+class SourceThread(NamedTuple):
     """A source's thread: version, prompt, limits, start in Unix milliseconds, steps oldest first, and a note."""
 
     version: Version
@@ -51,13 +51,13 @@ class Threads:
         self._intake = intake
         self._workflows = workflows
         self._every = every
-        self._done: dict[ThreadId, TakenThread | None] = {}
+        self._done: dict[ThreadId, ImportedThread | None] = {}
 
     @property
-    def taken(self) -> tuple[TakenThread, ...]:
+    def taken(self) -> tuple[ImportedThread, ...]:
         return tuple(each for _, each in sorted(self._done.items()) if each is not None)
 
-    def take(self, old: OldThread, past_of: Callable[[], Past] | None = None) -> None:
+    def take(self, old: OldThread, past_of: Callable[[], SourceThread] | None = None) -> None:
         """Import a thread, or note why not. `past_of` returns a past that isn't a chain of nodes, and may
         raise any UwfError. Idempotent."""
         if old.id in self._done:
@@ -69,7 +69,7 @@ class Threads:
             self._intake.refuse("thread", old.id, error.message)
         self._intake.rest()
 
-    def _take(self, old: OldThread, past: Past) -> TakenThread:
+    def _take(self, old: OldThread, past: SourceThread) -> ImportedThread:
         here = self._here(old.id)
         if past.note:
             self._warn(old.id, past.note)
@@ -98,14 +98,14 @@ class Threads:
             self._end(old, run.head, status)
             state = GROWN if state == HERE else state
         name = run.version.compiled.workflow.name
-        return TakenThread(old.id, name, len(past.turns), added, status or "active", state)
+        return ImportedThread(old.id, name, len(past.turns), added, status or "active", state)
 
     def _warn(self, thread: ThreadId, text: str) -> None:
         self._intake.warnings.append((thread, text))
 
     # In the source
 
-    def _past(self, head: Hash) -> Past:
+    def _past(self, head: Hash) -> SourceThread:
         intake = self._intake
         turns: list[Turn] = []
         seen: set[Hash] = set()
@@ -137,12 +137,12 @@ class Threads:
         if not is_kind(content.type, "start"):
             intake.extras.update(f"StartNode.{name}" for name in said.extras)
         version = self._workflows.version(said.workflow)
-        return Past(version, said.prompt, said.budget, said.rounds, content.timestamp, turns[::-1])
+        return SourceThread(version, said.prompt, said.budget, said.rounds, content.timestamp, turns[::-1])
 
     def _status(self, old: OldThread, run: Run) -> str | None:
         if old.ended is None:
             return None
-        if isinstance(run.decision, Ended):
+        if isinstance(run.decision, WorkflowEnded):
             return old.ended or COMPLETED
         if old.ended == COMPLETED:
             self._warn(old.id, "it had ended where its workflow goes on, and counts as killed")
@@ -158,7 +158,7 @@ class Threads:
         except NotFound:
             return None
 
-    def _begun(self, thread: ThreadId, past: Past) -> Run:
+    def _begun(self, thread: ThreadId, past: SourceThread) -> Run:
         intake = self._intake
         prompt, _ = intake.instance.redactor.text(past.prompt)
         type_, payload = start_node(
@@ -166,10 +166,10 @@ class Threads:
         )
         node = intake.store.put(type_, payload, past.began)
         commit = intake.threads.begin(past.version.commit, node, stamp(past.began))
-        head = Head(thread, commit, intake.store.take_in(commit), None)
+        head = Head(thread, commit, intake.store.index_commit(commit), None)
         return Run(intake, past.version, head, 0, self._child)
 
-    def _rounds(self, thread: ThreadId, past: Past) -> int | None:
+    def _rounds(self, thread: ThreadId, past: SourceThread) -> int | None:
         code = past.version.compiled.workflow.code
         done = sum(turn.role not in (USER, END) for turn in past.turns)
         own = code.max_rounds if code is not None else None
@@ -181,7 +181,7 @@ class Threads:
         )
         return done if own is not None and done > own else None
 
-    def _gone_on(self, here: Head, past: Past) -> Run:
+    def _gone_on(self, here: Head, past: SourceThread) -> Run:
         history = self._intake.instance.threads.history(here)
         prompt, _ = self._intake.instance.redactor.text(past.prompt)
         sources = [self._source_of(step.hash) for step in history.steps]

@@ -9,7 +9,7 @@ from uwf_git.api.compilers import compiler
 from uwf_git.base.errors import Invalid, NotFound, UwfError
 from uwf_git.ext.importers import definitions
 from uwf_git.ext.importers.folder import Folder
-from uwf_git.ext.importers.intake import GROWN, HERE, NEW, Intake, TakenWorkflow, stamp
+from uwf_git.ext.importers.intake import GROWN, HERE, NEW, ImportedWorkflow, Intake, stamp
 from uwf_git.format import cbor
 from uwf_git.format.builtin import META
 from uwf_git.format.ids import Hash, name_problem
@@ -44,7 +44,7 @@ class Workflows:
         self._intake = intake
         self._made = made
         self._versions: dict[str, Version | str] = {}
-        self.taken: list[TakenWorkflow] = []
+        self.taken: list[ImportedWorkflow] = []
 
     def take(self, name: str, current: str, past: Sequence[str]) -> None:
         """Import a registered workflow with its versions, oldest first, ending with a rollback if an older
@@ -68,7 +68,7 @@ class Workflows:
         if chain[-1].compiled.hash != version.compiled.hash:
             self._write(chain, version.compiled, chain[-1].when, version.commit)
         state = self._register(name, chain)
-        self.taken.append(TakenWorkflow(name, version.compiled.hash, current, len(chain), state))
+        self.taken.append(ImportedWorkflow(name, version.compiled.hash, current, len(chain), state))
 
     def _write(self, chain: list[_Link], made: Compiled, when: int, origin: Oid | None = None) -> Oid:
         parents = [*(link.commit for link in chain[-1:]), *([origin] if origin else [])]
@@ -132,7 +132,7 @@ def of_nodes(intake: Intake, bundles: Folder | None) -> Workflows:
 
 
 def _bundle(intake: Intake, payload: Any, bundles: Folder | None) -> Compiled:
-    from uwf_git.workflow.code_workflow import MAX_BYTES, kept_bundle, name_in_root
+    from uwf_git.workflow.code_workflow import MAX_BYTES, name_in_root, stored_code
 
     if found := intake.store.problems(CODE, payload):
         raise Invalid(f"its node is no Bundle: {found[0]}")
@@ -150,7 +150,7 @@ def _bundle(intake: Intake, payload: Any, bundles: Folder | None) -> Compiled:
         if schema.type != META:
             raise Invalid(f"node {role.schema}, the schema of {role.name}, is no schema")
         schemas[role.schema] = schema.payload
-    kept = kept_bundle(payload, schemas, text)
+    kept = stored_code(payload, schemas, text)
     assert workflow.code is not None
     language = workflow.code.language
     if breaches := compiler(language).breaches_of(text, language):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from uwf_cli.command import Group, Place
+from uwf_cli.command import CommandEntry, Group
 
 trace = Group(
     "trace",
-    {"export": Place("uwf_git.ext.traces.command:export", "Write a thread as an OpenTelemetry trace.")},
+    {
+        "export": CommandEntry(
+            "uwf_git.ext.traces.command:export", "Write a thread as an OpenTelemetry trace."
+        )
+    },
     examples=("uwf trace export 01JK7M --out trace.json",),
     help="Export threads as OpenTelemetry traces.",
 )

@@ -22,7 +22,7 @@ from uwf_cli.call import Call, Failed, calling
 from uwf_cli.failures import reported
 from uwf_cli.invocation import itself
 from uwf_cli.page import addresses
-from uwf_cli.page.addresses import Asked, Page
+from uwf_cli.page.addresses import Page, PageRequest
 
 from uwf_git.api import control
 from uwf_git.api.workflows import file_names
@@ -47,7 +47,7 @@ _PRINTED = 4 << 20  # bytes of what a command says went wrong
 _TOLD = 200  # threads of which is known why nobody worked on them
 
 
-class Order(NamedTuple):
+class ActionRequest(NamedTuple):
     """A requested action. `do` performs it and returns the thread to show; None for agents' work. `argv` is
     the equivalent command; `text` the value read by `-`."""
 
@@ -94,7 +94,7 @@ class Form(NamedTuple):
         return int(value)
 
 
-class At(NamedTuple):
+class ActionTarget(NamedTuple):
     """An action's thread and its head."""
 
     instance: Instance
@@ -110,7 +110,7 @@ class Action(NamedTuple):
     work, without waiting."""
 
     name: str
-    order: Callable[[At, Form], Order]
+    order: Callable[[ActionTarget, Form], ActionRequest]
     moves: bool = False
     runs: bool = False
 
@@ -128,10 +128,10 @@ def parse_form(body: bytes) -> Form:
     return Form({name: value for name, value in pairs if value.strip()})
 
 
-def _answer(at: At, form: Form) -> Order:
+def _answer(at: ActionTarget, form: Form) -> ActionRequest:
     thread, step = at.thread, at.head.node
     if not at.head.row.asks:
-        raise NotDone(f"thread {thread} asks nothing", f"see: uwf thread show {thread}", 409)
+        raise ActionFailed(f"thread {thread} asks nothing", f"see: uwf thread show {thread}", 409)
     options = outlook(at.instance, at.head).options
     number = form.number("option")
     if number is not None and not 0 < number <= len(options):
@@ -141,19 +141,21 @@ def _answer(at: At, form: Form) -> Order:
     other = bool(options) and ("answer" in form.fields or text.strip().isdigit())
     as_it_is = ["--other"] if other else []
     argv = ("thread", "answer", f"--for={step}", *as_it_is, "--message=-", "--", thread)
-    return Order(argv, text, lambda call: control.answer(call.instance, thread, text, step, other).thread)
+    return ActionRequest(
+        argv, text, lambda call: control.answer(call.instance, thread, text, step, other).thread
+    )
 
 
-def _fork(at: At, form: Form) -> Order:
+def _fork(at: ActionTarget, form: Form) -> ActionRequest:
     from uwf_git.api.fork import fork
 
     number = form.number("at")
     after = [] if number is None else [f"--at={number}"]
     argv = ("thread", "fork", *after, "--", at.thread)
-    return Order(argv, do=lambda call: fork(call.instance, at.thread, number))
+    return ActionRequest(argv, do=lambda call: fork(call.instance, at.thread, number))
 
 
-def _pause(at: At, form: Form) -> Order:
+def _pause(at: ActionTarget, form: Form) -> ActionRequest:
     now, reason = "now" in form.fields, form.option("reason")
     options = [*["--now"] * now, *_said("--message", reason)]
 
@@ -161,22 +163,22 @@ def _pause(at: At, form: Form) -> Order:
         control.pause(call.instance, at.thread, reason, now)
         return at.thread
 
-    return Order(("thread", "pause", *options, "--", at.thread), do=do)
+    return ActionRequest(("thread", "pause", *options, "--", at.thread), do=do)
 
 
-def _resume(at: At, form: Form) -> Order:
+def _resume(at: ActionTarget, form: Form) -> ActionRequest:
     text = form.text("message") or None
     said = [] if text is None else ["--message=-"]
     argv = ("thread", "resume", *said, "--", at.thread)
-    return Order(argv, text, lambda call: control.resume(call.instance, at.thread, text).thread)
+    return ActionRequest(argv, text, lambda call: control.resume(call.instance, at.thread, text).thread)
 
 
-def _kill(at: At, form: Form) -> Order:
+def _kill(at: ActionTarget, form: Form) -> ActionRequest:
     if "sure" not in form.fields:
         raise Usage(f"thread {at.thread} would end for good", "check the box that says so")
     reason = form.option("reason")
     argv = ("thread", "kill", *_said("--reason", reason), "--", at.thread)
-    return Order(argv, do=lambda call: control.kill(call.instance, at.thread, reason).thread)
+    return ActionRequest(argv, do=lambda call: control.kill(call.instance, at.thread, reason).thread)
 
 
 def _said(option: str, reason: str) -> list[str]:
@@ -192,7 +194,7 @@ def _as_options(limits: Mapping[str, str]) -> list[str]:
     return [f"{OPTIONS[key]}={text}" for key, text in limits.items()]
 
 
-def _budget(at: At, form: Form) -> Order:
+def _budget(at: ActionTarget, form: Form) -> ActionRequest:
     limits = _limits(form, "+")  # beside "Raise" a number is what is to be added
     if not limits:
         raise Usage(f"no limit of thread {at.thread} would be raised", "give at least one, such as +10")
@@ -201,17 +203,17 @@ def _budget(at: At, form: Form) -> Order:
         control.raise_budget(call.instance, at.thread, limits)
         return at.thread
 
-    return Order(("thread", "budget", *_as_options(limits), "--", at.thread), do=do)
+    return ActionRequest(("thread", "budget", *_as_options(limits), "--", at.thread), do=do)
 
 
-def _step(at: At, _form: Form) -> Order:
-    return Order(("thread", "step", "--", at.thread))
+def _step(at: ActionTarget, _form: Form) -> ActionRequest:
+    return ActionRequest(("thread", "step", "--", at.thread))
 
 
-def _run(at: At, form: Form) -> Order:
+def _run(at: ActionTarget, form: Form) -> ActionRequest:
     most = form.number("most")
     options = [] if most is None else [f"--max-steps={most}"]
-    return Order(("thread", "run", *options, "--", at.thread))
+    return ActionRequest(("thread", "run", *options, "--", at.thread))
 
 
 ACTIONS = (
@@ -230,7 +232,7 @@ def offered(write: bool, run: bool) -> tuple[Action, ...]:
     return tuple(action for action in ACTIONS if write and (run or not action.runs))
 
 
-class Possible(NamedTuple):
+class PossibleActions(NamedTuple):
     """A thread's possible actions, with the data of their forms. `commands` are equivalent shell commands."""
 
     thread: ThreadId
@@ -243,7 +245,7 @@ class Possible(NamedTuple):
     commands: Mapping[str, str]
 
 
-def possible(instance: Instance, head: Head, status: str) -> Possible:
+def possible(instance: Instance, head: Head, status: str) -> PossibleActions:
     """Return the actions for a thread with a `status`. Raises what reading it raises."""
     following = outlook(instance, head)
     ended = head.archive is not None
@@ -263,9 +265,9 @@ def possible(instance: Instance, head: Head, status: str) -> Possible:
         names.add("budget")
     fields = {"answer": "TEXT", "sure": "yes", **({"message": "TEXT"} if goes_on else {})}
     form = Form(fields | dict.fromkeys(limits, "+N"))
-    at = At(instance, head)
+    at = ActionTarget(instance, head)
     commands = {each.name: each.order(at, form).shown for each in ACTIONS if each.name in names}
-    return Possible(
+    return PossibleActions(
         head.thread,
         head.node,
         head.row.number,
@@ -290,7 +292,7 @@ def _words(key: str) -> str:
 # Starting
 
 
-def start_page(instance: Instance, asked: Asked) -> Page:
+def start_page(instance: Instance, asked: PageRequest) -> Page:
     """`/start`: a form with all workflows; `workflow` in the query is preselected."""
     chosen = asked.one("workflow")
     known = registered(instance)
@@ -308,7 +310,7 @@ def start_page(instance: Instance, asked: Asked) -> Page:
     )
 
 
-def start(instance: Instance, form: Form) -> Order:
+def start(instance: Instance, form: Form) -> ActionRequest:
     """Return the order to start a thread. Raises Usage, NotFound for unlisted workflows, since other names
     could be any file."""
     workflow = form.fields.get("workflow", "")
@@ -328,7 +330,7 @@ def start(instance: Instance, form: Form) -> Order:
         return begin(call, workflow, Start(prompt, budget), persona=persona or None).thread
 
     speaker = [f"--as={persona}"] if persona else []
-    return Order(
+    return ActionRequest(
         ("thread", "start", "--prompt=-", *speaker, *_as_options(limits), "--", workflow), prompt, do
     )
 
@@ -348,7 +350,7 @@ def workflows(instance: Instance) -> list[str]:
 # Carrying out
 
 
-class NotDone(UwfError):
+class ActionFailed(UwfError):
     """An action failed or is in progress. `status` is HTTP's."""
 
     def __init__(self, message: str, hint: str, status: int) -> None:
@@ -359,18 +361,18 @@ class NotDone(UwfError):
 _STATUS = {1: 422, 2: 400, 3: 404, 4: 409}  # of HTTP, by exit status
 
 
-class Refused(NamedTuple):
+class StartRefused(NamedTuple):
     """Why agents didn't start, at `head`."""
 
     head: str
-    why: NotDone
+    why: ActionFailed
 
 
 class _Work(NamedTuple):
     """Agents' work: whether it began, and what to call if not."""
 
     is_begun: Callable[[], bool]
-    refused: Callable[[NotDone], None]
+    refused: Callable[[ActionFailed], None]
 
 
 class Actions:
@@ -386,11 +388,11 @@ class Actions:
         self._threads = ThreadPoolExecutor(_AT_ONCE)
         self._processes = asyncio.Semaphore(_AT_ONCE)
         self._left: set[asyncio.Task[None]] = set()
-        self._refused: dict[ThreadId, Refused] = {}
+        self._refused: dict[ThreadId, StartRefused] = {}
         self.told = 0
         """How often what `refused` says has become another."""
 
-    def refused(self, head: Head) -> NotDone | None:
+    def refused(self, head: Head) -> ActionFailed | None:
         """Return why agents didn't start last, None once the thread moved."""
         found = self._refused.get(head.thread)
         return found.why if found is not None and found.head == head.node else None
@@ -401,7 +403,7 @@ class Actions:
 
         async def carried_out() -> str:
             with self._opened() as instance:
-                at = At(instance, instance.threads.head(instance.threads.find(thread)))
+                at = ActionTarget(instance, instance.threads.head(instance.threads.find(thread)))
                 if action.moves:
                     _require_unmoved(at.head, form)
                 order = action.order(at, form)
@@ -420,23 +422,23 @@ class Actions:
 
         return await self._once((action.name, thread, *sorted(form.fields.items())), carried_out)
 
-    def _work(self, at: At) -> _Work:
+    def _work(self, at: ActionTarget) -> _Work:
         thread, locks, runs = at.thread, at.instance.locks, at.instance.runs
         before, tried = runs.began(thread), at.instance.attempts.tip(thread)
-        self._tell(thread, None)
+        self._notify(thread, None)
 
         def is_begun() -> bool:
             # Whoever holds the lock may still find that no agent can work.
             return locks.is_held(thread) and runs.began(thread) not in (None, before)
 
-        def refused(why: NotDone) -> None:
+        def refused(why: ActionFailed) -> None:
             with suppress(UwfError), self._opened() as instance:
                 if instance.attempts.tip(thread) == tried:  # else the attempt says how it failed
-                    self._tell(thread, Refused(instance.threads.head(thread).node, why))
+                    self._notify(thread, StartRefused(instance.threads.head(thread).node, why))
 
         return _Work(is_begun, refused)
 
-    def _tell(self, thread: ThreadId, refused: Refused | None) -> None:
+    def _notify(self, thread: ThreadId, refused: StartRefused | None) -> None:
         before = self._refused.pop(thread, None)
         if refused is not None:
             self._refused[thread] = refused
@@ -470,7 +472,7 @@ class Actions:
             task.add_done_callback(lambda _done: self._under_way.pop(key))
         return await asyncio.shield(task)
 
-    async def _call(self, order: Order, do: Callable[[Call], ThreadId]) -> str:
+    async def _call(self, order: ActionRequest, do: Callable[[Call], ThreadId]) -> str:
         def called() -> ThreadId:
             with calling(self._location) as call:
                 return do(call)
@@ -483,7 +485,7 @@ class Actions:
             raise
         if not done:
             doing.add_done_callback(lambda late: late.cancelled() or late.exception())
-            raise NotDone(
+            raise ActionFailed(
                 f"this is still being done after {PATIENCE:.0f} seconds: {order.shown}",
                 "look at the thread: it is done all the same",
                 504,
@@ -493,7 +495,7 @@ class Actions:
         except Failed as error:
             raise _not_done(error.message, error.hint, error.status, order) from None
 
-    async def _run(self, order: Order, work: _Work) -> None:
+    async def _run(self, order: ActionRequest, work: _Work) -> None:
         """Start agents' work in its own session, with standard error in an unnamed file, so that a step
         outlives the server and a kill ends it. Raises NotDone if it doesn't start."""
         async with self._processes:
@@ -509,7 +511,7 @@ class Actions:
                 )
             except (OSError, ValueError) as error:
                 err.close()
-                raise NotDone(f"uwf does not start: {error}", order.shown, 500) from None
+                raise ActionFailed(f"uwf does not start: {error}", order.shown, 500) from None
             ended = asyncio.create_task(self._ended(child, order, err, work))
             self._left.add(ended)
             ended.add_done_callback(self._left.discard)
@@ -517,7 +519,9 @@ class Actions:
             while not ended.done() and not work.is_begun() and time.monotonic() < deadline:
                 await asyncio.sleep(_LOOK)
 
-    async def _ended(self, child: subprocess.Popen[bytes], order: Order, err: IO[bytes], work: _Work) -> None:
+    async def _ended(
+        self, child: subprocess.Popen[bytes], order: ActionRequest, err: IO[bytes], work: _Work
+    ) -> None:
         with err:
             pause = _LOOK
             while (code := child.poll()) is None:
@@ -536,17 +540,19 @@ def _require_unmoved(head: Head, form: Form) -> None:
         )
 
 
-def _failure(code: int, err: IO[bytes], order: Order) -> NotDone | None:
+def _failure(code: int, err: IO[bytes], order: ActionRequest) -> ActionFailed | None:
     if code in (0, Waiting.exit_status):
         return None
     err.seek(0, os.SEEK_END)
     err.seek(max(0, err.tell() - _PRINTED))
     error = reported(err.read().decode("utf-8", "replace"))
     if error is None:
-        return NotDone(f"the command ended with status {code}: {order.shown}", "run it in a terminal", 500)
+        return ActionFailed(
+            f"the command ended with status {code}: {order.shown}", "run it in a terminal", 500
+        )
     return _not_done(error["message"], error["hint"], code, order)
 
 
-def _not_done(message: str, hint: str, status: int, order: Order) -> NotDone:
+def _not_done(message: str, hint: str, status: int, order: ActionRequest) -> ActionFailed:
     before = f"{hint} — " if hint else ""
-    return NotDone(message, f"{before}the same in a terminal: {order.shown}", _STATUS.get(status, 422))
+    return ActionFailed(message, f"{before}the same in a terminal: {order.shown}", _STATUS.get(status, 422))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from uwf_cli.page.addresses import Asked, Page
+from uwf_cli.page.addresses import Page, PageRequest
 
 from uwf_git.engine.accounts import account, spent_on
 from uwf_git.engine.budget import prices
-from uwf_git.engine.spending import Spent, money
+from uwf_git.engine.spending import Totals, money
 from uwf_git.engine.status import status_of
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import StepContext, title_of
@@ -30,7 +30,7 @@ class Field(NamedTuple):
     mark: str
 
 
-def page(instance: Instance, asked: Asked) -> Page:
+def page(instance: Instance, asked: PageRequest) -> Page:
     """Show the comparison. Threads are in the path or `a` and `b` in the query; `from` skips rows. Raises
     NotFound, Usage."""
     names = [asked.parts.get(side) or asked.one(side) for side in ("a", "b")]
@@ -68,7 +68,7 @@ def _choice(instance: Instance, name: str) -> Page:
     return Page(
         "comparison.html",
         "Compare threads",
-        {"sides": [], "chosen": head, "others": _others(instance, head), "asked": Asked({})},
+        {"sides": [], "chosen": head, "others": _others(instance, head), "asked": PageRequest({})},
     )
 
 
@@ -100,7 +100,7 @@ def _side(instance: Instance, head: Head, history: History) -> dict[str, Any]:
     }
 
 
-def _cost(instance: Instance, spent: Spent) -> dict[str, Any]:
+def _cost(instance: Instance, spent: Totals) -> dict[str, Any]:
     paid = money(spent, prices(instance))
     return {"cost": paid.cost, "unpriced": paid.unpriced}
 
@@ -124,7 +124,7 @@ def _rows(instance: Instance, histories: Sequence[History], begin: int) -> list[
 
 
 def _step(
-    instance: Instance, step: StepContext, other: StepContext | None, spent: Mapping[Hash, Spent]
+    instance: Instance, step: StepContext, other: StepContext | None, spent: Mapping[Hash, Totals]
 ) -> dict[str, Any]:
     used = spent[step.hash]
     fields = _fields(step.output, None if other is None else other.output, other is not None)

@@ -24,16 +24,16 @@ from uwf_git.base.errors import NotFound, UwfError
 from uwf_git.base.text import one_line
 from uwf_git.engine.progress import Freshness
 from uwf_git.engine.turns import (
-    Began,
-    Dropped,
     Event,
-    Made,
-    News,
-    Place,
-    Printed,
-    Rested,
-    Said,
-    Turned,
+    LinesPrinted,
+    StepBegan,
+    StepMade,
+    TurnAdded,
+    TurnFeed,
+    TurnPosition,
+    WordsAdded,
+    WordsDropped,
+    WorkStopped,
     parse_place,
 )
 from uwf_git.ext.web.page.step import brief, outcome, turn
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from uwf_git.format.ids import Hash
     from uwf_git.store.instance import Instance
     from uwf_git.store.location import Location
-    from uwf_git.store.private import Order
+    from uwf_git.store.private import EngineOrder
 
 MOST = 32
 """How many streams there are at once."""
@@ -97,7 +97,7 @@ class Streams:
         stack = ExitStack()
         try:
             instance = stack.enter_context(self._opened())
-            news = News(instance, instance.threads.find(request.path_params["id"]), after)
+            news = TurnFeed(instance, instance.threads.find(request.path_params["id"]), after)
             begun = await _begin(news)
         except UwfError as error:
             stack.close()
@@ -106,12 +106,12 @@ class Streams:
         except BaseException:
             stack.close()
             raise
-        if not begun or begun == [Rested()]:
+        if not begun or begun == [WorkStopped()]:
             stack.close()
             return Response(status_code=204)
-        return _Stream(self._told(stack), instance, news, begun)
+        return _Stream(self._describe(stack), instance, news, begun)
 
-    def _told(self, stack: ExitStack) -> Callable[[], None]:
+    def _describe(self, stack: ExitStack) -> Callable[[], None]:
         self._open += 1
 
         def end() -> None:
@@ -121,11 +121,11 @@ class Streams:
         return end
 
 
-async def _begin(news: News) -> list[Event]:
+async def _begin(news: TurnFeed) -> list[Event]:
     """Return the first events; a rest only if idle, since a run rests briefly between steps."""
     while not (found := news.news()) and not news.works:
         await asyncio.sleep(_TICK)
-    return found or [Said(0, "")]
+    return found or [WordsAdded(0, "")]
 
 
 class _Stream(Response):
@@ -133,7 +133,9 @@ class _Stream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, end: Callable[[], None], instance: Instance, news: News, begun: list[Event]) -> None:
+    def __init__(
+        self, end: Callable[[], None], instance: Instance, news: TurnFeed, begun: list[Event]
+    ) -> None:
         super().__init__(headers={"cache-control": "no-store"})
         del self.headers["content-length"]
         self._end = end
@@ -170,38 +172,38 @@ class _Stream(Response):
             elif time.monotonic() - spoke >= _BEAT:
                 spoke = time.monotonic()
                 yield b":\n\n"
-            if any(isinstance(event, Rested) for event in events):
+            if any(isinstance(event, WorkStopped) for event in events):
                 return
             yield b""
             try:
                 events = self._news.news()
             except UwfError:  # it was removed, or can't be read: its page says so
-                events = [Rested()]
+                events = [WorkStopped()]
 
     def _written(self, events: Iterable[Event]) -> Iterator[bytes]:
         for event in events:
-            place, kind, value = self._told(event)
+            place, kind, value = self._describe(event)
             if kind:
                 named = f"id: {place}\n" if place else ""
                 yield f"{named}event: {kind}\ndata: {json.dumps(value)}\n\n".encode()
 
-    def _told(self, event: Event) -> tuple[Place | None, str, dict[str, Any]]:
+    def _describe(self, event: Event) -> tuple[TurnPosition | None, str, dict[str, Any]]:
         match event:
-            case Began(made, order, _):
+            case StepBegan(made, order, _):
                 return None, "began", _order(made, order)
-            case Said(made, text) if text:
+            case WordsAdded(made, text) if text:
                 return None, "said", {"made": made, "text": text}
-            case Dropped(made):
+            case WordsDropped(made):
                 return None, "dropped", {"made": made}
-            case Printed(made, text):
+            case LinesPrinted(made, text):
                 return None, "printed", {"made": made, "text": text}
-            case Turned(place, record, thread):
+            case TurnAdded(place, record, thread):
                 return place, "turn", {"id": str(place), "thread": thread, "html": turn(record)}
-            case Made(made, node, number, failed):
+            case StepMade(made, node, number, failed):
                 came, rules = self._came(node, failed)
                 value = {"made": made, "step": number, "node": node, "failed": failed}
-                return Place(made + 1, 0), "step", {**value, "verdict": came, "rules": rules}
-            case Rested():
+                return TurnPosition(made + 1, 0), "step", {**value, "verdict": came, "rules": rules}
+            case WorkStopped():
                 return None, "rest", {}
         return None, "", {}
 
@@ -222,7 +224,7 @@ class _Stream(Response):
             return "", False
 
 
-def _order(made: int, order: Order) -> dict[str, Any]:
+def _order(made: int, order: EngineOrder) -> dict[str, Any]:
     by = (order.persona or {}).get("name", "") or order.name or order.agent
     return {"made": made, "step": order.number, "role": role_name(order.role), "by": one_line(by, 60)}
 

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from starlette.routing import compile_path
 from uwf_cli.page import style
-from uwf_cli.page.addresses import Asked, Page
+from uwf_cli.page.addresses import Page, PageRequest
 
 from uwf_git.base.errors import Invalid
 from uwf_git.engine.lineage import parents
@@ -26,7 +26,7 @@ from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.store.history import Head, History, PastStep
 from uwf_git.store.indexing import Store
 from uwf_git.store.instance import Instance
-from uwf_git.store.threads import Damaged, Threads
+from uwf_git.store.threads import DamagedThread, Threads
 
 MARKER = "uwf-pages.txt"
 _BEGINS = (
@@ -42,7 +42,7 @@ _ROUTES = tuple((compile_path(path)[0], maker) for path, maker in PAGES if path 
 Query = Sequence[tuple[str, str]]
 
 
-class Exported(NamedTuple):
+class ExportCounts(NamedTuple):
     """Numbers of files and bytes; threads whose next role wasn't decided."""
 
     files: int
@@ -52,7 +52,7 @@ class Exported(NamedTuple):
 
 def export(
     site: Site, folder: Path, thread: ThreadId | None, tell: Callable[[int, int], None] = lambda *_: None
-) -> Exported:
+) -> ExportCounts:
     """Write the pages of a store, or of a thread with its sub-workflows, to a new, empty or earlier export's
     folder. `tell` gets progress. Raises Invalid."""
     before = _earlier(folder)
@@ -68,7 +68,7 @@ def export(
         _write(folder, MARKER, (_BEGINS + "".join(f"{name}\n" for name in sorted(written))).encode())
     except OSError as error:
         raise Invalid(f"can't write {folder}: {error.strerror}", "name another folder") from None
-    return Exported(len(written), sum(written.values()), tuple(instance.judging.threads))
+    return ExportCounts(len(written), sum(written.values()), tuple(instance.judging.threads))
 
 
 def _earlier(folder: Path) -> list[str]:
@@ -108,7 +108,7 @@ class _Unmoved(Threads):
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
-        self._all: dict[bool, list[Head | Damaged]] = {}
+        self._all: dict[bool, list[Head | DamagedThread]] = {}
         self._heads: dict[ThreadId, Head] = {}
         self._past: dict[Hash, PastStep] = {}
         self._longest: History | None = None
@@ -118,7 +118,7 @@ class _Unmoved(Threads):
             self._heads[thread] = super().head(thread)
         return self._heads[thread]
 
-    def all(self, archived: bool = False) -> list[Head | Damaged]:
+    def all(self, archived: bool = False) -> list[Head | DamagedThread]:
         if archived not in self._all:
             self._all[archived] = super().all(archived)
         return self._all[archived]
@@ -156,7 +156,7 @@ class _Pages:
         self._known = {**site.known(), "live": False, "write": False, "run": False, "tag": ""}
         self._shown = {"sections": sections(instance) if thread is None else []}
         self._names: dict[str, str] = {}
-        self._left: list[tuple[str, Maker, Asked]] = []
+        self._left: list[tuple[str, Maker, PageRequest]] = []
         self._written: dict[str, int] = {}
 
     def write(self, tell: Callable[[int, int], None]) -> dict[str, int]:
@@ -177,7 +177,7 @@ class _Pages:
     def _put(self, name: str, data: bytes) -> None:
         self._written[name] = _write(self._folder, name, data)
 
-    def _page(self, maker: Maker, asked: Asked) -> Page:
+    def _page(self, maker: Maker, asked: PageRequest) -> Page:
         try:
             return maker(self._instance, asked)
         except Exception as error:
@@ -217,7 +217,7 @@ class _Pages:
                 self._names[key] = name = _name(
                     path, [each for each in query if each not in self._fixed(path)]
                 )
-                self._left.append((name, maker, Asked(named, query)))
+                self._left.append((name, maker, PageRequest(named, query)))
             return self._names[key]
         return ""
 

@@ -7,7 +7,7 @@ from typing import Any
 from markupsafe import Markup
 from uwf_cli.commands.spending import bars_of, labels
 from uwf_cli.page import addresses
-from uwf_cli.page.addresses import STATUS, Asked, Page
+from uwf_cli.page.addresses import STATUS, Page, PageRequest
 from uwf_cli.plot import bars_drawing
 from uwf_cli.resolve import moment
 
@@ -22,7 +22,7 @@ SPAN = "30d"
 EVER = "2000-01-01"
 
 
-def spending(instance: Instance, asked: Asked) -> Page:
+def spending(instance: Instance, asked: PageRequest) -> Page:
     """Show the sums. Query: `by`, `since` (default: 30 days ago), `until`, repeated `thread`. An invalid time
     shows its error with the form. Raises Usage, NotFound."""
     by = asked.one("by", "workflow")

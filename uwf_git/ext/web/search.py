@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 from uwf_cli.call import Failed, Result
 from uwf_cli.call_process import TooLarge, call_in_process
-from uwf_cli.page.addresses import STATUS, Asked, Page
+from uwf_cli.page.addresses import STATUS, Page, PageRequest
 
 from uwf_git.base.errors import UwfError
 from uwf_git.format.ids import ThreadId
@@ -19,12 +19,12 @@ from uwf_git.store.location import Location
 SECONDS = 5.0
 HITS = 200
 AROUND = 160  # characters of a line, before and after the match
-_MOST = 8 << 20  # bytes that a search may print
+_MAX_OUTPUT = 8 << 20  # bytes that a search may print
 _AT_ONCE = asyncio.Semaphore(2)
 _FILTERS = ("role", "workflow", "author", "since")
 
 
-async def page(location: Location, asked: Asked) -> Page:
+async def page(location: Location, asked: PageRequest) -> Page:
     """Show the results. Query: `q`; `kind` (`text`, `E` or `P`), `case`, `role`, `workflow`, `author`,
     `since`. Errors and timeouts are shown with the form."""
     pattern = asked.one("q")
@@ -65,7 +65,7 @@ def _named(instance: Instance, thread: str) -> dict[str, str]:
     return {"title": row.title or thread, "workflow": row.name or ""}
 
 
-def _words(asked: Asked) -> list[str]:
+def _words(asked: PageRequest) -> list[str]:
     kind = asked.one("kind")
     words = ["grep", f"-{kind}" if kind in ("E", "P") else "-F"]
     words += ["-i"] if asked.one("case") else []
@@ -75,7 +75,7 @@ def _words(asked: Asked) -> list[str]:
 async def _found(location: Location, words: list[str]) -> Result:
     try:
         with anyio.fail_after(SECONDS):
-            return await call_in_process(location, tuple(words), most=_MOST)
+            return await call_in_process(location, tuple(words), most=_MAX_OUTPUT)
     except TooLarge:
         raise Failed(
             "usage", "more was found than a page can show", "search for more of the text", 2
@@ -85,7 +85,7 @@ async def _found(location: Location, words: list[str]) -> Result:
         raise Failed("usage", f"the search took more than {SECONDS:.0f} seconds", hint, 2) from None
 
 
-def _hit(found: dict[str, Any], pattern: str, asked: Asked) -> dict[str, Any]:
+def _hit(found: dict[str, Any], pattern: str, asked: PageRequest) -> dict[str, Any]:
     text, begin = found["text"], found["column"] - 1
     word = re.match(r"\S+", text[begin:])
     length = (word.end() if word else 1) if asked.one("kind") in ("E", "P") else len(pattern)

@@ -21,7 +21,7 @@ from starlette.staticfiles import StaticFiles
 from uwf_cli import terminal
 from uwf_cli.failures import describe
 from uwf_cli.page import addresses, markup, style
-from uwf_cli.page.addresses import Asked, Page
+from uwf_cli.page.addresses import Page, PageRequest
 
 from uwf_git import __version__, ext
 from uwf_git.base.errors import NotFound, Usage
@@ -37,16 +37,16 @@ from uwf_git.ext.web import (
     threads,
     workflow,
 )
-from uwf_git.ext.web.actions import Action, Actions, Form, NotDone, parse_form
+from uwf_git.ext.web.actions import Action, ActionFailed, Actions, Form, parse_form
 from uwf_git.store.history import Head
 from uwf_git.store.instance import Instance
 from uwf_git.store.location import Location
 
-Maker = Callable[[Instance, Asked], Page]
+Maker = Callable[[Instance, PageRequest], Page]
 
 
 def _loaded(where: str) -> Maker:
-    def make(instance: Instance, asked: Asked) -> Page:
+    def make(instance: Instance, asked: PageRequest) -> Page:
         page: Page = ext.load(where)(instance, asked)
         return page
 
@@ -67,7 +67,7 @@ PAGES: tuple[tuple[str, Maker], ...] = (
 )
 """The addresses that show something, and what makes their pages."""
 
-Awaited = Callable[[Location, Asked], Awaitable[Page]]
+Awaited = Callable[[Location, PageRequest], Awaitable[Page]]
 
 AWAITED: tuple[tuple[str, Awaited], ...] = (("/search", search.page),)
 """Those that another process has to be waited for, while the server shows others."""
@@ -122,9 +122,9 @@ def application(site: Site) -> Starlette:
         routes += _changes(site, doing)
     routes.append(Route("/static/base.css", _file(style.FILE)))
     routes.append(Mount("/static", StaticFiles(directory=render.FOLDER / "static")))
-    made = Starlette(routes=routes, exception_handlers={404: _missing(site)})
-    made.add_middleware(GZipMiddleware, minimum_size=1000)
-    return made
+    respond = Starlette(routes=routes, exception_handlers={404: _missing(site)})
+    respond.add_middleware(GZipMiddleware, minimum_size=1000)
+    return respond
 
 
 def _file(path: Path) -> Callable[[Request], Any]:
@@ -143,7 +143,7 @@ def _shows(site: Site, maker: Maker, tags: events.Tags, doing: Actions | None) -
         if not opened and request.headers.get("if-none-match", "").removeprefix("W/") == tag:
             return Response(status_code=304, headers={"etag": tag})
         try:
-            page = made(site, maker, _asked(request))
+            page = respond(site, maker, _parse_request(request))
         except Usage as error:
             page = failed(error, "It can't be shown")
         if doing is not None and isinstance(head := page.values.get("head"), Head):
@@ -153,23 +153,23 @@ def _shows(site: Site, maker: Maker, tags: events.Tags, doing: Actions | None) -
     return show
 
 
-def _asked(request: Request) -> Asked:
+def _parse_request(request: Request) -> PageRequest:
     """Parse a request. Raises Usage for texts that no store or process accepts."""
     query = tuple(request.query_params.multi_items())
     if any(
         "\0" in part for part in (*request.path_params.values(), *(each for pair in query for each in pair))
     ):
         raise Usage("there is a NUL in the address", "leave it out")
-    return Asked(request.path_params, query)
+    return PageRequest(request.path_params, query)
 
 
 def _awaits(site: Site, maker: Awaited) -> Callable[[Request], Any]:
     async def show(request: Request) -> Response:
         try:
-            page = await maker(site.location, _asked(request))
+            page = await maker(site.location, _parse_request(request))
         except Exception as error:
             page = failed(error, "It can't be shown")
-        return _response(site, made(site, lambda *_: page, Asked({})))
+        return _response(site, respond(site, lambda *_: page, PageRequest({})))
 
     return show
 
@@ -198,13 +198,13 @@ def _does(site: Site, do: Callable[[Request, Form], Awaitable[str]]) -> Callable
             back = addresses.thread(request.path_params["thread"]) if request.path_params else ""
             typed = [form.text(name) for name in _TYPED if name in form.fields]
             page = failed(error, "Not done", back, typed)
-            return _response(site, made(site, lambda *_: page, Asked({})))
+            return _response(site, respond(site, lambda *_: page, PageRequest({})))
         return Response(status_code=303, headers={"location": address})
 
     return act
 
 
-def made(site: Site, maker: Maker, asked: Asked) -> Page:
+def respond(site: Site, maker: Maker, asked: PageRequest) -> Page:
     """Return a page, or an error page."""
     known: dict[str, object] = {}
     try:
@@ -227,7 +227,7 @@ def failed(error: Exception, title: str, back: str = "", typed: Sequence[str] = 
     failure = describe(error)
     if failure.code == "internal":
         sys.stderr.write(f"uwf: {terminal.escape(failure.message)}\n")
-    status = error.status if isinstance(error, NotDone) else addresses.STATUS.get(failure.status, 500)
+    status = error.status if isinstance(error, ActionFailed) else addresses.STATUS.get(failure.status, 500)
     return Page("failure.html", title, {"failure": failure, "back": back, "typed": typed}, status)
 
 
@@ -243,9 +243,9 @@ def _response(site: Site, page: Page, tag: str = "") -> Response:
 
 def _missing(site: Site) -> Callable[[Request, Exception], Any]:
     async def show(request: Request, _error: Exception) -> Response:
-        def maker(_instance: Instance, _asked: Asked) -> Page:
+        def maker(_instance: Instance, _parse_request: PageRequest) -> Page:
             raise NotFound(f"no page {request.url.path}", "begin at the list of threads")
 
-        return _response(site, made(site, maker, Asked({})))
+        return _response(site, respond(site, maker, PageRequest({})))
 
     return show

@@ -12,14 +12,14 @@ from weakref import WeakKeyDictionary
 
 from markupsafe import Markup
 from uwf_cli.page import markup
-from uwf_cli.page.addresses import Asked, Page
+from uwf_cli.page.addresses import Page, PageRequest
 
 from uwf_git.base.errors import NotFound, UwfError
 from uwf_git.base.text import cut
 from uwf_git.engine import budget
 from uwf_git.engine.past_prompt import prompt_of_step
 from uwf_git.engine.spending import spent
-from uwf_git.engine.turns import turns_so_far
+from uwf_git.engine.turns import current_turns
 from uwf_git.ext.web.page.step import amounts, brief, how_found, judges, name_of, plain, turn
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import (
@@ -38,7 +38,7 @@ from uwf_git.store.history import Head, ancestry
 from uwf_git.store.pages import report_of, verdict
 
 if TYPE_CHECKING:
-    from uwf_git.engine.spending import Spent
+    from uwf_git.engine.spending import Totals
     from uwf_git.format.ids import ThreadId
     from uwf_git.format.kinds import TurnRecord
     from uwf_git.format.node import Node
@@ -61,7 +61,7 @@ _LARGEST = 8 << 20  # bytes of a node that is read at all
 _LARGEST_TURN = 1 << 20  # bytes of a turn that is
 _LONGEST_PAST = 200  # steps up to which a prompt is made without being asked for
 _HEAVIEST_PAST = 24 << 20  # bytes of answers and outputs that a prompt is made of
-_SHORT = 4_000  # characters of a prompt that is shown without a click
+_SHORT_PROMPT = 4_000  # characters of a prompt that is shown without a click
 _NOTE, _NOTES = 2_000, 50  # characters of a note, and how many are shown
 _LIVE = 20  # turns of a step that is being made, of which the newest are shown
 
@@ -76,7 +76,7 @@ class Part(NamedTuple):
     short: bool = False
 
 
-class _Known:
+class _Cache:
     """A cache of immutable data, for exports."""
 
     def __init__(self) -> None:
@@ -85,11 +85,11 @@ class _Known:
         """By a head, the commits that lead to it, newest first, as far back as they were asked for."""
 
 
-_KNOWN: WeakKeyDictionary[Instance, _Known] = WeakKeyDictionary()
+_KNOWN: WeakKeyDictionary[Instance, _Cache] = WeakKeyDictionary()
 
 
-def _known(instance: Instance) -> _Known:
-    return _KNOWN.setdefault(instance, _Known())
+def _known(instance: Instance) -> _Cache:
+    return _KNOWN.setdefault(instance, _Cache())
 
 
 def weight(instance: Instance, node: Hash) -> int:
@@ -118,7 +118,7 @@ def in_words(size: int) -> str:
     return f"{max(1, round(size / 1000))} kB" if size < 1_000_000 else f"{size / 1_000_000:.1f} MB"
 
 
-def step_page(instance: Instance, asked: Asked) -> Page:
+def step_page(instance: Instance, asked: PageRequest) -> Page:
     """Show a step. Query: `turns` to skip, and `whole`, the part to show in full. Raises NotFound, Usage,
     StoreDamaged."""
     thread = instance.threads.find(asked.parts["id"])
@@ -131,7 +131,7 @@ def step_page(instance: Instance, asked: Asked) -> Page:
     content, detail = _detail(instance, step.detail)
     answered, role = step.role == USER, role_name(step.role)
     remarked = output is not None and remark_in(step.role, output.payload) is not None
-    made = _How(instance, asked, detail)
+    made = _HistoryView(instance, asked, detail)
     by_child = content is not None and is_kind(content.type, "step")
     too_large = Part(Markup(""), f"it has {size(instance, step.output)}, too much to show here")
     values = {
@@ -160,7 +160,7 @@ def step_page(instance: Instance, asked: Asked) -> Page:
     return Page("step.html", f"Step {row.number}, {values['role']}", values)
 
 
-def attempt_page(instance: Instance, asked: Asked) -> Page:
+def attempt_page(instance: Instance, asked: PageRequest) -> Page:
     """Show a failed attempt. Raises NotFound, Usage, StoreDamaged."""
     thread = instance.threads.find(asked.parts["id"])
     head = instance.threads.head(thread)
@@ -180,7 +180,7 @@ def attempt_page(instance: Instance, asked: Asked) -> Page:
     attempt = unread if content is None else parse_attempt(content.payload)
     detail_node, detail = _detail(instance, attempt.detail)
     persona = _or_none(lambda: instance.threads.speaker(attempt.start, attempt.role))
-    made = _How(instance, asked, detail)
+    made = _HistoryView(instance, asked, detail)
     printed = (("stdout", attempt.stdout), ("stderr", attempt.stderr))
     heavy = attempt.detail is not None and detail_node is None
     values = {
@@ -190,7 +190,7 @@ def attempt_page(instance: Instance, asked: Asked) -> Page:
         "role": role_name(attempt.role),
         "error": too_large if content is None else made.text("error", attempt.error),
         "printed": [(name, made.text(name, text)) for name, text in printed if text.strip()],
-        "after": instance.store.take_in(instance.threads.commit_of(attempt.prev)).number
+        "after": instance.store.index_commit(instance.threads.commit_of(attempt.prev)).number
         if attempt.prev
         else 0,
         "said": made.prose("answer", detail.answer) if detail and detail.answer.strip() else None,
@@ -219,10 +219,10 @@ def _common(
     }
 
 
-class _How:
+class _HistoryView:
     """A step's or attempt's history for a page. `detail` is None if missing or too large."""
 
-    def __init__(self, instance: Instance, asked: Asked, detail: Detail | None) -> None:
+    def __init__(self, instance: Instance, asked: PageRequest, detail: Detail | None) -> None:
         self._instance = instance
         self._asked = asked
         self._detail = detail
@@ -258,7 +258,7 @@ class _How:
     def _part(self, name: str, text: str, html: str, shown: int) -> Part:
         left = len(text) - shown
         if left <= 0:
-            return Part(Markup(html), short=len(text) <= _SHORT)
+            return Part(Markup(html), short=len(text) <= _SHORT_PROMPT)
         more = name if self._room(name) < _WHOLE else ""
         return Part(Markup(html), f"{left:,} of {len(text):,} characters are left out here", more)
 
@@ -291,7 +291,7 @@ class _How:
         return self.text("raw", answer) if answer.strip() else None
 
 
-def spent_by(instance: Instance, detail: Detail, failed: bool = False) -> Spent:
+def spent_by(instance: Instance, detail: Detail, failed: bool = False) -> Totals:
     """Return a run's spending by its detail; turns are read only if needed, and no more than are shown."""
     by_model = detail.extraction.startswith("model:") or not (detail.model or detail.cost)
     told = detail.turns[:TURNS] if detail.usage is None or by_model else ()
@@ -300,7 +300,7 @@ def spent_by(instance: Instance, detail: Detail, failed: bool = False) -> Spent:
 
 def live_turns(instance: Instance, thread: ThreadId) -> tuple[list[Markup], int]:
     """Return the newest turns of the step in progress, and their number."""
-    turns = turns_so_far(instance, thread)
+    turns = current_turns(instance, thread)
     return [Markup(turn(each)) for each in turns[-_LIVE:]], len(turns)
 
 
@@ -312,8 +312,10 @@ def _read_turns(instance: Instance, turns: Sequence[Hash]) -> Iterator[TurnRecor
             yield from instance.store.turns(Detail("", (node,)))
 
 
-def _prompt(instance: Instance, made: _How, asked: Asked, head: Head, row: CommitRow, detail: Detail) -> Part:
-    before = instance.store.take_in(Oid(raw=row.parent or b""))
+def _prompt(
+    instance: Instance, made: _HistoryView, asked: PageRequest, head: Head, row: CommitRow, detail: Detail
+) -> Part:
+    before = instance.store.index_commit(Oid(raw=row.parent or b""))
     wanted = asked.one("whole") == "prompt"
     if row.number > _LONGEST_PAST and not wanted:
         return Part(Markup(""), f"it is made again of the {row.number - 1:,} steps before", "prompt")
@@ -356,7 +358,7 @@ def _detail(instance: Instance, node: Hash | None) -> tuple[Node | None, Detail 
     return content, parse_detail(content.payload)
 
 
-class Tried(NamedTuple):
+class AttemptView(NamedTuple):
     """A failed attempt."""
 
     node: Hash
@@ -364,14 +366,14 @@ class Tried(NamedTuple):
     time: int
 
 
-def _tried_at(instance: Instance, thread: ThreadId, prev: Hash | None) -> list[Tried]:
+def _tried_at(instance: Instance, thread: ThreadId, prev: Hash | None) -> list[AttemptView]:
     tip = instance.attempts.tip(thread)
     found = []
     for row in instance.attempts.rows(tip)[-TURNS:] if tip else ():
         content = _node(instance, row.node)
         attempt = parse_attempt(content.payload) if content is not None else None
         if attempt is not None and attempt.prev == prev:
-            found.append(Tried(row.node, brief(attempt.error, 300), row.time))
+            found.append(AttemptView(row.node, brief(attempt.error, 300), row.time))
     return found
 
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from markupsafe import Markup
 from uwf_cli.page import addresses
-from uwf_cli.page.addresses import Asked, Page
+from uwf_cli.page.addresses import Page, PageRequest
 
 from uwf_git.api.progress import step_value
 from uwf_git.base.errors import UwfError
 from uwf_git.engine import budget
 from uwf_git.engine.accounts import account, spent_on
 from uwf_git.engine.inbox import ROLE, Waits, waits_of, wanting
-from uwf_git.engine.lineage import Kin, kin
+from uwf_git.engine.lineage import RelatedThread, kin
 from uwf_git.engine.progress import Watch
 from uwf_git.engine.state import state
 from uwf_git.engine.status import CORRUPT, RUNNING, WAITING, outlook, status_of, used_up
@@ -35,7 +35,7 @@ from uwf_git.store.history import ancestry
 
 if TYPE_CHECKING:
     from uwf_git.config.settings import Price
-    from uwf_git.engine.spending import Spent
+    from uwf_git.engine.spending import Totals
     from uwf_git.format.ids import Hash, ThreadId
     from uwf_git.format.kinds import Start, Workflow
     from uwf_git.store.history import Head
@@ -68,7 +68,7 @@ class Entry(NamedTuple):
     child: ThreadId | None = None
 
 
-class Relative(NamedTuple):
+class RelatedRow(NamedTuple):
     """A related thread: `how` it relates; `compare` if they share steps."""
 
     thread: ThreadId
@@ -76,10 +76,10 @@ class Relative(NamedTuple):
     status: str
     how: str
     compare: bool
-    below: tuple[Relative, ...]
+    below: tuple[RelatedRow, ...]
 
 
-def page(instance: Instance, asked: Asked) -> Page:
+def page(instance: Instance, asked: PageRequest) -> Page:
     """Show a thread; `before` in the query is a step number. Raises NotFound, Usage."""
     thread = instance.threads.find(asked.parts["id"])
     try:
@@ -91,7 +91,7 @@ def page(instance: Instance, asked: Asked) -> Page:
 
 
 class _Thread:
-    def __init__(self, instance: Instance, head: Head, asked: Asked) -> None:
+    def __init__(self, instance: Instance, head: Head, asked: PageRequest) -> None:
         before = asked.number("before")
         self._instance = instance
         self._asked = asked
@@ -254,7 +254,7 @@ class _Thread:
         alone = not tree.below and tree.head.thread == self._head.thread
         return {"parent": parent, "tree": None if alone else self._relative(tree), "left_out": left}
 
-    def _relative(self, of: Kin) -> Relative:
+    def _relative(self, of: RelatedThread) -> RelatedRow:
         head = of.head
         status = self._or(lambda: self._wants(head, status_of(self._instance, head)), CORRUPT)
         how = {
@@ -264,7 +264,7 @@ class _Thread:
             "goes on": f"goes on after step {of.at}, which was its end",
             "child": f"did step {of.at}" if of.at else "a sub-workflow, at work on a step",
         }[of.how]
-        return Relative(
+        return RelatedRow(
             head.thread,
             head.row.title or head.thread,
             status,
@@ -303,12 +303,12 @@ class _Thread:
         role, agent = row.role or "", row.agent or ""
         plain = Entry(row.number, row.node, role_name(role), brief(agent, 60), "", False, (), row.time)
         try:
-            return self._told(row, plain, role, agent)
+            return self._describe(row, plain, role, agent)
         except UwfError as error:
             self._problems[error.message] = None
             return plain._replace(verdict="can't be read")
 
-    def _told(self, row: CommitRow, plain: Entry, role: str, agent: str) -> Entry:
+    def _describe(self, row: CommitRow, plain: Entry, role: str, agent: str) -> Entry:
         instance = self._instance
         step = parse_step(instance.store.get(row.node).payload)
         if steps.weight(instance, step.output) > steps.LARGEST_IN_A_LINE:
@@ -338,7 +338,7 @@ class _Thread:
             child=child,
         )
 
-    def _spent_on(self, detail: Hash, failed: bool = False) -> Spent | None:
+    def _spent_on(self, detail: Hash, failed: bool = False) -> Totals | None:
         if steps.weight(self._instance, detail) > steps.LARGEST_IN_A_LINE:
             return None
         found = self._instance.store.detail(detail)
@@ -372,7 +372,7 @@ _MAY_BE = (
 _LIMITS = {"maxSteps": "steps", "maxTokens": "tokens", "maxCost": "money", "maxWallTime": "agents' time"}
 
 
-def _each(tree: Kin) -> Iterator[Kin]:
+def _each(tree: RelatedThread) -> Iterator[RelatedThread]:
     yield tree
     for below in tree.below:
         yield from _each(below)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from uwf_cli.page.addresses import STATUS, Asked, Page
+from uwf_cli.page.addresses import STATUS, Page, PageRequest
 from uwf_cli.resolve import moment
 
-from uwf_git.api.listing import STATUSES, Filters, Listed, listed, thread_items
+from uwf_git.api.listing import STATUSES, Filters, ListedThread, listed, thread_items
 from uwf_git.base.errors import NotFound, Usage, UwfError
 from uwf_git.engine.inbox import BUDGET, waits_of, wanting
 from uwf_git.engine.status import CORRUPT, WAITING
@@ -28,7 +28,7 @@ TABS = {
 SHOWN = 50
 
 
-def page(instance: Instance, asked: Asked) -> Page:
+def page(instance: Instance, asked: PageRequest) -> Page:
     """Show the list. Query: `tab`, `workflow`, `author`, `since`, `search`, `status`, repeated `thread`, and
     `from`. An invalid filter shows its error with the form. Raises Usage."""
     wants = wanting(instance)
@@ -37,7 +37,7 @@ def page(instance: Instance, asked: Asked) -> Page:
         selected = listed(instance, _filters(asked))
     except (Usage, NotFound) as error:
         selected, wrong = [], error
-    found = [Listed(each.head, wants(each.head, each.status)) for each in selected]
+    found = [ListedThread(each.head, wants(each.head, each.status)) for each in selected]
     if only := asked.all("thread"):
         found = [each for each in found if each.thread in only]
     counts = Counter(each.status for each in found)
@@ -78,7 +78,7 @@ def _unjudged(item: dict[str, Any]) -> str:
     return "" if item["status"] == CORRUPT else item.get("problem", "")
 
 
-def _wanted(instance: Instance, each: Listed) -> str:
+def _wanted(instance: Instance, each: ListedThread) -> str:
     if each.status != WAITING or not isinstance(each.head, Head):
         return ""
     try:
@@ -90,7 +90,7 @@ def _wanted(instance: Instance, each: Listed) -> str:
     return waits.reason if waits.kind == BUDGET else waits.question
 
 
-def _filters(asked: Asked) -> Filters:
+def _filters(asked: PageRequest) -> Filters:
     statuses = asked.all("status")
     if unknown := [each for each in statuses if each not in STATUSES]:
         raise Usage(f"no status {unknown[0]!r}", "it is one of " + ", ".join(STATUSES))

@@ -9,11 +9,11 @@ from typing import Any
 
 from markupsafe import Markup
 from uwf_cli.commands.workflow import history_note
-from uwf_cli.page.addresses import Asked, Page
+from uwf_cli.page.addresses import Page, PageRequest
 
-from uwf_git.api.listing import Filters, Listed, listed
+from uwf_git.api.listing import Filters, ListedThread, listed
 from uwf_git.api.versions import bundle_of, past, registered, unified
-from uwf_git.api.workflows import Found, stored_workflow
+from uwf_git.api.workflows import ResolvedWorkflow, stored_workflow
 from uwf_git.base.errors import LimitExceeded, NotFound, Usage, UwfError
 from uwf_git.base.text import duration, nearest
 from uwf_git.base.timelimit import BudgetExceeded
@@ -34,7 +34,7 @@ _ENDS = {START: "start", END: "end"}
 _TAKEN = {"+": "added", "-": "removed"}
 
 
-def index(instance: Instance, asked: Asked) -> Page:
+def index(instance: Instance, asked: PageRequest) -> Page:
     """Show registered workflows and those of threads, or of repeated `thread` in the query only."""
     only = asked.all("thread")
     used = _used(instance, only)
@@ -51,21 +51,21 @@ _UNUSED: Mapping[str, Any] = {"threads": 0, "states": {}, "last": None, "hash": 
 
 
 def _used(instance: Instance, only: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
-    found: dict[str, list[Listed]] = {}
+    found: dict[str, list[ListedThread]] = {}
     for each in listed(instance, Filters(ended=True)):
         if isinstance(each.head, Head) and each.head.row.name and (not only or each.thread in only):
             found.setdefault(each.head.row.name, []).append(each)
     return {name: _states(each) for name, each in found.items()}
 
 
-def _states(found: Sequence[Listed]) -> dict[str, Any]:
+def _states(found: Sequence[ListedThread]) -> dict[str, Any]:
     times = [each.head.updated for each in found if isinstance(each.head, Head)]
     states = dict(Counter(each.status for each in found).most_common())
     newest = next(each.head.row.workflow for each in found if isinstance(each.head, Head))
     return {"threads": len(times), "states": states, "last": max(times, default=None), "hash": newest}
 
 
-def page(instance: Instance, asked: Asked) -> Page:
+def page(instance: Instance, asked: PageRequest) -> Page:
     """Show a workflow by name, NAME~2, CREW/ID or hash; an unregistered name is that of the newest thread
     with it. Query: versions `from` and `to`, `rehearse`, and `thread`. Raises NotFound, Usage."""
     name = asked.parts["name"]
@@ -107,7 +107,7 @@ def page(instance: Instance, asked: Asked) -> Page:
     )
 
 
-def _rehearsed(instance: Instance, found: Found) -> Report:
+def _rehearsed(instance: Instance, found: ResolvedWorkflow) -> Report:
     """Return a rehearsal's report within the time for slow decisions. Raises LimitExceeded."""
     try:
         with instance.judging.budget.spend():
@@ -118,7 +118,7 @@ def _rehearsed(instance: Instance, found: Found) -> Report:
         raise LimitExceeded(f"workflow {found.workflow.name} was not rehearsed, as {limit}", hint) from None
 
 
-def _versions(instance: Instance, found: Found) -> list[dict[str, Any]]:
+def _versions(instance: Instance, found: ResolvedWorkflow) -> list[dict[str, Any]]:
     """Return the versions of the workflow's name; none if unregistered, or another workflow has it."""
     if found.workflow.crew is None:
         with suppress(NotFound):
@@ -129,7 +129,7 @@ def _versions(instance: Instance, found: Found) -> list[dict[str, Any]]:
 
 
 def _difference(
-    instance: Instance, asked: Asked, versions: Sequence[Mapping[str, Any]], found: Found
+    instance: Instance, asked: PageRequest, versions: Sequence[Mapping[str, Any]], found: ResolvedWorkflow
 ) -> dict[str, Any] | None:
     after = asked.one("to")
     before = asked.one("from")
@@ -150,7 +150,7 @@ def _difference(
     }
 
 
-def _side(instance: Instance, text: str) -> Found:
+def _side(instance: Instance, text: str) -> ResolvedWorkflow:
     found = stored_workflow(instance, text)
     if found is None:
         raise NotFound(f"no workflow {text!r}", "see: uwf workflow history NAME")
@@ -183,7 +183,7 @@ def _transitions(workflow: Workflow, report: Report | None) -> list[dict[str, An
     ]
 
 
-def _roles(found: Found) -> list[dict[str, Any]]:
+def _roles(found: ResolvedWorkflow) -> list[dict[str, Any]]:
     workflow = found.workflow
     roles = []
     for name in order(workflow):
@@ -254,7 +254,7 @@ def _amount(key: str, value: float) -> str:
     return duration(value) if key == "maxWallTime" else f"{value:,.0f}"
 
 
-def _code(instance: Instance, found: Found) -> dict[str, Any]:
+def _code(instance: Instance, found: ResolvedWorkflow) -> dict[str, Any]:
     try:
         data = instance.registry.code_of(found.hash)
     except UwfError as error:

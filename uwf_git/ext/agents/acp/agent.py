@@ -30,7 +30,7 @@ from uwf_git.engine.kit.extract import failed_with
 from uwf_git.kit import Agent, Context, Reply
 
 if TYPE_CHECKING:
-    from uwf_git.ext.agents.acp.session import Said, Session, Settings
+    from uwf_git.ext.agents.acp.session import PromptResult, Session, Settings
 
 USAGE = "uwf-acp [--mode MODE] [--model MODEL] [--auth METHOD] [--no-files] [--] COMMAND [ARG…]"
 
@@ -86,7 +86,7 @@ class _Conversation(Conversation):
             return _say(self.ctx, session, text, ())
         return self._go_on(session.id if session is not None else self._kept, text)
 
-    def take_over(self, reply: Reply) -> Reply:
+    def adopt_answer(self, reply: Reply) -> Reply:
         self._kept = reply.session or ""
         return _with_text(self.ctx, reply)
 
@@ -206,7 +206,7 @@ def _say(ctx: Context, session: Session, text: str, notes: Sequence[str]) -> Rep
         how = "refused to go on" if said.stop == "refusal" else "cancelled its turn"
         raise failed_with(reply, f"{name} {how}", f"see what it said: uwf thread attempts {ctx.thread}")
     if said.failure and judged(ctx, reply).problems:
-        failed = failed_with(reply, f"{name} failed: {_told(said.failure)}", "try it by hand")
+        failed = failed_with(reply, f"{name} failed: {_describe(said.failure)}", "try it by hand")
         failed.throttled = Throttled.told(name, failed.message)
         raise failed
     if not reply.text.strip():
@@ -215,7 +215,7 @@ def _say(ctx: Context, session: Session, text: str, notes: Sequence[str]) -> Rep
     return reply
 
 
-def _told(failure: str) -> str:
+def _describe(failure: str) -> str:
     from uwf_git.ext.agents.acp.frames import printable
 
     with contextlib.suppress(ValueError, RecursionError):
@@ -226,7 +226,7 @@ def _told(failure: str) -> str:
     return printable(failure)
 
 
-def _heard(session: Session, said: Said, notes: Sequence[str]) -> Reply:
+def _heard(session: Session, said: PromptResult, notes: Sequence[str]) -> Reply:
     unfinished = [_UNFINISHED[said.stop]] if said.stop in _UNFINISHED else []
     return Reply(
         "",

@@ -52,7 +52,7 @@ _OLDER = {
 }
 
 
-class Choice(NamedTuple):
+class ConfigChoice(NamedTuple):
     """Possible values with their names, and the request that sets one."""
 
     current: str | None
@@ -71,7 +71,7 @@ class Choice(NamedTuple):
         return None
 
 
-def choice_of(opened: Mapping[str, Any], what: str) -> Choice | None:
+def choice_of(opened: Mapping[str, Any], what: str) -> ConfigChoice | None:
     """Return the choice of `mode` or `model` from session/new or session/load: a configuration option, or the
     older `modes` and `models`."""
     options = opened.get("configOptions")
@@ -81,14 +81,16 @@ def choice_of(opened: Mapping[str, Any], what: str) -> Choice | None:
         if option.get("type") == "select" and isinstance(option.get("id"), str):
             values = dict(_named(option.get("options"), "value"))
             parameters = {"configId": option["id"]}
-            return Choice(
+            return ConfigChoice(
                 _current(option, "currentValue"), values, "session/set_config_option", parameters, "value"
             )
     field, current, available, key, method, parameter = _OLDER[what]
     state = opened.get(field)
     if not isinstance(state, Mapping):
         return None
-    return Choice(_current(state, current), dict(_named(state.get(available), key)), method, {}, parameter)
+    return ConfigChoice(
+        _current(state, current), dict(_named(state.get(available), key)), method, {}, parameter
+    )
 
 
 def environment(env: Mapping[str, str], kinds: frozenset[str]) -> dict[str, str]:
@@ -120,7 +122,7 @@ def parameters(kinds: frozenset[str], env: Mapping[str, str]) -> dict[str, Any]:
 
 
 def mode_for(
-    name: str, agent: str, choice: Choice | None, wanted: str | None, kinds: frozenset[str]
+    name: str, agent: str, choice: ConfigChoice | None, wanted: str | None, kinds: frozenset[str]
 ) -> str | None:
     """Return the mode to set: `wanted`, or one that prevents these kinds, or None for the current. Raises
     AgentFailed if there is none."""
@@ -128,7 +130,7 @@ def mode_for(
         return wanted
     agent = agent.casefold().rpartition("/")[2]
     if choice is None:
-        choice = Choice(None, {}, "", {}, "")
+        choice = ConfigChoice(None, {}, "", {}, "")
     safe = [each for each in _asking(choice) if not kinds & _unasked(agent, choice, each)]
     if wanted is not None:
         granted = kinds & _unasked(agent, choice, choice.find(wanted) or wanted)
@@ -154,7 +156,7 @@ def mode_for(
     return None
 
 
-def asks(agent: str, choice: Choice | None, mode: str | None) -> frozenset[str]:
+def asks(agent: str, choice: ConfigChoice | None, mode: str | None) -> frozenset[str]:
     """Return the kinds that the agent asks for in a mode."""
     agent = agent.casefold().rpartition("/")[2]
     if choice is None:
@@ -165,18 +167,18 @@ def asks(agent: str, choice: Choice | None, mode: str | None) -> frozenset[str]:
     return WATCHED - _unasked(agent, choice, mode) - (_RUNS if agent in _SANDBOXES else frozenset())
 
 
-def _asking(choice: Choice) -> Iterator[str]:
+def _asking(choice: ConfigChoice) -> Iterator[str]:
     for wanted in _ASKING:
         yield from (value for value in choice.values if wanted in _keys(choice, value))
 
 
-def _unasked(agent: str, choice: Choice, value: str | None) -> frozenset[str]:
+def _unasked(agent: str, choice: ConfigChoice, value: str | None) -> frozenset[str]:
     keys = _keys(choice, value)
     own = _UNASKED_BY_AGENT.get(agent, {})
     return frozenset().union(*(table.get(key, frozenset()) for table in (_UNASKED, own) for key in keys))
 
 
-def _keys(choice: Choice, value: str | None) -> list[str]:
+def _keys(choice: ConfigChoice, value: str | None) -> list[str]:
     names = [] if value is None else [value, choice.values.get(value, "")]
     return ["".join(filter(str.isalnum, name.casefold())) for name in names]
 

@@ -17,7 +17,7 @@ from uwf_git.sandbox.child import LineTooLong, lines
 LONGEST = 32 * 1024 * 1024  # bytes of a frame
 NOISE = 200  # lines that are no frame
 _SHOWN = 120
-_MOST = 300
+_MAX_QUOTED = 300
 
 Notified = Callable[[str, Mapping[str, Any]], None]
 
@@ -105,7 +105,7 @@ def _is_message(message: Mapping[str, Any]) -> bool:
 
 
 def printable(text: str) -> str:
-    return one_line(text, _MOST + 1)[:_MOST]
+    return one_line(text, _MAX_QUOTED + 1)[:_MAX_QUOTED]
 
 
 def complaint(stderr: str, ended: bool) -> str:

@@ -30,7 +30,7 @@ from typing import Any, Literal, NamedTuple
 from uwf_git.base.attention import undisturbed
 from uwf_git.base.text import printable, shortened
 from uwf_git.config.policy import FETCH, RUN, ToolPolicy
-from uwf_git.sandbox.mounts import DOCUMENT, Places
+from uwf_git.sandbox.mounts import DOCUMENT, CrewFolders
 
 By = Literal["policy", "terminal", "nobody"]
 
@@ -111,7 +111,7 @@ def kind_of(call: Mapping[str, Any]) -> str:
 
 
 def decide(
-    request: Request, policy: ToolPolicy, folder: Path, places: Places | None = None
+    request: Request, policy: ToolPolicy, folder: Path, places: CrewFolders | None = None
 ) -> Decision | None:
     """Return the policy's decision, None if a person must decide. `places` are a crew's folders."""
     if _refused(request.kind, policy):
@@ -174,7 +174,7 @@ async def ask(request: Request, name: str, descriptor: int) -> Decision:
         return answer(request, False, "terminal")
 
 
-def _is_of_run(request: Request, places: Places) -> bool:
+def _is_of_run(request: Request, places: CrewFolders) -> bool:
     if not request.paths or request.command is not None or request.unread:
         return False
     if request.kind in ("read", "search"):

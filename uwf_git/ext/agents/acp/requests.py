@@ -14,7 +14,7 @@ from uwf_git.config.policy import ToolPolicy
 from uwf_git.ext.agents.acp import permissions
 from uwf_git.ext.agents.acp.conversation import Conversation
 from uwf_git.format.kinds import TurnRecord
-from uwf_git.sandbox.mounts import PROJECT, Places
+from uwf_git.sandbox.mounts import PROJECT, CrewFolders
 from uwf_git.sandbox.path import Mount
 from uwf_git.sandbox.results import ToolFailure, shown
 from uwf_git.sandbox.workspace import Change, Limits, Workspace
@@ -92,7 +92,7 @@ class Requests:
     """Answers requests by policy. Decisions become turns; `notes` list refusals."""
 
     def __init__(
-        self, name: str, folder: Path, policy: ToolPolicy, files: Files, places: Places | None = None
+        self, name: str, folder: Path, policy: ToolPolicy, files: Files, places: CrewFolders | None = None
     ) -> None:
         self._places = places
         self._name = name

@@ -18,14 +18,14 @@ from uwf_git.config.policy import ToolPolicy
 from uwf_git.engine.kit.context import last_seen
 from uwf_git.ext.agents.acp import enforcement
 from uwf_git.ext.agents.acp.conversation import Conversation, usage_of
-from uwf_git.ext.agents.acp.enforcement import Choice, choice_of
+from uwf_git.ext.agents.acp.enforcement import ConfigChoice, choice_of
 from uwf_git.ext.agents.acp.frames import Frames, complaint, ending, reason, way
 from uwf_git.ext.agents.acp.permissions import forbidden
 from uwf_git.ext.agents.acp.requests import Files, Refusal, Requests
 from uwf_git.format.kinds import TurnRecord, Usage
 from uwf_git.sandbox.child import Pipes, start
 from uwf_git.sandbox.descendants import Descendants
-from uwf_git.sandbox.mounts import Places
+from uwf_git.sandbox.mounts import CrewFolders
 from uwf_git.sandbox.path import Mount
 from uwf_git.sandbox.quota import Exceeded, Quota
 
@@ -59,7 +59,7 @@ class Settings(NamedTuple):
     record: Callable[[TurnRecord], None]
     hidden: tuple[Path, ...] = ()
     others: tuple[Mount, ...] = ()
-    places: Places | None = None
+    places: CrewFolders | None = None
     mode: str | None = None
     model: str | None = None
     auth: str | None = None
@@ -70,7 +70,7 @@ class Settings(NamedTuple):
     silence: float | None = None
 
 
-class Said(NamedTuple):
+class PromptResult(NamedTuple):
     """An answer. `stop` is the protocol's stop reason; `cost` is in US dollars; `failure` is reported instead
     of an answer."""
 
@@ -158,14 +158,14 @@ class Session:
         """Load a session. Raises LoadFailed if impossible or empty, AgentFailed if the agent is unusable."""
         self._run(self._load(session, _sooner(deadline)))
 
-    def prompt(self, text: str, deadline: float | None) -> Said:
+    def prompt(self, text: str, deadline: float | None) -> PromptResult:
         """Send a message and wait for the end of the turn, cancelled at the deadline. Raises AgentFailed;
         `heard` has the partial answer."""
         self._conversation = Conversation(self._settings.record, self._forbidden)
         self._requests.notes = []
         return self._run(self._prompt(text, deadline))
 
-    def heard(self) -> Said:
+    def heard(self) -> PromptResult:
         self._conversation.finish(None, self._model)
         return self._said("", None)
 
@@ -445,7 +445,7 @@ class Session:
             if what == "model":
                 self._model = current
 
-    async def _set(self, what: str, wanted: str, choice: Choice, until: float) -> str:
+    async def _set(self, what: str, wanted: str, choice: ConfigChoice, until: float) -> str:
         value = choice.find(wanted)
         if value is None:
             offered = ", ".join([*choice.values][:20]) or "none"
@@ -455,7 +455,7 @@ class Session:
             await self._ask(choice.method, params, until)
         return value
 
-    async def _prompt(self, text: str, deadline: float | None) -> Said:
+    async def _prompt(self, text: str, deadline: float | None) -> PromptResult:
         from acp import RequestError
         from acp.schema import PromptRequest, TextContentBlock
 
@@ -483,10 +483,10 @@ class Session:
         said = self._said(str(answer.get("stopReason")), usage)
         return said._replace(failure=self._conversation.aside) if in_words else said
 
-    def _said(self, stop: str, usage: Usage | None) -> Said:
+    def _said(self, stop: str, usage: Usage | None) -> PromptResult:
         turns, notes = tuple(self._conversation.turns), (*self._remarks, *self._requests.notes)
         self._remarks = []
-        return Said(turns, stop, usage, self._spent(), self._model, notes)
+        return PromptResult(turns, stop, usage, self._spent(), self._model, notes)
 
     def _used(self, usage: Usage | None) -> Usage | None:
         if usage is None or self._agent not in _ADDS_UP:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from uwf_git.config.settings import Config
     from uwf_git.ext.agents.cli.run import Run
     from uwf_git.kit import Usage as Tokens
-    from uwf_git.sandbox.child import Finished
+    from uwf_git.sandbox.child import CommandResult
 
 _LOG = 32 * 1024 * 1024  # bytes of a row's second call
 _LOG_TIMEOUT = 60.0  # seconds
@@ -57,7 +57,7 @@ def agent_called(command: str) -> Agent:
             __doc__,
             lambda ctx: _has_shell(ctx, _row(ctx)),
             lambda ctx: _row(ctx).tools,
-            _untold,
+            _missing_price,
         )
     name = f"uwf-{row.name}"
     usage = f"{name} [ARG…]   the arguments are those of {row.program}"
@@ -69,17 +69,17 @@ def agent_called(command: str) -> Agent:
         about=__doc__,
         has_shell=lambda ctx: _has_shell(ctx, row),
         sees_files=lambda ctx: row.tools,
-        untold=lambda config, args: _untold_by(row, config, args),
+        missing_price=lambda config, args: _missing_price_by(row, config, args),
     )
 
 
-def _untold(config: Config, args: Sequence[str]) -> str:
+def _missing_price(config: Config, args: Sequence[str]) -> str:
     options = _parse_name(args)
     row = config.agent_clis.get(options.name) or shipped_row(options.name)
-    return "" if row is None else _untold_by(row, config, options.args)
+    return "" if row is None else _missing_price_by(row, config, options.args)
 
 
-def _untold_by(row: Row, config: Config, args: Sequence[str]) -> str:
+def _missing_price_by(row: Row, config: Config, args: Sequence[str]) -> str:
     from uwf_git.engine.spending import price_of
     from uwf_git.ext.agents.cli.calls import model_in
 
@@ -176,7 +176,7 @@ class _Conversation(Conversation):
         self._answer = None
         return self._resumed(self._session, text, "\n\n".join(parts))
 
-    def take_over(self, reply: Reply) -> Reply:
+    def adopt_answer(self, reply: Reply) -> Reply:
         from uwf_git.ext.agents.cli.run import Run
 
         after, session = self._row.after, reply.session
@@ -236,7 +236,7 @@ class _Conversation(Conversation):
         from uuid import uuid4
 
         from uwf_git.ext.agents.cli.calls import arguments, require
-        from uwf_git.ext.agents.cli.run import Hopeless, Run
+        from uwf_git.ext.agents.cli.run import FatalOutput, Run
         from uwf_git.sandbox.child import run_command
 
         ctx, row = self.ctx, self._row
@@ -249,7 +249,7 @@ class _Conversation(Conversation):
             ctx.in_session(new)
         finished = None
 
-        def ended(finished: Finished) -> None:
+        def ended(finished: CommandResult) -> None:
             run.end(finished, self._env)
             if run.answered:
                 ctx.keep(whole(run.reply()))
@@ -278,7 +278,7 @@ class _Conversation(Conversation):
                     guarded=True,
                     on_exit=ended,
                 )
-            except Hopeless:
+            except FatalOutput:
                 pass
             except KeyboardInterrupt:
                 run.end(None, self._env)

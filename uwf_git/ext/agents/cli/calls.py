@@ -149,7 +149,7 @@ def older(version: str, least: str) -> bool:
     return _parts(version) < _parts(least)
 
 
-def kept_by(row: Row, session: str, env: Mapping[str, str]) -> Iterator[bytes]:
+def session_log(row: Row, session: str, env: Mapping[str, str]) -> Iterator[bytes]:
     """Yield the lines of the program's session log, if the id is a safe file name."""
     import glob
 

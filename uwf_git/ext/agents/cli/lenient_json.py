@@ -83,14 +83,14 @@ def sentence(text: str) -> str:
             value, end = json.JSONDecoder().raw_decode(text, brace.start())
         except (ValueError, RecursionError):
             continue
-        if not (said := _told(value)):
+        if not (said := _describe(value)):
             return text
         told = f"{text[: brace.start()]}{said}{text[end:]}".strip()
         return _WRAPPED.sub(r"\1", told)
     return text
 
 
-def _told(value: Any) -> str:
+def _describe(value: Any) -> str:
     error = value.get("error", value) if isinstance(value, dict) else None
     if not isinstance(error, dict) or not isinstance(message := error.get("message"), str):
         return ""

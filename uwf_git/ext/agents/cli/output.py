@@ -4,7 +4,7 @@
     run_command(…, on_stdout=output.feed)
     said = output.end(stderr)
 
-Values are processed one by one, so output may be of any size; of a text at most `_MOST` bytes are kept.
+Values are processed one by one, so output may be of any size; of a text at most `_MAX_OUTPUT` bytes are kept.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from uwf_git.base.text import cut, one_line, printable, shortened
-from uwf_git.config.agent_cli import EVERY, KEYS, After, Find, Path, Row, Select, Tests, TurnAt, UsageAt
+from uwf_git.config.agent_cli import EVERY, KEYS, Find, Path, Row, SecondCall, Select, Tests, TurnAt, UsageAt
 from uwf_git.ext.agents.cli.lenient_json import parse, sentence, whole
 from uwf_git.format.kinds import TurnRecord, Usage
 
-_MOST = 32 * 1024 * 1024  # bytes of a line, or of all that is printed where that is one value
+_MAX_OUTPUT = 32 * 1024 * 1024  # bytes of a line, or of all that is printed where that is one value
 _SHOWN = 400  # characters of what came, in an error
 _LONGEST = 200_000  # characters of a text in a turn
 _LINES = 3
@@ -28,7 +28,7 @@ _TIMES = {"": 1, "k": 1000, "m": 1_000_000}
 _TROUBLES = 20  # of what went wrong on the way, the last
 
 
-class Spent(NamedTuple):
+class SessionUsage(NamedTuple):
     """Tokens and US dollars, None if unknown, possibly of the whole session."""
 
     usage: Usage | None
@@ -47,7 +47,7 @@ class Trouble(NamedTuple):
         return self.text if self.times == 1 else f"{self.text} ({self.times} times)"
 
 
-class Said(NamedTuple):
+class RunOutput(NamedTuple):
     """A run's result. `text` is None without an answer. `known` counts recognised values, `came` are the
     first lines. `complaints` mean a failure only with a failing exit status, `trouble` only without an
     answer."""
@@ -55,7 +55,7 @@ class Said(NamedTuple):
     text: str | None
     session: str | None
     model: str | None
-    spent: Spent | None
+    spent: SessionUsage | None
     turns: tuple[TurnRecord, ...]
     errors: tuple[str, ...]
     complaints: tuple[str, ...]
@@ -139,7 +139,7 @@ class Output:
             self._came += data[: 4 * _SHOWN]
         self._buffer += data
         if self._row.output != "lines":
-            del self._buffer[_MOST:]
+            del self._buffer[_MAX_OUTPUT:]
             return
         while (end := self._buffer.find(b"\n", self._searched)) >= 0:
             line, skipped = bytes(self._buffer[:end]), self._skipping
@@ -148,7 +148,7 @@ class Output:
             if not skipped:
                 self._line(line)
         self._searched = len(self._buffer)
-        if self._searched > _MOST:
+        if self._searched > _MAX_OUTPUT:
             self._skipping, self._searched = True, 0
             self._buffer.clear()
 
@@ -168,7 +168,7 @@ class Output:
         """Discard output after the line at which the program was ended."""
         self._buffer.clear()
 
-    def end(self, stderr: bytes = b"") -> Said:
+    def end(self, stderr: bytes = b"") -> RunOutput:
         """Return the result, given the end of standard error."""
         text = self._buffer.decode("utf-8", "replace")
         if self._row.output == "lines":
@@ -185,7 +185,7 @@ class Output:
         self._value(stderr.decode("utf-8", "replace"), "stderr")
         turns = self._turns.end()
         found = self._found
-        return Said(
+        return RunOutput(
             self._text(turns),
             self.session,
             next(filter(None, self._models), None),
@@ -199,13 +199,13 @@ class Output:
             _shown(bytes(self._came)),
         )
 
-    def _total(self) -> Spent | None:
+    def _total(self) -> SessionUsage | None:
         each = [spending.total() for spending in self._spent]
         tokens = next((spent for spent in each if spent.usage is not None), None)
         paid = next((spent for spent in each if spent.cost), None)  # 0 is said of a model without a price
         if tokens is None and paid is None:
             return None
-        return Spent(
+        return SessionUsage(
             tokens.usage if tokens else None,
             paid.cost if paid else None,
             tokens is not None and tokens.usage_of_session,
@@ -319,12 +319,14 @@ class _Spending:
         self._parts[key] = sums, cost
         return True
 
-    def total(self) -> Spent:
+    def total(self) -> SessionUsage:
         of_session = self._place.total == "session"
         sums = map(sum, zip(*(sums for sums, _ in self._parts.values()), strict=True))
         costs = [cost for _, cost in self._parts.values() if cost is not None]
         usage = Usage(*map(int, sums)) if self._counts else None
-        return Spent(usage, sum(costs) if costs and not self._guessed else None, of_session, of_session)
+        return SessionUsage(
+            usage, sum(costs) if costs and not self._guessed else None, of_session, of_session
+        )
 
 
 class _Turns:
@@ -416,7 +418,7 @@ class _Turns:
             self._on_turn(turn)
 
 
-def _parts(value: Any, after: After | None) -> Iterator[Any]:
+def _parts(value: Any, after: SecondCall | None) -> Iterator[Any]:
     if after is None or after.each is None:
         yield from value if isinstance(value, list) else [value]
         return

@@ -12,13 +12,13 @@ from uwf_git.base.text import counted, last_line, one_line
 from uwf_git.config.agent_cli import Row
 from uwf_git.engine.kit.context import SEEN, Context, Reply, last_seen
 from uwf_git.ext.agents.cli.advice import advice_on, explained, is_final
-from uwf_git.ext.agents.cli.calls import installed_version, kept_by, model_in, older
+from uwf_git.ext.agents.cli.calls import installed_version, model_in, older, session_log
 from uwf_git.ext.agents.cli.lenient_json import sentence
-from uwf_git.ext.agents.cli.output import Output, Said
+from uwf_git.ext.agents.cli.output import Output, RunOutput
 from uwf_git.format.kinds import TurnRecord, Usage
 
 if TYPE_CHECKING:
-    from uwf_git.sandbox.child import Finished
+    from uwf_git.sandbox.child import CommandResult
 
 _PRINTED = 16 * 1024  # bytes of what it printed that may be kept with a failed attempt
 _BY_SIGNAL = {137: 9, 143: 15}  # what a wrapper exits with whose program was ended by a signal
@@ -27,7 +27,7 @@ _REFUSALS = 2  # of a key, or for a used-up quota: a token that is renewed after
 _SHOWN = 401  # characters of the CLI's words in an error
 
 
-class Hopeless(Exception):
+class FatalOutput(Exception):
     """The program should be ended: it opened another session, its key was refused, or its quota is exhausted."""
 
 
@@ -57,8 +57,8 @@ class Run:
         self._ended = False
         self._refusals = 0
         self._is_stuck = False  # it has had trouble, and done nothing since
-        self._said: Said | None = None
-        self._finished: Finished | None = None
+        self._said: RunOutput | None = None
+        self._finished: CommandResult | None = None
         self._reply: Reply | None = None
         self._out, self._err = Tail(_PRINTED), Tail(KEEP)
         self._listens = any(find.stream == "stderr" for find in row.trouble)
@@ -79,14 +79,14 @@ class Run:
         if not self._listens:
             self._ctx.show(data)
 
-    def end(self, finished: Finished | None, env: Mapping[str, str]) -> None:
+    def end(self, finished: CommandResult | None, env: Mapping[str, str]) -> None:
         """Process the program's end (None if it was ended for its output), and read its session log."""
         self._finished, self._ended = finished, True
         if finished is None:
             self._output.drop()
         session = self._output.session or self._session or self._new
         if self._row.log and session and self._other is None:
-            self._output.read_log(kept_by(self._row, session, env))
+            self._output.read_log(session_log(self._row, session, env))
         self._said = self._output.end(self._err.end())
 
     @property
@@ -137,7 +137,7 @@ class Run:
         if self._session is not None and session != self._session and not self._row.renames:
             self._other = session
             if not self._ended:
-                raise Hopeless
+                raise FatalOutput
             return
         self._ctx.in_session(session)
 
@@ -151,10 +151,10 @@ class Run:
         refused = (self._row.login and re.search(self._row.login, text)) or is_final(text)
         self._refusals = self._refusals + 1 if refused else 0
         if self.refused:
-            raise Hopeless
+            raise FatalOutput
 
     @property
-    def said(self) -> Said:
+    def said(self) -> RunOutput:
         assert self._said is not None
         return self._said
 
@@ -232,7 +232,7 @@ class Run:
         kept = f"what it said before is kept: uwf thread attempts {self._ctx.thread}"
         return AgentFailed(message, advice_on(words) or kept)
 
-    def _out_of_time(self, finished: Finished) -> AgentFailed:
+    def _out_of_time(self, finished: CommandResult) -> AgentFailed:
         program, said = self._row.program, self.said
         hint = f"raise agents.<name>.{'silence' if finished.fell_silent else 'timeout'} in config.yaml"
         if said.trouble and self._is_stuck:

@@ -18,14 +18,14 @@ from uwf_git.sandbox.bubblewrap import (
     shell,
     without_git,
 )
-from uwf_git.sandbox.child import Finished
+from uwf_git.sandbox.child import CommandResult
 from uwf_git.sandbox.child import run_command as run_process
 from uwf_git.sandbox.limits import of_commands
 from uwf_git.sandbox.mounts import PROJECT
 from uwf_git.sandbox.programs import find_program
 from uwf_git.sandbox.quota import Exceeded, Quota
-from uwf_git.sandbox.repositories import Before
-from uwf_git.sandbox.results import KEPT, SHOWN, ToolFailure, ends, kept_in, shown
+from uwf_git.sandbox.repositories import RepositoriesBefore
+from uwf_git.sandbox.results import KEPT, SHOWN, ToolFailure, ends, shown, truncation_note
 
 SECONDS = 120.0
 MOST_SECONDS = 1800.0
@@ -72,7 +72,7 @@ def run_command(arguments: dict[str, Any], context: ToolContext) -> dict[str, An
     if output.size > SHOWN:
         if context.workspace.by_name:
             context.outputs.retell(name, told)
-        result |= kept_in(name, output.size)
+        result |= truncation_note(name, output.size)
     if program is None:
         result["note"] = "the command ran without a sandbox: it could reach whatever the user can"
     if taken:
@@ -158,7 +158,7 @@ def _checked(command: str, context: ToolContext) -> str | None:
 
 def _unconfined(
     command: str, folder: Path, seconds: float, output: _Output, context: ToolContext
-) -> Finished:
+) -> CommandResult:
     scratch = context.outputs.scratch
     env = clean_environment(
         context.environ, str(scratch / "home"), str(scratch), bool(context.policy.network)
@@ -175,11 +175,11 @@ def _confined(
     output: _Output,
     context: ToolContext,
     taken: list[str],
-) -> Finished:
+) -> CommandResult:
     project, network = context.workspace.project.path, bool(context.policy.network)
     env = clean_environment(context.environ, f"{_INNER}/home", _INNER, network) | context.workspace.variables
     with (
-        Before(project, notes=context.notes, seconds=seconds) as before,
+        RepositoriesBefore(project, notes=context.notes, seconds=seconds) as before,
         without_git(project, context.outputs.nothing) as no_git,
     ):
         taken += before.left
@@ -203,7 +203,7 @@ def _run(
     seconds: float,
     output: _Output,
     descriptors: tuple[int, ...] = (),
-) -> Finished:
+) -> CommandResult:
     # Both streams share one pipe, so that they come in the order in which they were written.
     joined = ["/bin/sh", "-c", 'exec "$@" 1>&2', "sh", *argv]
     return run_process(

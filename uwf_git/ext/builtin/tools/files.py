@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
 from uwf_git.ext.builtin.tools.tool import Tool, ToolContext, counted, object_schema
-from uwf_git.sandbox.path import Spot
+from uwf_git.sandbox.path import MountedPath
 from uwf_git.sandbox.results import SHOWN, ToolFailure, page, shown, truncated
 from uwf_git.sandbox.workspace import Change
 
@@ -189,7 +189,7 @@ def list_dir(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
     return {"path": spot.shown, "entries": entries, "total": len(names), **more}
 
 
-def _entry(folder: int, name: str, inside: Spot, context: ToolContext) -> dict[str, Any]:
+def _entry(folder: int, name: str, inside: MountedPath, context: ToolContext) -> dict[str, Any]:
     try:
         found = os.stat(name, dir_fd=folder, follow_symlinks=False)
         if stat.S_ISLNK(found.st_mode):

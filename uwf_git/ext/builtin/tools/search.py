@@ -15,7 +15,7 @@ from uwf_git.base.timelimit import TimeExceeded, time_limit
 from uwf_git.ext.builtin.tools.files import Room, is_binary
 from uwf_git.ext.builtin.tools.tool import Tool, ToolContext, counted, object_schema
 from uwf_git.sandbox.mounts import PROJECT
-from uwf_git.sandbox.path import DEEPEST, FILE, FOLDER, Spot, is_git_name
+from uwf_git.sandbox.path import DEEPEST, FILE, FOLDER, MountedPath, is_git_name
 from uwf_git.sandbox.results import SHOWN, ToolFailure, page, shown, truncated
 from uwf_git.sandbox.workspace import open_regular
 
@@ -107,7 +107,7 @@ def _limited(context: ToolContext) -> Iterator[None]:
 
 
 @contextmanager
-def _files(arguments: dict[str, Any], context: ToolContext) -> Iterator[tuple[Iterator[_Found], Spot]]:
+def _files(arguments: dict[str, Any], context: ToolContext) -> Iterator[tuple[Iterator[_Found], MountedPath]]:
     path = arguments.get("path", "@project")
     with context.workspace.locate(path) as spot:
         found = spot.status()
@@ -120,7 +120,7 @@ def _files(arguments: dict[str, Any], context: ToolContext) -> Iterator[tuple[It
 
 
 @contextmanager
-def _below(arguments: dict[str, Any], context: ToolContext) -> Iterator[tuple[Iterator[_Found], Spot]]:
+def _below(arguments: dict[str, Any], context: ToolContext) -> Iterator[tuple[Iterator[_Found], MountedPath]]:
     with context.workspace.open_folder(arguments.get("path", "@project")) as (folder, spot):
         ignored = _ignores_nothing if arguments.get("ignored", False) else _ignored(spot)
         yield _Below(context, ignored).files(folder, ()), spot
@@ -174,7 +174,7 @@ def _ignores_nothing(_path: str) -> bool:
     return False
 
 
-def _ignored(spot: Spot) -> Callable[[str], bool]:
+def _ignored(spot: MountedPath) -> Callable[[str], bool]:
     """Return git's ignore test below a spot; folders end in a slash. Without a readable repository nothing is
     ignored."""
     if spot.mount.name != PROJECT:

@@ -25,7 +25,7 @@ from uwf_cli.output import as_json
 from uwf_git.base.errors import NotFound, Usage, UwfError
 from uwf_git.base.text import nearest, one_line
 from uwf_git.ext.crews.commands.completers import complete_persona
-from uwf_git.ext.crews.menu import CHAT, CLARIFY, EXACT, RESUME, SHOW_MENU, Routed, shown
+from uwf_git.ext.crews.menu import CHAT, CLARIFY, EXACT, RESUME, SHOW_MENU, Routing, shown
 
 if TYPE_CHECKING:
     from uwf_git.ext.crews.entry import Entry, Run, Turn
@@ -64,7 +64,7 @@ def route(invocation: Invocation, who: str, text: str) -> None:
     value = routed.value()
     try:
         done = entry.resolve(routed)
-        value |= _meant(entry, done)
+        value |= _suggest(entry, done)
     except UwfError as error:
         value["problem"] = {"code": error.code, "message": error.message, "hint": error.hint}
     invocation.emit_document(as_json(value), value)
@@ -142,13 +142,13 @@ def do(
         run_one(invocation, found, Options(agent, where, exchange=shared), max_steps, quiet)
 
 
-def _said(text: str) -> Routed:
+def _said(text: str) -> Routing:
     if not (said := _given(text).strip()):
         raise Usage("--talk says nothing to the persona: the text is empty", "say something")
-    return Routed(CHAT, EXACT, "--talk", said)
+    return Routing(CHAT, EXACT, "--talk", said)
 
 
-def _refuse_unknown_word(entry: Entry, routed: Routed) -> None:
+def _refuse_unknown_word(entry: Entry, routed: Routing) -> None:
     said = routed.said
     if routed.kind != CHAT or not _WORD.fullmatch(said):
         return
@@ -231,7 +231,7 @@ def _filled(value: dict[str, Any]) -> dict[str, Any]:
     return {key: each for key, each in value.items() if each}
 
 
-def _meant(entry: Entry, done: Any) -> dict[str, Any]:
+def _suggest(entry: Entry, done: Any) -> dict[str, Any]:
     from uwf_git.ext.crews.entry import Run, Turn
 
     if isinstance(done, Run):
@@ -251,7 +251,7 @@ def _meant(entry: Entry, done: Any) -> dict[str, Any]:
     return {}
 
 
-def _routed(routed: Routed) -> dict[str, Any]:
+def _routed(routed: Routing) -> dict[str, Any]:
     value = routed.value()
     return {key: value[key] for key in ("kind", "confidence", "reason", "matchedMenuItemIndex")}
 
@@ -259,7 +259,7 @@ def _routed(routed: Routed) -> dict[str, Any]:
 def _start(
     invocation: Invocation,
     entry: Entry,
-    routed: Routed,
+    routed: Routing,
     run: Run,
     where: Path | None,
     budget: dict[str, float],
@@ -285,7 +285,7 @@ def _start(
 
 
 def _talk(
-    invocation: Invocation, entry: Entry, routed: Routed, turn: Turn, agent: str | None, where: Path | None
+    invocation: Invocation, entry: Entry, routed: Routing, turn: Turn, agent: str | None, where: Path | None
 ) -> None:
     from uwf_git.engine.inbox import say
     from uwf_git.engine.step import step
@@ -318,7 +318,7 @@ def _talk(
     invocation.afterwards()
 
 
-def _resume(invocation: Invocation, entry: Entry, routed: Routed) -> ThreadId:
+def _resume(invocation: Invocation, entry: Entry, routed: Routing) -> ThreadId:
     from uwf_git.engine.pause import is_paused, resume
     from uwf_git.store.history import Head
 
@@ -339,7 +339,7 @@ def _resume(invocation: Invocation, entry: Entry, routed: Routed) -> ThreadId:
     )
 
 
-def _answer(invocation: Invocation, entry: Entry, routed: Routed) -> None:
+def _answer(invocation: Invocation, entry: Entry, routed: Routing) -> None:
     value = routed.value()
     if routed.kind == SHOW_MENU:
         value |= {"menu": menu_value(entry)}

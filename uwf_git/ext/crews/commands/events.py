@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from uwf_cli import terminal
-from uwf_cli.failures import describe, tell
+from uwf_cli.failures import describe, print_error
 
 from uwf_git.base.text import numbered, one_line
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _SHOWN = 200  # characters of a tool's arguments, and of why it failed
 
 
-class Shown:
+class EventPrinter:
     """Prints events. `status` is the exit status of the last error since `begin`, or 0."""
 
     def __init__(self, invocation: Invocation) -> None:
@@ -32,7 +32,7 @@ class Shown:
         self._live: ExitStack | None = None
         self._within = False  # a line of text that has no end yet
         self._words = False  # something was said since `begin`
-        self._fields: Fields | None = None
+        self._fields: FieldFilter | None = None
         self._thread: ThreadId | None = None
         self.status = 0
 
@@ -52,7 +52,7 @@ class Shown:
         self.status = failure.status
         self.rest()
         if self._text:
-            tell(self._invocation, failure)
+            print_error(self._invocation, failure)
         else:
             told = {"code": failure.code, "message": failure.message, "hint": failure.hint}
             self.event("error", {"error": told})
@@ -66,7 +66,7 @@ class Shown:
     def working(self, thread: ThreadId, fields: bool = False) -> Iterator[None]:
         """Show a step's agent and stream its words. A field block at the beginning is hidden with `fields`."""
         instance = self._invocation.instance
-        self._fields = Fields() if fields and self._text else None
+        self._fields = FieldFilter() if fields and self._text else None
         instance.listener, before = self, instance.listener
         self._thread = thread
         try:
@@ -98,7 +98,7 @@ class Shown:
 
     def dropped(self) -> None:
         if self._fields is not None:
-            self._fields = Fields()
+            self._fields = FieldFilter()
         value = {"thread": self._thread}
         self.event("dropped", value, lambda _: terminal.style("… broken off; it is asked again", "dim"))
 
@@ -112,7 +112,7 @@ class Shown:
         }
         self.event("tool", value, _tool_line)
         if self._fields is not None:
-            self._fields = Fields()
+            self._fields = FieldFilter()
 
     def rest(self) -> None:
         self._end_live()
@@ -127,7 +127,7 @@ class Shown:
             live.close()
 
 
-class Fields:
+class FieldFilter:
     """Removes the leading field block from a streamed text."""
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 NEWEST = "@"
 
 
-class Left(NamedTuple):
+class SessionState(NamedTuple):
     """A session's state: CREW/PERSONA or "", its conversation or None, its active or completed run."""
 
     who: str
@@ -28,7 +28,7 @@ class Left(NamedTuple):
     run: ThreadId | None
 
 
-def left_at(invocation: Invocation, text: str, who: str) -> Left:
+def find_session(invocation: Invocation, text: str, who: str) -> SessionState:
     """Find the session of a text: a conversation, a crew's run, or NEWEST of a crew or persona. Of a killed
     run only its conversation can continue. Raises NotFound, Usage, Invalid."""
     instance = invocation.instance
@@ -58,17 +58,17 @@ def _newest(instance: Instance, who: str) -> Head:
     )
 
 
-def _talk(instance: Instance, head: Head) -> Left:
+def _talk(instance: Instance, head: Head) -> SessionState:
     history = instance.threads.history(head)
     crew = history.workflow.crew
     if crew is None:
-        return Left("", head.thread, None)
-    return Left(
+        return SessionState("", head.thread, None)
+    return SessionState(
         f"{crew.name}/{history.start.persona}", head.thread, begun_from(instance, crew.name, head.commit)
     )
 
 
-def _run(instance: Instance, head: Head) -> Left:
+def _run(instance: Instance, head: Head) -> SessionState:
     threads, thread = instance.threads, head.thread
     history = threads.history(head)
     crew = history.workflow.crew
@@ -89,7 +89,7 @@ def _run(instance: Instance, head: Head) -> Left:
         run = None
     else:
         raise Invalid(f"run {thread} is {head.archive.status}", threads.way_on(head))
-    return Left(f"{crew.name}/{history.start.persona}", conversation, run)
+    return SessionState(f"{crew.name}/{history.start.persona}", conversation, run)
 
 
 def begun_from(instance: Instance, crew: str, conversation: Oid) -> ThreadId | None:

@@ -10,7 +10,7 @@ from uwf_cli import terminal
 from uwf_cli.commands.running import outcome_line, outcome_value
 
 from uwf_git.base.errors import Invalid, Paused, Usage
-from uwf_git.ext.crews.commands.events import Shown, question_lines
+from uwf_git.ext.crews.commands.events import EventPrinter, question_lines
 
 if TYPE_CHECKING:
     from uwf_cli.invocation import Invocation
@@ -30,7 +30,7 @@ class Run:
     def __init__(
         self,
         invocation: Invocation,
-        shown: Shown,
+        shown: EventPrinter,
         thread: ThreadId,
         agent: str | None,
         talker: str | None,

@@ -18,8 +18,8 @@ from uwf_git.base.errors import Usage, UwfError
 from uwf_git.base.text import nearest
 from uwf_git.engine.conversation import CHAT, TALK
 from uwf_git.ext.crews.commands.completers import complete_persona
-from uwf_git.ext.crews.commands.events import Shown
-from uwf_git.ext.crews.commands.resuming import NEWEST, Left, left_at
+from uwf_git.ext.crews.commands.events import EventPrinter
+from uwf_git.ext.crews.commands.resuming import NEWEST, SessionState, find_session
 from uwf_git.ext.crews.commands.talker import BUILTIN, talker
 from uwf_git.ext.crews.commands.typed import typed
 from uwf_git.format.types import OWN, USER
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from uwf_git.engine.step import Outcome
     from uwf_git.ext.crews.commands.run import Run
     from uwf_git.ext.crews.entry import Entry
-    from uwf_git.ext.crews.menu import Choice, Routed
+    from uwf_git.ext.crews.menu import Choice, Routing
     from uwf_git.format.ids import ThreadId
     from uwf_git.store.instance import Instance
 
@@ -66,7 +66,7 @@ def chat(
     instance = invocation.instance if who or resumed else invocation.instance_for_writing()
     session = Session(invocation, agent, folder(cwd), asks_tasks=terminal.is_terminal(sys.stdin))
     if resumed is not None:
-        session.go_back_to(left_at(invocation, resumed, who or ""))
+        session.go_back_to(find_session(invocation, resumed, who or ""))
     else:
         session.meet(who or "")
     inputs = typed(
@@ -118,11 +118,11 @@ class Session:
         self._entry: Entry | None = None
         self._run: Run | None = None
         self._asks_tasks = asks_tasks
-        self._chosen: Routed | None = None  # an item whose run begins once its task is said
+        self._chosen: Routing | None = None  # an item whose run begins once its task is said
         self._left: Run | None = None  # the run that was left last
         self._after: ThreadId | None = None  # a completed run that nothing was said about yet
         self._offered: tuple[Choice, ...] = ()
-        self.shown = Shown(invocation)
+        self.shown = EventPrinter(invocation)
         self.thread: ThreadId | None = None
         self.is_over = False
 
@@ -140,7 +140,7 @@ class Session:
         if self._named is None:
             self._agent = talker(self._instance, self._entry)
 
-    def go_back_to(self, left: Left) -> None:
+    def go_back_to(self, left: SessionState) -> None:
         self.meet(left.who, left.conversation or left.run)
         self.thread = left.conversation
         if left.run is not None:
@@ -280,7 +280,7 @@ class Session:
         self._offered = routed.candidates
         self._carry_out(entry, routed)
 
-    def _carry_out(self, entry: Entry, routed: Routed) -> None:
+    def _carry_out(self, entry: Entry, routed: Routing) -> None:
         from uwf_git.ext.crews import menu
         from uwf_git.ext.crews.commands.entry import candidates_text
         from uwf_git.ext.crews.entry import Run as Begins

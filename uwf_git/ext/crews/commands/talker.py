@@ -28,9 +28,9 @@ def talker(instance: Instance, entry: Entry | None = None) -> str | None:
     if resolve_model(config, "agent") is not None:
         return BUILTIN
     if config.models:
-        from uwf_git.engine.kit.chat import asked_model
+        from uwf_git.engine.kit.chat import model_alias
 
-        asked_model("uwf chat", config, None)
+        model_alias("uwf chat", config, None)
     if config.default_agent in (None, REHEARSE, REHEARSE.removeprefix("uwf-")):
         raise Invalid(
             "there is no model to talk with",

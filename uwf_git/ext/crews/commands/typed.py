@@ -29,7 +29,7 @@ Offers = Callable[[], Iterable[tuple[str, str]]]
 """What could be typed now, and what it does."""
 
 
-class Typed(Protocol):
+class InputSource(Protocol):
     """A source of inputs."""
 
     def read(self) -> str | None:
@@ -61,7 +61,9 @@ class Lines:
         return sys.stdin.readline(_LONGEST + 1) if sys.stdin is not None else ""
 
 
-def typed(history: Path, clean: Callable[[str], str], offers: Offers, place: Callable[[], str]) -> Typed:
+def typed(
+    history: Path, clean: Callable[[str], str], offers: Offers, place: Callable[[], str]
+) -> InputSource:
     """Return the source of inputs. `history` is a file of earlier ones, redacted by `clean`; `offers`
     completes a text, and `place` names the run that takes it. Raises UwfError without the line editor."""
     if sys.stdin is None or not (terminal.is_terminal(sys.stdin) and terminal.is_terminal(sys.stdout)):

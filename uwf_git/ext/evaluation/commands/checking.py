@@ -19,7 +19,7 @@ from uwf_git.base.errors import Invalid, NotFound, Undecided, Worse
 from uwf_git.base.text import counted
 from uwf_git.ext.evaluation.commands.comparing import compared_text, compared_value
 from uwf_git.ext.evaluation.commands.comparison_output import judged_otherwise, percent
-from uwf_git.ext.evaluation.commands.running import RunOptions, carried_out, how_to_go_on, running
+from uwf_git.ext.evaluation.commands.running import RunOptions, carried_out, continue_hint, running
 from uwf_git.ext.evaluation.commands.sides import BASELINE, find_side, names_of
 from uwf_git.ext.evaluation.comparison import LOSS, SAME
 from uwf_git.ext.evaluation.records import ERROR
@@ -28,7 +28,7 @@ from uwf_git.ext.evaluation.suite import Suites
 
 if TYPE_CHECKING:
     from uwf_git.ext.evaluation.comparison import Drop
-    from uwf_git.ext.evaluation.junit import Checked
+    from uwf_git.ext.evaluation.junit import CaseOutcome
     from uwf_git.ext.evaluation.records import Result
     from uwf_git.ext.evaluation.sides import Side
 
@@ -183,17 +183,17 @@ def raise_unless_passed(
     broken = next((each for each in results if each.name == case and each.state == ERROR), None)
     raise Undecided(
         f"{open_}: {many} {have} no score, such as {case}{reason}",
-        how_to_go_on(broken) if broken else f"run it to its end: uwf eval run {suite}",
+        continue_hint(broken) if broken else f"run it to its end: uwf eval run {suite}",
     )
 
 
 def checked(
     value: Mapping[str, Any], fallen: Drop, now: Side, results: Sequence[Result], unlike: str
-) -> list[Checked]:
+) -> list[CaseOutcome]:
     """Return the cases for a CI server: failures cause the check's failure, errors leave it undecided.
     `results` have the judgements; `unlike` is why the sides cannot be compared, or ""."""
     from uwf_git.ext.evaluation.junit import ERROR as UNSURE
-    from uwf_git.ext.evaluation.junit import FAILED, SKIPPED, Checked
+    from uwf_git.ext.evaluation.junit import FAILED, SKIPPED, CaseOutcome
 
     reasons: dict[str, list[str]] = {}
     for result in results:
@@ -217,14 +217,14 @@ def checked(
             wrong = UNSURE
         else:
             wrong = ""
-        found.append(Checked(case, seconds, wrong, (unlike or said) if wrong else "", whole))
+        found.append(CaseOutcome(case, seconds, wrong, (unlike or said) if wrong else "", whole))
     apart = dict.fromkeys(value["gone"], "it counts no longer")
     apart |= dict.fromkeys(value["onlyB"], "it is not in the baseline")
-    found += [Checked(case, 0.0, SKIPPED, said, said) for case, said in apart.items()]
+    found += [CaseOutcome(case, 0.0, SKIPPED, said, said) for case, said in apart.items()]
     unsure = UNSURE if value["verdict"] == UNDECIDED else SKIPPED
     for case in sorted({*value["missing"], *now.unknown}):
         said = f"no score: {now.unknown.get(case, 'it was not run')}"
-        found.append(Checked(case, 0.0, unsure, said, said))
+        found.append(CaseOutcome(case, 0.0, unsure, said, said))
     return sorted(found, key=lambda each: each.name)
 
 

@@ -11,7 +11,7 @@ from uwf_cli.output import dollars
 
 from uwf_git.base.text import counted, one_line
 from uwf_git.ext.evaluation.commands.comparison_output import flaky_text, flaky_value
-from uwf_git.ext.evaluation.records import ERROR, MISSED, PASSED, Told
+from uwf_git.ext.evaluation.records import ERROR, MISSED, PASSED, AgentSpending
 
 if TYPE_CHECKING:
     from uwf_git.ext.evaluation.records import Case, Judge, Result, SuiteRun
@@ -42,7 +42,7 @@ def case_value(name: str, case: Case) -> dict[str, Any]:
     }
 
 
-def told_value(told: Told) -> dict[str, Any]:
+def told_value(told: AgentSpending) -> dict[str, Any]:
     return {
         "cost": told.cost,
         "unpriced": told.unpriced,
@@ -86,9 +86,9 @@ def result_value(result: Result, thread: str | None = None) -> dict[str, Any]:
     }
 
 
-def run_value(run: SuiteRun, results: Sequence[Result], lost: Told | None = None) -> dict[str, Any]:
+def run_value(run: SuiteRun, results: Sequence[Result], lost: AgentSpending | None = None) -> dict[str, Any]:
     """Return a run as JSON without results. `lost` is the spending of judges without score, if known."""
-    whole, judging = Told(), lost or Told()
+    whole, judging = AgentSpending(), lost or AgentSpending()
     # Cases that are the same are one trial, and were paid once.
     for trial in {result.trial.hash: result.trial for result in results}.values():
         whole = whole.plus(trial.told)
@@ -117,9 +117,9 @@ def run_value(run: SuiteRun, results: Sequence[Result], lost: Told | None = None
 
 def parts_value(results: Sequence[Result], tags: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     from uwf_git.ext.evaluation.breakdown import by_judge, by_tag, flaky
-    from uwf_git.ext.evaluation.comparison import Scored, by_case, overall
+    from uwf_git.ext.evaluation.comparison import ScoredRun, by_case, overall
 
-    scored = [Scored(each.name, each.score) for each in results if each.score is not None]
+    scored = [ScoredRun(each.name, each.score) for each in results if each.score is not None]
     value: dict[str, Any] = {}
     for key, parts in (("byJudge", by_judge(results)), ("byTag", by_tag(scored, tags))):
         value[key] = []

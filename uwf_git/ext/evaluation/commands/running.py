@@ -18,9 +18,9 @@ from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
 
 from uwf_git import ext
-from uwf_git.api.dispatch import Terms
+from uwf_git.api.dispatch import StepOptions
 from uwf_git.api.start import warn_of_limit
-from uwf_git.api.workflows import Found, stored_workflow, version_of
+from uwf_git.api.workflows import ResolvedWorkflow, stored_workflow, version_of
 from uwf_git.base.errors import AgentFailed, NotFound, Usage, Waiting
 from uwf_git.base.text import counted, nearest
 from uwf_git.ext.evaluation.commands.result_output import (
@@ -35,7 +35,7 @@ from uwf_git.format.ids import Hash
 
 if TYPE_CHECKING:
     from uwf_git.ext.evaluation.records import Case, Result
-    from uwf_git.ext.evaluation.run import Done, Shown
+    from uwf_git.ext.evaluation.run import FinishedRun, ProgressEvent
     from uwf_git.ext.evaluation.suite import Suite
     from uwf_git.ext.evaluation.trials import Version
 
@@ -179,12 +179,12 @@ def run(
 
 def carried_out(
     invocation: Invocation, suite: str, cases: tuple[str, ...], tags: tuple[str, ...], options: RunOptions
-) -> Done:
+) -> FinishedRun:
     """Run a suite's cases, by default all, printing a line per result. Raises NotFound, Usage."""
     from uwf_git.ext.evaluation.run import RunPlan, run_suite
     from uwf_git.ext.evaluation.stepping import Limits
     from uwf_git.ext.evaluation.suite import Suites
-    from uwf_git.ext.evaluation.trials import Asked
+    from uwf_git.ext.evaluation.trials import TrialOptions
 
     instance = invocation.instance
     read = Suites(instance.store).read(suite)
@@ -195,7 +195,7 @@ def carried_out(
     limits = options.limits
     whole = {key: limits[key] for key in ("max_cost", "max_tokens", "max_time")}
     each = {f"max_{key[5:]}": text for key, text in limits.items() if key.startswith("case_")}
-    asked = Asked(
+    asked = TrialOptions(
         options.agent,
         options.label.strip(),
         parse_judges(options.judges, commands=True),
@@ -207,7 +207,7 @@ def carried_out(
     _warn(invocation, versions, chosen, options.agent, is_limited)
     step = None
     if options.by is not None:
-        terms = Terms(options.agent, options.retries, budget, options.jobs)
+        terms = StepOptions(options.agent, options.retries, budget, options.jobs)
         step = ext.load(options.by.where)(instance, terms, invocation.warn)
     invocation.going_on = f"nothing is lost, uwf eval run {shlex.quote(suite)} goes on with the same options"
 
@@ -273,7 +273,7 @@ class _Versions:
             self._known[own] = self._version(found)
         return self._known[own]
 
-    def _version(self, found: Found) -> Version:
+    def _version(self, found: ResolvedWorkflow) -> Version:
         from uwf_git.ext.evaluation.trials import Version
 
         if found.workflow.code is not None and found.compiled is not None:
@@ -293,13 +293,13 @@ def _warn(
 ) -> None:
     if not limited:
         return
-    from uwf_git.engine.performer import untold
+    from uwf_git.engine.performer import missing_price_reason
 
     found = {version.hash: version for version in map(versions, cases)}
     whys = [
         why
         for version in found.values()
-        for why in untold(
+        for why in missing_price_reason(
             invocation.instance, version.workflow, version.workflow.roles, version.speaker, agent
         )
     ]
@@ -308,10 +308,10 @@ def _warn(
 
 def _teller(
     invocation: Invocation, quiet: bool, names: Sequence[str], repeats: int
-) -> Callable[[Shown], None]:
+) -> Callable[[ProgressEvent], None]:
     size = max(terminal.columns(called(terminal.escape(name), repeats)) for name in names)
 
-    def tell(shown: Shown) -> None:
+    def tell(shown: ProgressEvent) -> None:
         if invocation.format != "text" or shown.result is None or (quiet and shown.is_known):
             return
         value: Any = terminal.escape_value(result_value(shown.result))
@@ -320,7 +320,7 @@ def _teller(
     return tell
 
 
-def _raise_if_short(done: Done, suite: str) -> None:
+def _raise_if_short(done: FinishedRun, suite: str) -> None:
     from uwf_git.ext.evaluation.records import ERROR
     from uwf_git.ext.evaluation.sides import why_unknown
 
@@ -336,11 +336,11 @@ def _raise_if_short(done: Done, suite: str) -> None:
         have = "has" if len(broken) == 1 else "have"
         raise AgentFailed(
             f"{counted(len(broken), 'trial')} of {suite} {have} no score, such as {first.name}: {why_unknown(first)}",
-            how_to_go_on(first),
+            continue_hint(first),
         )
 
 
-def how_to_go_on(broken: Result) -> str:
+def continue_hint(broken: Result) -> str:
     if broken.errors:
         return "mend that and run it again: what was tried is only judged again"
     return "where its agent can't do better, mend that; then run it again: it goes on where it was"

@@ -73,7 +73,7 @@ def find_sides(
     return found or (_likest(ones, others[0].side), others[0].side)
 
 
-class _Fitting:
+class _Candidate:
     """A possible side, read on demand."""
 
     def __init__(self, agent: str | None, workflow: Hash | None, read: Callable[[], Side]) -> None:
@@ -86,14 +86,14 @@ class _Fitting:
         return self._read()
 
 
-def _likest(found: Sequence[_Fitting], like: Side) -> Side:
+def _likest(found: Sequence[_Candidate], like: Side) -> Side:
     near = sorted(found, key=lambda each: (each.agent != like.agent) + (each.workflow != like.workflow))
     return sides.likest((each.side for each in near), like)
 
 
 def _fitting(
     invocation: Invocation, suite: Suite, text: str, workflow: str | None, agent: str | None
-) -> list[_Fitting]:
+) -> list[_Candidate]:
     store = invocation.instance.store
     if text.partition("~")[0] == BASELINE:
         from uwf_git.ext.evaluation.baselines import Baselines
@@ -101,7 +101,7 @@ def _fitting(
         baselines = Baselines(store)
         version = baselines.named(suite.name + text.removeprefix(BASELINE))
         side = sides.side_of_baseline(suite, baselines.baseline(version))
-        return [_Fitting(side.agent, side.workflow, lambda: side)]
+        return [_Candidate(side.agent, side.workflow, lambda: side)]
     if (one := sides.by_hash(suite, text)) is not None:
         found = [one]
     elif (version_ := _version(invocation, text)) is not None:
@@ -112,7 +112,7 @@ def _fitting(
         raise _no_run(suite, text, version_ is not None, workflow, agent)
     names = names_of(invocation.instance, suite)
     return [
-        _Fitting(run.agent, sides.workflow_of(suite, run), partial(sides.side_of, suite, run, names))
+        _Candidate(run.agent, sides.workflow_of(suite, run), partial(sides.side_of, suite, run, names))
         for run in found
     ]
 

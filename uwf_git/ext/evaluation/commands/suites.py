@@ -27,7 +27,7 @@ from uwf_git.ext.evaluation.commands.result_output import (
 from uwf_git.format.ids import name_problem
 
 if TYPE_CHECKING:
-    from uwf_git.ext.evaluation.cases import Drafted
+    from uwf_git.ext.evaluation.cases import CaseDraft
     from uwf_git.ext.evaluation.records import Case, Judge
     from uwf_git.ext.evaluation.suite import Suite, Suites
     from uwf_git.store.history import Head
@@ -86,8 +86,8 @@ def add(
     Nothing is copied: the thread's commit becomes a parent of the suite's commit.
     """
     from uwf_git.ext.evaluation.cases import fitted
-    from uwf_git.ext.evaluation.fixtures import take_in
-    from uwf_git.ext.evaluation.suite import MOST_COMMITS, Added
+    from uwf_git.ext.evaluation.fixtures import store_folder
+    from uwf_git.ext.evaluation.suite import MOST_COMMITS, Additions
 
     if suite is None:
         raise Usage("which suite?", "uwf eval add ID --to SUITE")
@@ -100,7 +100,7 @@ def add(
     value = resolve.json_value(expected) if expected is not None else None
     given = parse_judges(judges, commands=False) or ()
     with instance.store.together():
-        files = take_in(instance, fixture.expanduser()) if fixture is not None else None
+        files = store_folder(instance, fixture.expanduser()) if fixture is not None else None
         drafted = [
             each._replace(
                 case=each.case._replace(
@@ -119,12 +119,13 @@ def add(
             some = fits[start : start + MOST_COMMITS]
             commits = [commit for each in some for commit in each.commits]
             suites.add(
-                suite, Added([each.case for each in some], files=[files] if files else [], commits=commits)
+                suite,
+                Additions([each.case for each in some], files=[files] if files else [], commits=commits),
             )
     _emit_added(invocation, suite, suites, [each.case for each in fits], len(drafted) - len(fits))
 
 
-def _drafted(instance: Instance, text: str, role: str | None) -> list[Drafted]:
+def _drafted(instance: Instance, text: str, role: str | None) -> list[CaseDraft]:
     from uwf_git.ext.evaluation.cases import of_step, of_thread, steps_of
 
     thread, step = split_step(text)
@@ -217,7 +218,7 @@ def import_(invocation: Invocation, file: Path, suite: str | None, workflow: str
     A case replaces the one of the same name.
     """
     from uwf_git.ext.evaluation.cases import fitted, read_file, with_workflows
-    from uwf_git.ext.evaluation.suite import Added
+    from uwf_git.ext.evaluation.suite import Additions
 
     instance = invocation.instance_for_writing()
     with instance.store.together():
@@ -234,7 +235,7 @@ def import_(invocation: Invocation, file: Path, suite: str | None, workflow: str
         files = {each.case.fixture for each in fits if each.case.fixture}
         commits = [commit for each in fits for commit in each.commits]
         if fits:
-            suites.add(name, Added([each.case for each in fits], files=sorted(files), commits=commits))
+            suites.add(name, Additions([each.case for each in fits], files=sorted(files), commits=commits))
     _emit_added(invocation, name, suites, [each.case for each in fits], len(drafted) - len(fits))
 
 
@@ -247,14 +248,14 @@ def import_(invocation: Invocation, file: Path, suite: str | None, workflow: str
 @click.option("--yes", is_flag=True, help="Confirm the removal of the suite.")
 def remove(invocation: Invocation, suite: str, cases: tuple[str, ...], yes: bool) -> None:
     """Remove cases from a suite, or a whole suite. Threads and other cases' results are kept."""
-    from uwf_git.ext.evaluation.suite import Added, Suites, lock_of
+    from uwf_git.ext.evaluation.suite import Additions, Suites, lock_of
 
     instance = invocation.instance
     suites = Suites(instance.store)
     read = suites.read(suite)
     if cases:
         found = [read.case(text) for text in cases]
-        suites.add(suite, Added(removed=[case.hash for case in found]))
+        suites.add(suite, Additions(removed=[case.hash for case in found]))
         names = [read.named[case.hash] for case in found]
     elif not yes:
         count = counted(len(read.cases), "case")
@@ -318,7 +319,7 @@ def list_(invocation: Invocation) -> None:
 def show(invocation: Invocation, suite: str, case: str | None) -> None:
     """Show a suite's cases and results."""
     from uwf_git.ext.evaluation.commands.sides import names_of
-    from uwf_git.ext.evaluation.sides import judges_of, said_of
+    from uwf_git.ext.evaluation.sides import judges_of, run_name
     from uwf_git.ext.evaluation.suite import Suites
 
     read = Suites(invocation.instance.store).read(suite)
@@ -333,7 +334,7 @@ def show(invocation: Invocation, suite: str, case: str | None) -> None:
     for each in read.runs:
         results = read.results(each)
         more = {
-            "said": said_of(each, read, names),
+            "said": run_name(each, read, names),
             "judges": sorted(judges_of(results)),
             "time": each.time // 1000,
             **parts_value(results, tags),

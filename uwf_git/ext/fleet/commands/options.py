@@ -19,22 +19,22 @@ from uwf_git.base.text import counted
 if TYPE_CHECKING:
     from uwf_cli.failures import Failures
     from uwf_cli.invocation import Invocation
-    from uwf_cli.selection import Chosen
+    from uwf_cli.selection import Selection
 
-    from uwf_git.ext.fleet.admission import Allowance
-    from uwf_git.ext.fleet.endpoint import Place
-    from uwf_git.ext.fleet.step_process import Orders
+    from uwf_git.ext.fleet.admission import FleetLimits
+    from uwf_git.ext.fleet.endpoint import Endpoint
+    from uwf_git.ext.fleet.step_process import WorkerOptions
     from uwf_git.format.ids import ThreadId
 
 _PORT = 7233
-_LONGEST = 86400  # seconds that a worker may be silent
+_MAX_BACKOFF = 86400  # seconds that a worker may be silent
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 ADDRESS = click.option("--address", metavar="HOST:PORT", help="Address of a running Temporal server.")
 NAMESPACE = click.option("--namespace", metavar="N", help="Temporal namespace. Default: default.")
 HEARTBEAT = click.option(
     "--heartbeat",
-    type=Number(1, _LONGEST),
+    type=Number(1, _MAX_BACKOFF),
     default=30.0,
     show_default=True,
     metavar="SECONDS",
@@ -94,11 +94,13 @@ def allowance(function: _F) -> _F:
     return most(wrapped)  # type: ignore[no-any-return]
 
 
-def _bounds(most: int | None, texts: Mapping[str, str | None]) -> Allowance:
+def _bounds(most: int | None, texts: Mapping[str, str | None]) -> FleetLimits:
     from uwf_git.engine.budget import parse_option
-    from uwf_git.ext.fleet.admission import Allowance
+    from uwf_git.ext.fleet.admission import FleetLimits
 
-    return Allowance(most, {key: parse_option(key, text) for key, text in texts.items() if text is not None})
+    return FleetLimits(
+        most, {key: parse_option(key, text) for key, text in texts.items() if text is not None}
+    )
 
 
 def orders(
@@ -108,10 +110,10 @@ def orders(
     remote: str | None,
     workspace: str | None,
     workspace_remote: str,
-) -> Orders:
+) -> WorkerOptions:
     """Return the workers' orders, after checking the remote once and removing ended threads' workspaces.
     Raises Usage, NotFound, RemoteFailed."""
-    from uwf_git.ext.fleet.step_process import Orders
+    from uwf_git.ext.fleet.step_process import WorkerOptions
     from uwf_git.ext.fleet.workspace import Workspaces, parse_wanted
 
     if remote is not None:
@@ -119,12 +121,12 @@ def orders(
     if workspace is None:
         if workspace_remote:
             raise Usage("--workspace-remote needs a workspace", "give one: --workspace worktree:PROJECT")
-        return Orders(agent, str(cwd) if cwd else None, remote)
+        return WorkerOptions(agent, str(cwd) if cwd else None, remote)
     if cwd is not None:
         raise Usage("--cwd and --workspace exclude each other", "give one of them")
     wanted = parse_wanted(workspace, workspace_remote)
     Workspaces(invocation.instance, wanted).tidy()
-    return Orders(agent, None, remote, wanted.text(), workspace_remote)
+    return WorkerOptions(agent, None, remote, wanted.text(), workspace_remote)
 
 
 def _ask(invocation: Invocation, remote: str) -> None:
@@ -136,7 +138,7 @@ def _ask(invocation: Invocation, remote: str) -> None:
     list_refs(git_for(instance), instance.store.repository, instance.remotes.get(remote))
 
 
-def mark_remote(invocation: Invocation, remote: str | None, at: Place) -> str:
+def mark_remote(invocation: Invocation, remote: str | None, at: Endpoint) -> str:
     """Mark a remote as this fleet's, warning of others. Returns the mark's id or "". Raises RemoteFailed."""
     if remote is None:
         return ""
@@ -198,16 +200,16 @@ def pace(function: _F) -> _F:
     return wrapped  # type: ignore[no-any-return]
 
 
-def named(address: str | None, namespace: str | None) -> Place | None:
-    from uwf_git.ext.fleet.endpoint import NAMESPACE, Place
+def named(address: str | None, namespace: str | None) -> Endpoint | None:
+    from uwf_git.ext.fleet.endpoint import NAMESPACE, Endpoint
 
     if address is None:
         return None
     host = address if ":" in address else f"{address}:{_PORT}"
-    return Place(host, namespace or os.environ.get("TEMPORAL_NAMESPACE") or NAMESPACE)
+    return Endpoint(host, namespace or os.environ.get("TEMPORAL_NAMESPACE") or NAMESPACE)
 
 
-def found(invocation: Invocation, address: str | None, namespace: str | None) -> Place:
+def found(invocation: Invocation, address: str | None, namespace: str | None) -> Endpoint:
     """Return the named server, this store's running fleet, or that of Temporal's variables. Raises NotFound."""
     from uwf_git.ext.fleet.endpoint import find
 
@@ -220,7 +222,7 @@ def found(invocation: Invocation, address: str | None, namespace: str | None) ->
     return place if namespace is None else place._replace(namespace=namespace)
 
 
-def to_step(invocation: Invocation, chosen: Chosen, failures: Failures) -> list[ThreadId]:
+def to_step(invocation: Invocation, chosen: Selection, failures: Failures) -> list[ThreadId]:
     """Return the threads to step in order: named ones, or filtered idle ones, oldest first. Local sides of
     divergences are excluded from filters, for review."""
     from uwf_git.store.history import parted_from

@@ -17,7 +17,7 @@ from uwf_cli.exchange import adopt_news, find_thread, git_for
 from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import ago, iso
-from uwf_cli.selection import Chosen, short_ids, threads
+from uwf_cli.selection import Selection, short_ids, threads
 
 from uwf_git.api.listing import Filters
 from uwf_git.base.errors import NotFound, Usage
@@ -30,7 +30,7 @@ from uwf_git.format.ids import is_thread_id
 
 if TYPE_CHECKING:
     from uwf_git.ext.fleet.client import Queue, Row
-    from uwf_git.ext.fleet.endpoint import Place
+    from uwf_git.ext.fleet.endpoint import Endpoint
 
 _T = TypeVar("_T")
 _PAUSE = 1.0  # seconds between two looks at the queue
@@ -53,7 +53,7 @@ _USED = dict(zip((*LIMITS, "unpriced"), ("steps", "tokens", "cost", "seconds", "
 @place
 def start(
     invocation: Invocation,
-    chosen: Chosen,
+    chosen: Selection,
     heartbeat: float,
     tries: int,
     remote: str | None,
@@ -107,7 +107,7 @@ def status(
     invocation.emit(list(map(_value, rows)), lambda listed: "\n".join(_table(listed, short)))
 
 
-def _watch(invocation: Invocation, at: Place, ended: bool, short: Callable[[str], str]) -> None:
+def _watch(invocation: Invocation, at: Endpoint, ended: bool, short: Callable[[str], str]) -> None:
     from uwf_cli.watching.lines import Lines
 
     drawn = invocation.format == "text" and terminal.colours()
@@ -206,7 +206,7 @@ def cancel(
 
 
 def _signal(
-    invocation: Invocation, ids: tuple[str, ...], every: bool, at: Place, name: str, done: str
+    invocation: Invocation, ids: tuple[str, ...], every: bool, at: Endpoint, name: str, done: str
 ) -> None:
     from uwf_git.ext.fleet.endpoint import find
 
@@ -255,7 +255,7 @@ def _id(invocation: Invocation, text: str) -> str:
 @place
 def sync(
     invocation: Invocation,
-    chosen: Chosen,
+    chosen: Selection,
     heartbeat: float,
     tries: int,
     remote: str | None,
@@ -300,7 +300,7 @@ def _synced_text(value: Any) -> str:
     return f"{counted(told, 'thread')} told of news, {counted(started, 'thread')} put in"
 
 
-def _ask(at: Place, do: Callable[[Queue], Awaitable[_T]]) -> _T:
+def _ask(at: Endpoint, do: Callable[[Queue], Awaitable[_T]]) -> _T:
     from uwf_git.ext.fleet.client import Queue, connect, require
 
     require()

@@ -14,9 +14,9 @@ import click
 from uwf_cli import streams, terminal
 from uwf_cli.command import command
 from uwf_cli.commands.running import AGENT, AT_ONCE, CWD, QUIET, REMOTE, folder, outcome_line
-from uwf_cli.failures import Failures, tell
+from uwf_cli.failures import Failures, print_error
 from uwf_cli.invocation import Invocation
-from uwf_cli.selection import Chosen, short_ids, threads
+from uwf_cli.selection import Selection, short_ids, threads
 
 from uwf_git.api.listing import Filters
 from uwf_git.base.errors import Busy, Failure, OutputFailed, Throttled, Usage, Waiting
@@ -35,8 +35,8 @@ from uwf_git.ext.fleet.commands.options import (
 )
 
 if TYPE_CHECKING:
-    from uwf_git.ext.fleet.admission import Allowance
-    from uwf_git.ext.fleet.endpoint import Place
+    from uwf_git.ext.fleet.admission import FleetLimits
+    from uwf_git.ext.fleet.endpoint import Endpoint
     from uwf_git.ext.fleet.retry_policy import Fault
 
 _T = TypeVar("_T")
@@ -79,7 +79,7 @@ JOBS = click.option(
 @QUIET
 def run(
     invocation: Invocation,
-    chosen: Chosen,
+    chosen: Selection,
     workers: int,
     jobs: int,
     heartbeat: float,
@@ -93,7 +93,7 @@ def run(
     namespace: str | None,
     stay: bool,
     quiet: bool,
-    bounds: Allowance,
+    bounds: FleetLimits,
 ) -> None:
     """Run threads to their ends with workers on this machine. Failures don't stop the others. Prints one line
     per step.
@@ -103,12 +103,12 @@ def run(
     """
     from uwf_git.ext.fleet import client
     from uwf_git.ext.fleet.admission import Admission
-    from uwf_git.ext.fleet.commands.summary import tell_ends
+    from uwf_git.ext.fleet.commands.summary import report_ends
     from uwf_git.ext.fleet.commands.table import Table
     from uwf_git.ext.fleet.dispatch import begins
-    from uwf_git.ext.fleet.endpoint import find, kept
+    from uwf_git.ext.fleet.endpoint import find, fleet_membership
     from uwf_git.ext.fleet.run import Fleet, up
-    from uwf_git.ext.fleet.worker import Duty
+    from uwf_git.ext.fleet.worker import WorkerSettings
 
     client.require()
     if not workers and address is None:
@@ -122,13 +122,13 @@ def run(
     given = orders(invocation, agent, folder(cwd), remote, workspace, workspace_remote)
     failures = Failures(invocation)
     if not chosen.ids and chosen.filters == Filters():
-        chosen = Chosen((), Filters(ended=True))  # as --all says
+        chosen = Selection((), Filters(ended=True))  # as --all says
     found = to_step(invocation, chosen, failures)
     if not found:
         if not chosen.ids:
             private = invocation.instance.store.repository.private
             shows = "uwf fleet status" if find(private) else "uwf thread list"
-            with kept(private, alone=address is None):
+            with fleet_membership(private, alone=address is None):
                 invocation.note(f"no such threads are idle; {shows} shows what they are")
         failures.end()
         return
@@ -141,18 +141,18 @@ def run(
         return
     wanted = begins(instance, found, heartbeat, tries, agent, counts=bool(bounds.limits))
     admission = Admission(wanted, bounds._replace(stops_unpriced=instance.config.stops_unpriced))
-    told = Told(invocation)
+    told = EventPrinter(invocation)
     table = Table(instance, admission, len(wanted), told)
     with up(instance, named(address, namespace)) as (at, server), table.drawn(invocation, quiet):
         known = mark_remote(invocation, remote, at)
-        fleet = Fleet(instance, server, Duty(at, jobs, given), workers, table, table.seen)
-        rows = _heard(fleet.run(admission, stay), fleet.abandon)
+        fleet = Fleet(instance, server, WorkerSettings(at, jobs, given), workers, table, table.seen)
+        rows = _run_interruptibly(fleet.run(admission, stay), fleet.abandon)
         if at.own:
             unmark_remote(invocation, remote, known)
         faults = asyncio.run(_faults(at, [row.thread for row in rows.values() if row.state == "gave up"]))
     ended = [rows[begin.thread] for begin in wanted if begin.thread in rows]
     failures.note(
-        tell_ends(
+        report_ends(
             invocation,
             told.give_up,
             ended,
@@ -165,7 +165,7 @@ def run(
     failures.end()
 
 
-def _heard(running: Coroutine[Any, Any, _T], abandon: Callable[[], None]) -> _T:
+def _run_interruptibly(running: Coroutine[Any, Any, _T], abandon: Callable[[], None]) -> _T:
     """Run to the end. A signal stops it at its next wait, since exceptions inside the event loop could be
     lost. A second signal abandons it."""
     came: list[int] = []
@@ -205,7 +205,7 @@ def _heard(running: Coroutine[Any, Any, _T], abandon: Callable[[], None]) -> _T:
     raise AssertionError("a signal ends the command")
 
 
-async def _faults(at: Place, threads: Collection[str]) -> Mapping[str, Fault | None]:
+async def _faults(at: Endpoint, threads: Collection[str]) -> Mapping[str, Fault | None]:
     from uwf_git.ext.fleet.client import Queue, connect
 
     if not threads:
@@ -218,7 +218,7 @@ _BUSY = 3
 """Times that a thread is busy, one after the other, after which that is told: somebody may only be answering."""
 
 
-class Told:
+class EventPrinter:
     """Prints events, one line per step; errors go to standard error with their thread."""
 
     def __init__(self, invocation: Invocation) -> None:
@@ -231,9 +231,9 @@ class Told:
     def __call__(self, value: Mapping[str, Any]) -> None:
         """Print an event. Unprintable output doesn't stop the work; the command reports it at its end."""
         with suppress(OSError, OutputFailed):
-            self._tell(value)
+            self._notify(value)
 
-    def _tell(self, value: Mapping[str, Any]) -> None:
+    def _notify(self, value: Mapping[str, Any]) -> None:
         from uwf_git.ext.fleet.retry_policy import UNWRITABLE
 
         invocation = self._invocation
@@ -267,7 +267,7 @@ class Told:
 
     def _fail(self, thread: str, failure: Failure) -> None:
         self._failed.add(thread)
-        tell(self._invocation, failure, thread=thread, label=f"{self._label(thread)}  ")
+        print_error(self._invocation, failure, thread=thread, label=f"{self._label(thread)}  ")
 
     def give_up(self, thread: str, failure: Failure) -> None:
         """Print why a thread was given up, unless already reported."""
@@ -286,7 +286,7 @@ class Told:
             self._troubles.add(of)
             meanwhile = value.get("meanwhile", "it is asked again and again")
             hint = f"{meanwhile}; {fault['hint']}" if fault["hint"] else meanwhile
-            tell(self._invocation, Failure(fault["code"], fault["status"], fault["message"], hint))
+            print_error(self._invocation, Failure(fault["code"], fault["status"], fault["message"], hint))
 
     def _label(self, thread: str) -> str:
         return terminal.style(self._short(thread), "cyan")
@@ -321,17 +321,17 @@ def worker(
     """
     from uwf_git.ext.fleet import client
     from uwf_git.ext.fleet.commands.options import found
-    from uwf_git.ext.fleet.endpoint import announce, kept
-    from uwf_git.ext.fleet.worker import Duty, work
+    from uwf_git.ext.fleet.endpoint import announce, fleet_membership
+    from uwf_git.ext.fleet.worker import WorkerSettings, work
 
     client.require()
     given, told = (
         orders(invocation, agent, folder(cwd), remote, workspace, workspace_remote),
-        Told(invocation),
+        EventPrinter(invocation),
     )
     instance = invocation.instance
     at = found(invocation, address, namespace)
-    duty = Duty(at, jobs, given)
+    duty = WorkerSettings(at, jobs, given)
     mark_remote(invocation, remote, at)
 
     async def until_ended() -> None:
@@ -344,6 +344,6 @@ def worker(
     if at.own:
         asyncio.run(until_ended())
         return
-    with kept(instance.store.repository.private, alone=False) as private:
+    with fleet_membership(instance.store.repository.private, alone=False) as private:
         announce(private, at)
         asyncio.run(until_ended())

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from uwf_cli.failures import tell
+from uwf_cli.failures import print_error
 
 from uwf_git.base.errors import Failure, Waiting
 from uwf_git.base.text import counted
@@ -14,19 +14,19 @@ from uwf_git.base.text import counted
 if TYPE_CHECKING:
     from uwf_cli.invocation import Invocation
 
-    from uwf_git.ext.fleet.admission import Used
+    from uwf_git.ext.fleet.admission import FleetSpending
     from uwf_git.ext.fleet.client import Row
-    from uwf_git.ext.fleet.endpoint import Place
+    from uwf_git.ext.fleet.endpoint import Endpoint
     from uwf_git.ext.fleet.retry_policy import Fault
 
 
-def tell_ends(
+def report_ends(
     invocation: Invocation,
     give_up: Callable[[str, Failure], None],
     rows: list[Row],
     faults: Mapping[str, Fault | None],
-    at: Place | None,
-    used: Used,
+    at: Endpoint | None,
+    used: FleetSpending,
     left: int,
 ) -> int:
     """Report the ends of threads: given up ones by `give_up`, others one line per reason. Return the exit
@@ -53,20 +53,20 @@ def tell_ends(
         give_up(row.thread, Failure(code, status, message, hint or f"see: uwf thread show {row.thread}"))
     if cancelled:
         goes_on = f"uwf fleet run {_which(cancelled)}{_options(at)} goes on"
-        tell(invocation, Failure("failure", 1, f"{_such(cancelled)}: taken out of the queue", goes_on))
+        print_error(invocation, Failure("failure", 1, f"{_such(cancelled)}: taken out of the queue", goes_on))
     groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in waits:
         if used.reached is None or row.state != "held" or row.is_paused:
             groups[row.state, row.why].append(row)
     for found in groups.values():
-        tell(invocation, _rest(found, at))
+        print_error(invocation, _rest(found, at))
     is_short = used.reached is not None and (left or any(row.state == "held" for row in waits))
     if is_short:
-        tell(invocation, Failure("waiting", 5, f"the fleet waits: {used.reason()}", used.hint()))
+        print_error(invocation, Failure("waiting", 5, f"the fleet waits: {used.reason()}", used.hint()))
     return worst or (Waiting.exit_status if waits or is_short else 0)
 
 
-def _rest(rows: list[Row], at: Place | None) -> Failure:
+def _rest(rows: list[Row], at: Endpoint | None) -> Failure:
     first, which = rows[0], _which(rows)
     why, hint = f"it is {first.state}", "see: uwf inbox"
     if first.is_paused:
@@ -90,7 +90,7 @@ def _which(rows: list[Row]) -> str:
     return rows[0].thread if len(rows) == 1 else "--all"
 
 
-def _options(at: Place | None) -> str:
+def _options(at: Endpoint | None) -> str:
     from uwf_git.ext.fleet.endpoint import NAMESPACE
 
     if at is None:

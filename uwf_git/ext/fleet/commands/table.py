@@ -33,7 +33,7 @@ class Table:
         self._instance = instance
         self._admission = admission
         self._threads = threads
-        self._told = told
+        self._describe = told
         self._states: dict[str, str] = {}
         self._steps = 0
         self._trouble = ""
@@ -56,7 +56,7 @@ class Table:
         elif "fault" in value:
             self._states[value["thread"]] = "failed"
         with self._lines.hidden():
-            self._told(value)
+            self._describe(value)
 
     def drawn(self, invocation: Invocation, quiet: bool) -> AbstractContextManager[object]:
         """Draw the lines during a block, if possible and wanted."""

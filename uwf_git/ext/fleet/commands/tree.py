@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from uwf_cli.command import Group, Place
+from uwf_cli.command import CommandEntry, Group
 
 fleet = Group(
     "fleet",
     {
-        "run": Place("uwf_git.ext.fleet.commands.running:run", "Run threads with workers on this machine."),
-        "worker": Place("uwf_git.ext.fleet.commands.running:worker", "Run steps of a fleet."),
-        "start": Place("uwf_git.ext.fleet.commands.queue:start", "Queue threads for a fleet."),
-        "status": Place("uwf_git.ext.fleet.commands.queue:status", "List a fleet's queue."),
-        "pause": Place("uwf_git.ext.fleet.commands.queue:pause", "Pause threads in the queue."),
-        "resume": Place("uwf_git.ext.fleet.commands.queue:resume", "Resume threads in the queue."),
-        "cancel": Place("uwf_git.ext.fleet.commands.queue:cancel", "Remove threads from the queue."),
-        "sync": Place("uwf_git.ext.fleet.commands.queue:sync", "Update the queue from the refs."),
+        "run": CommandEntry(
+            "uwf_git.ext.fleet.commands.running:run", "Run threads with workers on this machine."
+        ),
+        "worker": CommandEntry("uwf_git.ext.fleet.commands.running:worker", "Run steps of a fleet."),
+        "start": CommandEntry("uwf_git.ext.fleet.commands.queue:start", "Queue threads for a fleet."),
+        "status": CommandEntry("uwf_git.ext.fleet.commands.queue:status", "List a fleet's queue."),
+        "pause": CommandEntry("uwf_git.ext.fleet.commands.queue:pause", "Pause threads in the queue."),
+        "resume": CommandEntry("uwf_git.ext.fleet.commands.queue:resume", "Resume threads in the queue."),
+        "cancel": CommandEntry("uwf_git.ext.fleet.commands.queue:cancel", "Remove threads from the queue."),
+        "sync": CommandEntry("uwf_git.ext.fleet.commands.queue:sync", "Update the queue from the refs."),
     },
     examples=(
         "uwf fleet run --all --workers 4",

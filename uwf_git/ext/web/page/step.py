@@ -10,7 +10,7 @@ from uwf_cli.output import dollars
 from uwf_cli.page.markup import answer, fold, pre, tag, text
 
 from uwf_git.base.text import cut, one_line
-from uwf_git.engine.spending import Spent, money, tokens_of
+from uwf_git.engine.spending import Totals, money, tokens_of
 from uwf_git.format.kinds import asks_human
 from uwf_git.format.kinds import status_of as status_in
 from uwf_git.store.pages import verdict
@@ -47,7 +47,7 @@ def judges(output: Any) -> bool:
     return told or bool(status_in(output))
 
 
-def amounts(spent: Spent | None, prices: Mapping[str, Price]) -> list[str]:
+def amounts(spent: Totals | None, prices: Mapping[str, Price]) -> list[str]:
     """Return known tokens, cost and time."""
     if spent is None:
         return []

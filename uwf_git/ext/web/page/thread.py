@@ -13,7 +13,7 @@ from uwf_cli.page.markup import answer, fold, markdown, pre, tag, text, value
 from uwf_git.base.text import counted
 from uwf_git.engine.accounts import nested, runs
 from uwf_git.engine.budget import prices
-from uwf_git.engine.spending import Spent, together
+from uwf_git.engine.spending import Totals, together
 from uwf_git.engine.status import outlook, status_of
 from uwf_git.ext.web.page.graph import drawing, way_of
 from uwf_git.ext.web.page.step import amounts, gist, how_found, judges, name_of, turn
@@ -54,7 +54,7 @@ class _Page:
         own = runs(instance, head)
         inner = nested(instance, head)
         self._all = [run.spent for run in (*own, *inner)]
-        self._spent: dict[str, Spent] = {run.id: run.spent for run in (*inner, *own)}
+        self._spent: dict[str, Totals] = {run.id: run.spent for run in (*inner, *own)}
         for number in {run.number for run in inner}:
             # A step that a sub-workflow did cost what that one's steps did.
             step = self._history.steps[number - 1].hash
@@ -105,7 +105,7 @@ class _Page:
         archive = self._head.archive
         return f": {text(archive.reason)}" if archive is not None and archive.reason else ""
 
-    def _numbers(self, spent: Spent) -> str:
+    def _numbers(self, spent: Totals) -> str:
         failed = f", and {counted(spent.attempts, 'failed attempt')}" if spent.attempts else ""
         return f"{len(self._history.steps)}{failed}"
 
@@ -266,7 +266,7 @@ class _Page:
         title = f"failed attempt of {text(role_name(attempt.role))}: {text(attempt.error)}"
         return fold(title, when + "".join(parts), "attempt")
 
-    def _amounts(self, spent: Spent | None) -> list[str]:
+    def _amounts(self, spent: Totals | None) -> list[str]:
         return amounts(spent, self._prices)
 
     def _footer(self) -> str:
