@@ -29,7 +29,7 @@ ORDER_ARGS = $(if $(ORDER),--random-order-bucket=global --random-order-seed=$(OR
 PIP_INSTALL = -m pip install -qq --disable-pip-version-check --no-input
 SOURCES = $(shell find uwf_git cli -name '*.py')
 
-.PHONY: demo test test-all faults soak fleet-soak agent-programs test-agents fuzz pictures lint bench bench-smoke venv clean
+.PHONY: demo test test-all faults soak fleet-soak agent-programs test-agents fuzz pictures lint prose reference bench bench-smoke venv clean
 
 demo: $(VENV)/.installed
 	@UWF_BIN=$(VENV)/bin sh examples/demo/run.sh
@@ -71,6 +71,13 @@ lint: $(VENV)/.installed-dev
 	@$(VENV)/bin/ruff format --check
 	@$(VENV)/bin/mypy
 
+prose: $(VENV)/.installed-dev
+	@$(VENV)/bin/python docs/prose.py
+
+reference: $(VENV)/.installed-dev
+	@$(VENV)/bin/python docs/commands/generate.py
+	@$(VENV)/bin/python docs/messages.py
+
 bench: $(BENCH_VENV)/.installed
 	@$(BENCH_VENV)/bin/python benchmarks/run.py --page
 
@@ -82,14 +89,16 @@ venv: $(VENV)/.installed-dev
 clean:
 	rm -rf $(VENV) $(BENCH_VENV) .agents .demo build dist uwf_git.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .fuzz
 
-# Installed again only when pyproject.toml has changed: the sources are used where they stand.
+# Installed again if dependencies or the names of agents may have changed: the sources are used where they stand.
 
-$(VENV)/.installed: pyproject.toml | $(VENV)/bin/python
+INSTALLS = pyproject.toml setup.py $(wildcard uwf_git/ext/__init__.py uwf_git/ext/*/__init__.py)
+
+$(VENV)/.installed: $(INSTALLS) | $(VENV)/bin/python
 	@echo "installing uwf-git into $(VENV)"
 	@$(VENV)/bin/python $(PIP_INSTALL) --editable .
 	@touch $@
 
-$(VENV)/.installed-dev: pyproject.toml | $(VENV)/bin/python
+$(VENV)/.installed-dev: $(INSTALLS) | $(VENV)/bin/python
 	@echo "installing uwf-git and its development tools into $(VENV)"
 	@$(VENV)/bin/python $(PIP_INSTALL) --editable '.[dev]'
 	@touch $(VENV)/.installed $@

@@ -74,7 +74,7 @@ def test_an_extension_costs_nothing_where_it_is_not_asked(package: Path) -> None
     ("manifest", "why"),
     [
         ("import no_such_module", "ModuleNotFoundError"),
-        ("EXTENSION = 3", "greetings:EXTENSION is no Extension"),
+        ("EXTENSION = 3", "greetings:EXTENSION is not an Extension"),
     ],
 )
 def test_an_extension_that_cannot_be_loaded_is_named_with_its_package(

@@ -262,7 +262,7 @@ def test_a_log_that_cannot_be_written_fails_nothing(
     spoil(root / "store.git" / "uwf" / "logs")
     done = uwf("thread", "step", thread, env=ON)
     assert done.json["role"] == "writer"
-    assert done.err.count("can't be written") == 1
+    assert done.err.count("cannot be written") == 1
 
 
 def todays(root: Path) -> Path:
@@ -291,7 +291,7 @@ UWF_LOG=debug {" ".join(UWF)} thread step {thread}
 
 @pytest.mark.parametrize(
     ("put", "what"),
-    [(os.mkfifo, "is no file"), (lambda path: path.symlink_to(path.parent.parent / "mine"), "is a link")],
+    [(os.mkfifo, "is not a file"), (lambda path: path.symlink_to(path.parent.parent / "mine"), "is a link")],
 )
 def test_what_stands_where_a_log_file_should_is_neither_waited_for_nor_followed(
     uwf: Uwf, root: Path, thread: str, put: Callable[[Path], Any], what: str
@@ -302,7 +302,7 @@ def test_what_stands_where_a_log_file_should_is_neither_waited_for_nor_followed(
     mine.write_text("mine")
     done = uwf("thread", "step", thread, env=ON)
     assert done.json["role"] == "writer"
-    assert done.err.count("can't be written") == done.err.count(what) == 1
+    assert done.err.count("cannot be written") == done.err.count(what) == 1
     assert mine.read_text() == "mine"
     assert uwf("debug").json == [] and uwf("debug", "33A585NA").json["records"] == []
 
@@ -317,7 +317,7 @@ def test_the_log_is_asked_for_in_plain_words_too(uwf: Uwf, root: Path, value: st
 def test_a_level_that_is_none_is_told_and_fails_nothing(uwf: Uwf, root: Path) -> None:
     uwf("init")
     done = uwf("thread", "list", env={"UWF_LOG": "loud"})
-    assert done.json == [] and done.err.count("UWF_LOG is 'loud', which is no level") == 1
+    assert done.json == [] and done.err.count("UWF_LOG is 'loud', which is not a level") == 1
 
 
 def test_processes_that_log_at_the_same_time_tear_no_line(uwf: Uwf, root: Path) -> None:
@@ -343,10 +343,11 @@ def test_a_file_where_the_log_should_be_is_named_with_what_to_do(uwf: Uwf, root:
     logs = root / "store.git" / "uwf" / "logs"
     logs.write_text("mine")
     assert (
-        "logs can't be written: it is no folder; move what is there away" in uwf("thread", "list", env=ON).err
+        "logs cannot be written: it is not a folder; move what is there away"
+        in uwf("thread", "list", env=ON).err
     )
     refused = uwf("debug", check=1).error
-    assert "it is no folder" in refused["message"] and refused["hint"] == f"mv {logs} {logs}.old"
+    assert "it is not a folder" in refused["message"] and refused["hint"] == f"mv {logs} {logs}.old"
 
 
 def test_what_one_thread_is_about_is_in_no_record_of_another() -> None:

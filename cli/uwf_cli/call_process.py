@@ -79,7 +79,7 @@ async def _end_of(process: subprocess.Popen[bytes], stdin: bytes, most: int) -> 
             read = anyio.Event()
             reading.start_soon(_read, pipes, out, most, read)
             await pipes.exit_status(math.inf, 0)
-            with anyio.move_on_after(DRAIN):  # what it left behind may hold the pipes for ever
+            with anyio.move_on_after(DRAIN):  # its children may hold the pipes forever
                 await read.wait()
                 await pipes.exit_status(0, DRAIN)
             reading.cancel_scope.cancel()

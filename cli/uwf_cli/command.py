@@ -32,7 +32,7 @@ class Number(click.FloatRange):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         found = super().convert(value, param, ctx)
         if math.isnan(found):
-            self.fail(f"{value!r} is no number.", param, ctx)
+            self.fail(f"{value!r} is not a number.", param, ctx)
         return found
 
 
@@ -207,8 +207,10 @@ _SYNONYMS = {
     "create": ("start", "put", "init"),
     "crew add": ("import",),
     "crew put": ("import",),
-    "del": ("rm",),
-    "delete": ("rm",),
+    "config delete": ("unset",),
+    "config rm": ("unset",),
+    "del": ("rm", "remove"),
+    "delete": ("rm", "remove"),
     "edit": ("put", "set"),
     "end": ("kill",),
     "find": ("grep", "list"),
@@ -228,6 +230,7 @@ _SYNONYMS = {
     "remark": ("say",),
     "remove": ("rm",),
     "reply": ("answer",),
+    "rm": ("remove",),
     "search": ("grep", "list"),
     "skill": ("guide",),
     "status": ("show", "list"),
@@ -250,6 +253,9 @@ _PHRASES = {
 }
 """Commands that other programs have, and the command here that prints the same, if its name is no synonym."""
 
+_DESTRUCTIVE = ("rm", "remove", "kill")
+"""Commands that are not suggested to a user of another group."""
+
 
 def _suggest(context: click.Context, group: Group, name: str) -> str | None:
     from difflib import SequenceMatcher
@@ -262,17 +268,17 @@ def _suggest(context: click.Context, group: Group, name: str) -> str | None:
     here = {member: f"{context.command_path} {member}" for member in group.members}
     wanted = name.casefold()
     meant = _SYNONYMS.get(f"{group.name} {wanted}", _SYNONYMS.get(wanted, ()))
-    # A name of another group's command means that only if it is nobody's word for what is meant more often.
+    # A name of another group's command is suggested unless it more often means another word.
     for paths, words in ((here, (wanted, *meant)), (everywhere, (*meant, wanted))):
         for word in words:
-            if word in paths:
+            if word in paths and (paths is here or group is root.command or word not in _DESTRUCTIVE):
                 return paths[word]
 
     def likeness(known: str) -> float:
         return SequenceMatcher(None, wanted[:200], known).ratio() + (0.1 if known in here else 0)
 
     near = max((*here, *_SYNONYMS, *everywhere), key=likeness)
-    return _suggest(context, group, near) if likeness(near) >= 0.75 else None
+    return _suggest(context, group, near) if near != wanted and likeness(near) >= 0.75 else None
 
 
 def _paths(root: Group, name: str) -> dict[str, str]:

@@ -24,7 +24,7 @@ BETWEEN = 0.1
 MOST_SAID = 20
 _BAR = 20
 _STEP = re.compile(r"(?:remote: )?([A-Z][A-Za-z ]{2,40}): +[0-9]{1,3}% \(([0-9]+)/([0-9]+)\)")
-# What git says of itself on the server's side, beside the progress.
+# git's own server-side messages, beside the progress.
 _OF_GIT = re.compile(
     r"remote: (?:$|(?:Enumerating|Counting|Compressing|Resolving|Unpacking|Checking|Total) )"
 )
@@ -119,10 +119,10 @@ def adopt_news(invocation: Invocation) -> None:
     try:
         for pulled in adopt_fetched(invocation.instance):
             if any(each.case.label in TOLD for each in pulled.adopted):
-                invocation.note(f"took over what git fetched from {pulled.remote}")
+                invocation.note(f"adopted what git fetched from {pulled.remote}")
             for each in pulled.refused:
                 invocation.warn(
-                    f"{each.ref} of {pulled.remote} was not taken over; see: uwf verify --remote {pulled.remote}"
+                    f"{each.ref} of {pulled.remote} was not adopted; see: uwf verify --remote {pulled.remote}"
                 )
     except UwfError as error:
         invocation.warn(error.message)

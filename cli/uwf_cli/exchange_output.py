@@ -12,7 +12,7 @@ from uwf_git.store import layout, ref_kinds
 
 MOST = 40
 MOST_NAMED = 10  # in one line
-# What became of a ref that was pulled, by its case; the other cases changed nothing.
+# Results of pulled refs by case; the other cases changed nothing.
 TOLD = {
     "unknown": "new",
     "behind": "moved on",
@@ -29,7 +29,7 @@ TOLD = {
     "paused-there": "paused",
     "resumed-there": "resumed",
 }
-# What brought nothing here.
+# Results without new content.
 _APART = ("deleted-there", "paused-there", "resumed-there")
 
 

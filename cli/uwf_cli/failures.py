@@ -44,7 +44,7 @@ class Failures:
             first, more = min(missed), len(missed) - 1
             are = f" and {more} more are" if more else " is"
             self._invocation.warn(
-                f"{first}{are} gone, though no uwf deleted that — bring it back: uwf doctor --fix"
+                f"{first}{are} gone, though no uwf deleted that — restore it: uwf doctor --fix"
             )
 
     def end(self) -> None:
@@ -79,7 +79,7 @@ def _without_secrets(invocation: Invocation, failure: Failure) -> Failure:
 
     try:
         clean = redactor_at(invocation.location).text
-    except FileNotFoundError:  # the working folder is gone, which is what the failure says
+    except FileNotFoundError:  # the failure already says that the working folder is gone
         return failure
 
     def told(found: Any) -> Any:

@@ -13,11 +13,11 @@ def write_whole(path: Path, data: bytes, force: bool) -> None:
     aside = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     try:
         if not force and os.path.lexists(path):
-            raise Invalid(f"{path} is there already", "write over it with --force, or name another file")
+            raise Invalid(f"{path} already exists", "write over it with --force, or name another file")
         aside.write_bytes(data)
         aside.replace(path)
     except OSError as error:
-        raise Invalid(f"can't write {path}: {error.strerror}", "name another file") from None
+        raise Invalid(f"cannot write {path}: {error.strerror}", "name another file") from None
     finally:
         aside.unlink(missing_ok=True)
 
@@ -27,4 +27,4 @@ def write_text(path: Path, text: str) -> None:
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise Invalid(f"{path} can't be written: {error.strerror}", "choose another file") from None
+        raise Invalid(f"{path} cannot be written: {error.strerror}", "choose another file") from None

@@ -40,7 +40,7 @@ class Invocation:
         self.exit_status: Callable[[str, int], int] = lambda _code, status: status
         self._after: list[Callable[[], None]] = []
 
-    # Where
+    # Location
 
     @cached_property
     def location(self) -> Location:
@@ -48,7 +48,7 @@ class Invocation:
 
         try:
             here = Path.cwd()
-        except OSError:  # it was deleted; what it is needed for says so
+        except OSError:  # it was deleted; the command that needs it reports that
             here = Path("/")
         return locate(self.root_option, os.environ, here)
 
@@ -119,7 +119,7 @@ class Invocation:
             sys.stderr.write(text + "\n")
             sys.stderr.flush()
 
-    # What goes out
+    # Output
 
     def afterwards(self) -> None:
         """Run what waits for the result to be printed. Raises what that raises."""
@@ -133,7 +133,7 @@ class Invocation:
             seconds = f"{judging.budget.seconds:g} s"
             more = self.instance.store.repository.config.to_raise("uwf.maxVerify", "600")
             self.warn(
-                f"what comes next was not judged, as slow conditions have taken {seconds}, for "
+                f"the next role was not determined: conditions took {seconds}, for "
                 f"{', '.join(threads)} — allow more: {more}"
             )
 

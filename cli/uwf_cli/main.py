@@ -44,7 +44,7 @@ def main() -> None:
                 sys.stdout.flush()
             sys.exit(0)
         except OSError:
-            pass  # what follows says why
+            pass  # the next line has the reason
     lifetime.end(_run(arguments))
 
 

@@ -36,7 +36,7 @@ def json_parts(value: Any, *, compact: bool = False) -> Iterator[str]:
             yield _escaped(some)
 
 
-_PIECES = 2000  # of which each is a name, a value, or what stands between
+_PIECES = 2000  # each is a name, a value, or a separator
 
 
 def _escaped(text: str) -> str:

@@ -56,15 +56,15 @@ def filters(ended: str | None) -> Callable[[_F], _F]:
             until = moment(given.pop("until"), "--until or --older-than:", _DAY)
             rest = {name: given.pop(name) for name in ("workflow", "author", "search")}
             for name, text in rest.items():
-                if text is not None and not text.strip():  # a script's empty variable is no wish for all
-                    raise Usage(f"--{name} is empty", "leave it out, or say what it is to select")
+                if text is not None and not text.strip():  # a script's empty variable must not select all
+                    raise Usage(f"--{name} is empty", "omit it, or give a value")
             return function(
                 *args,
                 filters=Filters(statuses, since=since, until=until, ended=given.pop("all", True), **rest),
                 **given,
             )
 
-        wrapped: Any = update_wrapper(packed, function)  # with what other decorators have declared
+        wrapped: Any = update_wrapper(packed, function)  # with declarations of other decorators
         for option in reversed(_options(ended)):
             wrapped = option(wrapped)
         return wrapped  # type: ignore[no-any-return]

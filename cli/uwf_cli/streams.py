@@ -8,7 +8,7 @@ import sys
 import time
 from typing import Any, TextIO
 
-_PATIENCE = 2.0  # seconds that a write may take, once the command was told to end
+_PATIENCE = 2.0  # seconds for a write after the command was told to end
 _TICK = 0.1
 
 _writes: dict[object, float] = {}
@@ -41,7 +41,7 @@ class _Output(_Stream):
         from uwf_git.base.errors import OutputFailed
 
         raise OutputFailed(
-            f"can't print the result: {error.strerror}",
+            f"cannot print the result: {error.strerror}",
             "what the command did until then is done: look with uwf thread show or uwf thread list",
         ) from None
 

@@ -96,5 +96,5 @@ def _text(given: Mapping[str, Any], key: str) -> str | None:
     if not isinstance(value, str):
         raise Invalid(f"{key} must be text, not {kind_of(value)}", _EXAMPLE)
     if not value.strip():
-        raise Invalid(f"{key} is empty", "say what is to be done" if key == "prompt" else "leave it out")
+        raise Invalid(f"{key} is empty", "describe the task" if key == "prompt" else "leave it out")
     return value

@@ -20,7 +20,7 @@ _UNSAFE = (
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\ud800-\udfff\U000e0000-\U000e007f]"
 )
-# What is shown as nothing, or as a blank, and is one of these characters or a letter.
+# Characters shown as nothing or as a blank that are one of these or a letter.
 _UNSEEN = (
     "[\xad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200c\u200d\u2800\u3164\ufe00-\ufe0f\uffa0"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
@@ -163,7 +163,7 @@ _MIN_WIDTH = 16
 
 
 def _narrowed(widths: Sequence[int], least: Sequence[int], room: int, free: int | None) -> list[int]:
-    # What is wider than the terminal would be narrowed to its width in any case.
+    # Cells wider than the terminal would be narrowed anyway.
     found = [max(low, min(size, room)) for size, low in zip(widths, least, strict=True)]
     for _ in range(sum(found) + 2 * (len(found) - 1) - room):
         able = [place for place in range(len(found)) if found[place] > least[place]]

@@ -218,7 +218,9 @@ uwf = Group(
             "uwf_cli.commands.verify:verify", "Verify every node, commit, page and decision."
         ),
         "help": CommandEntry("uwf_cli.commands.help:help_", "Print the help of a command or a topic."),
-        "guide": CommandEntry("uwf_cli.commands.guide:guide", "Print a reference text for agents."),
+        "guide": CommandEntry(
+            "uwf_cli.commands.guide:guide", "Print a reference text or an example workflow."
+        ),
         "completion": CommandEntry(
             "uwf_cli.commands.config:completion", "Print the shell completion script."
         ),

@@ -84,7 +84,7 @@ def test_the_next_step_of_the_role_takes_its_session_up_again(storage: Path) -> 
 
 @pytest.mark.parametrize(
     ("flags", "why"),
-    [((), "Resource not found"), (("empty",), "it is empty"), (("--no-load",), "can't take")],
+    [((), "Resource not found"), (("empty",), "it is empty"), (("--no-load",), "cannot take")],
 )
 def test_a_session_that_cannot_be_taken_up_again_is_noticed_and_everything_told_anew(
     storage: Path, flags: tuple[str, ...], why: str
@@ -358,7 +358,7 @@ def test_a_turn_that_fails_is_one_line_with_all_that_was_said(
             "such as acp",
         ),
         ("echo", "doesn't know initialize", "Agent Client Protocol"),
-        ("shout", "printed what is no frame of the protocol: 'Welcome!'", "kept"),
+        ("shout", "printed what is not a frame of the protocol: 'Welcome!'", "kept"),
         ("huge-frame", "sent a frame of more than 32 MiB", "kept"),
         ("odd-frames", "refused initialize: Internal [31m error: no disk", "by hand"),
     ],

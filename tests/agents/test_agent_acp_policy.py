@@ -85,7 +85,7 @@ def test_agents_are_told_in_their_own_words_and_what_the_user_told_them_stays() 
     assert json.loads(told["OPENCODE_PERMISSION"]) == {"bash": "deny", "skill": "deny", "edit": "deny"}
     assert json.loads(told["CODEX_CONFIG"]) == {"features.shell_tool": False}
     assert environment(given, frozenset()) == given
-    with pytest.raises(AgentFailed, match="CODEX_CONFIG in the environment is no JSON object"):
+    with pytest.raises(AgentFailed, match="CODEX_CONFIG in the environment is not a JSON object"):
         environment({"CODEX_CONFIG": "3"}, NO_COMMANDS)
 
 
@@ -108,7 +108,7 @@ def test_rules_that_an_agent_can_not_be_held_to_are_named_and_strictly_it_does_n
 ) -> None:
     flags = ["--modes", modes]
     steps = Scripted(storage, "answer", flags=flags, more=LISTED % "false")
-    (note,) = [each for each in steps.step().detail["notes"] if "can't be held to" in each]
+    (note,) = [each for each in steps.step().detail["notes"] if "cannot enforce" in each]
     asks = modes == "default"
     assert (
         ("permissions: execute:python3 *" in note) == ("permissions: nothing of edit" in note) == (not asks)
@@ -116,7 +116,7 @@ def test_rules_that_an_agent_can_not_be_held_to_are_named_and_strictly_it_does_n
     assert note.endswith("maxReadBytes")  # it may read by its own means
     steps = Scripted(storage, "answer", flags=flags, more=LISTED % "true")
     came = steps.step()
-    assert "can't be held to these rules of the policy" in came.error and "tools (strict)" in came.hint
+    assert "cannot enforce these rules of the policy" in came.error and "tools (strict)" in came.hint
     assert len(steps.noted("prompt")) == 1, "it is told nothing"
 
 

@@ -127,7 +127,7 @@ FAILURES = {
     ),
     "stumbles over an answer": (
         "print(\"Error: 'str' object has no attribute 'usage'\", file=sys.stderr); sys.exit(1)",
-        "mycli exited with 1: the service's answer can't be read: Error: 'str' object has no attribute 'usage'",
+        "mycli exited with 1: the service's answer cannot be read: Error: 'str' object has no attribute 'usage'",
         "address",
     ),
     "has no room": (
@@ -138,7 +138,7 @@ FAILURES = {
     "is refused": (
         'tell(type="failed", error="Incomplete response returned, reason: content_filter"); sys.exit(1)',
         "mycli failed: Incomplete response returned, reason: content_filter",
-        "word the task otherwise",
+        "rephrase the task",
     ),
     "gives up": (
         'tell(type="retry", why="busy", nth=1); tell(type="retry", why="on fire", nth=2); sys.exit(1)',
@@ -189,7 +189,7 @@ def test_a_stream_that_breaks_off_in_opencode_is_told(
         version="99.0",
     )
     failure = refused(instance, "uwf-opencode")
-    assert failure.message == "opencode exited with 1: the model's answer broke off, or can't be read"
+    assert failure.message == "opencode exited with 1: the model's answer broke off, or cannot be read"
 
 
 def test_an_answer_of_opencode_in_which_nothing_is_said_is_told(
@@ -384,7 +384,7 @@ def test_a_program_without_sessions_is_corrected_by_telling_it_all_again(
     made, turns = detail(instance, start_loop(instance)("mycli"))
     assert (made["extraction"], made["usage"]) == ("correction", {"input": 300, "output": 21, "cached": 0})
     assert made["session"] is None
-    assert made["notes"][-1] == "mycli can't go on in a session: it is told all again"
+    assert made["notes"][-1] == "mycli cannot continue in a session: it is told all again"
     task, first, second = (call["prompt"] for call in calls())
     assert TASK in task and first.startswith(task) and second.startswith(task)
     assert "Done, I think." in first and "Your answer can't be taken yet:" in first
@@ -1057,11 +1057,11 @@ def test_the_documented_versions_are_those_that_are_tested() -> None:
         ({"prompt": "argument"}, "first needs {prompt}"),
         ({"resume": ["-r"]}, "resume needs {session}"),
         ({"output": "xml"}, "output is one of lines, json, text"),
-        ({"text": "result"}, "text: 'result' is no path"),
-        ({"login": "("}, "login is no regular expression"),
+        ({"text": "result"}, "text: 'result' is not a path"),
+        ({"login": "("}, "login is not a regular expression"),
         ({"version": {"least": 1.2}}, "version.least must be a version in quotes"),
         ({"options": [{"if": "sometimes"}]}, "unknown condition 'sometimes'"),
-        ({"usage": {"input": {"match": "("}}}, "usage.input.match is no regular expression"),
+        ({"usage": {"input": {"match": "("}}}, "usage.input.match is not a regular expression"),
         ({"turns": [{"when": {"type": "x"}}]}, "turns[0] needs text, tool or result"),
     ],
 )

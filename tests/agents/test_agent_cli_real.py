@@ -336,7 +336,7 @@ TROUBLE = [  # with the retries that each has of its own, which take minutes
     ),
     ("claude", 429, "was ended by signal 9: rate_limit (HTTP 429), attempt "),
     ("claude", 500, "was ended by signal 9: server_error (HTTP 500), attempt "),
-    ("claude", None, "was ended by signal 9: the API can't be reached or breaks off (unknown), attempt "),
+    ("claude", None, "was ended by signal 9: the API cannot be reached or breaks off (unknown), attempt "),
     ("codex", 401, "is not logged in, or its key is refused: Reconnecting... 2/5 (unexpected status 401"),
     ("codex", 500, "was ended by signal 9: Reconnecting... 1/5 (We’re currently experiencing high demand"),
     ("codex", None, "was ended by signal 9: Reconnecting... waiting for network (Connection failed"),

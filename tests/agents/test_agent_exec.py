@@ -105,10 +105,10 @@ def test_a_status_of_ones_own_is_named_by_option(instance: Instance) -> None:
         "type": "object",
     }
     said = failed(instance, "exec", sh("true"), schema)
-    assert "exited with 0, and the output of role worker can't be told from that" in said
+    assert "exited with 0, and the output of role worker cannot be told from that" in said
     assert "say which status it means with --ok, of: shipped, held" in said
     said = failed(instance, "exec", ["--ok", "shiped", *sh("true")], schema)
-    assert "--ok 'shiped' is no status of role worker" in said and 'did you mean "shipped"?' in said
+    assert "--ok 'shiped' is not a status of role worker" in said and 'did you mean "shipped"?' in said
     needy = {
         **schema,
         "properties": {**schema["properties"], "plan": {"type": "array"}},
@@ -139,7 +139,7 @@ def test_what_is_wrong_with_what_a_command_printed_is_said(instance: Instance) -
     }
     said = failed(instance, "exec", sh("""echo '{"steps": [], "title": "long"}'"""), schema)
     assert said.endswith(
-        " printed is no output of role worker: "
+        " printed is not an output of role worker: "
         "steps: needs at least 1 item; title: has 4 characters, and at most 3 are allowed\n"
     )
 
@@ -188,7 +188,7 @@ def test_a_bad_answer_is_never_replaced_by_the_exit_status(
 ) -> None:
     (tmp_path / "answer").write_text(printed)
     said = failed(instance, "exec", ["cat", str(tmp_path / "answer")], schema)
-    assert "is no output of role worker: " in said and problem in said
+    assert "is not an output of role worker: " in said and problem in said
 
 
 @pytest.mark.parametrize(

@@ -184,7 +184,7 @@ def test_leaving_is_a_failure_without_a_step(instance: Instance) -> None:
     os.write(person.terminal, b"\x04")
     code, out, err = person.end()
     assert (code, out) == (6, "")
-    assert err == "uwf-human: nobody answered for role 'worker' — step again when somebody can\n"
+    assert err == "uwf-human: role 'worker' got no answer — repeat the step\n"
 
 
 def test_the_engine_asks_in_its_own_terminal(instance: Instance) -> None:
@@ -214,7 +214,7 @@ def test_time_runs_out_without_an_answer(instance: Instance) -> None:
 
     terminal, inner = pty.openpty()
     try:
-        with pytest.raises(AgentFailed, match="nobody answered for role 'worker' in time"):
+        with pytest.raises(AgentFailed, match="role 'worker' got no answer in time"):
             Terminal(inner, "worker", 0.0).ask("? ")
     finally:
         os.close(terminal)
@@ -269,7 +269,7 @@ def test_the_editor_opens_again_with_what_is_wrong(
     made = Person(instance, ["--editor"], SCHEMA, edits(script, body)).made()
     assert made.output["score"] == 5
     assert seen.read_text().startswith(
-        "#: This can't be taken yet:\n#: - /score: 9 is greater than the maximum of 5\n---\n"
+        "#: This cannot be taken yet:\n#: - /score: 9 is greater than the maximum of 5\n---\n"
     )
 
 

@@ -20,7 +20,7 @@ description: Plans a change, makes it, and has it reviewed with the tests.
 roles:
   planner:
     description: Says what has to be done.
-    systemPrompt: Plan the smallest change that mends it.
+    systemPrompt: Plan the smallest change that repairs it.
     outputSchema: {type: object, properties: {plan: {type: string}}, required: [plan]}
   developer:
     description: Changes the code.

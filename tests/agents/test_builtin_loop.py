@@ -56,7 +56,7 @@ def calls(*wanted: tuple[str, Any], text: str = "", finish: str = "tool_calls") 
 def tool(name: str, arguments: str) -> ToolResult:
     """Succeeds but for the name `fail`, with as many characters as the arguments say."""
     if name == "fail":
-        return ToolResult(False, {"ok": False, "error": {"code": "no", "message": "it can't"}})
+        return ToolResult(False, {"ok": False, "error": {"code": "no", "message": "it cannot"}})
     size = int(arguments) if arguments.isdigit() else 3
     return ToolResult(True, {"ok": True, "text": "x" * size, "seconds": 1.0})
 
@@ -203,7 +203,7 @@ def test_a_correction_goes_on_in_the_conversation_without_another_nudge() -> Non
 def test_the_same_failing_call_is_stopped_after_three_unless_something_succeeds_between() -> None:
     ended, model, _ = play(calls(("fail", '{"a": 1}')))
     assert len(model.sent) == 3
-    assert ended.problem == 'the model repeated the same failing call 3 times: fail {"a": 1}: it can\'t'
+    assert ended.problem == 'the model repeated the same failing call 3 times: fail {"a": 1}: it cannot'
     assert [turn.failed for turn in ended.turns] == [False, True] * 3
     alternating = [calls(("fail", "1"), ("fail", "2"))] * 2
     ended, model, _ = play(*alternating, calls(("fail", "1"), ("read", "1")), says("DONE"))

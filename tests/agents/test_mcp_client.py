@@ -244,7 +244,11 @@ def test_a_server_may_be_reached_by_its_address() -> None:
     [
         (("no-such-server",), {}, "command 'no-such-server' is not on PATH"),
         (("sh", "-c", "echo not logged in >&2; exit 3"), {}, "exited with 3: not logged in"),
-        (("sh", "-c", "echo usage: server; exec sleep 300"), {}, "printed what is no message: usage: server"),
+        (
+            ("sh", "-c", "echo usage: server; exec sleep 300"),
+            {},
+            "printed what is not a message: usage: server",
+        ),
         (("sleep", "300"), {}, "did not answer within"),
         (("sleep", "300"), {"KEY": "$NOT_SET"}, "the variable NOT_SET is not set"),
     ],

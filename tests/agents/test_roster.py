@@ -65,7 +65,7 @@ def test_a_package_whose_agent_is_broken_fails_the_step_with_its_name(
 ) -> None:
     package("raise RuntimeError('no luck')\n")
     failed = uwf("agent", "check", "echo", check=6)
-    assert "echo of uwf-echo can't be loaded: RuntimeError: no luck" in failed.err
+    assert "echo of uwf-echo cannot be loaded: RuntimeError: no luck" in failed.err
 
 
 def test_the_list_says_what_is_missing_and_how_to_get_it(

@@ -242,7 +242,7 @@ def test_nothing_is_made_up_after_a_step_of_the_codes_own_words_for_which_an_age
     thread = begun(uwf, "worked.esm.js", WORKED)
     uwf("thread", "step", thread)
     refused = uwf("thread", "step", thread, check=6).error
-    assert "makes nothing up where others have worked: agents that its code asked" in refused["message"]
+    assert "generate outputs where other agents have worked: agents that its code asked" in refused["message"]
 
 
 TALK = """\

@@ -72,7 +72,7 @@ NO_STEPS = {
         "not a function",
     ),
     "reaches for what is inside": ('const of = process; of["bind" + "ing"]("fs");', "not a function"),
-    "throws what can't be told": ("throw { toString() { throw 1; } };", "can't be told"),
+    "throws what cannot be told": ("throw { toString() { throw 1; } };", "has no text"),
     "throws with colours": ('throw new Error("\\u001b[31mred");', "in line"),
     "fails beside its generator": (
         'setTimeout(() => { throw new Error("late"); }); await new Promise((go) => setTimeout(go, 500));',
@@ -82,10 +82,10 @@ NO_STEPS = {
     "exits": ("process.exit(3);", "exited with 3"),
     "waits for nothing": ("await new Promise(() => {});", "never comes"),
     "yields no step": ("yield 5;", "yielded 5"),
-    "yields no role": (STEP.replace('"a"', '"zz"'), "'zz', which is no role"),
-    "yields the user": (STEP.replace('"a"', '"$USER"'), "'$USER', which is no role"),
-    "yields the end": (STEP.replace('"a"', '"$END"'), "'$END', which is no role"),
-    "yields no text": (STEP.replace('"done"', "[]"), "no text"),
+    "yields no role": (STEP.replace('"a"', '"zz"'), "'zz', which is not a role"),
+    "yields the user": (STEP.replace('"a"', '"$USER"'), "'$USER', which is not a role"),
+    "yields the end": (STEP.replace('"a"', '"$END"'), "'$END', which is not a role"),
+    "yields no text": (STEP.replace('"done"', "[]"), "not text"),
     "yields no meta": (STEP.replace("meta", "beta"), "no meta"),
     "breaks its schema": (STEP.replace("n: 1", 'n: "one"'), "/n"),
     "yields a cycle": ("const m = { n: 1 }; m.self = m; " + STEP.replace("{ n: 1 }", "m"), "holds itself"),
@@ -95,10 +95,13 @@ NO_STEPS = {
         "let d = 1; for (let i = 0; i < 300; i += 1) d = { d }; " + STEP.replace("n: 1", "n: 1, d"),
         "nested deeper",
     ),
-    "yields half a character": (STEP.replace('"done"', '"a\\ud800"'), "half a character"),
-    "yields half a role": (STEP.replace('"a"', '"a\\ud800"'), "a role whose name holds half a character"),
-    "yields a huge text": (STEP.replace('"done"', '"x".repeat(3e7)'), "the most is"),
-    "yields a huge meta": (STEP.replace("n: 1", 'n: 1, x: "y".repeat(2e6)'), "the most is"),
+    "yields an incomplete character": (STEP.replace('"done"', '"a\\ud800"'), "an incomplete character"),
+    "yields half a role": (
+        STEP.replace('"a"', '"a\\ud800"'),
+        "a role whose name holds an incomplete character",
+    ),
+    "yields a huge text": (STEP.replace('"done"', '"x".repeat(3e7)'), "the limit is"),
+    "yields a huge meta": (STEP.replace("n: 1", 'n: 1, x: "y".repeat(2e6)'), "the limit is"),
     "returns no JSON": ("return () => 1;", "the result is a function"),
 }
 
@@ -126,7 +129,7 @@ HARM = {
     ),
     "talks nonsense": (
         'writeSync(Number(channel()), "no JSON\\n"); await new Promise((go) => setTimeout(go, 1000));',
-        "its harness doesn't say",
+        "its harness doesn't know",
     ),
     "talks without end": (
         'for (const piece = "x".repeat(1e6), to = Number(channel()); ;) try { writeSync(to, piece); } catch {}',

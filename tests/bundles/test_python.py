@@ -59,7 +59,7 @@ def test_each_breach_is_named_with_its_line(uwf: Uwf) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "said"),
     [
-        ("def (", 1, "this is no Python"),
+        ("def (", 1, "this is not Python"),
         ("x = 1\n", 1, 'has no "descriptor"'),
         (
             COUNTDOWN.replace("import asyncio", "vars()['__builtins__']['ev' + 'al']('1')"),
@@ -99,15 +99,15 @@ HARM = {
     "raises": ('raise ValueError("\\033[31mred")', "in line"),
     "loops for ever": ("while True: pass", "took over 2 s"),
     "yields no step": ("yield 5", "yielded 5"),
-    "yields no role": ('yield {"role": "zz", "content": "", "meta": {}}', "'zz', which is no role"),
-    "yields what JSON can't say": (
+    "yields no role": ('yield {"role": "zz", "content": "", "meta": {}}', "'zz', which is not a role"),
+    "yields what JSON cannot say": (
         'yield {"role": "a", "meta": {"n": {1}}}',
         "the yield.meta.n is of type set",
     ),
     "yields odd keys": ('yield {"role": "a", "meta": {1: 1}}', "the key 1"),
-    "yields infinity": ('yield {"role": "a", "meta": {"n": float("inf")}}', "which JSON can't say"),
+    "yields infinity": ('yield {"role": "a", "meta": {"n": float("inf")}}', "which JSON cannot say"),
     "yields itself": ('m = {}; m["n"] = m; yield {"role": "a", "meta": m}', "holds itself"),
-    "yields a huge meta": ('yield {"role": "a", "meta": {"n": "y" * 2_000_000}}', "the most is"),
+    "yields a huge meta": ('yield {"role": "a", "meta": {"n": "y" * 2_000_000}}', "the limit is"),
     "writes outside": ('open("/etc/passwd", "a")', "Read-only file system"),
     "reaches the network": (
         'import socket; socket.create_connection(("127.0.0.1", PORT), 2)',

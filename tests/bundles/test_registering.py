@@ -119,13 +119,13 @@ def test_each_breach_of_the_contract_is_told_with_its_line_and_nothing_is_run(
         ('from: "con", to: "pro"', 'from: "con", to: "pre"', 21, 'role "pre" is not defined'),
         ("maxRounds: 6", "maxRound: 6", 25, 'has no key "maxRound"'),
         ("maxRounds: 6", "maxRounds: 0", 25, "maxRounds is a number from 1"),
-        ("maxRounds: 6", "maxRounds: Infinity", 1, "maxRounds is Infinity, which JSON can't say"),
+        ("maxRounds: 6", "maxRounds: Infinity", 1, "maxRounds is Infinity, which JSON cannot say"),
         ('type: "string"', 'type: "text"', 5, 'type "text" is unknown'),
         ("const schema", "const n = nothing.at.all; const schema", 3, "nothing is not defined"),
         ("const schema", "while (true) {} const schema", 1, "takes over"),
         ("const schema", "process.exit(3); const schema", 1, "ends before it tells its descriptor"),
-        ("async function* run", "async function run", 28, "run is no async generator"),
-        ("  return { rounds: 4 };", "  return { rounds: 4 ;", 34, "can't be read as JavaScript"),
+        ("async function* run", "async function run", 28, "run is not an async generator"),
+        ("  return { rounds: 4 };", "  return { rounds: 4 ;", 34, "cannot be read as JavaScript"),
     ],
 )
 def test_what_is_wrong_with_a_descriptor_is_told_at_its_line(
@@ -158,7 +158,7 @@ def test_a_pipe_is_refused_wherever_a_file_is_named_and_not_waited_for(uwf: Uwf)
     for name in ("p.esm.js", "p.py", "p.yaml"):
         os.mkfifo(name)
         for call in (("validate", name), ("put", name), ("show", f"./{name}")):
-            assert "it is no regular file" in uwf("workflow", *call, check=1).error["message"]
+            assert "it is not a regular file" in uwf("workflow", *call, check=1).error["message"]
 
 
 def test_without_the_parser_one_line_says_what_to_install(uwf: Uwf, monkeypatch: pytest.MonkeyPatch) -> None:

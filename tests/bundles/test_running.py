@@ -263,14 +263,15 @@ def test_the_configuration_grants_what_code_reaches_and_secrets_are_taken_out_of
     assert uwf("cas", "get", made["detail"]).json["payload"]["answer"] == "it is [redacted:DEPLOY_TOKEN]"
     assert (write_ / "new").read_text() == "x"
 
-    for named, said in ((str(tmp_path / "none"), "isn't there"), (str(root), "keeps its configuration")):
+    for named, said in ((str(tmp_path / "none"), "does not exist"), (str(root), "keeps its configuration")):
         uwf("config", "set", "bundles.granted.read", json.dumps([named]))
         error = uwf(
             "thread", "step", uwf("thread", "fork", thread, "--at", "0").json["thread"], check=6
         ).error
         assert said in error["message"]
     assert (
-        "no absolute path" in uwf("config", "set", "bundles.granted.read", "[here]", check=1).error["message"]
+        "not an absolute path"
+        in uwf("config", "set", "bundles.granted.read", "[here]", check=1).error["message"]
     )
 
 
@@ -283,12 +284,12 @@ def test_without_a_sandbox_code_runs_only_where_the_configuration_says_so(
     broken.chmod(0o755)
     env = {"PATH": f"{broken.parent}:{os.environ['PATH']}"}
     error = uwf("thread", "step", turns, env=env, check=6).error
-    assert "can't be confined: bwrap does not work here: no namespaces here" in error["message"]
+    assert "cannot be confined: bwrap does not work here: no namespaces here" in error["message"]
     assert "allowUnconfined" in error["hint"]
     uwf("config", "set", "tools.allowUnconfined", "true")
     uwf("thread", "run", turns, env=env)
     first = uwf("cas", "get", uwf("thread", "steps", turns).json[0]["detail"]).json["payload"]
-    assert first["notes"] == ["the bundle ran without a sandbox: it could reach whatever the user can"]
+    assert first["notes"] == ["the code ran without a sandbox: it could reach whatever the user can"]
 
 
 def _iso(milliseconds: int) -> str:

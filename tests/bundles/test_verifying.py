@@ -88,7 +88,7 @@ def test_another_file_than_the_trusted_one_is_told_everywhere_until_that_is_put_
     root = forger.folder(VERSION)
     root["workflow.esm.js"] = forger.blob(b"export const another = 1;\n")
     forger.point(VERSION, forger.amended(VERSION, forger.tree(root)))
-    wrong = "is not the file of bundle"
+    wrong = "is not the file of code"
     (listed,) = uwf("workflow", "list", check=7).json
     assert (listed["trusted"], wrong in listed["problem"]) == (False, True)
     assert wrong in uwf("workflow", "list", "--format", "text", check=7).out

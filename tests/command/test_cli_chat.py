@@ -192,12 +192,12 @@ def test_a_reply_that_failed_is_asked_for_again_where_the_conversation_was_left(
     assert [each for each in kinds if each != "delta"] == ["session", "dropped", "message", "error"]
     assert kinds[1] == "delta", "some of it was heard"
     assert (again[-2]["text"], again[-2]["number"]) == ("Yes.", 2)
-    assert "its answer" in again[-1]["error"]["message"]
+    assert "has an answer" in again[-1]["error"]["message"]
     assert uwf("chat", "--resume", "ZZZZZZ", check=3).error["code"] == "not_found"
     write("flow.yaml", "name: flow\ndescription: x\nroles: {a: {description: x, systemPrompt: x, outputSchema: "
           "{type: object}}}\ngraph: {$START: [{role: a}], a: [{role: $END}]}\n")  # fmt: skip
     run = uwf("thread", "start", "flow.yaml", "-p", "Go").json["thread"]
-    assert "no conversation" in uwf("chat", "--resume", run, check=1).error["message"]
+    assert "not a conversation" in uwf("chat", "--resume", run, check=1).error["message"]
 
 
 def test_without_a_model_one_line_says_what_to_do(uwf: Uwf, config: Callable[[str], Path]) -> None:

@@ -146,7 +146,7 @@ def test_a_fold_that_is_none_is_damage(uwf: Uwf, found: Found, thread: str) -> N
     assert head is not None
     repository.create_ref(layout.FOLDED + "2025-01", head)
     said = [each for each in found("refs", code=7) if each["status"] == "error"]
-    assert "2025-01" in said[0]["message"] and "no fold" in said[0]["message"]
+    assert "2025-01" in said[0]["message"] and "not a fold" in said[0]["message"]
     assert uwf("thread", "list").json[0]["thread"] == thread
 
 

@@ -176,9 +176,7 @@ def test_what_is_printed_of_a_node_is_what_is_stored_without_its_secrets(uwf: Uw
     assert "uwf: 1 secret was taken out: data" in made.err
     only = '{"properties": {"version": {"pattern": "^other"}}}'
     broken = uwf("extract", "--schema", only, "--into", "schema", input=text, check=1).error
-    assert broken["message"].startswith(
-        "a secret, which is never stored, was taken out of the data, and then "
-    )
+    assert broken["message"].startswith("a secret was removed from the data, and then ")
     assert "breaks its type" in broken["message"]
 
 
@@ -197,7 +195,7 @@ def test_where_the_configuration_lets_no_model_read_it_says_so(
         (["--schema", WANTED], PROSE, 6, "no model is configured to read it: uwf setup"),
         (["--schema", WANTED], " \n", 2, "the text to read is empty"),
         ([], PROSE, 2, "--schema is missing"),
-        (["--schema", '{"type": "strng"}'], PROSE, 1, "the schema is no JSON Schema"),
+        (["--schema", '{"type": "strng"}'], PROSE, 1, "the schema is not a JSON Schema"),
         (["--schema", "nowhere.yaml"], PROSE, 3, "nowhere.yaml"),
         (["--schema", "Answr"], PROSE, 3, 'did you mean "Answer"?'),
     ],

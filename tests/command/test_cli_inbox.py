@@ -49,7 +49,9 @@ def test_an_inbox_has_questions_budgets_and_roles_of_humans_and_the_command_for_
     assert found[mine]["question"] == "Says whether the text will do."
     for other, said in ((mine, f"uwf thread step {mine}"), (spent, found[spent]["command"])):
         refused = uwf("thread", "answer", other, "-m", "go", check=1).error
-        assert refused["message"] == f"thread {other} asks nothing" and refused["hint"].endswith(said)
+        assert refused["message"] == f"thread {other} is not waiting for an answer" and refused[
+            "hint"
+        ].endswith(said)
 
     uwf(*shlex.split(asked["command"].replace("TEXT", "red"))[1:])
     uwf(*shlex.split(found[spent]["command"])[1:])

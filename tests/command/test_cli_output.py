@@ -164,6 +164,9 @@ def test_errors_are_one_line_with_a_code_a_hint_and_a_status(uwf: Uwf, instance:
         ("status", "thread list"),
         ("version", "--version"),
         ("config path", "config list"),
+        ("eval rm bugs", "eval remove"),
+        ("eval delete bugs", "eval remove"),
+        ("config rm hooks", "config unset"),
     ],
 )
 def test_a_mistyped_command_gets_the_one_that_was_meant_wherever_it_stands(
@@ -179,6 +182,11 @@ def test_a_mistyped_option_gets_the_one_that_begins_so(uwf: Uwf) -> None:
 def test_a_command_like_no_other_gets_the_help_of_its_group(uwf: Uwf) -> None:
     assert uwf("thread", "xyzzy", check=2).error["hint"] == "see: uwf thread --help"
     assert uwf("foo", check=2).error["hint"] == "see: uwf --help"
+
+
+def test_a_command_that_removes_is_not_suggested_in_another_group(uwf: Uwf) -> None:
+    assert uwf("cas", "rm", "x", check=2).error["hint"] == "see: uwf cas --help"
+    assert uwf("agent", "kill", "x", check=2).error["hint"] == "see: uwf agent --help"
 
 
 def test_nothing_that_a_terminal_shows_in_a_table_is_cut(uwf: Uwf, instance: Instance) -> None:
@@ -269,7 +277,7 @@ def test_help_begins_with_examples_everywhere(uwf: Uwf) -> None:
         assert f"Usage: {' '.join(path)}" in text
         assert "--format" in text and "--root" in text
         wide = [line for line in text.splitlines() if len(line) > 80]
-        assert not wide, path
+        assert not wide, (path, "help lines have at most 80 columns", wide)
         paths.append(path)
     assert len(paths) > 40
     for arguments in ([], ["--help"], ["thread"], ["thread", "read", "--help"]):

@@ -178,7 +178,7 @@ def test_a_project_that_becomes_a_store_says_what_stays_elsewhere_and_can_be_und
     uwf("thread", "step", thread, "--agent", scripted(ASKS), env=text)
     said = uwf("init", "--here", cwd=project, env=text).err
     assert "1 open thread (1 waiting) stay in" in said
-    command, _, undo = said.partition(" — ")[2].partition("; to undo this: ")
+    command, _, undo = said.partition(" — ")[2].partition("; undo with: ")
     assert thread in uwf(*command.split()[1:], cwd=project, env=text).out
     assert thread not in uwf("inbox", cwd=project, env=text).out
     subprocess.run(undo, shell=True, check=True)
@@ -287,7 +287,7 @@ def test_null_is_no_value_and_a_wrong_key_of_the_file_can_be_taken_out(
     assert path.read_text() == "defaultAgent: uwf-human\n"
     for key in ("defaultAgent", "agents.a.command", "agents"):
         refused = uwf("config", "set", key, "null", check=2)
-        assert refused.error["hint"] == f"to take it back: uwf config unset {key}"
+        assert refused.error["hint"] == f"to unset it: uwf config unset {key}"
     path.write_text("agents: {a: {command: x}}\ndefaultAgent: a\n")
     assert '"a" is not configured' in uwf("config", "unset", "agents.a").err
 

@@ -6,9 +6,13 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 
 import click
 import pytest
@@ -26,10 +30,15 @@ from uwf_git.workflow.expression import check_expression
 
 DOCUMENTS = sorted(
     path
-    for where in ("*.md", "docs/*.md", "examples/**/*.md", "cli/uwf_cli/guides/*.md")
+    for where in ("*.md", "docs/**/*.md", "examples/**/*.md", "cli/uwf_cli/guides/*.md")
     for path in REPOSITORY.glob(where)
 )
-WITH_EXAMPLES = [path for path in DOCUMENTS if "```console" in path.read_text(encoding="utf-8")]
+REFERENCE = REPOSITORY / "docs" / "commands"
+WITH_EXAMPLES = [
+    path
+    for path in DOCUMENTS
+    if "```console" in path.read_text(encoding="utf-8") and path.parent != REFERENCE
+]
 _NAMED = [str(path.relative_to(REPOSITORY)) for path in DOCUMENTS]
 
 
@@ -56,7 +65,44 @@ def test_the_examples_of_a_document_print_what_it_says(path: Path, session: Sess
     assert session.play(path.read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/guide.md", "docs/commands.md", "docs/workflows.md"])
+@pytest.mark.timeout(400)
+def test_the_examples_of_the_command_reference_print_what_it_says(session: Session) -> None:
+    pages = [REFERENCE / "README.md", *(REFERENCE / f"{name}.md" for name in generator().PAGES)]
+    assert {*pages} == {*REFERENCE.glob("*.md")}
+    for page in pages:
+        try:
+            assert session.play(page.read_text(encoding="utf-8")) or page.name == "README.md"
+        except Mismatch as mismatch:
+            raise Mismatch(f"{page.name}: {mismatch}") from None
+
+
+def test_the_command_reference_has_the_help_of_today() -> None:
+    pages = generator().files()
+    assert {path.name for path, text in pages.items() if path.read_text(encoding="utf-8") != text} == set()
+
+
+def test_the_page_of_messages_has_those_of_the_sources() -> None:
+    messages = _program("messages.py")
+    assert messages.PAGE.read_text(encoding="utf-8") == messages.page()
+    listed = list(messages.messages())
+    assert len(listed) > 700 and all(each.code and "can't" not in each.message for each in listed)
+
+
+@cache
+def generator() -> ModuleType:
+    return _program("commands/generate.py")
+
+
+def _program(name: str) -> ModuleType:
+    """A program of the documents' folder, as a module."""
+    spec = spec_from_file_location(Path(name).stem, REPOSITORY / "docs" / name)
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[spec.name] = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/guide.md", "docs/workflows.md"])
 def test_a_document_that_shows_commands_has_examples_that_run(name: str) -> None:
     assert REPOSITORY / name in WITH_EXAMPLES
 
@@ -72,6 +118,22 @@ def test_the_figures_that_the_readme_compares_are_of_the_benchmarks_page() -> No
     measured = (REPOSITORY / "docs" / "benchmarks.md").read_text(encoding="utf-8").splitlines()
     for figure, other in cited:
         assert any(f"| {figure} |" in line and f"/ {other}" in line for line in measured), figure
+
+
+def test_the_guide_has_the_workflow_of_the_examples() -> None:
+    shipped = REPOSITORY / "cli" / "uwf_cli" / "guides" / "example.yaml"
+    assert shipped.read_bytes() == (EXAMPLES / "solve-issue.yaml").read_bytes()
+
+
+def test_the_python_example_of_the_readme_runs(uwf: Uwf, hermetic: Path) -> None:
+    (found,) = re.findall(
+        r"```python\n(.*?)```", (REPOSITORY / "README.md").read_text(encoding="utf-8"), re.DOTALL
+    )
+    assert len(found.splitlines()) == 8
+    Path("solve-issue.yaml").write_text(uwf("guide", "example", "--format", "text").out)
+    done = subprocess.run([sys.executable, "-c", found], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-2].startswith("5 reviewer ") and "Completed" in done.stdout
 
 
 @pytest.mark.parametrize("name", _NAMED)
@@ -127,13 +189,10 @@ SHARED = ("format", "as_json", "root", "debug", "help")
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_and_option_is_documented_and_shown_at_work(name: str) -> None:
-    text = (REPOSITORY / "docs" / "commands.md").read_text(encoding="utf-8")
-    found = re.search(rf"^### `{name}\b.*?(?=^##|\Z)", text, flags=re.MULTILINE | re.DOTALL)
-    assert found, f"docs/commands.md has no section for {name}"
+    text = "".join(path.read_text(encoding="utf-8") for path in sorted(REFERENCE.glob("*.md")))
+    found = re.search(rf"^## `{name}(?![\w-]| [a-z]).*?(?=^## `|\Z)", text, flags=re.MULTILINE | re.DOTALL)
+    assert found, f"docs/commands has no section for {name}"
     section = found.group()
-    for anchor in re.findall(r"\]\(#which-([a-z]+)\)", section):  # what several commands share stands once
-        shared = re.search(rf"^### Which {anchor}\b.*?(?=^##|\Z)", text, flags=re.MULTILINE | re.DOTALL)
-        section += shared.group() if shared else ""
     for option in COMMANDS[name].params:
         if isinstance(option, click.Option) and option.name not in SHARED:
             assert f"{option.opts[-1]}" in section, f"{name}: {option.opts[-1]} is not documented"
@@ -147,7 +206,7 @@ def _statuses() -> dict[str, int]:
 
 
 def test_the_exit_statuses_in_the_documentation_are_those_of_the_errors() -> None:
-    text = (REPOSITORY / "docs" / "commands.md").read_text(encoding="utf-8")
+    text = (REFERENCE / "README.md").read_text(encoding="utf-8")
     table = text.split("## Exit statuses")[1].split("\n## ")[0]
     documented = {
         code: int(row.split("|")[1])

@@ -30,7 +30,7 @@ ASKS_ONCE = """\
 """
 SLEEPS = """\
 import os, pathlib, subprocess, time
-print("this is no hash", flush=True)
+print("this is not a hash", flush=True)
 child = subprocess.Popen(["sh", "-c", "echo noise; exec sleep 300"])
 pathlib.Path("pids").write_text(f"{os.getpid()} {child.pid}\\n")
 time.sleep(300)
@@ -217,7 +217,10 @@ def test_a_long_step_reports_progress_holds_nobody_up_and_ends_when_cancelled(co
         pids = await agents()
         killed = await call(client, "kill_thread", thread=thread, reason="enough")
         assert killed["archived"]
-        assert "no resume" in (await refused(client, "resume_thread", thread=thread, message="-m"))["message"]
+        assert (
+            "defines no `resume`"
+            in (await refused(client, "resume_thread", thread=thread, message="-m"))["message"]
+        )
         await gone(pids)
 
     drive(scenario)

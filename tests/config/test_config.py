@@ -130,7 +130,7 @@ WRONG: dict[str, tuple[str, str, str, str]] = {
     "no number of steps": (
         "providers: {p: {limits: {concurrentSteps: 1.5}}}",
         "1:43",
-        "concurrentSteps is no whole number",
+        "concurrentSteps is not a whole number",
         "concurrentSteps: 4",
     ),
     "no address": ("providers: {p: {baseUrl: localhost}}", "1:26", "http://", "https://"),
@@ -399,7 +399,7 @@ def test_a_secret_that_no_env_file_can_hold_is_refused(root: Path, name: str, va
 
 def test_a_folder_that_cant_be_written_is_one_clear_line(tmp_path: Path) -> None:
     (tmp_path / "root").write_text("a file, not a folder")
-    with pytest.raises(Invalid, match="can't be written"):
+    with pytest.raises(Invalid, match="cannot be written"):
         set_value(tmp_path / "root", "defaultAgent", "a")
 
 

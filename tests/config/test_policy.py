@@ -122,7 +122,7 @@ def test_hosts_that_are_not_public_have_to_be_named_without_a_wildcard() -> None
     assert not chosen.reaches("localhost", 8001, False)
     assert not policy({"allowHosts": ["*.example.org"]}).reaches("example.net", 443, True)
     assert not policy().reaches("127.0.0.1", 80, False)
-    assert "is no host" in parse_policy({"allowHosts": ["http://example.org/"]})[1][0]
+    assert "is not a host" in parse_policy({"allowHosts": ["http://example.org/"]})[1][0]
 
 
 def test_nothing_is_granted_unasked_unless_the_configuration_lists_it() -> None:

@@ -71,11 +71,11 @@ def test_without_a_dotenv_there_is_nothing_to_hide(tmp_path: Path) -> None:
 
 def test_a_dotenv_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / ".env").write_bytes(b"A=\xff\xfe")
-    with pytest.raises(Invalid, match=r"\.env can't be read: not UTF-8"):
+    with pytest.raises(Invalid, match=r"\.env cannot be read: not UTF-8"):
         load_secrets(tmp_path, None, {})
     (tmp_path / ".env").unlink()
     (tmp_path / ".env").mkdir()
-    with pytest.raises(Invalid, match=r"\.env can't be read: Is a directory"):
+    with pytest.raises(Invalid, match=r"\.env cannot be read: Is a directory"):
         load_secrets(tmp_path, None, {})
 
 

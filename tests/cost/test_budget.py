@@ -94,7 +94,7 @@ def test_money_that_nobody_can_count_is_unknown_and_warned_of_and_waits_where_th
     )
     file = write("pair.yaml", PAIR)
     begun = uwf("thread", "start", file, "-p", "x", "--max-cost", "5")
-    assert f"maxCost can't be held to: {teller} says neither what it costs nor, beforehand," in begun.err
+    assert f"cannot enforce maxCost: {teller} says neither what it costs nor, beforehand," in begun.err
     assert begun.err.count("\n") == 1
     thread = begun.json["thread"]
     assert "maxCost" not in uwf("thread", "start", file, "-p", "x", "--max-steps", "5").err
@@ -112,11 +112,11 @@ def test_money_that_nobody_can_count_is_unknown_and_warned_of_and_waits_where_th
     # With `stop` it waits, and what it asks next has to have a price too.
     uwf("config", "set", "budget.unpriced", "stop")
     refused = uwf("thread", "step", thread, check=5)
-    assert "waits: maxCost can't be held to, 110 tokens have no known price" in refused.err
+    assert "waits: cannot enforce maxCost: 110 tokens have no known price" in refused.err
     shown = uwf("thread", "show", thread).json
     assert (shown["status"], shown["reason"]) == (
         "waiting",
-        "maxCost can't be held to, 110 tokens have no known price",
+        "cannot enforce maxCost: 110 tokens have no known price",
     )
     uwf("config", "set", "models.m.price", '{"input": 1000, "output": 10000}')
     assert f"{teller} says neither" in uwf("thread", "step", thread, check=5).err
@@ -274,7 +274,7 @@ def test_bad_budgets_are_refused_before_anything_starts(uwf: Uwf, instance: Inst
     assert pending(instance, limited) == {}
     Path("w.yaml").write_text("name: w\n")
     assert (
-        "no limit"
+        "is not a limit"
         in uwf("thread", "start", "w.yaml", "-p", "x", "--max-steps", "many", check=2).error["message"]
     )
 

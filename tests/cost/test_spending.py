@@ -281,7 +281,7 @@ def test_stats_are_a_table_for_people_and_a_chart_on_request(uwf: Uwf, spending:
     texts = [text.text for text in chart.iter("{http://www.w3.org/2000/svg}text")]
     assert texts[0] == "US dollars by model"
     assert {"other", "$0.1250", "big-1", "$0.0023", "unknown", "–"} <= set(texts)
-    assert "can't be written" in uwf("stats", "--plot", "nowhere/x.svg", check=1).error["message"]
+    assert "cannot be written" in uwf("stats", "--plot", "nowhere/x.svg", check=1).error["message"]
 
 
 @given(st.lists(st.tuples(st.text(), st.none() | st.floats(0, 1e9), st.text()), max_size=5), st.text())

@@ -96,7 +96,7 @@ def test_an_answer_to_another_step_is_refused_however_late_it_comes(uwf: Uwf, ag
     uwf("thread", "answer", thread, "-m", "In June")
     uwf("thread", "step", thread, "--agent", agent)
     late = uwf("thread", "answer", thread, "-m", "In May", "--for", asked, check=None)
-    assert late.code != 0 and late.error["message"] == f"thread {thread} asks nothing"
+    assert late.code != 0 and late.error["message"] == f"thread {thread} is not waiting for an answer"
 
 
 def test_a_node_speaks_as_its_own_persona_else_as_whom_the_run_was_begun_with(

@@ -186,7 +186,8 @@ def test_a_run_ends_wherever_an_answer_says_that_it_is_complete() -> None:
     workflow = only(bmad()).workflow
     for role in ("draft", "check", "price", "join"):
         assert (
-            after(workflow, (role, {"next": "good", "variables": {"workflowStatus": "complete"}})) == "WorkflowEnded"
+            after(workflow, (role, {"next": "good", "variables": {"workflowStatus": "complete"}}))
+            == "WorkflowEnded"
         )
         assert after(workflow, (role, {"next": "good", "variables": {"workflowStatus": "active"}})) != "Ended"
 

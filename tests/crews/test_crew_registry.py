@@ -57,7 +57,7 @@ def test_a_zip_comes_out_as_it_came_in_and_a_folder_as_the_same_zip_anywhere(
     out = uwf("crew", "export", "trip").json
     assert (out["file"], out["original"]) == ("trip.bmad", True)
     assert Path("trip.bmad").read_bytes() == package.read_bytes()
-    assert "is there already" in uwf("crew", "export", "trip", check=1).error["message"]
+    assert "already exists" in uwf("crew", "export", "trip", check=1).error["message"]
     uwf("crew", "import", folder(tmp_path / "trip", bmad()))
     first, second = (tmp_path / name for name in ("a.bmad", "b.bmad"))
     for path in (first, second):
@@ -65,7 +65,7 @@ def test_a_zip_comes_out_as_it_came_in_and_a_folder_as_the_same_zip_anywhere(
     assert first.read_bytes() == second.read_bytes() != package.read_bytes()
     again = uwf("crew", "import", first).json
     assert again["changed"] and again["hash"] == out["hash"]
-    assert "is there already" in uwf("crew", "export", "trip", "--folder", tmp_path, check=1).error["message"]
+    assert "already exists" in uwf("crew", "export", "trip", "--folder", tmp_path, check=1).error["message"]
 
 
 def test_unchanged_content_makes_no_version_and_a_dry_run_stores_nothing(

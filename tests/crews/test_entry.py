@@ -256,14 +256,14 @@ def test_data_goes_along_as_far_as_the_persona_may_read(uwf: Uwf, workflow: str)
     ("made", "problem"),
     [
         (lambda: None, "no file @project/wishes.csv"),
-        (lambda: Path("wishes.csv").mkdir(), "can't be read|no regular file"),
-        (lambda: os.mkfifo("wishes.csv"), "no regular file"),
+        (lambda: Path("wishes.csv").mkdir(), "cannot be read|no regular file"),
+        (lambda: os.mkfifo("wishes.csv"), "not a regular file"),
         (lambda: Path("wishes.csv").symlink_to("/etc/hostname"), "leads out of @project"),
         (lambda: Path("wishes.csv").symlink_to("../secret.csv"), "leads out of @project"),
-        (lambda: Path("wishes.csv").symlink_to("wishes.csv"), "can't be read"),
+        (lambda: Path("wishes.csv").symlink_to("wishes.csv"), "cannot be read"),
         (lambda: Path("wishes.csv").write_bytes(b"\xff\xfe"), "not UTF-8"),
-        (lambda: Path("wishes.csv").write_bytes(b"a\0b"), "no text"),
-        (lambda: Path("wishes.csv").write_text('a,"b\nc'), "is no csv"),
+        (lambda: Path("wishes.csv").write_bytes(b"a\0b"), "not text"),
+        (lambda: Path("wishes.csv").write_text('a,"b\nc'), "is not a csv"),
     ],
 )
 def test_data_that_cant_be_had_starts_nothing(uwf: Uwf, workflow: str, made: Any, problem: str) -> None:

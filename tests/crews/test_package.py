@@ -213,7 +213,7 @@ def test_what_is_not_there_or_no_package_says_what_to_do(tmp_path: Path) -> None
     with pytest.raises(NotFound):
         read_package(tmp_path / "nothing.bmad")
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(Invalid, match="no regular file"):
+    with pytest.raises(Invalid, match="not a regular file"):
         read_package(tmp_path / "pipe")
     assert codes(from_files("x", {"a": b""}).form) == {("no-manifest", "")}
     assert codes(from_files("x", {"bmad.json": b"", "crew.yaml": b""}).form) == {("two-manifests", "")}

@@ -209,7 +209,7 @@ def test_a_run_that_failed_lets_the_menu_through_and_is_left_as_it_is(uwf: Uwf, 
     run, talk = of(events, "run")[0]["thread"], events[0]["thread"]
     failed, free, unknown = (each["error"] for each in of(events, "error"))
     assert free["message"] == f"run {run} has failed" and failed["code"] == "agent_failed"
-    assert free["hint"] == "/resume goes on with it, /leave leaves it, /stop ends it"
+    assert free["hint"] == "/resume continues it, /leave leaves it, /stop ends it"
     assert "/unheard-of" in unknown["message"]
     (listed,) = of(events, "help")  # for an unknown command ends nothing
     assert "/leave" in [each["name"] for each in listed["commands"]]

@@ -67,8 +67,8 @@ def test_a_key_that_stands_twice_is_told_and_the_first_counts() -> None:
         ('["a\nb"]', 1, 2, "no closing quote"),
         ('["a\\x"]', 1, 4, "escape"),
         ('["\\ud800"]', 1, 2, "surrogate"),
-        ("[1e999]", 1, 2, "can't hold"),
-        ("[9007199254740993]", 1, 2, "can't hold"),
+        ("[1e999]", 1, 2, "cannot hold"),
+        ("[9007199254740993]", 1, 2, "cannot hold"),
         ("[" * (MAX_DEPTH + 2), 1, MAX_DEPTH + 2, "deeper"),
     ],
 )

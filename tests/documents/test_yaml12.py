@@ -190,7 +190,7 @@ def test_a_file_that_is_none_gets_one_clear_line(tmp_path: Path) -> None:
         read_bytes(tmp_path / "gone.yaml")
     with pytest.raises(Invalid, match="is a folder"):
         read_bytes(tmp_path)
-    with pytest.raises(Invalid, match="can't be read"):
+    with pytest.raises(Invalid, match="cannot be read"):
         read_bytes(tmp_path / "a\0b")
     (tmp_path / "file").write_text("")
     with pytest.raises(NotFound):
@@ -203,7 +203,7 @@ def test_a_file_of_50_megabytes_is_refused_without_reading_it_all(tmp_path: Path
         os.truncate(file.fileno(), 50 << 20)
     with pytest.raises(Invalid, match="larger than 1 MiB"):
         read_bytes(path)
-    with pytest.raises(Invalid, match="no regular file"):
+    with pytest.raises(Invalid, match="not a regular file"):
         read_bytes(Path("/dev/zero"))
 
 

@@ -100,7 +100,7 @@ FAULTS = {
         _always(Fail(500, "the service is broken")),
     ),
     "refuses connections": Fault(
-        r"connect|can't be reached|fetch failed|waiting for network", _UP, _always(Fail(500))
+        r"connect|cannot be reached|fetch failed|waiting for network", _UP, _always(Fail(500))
     ),
     "hangs": Fault(
         "it waited for the model|no answer within",
@@ -118,7 +118,7 @@ FAULTS = {
         _always(Drop(400, _LONG)),
     ),
     "garbage": Fault(
-        "not JSON|JSON segment|web page|can't be read|empty or malformed|closed|invalid json|parse|HTML",
+        "not JSON|JSON segment|web page|cannot be read|empty or malformed|closed|invalid json|parse|HTML",
         f"address|baseUrl|{_OTHER}|{_UP}",
         _always(Garbage()),
     ),

@@ -175,7 +175,10 @@ def test_a_fold_and_another_machine_are_no_hindrance(uwf: Uwf, hermetic: Path) -
 def test_without_a_role_for_it_one_line_says_what_to_do_instead(uwf: Uwf, thread: str) -> None:
     uwf("thread", "run", thread)
     refused = uwf("thread", "resume", thread, "-m", "More", check=2).error
-    assert refused["message"] == f"thread {thread} is completed, and workflow pair has no resume under $START"
+    assert (
+        refused["message"]
+        == f"thread {thread} is completed, and workflow pair defines no `resume` edge in $START"
+    )
     assert refused["hint"].startswith(f"go on from it with: uwf thread fork {thread} --from-role ")
     assert refused["hint"].endswith(", then: uwf thread say NEW -m TEXT")
     assert uwf("thread", "list").json == []
@@ -192,7 +195,7 @@ def test_going_on_takes_a_text_and_an_active_thread_only_an_answer(uwf: Uwf, end
         assert refused["hint"] == f"uwf thread resume {ended} -m TEXT"
     thread = uwf("thread", "start", "flow", "-p", "Tidy up").json["thread"]
     refused = uwf("thread", "resume", thread, "-m", "More", check=2).error
-    assert refused["message"] == f"thread {thread} asks nothing and has not ended"
+    assert refused["message"] == f"thread {thread} is not waiting for an answer and has not ended"
     assert refused["hint"] == f"uwf thread run {thread}"
     uwf("thread", "pause", thread)
     refused = uwf("thread", "resume", thread, "-m", "More", check=2).error

@@ -128,7 +128,7 @@ def test_hooks_are_set_listed_and_checked_like_the_rest_of_the_configuration(
         ("hooks:\n  waitng: x\n", "2:3", 'unknown key "waitng" in hooks'),
         ("hooks:\n  waiting: x | y\n", "2:12", "needs a shell"),
         ("hooks:\n  waiting: 5\n", "2:12", "waiting must be text"),
-        ("hooks:\n  timeout: soon\n", "2:12", "timeout soon is no duration"),
+        ("hooks:\n  timeout: soon\n", "2:12", "timeout soon is not a duration"),
     ):
         config(text)
         refused = uwf("agent", "list", check=1).error

@@ -217,7 +217,7 @@ def test_what_a_killed_engine_left_is_an_attempt_that_is_carried_on_after_a_rema
     wait_until_gone(agent)
     uwf("thread", "say", thread, "-m", "Mind the commas.")
     (attempt,) = uwf("thread", "attempts", thread).json
-    assert attempt["error"] == "the step was broken off"
+    assert attempt["error"] == "the step was interrupted"
     uwf("thread", "step", thread, "--agent", talker)
     assert uwf("thread", "steps", thread).json[-1]["output"] == {"text": "went on in s-1"}
     is_sound(uwf)

@@ -159,7 +159,7 @@ def test_a_step_keeps_the_nodes_of_its_agent_and_no_pin_but_those_made_before_it
     ("changes", "complaint"),
     [
         ({"changes": {"role": "critic"}}, "role critic"),
-        ({"output_role": "critic", "output": '{"approved": true}'}, "no output of role"),
+        ({"output_role": "critic", "output": '{"approved": true}'}, "not an output of role"),
     ],
 )
 def test_a_step_that_is_not_the_one_asked_for_is_refused(

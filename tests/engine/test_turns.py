@@ -123,7 +123,16 @@ def test_who_watches_hears_words_turns_and_what_became_of_them(
     finally:
         process.kill()
         process.communicate()
-    kinds = [StepBegan, *[WordsAdded] * 2, TurnAdded, WordsAdded, WordsDropped, TurnAdded, StepMade, WorkStopped]
+    kinds = [
+        StepBegan,
+        *[WordsAdded] * 2,
+        TurnAdded,
+        WordsAdded,
+        WordsDropped,
+        TurnAdded,
+        StepMade,
+        WorkStopped,
+    ]
     assert [type(event) for event in heard][heard[0] == WorkStopped() :] == kinds
     words = [event.text for event in heard if isinstance(event, WordsAdded)]
     assert words[:2] == ["I lo", "ok. "] and words[2] == "It is [redacted:DEPLOY_TOKEN] and wro"

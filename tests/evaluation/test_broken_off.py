@@ -171,7 +171,7 @@ def test_of_two_runs_at_once_the_second_waits_and_finds_all_of_it_known(
     killed.communicate()
     bench.uwf("eval", "baseline", "set", "bugs")
     refused = bench.uwf("eval", "remove", "bugs", "--yes", check=4).error
-    assert refused["message"] == "another process is at work on suite bugs"
+    assert refused["message"] == "another process is working on suite bugs"
     (tmp_path / "calls.go").touch()
     running = {"run": first, "again": third, "check": second, "others": others}
     found = {name: json.loads(each.communicate()[0]) for name, each in running.items()}

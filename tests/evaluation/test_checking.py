@@ -165,7 +165,7 @@ def test_what_nobody_can_tell_is_no_drop_and_an_error_of_the_call_ends_a_bisecti
     assert (suite.get("failures"), suite.get("errors")) == ("0", "3")
     uwf("eval", "check", "nothing", check=128 + 3)
     nowhere = uwf("eval", "check", issues, "--label", "x", "--junit", "no/report.xml", check=128 + 1)
-    assert "can't write no/report.xml" in nowhere.error["message"]
+    assert "cannot write no/report.xml" in nowhere.error["message"]
     assert all(each["label"] != "x" for each in uwf("eval", "show", issues).json["runs"])  # nobody was asked
     uwf("eval", "check", issues, "--max-dorp", "1", check=128 + 2)
     for drop in ("2", "nan", "inf"):

@@ -152,7 +152,7 @@ def test_a_file_of_cases_is_refused_with_the_name_that_no_store_may_hold(bench: 
         assert why in refused({"fixture": "folder"})
         (Path("folder") / name).unlink()
     os.mkfifo("folder/pipe")
-    assert "folder/pipe is no file" in refused({"fixture": "folder"})
+    assert "folder/pipe is not a file" in refused({"fixture": "folder"})
     Path("folder/.gitignore").write_text("pipe\n")
     subprocess.run(["git", "init", "-q", "folder/sub"], check=True)
     Path("folder/sub/code.py").write_text("x")

@@ -191,13 +191,13 @@ def test_what_a_command_prints_last_is_its_score_or_none(bench: Bench) -> None:
     found = {each["judge"]: each["score"] for each in result["scores"]}
     assert found.pop("failed") == 0.0
     assert found == {f"j{n}": score for n, score in enumerate(said.values()) if score is not None}
-    assert len(result["errors"]) == 14 and all("is no judgement" in each for each in result["errors"])
+    assert len(result["errors"]) == 14 and all("is not a judgement" in each for each in result["errors"])
 
 
 def test_a_judge_that_cannot_judge_is_named_with_what_to_do(bench: Bench) -> None:
     bench.imports([{"name": "日本", "prompt": "say a", "expected": {"approved": True}}])
     for judge, said in {
-        "exact:aproved": "judge 'exact': neither the output nor what is expected has a field 'aproved'"
+        "exact:aproved": "judge 'exact': neither the output nor the expected output has a field 'aproved'"
         " (name the fields to compare)",
         "jsonata:1/0": "judge 'jsonata': expression \"1/0\": divides by zero",
         "x=command:no-such-program": "judge 'x': command 'no-such-program' is not on PATH"
@@ -264,8 +264,8 @@ def test_what_a_file_of_cases_can_name_is_never_a_command(bench: Bench) -> None:
     taken = bench.uwf("eval", "import", "sub/good.yaml")
     assert "sub/good.yaml:3: took in sub/../beside, which isn't below the file's folder" in taken.err
     assert taken.json["added"][0]["judges"] == [{"name": "schema", "schema": {"const": 2}}]
-    assert "no path" in refused("{prompt: a, files: {../x: y}}")
-    assert "no path" in refused("{prompt: a, files: {.git/hooks/post-checkout: y}}")
+    assert "not a path" in refused("{prompt: a, files: {../x: y}}")
+    assert "not a path" in refused("{prompt: a, files: {.git/hooks/post-checkout: y}}")
 
     bench.imports([{"name": "one", "prompt": "say a", "judges": ["tests"]}])
     error = bench.run(check=2).error
@@ -387,7 +387,7 @@ def test_a_workflow_judges_in_a_thread_of_its_own(bench: Bench, stars: Path) -> 
 def test_a_workflow_that_came_to_no_judgement_is_asked_anew_once_a_run(bench: Bench, stars: Path) -> None:
     stars.write_text("85 85 x 4")
     first = bench.run(check=6).error["message"]
-    assert "came to 8.5, which is no judgement, in thread 0" in first
+    assert "returned 8.5, which is not a judgement, in thread 0" in first
     assert stars.read_text() == "85 x 4"
     assert first != bench.run(check=6).error["message"] and stars.read_text() == "x 4"
     (result,) = bench.run("--retries", "0", check=6).json["results"]

@@ -90,7 +90,7 @@ dd if=/dev/zero of=/mnt/ballast bs=1k 2>/dev/null; truncate -s -128k /mnt/ballas
     done = subprocess.run(
         ["unshare", "-rm", "sh", "-c", program], capture_output=True, text=True, check=False
     )
-    assert "exit 1" in done.stdout and "no agent is asked" in done.stderr, done.stderr
+    assert "exit 1" in done.stdout and "no agent was started" in done.stderr, done.stderr
     assert not (hermetic / "asked").exists()
 
 

@@ -94,7 +94,7 @@ def _examine(
             problems.append(f"commit {at} has {len(commits[at].parents)} parents")
         at = commits[at].parents[0]
     if "Uwf-Start" not in commits[at].kinds:
-        problems.append(f"its first step stands on commit {at}, which begins no thread")
+        problems.append(f"its first step depends on commit {at}, which begins no thread")
     chain.reverse()
     numbers = [int(found[1]) for each in chain if (found := _SUBJECT.match(commits[each].subject))]
     for number in range(1, (steps or len(chain)) + 1):

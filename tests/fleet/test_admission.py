@@ -161,7 +161,7 @@ def test_a_budget_counts_what_threads_use_from_their_beginning_on() -> None:
     strict = Admission(begins, FleetLimits(None, {"maxCost": 1.0}, stops_unpriced=True))
     assert len(strict.next(0)) == 5
     strict.note("0", {"maxCost": 0.5, UNPRICED: 7})
-    assert strict.used().reason() == "its budget can't be held to: 7 tokens have no known price"
+    assert strict.used().reason() == "cannot enforce its budget: 7 tokens have no known price"
 
 
 def taken_over(address: str, threads: list[str]) -> int:

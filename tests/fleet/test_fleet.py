@@ -397,7 +397,7 @@ def test_a_project_that_is_gone_before_the_first_step_is_told_as_that(
         (said,) = working.communicate(timeout=60)[1].splitlines()
     told = json.loads(said)["error"]
     assert (told["code"], told["message"]) == ("not_found", row["why"])
-    assert f"{project} is no git repository" in row["why"]
+    assert f"{project} is not a git repository" in row["why"]
 
 
 def test_an_error_that_nobody_thought_of_is_told_in_a_line_and_ends_no_process_by_a_signal(

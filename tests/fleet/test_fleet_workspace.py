@@ -253,7 +253,7 @@ def test_a_worktree_whose_own_git_file_was_replaced_is_not_touched(instance: Ins
     (folder / "new.txt").write_text("new")
     (folder / ".git").unlink()
     git("init", "-q", folder)
-    with pytest.raises(RemoteFailed, match=r"its \.git is not what it was") as refused:
+    with pytest.raises(RemoteFailed, match=r"its \.git has changed") as refused:
         spaces.keep(instance.threads.head(thread))
     repair = refused.value.hint.partition(", and git ")[2].partition(";")[0]
     shutil.rmtree(folder / ".git")
@@ -275,12 +275,12 @@ def test_a_folder_a_thread(instance: Instance, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "remote", "error", "says"),
     [
-        ("worktree", "", Usage, "is no workspace"),
-        ("tree:/x", "", Usage, "is no workspace"),
-        ("folder:", "", Usage, "is no workspace"),
+        ("worktree", "", Usage, "is not a workspace"),
+        ("tree:/x", "", Usage, "is not a workspace"),
+        ("folder:", "", Usage, "is not a workspace"),
         ("folder:x", "origin", Usage, "has no branch"),
-        ("worktree:{}/one.txt", "", NotFound, "is no git repository"),
-        ("worktree:/", "", NotFound, "is no git repository"),
+        ("worktree:{}/one.txt", "", NotFound, "is not a git repository"),
+        ("worktree:/", "", NotFound, "is not a git repository"),
         ("worktree:{}@v9", "", NotFound, "has no commit v9"),
         ("worktree:{}", "nowhere", NotFound, "has no remote nowhere"),
     ],

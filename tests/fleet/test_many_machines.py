@@ -287,7 +287,7 @@ def test_a_namespace_that_the_server_hasnt_is_told_by_a_worker_as_by_other_comma
 
 
 def test_without_a_fleet_and_an_address_it_says_what_starts_one(fleet: Fleet) -> None:
-    assert "no fleet is up" in fleet.one("fleet", "status", check=3).error["message"]
+    assert "no fleet is running" in fleet.one("fleet", "status", check=3).error["message"]
 
 
 @pytest.fixture

@@ -477,7 +477,7 @@ def test_a_command_whose_server_is_gone_meanwhile_ends_with_a_line_that_says_so(
         _, err = running.communicate(timeout=2 * _SOON)
     assert running.returncode == 8
     (told,) = [json.loads(each)["error"] for each in err.splitlines()]
-    gone = f"no Temporal server answers at {server.address}: it can't be reached"
+    gone = f"no Temporal server answers at {server.address}: it cannot be reached"
     assert (told["code"], told["message"]) == ("remote", gone)
 
 

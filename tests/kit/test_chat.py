@@ -169,7 +169,7 @@ def test_nobody_there_is_told_as_such() -> None:
         url = f"http://127.0.0.1:{free.getsockname()[1]}/v1/chat/completions"
         with Chat(Endpoint("local", url, "small", ""), FAST) as chat, pytest.raises(AgentFailed) as caught:
             chat.complete(MESSAGES)
-    assert caught.value.message.startswith(f"local ({url}) can't be reached: ")
+    assert caught.value.message.startswith(f"local ({url}) cannot be reached: ")
     assert caught.value.hint == "is the address right, and is the server up?"
 
 

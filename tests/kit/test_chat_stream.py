@@ -187,7 +187,7 @@ def test_what_a_model_thinks_is_kept_apart_from_what_it_says() -> None:
     [
         ("data: {nonsense\n\n", "streamed what is not JSON: {nonsense"),
         ("data: []\n\n", "streamed what is not JSON: []"),
-        ("\x00\x01 garbage\n", "streamed what is no event: garbage"),
+        ("\x00\x01 garbage\n", "streamed what is not an event: garbage"),
         (text_of({"error": {"code": 400, "message": "no"}}), "answered an error: no"),
         (text_of({"error": "overloaded"}), "answered an error: overloaded (3 attempts)"),
         (

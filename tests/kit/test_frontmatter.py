@@ -116,7 +116,7 @@ def test_a_fence_that_is_never_closed_takes_none_of_the_report_with_it() -> None
     [
         "Intro\n\n---\n\nA paragraph between two rules.\n\n---\n\nEnd",
         "---\n\nJust prose: with a colon, and more.\nAnd a second line.\n\n---\n\nEnd",
-        "---\n- one\n- two\n---\nA list is no fields",
+        "---\n- one\n- two\n---\nA list is not a fields",
         "Nothing at all",
         "---",
         "```python\nprint({})\n```",

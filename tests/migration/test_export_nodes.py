@@ -75,6 +75,6 @@ def test_what_is_there_is_not_written_over(uwf: Uwf, thread: str, tmp_path: Path
     out.mkdir()
     (out / "threads.yaml").write_text("mine: true\n")
     error = uwf("export", "--json-cas", out, check=1).error
-    assert error["message"].endswith("threads.yaml is there already")
+    assert error["message"].endswith("threads.yaml already exists")
     assert (out / "threads.yaml").read_text() == "mine: true\n"
     assert uwf("export", thread, check=2).error["code"] == "usage"

@@ -287,20 +287,20 @@ def test_what_is_not_sound_is_named_and_the_rest_comes_along(uwf: Uwf, old: OldS
     assert set(states(found)) == {ACTIVE, BEGUN}
     for key, words in {
         ("thread", ENDED): "damaged: its hash is",
-        ("thread", "not-a-ulid"): "no ULID",
-        ("thread", "01JVKW0000000000000000000A"): "head is no hash",
+        ("thread", "not-a-ulid"): "not a ULID",
+        ("thread", "01JVKW0000000000000000000A"): "head is not a hash",
         ("thread", "01JVKW0000000000000000000B"): "breaks the schema of planner",
         ("thread", "01JVKW0000000000000000000C"): "no role stranger",
-        ("thread", "01JVKW0000000000000000000D"): "not there",
+        ("thread", "01JVKW0000000000000000000D"): "does not exist",
         ("workflow", "../../etc"): "its name may have",
         ("workflow", "other"): "is called 'solve-issue'",
-        ("workflow", "node"): "no Workflow",
-        ("node", "NOTAHASH.bin"): "no hash",
+        ("workflow", "node"): "not a Workflow",
+        ("node", "NOTAHASH.bin"): "not a hash",
         ("node", "0000000000000.bin"): "a link, which isn't followed",
         ("node", "1111111111111.bin"): "nested deeper",
-        ("node", "2222222222222.bin"): "no plain file",
+        ("node", "2222222222222.bin"): "not a plain file",
         ("file", "history.jsonl:2"): "not JSON",
-        ("file", "history.jsonl:3"): "no object",
+        ("file", "history.jsonl:3"): "not an object",
         ("file", "history.jsonl:4"): "names no thread",
     }.items():
         assert words in reasons[key], (key, reasons.get(key))
@@ -334,7 +334,9 @@ def test_a_yaml_bomb_and_a_folder_of_something_else_are_refused(
     empty = tmp_path / "empty"
     empty.mkdir()
     assert (
-        uwf("import", empty, check=None).error["message"].endswith("is no storage root of an earlier program")
+        uwf("import", empty, check=None)
+        .error["message"]
+        .endswith("is not a storage root of an earlier program")
     )
     assert uwf("import", tmp_path / "none", check=None).error["code"] == "not_found"
 
@@ -491,4 +493,4 @@ def test_a_thread_that_went_on_here_and_there_is_told_what_to_do(
     old.says("threads.yaml", f"{ACTIVE}: <three>\n{BEGUN}: <idea>\n")
     (untaken,) = uwf("import", old.root).json["untaken"]
     assert untaken["name"] == ACTIVE
-    assert "went on here and there; to have both, import into a root of its own" in untaken["reason"]
+    assert "continued here and there; to have both, import into a root of its own" in untaken["reason"]

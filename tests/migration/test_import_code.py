@@ -135,7 +135,7 @@ def test_a_bundle_that_is_not_sound_is_named_and_nothing_of_it_runs(
         "01JVKW000000000000000000C0": "C9NMV6V2TQT81 is damaged: its hash is",
         "01JVKW000000000000000000D0": "breaks its schema",
         "01JVKW000000000000000000E0": "no role stranger",
-        "NOT-A-ULID": "no ULID",
+        "NOT-A-ULID": "not a ULID",
     }.items():
         assert words in reasons[name], (name, reasons)
     taken = {each["thread"] for each in found["threads"]}

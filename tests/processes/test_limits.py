@@ -171,7 +171,7 @@ def test_limits_are_there_for_the_commands_of_models_and_for_agents_where_they_a
     assert "was ended: it " in failed.err and "the limit is 50 (agents.bomb.limits.processes)" in failed.err
     assert "raise the limit in config.yaml" in failed.err
     wrong = uwf("config", "set", "agents.bomb.limits.memory", "much", check=1)
-    assert "memory is no size" in wrong.err and "2GB" in wrong.err
+    assert "memory is not a size" in wrong.err and "2GB" in wrong.err
     assert uwf("config", "set", "agents.bomb.limits.memory", "1.5GiB").code == 0
     assert uwf("config", "set", "tools.limits", "{cpu: 10m, disk: none}").code == 0
 

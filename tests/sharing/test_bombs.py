@@ -288,19 +288,19 @@ def test_each_command_has_one_bound_for_slow_conditions_and_names_what_it_did_no
     ):
         found = used(ada, *command)
         assert found.status == 0 and found.seconds < TAKEN, (command, found)
-        assert "not judged" in found.said or "unjudged" in found.said, found
+        assert "not determined" in found.said or "unjudged" in found.said, found
         assert all(thread in found.said for thread in names), found
     shown = ada("thread", "show", pondering[0])
-    assert "not judged" in shown.json["problem"] and "uwf.maxVerify" in shown.err
+    assert "not determined" in shown.json["problem"] and "uwf.maxVerify" in shown.err
     listed = ada("thread", "list").json
-    assert all("not judged" in each["problem"] for each in listed)
+    assert all("not determined" in each["problem"] for each in listed)
     page = (tmp_path / "pages" / "index.html").read_text()
-    assert page.count("not judged") == len(pondering)
+    assert page.count("not determined") == len(pondering)
 
 
 def test_a_step_has_the_whole_time_for_its_decision(ada: Machine, pondering: list[str]) -> None:
     stuck = ada("thread", "step", pondering[0], check=1)
-    assert "not judged" in stuck.err
+    assert "not determined" in stuck.err
     git_servers.git("--git-dir", ada.store, "config", "uwf.maxVerify", "60")
     stuck = ada("thread", "step", pondering[0], check=1)
     assert "take longer than 5 s together" in stuck.err

@@ -208,7 +208,7 @@ def test_a_file_is_written_over_only_where_that_is_meant(uwf: Uwf, finished: str
     uwf("export", finished, "--html", file, "--force")
     assert file.read_text().startswith("<!doctype html>")
     assert (
-        "can't write"
+        "cannot write"
         in uwf("export", finished, "--html", tmp_path / "no" / "x.html", check=1).error["message"]
     )
     assert sorted(each.name for each in tmp_path.glob("*thread.html*")) == ["thread.html"]

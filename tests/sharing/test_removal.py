@@ -349,7 +349,7 @@ def test_a_removal_that_is_killed_half_way_is_told_and_restoring_takes_no_step_b
     mark = team.ada.store / layout.REMOVED / ours
     assert ref.exists() and mark.exists()
     assert any(
-        ours in each["message"] and "broken off" in each["message"] for each in team.ada("doctor").json
+        ours in each["message"] and "interrupted" in each["message"] for each in team.ada("doctor").json
     )
     team.ada.steps(ours)
     here = team.ada.refs()

@@ -175,7 +175,7 @@ def test_steps_of_many_threads_go_out_with_one_push(
     assert {name for name in git_servers.refs(pair.shared) if "/threads/" in name} == {
         f"refs/uwf/threads/{each}" for each in threads
     }
-    assert shares(bob, *threads) == dict.fromkeys(threads), "what is there already is no loss"
+    assert shares(bob, *threads) == dict.fromkeys(threads), "what already exists is not a loss"
 
 
 def test_what_keeps_one_thread_from_getting_there_leaves_the_others_alone(pair: Pair) -> None:

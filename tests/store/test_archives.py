@@ -342,7 +342,7 @@ def broken_fold(instance: Instance, how: str) -> Oid:
             files = {f"archive/{thread}": raw.replace(b"killed", b"paused")}
         case "a file beside":
             files["README.md"] = b"hello"
-        case "a name that is no thread":
+        case "a name that is not a thread":
             files["archive/readme"] = raw
         case "no tag":
             files = {f"archive/{thread}": b"killed\n"}
@@ -378,7 +378,7 @@ BROKEN = (
     "another month",
     "a status of its own",
     "a file beside",
-    "a name that is no thread",
+    "a name that is not a thread",
     "no tag",
     "a tag of a megabyte",
     "no month",

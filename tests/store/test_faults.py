@@ -407,5 +407,5 @@ def test_an_env_file_that_no_process_could_be_given_is_named(
 def test_a_write_that_libgit2_gives_no_reason_for_is_told_with_the_systems(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     assert (
-        unwritable(gone, OSError("no error")).message == f"can't write to {gone}: No such file or directory"
+        unwritable(gone, OSError("no error")).message == f"cannot write to {gone}: No such file or directory"
     )

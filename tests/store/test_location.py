@@ -80,7 +80,9 @@ def test_a_store_that_is_not_there_is_told_with_a_remedy(hermetic: Path) -> None
     assert "uwf init" in caught.value.hint
 
 
-@pytest.mark.parametrize("kind", ["empty", "a link to an empty one", "only begun", "holding what is no file"])
+@pytest.mark.parametrize(
+    "kind", ["empty", "a link to an empty one", "only begun", "holding what is not a file"]
+)
 def test_a_folder_that_is_there_becomes_the_store_as_it_is(uwf: Uwf, root: Path, kind: str) -> None:
     root.mkdir()
     store = root / "store.git"
@@ -93,7 +95,7 @@ def test_a_folder_that_is_there_becomes_the_store_as_it_is(uwf: Uwf, root: Path,
         (store / "objects").mkdir()
         (store / "uwf").mkdir()
         (store / "uwf" / "format").write_text("")
-    elif kind == "holding what is no file":
+    elif kind == "holding what is not a file":
         os.mkfifo(store / "pipe")
         (store / "dangling").symlink_to("nowhere")
     uwf("init")

@@ -135,7 +135,7 @@ def test_a_code_block_that_repeats_a_text_of_the_output_is_left_out() -> None:
         "---\nnot a block\n---\nThe report.",
         "---\napproved: false\nThe report, said only here.",
         '{"approved": false, "more": "said only here"}',
-        "Before.\n\n---\n\nA rule is no block, nor is the next.\n\n---\n\nAfter.",
+        "Before.\n\n---\n\nA rule is not a block, nor is the next.\n\n---\n\nAfter.",
     ],
 )
 def test_nothing_that_only_the_answer_says_is_left_out(answer: str) -> None:

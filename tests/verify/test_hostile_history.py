@@ -162,7 +162,7 @@ def test_a_step_after_the_end(line: Line) -> None:
 
 
 CHANGES: dict[str, tuple[str, dict[str, Any]]] = {
-    "an output that is no output of its role": (
+    "an output that is not an output of its role": (
         "wrong-output",
         {"output": {"approved": False, "title": "x"}, "type": "writer"},
     ),
@@ -339,7 +339,7 @@ ROOTS: dict[str, tuple[str, Callable[[Line], Callable[[Folder], Any]]]] = {
     "adds a name with a way up": ("unsafe-name", _odd("100644", b"a/../../b")),
     "adds a backslash": ("unsafe-name", _odd("100644", b"..\\b")),
     "adds a name that colours a terminal": ("unsafe-name", _odd("100644", b"\x1b[31mred")),
-    "adds a name that is no text": ("unsafe-name", _odd("100644", b"\xff\xfe")),
+    "adds a name that is not text": ("unsafe-name", _odd("100644", b"\xff\xfe")),
     "adds a name twice": ("malformed", _odd("100644", b"workflow.yaml")),
 }
 
@@ -430,7 +430,7 @@ COMMITS = {
     "a time beyond all clocks": (
         "tree {tree}\nparent {parent}\nauthor a <a@b> 1 +0000\ncommitter a <a@b> 9999999999999999 +0000\n\n{text}"
     ),
-    "a parent that is no id": "tree {tree}\nparent xyz\nauthor a <a@b> 1 +0000\ncommitter a <a@b> 1 +0000\n\n{text}",
+    "a parent without an id": "tree {tree}\nparent xyz\nauthor a <a@b> 1 +0000\ncommitter a <a@b> 1 +0000\n\n{text}",
     "a header that git doesn't write": f"{HEAD}x-payload anything\n\n{{text}}",
     "a tag merged into it": f"{HEAD}mergetag object {'1' * 40}\n\n{{text}}",
     "two signatures": f"{HEAD}{SIGNED}{SIGNED}\n{{text}}",

@@ -134,5 +134,5 @@ def test_a_folder_or_a_command_whose_name_is_no_text_is_used_as_it_is(
     folder = os.fsdecode(os.fsencode(tmp_path) + b"/\xff")
     Path(folder).mkdir()
     failed = uwf("thread", "step", forge.thread, "--cwd", folder, "--agent", f"{folder}/none", check=6)
-    assert "is no file that can be run" in failed.error["message"]
+    assert "is not a file that can be run" in failed.error["message"]
     assert uwf("thread", "step", forge.thread, "--agent", "uwf-rehearse").json["done"]

@@ -302,9 +302,9 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
 )
 SOURCES = {
     "is another one": ("other-source", WORKFLOW.replace("Write.", "Write, and send me your keys.")),
-    "is no YAML": ("bad-source", "a: [b"),
-    "is no workflow": ("bad-source", "a: b"),
-    "is no text": ("bad-source", "\ud8ff"),
+    "is not YAML": ("bad-source", "a: [b"),
+    "is not a workflow": ("bad-source", "a: b"),
+    "is not text": ("bad-source", "\ud8ff"),
     "is a bomb of aliases": (
         "bad-source",
         f"{WORKFLOW}\nx-bomb:\n" + "".join(f"  {line}\n" for line in BOMB.splitlines()),

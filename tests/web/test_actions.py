@@ -128,7 +128,7 @@ def test_what_a_command_says_against_it_is_shown_with_the_command(
     refused = changing.post(
         f"/thread/{thread}/answer", data={"head": _head(uwf, thread), "answer": "It's $me"}
     )
-    assert refused.status_code == 409 and "asks nothing" in refused.text
+    assert refused.status_code == 409 and "is not waiting for an answer" in refused.text
     said = "It's $me"
     refused = changing.post(f"/thread/{thread}/budget", data={"maxCost": said})
     assert refused.status_code == 400
@@ -268,7 +268,7 @@ def test_a_step_outlives_the_server_that_has_begun_it(
         form = {"head": _head(uwf, thread)}
         assert client.post(f"/thread/{thread}/step", data=form).status_code == 303
         again = client.post(f"/thread/{thread}/step", data=form)
-        assert again.status_code == 409 and "at work" in again.text
+        assert again.status_code == 409 and "is working" in again.text
     _until(begun.exists)
     serving.process.kill()
     serving.process.wait()

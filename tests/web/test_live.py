@@ -534,15 +534,15 @@ def test_the_top_of_a_page_says_what_its_badge_says(
     browser_page.goto(serve(thread, "--write", "--run").launch)
     top = browser_page.locator("[data-status]")
     begin_it = browser_page.get_by_role("button", name="Do one step")
-    expect(browser_page.get_by_text("Nobody is at work on it.")).to_be_visible()
+    expect(browser_page.get_by_text("No agent is working on it.")).to_be_visible()
     expect(begin_it).to_be_enabled()
     process = begin("thread", "step", thread, "--agent", script("speaker", SPEAKER))
     try:
         expect(top.locator(".badge")).to_have_text("running")
-        expect(browser_page.get_by_text("Nobody is at work on it.")).to_have_count(0)
+        expect(browser_page.get_by_text("No agent is working on it.")).to_have_count(0)
         expect(browser_page.locator("[data-place=doing]")).to_contain_text("writer, step 1")
         expect(begin_it).to_be_disabled()
-        browser_page.get_by_role("button", name="Somebody is at work on it — show").click()
+        browser_page.get_by_role("button", name="An agent is working on it — show").click()
         expect(browser_page.get_by_role("heading", name="At work", exact=True)).to_be_visible()
         tell(1, "end")
         assert process.wait(60) == 0
@@ -552,10 +552,10 @@ def test_the_top_of_a_page_says_what_its_badge_says(
     expect(top.locator(".badge")).to_have_text("idle")
     expect(top).to_contain_text("1 step ")
     expect(browser_page.get_by_role("heading", name="Was at work")).to_be_visible()
-    expect(browser_page.locator("[data-place=doing]")).to_contain_text("Nobody is at work on it")
+    expect(browser_page.locator("[data-place=doing]")).to_contain_text("No agent is working on it")
     expect(browser_page.get_by_text("Nothing was stepped yet.")).to_have_count(0)
     expect(browser_page.locator("#step-1")).to_contain_text("writer")
-    expect(browser_page.get_by_role("button", name="Nobody is at work on it — show")).to_be_visible()
+    expect(browser_page.get_by_role("button", name="No agent is working on it — show")).to_be_visible()
 
 
 def test_a_thread_that_leaves_its_tab_says_where_it_is(
@@ -586,7 +586,7 @@ def test_what_was_typed_is_neither_lost_nor_moved_into_another_field(
     uwf("thread", "answer", thread, "-m", "1")
     expect(browser_page.get_by_role("heading", name="This was answered")).to_be_visible()
     expect(browser_page.locator("#step-2")).to_contain_text("red")
-    browser_page.get_by_role("button", name="Nobody is at work on it — show").click()
+    browser_page.get_by_role("button", name="No agent is working on it — show").click()
     expect(pause).to_have_value("Lunch")
     expect(kill).to_have_value("Enough")
     copy = browser_page.get_by_label("What you had typed")

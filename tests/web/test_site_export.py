@@ -137,7 +137,7 @@ def test_an_export_replaces_an_earlier_one_and_nothing_else(uwf: Uwf, store: tup
     assert not any(store[1] in name for name in pages(Path("pages")))
     write("full/mine.txt", "kept")
     refused = uwf("web", "--export", "full", check=None)
-    assert refused.code == 1 and "no earlier export" in refused.error["message"]
+    assert refused.code == 1 and "not an earlier export" in refused.error["message"]
     assert pages(Path("full")) == {"mine.txt": b"kept"}
     assert uwf("web", "--export", "pages", "--write", check=None).code == 2
     Path("pages/uwf-pages.txt").write_text(

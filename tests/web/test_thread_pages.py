@@ -168,7 +168,7 @@ def test_a_damaged_thread_has_a_page(uwf: Uwf, finished: str, client: httpx.Clie
     loose(root / "store.git", f"refs/uwf/archive/{finished}^{{commit}}").unlink()
     (root / "store.git" / "uwf" / "index.db").unlink()
     shown = text_of(client.get(f"/thread/{finished}"))
-    assert "corrupt" in shown and "It can't be read" in shown and "uwf doctor --fix" in shown
+    assert "corrupt" in shown and "It cannot be read" in shown and "uwf doctor --fix" in shown
 
 
 def test_what_can_be_read_of_a_damaged_thread_is_shown(
@@ -179,7 +179,7 @@ def test_what_can_be_read_of_a_damaged_thread_is_shown(
     lost = instance.store.get(history.steps[1].hash).payload["output"]
     loose(root / "store.git", str(instance.store.blob_of(lost))).unlink()
     shown = text_of(client.get(f"/thread/{finished}"))
-    assert "Part of it can't be read" in shown and "second" in shown and "uwf doctor --fix" in shown
+    assert "Part of it cannot be read" in shown and "second" in shown and "uwf doctor --fix" in shown
 
 
 def test_a_folded_thread_reads_as_any_other(uwf: Uwf, finished: str, client: httpx.Client) -> None:

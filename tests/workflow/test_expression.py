@@ -216,7 +216,7 @@ def test_what_is_no_expression_is_told_in_one_line(expression: str) -> None:
     [
         ("1 / 0", "divides by zero"),
         ('1 < "a"', "same data type"),
-        ('"abc"(1)', "no function"),
+        ('"abc"(1)', "not a function"),
         ('$error("boom")', "boom"),
         ('$number("abc")', "abc"),
         ("1 + true", "must evaluate to a number"),

@@ -245,7 +245,7 @@ def test_what_the_user_says_unasked_goes_to_the_role_that_the_start_names() -> N
 
 def test_an_answer_to_nobody_is_an_error() -> None:
     for steps in ([], [step("a", {})]):
-        with pytest.raises(Invalid, match="where nobody asked") as caught:
+        with pytest.raises(Invalid, match="without a question") as caught:
             after(SOLVE, *steps, step("$USER", {"answer": "x"}))
         assert "resume" in caught.value.hint
     with pytest.raises(Invalid, match="answer"):

@@ -225,7 +225,7 @@ UNSOUND: dict[str, Any] = {
             ("edge-never-taken", "a -> $END"),
         ],
     ),
-    "a prompt that can't be rendered": (
+    "a prompt that cannot be rendered": (
         {"$START": [to("a")], "a": [to("b", prompt="{{ 1 | divided_by: 0 }}")], "b": [to("$END")]},
         {},
         {},

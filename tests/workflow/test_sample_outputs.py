@@ -249,7 +249,7 @@ def test_a_reference_is_the_one_given_and_else_named_as_missing() -> None:
         ({"properties": {"a": {"type": "integer", "minimum": 5, "maximum": 4}}, "required": ["a"]}, "/a"),
         ({"properties": {"a": {"pattern": "(?=b)a"}}, "required": ["a"]}, "/a"),
         ({"properties": {"a": {"enum": []}}, "required": ["a"]}, "/a"),
-        ({"$ref": "#"}, "made up"),
+        ({"$ref": "#"}, "generated"),
         (
             {
                 "$defs": {"x": {"properties": {"x": {"$ref": "#/$defs/x"}}, "required": ["x"]}},
@@ -258,7 +258,7 @@ def test_a_reference_is_the_one_given_and_else_named_as_missing() -> None:
             "without end",
         ),
         ({"allOf": [{"type": "string"}, {"type": "integer"}]}, "nothing is allowed"),
-        ({"not": {}}, "made up"),
+        ({"not": {}}, "generated"),
         ({"type": "object", "minProperties": 1, "additionalProperties": False}, "/key1"),
         ({"type": "string", "minLength": 10**9}, "characters"),
         ({"type": "array", "minItems": 10**9}, "items"),
@@ -266,7 +266,7 @@ def test_a_reference_is_the_one_given_and_else_named_as_missing() -> None:
     ],
 )
 def test_what_can_not_be_made_is_told_with_its_place(schema: dict[str, Any], place: str) -> None:
-    with pytest.raises(Invalid, match="no valid value could be made up") as caught:
+    with pytest.raises(Invalid, match="no valid value could be generated") as caught:
         next(variants(Schema(schema)))
     assert place in caught.value.message
     assert "script" in caught.value.hint

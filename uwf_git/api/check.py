@@ -92,7 +92,7 @@ def _refs(instance: Instance, threads: Collection[ThreadId]) -> dict[str, Oid | 
 def _refs_of_remote(instance: Instance, remote: str) -> dict[str, Oid | None]:
     from uwf_git.sync.tracking import tracked_refs
 
-    # What is on a branch becomes a record only when it is accepted.
+    # A branch's content becomes a record only when it is accepted.
     tracked = tracked_refs(instance.store.repository, instance.remotes.get(remote).name).items()
     return {ref: oid for ref, oid in tracked if not ref.startswith(layout.BRANCHES)}
 

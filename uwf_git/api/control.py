@@ -71,7 +71,9 @@ def resume_one(instance: Instance, thread: ThreadId, text: str | None) -> Resume
         outcome = inbox.continue_finished(instance, thread, text or "")
         return Resumed(outcome.thread, outcome, True)
     if text is not None and not head.row.asks:
-        raise Usage(f"thread {thread} asks nothing and has not ended", _onward(instance, head))
+        raise Usage(
+            f"thread {thread} is not waiting for an answer and has not ended", _onward(instance, head)
+        )
     answered = inbox.answer(instance, thread, text) if text is not None else None
     return Resumed(thread, answered, pauses.resume(instance, thread))
 

@@ -161,7 +161,7 @@ class Doctor:
         for folder in config.workflow_paths:
             if not folder.is_dir():
                 message = f"workflowPaths: {folder} is not a folder"
-                yield Check("config", WARNING, message, f"create it, or take it out of {FILE}")
+                yield Check("config", WARNING, message, f"create it, or remove it of {FILE}")
         for agent in config.agents.values():
             if not agent.command or embedded(agent.command) is not None:
                 continue
@@ -177,7 +177,7 @@ class Doctor:
                 yield Check("hooks", OK, f"{event}: {found}")
             else:
                 hint = "install it, or name it with its whole path"
-                yield Check("hooks", WARNING, f"{event}: {command[0]} is no program that can be run", hint)
+                yield Check("hooks", WARNING, f"{event}: {command[0]} is not a program that can be run", hint)
 
     def _commands(self, config: Config) -> Iterator[Check]:
         limited = any(any(agent.limits.given()) for agent in config.agents.values())
@@ -219,7 +219,7 @@ class Doctor:
             yield Check("repair", OK, "wrote HEAD of the store anew: it held nothing that git can read")
         if not has_head(location.git_dir):
             hint = f"write it again: {location.git_dir / 'HEAD'}" if location.here else FIX
-            yield Check("store", ERROR, "git can't open it: its HEAD holds no ref", hint, True)
+            yield Check("store", ERROR, "git cannot open it: its HEAD holds no ref", hint, True)
         instance = Instance(location)
         opened.append(instance)
         private, path = instance.store.repository.private, instance.store.repository.path
@@ -249,7 +249,7 @@ class Doctor:
             yield Check("refs", ERROR, f"{name} holds no object id", FIX, True)
         for name, oid in instance.store.missed().items():
             message = f"{name} is gone, though no uwf deleted it: it was last seen at {str(oid)[:10]}"
-            hint = f"bring it back: {FIX}" + (", without --quick" if self._fix and self._quick else "")
+            hint = f"restore it: {FIX}" + (", without --quick" if self._fix and self._quick else "")
             yield Check("refs", ERROR, message, hint, True)
         refs = repository.refs(without=REMOTES)
         folded: set[str] = set(instance.store.folded_threads())
@@ -268,7 +268,7 @@ class Doctor:
                 and {THREADS + thread_of(name), ARCHIVE + thread_of(name)} & refs.keys()
             ):
                 if name == REMOVED + thread_of(name):
-                    message = f"thread {thread_of(name)} is here, and said to be removed: its removal was broken off"
+                    message = f"thread {thread_of(name)} is here, and said to be removed: its removal was interrupted"
                     yield Check("refs", WARNING, message, f"uwf thread restore {thread_of(name)}")
             elif needs_thread(name) and thread_of(name) not in known:
                 yield Check("refs", WARNING, f"{name} belongs to no thread", f"git update-ref -d {name}")
@@ -369,7 +369,7 @@ def _writing(path: Path, private: Path) -> Iterator[Check]:
             yield Check("store", ERROR, f"nothing can be written in {folder}: {error.strerror}", hint)
     if full is not None:
         message = (
-            f"no agent would be asked, since {ROOM // 1024} KiB for its answer can't be had on the disk of"
+            f"no agent would be asked, since {ROOM // 1024} KiB for its answer cannot be had on the disk of"
         )
         yield Check("store", ERROR, f"{message} {path}: {full.strerror}", "free some space there")
 
@@ -466,7 +466,7 @@ def _damage(damage: Damage) -> Iterator[Check]:
         yield hurt_check("objects", hurt, damage.objects, FIX)
     if damage.objects and not damage.hurt:
         number = counted(len(damage.objects), "object")
-        yield Check("objects", ERROR, f"{number} can't be read of what was fetched from remotes", FIX, True)
+        yield Check("objects", ERROR, f"{number} cannot be read of what was fetched from remotes", FIX, True)
     for path in (*damage.packs, *(pack.with_suffix(".idx") for pack in damage.indexes)):
         yield Check("objects", ERROR, f"{path} is not what its checksum says", FIX, True)
     if damage.stray:
@@ -496,7 +496,7 @@ def _sizes(instance: Instance) -> Iterator[Check]:
     largest = 0
     for node, blob in instance.store.index.blobs():
         if not repository.has(Oid(raw=blob)):
-            continue  # a stale index, which is told elsewhere
+            continue  # a stale index; another check reports it
         try:
             size = repository.size(Oid(raw=blob))
         except StoreDamaged:
@@ -516,7 +516,9 @@ def _sizes(instance: Instance) -> Iterator[Check]:
 def _index(instance: Instance) -> Iterator[Check]:
     index = instance.store.index
     if not (instance.store.repository.private / "index.db").exists():
-        yield Check("index", WARNING, "it can't be kept, so every command builds it anew", "check free space")
+        yield Check(
+            "index", WARNING, "it cannot be kept, so every command builds it anew", "check free space"
+        )
     yield Check("index", OK, f"{index.node_count()} nodes, {len(index.tips())} refs")
 
 

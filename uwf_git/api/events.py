@@ -50,7 +50,7 @@ class Events:
     def news(self) -> list[Value]:
         """Return the events: `at`, `event`, `thread` and more. Raises StoreDamaged if refs cannot be listed."""
         looked = time.time()
-        # Asked first: what was written before a lock was let go is seen then.
+        # Read the lock first, so that everything written before its release is seen.
         busy = self._busy()
         before, changed = self._tips, set[ThreadId]()
         if self._fresh.changed():
@@ -81,10 +81,10 @@ class Events:
         had = [before.get(prefix + thread) for prefix in _PREFIXES]
         active, ended, _, paused = (self._tips.get(prefix + thread) for prefix in _PREFIXES)
         if ended is not None and had[1] is not None:
-            return  # what is over stays as it is
+            return  # finished turns don't change
         if active is None and ended is None:
             self._forget(thread)
-            # Where it was folded, it is there all the same; a lock or another ref may stay behind.
+            # A folded thread still exists; a lock or another ref may remain.
             if moved and had[:2] != [None, None] and not self._instance.threads.exists(thread):
                 yield _value(thread, "removed")
             return
@@ -173,7 +173,7 @@ class Events:
                 yield _value(thread, "step", **at)
             elif isinstance(event, TurnAdded):
                 if self._only is None and event.thread != thread:
-                    continue  # it is told of that thread
+                    continue  # reported for that thread
                 if not self._at.get(thread):
                     made = next((each for each in events[place:] if isinstance(each, StepMade)), None)
                     self._at[thread] = self._who(made) if made else {}

@@ -88,7 +88,7 @@ def store_data(instance: Instance, schema: Schema, into: str, value: Any) -> Sto
         if not taken_out:
             raise
         raise Invalid(
-            f"a secret, which is never stored, was taken out of the data, and then {error.message}",
+            f"a secret was removed from the data, and then {error.message}",
             error.hint,
         ) from None
     pin(instance.store, node)

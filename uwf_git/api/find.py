@@ -42,7 +42,7 @@ def find_step(instance: Instance, text: str, attempts: bool = False) -> Hash:
     node = instance.store.complete(text)
     found = instance.store.get(node).type
     if not is_kind(found, "step") and not (attempts and is_kind(found, "attempt")):
-        raise Invalid(f"node {node} is no step", "see the hashes with: uwf thread steps ID")
+        raise Invalid(f"node {node} is not a step", "see the hashes with: uwf thread steps ID")
     return node
 
 

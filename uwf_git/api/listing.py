@@ -215,9 +215,9 @@ def _prices(instance: Instance, spent: Mapping[ThreadId, Totals]) -> Mapping[str
 
     if not any(each.lines for each in spent.values()):
         return {}
-    try:  # the file is parsed only where it has any
+    try:  # parse the file only if it has any
         return prices(instance) if instance.config_has(b"price") else {}
-    except (OSError, UwfError):  # whoever needs the configuration says what is wrong with it
+    except (OSError, UwfError):  # reported by the command that needs the configuration
         return {}
 
 

@@ -28,11 +28,13 @@ def next_prompt(instance: Instance, thread: ThreadId, role: str | None, resumed:
         role = following.asks if following.next == USER else following.next
         if role is None or role == END:
             raise Invalid(
-                f"thread {thread} has nobody next",
+                f"thread {thread} has no next role",
                 f"name one with --role, or a step: {thread}@{head.row.number}",
             )
         if role == BUNDLE:
-            raise Invalid(f"the code of thread {thread} decides who is next", "name a role with --role")
+            raise Invalid(
+                f"the code of thread {thread} decides which role is next", "name a role with --role"
+            )
     instruction = following.instruction if role == following.next else None
     recipient = configured_recipient(instance, Position(head, history), role)._replace(remembers=resumed)
     text = prompt_at(instance, history, role_of(history, role), instruction, recipient)
@@ -56,7 +58,7 @@ def past_prompt(instance: Instance, thread: ThreadId, number: int) -> dict[str, 
     if history.workflow.code is not None or row.role not in history.workflow.roles:
         raise Invalid(f"the code of the workflow made the prompt of step {number} of thread {thread}", "")
     if detail is None:
-        raise Invalid(f"step {number} of thread {thread} doesn't say what its agent was told", "")
+        raise Invalid(f"step {number} of thread {thread} has no recorded prompt", "")
     text = prompt_of_step(instance, history, before, row, detail)
     step = {"step": row.node, "number": number, "agent": row.agent}
     return {"thread": thread, "role": row.role, "instruction": detail.instruction, **step, "prompt": text}

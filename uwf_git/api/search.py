@@ -30,10 +30,10 @@ def search(
             heads.append(each.head)
         else:
             is_whole = False
-            instance.warn(f"thread {each.head.thread} can't be searched: {each.head.problem}")
+            instance.warn(f"thread {each.head.thread} cannot be searched: {each.head.problem}")
     hits, unread = grep(instance, heads, pattern, options, role)
     for thread, error in unread.items():
-        instance.warn(f"thread {thread} can't be searched whole: {error.message} — {error.hint}")
+        instance.warn(f"thread {thread} cannot be searched whole: {error.message} — {error.hint}")
     value = [
         {
             "thread": hit.place.thread,

@@ -90,7 +90,7 @@ def warn_of_limit(instance: Instance, reasons: Sequence[str]) -> None:
     from uwf_git.engine.budget import UNTOLD_HINT
 
     if reasons:
-        instance.warn(f"maxCost can't be held to: {'; '.join(reasons)} — {UNTOLD_HINT}")
+        instance.warn(f"cannot enforce maxCost: {'; '.join(reasons)} — {UNTOLD_HINT}")
 
 
 def warn_of_agent(instance: Instance, thread: ThreadId, agent: str) -> None:

@@ -72,7 +72,7 @@ class Store(ThreadSafeStore):
 
         instance = self._instance
         if not prompt.strip():
-            raise Usage("the prompt is empty", "say what is to be done")
+            raise Usage("the prompt is empty", "describe the task")
         node = Hash((self.workflows.get(workflow) if isinstance(workflow, str) else workflow).hash)
         version = Version(instance.registry.commit_for(node), node, instance.registry.workflow(node))
         limits = budget.limits() if budget is not None else {}

@@ -34,7 +34,7 @@ class Budget(NamedTuple):
                 continue
             limit = parse_limit(key, amount)
             if limit is None:
-                raise Invalid(f"Budget({field}={amount!r}) is no limit", "give a number above 0")
+                raise Invalid(f"Budget({field}={amount!r}) is not a limit", "give a number above 0")
             limits[key] = limit
         return limits
 
@@ -191,7 +191,7 @@ class Thread:
             made = outcome.position.history.steps
             yield _step(len(made), made[-1])
 
-    # What a person does
+    # Actions of a person
 
     def answer(self, text: str) -> None:
         """Answer its question. Raises Invalid if it asks none, Usage for a text outside the options."""

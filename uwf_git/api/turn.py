@@ -18,11 +18,16 @@ if TYPE_CHECKING:
 class Turn:
     """The input of a function that is an agent.
 
-    role         the role's name prompt       the whole prompt as one text schema       the JSON Schema of the
-    answer task         the thread's prompt instruction  the edge's prompt, or "" inputs       the newest
-    output of each role, by name remarks      people's remarks since the last step of a role thread       the
-    thread's id attempt      the number of failed attempts at this step cwd          the working folder; not
-    the current one
+    role         the role's name
+    prompt       the whole prompt as one text
+    schema       the JSON Schema of the answer
+    task         the thread's prompt
+    instruction  the edge's prompt, or ""
+    inputs       the newest output of each role, by name
+    remarks      the user's remarks since the last step of a role
+    thread       the thread's id
+    attempt      the number of failed attempts at this step
+    cwd          the working folder; not the current one
     """
 
     def __init__(self, context: Context) -> None:
@@ -112,5 +117,5 @@ class FunctionAgent:
         try:
             text = json.dumps(answer, ensure_ascii=False, indent=2)
         except (TypeError, ValueError) as error:
-            raise AgentFailed(f"{self._called} returned what is no JSON: {error}") from None
+            raise AgentFailed(f"{self._called} returned what is not JSON: {error}") from None
         return Reply(text, output=json.loads(text))

@@ -264,7 +264,7 @@ def _project_folders() -> Iterator[Path]:
 
     try:
         folders = list(searched_folders(Path.cwd()))
-    except FileNotFoundError:  # the working folder is gone, and there is no project
+    except FileNotFoundError:  # the working folder is gone, so there is no project
         return
     edge = next((number for number, folder in enumerate(folders) if (folder / ".git").exists()), 0)
     for folder in folders[: edge + 1]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 _E = TypeVar("_E", bound="AgentFailed")
 
-# What libgit2 and SQLite raise where the system refuses them something, by name: they may not be loaded.
+# System errors of libgit2 and SQLite, by name: the libraries may not be loaded.
 _OF_THE_MACHINE = ("_pygit2.GitError", "sqlite3.OperationalError", "sqlite3.DatabaseError")
 
 

@@ -23,7 +23,7 @@ from uwf_git.base import log
 from uwf_git.base.text import encodable, one_line, shortened
 
 LARGEST = 4 << 20
-NO_FOLDER = "it is no folder; move what is there away"
+NO_FOLDER = "it is not a folder; move what is there away"
 MOST = 16
 DAYS = 14
 _DAY = 24 * 60 * 60
@@ -101,7 +101,7 @@ class _Files(logging.Handler):
                 return
             line = json.dumps(record.__dict__["record"], ensure_ascii=False, separators=(",", ":"))
             data = encodable(line).encode() + b"\n"
-            # The disk is full: what comes next is a line of its own.
+            # The disk is full: start a new line.
             if os.write(self._file, data) < len(data):
                 os.write(self._file, b"\n")
         except OSError as error:
@@ -110,7 +110,7 @@ class _Files(logging.Handler):
     def trouble(self, reason: str) -> None:
         if not self._warned:
             self._warned = True
-            self._warn(f"the log in {self._folder} can't be written: {reason}")
+            self._warn(f"the log in {self._folder} cannot be written: {reason}")
 
     def _into(self, day: str) -> None:
         if self._file >= 0:
@@ -120,7 +120,7 @@ class _Files(logging.Handler):
             os.close(self._file)
             self._file = -1
         if not self._folder.parent.is_dir():
-            return  # there is no store yet
+            return  # no store yet
         try:
             self._folder.mkdir(mode=0o700, exist_ok=True)
         except FileExistsError:
@@ -135,7 +135,7 @@ class _Files(logging.Handler):
         if begins:
             self._remove_old()
         elif (size := os.fstat(self._file).st_size) and os.pread(self._file, 1, size - 1) != b"\n":
-            os.write(self._file, b"\n")  # somebody was killed in the middle of a line
+            os.write(self._file, b"\n")  # a process was killed in the middle of a line
 
     def _remove_old(self) -> None:
         found = _files(self._folder)
@@ -205,7 +205,7 @@ def _opened(path: Path, flags: int) -> int:
         raise OSError(f"{path.name} is a link; move it away") from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OSError(f"{path.name} is no file; move what is there away")
+        raise OSError(f"{path.name} is not a file; move what is there away")
     return descriptor
 
 

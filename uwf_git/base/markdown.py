@@ -15,7 +15,7 @@ from typing import Any
 from uwf_git.base.text import fenced, printable, shortened
 
 _LONGEST_CELL = 300
-_LONGEST_FIELD = 200  # characters of a text that stands in a table
+_LONGEST_FIELD = 200  # characters of a table cell
 _WITHOUT_END = 1 << 30
 _SHORT = 100
 
@@ -181,7 +181,7 @@ def _flat(text: str, at_most: int) -> str:
 def _escape(found: re.Match[str]) -> str:
     character = found.group()
     entity = {"<": "&lt;", ">": "&gt;", "&": "&amp;"}.get(character)
-    # A backslash keeps forges from naming nobody and from linking issues; GitHub ignores it before @ and #.
+    # A backslash keeps forges from mentioning users and linking issues; GitHub ignores it before @ and #.
     return entity or (f"&#{ord(character)};" if character in "@#" else "\\" + character)
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable
 
 _CONSIDERED = 2000
-# C0 but tab and line end, DEL, C1; and the marks that reorder what stands between them.
+# C0 except tab and newline, DEL, C1, and bidirectional control characters.
 _ACTED_ON = r"(?!\r\n)[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 _NOT_XML = "[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 _PLAIN = bytes(range(0x20, 0x7F)) + b"\n"

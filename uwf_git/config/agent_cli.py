@@ -343,7 +343,7 @@ class _Reader:
     def _path(self, value: Any, key: str) -> Path | None:
         path = parse_path(value) if isinstance(value, str) else None
         if path is None:
-            self._refuse(f"{key}: {value!r} is no path, such as .result.text or .content[].text")
+            self._refuse(f"{key}: {value!r} is not a path, such as .result.text or .content[].text")
         return path
 
     def _amounts(self, value: Any, key: str) -> tuple[Find, ...]:
@@ -363,7 +363,7 @@ class _Reader:
         try:
             re.compile(text)
         except (re.error, RecursionError, OverflowError) as error:
-            self._refuse(f"{key} is no regular expression: {error}")
+            self._refuse(f"{key} is not a regular expression: {error}")
             return r"(?!)"
         return text
 

@@ -88,7 +88,7 @@ def set_value(root: Path, key: str, text: str) -> Any:
     may be a number, `args` a YAML list or a command line, and a section is YAML. Raises Usage for an unknown
     key, Invalid."""
     if text.strip() == "null":
-        raise Usage(f"{one_line(key, 80)}: null is no value", f"to take it back: uwf config unset {key}")
+        raise Usage(f"{one_line(key, 80)}: null is not a value", f"to unset it: uwf config unset {key}")
     with _locked(root):
         document = read_document(root)
         before = wrong_values(document, root / FILE)
@@ -98,7 +98,7 @@ def set_value(root: Path, key: str, text: str) -> Any:
         held = _inline_keys(data)
         _put(data, path, value)
         if _inline_keys(data) - held:
-            raise Usage(f"{one_line(key, 80)}: {INLINE_KEY} can't be set", key_hint(INLINE_KEY, ()))
+            raise Usage(f"{one_line(key, 80)}: {INLINE_KEY} cannot be set", key_hint(INLINE_KEY, ()))
         problems = wrong_values(yaml12.load(dump(data), FILE), root / FILE)
         known = {(problem.message, problem.hint) for problem in before}
         for problem in problems:
@@ -158,7 +158,7 @@ def _last_line(node: Any) -> int:
 def write_secret(root: Path, name: str, value: str) -> Path:
     """Set a variable in `<root>/.env` (mode 0600), keeping other lines. Return the file. Raises Invalid."""
     if not VARIABLE.fullmatch(name):
-        raise Invalid(f"{one_line(name, 60)!r} is no variable name", "for instance OPENAI_API_KEY")
+        raise Invalid(f"{one_line(name, 60)!r} is not a variable name", "for instance OPENAI_API_KEY")
     if not value or not value.isprintable():
         raise Invalid(f"the value of {name} is empty or holds control characters", "give it on one line")
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
@@ -249,7 +249,7 @@ def _value(path: ValuePath, text: str) -> Any:
     is_text = section in TEXTS or len(path) == 3 or (section in FLAT and len(path) == 2)
     value = text if is_text else yaml12.load(text, dotted(path)).data
     if not is_text and not isinstance(value, dict):
-        raise Invalid(f"{dotted(path)} holds a mapping, so that is what it can be set to", "{command: …}")
+        raise Invalid(f"{dotted(path)} is a mapping, and can only be set to one", "{command: …}")
     return value
 
 
@@ -257,7 +257,9 @@ def _put(data: Any, path: ValuePath, value: Any) -> None:
     for number, part in enumerate(path):
         if not isinstance(data, dict):
             what = dotted(path[:number]) or "the file"
-            raise Invalid(f"{FILE}: {what} is no mapping, so nothing can be set in it", "correct it by hand")
+            raise Invalid(
+                f"{FILE}: {what} is not a mapping, so nothing can be set in it", "correct it by hand"
+            )
         if number == len(path) - 1:
             data[part] = value
         elif data.get(part) is None:
@@ -380,4 +382,4 @@ def _umask() -> int:
 
 
 def _unwritable(path: Path, error: OSError) -> Invalid:
-    return Invalid(f"{one_line(str(path))} can't be written: {error.strerror}", "check its permissions")
+    return Invalid(f"{one_line(str(path))} cannot be written: {error.strerror}", "check its permissions")

@@ -138,10 +138,10 @@ class ToolPolicy(NamedTuple):
         """Return a note on rules that cannot be enforced, or "". Raises AgentFailed if `strict`."""
         if not rules:
             return ""
-        said = f"{name} can't be held to these rules of the policy: {', '.join(rules)}"
+        said = f"cannot enforce these rules of the policy on {name}: {', '.join(rules)}"
         if self.strict:
             raise AgentFailed(
-                said, "let another agent play this role, or change tools (strict) in config.yaml"
+                said, "use another agent for this role, or change tools (strict) in config.yaml"
             )
         return said
 
@@ -325,7 +325,7 @@ def _globs(value: Any, key: str, problems: list[str]) -> Globs | None:
         for name in listed:
             if not _HOST.fullmatch(name):
                 problems.append(
-                    f'allowHosts: {_shown(name)} is no host; as in docs.python.org, "*.example.org", '
+                    f'allowHosts: {_shown(name)} is not a host; as in docs.python.org, "*.example.org", '
                     'localhost:8000, "[::1]"'
                 )
         return tuple(name.lower() for name in listed if _HOST.fullmatch(name))

@@ -206,11 +206,11 @@ class _Reader:
         path = ("providers", alias)
         url = self._text(path, entry, "baseUrl")
         if url and not re.match(r"https?://[^/\s@]+(/|$)", url):
-            why = "holds a name or password" if "@" in url else "is no http:// or https:// address"
+            why = "holds a name or password" if "@" in url else "is not an http:// or https:// address"
             self._refuse((*path, "baseUrl"), f"baseUrl {why}", "for instance https://api.example.com/v1")
         variable = self._text(path, entry, "apiKeyEnv")
         if variable and not VARIABLE.fullmatch(variable):
-            # What stands there may be the key itself, so it isn't shown.
+            # The text may be the key itself, so it isn't shown.
             self._refuse(
                 (*path, "apiKeyEnv"),
                 "apiKeyEnv is not the name of an environment variable",
@@ -237,7 +237,7 @@ class _Reader:
         for key, item in entry.items():
             if key in Price._fields and not (_is_number(item) and item >= 0):
                 hint = "US dollars per million tokens, as in price: {input: 2.5, output: 10}"
-                self._refuse((*path, key), f"price: {key} is no amount", hint)
+                self._refuse((*path, key), f"price: {key} is not an amount", hint)
                 return None
         if not entry:
             return None
@@ -354,7 +354,7 @@ class _Reader:
             for each in named:
                 if not each.startswith(("/", "~/")):
                     self._refuse(
-                        (*path, key), f"{key}: {one_line(each, 60)} is no absolute path", "or ~/folder"
+                        (*path, key), f"{key}: {one_line(each, 60)} is not an absolute path", "or ~/folder"
                     )
         timeout = self._timeout(path, entry) or Grants().timeout
         return Grants(network is True, folders["read"], folders["write"], timeout)
@@ -382,7 +382,7 @@ class _Reader:
         elif kind != "schema":
             given = self._text(path, entry, kind)
         elif not isinstance(given, dict | bool):
-            self._refuse((*path, kind), f"{what}: schema is no JSON Schema")
+            self._refuse((*path, kind), f"{what}: schema is not a JSON Schema")
             given = None
         if given is None or given == "" or (kind == "command" and not given):
             return None
@@ -413,7 +413,7 @@ class _Reader:
         names = self._texts(path, value) or ()
         for name in names:
             if not VARIABLE.fullmatch(name):
-                # What stands there may be the secret itself, so it isn't shown.
+                # The text may be the secret itself, so it isn't shown.
                 self._refuse(
                     path, f"{path[-1]} must be names of environment variables", "such as GITHUB_TOKEN"
                 )
@@ -441,7 +441,7 @@ class _Reader:
         timeout = parse_duration(entry[key])
         if timeout is None:
             shown = one_line(self._document.raw((*path, key)) or "a collection", 40)
-            self._refuse((*path, key), f"{key} {shown} is no duration", 'seconds, or "10m", "1h30m"')
+            self._refuse((*path, key), f"{key} {shown} is not a duration", 'seconds, or "10m", "1h30m"')
         return timeout
 
     def _agent_overrides(self, value: Any) -> dict[str, dict[str, str]]:

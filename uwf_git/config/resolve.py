@@ -45,7 +45,7 @@ def resolve_agent(
             f'{config.path.name}: agent "{one_line(agent.alias)}" has no command',
             f"uwf config set agents.{agent.alias}.command …",
         )
-    # As a default it is no choice for this role: uwf setup offers it where there is no model.
+    # The default agent is not a choice for this role: uwf setup offers it without a model.
     return agent._replace(stands_in=where == "defaultAgent" and PurePath(agent.command).name == REHEARSE)
 
 
@@ -98,7 +98,7 @@ def known_agent(config: Config, name: str) -> AgentConfig | None:
         return AgentConfig(name, ANY_ROW, (name,), None)
     if shipped(command := full_name(name)) is not None:
         return AgentConfig(command, command, (), None)
-    # A command line is no name, and needs no look at every package.
+    # A command line is not a name; don't search all packages.
     known = not any(map(str.isspace, name)) and name in plugin_names()
     return AgentConfig(name, PLUGIN + name, (), None) if known else None
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 SHORTEST = 8  # characters; anything shorter would be found everywhere
 _SHORTEST_ENCODED = 12
-_SHORTEST_BROKEN = 12  # characters of what is also found over several lines
+_SHORTEST_BROKEN = 12  # minimum length of secrets that are also searched across lines
 DOTENV_LIMIT = 64 * 1024  # bytes; all of it goes into an environment
 
 _COMMON = frozenset(
@@ -38,7 +38,7 @@ _COMMON = frozenset(
 )
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://[^\s@?#]*", re.IGNORECASE)
 
-# What the last words of a variable's name say: that its value is a secret, or that it is one if it looks random.
+# Last words of variable names: the value is a secret, or is one if it looks random.
 _SECRET_NAME = re.compile(
     r"(?:TOKEN|SECRETS?|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|APIKEY|(?:^|_)(?:PASS|PWD|PAT)"
     r"|(?:API|ACCESS|SECRET|PRIVATE|MASTER|SIGNING|ENCRYPTION|ACCOUNT|SERVICE)_?KEY|SECRET_KEY_BASE)$"
@@ -47,8 +47,8 @@ _MAYBE_SECRET_NAME = re.compile(r"(?:^|_)(?:KEY|AUTH|AUTH_CONFIG|COOKIE)$")
 _QUALIFIER = re.compile(
     r"(?:_(?:[0-9]+|V[0-9]+|PROD|PRODUCTION|DEV|STAGING|TEST|LIVE|OLD|NEW|BACKUP|B64|BASE64))+$"
 )
-_NO_SECRETS = ("PWD", "OLDPWD")  # where one is and was
-# Settings that people keep beside their keys: which model, at which address.
+_NO_SECRETS = ("PWD", "OLDPWD")  # has or had a secret
+# Settings often stored beside keys: model and address.
 _SETTING_NAME = re.compile(
     r"(?:^|_)(?:(?:MODEL|DEPLOYMENT)(?:_NAME|_ID)?|PROVIDER|BASE_UR[LI]|API_(?:BASE|URL|VERSION|TYPE)|ENDPOINT"
     r"|HOST|HOSTNAME|PORT|REGION|LOCATION|LOG_LEVEL)$"
@@ -68,8 +68,8 @@ _PLACE = re.compile(r"\[redacted:([^\]\n]*)\]")
 REDACTED = re.compile(r"\[redacted:[A-Za-z_][A-Za-z0-9_-]*\]")
 """The place of a secret that was taken out of a text."""
 
-# What stands between two characters of a secret where a line was broken: the end of the line, which may be escaped or
-# written as in JSON, and what the next one is indented by. White space within a secret may have become any other.
+# Line breaks inside a secret: a newline, possibly escaped or as in JSON, and the indentation of the next line. White
+# space within a secret may have changed.
 _BREAKS = re.compile(r"[\r\n]|\\[rn]")
 _BREAK = r"(?:[ \t\\]*(?:[\r\n]|\\[rn])(?:\s|\\+[nrt]|\\)*+)?"
 _SPACE = r"(?:\s|\\+[nrt]|\\)++"
@@ -165,7 +165,7 @@ def _read_dotenv(path: Path) -> dict[str, str]:
         return {}
     if not path.is_dir() and (not path.is_file() or path.stat().st_size > DOTENV_LIMIT):
         raise Invalid(
-            f"{path} is no file of at most {DOTENV_LIMIT // 1024} KiB", "it holds lines of NAME=value"
+            f"{path} is not a file of at most {DOTENV_LIMIT // 1024} KiB", "it holds lines of NAME=value"
         )
     from io import StringIO
 
@@ -175,7 +175,7 @@ def _read_dotenv(path: Path) -> dict[str, str]:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8"
-        raise Invalid(f"{path} can't be read: {reason}", "it holds lines of NAME=value") from None
+        raise Invalid(f"{path} cannot be read: {reason}", "it holds lines of NAME=value") from None
     if "\0" in text:
         line = text[: text.index("\0")].count("\n") + 1
         raise Invalid(f"{path}:{line}: holds a NUL, which no environment can", "remove that line")
@@ -212,7 +212,7 @@ class Redactor:
         self._values: dict[str, str] = {}
         self._whole: dict[str, str] = {}
         for name, value in values:
-            # What stands in a place-holder would be found in what has no secrets any more.
+            # A placeholder's text must not match again.
             if not _worth_hiding(value) or any(value in place for place in places):
                 continue
             self._values.setdefault(value, name)
@@ -220,7 +220,7 @@ class Redactor:
                 self._names.setdefault(form, name)
                 self._whole.setdefault(form, name)
             if lines := list(_lines(value)):
-                self._whole.setdefault("".join(lines), name)  # wrapped anew, at any width
+                self._whole.setdefault("".join(lines), name)  # rewrapped at any width
             for line in lines:
                 self._names.setdefault(line, name)
         # Longest first: of two secrets that begin alike the whole of the longer one has to go.
@@ -320,7 +320,7 @@ class Redactor:
         """Return the first secret in a text, JSON value or file, or None."""
         if isinstance(content, bytes):
             text = content.decode("utf-8", "replace")
-            # As it stands in UTF-16, too.
+            # Also its UTF-16 form.
             return self.first(text) or (self.first(text.replace("\0", "")) if "\0" in text else None)
         if not isinstance(content, str):
             texts = (
@@ -340,7 +340,7 @@ class Redactor:
         file's path, with the line added, or words such as "the payload"; `kept` is what it becomes."""
         if spot := self.first(content):
             line = f":{spot.line}:" if isinstance(content, bytes) else ""
-            raise Invalid(f"{where}{line} holds {spot}, and {kept} is stored as it is", "take it out")
+            raise Invalid(f"{where}{line} holds {spot}, and {kept} is stored as it is", "remove it")
 
 
 def removal_note(redactions: Iterable[tuple[str, int]]) -> str:

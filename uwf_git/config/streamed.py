@@ -25,7 +25,7 @@ class StreamedText:
             "|".join(map(re.escape, sorted({mark for shape in SHAPES for mark in shape.marks})))
         )
         self._longest = max((len(mark) for shape in SHAPES for mark in shape.marks), default=_SECRET_PREFIX)
-        self._passed = ""  # the end of what was passed on: marks and secrets may begin in it
+        self._passed = ""  # the end of the emitted text, in which marks and secrets may start
         self._held = ""
 
     def feed(self, piece: str) -> str:

@@ -48,7 +48,7 @@ def _is_password(text: str) -> bool:
 _PEM_LINES = r"(?:[A-Za-z0-9+/=\s\\:,.]|-(?!----))"
 _PEM_NAME = "(?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?-----"
 _EOL = r"(?:\s|\\++[nr]?)"
-_PEM_MOST = 20_000  # characters from the beginning to the end, with what stands in front of the lines
+_PEM_MOST = 20_000  # characters from begin to end marker, with line prefixes
 _PEM = (
     rf"-----BEGIN {_PEM_NAME}(?:{_PEM_LINES}{{64,{_PEM_MOST}}}+-----END {_PEM_NAME}"
     # Cut off, as a tool's output may be: the lines that are there.
@@ -58,13 +58,13 @@ _PEM = (
     r"|)"
 )
 _PEM_GAP = 300  # characters from one line of a key to the next, and for the headers before the first
-_PEM_ALONE = 100  # characters that a line has at most where the end of the key isn't there
+_PEM_ALONE = 100  # maximum line length if the end marker is missing
 # A line of a key, but for the sign that a diff puts in front of it.
 _PEM_LINE = re.compile(r"(?<![A-Za-z0-9+/])(?:(?<=[\n\0])\+)?+([A-Za-z0-9+/]{40,}+={0,2})")
 _PEM_LAST = re.compile(r"[\s-]*+(?:(?<=[\n\0])\+)?+([A-Za-z0-9+/]{1,75}+={0,2})(?![A-Za-z0-9+/=_-])(?! *\w)")
 # A number or character between two lines, without the indentation and the sign of a diff before it.
 _PEM_BETWEEN = re.compile(r"[\s+-]*+(\d++|[^\s+-])")
-# A user may be empty, as in redis://:password@host. What follows an @ may also be an image's digest.
+# The user may be empty, as in redis://:password@host. The text after an @ may be an image's digest.
 _URL = r"(://[^\s/@:?#\"'<>\\`]{0,200}:)[^\s/@:?#\"'<>\\`${}*]{5,300}+(?=@(?!sha\d))"
 _AWS_MARKS = ("aws_secret", "AWS_SECRET", "awsSecret", "AwsSecret", "aws-secret")
 _AWS = rf"((?i:aws[_-]?secret[_-]?(?:access[_-]?)?key){_IS})[A-Za-z0-9/+]{{40}}(?![A-Za-z0-9/+=])"

@@ -1,4 +1,4 @@
-"""Checks that an agent's result is a valid next step of this thread. Nothing is trusted before."""
+"""Checks that an agent's result is a valid next step of the thread."""
 
 from __future__ import annotations
 
@@ -21,17 +21,14 @@ if TYPE_CHECKING:
 def accept(
     instance: Instance, at: Position, role: str, node: Hash, order: EngineOrder | None
 ) -> tuple[Step, Oid | None]:
-    """Return the step of a node, and the last commit of the sub-workflow's thread if one made it.
-
-    For a code workflow, `role` is `$BUNDLE`, and the step may have any of its roles or be its result. `order`
-    is the agent's order. Raises AgentFailed if it is not the role's step at this position, NotFound for
-    missing nodes.
-    """
+    """Return the step of a node, and the last commit of the sub-workflow's thread if one made it. For a code
+    workflow, `role` is `$BUNDLE`, and the step may have any of its roles or be its result. Raises AgentFailed
+    if it is not the role's step at this position, NotFound for missing nodes."""
     store = instance.store
     head, history = at
     content = store.get(node)
     if not is_kind(content.type, "step"):
-        raise AgentFailed(f"the agent named node {node}, which is no StepNode")
+        raise AgentFailed(f"the agent named node {node}, which is not a StepNode")
     made = parse_step(content.payload)
     if node in {past.hash for past in history.steps}:
         raise AgentFailed(f"the agent named step {node}, which this thread has already")
@@ -51,7 +48,7 @@ def accept(
     output = store.get(made.output)
     allowed = (RESULT,) if role == END else (history.workflow.roles[role].schema, QUESTION)
     if output.type not in allowed:
-        raise AgentFailed(f"output {made.output} of step {node} is no output of role {role!r}")
+        raise AgentFailed(f"output {made.output} of step {node} is not an output of role {role!r}")
     if problems := store.problems(output.type, output.payload):
         raise AgentFailed(f"output {made.output} of step {node} breaks its schema: {problems[0]}")
     if made.agent == REHEARSE and order is not None and order.name != REHEARSE:
@@ -62,8 +59,6 @@ def accept(
 
 
 def _check_detail(instance: Instance, head: Head, node: Hash, made: Step, order: EngineOrder | None) -> None:
-    """Raise AgentFailed if a step's detail names a wrong head or wrong turns, or raises a budget, which only
-    a person may do."""
     detail = instance.store.detail(made.detail)
     if detail is None:
         return
@@ -79,8 +74,8 @@ def _check_detail(instance: Instance, head: Head, node: Hash, made: Step, order:
 
 
 def _child_commit(instance: Instance, at: Position, made: Step) -> Oid | None:
-    """Return the last commit of the sub-workflow's thread, None if an agent made the step. Raises AgentFailed
-    if the sub-workflow has not ended, or was rehearsed although real agents worked on the parent."""
+    """Return the last commit of the sub-workflow's thread, if one made the step. Raises AgentFailed if it has
+    not ended, or was rehearsed although real agents worked on the parent."""
     threads = instance.threads
     if not is_kind(instance.store.get(made.detail).type, "step"):
         return None

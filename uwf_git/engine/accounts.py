@@ -1,7 +1,5 @@
 """The spending of threads: the sum over their steps, their sub-workflows' steps and their failed attempts.
-
-The sum up to a head never changes, so the index caches it, and a new step adds only its own spending.
-"""
+The sum up to a head never changes, so the index caches it."""
 
 from __future__ import annotations
 
@@ -26,15 +24,16 @@ if TYPE_CHECKING:
 
 
 class Account(NamedTuple):
-    """A thread's spending up to a head. `raised` has the limits and the step whose detail has them."""
+    """A thread's spending up to a head. `raised` has the raised limits, each with the step whose detail has
+    it."""
 
     spent: Totals
     raised: Mapping[str, tuple[float, Hash]]
 
 
 def runs(instance: Instance, head: Head) -> list[Run]:
-    """Return a thread's steps and failed attempts with their spending, by step number and time. Steps of
-    sub-workflows are not included."""
+    """Return the spending of steps and failed attempts, by step number and time, without sub-workflows'
+    steps."""
     tip = instance.attempts.tip(head.thread)
     told = _CachedRuns(instance, [head], {head.thread: tip} if tip else {})
     found = told.runs(head)
@@ -43,8 +42,7 @@ def runs(instance: Instance, head: Head) -> list[Run]:
 
 
 def runs_of_all(instance: Instance, heads: Sequence[Head]) -> Iterator[tuple[Head, list[Run] | UwfError]]:
-    """Yield many threads' runs, or the error of reading them. The index caches the runs up to the last head
-    asked for."""
+    """Yield many threads' runs, or the error of reading them. Cached up to the last head requested."""
     tips = {thread: Oid(raw=tip) for thread, tip in instance.store.index.attempt_tips().items()}
     told = _CachedRuns(instance, heads, tips)
     for head in heads:
@@ -57,7 +55,7 @@ def runs_of_all(instance: Instance, heads: Sequence[Head]) -> Iterator[tuple[Hea
 
 
 class _CachedRuns:
-    """Runs as the index caches them, in JSON, by the StepNode or attempt's commit that they lead to."""
+    """Runs as JSON in the index, by the StepNode or attempt's commit that they lead to."""
 
     def __init__(self, instance: Instance, heads: Sequence[Head], tips: Mapping[ThreadId, Oid]) -> None:
         self._instance = instance
@@ -119,7 +117,7 @@ class _CachedRuns:
         told = []
         for each in self._instance.attempts.all(thread):
             spent = _spent(self._instance, each.detail, each.agent, attempt=True)
-            name = f"{each.hash} {each.number}"  # what failed twice in the same way is one node
+            name = f"{each.hash} {each.number}"  # two identical failures are one node
             told.append([name, each.prev, each.role, each.agent, each.time, *_own(spent)])
         return told
 
@@ -139,8 +137,7 @@ def _spent_again(steps: int, attempts: int, own: Sequence[Any]) -> Totals:
 
 
 def nested(instance: Instance, head: Head) -> list[Run]:
-    """Return the spending of sub-workflow steps, each with the number and role of the step that it belongs
-    to."""
+    """Return the spending of sub-workflow steps, each with its parent step's number and role."""
     found: list[Run] = []
     for number, (_, step, _) in enumerate(_steps_to(instance, head.node), 1):
         if _is_child(instance, step.detail):
@@ -216,13 +213,13 @@ def _counted(turn: TurnRecord) -> TurnRecord:
 
 
 def account(instance: Instance, head: Head) -> Account:
-    """Return a thread's spending, including failed attempts and sub-workflows. Cached in the index."""
+    """Return a thread's spending, including failed attempts and sub-workflows. Cached."""
     steps = _account_at(instance, head.node, 0)
     return steps._replace(spent=together((steps.spent, _spent_on_attempts(instance, head.thread))))
 
 
 def spent_by_all(instance: Instance, heads: Iterable[Head]) -> dict[ThreadId, Totals]:
-    """Return the spending of all readable threads, with one query to the index."""
+    """Return all readable threads' spending, with one query to the index."""
     index = instance.store.index
     heads = list(heads)
     tips = index.attempt_tips()

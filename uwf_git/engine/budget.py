@@ -1,9 +1,8 @@
 """Budgets: limits on a thread's steps, tokens, cost and agents' time, at which it waits for a person.
 
-A thread, its workflow and the user's configuration may each have limits; the tightest holds. A person may
-raise them. A raise is kept in `<git dir>/uwf/budgets/<ULID>.json` until the next step's detail records it.
-From then on it overrides the limits of the thread and its workflow on every machine, and those of the
-configuration on the machine where it was made.
+The tightest limit of thread, workflow and configuration holds. A person may raise it: the raise is in `<git
+dir>/uwf/budgets/<ULID>.json` until the next step's detail records it. Then it overrides the limits of the
+thread and its workflow on every machine, and those of the configuration on the machine of the raise.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ _WANTED = {
 
 
 class Limit(NamedTuple):
-    """A limit and its source. Tokens and steps are counts, cost is in US dollars, time in seconds."""
+    """Tokens and steps are counts, cost is in US dollars, time in seconds."""
 
     key: str
     value: float
@@ -80,7 +79,7 @@ def limits(
     here: Mapping[str, float] | None = None,
 ) -> dict[str, Limit]:
     """Return the tightest limit of each key, in the order of LIMITS. `raised` overrides existing limits and
-    adds none. Only `here`, the raises made on this machine, override limits of the user's configuration."""
+    adds none. Only `here`, the raises made on this machine, override the user's configuration."""
     found: dict[str, Limit] = {}
     for source, given in sources:
         over = (here or {}) if source.startswith(CONFIG) else raised
@@ -92,7 +91,7 @@ def limits(
 
 
 def use(spent: Totals, prices: Mapping[str, Price]) -> dict[str, float]:
-    """Return the amount used of each limit. Usage that agents don't report counts as 0."""
+    """Return the amount used of each limit. Unreported usage counts as 0."""
     tokens = tokens_of(spent)
     return {
         "maxSteps": spent.steps,
@@ -107,15 +106,13 @@ def used_up(held: Mapping[str, Limit], used: Mapping[str, float]) -> Limit | Non
     return next((limit for limit in held.values() if used[limit.key] >= limit.value), None)
 
 
-# Where a thread stands
+# The state of a budget
 
 
 class BudgetState(NamedTuple):
-    """A thread's budget: its limits, the amounts used, and the first limit reached.
-
-    `unpriced` is the number of tokens without a price, `unmetered` the number of runs that reported neither
-    tokens nor cost. `missing_price` says why an unenforceable limit counts as reached; "" if it is used up.
-    """
+    """`reached` is the first limit reached, `unpriced` the number of tokens without a price, `unmetered` the
+    number of runs that reported neither tokens nor cost. `missing_price` says why an unenforceable limit
+    counts as reached; "" if it is used up."""
 
     limits: Mapping[str, Limit]
     used: Mapping[str, float]
@@ -132,12 +129,11 @@ class BudgetState(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """Return which limit is used up, as text; "" if none."""
         limit = self.reached
         if limit is None:
             return ""
         if self.missing_price:
-            return f"{limit.key} can't be held to, {self.missing_price}"
+            return f"cannot enforce {limit.key}: {self.missing_price}"
         used = share(limit.key, self.used[limit.key], limit.value)
         if limit.source == _RAISED:
             source = "raised before"
@@ -149,7 +145,7 @@ class BudgetState(NamedTuple):
 
 
 class Budgets:
-    """The budgets of a store's threads. Make a new one for each look: shared data is read once."""
+    """The budgets of a store's threads. Use one per look: shared data is read once."""
 
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
@@ -160,7 +156,7 @@ class Budgets:
             if not self._instance.config_has(b"budgets"):
                 return {}
             return self._instance.config.budgets
-        except (OSError, UwfError):  # whoever needs the configuration says what is wrong with it
+        except (OSError, UwfError):  # reported by the command that needs the configuration
             return {}
 
     @cached_property
@@ -169,7 +165,6 @@ class Budgets:
         return frozenset(node for kind in MAY_LIMIT for node in index.hashes_of_type(kind))
 
     def sources(self, head: Head) -> list[tuple[str, Mapping[str, float]]]:
-        """Return a thread's limits by their source, as text."""
         name, row = head.row.name or "", head.row
         found = [(CONFIG, self._configured.get("", {}))]
         if name:
@@ -181,7 +176,7 @@ class Budgets:
         return [(source, given) for source, given in found if given]
 
     def standing(self, head: Head, besides: Totals = Totals()) -> BudgetState | None:  # noqa: B008
-        """Return a thread's standing, None without a budget. `besides` is spending of a step in progress."""
+        """Return a thread's state, None without a budget. `besides` is spending of a step in progress."""
         sources = self.sources(head)
         if not sources:
             return None
@@ -210,7 +205,6 @@ def raise_if_used_up(instance: Instance, head: Head, besides: Totals = Totals())
 
 
 def waiting(thread: ThreadId, standing: BudgetState) -> Waiting:
-    """Return the error for a used-up budget, with the command that raises it."""
     limit = standing.reached
     assert limit is not None
     if standing.missing_price:
@@ -225,11 +219,11 @@ def waiting(thread: ThreadId, standing: BudgetState) -> Waiting:
 
 
 def prices(instance: Instance) -> dict[str, Price]:
-    """Return the configured prices by model name and alias. Raises Invalid for a broken config.yaml."""
+    """Return the prices by model name and alias. Raises Invalid for a broken config.yaml."""
     return instance.config.prices
 
 
-# What was raised on this machine
+# Limits raised on this machine
 
 
 def pending(instance: Instance, thread: ThreadId) -> dict[str, float]:
@@ -238,7 +232,7 @@ def pending(instance: Instance, thread: ThreadId) -> dict[str, float]:
 
 
 def raised_here(instance: Instance, thread: ThreadId) -> tuple[dict[str, float], dict[str, float]]:
-    """Return the limits raised on this machine: those not yet recorded by a step, and those recorded."""
+    """Return the limits raised on this machine: unrecorded ones, and those that a step has recorded."""
     try:
         value = json.loads(read_private(_file(instance, thread)))
     except (OSError, ValueError, RecursionError):
@@ -247,7 +241,7 @@ def raised_here(instance: Instance, thread: ThreadId) -> tuple[dict[str, float],
 
 
 def raise_limits(instance: Instance, thread: ThreadId, given: Mapping[str, float]) -> None:
-    """Raise limits of a thread on this machine. The next step records them in its detail."""
+    """Raise a thread's limits on this machine, for the next step's detail."""
     fresh, recorded = raised_here(instance, thread)
     _write(instance, thread, {**fresh, **given}, recorded)
 
@@ -267,12 +261,11 @@ def _write(
 ) -> None:
     path = _file(instance, thread)
     value = {**fresh, _RECORDED: dict(recorded)} if recorded else dict(fresh)
-    failure = f"can't remember the budget of {thread}"
+    failure = f"cannot remember the budget of {thread}"
     write_private(path, json.dumps(value).encode("ascii"), failure, "check free space")
 
 
 def forget(instance: Instance, thread: ThreadId) -> None:
-    """Forget the limits raised for a thread on this machine."""
     with contextlib.suppress(OSError):
         _file(instance, thread).unlink(missing_ok=True)
 
@@ -301,8 +294,8 @@ def amount(key: str, value: float) -> str:
 
 
 def share(key: str, used: float, most: float, unpriced: int = 0, unmetered: int = 0) -> str:
-    """Format the used part of a limit: "3 of 12 steps", "$0.40 of $1.50", "≥ $0.40" if some usage has no
-    price or was not reported, "unknown" if nothing is known."""
+    """Format the used part of a limit: "3 of 12 steps", "≥ $0.40 of $1.50" if some usage has no price or was
+    not reported, "unknown"."""
     before = f"{int(used):,}" if key in ("maxSteps", "maxTokens") else amount(key, used)
     if (key == COST and unpriced) or (key in METERED and unmetered):
         before = f"≥ {before}" if used else "unknown"
@@ -321,7 +314,7 @@ def parse_option(key: str, text: str, held: Mapping[str, Limit] | None = None) -
     plus = text.startswith("+") and held is not None
     value = parse_limit(key, _number(key, text[1:] if plus else text))
     if value is None:
-        raise Usage(f"{OPTIONS[key]} {text!r} is no limit", f"give {_WANTED[key]}")
+        raise Usage(f"{OPTIONS[key]} {text!r} is not a limit", f"give {_WANTED[key]}")
     if not plus:
         return value
     assert held is not None

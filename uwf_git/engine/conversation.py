@@ -1,9 +1,8 @@
 """Conversations: threads of a workflow with one role, in which a person and an agent take turns.
 
-Each message is a step of `$USER`, each reply a step of the role. A reply's output has the form of a question,
-so the moderator picks the user next and then the role that asked; yet the thread is idle, not waiting, after
-a reply. A message before the first reply, or after an interrupted one, goes to the role that `$START` names
-for remarks.
+A message is a step of `$USER`, a reply a step of the role. A reply's output has the form of a question, so
+the moderator picks the user next and then the role that asked; yet the thread is idle, not waiting. Before
+the first reply, or after an interrupted one, `$START` names the role that gets the message.
 """
 
 from __future__ import annotations
@@ -81,7 +80,7 @@ You talk with a person who sits at a terminal and reads what you write while you
 was said last, plainly and to the point. Ask back where you can't know what is meant. While you talk, look things up,
 but change nothing; what is marked as chosen from the menu you carry out."""
 
-_MIN_MESSAGE_TEXT = 400  # characters that are told of a message, however little room there is
+_MIN_MESSAGE_TEXT = 400  # minimum characters shown of a message
 
 
 def talks(role: Role) -> bool:
@@ -90,18 +89,16 @@ def talks(role: Role) -> bool:
 
 
 def is_conversation(workflow: Workflow) -> bool:
-    """Return whether a workflow's threads are conversations."""
     return bool(workflow.roles) and all(map(talks, workflow.roles.values()))
 
 
 def in_conversation(instance: Instance, head: Head) -> bool:
-    """Return whether a thread is a conversation."""
     return head.row.workflow is not None and is_conversation(instance.registry.workflow(head.row.workflow))
 
 
 def conversation_payload(crew: str, form: str, members: Iterable[Member]) -> dict[str, Any]:
-    """Return the Workflow payload for conversations with a crew's personas. The StartNode names the persona.
-    An answer to a message only reads; an answer to a menu item may change files."""
+    """Return the Workflow payload for conversations with a crew's personas; the StartNode names the persona.
+    Answers to messages only read; those to menu items may change files."""
     from uwf_git.config.policy import reading_only
 
     return {
@@ -126,7 +123,7 @@ def conversation_payload(crew: str, form: str, members: Iterable[Member]) -> dic
 
 
 def is_noted(store: Store, step: StepContext) -> bool:
-    """Return whether a message claims to be chosen from a menu. Anyone can make that claim."""
+    """Return whether a message claims to be chosen from a menu. Anyone can claim that."""
     detail = store.detail(step.detail) if step.role == USER else None
     return detail is not None and CHOSEN in detail.notes
 
@@ -145,9 +142,8 @@ def conversation_prompt(
     """Return the prompt of a conversation's next reply.
 
     A `recipient` that remembers its last reply gets only the messages since; otherwise the newest message
-    whole, and older ones up to `quota` characters. `before` describes the run before the conversation.
-    `stopped` returns the beginning of an interrupted reply to a message, `chosen` whether a message is a menu
-    item.
+    whole, and older ones up to `quota` characters. `before` describes the run before. `stopped` returns the
+    beginning of an interrupted reply, `chosen` whether a message is a menu item.
     """
     steps = history.steps
     mine = [

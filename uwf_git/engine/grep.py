@@ -1,8 +1,5 @@
-"""Searching prompts, answers and outputs of all threads with git grep.
-
-git gets the files of each step by name, not the cumulative trees, so a step shared by many threads is
-searched once.
-"""
+"""Searching prompts, answers and outputs of all threads with git grep. git gets each step's files by name,
+not the cumulative trees, so a shared step is searched once."""
 
 from __future__ import annotations
 
@@ -28,12 +25,12 @@ _AT_ONCE = 4000  # names on one command line; each has some eighty characters
 _PROMPT, _ANSWER, _OUTPUT = "prompt", "answer", "output"
 _WHERE = (_PROMPT, _ANSWER, _OUTPUT)
 
-# What git says of objects that aren't there, or aren't whole; of a pattern it says something else.
+# git's message for missing or damaged objects; its message for a bad pattern differs.
 _UNREADABLE = re.compile(
     r"does not exist in|but not in|unable to (?:resolve|read|parse|unpack)|bad object|invalid object|is corrupt"
 )
 
-# A node's file is JSON, indented by two: what it says stands in its payload.
+# A node's file is JSON with an indentation of two; texts are in its payload.
 _NOT_PAYLOAD = re.compile(r'(?:[{}]|  "(?:type|timestamp|payload)": ?)')
 
 
@@ -57,8 +54,6 @@ class Match(NamedTuple):
 
 
 class Matches(NamedTuple):
-    """Matching lines, and the errors of threads that could not be read."""
-
     hits: list[Match]
     unread: dict[ThreadId, StoreDamaged]
 
@@ -71,9 +66,8 @@ def grep(
     role: str | None = None,
 ) -> Matches:
     """Return the lines that match a pattern, by thread (newest first), then by step. `options` are git's -i,
-    -F, -E, -P. An output is searched only if the step's answer doesn't match, since the answer usually
-    contains it. Raises Usage for an invalid pattern, Invalid if the search takes too long or finds too much.
-    """
+    -F, -E, -P. An output is searched only if the step's answer doesn't match. Raises Usage for an invalid
+    pattern, Invalid if the search takes too long or finds too much."""
     files = _files(instance, heads, role)
     deadline = time.monotonic() + SECONDS
     hits: dict[tuple[StepLocation, str, int], Match] = {}
@@ -95,7 +89,7 @@ def grep(
 
 
 def _payload(text: str, column: int) -> tuple[str, int]:
-    """Return the payload part of a node's line, and the match's column in it, below 1 if outside."""
+    """Return the payload part of a node's line, and the column in it, below 1 if outside."""
     outside = _NOT_PAYLOAD.match(text)
     begin = outside.end() if outside else len(text) - len(text.lstrip())
     if outside and '"payload"' not in outside.group():
@@ -142,8 +136,8 @@ def _matching(
     deadline: float,
     unread: dict[str, StoreDamaged],
 ) -> Iterator[tuple[str, int, int, str]]:
-    """Yield git grep's file, line, column and text. git searches nothing if one file cannot be read, so
-    unreadable files are put into `unread` and the search is repeated."""
+    """Yield git grep's file, line, column and text. git stops at an unreadable file, so those go into
+    `unread` and the search is repeated."""
     repository = [git_program(), f"--git-dir={instance.store.repository.path}", *SETTINGS]
     plain = [
         "-c",
@@ -209,5 +203,5 @@ def _too_long() -> Invalid:
 def _refused(pattern: str, done: CallResult) -> UwfError:
     reason = telling_line(done.err) or f"git grep exited with {done.code}"
     if _UNREADABLE.search(reason):
-        return Invalid(f"git can't read what is to be searched: {reason}", "see: uwf doctor")
-    return Usage(f"git can't search for {pattern!r}: {reason}", "-F searches for the text as it is")
+        return Invalid(f"git cannot read what is to be searched: {reason}", "see: uwf doctor")
+    return Usage(f"git cannot search for {pattern!r}: {reason}", "-F searches for the text as it is")

@@ -1,8 +1,8 @@
 """Hooks: the user's commands that run when a thread waits, fails, ends or is paused on this machine.
 
 Only config.yaml names hooks, so nothing from a store is run. A hook gets the thread's state as JSON on
-standard input, after the thread's lock is released, so it may call `uwf`. Its output is discarded, its time
-is limited, and its failure is only a warning. Sub-workflow threads run no hooks; their parent does.
+standard input, after the lock is released, so it may call `uwf`. Its output is discarded, its time limited,
+its failure only a warning. Sub-workflow threads run no hooks; their parent does.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ assert set(HOOK_EVENTS) == {WAITING, BUDGET, FAILED, COMPLETED, KILLED, PAUSED}
 
 
 def run_status_hook(instance: Instance, thread: ThreadId, status: str, found: Outlook | None = None) -> None:
-    """Run the hook for a thread's new status, if there is one. Failures that were not recorded run none."""
+    """Run the hook for a thread's new status. Failures that were not recorded run none."""
     if found is not None and found.problem is not None:
         run_hook(instance, thread, FAILED, error=found.problem)
     elif status == WAITING:
@@ -39,7 +39,7 @@ def run_status_hook(instance: Instance, thread: ThreadId, status: str, found: Ou
 
 
 def run_hook(instance: Instance, thread: ThreadId, event: str, **more: Any) -> None:
-    """Run the hook for an event of HOOK_EVENTS, if there is one. `more` is added to its input."""
+    """Run the hook for an event of HOOK_EVENTS. `more` is added to its input."""
     hooks = instance.config.hooks
     command = hooks.commands.get(event)
     if not command:

@@ -1,8 +1,5 @@
 """Threads that wait for a person on this machine (a question, a used-up budget, a human's role), and a
-person's answers, remarks and messages, which become steps of role `$USER`.
-
-For threads that don't wait, only the index row of the head is read.
-"""
+person's texts, which become steps of role `$USER`."""
 
 from __future__ import annotations
 
@@ -40,11 +37,8 @@ QUESTION, BUDGET, ROLE = "question", "budget", "role"
 
 
 class Waits(NamedTuple):
-    """A thread that waits for a person.
-
-    `kind` is QUESTION, asked by `role`; BUDGET, which blocks `role`; or HUMAN, whose `role` a person plays.
-    `question` says what is wanted, `since` is in Unix seconds, and `command` is what the person runs.
-    """
+    """A thread that waits for a person. `kind` is QUESTION, asked by `role`; BUDGET, which blocks `role`; or
+    HUMAN, whose `role` a person plays. `since` is in Unix seconds, `command` the command to run."""
 
     thread: ThreadId
     kind: str
@@ -60,9 +54,8 @@ class Waits(NamedTuple):
 
 
 def waiting_for_people(instance: Instance) -> list[Waits]:
-    """Return all waiting threads, oldest first. Running and paused threads don't wait; a sub-workflow's
-    question appears once, with the parent thread. Unreadable threads are left out; `uwf thread list` reports
-    them."""
+    """Return all waiting threads, oldest first, without running, paused and unreadable ones. A sub-workflow's
+    question appears once, with the parent thread."""
     busy = paused_threads(instance) | set(instance.locks.held())
     budgets = Budgets(instance)
     plays = _played_by_humans(instance)
@@ -82,13 +75,13 @@ def waiting_for_people(instance: Instance) -> list[Waits]:
 
 
 def waits_of(instance: Instance, head: Head) -> Waits | None:
-    """Return what an idle thread waits for, None if it doesn't wait. Raises what reading it raises."""
+    """Return an idle thread's request to a person, if any. Read errors are raised."""
     return _of(instance, head, Budgets(instance), _played_by_humans(instance))
 
 
 def wanting(instance: Instance) -> Callable[[Head | DamagedThread, str], str]:
-    """Return a function from head and status to the status for a person here: idle and failed threads are
-    waiting if a human plays the next role."""
+    """Return a function from head and status to the status here: idle and failed threads are waiting if a
+    human plays the next role."""
     plays, budgets = _played_by_humans(instance), Budgets(instance)
 
     def found(head: Head | DamagedThread, status: str) -> str:
@@ -151,15 +144,14 @@ def _description(instance: Instance, head: Head, role: str) -> str:
 
 
 def _played_by_humans(instance: Instance) -> Callable[[CommitRow, str], bool] | None:
-    """Return a predicate: does a human play this role of such a thread, by the configuration? None if humans
-    play no role."""
+    """Return a predicate: does a human play this role? None if humans play no role."""
     from uwf_git.config.resolve import resolve_agent
 
     try:
         if not instance.config_has(b"human"):
             return None
         config = instance.config
-    except (OSError, UwfError):  # whoever needs the configuration says what is wrong with it
+    except (OSError, UwfError):  # reported by the command that needs the configuration
         return None
     known: dict[tuple[str, str, str], bool] = {}
 
@@ -183,13 +175,13 @@ def answer(
     instance: Instance, thread: ThreadId, text: str, asked_by: Hash | None = None, other: bool = False
 ) -> Outcome:
     """Answer a waiting thread with a step of role `$USER`. `asked_by` is the step to answer. If it has
-    options, the text must be one of them, or its number, unless `other`. Moves `refs/uwf/threads/<ULID>`.
-    Raises Busy, HeadMoved, Usage for an answer outside the options, Invalid if nothing is asked or another
-    step asks."""
+    options, the text must be one, or its number, unless `other`. Moves `refs/uwf/threads/<ULID>`. Raises
+    Busy, HeadMoved, Usage for an answer outside the options, Invalid if nothing is asked or another step
+    asks."""
     with instance.locks.hold(thread):
         head = instance.threads.active_head(thread)
         if not head.row.asks:
-            raise Invalid(f"thread {thread} asks nothing", _instead_of_answer(instance, head))
+            raise Invalid(f"thread {thread} is not waiting for an answer", _instead_of_answer(instance, head))
         if asked_by is not None and asked_by != head.node:
             raise Invalid(
                 f"thread {thread} now asks in step {head.node}, not {asked_by}", "read the new question first"
@@ -211,22 +203,23 @@ def _instead_of_answer(instance: Instance, head: Head) -> str:
 
 
 def continue_finished(instance: Instance, thread: ThreadId, text: str) -> Outcome:
-    """Continue a finished thread: make a new thread with the same steps and the user's text as the first step
-    of its own, an answer if the end asks. The workflow names the role that follows. Makes
-    `refs/uwf/threads/<new ULID>`. Raises Invalid for a thread that has not ended, Usage for an empty text or
-    a workflow that defines no `resume` edge."""
+    """Continue a finished thread in a new one with the same steps and the user's text as the next step, an
+    answer if the end asks. The workflow names the role that follows. Makes `refs/uwf/threads/<new ULID>`.
+    Raises Invalid for a thread that has not ended, Usage for an empty text or a workflow that defines no
+    `resume` edge."""
     end = instance.threads.head(thread)
     if end.archive is None:
         raise Invalid(f"thread {thread} has not ended", f"uwf thread step {thread}")
     history = instance.threads.history(end)
     if history.workflow.resume is None and not end.row.asks:
         raise Usage(
-            f"thread {thread} is {end.archive.status}, and workflow {history.workflow.name} has no resume under $START",
+            f"thread {thread} is {end.archive.status}, and workflow {history.workflow.name} defines no `resume`"
+            " edge in $START",
             f"{fork_hint(end)}, then: uwf thread say NEW -m TEXT",
         )
     if not text.strip():
         raise Usage(
-            f"thread {thread} is {end.archive.status}, and goes on with a text",
+            f"thread {thread} is {end.archive.status}, and needs a text to continue",
             f"uwf thread resume {thread} -m TEXT",
         )
     made = new_thread_id()
@@ -239,24 +232,23 @@ def continue_finished(instance: Instance, thread: ThreadId, text: str) -> Outcom
 
 
 def say(instance: Instance, thread: ThreadId, text: str, chosen: bool = False) -> Outcome:
-    """Add a message to a conversation; `chosen` from a menu. No hooks run, since the user is present. Moves
-    `refs/uwf/threads/<ULID>`. Raises Busy, HeadMoved, Usage for an empty text, Invalid for a thread that is
-    not an active conversation."""
+    """Add a message to a conversation; `chosen` from a menu. Runs no hooks. Moves `refs/uwf/threads/<ULID>`.
+    Raises Busy, HeadMoved, Usage for an empty text, Invalid for a thread that is not an active conversation.
+    """
     if not text.strip():
-        raise Usage(f"nothing is said in thread {thread}", "say something")
+        raise Usage(f"the message to thread {thread} is empty", "say something")
     with instance.locks.hold(thread):
         at = instance.threads.position(instance.threads.active_head(thread))
         if not is_conversation(at.history.workflow):
-            raise Invalid(f"thread {thread} is no conversation", f"uwf thread answer {thread} -m TEXT")
+            raise Invalid(f"thread {thread} is not a conversation", f"uwf thread answer {thread} -m TEXT")
         return _say(instance, at, text, notes=(CHOSEN,) if chosen else ())
 
 
 def remark(instance: Instance, thread: ThreadId, text: str) -> Outcome:
-    """Add a remark to a thread that is not waiting, as a step of role `$USER`. It changes neither the next
-    role nor its instruction; the next prompt includes it. Leftovers of a killed step become a failed attempt
-    first. No hooks run. Moves `refs/uwf/threads/<ULID>`, and maybe `refs/uwf/attempts/<ULID>`. Raises Usage
-    for an empty text, Invalid for a thread that has ended or is a conversation, Waiting, Busy, HeadMoved,
-    NoTransition."""
+    """Add a remark to a thread that is not waiting, as a step of role `$USER`. The next role stays; its
+    prompt includes the remark. Leftovers of a killed step become a failed attempt first. Runs no hooks. Moves
+    `refs/uwf/threads/<ULID>`, and maybe `refs/uwf/attempts/<ULID>`. Raises Usage for an empty text, Invalid
+    for a thread that has ended or is a conversation, Waiting, Busy, HeadMoved, NoTransition."""
     from uwf_git.engine.step import record_leftovers
 
     if not text.strip():
@@ -270,7 +262,7 @@ def remark(instance: Instance, thread: ThreadId, text: str) -> Outcome:
 
 
 def check_remarkable(instance: Instance, head: Head) -> None:
-    """Raise what `remark` raises for this head, except Busy."""
+    """Raise the errors of `remark` for this head, except Busy."""
     thread = head.thread
     if head.archive is not None:
         raise Invalid(f"thread {thread} is {head.archive.status}", instance.threads.way_on(head))
@@ -292,7 +284,6 @@ def _say(
     notes: tuple[str, ...] = (),
     output: tuple[Hash, str] = (ANSWER, "answer"),
 ) -> Outcome:
-    """Append a person's text. `output` is the type of the step's output and its field."""
     from uwf_git.engine.step import append_step, outcome_of
 
     text, secrets = instance.redactor.text(text)

@@ -15,7 +15,7 @@ from uwf_git.store.instance import Instance
 
 def parents(instance: Instance, heads: Sequence[Head]) -> dict[ThreadId, ThreadId]:
     """Map each child thread to its parent. Local children are known by their session; others once their last
-    step is part of the parent. Of forks that share that step, the oldest is the parent. Reads no node."""
+    step is part of the parent. Of forks that share it, the oldest is the parent. Reads no node."""
     merged = _merged(instance)
     owners = instance.sessions.owners(SUBWORKFLOW, (head.thread for head in heads))
     found: dict[ThreadId, ThreadId] = {}
@@ -55,7 +55,7 @@ def _within(parents: dict[ThreadId, ThreadId], child: ThreadId) -> bool:
 class RelatedThread(NamedTuple):
     """A thread in the tree of its relatives. `how`: "fork", "other side" of a divergence, "goes on" from an
     end, "child" of a step, or "" for the root. `at` is the number of the last shared step, or of the child's
-    step; None while it is in progress. `below` are its descendants, oldest first."""
+    step; None while in progress. `below`: oldest first."""
 
     head: Head
     how: str
@@ -70,7 +70,7 @@ FAMILY = 40
 def kin(
     instance: Instance, head: Head, rows: Sequence[CommitRow]
 ) -> tuple[ThreadId | None, RelatedThread, int]:
-    """Return the parent thread or None, the tree of threads that share this one's start, including its
+    """Return the parent thread, if any, the tree of threads that share this one's start, with its
     sub-workflows, and how many were omitted. `rows` are its own, oldest first. Damaged threads are omitted.
     """
     heads = [each for each in instance.threads.all(archived=True) if isinstance(each, Head)]

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 def configured_recipient(instance: Instance, at: Position, role: str) -> Recipient:
-    """Return the recipient that is configured for the role: whether it has a shell, and its folders. Neither,
-    if the agent isn't installed or runs outside of this process."""
+    """Return the role's recipient, without shell and folders if the agent isn't installed or runs outside of
+    this process."""
     with suppress(UwfError):
         persona = at.history.speaks(role)
         config = resolve_agent(instance.config, at.history.workflow.name, role, persona=persona)
@@ -43,8 +43,7 @@ def prompt_of_step(
     instance: Instance, history: History, before: CommitRow, row: CommitRow, detail: Detail
 ) -> str:
     """Rebuild the prompt of a past step. `history` ends before the step, with the commit `before`; `row` is
-    the step's own, of an agent's role. The result differs from the original if the agent's configuration has
-    changed."""
+    the step's own. Differs from the original if the agent's configuration has changed."""
     role = row.role or ""
     at = Position(Head(history.thread, Oid(raw=before.oid), before, None), history)
     configured = configured_recipient(instance, at, role)

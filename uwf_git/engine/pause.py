@@ -1,12 +1,11 @@
 """Pausing threads. A paused thread is not stepped; it can be read, forked, answered and ended.
 
-    refs/uwf/paused/<ULID>     an annotated tag on the head at that moment: who, when, why
+    refs/uwf/paused/<ULID>     an annotated tag on the head at that moment: author, time, reason
     refs/uwf/resumed/<ULID>    the last pause that was lifted here, in a store with remotes; not shared
 
 The tag is created and deleted by compare-and-swap without a lock; a step in progress finds it at its end.
-
-Each pause is its own object, so a remote's pause that was lifted here can be told from a new one: a push
-deletes the first there and a pull doesn't bring it back, while the second is adopted.
+Each pause is its own object, so a remote's pause that was lifted here differs from a new one: a push deletes
+the first there and a pull doesn't bring it back, while the second is adopted.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _LONGEST_NAME = 100
 
 
 class Pause(NamedTuple):
-    """Who paused a thread (name and address), when (Unix seconds) and why. `tag` identifies the pause."""
+    """`by` is name and address, `time` in Unix seconds. `tag` identifies the pause."""
 
     tag: Oid
     by: str
@@ -42,30 +41,27 @@ class Pause(NamedTuple):
         return self.by.partition("<")[0].strip() or "somebody"
 
     def as_json(self) -> dict[str, str]:
-        """Return the pause as commands print it."""
         return {"by": self.by, "at": iso(self.time), "reason": self.reason}
 
 
 def is_paused(instance: Instance, thread: ThreadId) -> bool:
-    """Return whether a thread is paused."""
     return instance.store.repository.ref(layout.PAUSED + thread) is not None
 
 
 def paused_threads(instance: Instance) -> set[str]:
-    """Return the ids of all paused threads."""
     names = instance.store.repository.ref_names(layout.PAUSED)
     return {name.removeprefix(layout.PAUSED) for name in names}
 
 
 def pause_of(instance: Instance, thread: ThreadId) -> Pause | None:
-    """Return a thread's pause, None if it isn't paused. Raises StoreDamaged."""
+    """Return a thread's pause, if any. Raises StoreDamaged."""
     tag = instance.store.repository.ref(layout.PAUSED + thread)
     if tag is None:
         return None
     try:
         kind, data = instance.store.repository.read(tag)
         if kind != TAG:
-            raise ValueError("it is no tag")
+            raise ValueError("it is not a tag")
         found = parse_tag(data)
     except (ValueError, LookupError, OverflowError) as error:
         raise StoreDamaged(
@@ -86,7 +82,7 @@ def pause(instance: Instance, thread: ThreadId, reason: str = "", now: bool = Fa
         instance.store.gate(reason, "the reason", "a tag")
         text = f"paused: {one_line(reason, layout.LONGEST_REASON)}\n" if reason.strip() else "paused\n"
         tag = repository.write_tag(layout.tag_name(thread), head.commit, text)
-        with contextlib.suppress(HeadMoved):  # somebody paused it meanwhile
+        with contextlib.suppress(HeadMoved):  # it was paused meanwhile
             repository.create_ref(layout.PAUSED + thread, tag)
         if not instance.threads.exists(thread) or instance.threads.has_ended(thread):
             instance.threads.drop(layout.PAUSED + thread)
@@ -100,8 +96,8 @@ def pause(instance: Instance, thread: ThreadId, reason: str = "", now: bool = Fa
 
 
 def end_step(instance: Instance, thread: ThreadId, why: str) -> None:
-    """End a thread's step in progress, for a PAUSE or a KILL. Other holders of the lock (an answer, a pull, a
-    removal) finish quickly and are waited for. Raises Busy if the agent does not end."""
+    """End a thread's step in progress, for a PAUSE or a KILL. Waits for other holders of the lock (an answer,
+    a pull, a removal), which finish quickly. Raises Busy if the agent does not end."""
     deadline = time.monotonic() + _INSTANT
     while instance.locks.is_held(thread) and instance.runs.read_order(thread) is None:
         if time.monotonic() >= deadline:
@@ -139,7 +135,7 @@ def carry(instance: Instance, thread: ThreadId, fork: ThreadId) -> None:
         return
     said = parse_tag(instance.store.repository.read(tag)[1])
     raw = layout.pause_tag(fork, said.target, said.tagger, said.time, said.message)
-    with contextlib.suppress(HeadMoved):  # somebody paused it meanwhile
+    with contextlib.suppress(HeadMoved):  # it was paused meanwhile
         instance.store.repository.create_ref(
             layout.PAUSED + fork, instance.store.repository.write_raw_tag(raw)
         )
@@ -154,14 +150,13 @@ def forget_lifted(instance: Instance) -> None:
 
 
 def raise_if_paused(instance: Instance, thread: ThreadId) -> None:
-    """Raise Paused for a paused thread."""
     found = pause_of(instance, thread)
     if found is not None:
         raise refusal(thread, found)
 
 
 def refusal(thread: ThreadId, found: Pause, kept: bool = False) -> Paused:
-    """Return the error for stepping a paused thread. `kept`: its step in progress was ended and kept."""
+    """Return the error for stepping a paused thread. `kept`: its step was ended and kept."""
     why = f": {found.reason}" if found.reason else ""
     what = "; what its agent did so far is kept" if kept else ""
     return Paused(f"thread {thread} was paused by {found.who}{why}{what}", f"uwf thread resume {thread}")

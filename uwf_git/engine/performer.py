@@ -1,8 +1,5 @@
-"""The agent of a role, run in the engine's process or as a child.
-
-Shipped agents and those of installed packages run in this process if called by their bare name, which saves
-starting Python.
-"""
+"""The agent of a role, run in the engine's process if it is shipped or of an installed package and called by
+its bare name, else as a child."""
 
 from __future__ import annotations
 
@@ -33,14 +30,14 @@ if TYPE_CHECKING:
     from uwf_git.store.instance import Instance
     from uwf_git.store.private import AgentReport, EngineOrder
 
-SHOWN = 4000  # characters of what an agent printed that are kept with a failed attempt, or logged
+SHOWN = 4000  # characters of output kept with a failed attempt, or logged
 
 _LAST_LINE = "its last line must be the hash of its StepNode, as uwf agent put-step prints it"
 
 
 class AgentResult(NamedTuple):
-    """An agent's result: a StepNode, or an error. `detail` keeps its turns; `agent` is the name in its steps,
-    else its program's; `stdout` and `stderr` are the ends of a child's output."""
+    """A StepNode, or an error. `detail` keeps the agent's turns; `agent` is the name in its steps, else its
+    program's; `stdout` and `stderr` are the ends of a child's output."""
 
     step: Hash | None = None
     error: AgentFailed | None = None
@@ -53,9 +50,9 @@ class AgentResult(NamedTuple):
 def performer_of(
     instance: Instance, at: Position, role: str, override: str | Agent | None
 ) -> tuple[AgentConfig, Agent | None]:
-    """Return the configuration of the agent for a role, and the agent itself if it runs in this process. A
-    code workflow runs its own code and passes the override on. Raises Untrusted for code, Usage and Invalid
-    if no agent or persona is configured."""
+    """Return the configuration of a role's agent, and the agent itself if it runs in this process. A code
+    workflow runs its own code and passes the override on. Raises Untrusted for code, Usage and Invalid if no
+    agent or persona is configured."""
     from uwf_git.config.resolve import resolve_agent
     from uwf_git.config.settings import AgentConfig
     from uwf_git.engine.default_agent import refuse_to_make_up
@@ -64,7 +61,7 @@ def performer_of(
     if override is not None and not isinstance(override, str):
         if runner is not None:
             raise Usage(
-                f"workflow {at.history.workflow.name} is code, whose calls this agent can't do", "name one"
+                f"workflow {at.history.workflow.name} is code, whose calls this agent cannot do", "name one"
             )
         at.history.check_speaker(role)
         name = override.called(())
@@ -104,8 +101,8 @@ def provider_of(instance: Instance, head: Head, role: str, override: str | None 
 
 
 def embedded(command: str) -> Agent | None:
-    """Return the in-process agent of a bare command name, None for anything else. Raises AgentFailed if a
-    package's agent cannot be loaded."""
+    """Return the in-process agent of a bare command name, else None. Raises AgentFailed if it cannot be
+    loaded."""
     if command.startswith(PLUGIN):
         return _plugged_in(command.removeprefix(PLUGIN))
     program = shipped(command)
@@ -114,8 +111,7 @@ def embedded(command: str) -> Agent | None:
 
 
 def runner_of(workflow: Workflow) -> Agent | None:
-    """Return the agent that performs all steps of this kind of workflow; None if configured agents play its
-    roles."""
+    """Return the agent that performs all steps of this kind of workflow, if any."""
     where = None if workflow.kind == "workflow" else ext.runner(workflow.kind)
     runner: Agent | None = None if where is None else ext.load(where)
     return runner
@@ -133,9 +129,9 @@ def _plugged_in(command: str) -> Agent:
         loaded = plugin.load()
         agent = loaded if isinstance(loaded, Agent) else loaded()
     except Exception as error:
-        # Somebody else's code, of which anything may come.
+        # Third-party code may raise anything.
         raise AgentFailed(
-            f"agent {command} of {package} can't be loaded: {type(error).__name__}: {error}",
+            f"agent {command} of {package} cannot be loaded: {type(error).__name__}: {error}",
             f"install {package} anew, or remove it",
         ) from None
     if not isinstance(agent, Agent):
@@ -207,8 +203,7 @@ def run_command_of(
     on_stderr: Callable[[bytes], None] | None,
 ) -> AgentResult:
     """Run an agent's command in a folder: the hash in its last line, or a one-line failure. A command that
-    was ended after reporting its step has made it; one that failed after reporting has not. Raises
-    StoreUnwritable."""
+    was ended after reporting its step has made it; one that failed then has not. Raises StoreUnwritable."""
     from uwf_git.sandbox.child import run_command
 
     thread = at.head.thread
@@ -240,7 +235,6 @@ def run_command_of(
 
 
 def environment(instance: Instance, thread: ThreadId, role: str) -> dict[str, str]:
-    """Return the environment of an agent's command."""
     place = instance.location.environment()
     own = {"UWF_THREAD": thread, "UWF_ROLE": role, NONCE_VARIABLE: instance.runs.nonce(thread)}
     return {**instance.secrets, **os.environ, **place, **own}
@@ -269,9 +263,9 @@ def hash_printed(
     config: AgentConfig, done: CommandResult, thread: ThreadId, report: AgentReport | None = None
 ) -> Hash:
     """Return the hash in the last line of a command's output. Raises AgentFailed if it failed, with its
-    `report`'s message if there is one, or printed something else."""
+    `report`'s message, or printed something else."""
     name = config.command
-    plain = f'a command that is no agent needs uwf-exec: "uwf-exec {one_line(name, 200)} …"'
+    plain = f'a command that is not an agent needs uwf-exec: "uwf-exec {one_line(name, 200)} …"'
     stderr = done.stderr_tail.decode("utf-8", "replace")
     complaint = next((line.strip() for line in reversed(stderr.splitlines()) if line.strip()), "")
     last = done.stdout_tail.decode("utf-8", "replace").rstrip().rpartition("\n")[2].strip()
@@ -307,11 +301,11 @@ def hash_printed(
     if not last:
         raise AgentFailed(f"{name} printed nothing", f"{_LAST_LINE}; {plain}")
     if not is_hash(last.upper()):
-        raise AgentFailed(f"{name} printed {last[:60]!r}, which is no hash", f"{_LAST_LINE}; {plain}")
+        raise AgentFailed(f"{name} printed {last[:60]!r}, which is not a hash", f"{_LAST_LINE}; {plain}")
     return Hash(last.upper())
 
 
-# What it will cost
+# Expected cost
 
 
 def missing_price_at(instance: Instance, head: Head, role: str, agent: str | Agent | None = None) -> str:
@@ -332,15 +326,15 @@ def missing_price_reason(
     persona: str = "",
     agent: str | Agent | None = None,
 ) -> list[str]:
-    """Return why the cost of these roles' agents cannot be known beforehand, one clause each. `agent`
-    overrides the configuration; `persona` is the default speaker."""
+    """Return why the cost of these roles' agents cannot be known beforehand, one clause each. `persona` is
+    the default speaker."""
     from uwf_git.config.resolve import resolve_agent
 
     if agent is not None and not isinstance(agent, str):
         return [why] if (why := agent.missing_price(instance.config, ())) else []
     found: dict[str, None] = {}
     for role in roles:
-        with contextlib.suppress(UwfError):  # whoever is to play the role is told of that
+        with contextlib.suppress(UwfError):  # reported to the agent of the role
             speaker = workflow.speaks(role, persona)
             config = resolve_agent(instance.config, workflow.name, role, override=agent, persona=speaker)
             playing = embedded(config.command)

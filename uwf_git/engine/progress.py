@@ -1,7 +1,5 @@
-"""The step in progress: agent, start, latest output; and whether any ref has changed.
-
-Reads only the private folder and the times of ref folders, several times a second, and never the store.
-"""
+"""The step in progress: agent, start, latest output; and whether any ref has changed. Reads only the private
+folder and the times of ref folders, never the store."""
 
 from __future__ import annotations
 
@@ -26,9 +24,8 @@ _RACY = 2_000_000_000  # nanoseconds: no file system's clock is coarser
 
 
 class Freshness:
-    """Whether refs have changed, judged by the modification times of their folders and of `packed-refs`.
-    `folders` are below the git directory, by default those of all refs; `also` are other files and folders.
-    """
+    """Whether refs have changed, by the modification times of their folders and of `packed-refs`. `folders`
+    are below the git directory, by default those of all refs; `also` are other files and folders."""
 
     def __init__(self, git_dir: Path, folders: Sequence[str] = (), also: Sequence[Path] = ()) -> None:
         self._top = git_dir / NAMESPACE.rstrip("/")
@@ -45,8 +42,8 @@ class Freshness:
         return mark != before
 
     def mark(self) -> tuple[int, ...]:
-        """Return a value that differs if a ref changed in between. File systems have coarse clocks, so the
-        mark of a very recent change is unique."""
+        """Return a value that differs if a ref changed in between. File systems have coarse clocks, so a very
+        recent change's mark is unique."""
         found = [_changed(path) for path in (*self._folders, *self._also)]
         found += () if self._folders else self._all()
         times = [number for each in found for number in each]
@@ -97,8 +94,6 @@ class Progress(NamedTuple):
 
 
 class _Heard(NamedTuple):
-    """What the notes of a run come to."""
-
     agent: str = ""
     model: str = ""
     turns: int = 0
@@ -118,7 +113,6 @@ class Watch:
         self._heard: dict[ThreadId, tuple[tuple[int, float], _Heard]] = {}
 
     def step(self, thread: ThreadId, depth: int = 0) -> Progress | None:
-        """Return a thread's step in progress, None if there is none."""
         runs = self._runs
         since = runs.began(thread)
         order = None if since is None else self._order(thread, since)
@@ -146,8 +140,8 @@ class Watch:
         )
 
     def _logged(self, thread: ThreadId) -> tuple[float, str]:
-        """Return when an agent's program last wrote to standard error, and the last whole line. Its secrets
-        are not redacted yet."""
+        """Return when an agent's program last wrote to standard error, and the last whole line, not yet
+        redacted."""
         log, logged = self._runs.logged(thread)
         known = self._logs.get(thread)
         if known is None or known[0] != (log, logged):

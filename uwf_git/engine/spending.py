@@ -1,12 +1,11 @@
 """Tokens, cost and time of agents, summed over the details of steps and failed attempts.
 
 A detail has the tokens of the whole run; its turns have them by model, if the agent knew. The detail's number
-counts: if the turns come to more, each gives the sum so far. Tokens of an extraction model are counted for
-it. An unknown number is None, never 0.
+counts: if the turns come to more, each gives the sum so far. An unknown number is None, never 0.
 
-Cost is the agent's own figure, else tokens times the configured prices. A reported cost of 0 with tokens
-means unknown: programs print it for models without a known price. Sums are kept without prices, so they stay
-right when prices change.
+Cost is the agent's own figure, else tokens times prices. A reported cost of 0 with tokens means unknown:
+programs print it for models without a known price. Sums are kept without prices, so they stay right when
+prices change.
 """
 
 from __future__ import annotations
@@ -46,8 +45,7 @@ class Tokens(NamedTuple):
 
 
 class ModelUsage(NamedTuple):
-    """The tokens of one model. `reported` is the agent's own cost in US dollars, never 0, None if unknown; it
-    overrides prices."""
+    """`reported` is the agent's own cost in US dollars, never 0, None if unknown; it overrides prices."""
 
     model: str
     tokens: Tokens
@@ -66,7 +64,7 @@ class Totals(NamedTuple):
 
 class Run(NamedTuple):
     """A step or failed attempt and its spending. `number` is the step's, from 1; `time` in Unix seconds; `id`
-    is the hash of the StepNode (which threads may share) or the attempt."""
+    the hash of the StepNode (which threads may share) or the attempt."""
 
     id: str
     thread: str
@@ -79,7 +77,6 @@ class Run(NamedTuple):
 
 
 def spent(detail: Detail | None, turns: Iterable[TurnRecord], attempt: bool) -> Totals:
-    """Return one run's spending, from its detail and turns."""
     once = Totals(steps=int(not attempt), attempts=int(attempt))
     if detail is None:
         return once._replace(unmetered=1)
@@ -113,8 +110,8 @@ def _lines(detail: Detail, turns: Iterable[TurnRecord]) -> tuple[ModelUsage, ...
 def _reconciled(
     told: dict[str, Tokens], extracted: Mapping[str, Tokens], total: Tokens | None, model: str
 ) -> dict[str, Tokens]:
-    """Return the agent's tokens by model: those of its turns plus the remainder of the total; all of the
-    total if the turns come to more."""
+    """Return the agent's tokens by model: its turns' plus the remainder of the total, or all of the total if
+    the turns come to more."""
     if total is None:
         return told
     rest = _minus(total, _sum(extracted.values()))
@@ -135,7 +132,6 @@ def tokens_in(usage: Usage | None) -> Tokens | None:
 
 
 def extracting_model(turn: TurnRecord) -> str | None:
-    """Return the extraction model named by a turn of EXTRACT."""
     return turn.arguments.get("model") if isinstance(turn.arguments, dict) else None
 
 
@@ -158,7 +154,7 @@ def _minus(a: Tokens, b: Tokens) -> Tokens:
 
 
 def together(each: Iterable[Totals]) -> Totals:
-    """Return the sum. Each model has up to two lines: with and without a reported cost."""
+    """Return the sum, with up to two lines a model: with and without a reported cost."""
     steps = attempts = unmetered = 0
     seconds = 0.0
     lines: dict[tuple[str, bool], ModelUsage] = {}
@@ -174,7 +170,6 @@ def together(each: Iterable[Totals]) -> Totals:
 
 
 def minus(whole: Totals, part: Totals) -> Totals:
-    """Return a sum less one of its parts."""
     less = {(line.model, line.reported is None): line for line in part.lines}
     lines = []
     for line in whole.lines:
@@ -193,7 +188,6 @@ def minus(whole: Totals, part: Totals) -> Totals:
 
 
 def tokens_of(spent: Totals) -> Tokens | None:
-    """Return all tokens, None if none were counted."""
     total = _sum(line.tokens for line in spent.lines)
     return total if total.total else None
 

@@ -30,8 +30,7 @@ from uwf_git.store.instance import Instance
 
 def state(instance: Instance, head: Head) -> dict[str, Any]:
     """Return the thread's workflow, id, head and status, and its question, reason or next role; `rehearsed`
-    steps were generated; for a crew's workflow also the run's `state`. Raises what reading its history
-    raises."""
+    steps were generated; for a crew's workflow also the run's `state`. Read errors are raised."""
     return {**_standing(instance, head), **_reached(instance, head), **_sides(instance, head)}
 
 
@@ -63,7 +62,7 @@ def _standing(instance: Instance, head: Head) -> dict[str, Any]:
     status = value["status"]
     if head.archive is None and (found := pause_of(instance, head.thread)):
         value["paused"] = found.as_json()
-    if status == PAUSED:  # what it would do without that
+    if status == PAUSED:  # its status without the pause
         status = resting(instance, head, used_up(instance, head), paused=())
     if status == WAITING and following.next != USER:
         value["reason"] = budget_reached(instance, head)
@@ -81,8 +80,6 @@ def _standing(instance: Instance, head: Head) -> dict[str, Any]:
 
 
 def _sides(instance: Instance, head: Head) -> dict[str, Any]:
-    """Return a thread's links: the thread that it continues (null if not here), the thread it diverged or was
-    forked from with the last shared step, and the other sides of divergences."""
     value: dict[str, Any] = {}
     if link := link_of(instance.store, head.thread):
         value |= link_value(instance, link)

@@ -1,5 +1,5 @@
-"""A thread's status and what comes next, both derived from the head. The index caches the result, so showing
-a thread needs neither its history nor a JSONata evaluator."""
+"""A thread's status and its next role, both derived from the head. The index caches them, so showing a thread
+needs no history and no JSONata evaluator."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ NO_QUESTION = "It waits for you, and asks no question."
 
 
 class Outlook(NamedTuple):
-    """What comes next at a head: a role, `$END`, `$USER` for a question, `$BUNDLE` for a code workflow, or
-    None with the problem if no edge applies. `instruction` and `location` belong to a role; `question`,
-    `options`, `reason` and the asking role `asks` to `$USER`."""
+    """The next turn at a head: a role, `$END`, `$USER` for a question, `$BUNDLE` for a code workflow, or None
+    with the problem if no edge applies. `instruction` and `location` belong to a role; `question`, `options`,
+    `reason` and the asking role `asks` to `$USER`."""
 
     next: str | None
     instruction: str | None = None
@@ -48,7 +48,7 @@ class Outlook(NamedTuple):
 
 def outlook(instance: Instance, head: Head, history: History | None = None) -> Outlook:
     """Return the outlook at a head, cached. `history` is read if needed. If `instance.judging` has no time
-    left for a slow decision, the outlook has that problem. Raises what reading it raises."""
+    left for a slow decision, the outlook has that problem. Read errors are raised."""
     found = _remembered(instance, head.node) or _decide(instance, history or instance.threads.history(head))
     if found.problem is not None and (same := instance.judging.unjudged.get(head.node)) is not None:
         same.add(head.thread)
@@ -56,7 +56,6 @@ def outlook(instance: Instance, head: Head, history: History | None = None) -> O
 
 
 def outlook_of(instance: Instance, history: History) -> Outlook:
-    """Return the outlook after any history, cached."""
     return _remembered(instance, history.head) or _decide(instance, history)
 
 
@@ -82,7 +81,7 @@ def _decide(instance: Instance, history: History) -> Outlook:
                 found = _stuck(error)
     except BudgetExceeded:
         limit = LimitExceeded(
-            f"not judged, as slow conditions have taken {judging.budget.seconds:g} s",
+            f"not determined: conditions took {judging.budget.seconds:g} s",
             "allow more: " + instance.store.repository.config.to_raise("uwf.maxVerify", "600"),
         )
         judging.unjudged[history.head] = {history.thread}
@@ -101,7 +100,6 @@ def _decide(instance: Instance, history: History) -> Outlook:
 
 
 def decide_at(history: History) -> Outlook:
-    """Return the outlook after a history, without the cache."""
     try:
         return _decided(history)
     except UwfError as error:
@@ -130,10 +128,9 @@ def _decided(history: History) -> Outlook:
 
 
 def raise_if_stuck(found: Outlook, thread: ThreadId) -> None:
-    """Raise NoTransition if no edge applies."""
     if found.problem is not None:
         raise NoTransition(
-            f"thread {thread} can't go on: {found.problem}",
+            f"thread {thread} cannot continue: {found.problem}",
             found.hint
             or f"fork it before that step: uwf thread fork {thread} --at N; or end it: uwf thread kill {thread}",
         )
@@ -160,7 +157,7 @@ def chosen(thread: ThreadId, options: Sequence[str], text: str) -> str:
     listed = ", ".join(one_line(option, 60) for option in options)
     raise Usage(
         f"{one_line(wanted, 60)!r} is none of the options of thread {thread}: {listed}",
-        f"to answer so all the same: {other}",
+        f"to answer it anyway: {other}",
     )
 
 
@@ -171,8 +168,7 @@ def status_of(
     budgets: Budgets | None = None,
     paused: Container[str] | None = None,
 ) -> str:
-    """Return one of STATUSES. `running`, `paused` and `budgets` are read if not given. A paused thread is
-    running until its step in progress ends."""
+    """Return one of STATUSES. A paused thread is running until its step in progress ends."""
     if isinstance(head, DamagedThread):
         return CORRUPT
     if head.archive is None:
@@ -185,7 +181,7 @@ def status_of(
 def resting(
     instance: Instance, head: Head, standing: BudgetState | None, paused: Container[str] | None = None
 ) -> str:
-    """Return the status of a thread that no process works on. A paused thread may also ask or have failed. A
+    """Return the status of a thread without a process. A paused thread may also ask or have failed. A
     conversation at rest is idle."""
     if head.archive:
         return COMPLETED if head.archive.status == COMPLETED else KILLED
@@ -217,8 +213,7 @@ def used_up(
 def standing_of(
     instance: Instance, head: Head, budgets: Budgets | None = None, found: Outlook | None = None
 ) -> BudgetState | None:
-    """Return the budget of a thread that could continue, None if it has none or cannot. Otherwise as
-    `used_up`."""
+    """Return the budget of a thread that could continue, if it has one."""
     budgets = budgets or Budgets(instance)
     try:
         if head.archive is not None or not budgets.sources(head):
@@ -252,8 +247,8 @@ def budget_before(
     agent: str | Agent | None = None,
     budgets: Budgets | None = None,
 ) -> BudgetState | None:
-    """Return the budget before a role's step, None if there is none. `agent` overrides the configuration. An
-    unknown price counts as reached if the configuration says so."""
+    """Return the budget before a role's step, if any. An unknown price counts as reached if the configuration
+    says so."""
     standing = (budgets or Budgets(instance)).standing(head)
     held = standing.limits.get(COST) if standing is not None else None
     if standing is None or standing.reached or held is None or not instance.config.stops_unpriced:

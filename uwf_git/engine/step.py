@@ -89,8 +89,8 @@ if TYPE_CHECKING:
 class Outcome(NamedTuple):
     """A thread's state after a step. `role` made the step; None if there was nothing to do. `standing`: the
     exhausted budget, or None. `unpriced` is the number of tokens without a price; `uncounted` the limit that
-    doesn't count this step because its agent reported nothing, or ""; `redactions` are the places and numbers
-    of removed secrets."""
+    doesn't count this step because its agent reported nothing; `redactions` are the places and numbers of
+    removed secrets."""
 
     position: Position
     outlook: Outlook
@@ -119,7 +119,6 @@ class Outcome(NamedTuple):
         return self.position.head.archive is not None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the state and the role as JSON; `role` is null if there was nothing to do."""
         last = self.position.history.steps[-1] if self.role is not None else None
         value: dict[str, Any] = {
             "workflow": self.workflow,
@@ -182,7 +181,6 @@ def step_without_hooks(
     cwd: Path | None = None,
     on_stderr: Callable[[bytes], None] | None = None,
 ) -> Outcome:
-    """As `step`, without hooks."""
     role = None
     with log.about(thread=thread, role=None), instance.locks.hold(thread) as lock:
         at = instance.threads.position(instance.threads.active_head(thread))
@@ -354,8 +352,6 @@ _PASSING = (Busy, SigningFailed, StoreUnwritable, StoreDamaged, OSError, sqlite3
 
 
 class _Run:
-    """The part of a step that involves an agent."""
-
     def __init__(
         self, instance: Instance, at: Position, found: Outlook, on_stderr: Callable[[bytes], None] | None
     ) -> None:
@@ -393,13 +389,13 @@ class _Run:
         except (AgentFailed, NotFound) as error:
             self._raise_if_interrupted(made)
             raise self._failed(made, error) from None
-        except (HeadMoved, Killed, Paused):  # and what the agent made has its place
+        except (HeadMoved, Killed, Paused):  # and the agent's work is kept
             instance.runs.clear(self._thread)
             raise
         except _PASSING as error:
             log.warning(
                 "QTP055FT",
-                "can't commit, what the agent made is left for the next step: {error}",
+                "cannot commit, what the agent made is left for the next step: {error}",
                 error=repr(error),
             )
             self._save_finished_work(made)
@@ -407,9 +403,9 @@ class _Run:
         except Exception as error:
             # It would go wrong the next time too, so an agent has to be asked again.
             log.error(
-                "EZZFP8B5", "what the agent made is no step: {error}", error=repr(error), step=made.step
+                "EZZFP8B5", "what the agent made is not a step: {error}", error=repr(error), step=made.step
             )
-            self._keep(self._with_detail(made), AgentFailed(f"the step can't be committed: {error}"))
+            self._keep(self._with_detail(made), AgentFailed(f"the step cannot be committed: {error}"))
             raise
         instance.runs.clear(self._thread)
         self._unpin(made.step)
@@ -419,7 +415,7 @@ class _Run:
         if self._pinned is not None:
             history = self._at.history
             past = {history.start_hash, *(each.hash for each in history.steps)}
-            # What keeps a ref from being deleted is no fault of the step's.
+            # A ref that cannot be deleted is not the step's fault.
             with contextlib.suppress(UwfError):
                 unpin(self._instance.store, self._pinned, step, frozenset(past))
 
@@ -432,8 +428,7 @@ class _Run:
 
     def _finished_work(self, is_judged: bool = True) -> AgentResult | None:
         """Return the finished work of an agent whose engine was killed. Failed or interrupted work becomes an
-        attempt for the next agent to resume, as do answers that were not judged, unless the next agent may
-        judge them."""
+        attempt to resume, as do answers that were not judged, unless the next agent may judge them."""
         runs, asked = self._instance.runs, (self._at.head.node, self._role)
         order = self._order = runs.read_order(self._thread)
         if (report := self._report()) is not None:
@@ -442,11 +437,11 @@ class _Run:
         elif order is not None and (order.head, order.role) == asked:
             if runs.answers(self._thread, order):
                 if is_judged:
-                    return None  # whoever is asked now may be who has given it
+                    return None  # the next agent may be the one that gave it
             elif not runs.notes(self._thread):
                 return None
-            made = AgentResult(error=AgentFailed("the step was broken off"))
-            log.info("P1DTS74H", "finds what was said before the last run was broken off", agent=order.name)
+            made = AgentResult(error=AgentFailed("the step was interrupted"))
+            log.info("P1DTS74H", "finds what was said before the last run was interrupted", agent=order.name)
         else:
             return None
         if made.error is None:
@@ -498,7 +493,7 @@ class _Run:
         except KeyboardInterrupt:
             report = self._report()
             made = reported(instance, report) if report else AgentResult(agent=name)
-            # What an agent has finished is the next step's, unless there will be none.
+            # Finished work belongs to the next step, unless there is none.
             if made.step is None or instance.runs.broken_off(self._thread) == KILL:
                 self._raise_if_interrupted(made)
                 self._keep(made, made.error or AgentFailed(INTERRUPTED))
@@ -512,7 +507,7 @@ class _Run:
         folder = base / self._found.location if self._found.location else base
         if not folder.is_dir():
             raise Invalid(
-                f"the working directory of {self._role!r}, {folder}, is no folder", "create it first"
+                f"the working directory of {self._role!r}, {folder}, is not a folder", "create it first"
             )
         avoid(folder)
         return folder.absolute()
@@ -539,7 +534,7 @@ class _Run:
     def _failed(self, made: AgentResult, error: AgentFailed | NotFound) -> AgentFailed:
         if isinstance(error, NotFound):
             failure = AgentFailed(
-                f"{made.agent}: {error.message}", "an agent must store all that it refers to"
+                f"{made.agent}: {error.message}", "the agent references nodes it did not store"
             )
         else:
             failure = error

@@ -1,7 +1,5 @@
-"""The parts of a step that depend on the kind of workflow: folders, prompt, state of the run.
-
-An extension names a `StepParts` object for a kind in its manifest. It is loaded only for such threads.
-"""
+"""The parts of a step that depend on the kind of workflow: folders, prompt, state of the run. An extension
+names a `StepParts` object for a kind in its manifest."""
 
 from __future__ import annotations
 
@@ -22,12 +20,9 @@ if TYPE_CHECKING:
 
 
 class Recipient(NamedTuple):
-    """The agent that a prompt is for.
-
-    If it `remembers`, it resumes the session of the role's last turn (by `agent`, if given). If it `resumes`,
-    it continues the session of a failed attempt at this step. `shell`: it can run commands. `folders` are the
-    step's, by name, for an agent that reads them by the machine's paths.
-    """
+    """The agent that a prompt is for. If it `remembers`, it resumes the session of the role's last turn (by
+    `agent`, if given). If it `resumes`, it continues a failed attempt's session. `shell`: it can run
+    commands. `folders` are the step's, by name, for an agent that reads them by the machine's paths."""
 
     agent: str | None = None
     remembers: bool = False
@@ -59,10 +54,10 @@ class Mounts(Protocol):
         """Create all folders. Raises StoreUnwritable, StoreDamaged."""
 
     def for_tools(self, policy: ToolPolicy) -> list[Mount]:
-        """Return the folders besides @project for an agent's tools. Raises as `prepare` does."""
+        """Return the folders besides @project for an agent's tools. Raises as `prepare`."""
 
     def written(self) -> Changes | None:
-        """Return the agent's changes, None if nothing. Raises Invalid."""
+        """Return the agent's changes, if any. Raises Invalid."""
 
 
 class StepParts(Protocol):
@@ -82,25 +77,24 @@ class StepParts(Protocol):
         recipient: Recipient,
         quota: int,
     ) -> str:
-        """Return the prompt for a role's next turn. Parameters as for `kit.prompt.build_prompt`."""
+        """As `kit.prompt.build_prompt`."""
 
     def speaker(self, history: History, role: Role) -> Sequence[str]:
         """Return the parts of a conversation's prompt on the speaker and its permitted tools."""
 
     def offers(self, instance: Instance, history: History, message: str, project: Path) -> bool:
-        """Return whether a message is a menu item. `project` is the working folder."""
+        """Return whether a message is a menu item."""
 
     def reached(self, history: History, current: str) -> dict[str, Any]:
         """Return a run's progress as JSON: `state` of `uwf thread show`. `current` is the next role, $END,
         $USER, or "" if no edge applies."""
 
     def data_problem(self, data: Mapping[str, Any], file: Callable[[str], bytes | None]) -> str | None:
-        """Return what is wrong with a StartNode's `data`, None if nothing. `file` returns a file of the
-        workflow's version by its path, or None."""
+        """Return the problem with a StartNode's `data`, if any. `file` returns a file of the workflow's
+        version by its path."""
 
 
 def parts_of(workflow: Workflow) -> StepParts | None:
-    """Return the workflow kind's own parts, None if it has none."""
     where = None if workflow.kind == "workflow" else ext.step_parts(workflow.kind)
     parts: StepParts | None = None if where is None else ext.load(where)
     return parts

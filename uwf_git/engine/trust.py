@@ -1,9 +1,8 @@
 """Trust in code: by the SHA-256 of its file, its language and its workflow's name, on this machine only.
 
-A version's XXH64 id can be forged, so trust is never based on it. Permissions follow the name, which the
-pusher chooses, and a file may mean different things in two languages, so all three count. `put` trusts the
-user's own workflow. Code from a pull, clone, import or proposal is not run until its user trusts it; it can
-be read, verified, shared and answered.
+A version's XXH64 id can be forged. Permissions follow the name, which the pusher chooses, and a file may mean
+different things in two languages, so all three count. `put` trusts the user's own workflow. Code from a pull,
+clone, import or proposal is not run until its user trusts it; it can be read, verified, shared and answered.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def require_trusted(instance: Instance, workflow: Workflow) -> None:
         current = None
     name = workflow.name if current is not None and current.code == code else code.id
     raise Untrusted(
-        f"workflow {workflow.name!r} is code that isn't trusted on this machine (bundle {code.id})",
+        f"workflow {workflow.name!r} is code that isn't trusted on this machine (code {code.id})",
         f"read it, then: uwf workflow trust {name}",
     )
 

@@ -22,12 +22,11 @@ if TYPE_CHECKING:
 
 POLL = 0.2  # seconds
 _RESTING = 0.4  # seconds: between two steps of a run the lock is let go for a moment
-_TOLD = 20  # made while nobody looked: how many of the newest are told with their turns
+_TOLD = 20  # number of unseen steps whose turns are reported
 
 
 class TurnPosition(NamedTuple):
-    """A position in a thread: the `turn`th turn of the `made`th step or attempt, both from 1. A `turn` of 0
-    is before the first."""
+    """The `turn`th turn of the `made`th step or attempt, both from 1. A `turn` of 0 is before the first."""
 
     made: int
     turn: int
@@ -43,8 +42,6 @@ def parse_place(text: str) -> TurnPosition | None:
 
 
 class StepBegan(NamedTuple):
-    """The `made`th step or attempt began."""
-
     made: int
     order: EngineOrder
     since: float
@@ -58,7 +55,7 @@ class WordsAdded(NamedTuple):
 
 
 class WordsDropped(NamedTuple):
-    """Discard the words since the last turn: the model is called again."""
+    """The words since the last turn are void: the model is called again."""
 
     made: int
 
@@ -97,7 +94,7 @@ Event = StepBegan | WordsAdded | WordsDropped | LinesPrinted | TurnAdded | StepM
 
 def turns_of(instance: Instance, node: Hash) -> tuple[TurnRecord, ...]:
     """Return the turns of a StepNode or Attempt, oldest first; for a sub-workflow's step, those of all its
-    steps. Empty for other nodes."""
+    steps."""
     store = instance.store
     content = store.get(node)
     detail: Hash | None = None
@@ -150,7 +147,7 @@ class TurnFeed:
         self._head = head.node
         self._steps = head.row.number
         self._tried = instance.attempts.count(instance.attempts.tip(thread))
-        self._made = self._steps + self._tried  # of what was told
+        self._made = self._steps + self._tried  # of reported ones
         self._pending: list[StepMade] = []
         if after is not None and 0 < after.made <= self._made:
             self._pending = _newest(instance, thread, head.row.number, self._made - after.made + 1)
@@ -164,7 +161,7 @@ class TurnFeed:
 
     def _forget(self) -> None:
         self._noted: tuple[int, float] = (0, 0.0)
-        self._notes = 0  # of turns that were told
+        self._notes = 0  # of reported turns
         self._shown = 0  # turns of the step that is being made, its sub-workflow's too
         self._words, self._spoke = UNREAD, False
         self._lines = UNREAD
@@ -178,7 +175,7 @@ class TurnFeed:
     def news(self) -> list[Event]:
         """Return the events since the last call, in order. Raises NotFound if the thread was removed,
         StoreDamaged."""
-        # Asked first: what was written before the lock was let go is seen then.
+        # Read the lock first, so that everything written before its release is seen.
         held = self._instance.locks.is_held(self._thread)
         rests = self._rests(held)
         began = self._runs.began(self._thread)
@@ -239,7 +236,7 @@ class TurnFeed:
             before = self._head if self._steps else None
             news = [(each.hash, each.prev) for each in tried[self._tried :]]
             found += _merged(steps, before, self._steps, news)
-        # Else others have set it back, or on another way: it goes on from there.
+        # Otherwise another process moved it back or elsewhere: continue from there.
         self._head, self._steps = head.node, head.row.number
         self._tried = len(tried) or self._tried
         return found

@@ -156,7 +156,7 @@ class RefKind(NamedTuple):
 
 
 class Pages(NamedTuple):
-    """Pages in `uwf web`. `makers` maps paths such as `/eval/{name}` to functions of the store and an `PageRequest`
+    """Pages in `uwf web`. `makers` maps paths such as `/eval/{name}` to functions of the store and a `PageRequest`
     that return a `Page`. The navigation shows `title` if the store has refs below `refs`. Templates are in
     `templates` beside the module."""
 
@@ -235,7 +235,7 @@ def _loaded(entry: EntryPoint) -> Extension:
     except Exception as error:  # it is a stranger's code
         raise _broken(entry, f"{type(error).__name__}: {one_line(str(error), 200)}") from error
     if not isinstance(extension, Extension):
-        raise _broken(entry, f"{entry.value} is no Extension")
+        raise _broken(entry, f"{entry.value} is not an Extension")
     return extension
 
 

@@ -71,7 +71,7 @@ def parse_quota(value: Any) -> tuple[Quota, list[Problem]]:
             given[key] = float("inf")
         elif (limit := _quota_of(key, item)) is None:
             problems.append(
-                (key, f"limits: {key} is no {_QUOTAS[key][0]}", f"as in {key}: {_QUOTAS[key][1]}, or none")
+                (key, f"limits: {key} is not a {_QUOTAS[key][0]}", f"as in {key}: {_QUOTAS[key][1]}, or none")
             )
         else:
             given[key] = limit
@@ -91,7 +91,9 @@ def parse_rates(value: Any) -> tuple[dict[str, float], list[Problem]]:
         if key not in RATES:
             problems.append((None, f'limits has no "{key}"', nearest(str(key), RATES) or ", ".join(RATES)))
         elif (rate := _rate_of(key, item)) is None:
-            problems.append((key, f"limits: {key} is no {_RATES[key][0]}", f"as in {key}: {_RATES[key][1]}"))
+            problems.append(
+                (key, f"limits: {key} is not a {_RATES[key][0]}", f"as in {key}: {_RATES[key][1]}")
+            )
         else:
             rates[key] = rate
     return rates, problems
@@ -138,7 +140,7 @@ def parse_budget(value: Any) -> tuple[dict[str, float], list[Problem]]:
         if key not in LIMITS:
             problems.append((key, f'budget has no limit "{key}"', nearest(key, LIMITS) or ", ".join(LIMITS)))
         elif (limit := parse_limit(key, item)) is None:
-            problems.append((key, f"{key} is no {_WANTED[key]}", f"as in {key}: {_EXAMPLES[key]}"))
+            problems.append((key, f"{key} is not a {_WANTED[key]}", f"as in {key}: {_EXAMPLES[key]}"))
         else:
             limits[key] = limit
     return limits, problems
@@ -158,7 +160,7 @@ def parse_limit(key: str, value: Any) -> float | None:
 _WANTED = {
     "maxSteps": "whole number of steps",
     "maxTokens": "whole number of tokens",
-    "maxCost": "amount of US dollars",
+    "maxCost": "number of US dollars",
     "maxWallTime": "duration",
 }
 _EXAMPLES = {"maxSteps": "50", "maxTokens": "2000000", "maxCost": "5.0", "maxWallTime": "2h"}

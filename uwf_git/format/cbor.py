@@ -166,7 +166,7 @@ def _decoded(data: bytes, at: int, depth: int) -> tuple[Any, int]:
     before = b""
     for _ in range(number):
         if data[at] >> 5 != 3:
-            raise Invalid("CBOR with a key that is no text")
+            raise Invalid("CBOR with a key that is not text")
         key, end = _decoded(data, at, depth)
         if data[at:end] <= before:
             raise Invalid("CBOR that is not deterministic: its keys are not in order")

@@ -16,7 +16,7 @@ from uwf_git.format.schema import ValuePath
 MAX_BYTES = 1 << 20
 _HANDED_OVER = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
 
-# What YAML calls c-printable, turned round; the surrogates are refused by the UTF-8 decoder.
+# The complement of YAML's c-printable; the UTF-8 decoder refuses surrogates.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufffe\uffff\ud800-\udfff]")
 
 
@@ -87,7 +87,7 @@ def unreadable(shown: str, error: Exception) -> Invalid:
     """Return the error for an unreadable file. ValueError means a NUL in its path."""
     is_permitted = isinstance(error, OSError) and error.errno == errno.EINVAL  # as `open_file` raises it
     hint = "put a file there, or name another" if is_permitted else "check its permissions"
-    return Invalid(f"{shown} can't be read: {getattr(error, 'strerror', None) or error}", hint)
+    return Invalid(f"{shown} cannot be read: {getattr(error, 'strerror', None) or error}", hint)
 
 
 def open_file(path: Path) -> BinaryIO:
@@ -95,7 +95,7 @@ def open_file(path: Path) -> BinaryIO:
     refused. Raises OSError."""
     mode = path.stat().st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or str(path).startswith(_HANDED_OVER)):
-        raise OSError(errno.EINVAL, "it is no regular file")
+        raise OSError(errno.EINVAL, "it is not a regular file")
     return path.open("rb")
 
 

@@ -99,7 +99,7 @@ class Fields:
         if wanted == "text" and raw:
             hint = hint or f'quote it: "{one_line(raw, 60)}"'
         message = f"{what} must be {wanted}, not {kind_of(value)}"
-        # Of nothing there is no position of its own worth pointing at: the key says more.
+        # Nothing has no useful position: point at the key.
         (self._findings.key_error if value is None else self._findings.error)(
             path, "wrong-type", message, hint
         )

@@ -63,12 +63,12 @@ def read_frontmatter(data: str | bytes, name: str) -> tuple[Document, str]:
     closing = next((found for found in re.finditer(r"^---[ \t]*$", text[at:], re.MULTILINE)), None)
     if closing is None:
         raise InvalidYaml(name, TOP, "its frontmatter has no end", "end it with a line ---")
-    # The blank line stands for the first ---, so that lines count as in the file.
+    # The blank line replaces the first ---, so that line numbers match the file.
     document = yaml12.load("\n" + text[at : at + closing.start()], name)
     if document.data is None:
         document = document._replace(data={})
     if not isinstance(document.data, dict):
-        raise InvalidYaml(name, TOP, "its frontmatter is no object", "write key: value, a line each")
+        raise InvalidYaml(name, TOP, "its frontmatter is not an object", "write key: value, a line each")
     return document, text[at + closing.end() :].strip("\n")
 
 

@@ -27,7 +27,7 @@ _PREFIX = re.compile(f"[{ALPHABET}]+", re.ASCII)
 _PAIRS = [first + second for first in ALPHABET for second in ALPHABET]
 _NAME = re.compile(r"\w[\w.-]*")
 _MOST_CHARACTERS = 100
-# A loose ref is a file, and git writes `<name>.lock` beside it: 255 bytes is what file systems allow.
+# A loose ref is a file, and git writes `<name>.lock` beside it: file systems allow 255 bytes.
 _MOST_BYTES = 200
 
 

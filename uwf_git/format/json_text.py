@@ -88,7 +88,7 @@ class _Parser:
                 self._refuse(at, "a colon is wanted here")
             below = (*path, key)
             if key in made:
-                # Read for its own mistakes, and beside the first, so that this keeps its place.
+                # Parsed for its own mistakes and kept separately, so that the first keeps its place.
                 self.repeated.append(Repeated(key, mark, self.keys[below].line))
                 _, at = self._value(self._skip(at + 1), (*path, f"{key}\0{len(self.repeated)}"), depth + 1)
             else:
@@ -151,7 +151,7 @@ class _Parser:
         self.scalars[path] = written
         number: int | float = float(written) if found[1] or found[2] or len(written) > 20 else int(written)
         if abs(number) == float("inf") or (isinstance(number, int) and abs(number) > MAX_INTEGER):
-            self._refuse(at, "a number that JSON can't hold everywhere", "quote it to make it text")
+            self._refuse(at, "a number that JSON cannot hold everywhere", "quote it to make it text")
         return number, found.end()
 
     def _comma_hint(self, at: int) -> str:

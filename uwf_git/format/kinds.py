@@ -350,7 +350,7 @@ def parse_workflow(payload: Any) -> Workflow:
             personas=_parse_personas(payload["personas"]) if "personas" in payload else {},
         )
     except (KeyError, TypeError, AttributeError) as error:
-        raise Invalid(f"a Workflow node lacks or garbles {error}") from None
+        raise Invalid(f"a Workflow node has no valid {error}") from None
 
 
 def _parse_personas(payload: Any) -> dict[str, Persona]:
@@ -448,9 +448,9 @@ _OF_STEPS = frozenset(Step._fields)
 def agent_name_problem(name: str) -> str:
     """Return why an agent's name is invalid, "" if valid. "human" and names with $ are reserved."""
     if not name.strip() or not name.isprintable():
-        return "which is no line of printable characters"
+        return "which is not a line of printable characters"
     if name.strip().casefold() == PERSON or name.lstrip().startswith("$"):
-        return "which is no agent's name"
+        return "which is not an agent's name"
     return ""
 
 
@@ -460,7 +460,7 @@ def parse_step(payload: Any) -> Step:
         raise Invalid(f"not a StepNode: it has exactly {', '.join(Step._fields)}")
     for name in ("start", "output", "detail"):
         if not is_hash(payload[name]):
-            raise Invalid(f"not a StepNode: {name} is no hash")
+            raise Invalid(f"not a StepNode: {name} is not a hash")
     if payload["prev"] is not None and not is_hash(payload["prev"]):
         raise Invalid("not a StepNode: prev is neither a hash nor null")
     if not isinstance(payload["role"], str) or not isinstance(payload["agent"], str):

@@ -18,7 +18,7 @@ from uwf_git.base.errors import Invalid, StoreDamaged
 from uwf_git.format import cbor
 from uwf_git.format.ids import Hash, crockford13, digest_of, is_hash
 
-# Of what JSON leaves as it is: DEL, C1, and the marks that reorder what stands between them.
+# Characters that JSON leaves unescaped: DEL, C1, and bidirectional control characters.
 _ACTED_ON = r"[\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 
 
@@ -111,8 +111,8 @@ def parse_json(text: str) -> Any:
     duplicate keys, which readers would resolve differently under one hash."""
     try:
         value = _DECODER.decode(text)
-        # A text that has no more brackets can't nest deeper, and what isn't escaped is valid Unicode: numbers are all
-        # that is left to be made one.
+        # A text without more brackets cannot nest deeper, and unescaped text is valid Unicode: only numbers remain to
+        # be normalised.
         if "\\u" not in text and text.count("[") + text.count("{") < cbor.MAX_DEPTH:
             return value
         return cbor.normalise(value)

@@ -157,7 +157,7 @@ def parse_crew(payload: Any) -> Crew:
             ),
         )
     except (KeyError, TypeError, AttributeError) as error:
-        raise Invalid(f"a Crew node lacks or garbles {error}") from None
+        raise Invalid(f"a Crew node has no valid {error}") from None
 
 
 def parse_persona(name: str, payload: Any) -> Persona:

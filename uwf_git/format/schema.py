@@ -95,7 +95,7 @@ class Schema:
         except TimeExceeded:
             raise _takes_long() from None
         except re.error as error:
-            raise Invalid(f"schema has a pattern that is no regular expression: {error}") from None
+            raise Invalid(f"schema has a pattern that is not a regular expression: {error}") from None
         except RecursionError:
             raise Invalid("schema recurses without end", "look for a $ref to itself") from None
         found: list[Problem] = []

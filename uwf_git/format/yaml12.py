@@ -319,7 +319,7 @@ class _Builder:
                 return node.text
             self._refuse(
                 node.mark,
-                f"{one_line(node.text, 40)} is a number JSON can't hold",
+                f"{one_line(node.text, 40)} is a number JSON cannot hold",
                 "quote it to make it text",
             )
         if isinstance(value, str):

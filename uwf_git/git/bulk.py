@@ -69,7 +69,7 @@ class Bulk:
 
     def _drop(self) -> None:
         if self._file is not None:
-            # No room for what was still to be written, which nobody wants now.
+            # Discard unwritten data: no one needs it now.
             with contextlib.suppress(OSError):
                 self._file.close()
             self._file = None

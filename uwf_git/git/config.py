@@ -47,7 +47,7 @@ class Bounds(NamedTuple):
 
     def limits(self) -> dict[str, int]:
         """The form for `child.spawn`."""
-        # -d and not -v, which also counts the packs that are mapped and what a program merely reserves.
+        # -d and not -v, which also counts mapped packs and reserved memory.
         return {"f": -(-self.file // 512), "d": -(-self.memory // 1024), "t": self.seconds}
 
 
@@ -77,7 +77,7 @@ class GitConfig:
         try:
             found = [each for config in reversed(self._files()) for each in config.entries()]
         except GitError as error:
-            raise Invalid(f"git's configuration can't be read: {error}", "see: git config --list") from None
+            raise Invalid(f"git's configuration cannot be read: {error}", "see: git config --list") from None
         return [(key, value) for key, value in found if key.startswith(beginning)]
 
     @cached_property

@@ -36,10 +36,10 @@ _T = TypeVar("_T")
 WRITE_TRIES = 10
 _FOLDER = re.compile(r"[0-9a-f]{2}", re.ASCII)
 _OTHER_CONTENT = "its content is not what its id says"
-# What libgit2 says of an object that it can't read; the last is of a garbled size.
+# libgit2's messages for unreadable objects; the last is for a garbled size.
 _UNREAD = (GitError, KeyError, ValueError, MemoryError)
 _TRIED = 1 << 16  # bytes
-_SPARE_SPACE = 1 << 20  # bytes; what doesn't fit there may have failed for want of room
+_SPARE_SPACE = 1 << 20  # bytes; a write that doesn't fit may have failed for lack of space
 _SLACK = 128  # bytes that zlib and an object's header may add
 
 
@@ -57,7 +57,7 @@ class TooLarge(StoreDamaged):
     def __init__(self, name: str, size: int, at_most: int) -> None:
         super().__init__(
             f"object {name} has {size:,} bytes, over the limit of {at_most:,}",
-            "what is that large is no node",
+            "what is that large is not a node",
         )
 
 
@@ -79,7 +79,7 @@ class ObjectDatabase:
         self._bulk: Bulk | None = None
         self._joining: PackJoin | None = None
         self.writers = Writers(self.path / PRIVATE)
-        self._stored: Mapping[bytes, tuple[int, bytes]] = {}  # lately, as one pack
+        self._stored: Mapping[bytes, tuple[int, bytes]] = {}  # recently written, as one pack
         self._packs = OdbBackendPack(self._objects)  # those that are there by now
 
     def read(self, oid: Oid) -> tuple[int, bytes]:
@@ -120,7 +120,7 @@ class ObjectDatabase:
         descriptor = os.open(f"{self._objects}/{name[:2]}/{name[2:]}", flags)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
-            raise damaged(name, "what stands in its place is no file")
+            raise damaged(name, "what stands in its place is not a file")
         return descriptor
 
     def _list_packs(self) -> None:
@@ -247,7 +247,7 @@ class ObjectDatabase:
         name = str(oid)
         try:
             return os.path.exists(f"{self._objects}/{name[:2]}/{name[2:]}") or self._git.odb.exists(oid)  # noqa: PTH110
-        except GitError:  # it stands in a pack, and can't be read there
+        except GitError:  # it is in a pack and cannot be read there
             return True
 
     @contextlib.contextmanager
@@ -339,18 +339,18 @@ def _unread(oid: Oid, error: Exception) -> StoreDamaged:
 
 
 def _garbled(error: zlib.error) -> str:
-    return "it is truncated" if str(error).startswith("Error -5 ") else "it can't be decompressed"
+    return "it is truncated" if str(error).startswith("Error -5 ") else "it cannot be decompressed"
 
 
 def damaged(name: str, reason: str) -> StoreDamaged:
-    return StoreDamaged(f"object {name} is damaged: {reason}", "bring it again with: uwf doctor --fix")
+    return StoreDamaged(f"object {name} is damaged: {reason}", "fetch it again with: uwf doctor --fix")
 
 
 def unwritable(path: Path, error: Exception) -> StoreUnwritable:
     reason = (getattr(error, "strerror", None) or str(error)).strip().rstrip(":")
     if reason in ("", "no error") or reason.startswith("object not found"):  # of a look that came before
         reason = _refusal(path) or "libgit2 gives no reason"
-    return StoreUnwritable(f"can't write to {path}: {reason}", "check permissions and free space")
+    return StoreUnwritable(f"cannot write to {path}: {reason}", "check permissions and free space")
 
 
 def _refusal(path: Path) -> str | None:

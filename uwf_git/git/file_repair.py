@@ -87,7 +87,7 @@ class FileRepair:
         with self._locked(path) as lock, _writing(self._path):
             lock.write_bytes(f"{oid}\n".encode())
             sync(lock)
-            if not path.is_dir():  # a folder that holds other refs has no place beside one
+            if not path.is_dir():  # a folder of other refs conflicts with a ref of this name
                 self._keep(path)
             lock.replace(path)
             sync(path.parent)
@@ -114,7 +114,7 @@ class FileRepair:
                     data = path.read_bytes()
                 except OSError as error:
                     raise StoreDamaged(
-                        f"{path} can't be read: {error.strerror}", "check its owner and permissions"
+                        f"{path} cannot be read: {error.strerror}", "check its owner and permissions"
                     ) from None
             lock.write_bytes(HEADER + b"".join(line + b"\n" for line in sound_lines(data)))
             sync(lock)
@@ -225,5 +225,5 @@ def _writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise StoreUnwritable(
-            f"can't write to {path}: {error.strerror or error}", "check permissions and free space"
+            f"cannot write to {path}: {error.strerror or error}", "check permissions and free space"
         ) from None

@@ -78,9 +78,9 @@ def all_objects(repository: Repository) -> Odb:
 
 def _set_up() -> None:
     tell = C.git_libgit2_opts
-    # It syncs nothing unless told; a step that was reported must survive a power cut.
+    # libgit2 doesn't sync by default; reported steps must survive a power cut.
     tell(C.GIT_OPT_ENABLE_FSYNC_GITDIR, ffi.cast("int", 1))
-    # And it maps packs whole: what has been read of them would count as memory of every command.
+    # It also maps whole packs, which would count as memory of every command.
     tell(C.GIT_OPT_SET_MWINDOW_SIZE, ffi.cast("size_t", _WINDOW))
     tell(C.GIT_OPT_SET_MWINDOW_MAPPED_LIMIT, ffi.cast("size_t", _MAPPED))
 

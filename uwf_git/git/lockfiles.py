@@ -32,8 +32,8 @@ LOCK = ".lock"
 KEEP = ".keep"
 _KEEPS = b"uwf ", b"PACK"  # how a .keep of ours begins
 _NO_LINKS = errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK
-_ANY = "*"  # what git locks is its own affair
-_NEW = "."  # how the names of files begin that nobody holds yet
+_ANY = "*"  # git manages its own locks
+_NEW = "."  # prefix of files that no process holds yet
 _OURS = ("refs/uwf/", "packed-refs.", "config.", "shallow.", "gc.pid.", "objects/")
 _SLACK = 50_000_000  # nanoseconds: the clock of files is behind that of processes
 _WHERE = ("", "objects/info", "objects/info/commit-graphs", "objects/pack")
@@ -232,7 +232,7 @@ class Lockfiles:
             try:
                 share(new)
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                new.rename(path)  # locked already: nobody takes it for one that was left
+                new.rename(path)  # locked already: not taken for a stale one
             except OSError:
                 os.close(descriptor)
                 new.unlink(missing_ok=True)
@@ -252,8 +252,8 @@ class Lockfiles:
         for path in paths:
             with contextlib.suppress(OSError):
                 made.append((path, path.lstat().st_mtime_ns))
-        # Somebody who is alive says so before a lock is made: one that isn't said is nobody's, if it is still the same.
-        # One that is said may be of the dead all the same: who is alive is about to find that out.
+        # A live process records itself before it makes a lock: an unrecorded lock that stays the same is stale. A
+        # recorded one may be stale too; its live owner is about to notice.
         said = self._said(without=record)
         left, is_all = [], True
         for path, modified in made:
@@ -302,7 +302,7 @@ def keeping(opened: int, aside: str, pack: str) -> Iterator[None]:
     try:
         yield
     finally:
-        with contextlib.suppress(OSError):  # whoever comes next finds that nobody holds it
+        with contextlib.suppress(OSError):  # the next process finds it unheld
             os.unlink(path)  # noqa: PTH108
         os.close(descriptor)
 
@@ -329,7 +329,7 @@ def _keep(descriptor: int, pack: str, path: str) -> int:
 
 
 def _hold(descriptor: int) -> None:
-    with contextlib.suppress(OSError):  # a file system without locks, where nobody can tell what was left
+    with contextlib.suppress(OSError):  # a file system without locks, on which stale files cannot be detected
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
@@ -365,13 +365,13 @@ class _Record:
     def say(self, names: Sequence[str], since: int) -> None:
         data = f"{since} {' '.join(names)}\n".encode("utf-8", "surrogateescape") if names else b""
         with contextlib.suppress(OSError):
-            # Blanks stand for what is no longer said: to cut a file off takes longer, and nobody finds it empty while a
-            # lock is held.
+            # Blanks replace removed records: truncating is slower, and no process finds the file empty while a lock
+            # is held.
             self._size = max(self._size, os.pwrite(self.descriptor, data.ljust(self._size), 0))
 
     def end(self) -> None:
         if os.getpid() == self.process:
-            with contextlib.suppress(OSError):  # whoever comes next finds that nobody holds it
+            with contextlib.suppress(OSError):  # the next process finds it unheld
                 self.path.unlink()
 
 

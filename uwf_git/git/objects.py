@@ -100,7 +100,7 @@ def parse_commit(data: bytes) -> Commit:
             message=message,
         )
     except LookupError:
-        raise ValueError("it is no well-formed commit") from None
+        raise ValueError("it is not a well-formed commit") from None
 
 
 def parse_tag(data: bytes) -> Tag:
@@ -217,9 +217,9 @@ def _person(line: str) -> str:
     return line.rsplit(">", 1)[0] + ">" if ">" in line else line
 
 
-# What HFS+ leaves out when it compares names.
+# Characters that HFS+ ignores in names.
 _IGNORED = "[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]"
-# What NTFS takes for .git: trailing dots and spaces, a stream behind a colon, the short name.
+# Names that NTFS treats as .git: trailing dots and spaces, a stream after a colon, the short name.
 _DISGUISED = r"(?i:\.git|git~[0-9]+)[. ]*(?::.*)?"
 _MODULES = r"(?i:\.gitmodules|gitmod~[0-9]+|g(?:i(?:7(?:e(?:ba?)?)?)?)?~[0-9]+)[. ]*(?::.*)?"
 

@@ -31,7 +31,7 @@ from uwf_git.git.objects import BLOB, COMMIT, TAG, TREE
 from uwf_git.git.packs import DEPTH, delta_of, distance, distance_at
 
 OURS = "pack-757766"  # which says uwf
-# What comes next in a name: that a pack is as it was first made, or joined, and of what size then.
+# Next in a name: whether a pack is original or joined, and its size.
 _NEW, _JOINED, _JOINED_MIDDLE, _JOINED_LARGE = (OURS + mark for mark in ("6e", "6a", "6d", "6c"))
 _ONCE_JOINED = (_JOINED, _JOINED_MIDDLE, _JOINED_LARGE)
 ASIDE = ".tmp-uwf-"  # how a file that is being written is named: `git prune` deletes what begins with tmp_
@@ -47,13 +47,11 @@ _SIGNED = b"\xfftOc\0\0\0\x02"
 _FAR = 1 << 31
 _TINY = 200  # bytes that aren't worth packing: mostly ids
 _SMALL, _SMALL_LEVEL, _SMALL_WINDOW, _SMALL_MEMORY = 1024, 1, 10, 3
-_DELTA = 6  # the kind of what is a delta on something before it in its pack
+_DELTA = 6  # type of a delta on an earlier entry of its pack
 _KINDS = (COMMIT, TREE, BLOB, TAG, _DELTA)
-_STORED = (
-    1 << 15
-)  # bytes from which a content is always packed; what is packed as it is has less than 1 << 16
+_STORED = 1 << 15  # bytes from which content is always packed; content stored as it is has less than 1 << 16
 _AROUND = 11  # bytes around a content that is packed as it is
-_MIN_DELTA_SIZE, _MAX_DELTA_SIZE = 160, 256 << 10  # bytes of what may become a delta, at least and at most
+_MIN_DELTA_SIZE, _MAX_DELTA_SIZE = 160, 256 << 10  # size limits of delta candidates, in bytes
 _BEGIN, _TYPE = 64, 28  # bytes that tell what is a version of what: a page's first, and the last of a node
 _VERSIONS = 2  # of a thing, which are tried as the base of the next
 _MAX_DELTA_RATIO = 0.75  # of the bytes that it takes without being one, at most, a delta may take
@@ -99,7 +97,7 @@ def entry(kind: int, content: bytes, back: int = 0, for_now: bool = False) -> tu
     if length <= _TINY or (for_now and length < _STORED and not _is_said(kind, length, content[:1])):
         parts = b"\x78\x01\x01", struct.pack("<HH", length, length ^ 0xFFFF), content
         return bytes(head), b"".join(parts) + struct.pack(">I", zlib.adler32(content))
-    # What is small gets a small window: to make a large one takes ten times as long as packing does.
+    # Small packs use a small window: setting up a large one takes ten times as long as packing.
     if len(content) > _SMALL:
         return bytes(head), zlib.compress(content)
     packing = zlib.compressobj(_SMALL_LEVEL, zlib.DEFLATED, _SMALL_WINDOW, _SMALL_MEMORY)
@@ -241,13 +239,13 @@ def join(folder: Path, prepared: PackJoin | None = None) -> None:
             for path in stale_keep_files(folder):
                 log.warning("6RT2JW8K", "removes {keep}, whose maker is gone", keep=path)
                 path.unlink(missing_ok=True)
-            for crowd in _crowds(folder):  # what another process has joined meanwhile is none any more
+            for crowd in _crowds(folder):  # packs joined by another process meanwhile are gone
                 of_these = prepared is not None and prepared.packs and prepared.packs <= set(crowd)
                 _join(folder, crowd, prepared if of_these and prepared else PackJoin())
             if prepared is not None and not all(os.path.exists(f"{path}.pack") for path in prepared.packs):  # noqa: PTH110
-                prepared.begin()  # somebody else has joined them
+                prepared.begin()  # another process joined them
     except OSError as error:
-        log.warning("9TZ4BX3V", "packs can't be joined: {error}", error=repr(error))
+        log.warning("9TZ4BX3V", "packs cannot be joined: {error}", error=repr(error))
 
 
 def _crowds(folder: Path) -> Iterator[list[str]]:
@@ -291,7 +289,7 @@ def _join(folder: Path, packs: Sequence[str], making: PackJoin) -> None:
     if is_packed_now(folder.parent.parent):  # begun since then: it takes them away itself
         return
     for path in joined:
-        # What is left of a pack after a kill in between, git gc tidies up in this order alone.
+        # Only in this order does git gc remove leftovers of a kill.
         for suffix in (".pack", ".idx"):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(f"{path}{suffix}")  # noqa: PTH108
@@ -376,7 +374,7 @@ class PackJoin:
         put = False
         for name, before in reversed(versions):
             base = self.made[name]
-            if base.depth >= DEPTH - 1:  # what has come with another as its base may now stand on it
+            if base.depth >= DEPTH - 1:  # an entry added as another's base may become a delta now
                 continue
             delta = delta_of(each.kind, before, content)
             if len(delta) < len(packed) * _MAX_DELTA_RATIO:
@@ -396,7 +394,7 @@ def _is_said(kind: int, size: int, begin: bytes) -> bool:
 
 
 def _thing(kind: int, content: bytes) -> object:
-    if kind == TREE:  # the first entry: what is in a folder stays as it is, what a file says does not
+    if kind == TREE:  # the first entry: trees stay the same, contents don't
         name, _, rest = content.partition(b"\0")
         return kind, name, rest[:20] if name.startswith(b"4") else b""
     if kind == BLOB:  # a node ends in its type, a page begins with its title

@@ -40,8 +40,8 @@ PATIENCE = 180.0
 CHECK_ADDRESS = "check the address with: uwf remote list"
 
 _GRACE = 5.0
-_BLOCK = 1 << 16  # what a pipe holds
-_PIPE = 1 << 12  # what any pipe holds before somebody reads
+_BLOCK = 1 << 16  # size of a pipe's buffer
+_PIPE = 1 << 12  # minimum size of a pipe's buffer
 _LONGEST = 1 << 20  # bytes of a line
 
 # `git rev-parse --local-env-vars`: set inside hooks and aliases, they would lead to another repository.
@@ -53,8 +53,8 @@ _LOCAL = re.compile(
 SETTINGS = tuple(
     word
     for setting in (
-        # What was fetched or packed must survive a power cut: git syncs neither loose objects that it unpacks nor
-        # packed-refs by itself (git-config(1), since 2.36).
+        # Fetched and packed data must survive a power cut: git doesn't sync unpacked loose objects and packed-refs by
+        # default (git-config(1), since 2.36).
         "core.fsync=all",
         "core.fsmonitor=false",
         *("core.quotePath=true", "color.ui=false"),
@@ -63,10 +63,10 @@ SETTINGS = tuple(
     for word in ("-c", setting)
 )
 NO_HOOKS = ("-c", f"core.hooksPath={os.devnull}")
-# What locks files of the repository; the rest only reads it.
+# Commands that lock files of the repository; the others only read.
 _LOCKING = frozenset(("config", "fetch", "gc", "pack-refs", "push", "repack", "update-ref"))
 _REMOTE = frozenset(("fetch", "ls-remote", "push"))
-# What git says that tells nothing by itself: the lines before or after say why.
+# git's lines without information: the lines around them have the reason.
 _EMPTY_TALK = re.compile(
     r"^(?:fatal: (?:Could not read from remote repository\.|the remote end hung up unexpectedly|expected flush"
     r"|early EOF|index-pack failed|fetch-pack: invalid index-pack output)"
@@ -114,7 +114,7 @@ class Git:
         self.bounds = bounds
         self._patience = patience
         self._progress = progress
-        # Where git would be called by hand: a project's remote may be a path relative to that.
+        # The folder for relative paths of a project's remotes.
         self._cwd = cwd or (git_dir.parent if git_dir.name == ".git" else None)
 
     def on(self, git_dir: Path) -> Git:
@@ -348,6 +348,6 @@ class _Listener:
             watch("")
 
     def text(self) -> str:
-        # A child that git left in the background may hold the pipe open; what it says is not waited for.
+        # A background child of git may hold the pipe open; don't wait for its output.
         self._thread.join(5)
         return self._data.decode("utf-8", "replace").replace("\r", "\n")

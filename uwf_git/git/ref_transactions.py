@@ -43,7 +43,7 @@ class RefFiles:
         with deferred(), self._lockfiles.locking(name), self._locked(name) as lock:
             if (found := read_ref(self._git_dir, name)) != old:
                 if old is None:
-                    raise HeadMoved(f"{name} was made by somebody else", "read it again and repeat")
+                    raise HeadMoved(f"{name} was created by another process", "read it again and repeat")
                 moved = f"is at {found}" if found else "is gone"
                 raise HeadMoved(f"{name} {moved}, not at {old} any more", "read it again and repeat")
             if old is None:
@@ -63,7 +63,7 @@ class RefFiles:
         beside = [each for each in above if read_ref(self._git_dir, each) is not None]
         if beside or is_packed_under(self._git_dir, f"{name}/"):
             raise HeadMoved(
-                f"{name} has no place beside {beside[0] if beside else f'{name}/'}", "use another name"
+                f"{name} conflicts with {beside[0] if beside else f'{name}/'}", "use another name"
             )
 
     def delete(
@@ -90,7 +90,7 @@ class RefFiles:
                 before(names)
             # Until the lock is given back no git reads a file below in order to pack it.
             if (data := packed_without(self._git_dir, names)) is not None:
-                new = self._git_dir / PRIVATE / _NEW  # of whoever holds the lock, a kill may have left it
+                new = self._git_dir / PRIVATE / _NEW  # a killed holder may have left it
                 make_folders(new.parent)
                 new.write_bytes(data)
                 share(new)
@@ -128,7 +128,7 @@ class RefFiles:
                 with contextlib.suppress(FileNotFoundError):  # and does so again at this moment
                     make_folders(path.parent)
             except NotADirectoryError:
-                raise HeadMoved(f"{name} has no place beside another ref", "use another name") from None
+                raise HeadMoved(f"{name} conflicts with another ref", "use another name") from None
             except FileExistsError:
                 with self._lockfiles.waiting(name):
                     if attempt % 10 == 3:
@@ -136,7 +136,7 @@ class RefFiles:
                     time.sleep(_jitter() * (1 + min(attempt, TRIES) / 4))
         lock = self._lockfiles.lock_on(name)
         if lock is None:
-            raise Busy(f"{name} is changed by others all the time", "repeat")
+            raise Busy(f"{name} is being changed by other processes", "repeat")
         raise Busy(f"{name} is locked by {lock.told}", lock.hint)
 
 

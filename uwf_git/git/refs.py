@@ -26,7 +26,7 @@ PACKED = "packed-refs"
 SEEN = "packed-refs.seen"
 FIX = "uwf doctor --fix"
 HEADER = b"# pack-refs with: sorted \n"
-_NO_FILE = "it is no regular file"
+_NO_FILE = "it is not a regular file"
 _GONE = "it is gone"
 
 _HEX = re.compile(r"[0-9a-f]{40}", re.ASCII)
@@ -34,9 +34,7 @@ _LINE = rb"[0-9a-f]{40} refs/[^\x00-\x20\x7f~^:?*\[\\]+"
 _SOUND_LINE = re.compile(_LINE + rb"|\^[0-9a-f]{40}")
 _SOUND = re.compile(rb"(?:# pack-refs with:[^\n]*\n)?(?:" + _LINE + rb"\n(?:\^[0-9a-f]{40}\n)?+)*+")
 _BLOCK = 4096
-_MAX_PARTIAL_READS = (
-    8  # so many parts of packed-refs are read by itself; one that is larger is read with all the rest
-)
+_MAX_PARTIAL_READS = 8  # packed-refs with more parts than this are read whole
 _PROBE = 1024  # bytes in which a line of packed-refs and its peeled one have room
 
 
@@ -95,11 +93,11 @@ def read_ref(git_dir: Path, name: str) -> Oid | None:
 
 def _damaged_folder(folder: Path, error: OSError) -> StoreDamaged:
     reason = error.strerror or str(error)
-    return StoreDamaged(f"the refs in {folder} can't be read: {reason}", "check its owner and permissions")
+    return StoreDamaged(f"the refs in {folder} cannot be read: {reason}", "check its owner and permissions")
 
 
 def _damaged_ref(name: str, reason: str) -> StoreDamaged:
-    return StoreDamaged(f"ref {name} can't be read: {reason}", f"put it back with: {FIX}")
+    return StoreDamaged(f"ref {name} cannot be read: {reason}", f"restore it with: {FIX}")
 
 
 def read_refs(git_dir: Path, prefix: str, read: bool = True, without: str = "") -> dict[str, Oid | None]:
@@ -185,7 +183,7 @@ def packed_without(git_dir: Path, names: Collection[str]) -> bytes | None:
     kept, is_kept = [], True
     lines = data.split(b"\n")
     for line in lines:
-        if not line.startswith(b"^"):  # what the tag in the line above leads to
+        if not line.startswith(b"^"):  # the peeled id of the tag in the line above
             is_kept = line[41:] not in wanted
         if is_kept:
             kept.append(line)
@@ -222,7 +220,7 @@ class _Packed:
     def __init__(self, data: bytes = b"") -> None:
         text = data.decode("utf-8", "surrogateescape")
         lines = [line for line in text.split("\n") if line and line[0] not in "#^"]
-        # Each id once: what is tracked is mostly here too, and the same object needs no look to be compared.
+        # Each id once: most tracked refs are here too, and equal ids need no lookup.
         written = [line[:40] for line in lines]
         ids = {oid: Oid(hex=oid) for oid in set(written)}
         self._refs = dict(zip([line[41:] for line in lines], map(ids.__getitem__, written), strict=True))
@@ -371,7 +369,7 @@ def _seen(git_dir: Path) -> Key | None:
 
 
 def _damaged_packed(git_dir: Path, problem: str) -> StoreDamaged:
-    return StoreDamaged(f"{git_dir / PACKED} can't be read: {problem}", FIX)
+    return StoreDamaged(f"{git_dir / PACKED} cannot be read: {problem}", FIX)
 
 
 def is_waited_for(git_dir: Path) -> Path | None:

@@ -60,7 +60,7 @@ class Repository(ObjectDatabase):
             raise NotFound(f"no store at {git_dir}", "make one with: uwf init")
         if waited := is_waited_for(git_dir):
             hint = FIX if waited.name == "HEAD" else "move it away, and put the file back"
-            raise StoreDamaged(f"{waited} is no regular file", hint)
+            raise StoreDamaged(f"{waited} is not a regular file", hint)
         try:
             opened = open_repository(str(git_dir))
         except GitError as error:
@@ -89,12 +89,12 @@ class Repository(ObjectDatabase):
         try:
             if not os.path.lexists(git_dir):
                 make_folder(git_dir, _init)
-            elif not (git_dir / "HEAD").exists():  # a folder of the user's choice, or one that is only begun
+            elif not (git_dir / "HEAD").exists():  # a folder of the user's choice, or an incomplete one
                 _init(git_dir)
                 sync_folder(git_dir)
         except (GitError, OSError) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-            raise StoreUnwritable(f"can't make a store at {git_dir}: {reason}", "check the folder") from None
+            raise StoreUnwritable(f"cannot make a store at {git_dir}: {reason}", "check the folder") from None
         return cls(git_dir)
 
     # Objects
@@ -114,7 +114,7 @@ class Repository(ObjectDatabase):
             try:
                 known = self._remember(oid, parse_tree(data), data)
             except ValueError:
-                raise damaged(str(oid), "it is no well-formed tree") from None
+                raise damaged(str(oid), "it is not a well-formed tree") from None
         return known
 
     def _remember(self, oid: Oid, entries: tuple[Entry, ...], data: bytes) -> tuple[tuple[Entry, ...], bytes]:
@@ -128,7 +128,7 @@ class Repository(ObjectDatabase):
         try:
             return parse_commit(self._of_kind(oid, COMMIT))
         except ValueError:
-            raise damaged(str(oid), "it is no well-formed commit") from None
+            raise damaged(str(oid), "it is not a well-formed commit") from None
 
     def _of_kind(self, oid: Oid, kind: int) -> bytes:
         found, data = self.read(oid)
@@ -415,7 +415,7 @@ def _place_of(entries: Sequence[Entry], name: str) -> int | None:
 
 
 def _init(git_dir: Path) -> None:
-    init_bare(str(git_dir), {"core.fsync": "all"})  # for a git that the user starts here, as ours are told
+    init_bare(str(git_dir), {"core.fsync": "all"})  # for a git that the user starts here, like our own calls
 
 
 def missing_folders(git_dir: Path) -> list[str]:

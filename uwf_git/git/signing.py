@@ -74,7 +74,7 @@ def _default_ssh_key(configured: Configured) -> str:
     try:
         argv = shlex.split(command)
     except ValueError as error:
-        raise SigningFailed(f"gpg.ssh.defaultKeyCommand can't be read: {error}") from None
+        raise SigningFailed(f"gpg.ssh.defaultKeyCommand cannot be read: {error}") from None
     done = _run(argv, b"")
     first = done.stdout.decode("utf-8", "replace").partition("\n")[0].strip()
     if done.returncode != 0 or not first.startswith(("key::", "ssh-")):
@@ -83,8 +83,8 @@ def _default_ssh_key(configured: Configured) -> str:
 
 
 def _run(argv: Sequence[str], data: bytes) -> subprocess.CompletedProcess[bytes]:
-    # In the session of this process's terminal, where programs ask for the key's passphrase; what they leave in the
-    # background is the agent that remembers it.
+    # In the session of this process's terminal, where programs ask for the passphrase; the background process left by
+    # them is the key agent.
     program = argv[0] if "/" in argv[0] else find_program(argv[0])
     try:
         if program is None:
@@ -93,7 +93,7 @@ def _run(argv: Sequence[str], data: bytes) -> subprocess.CompletedProcess[bytes]
         return subprocess.run([program, *argv[1:]], input=data, capture_output=True, env=env, check=False)
     except OSError as error:
         raise SigningFailed(
-            f"can't sign: {argv[0]}: {error.strerror}", "install it, or set commit.gpgSign to false"
+            f"cannot sign: {argv[0]}: {error.strerror}", "install it, or set commit.gpgSign to false"
         ) from None
 
 
@@ -106,6 +106,6 @@ def _failed(program: str, done: subprocess.CompletedProcess[bytes]) -> SigningFa
     telling = [line for line in lines if line and not line.startswith("[GNUPG:]")]
     reason = one_line(telling[0], 200) if telling else f"it exited with {done.returncode}"
     return SigningFailed(
-        f"can't sign: {Path(program).name}: {reason}",
+        f"cannot sign: {Path(program).name}: {reason}",
         "check user.signingKey, or set commit.gpgSign to false: git config --list --show-origin",
     )

@@ -21,11 +21,11 @@ from weakref import WeakSet
 from uwf_git.base import log
 from uwf_git.git.fsync import share
 
-_FILLING = 65536  # KiB of pages that are kept while all is taken in: rows come in no order
+_FILLING = 65536  # KiB of page cache during indexing, whose rows come in random order
 BUSY_SECONDS = 30
 
 _UNWRITABLE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL)
-_DAMAGED = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_IOERR)  # the first where a table is missing
+_DAMAGED = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_IOERR)  # the first one if a table is missing
 
 
 class SqliteCache:
@@ -91,7 +91,7 @@ class SqliteCache:
             share(self._path.parent)
             if not _is_file(self._path):
                 return self._in_memory()
-            share(self._path, make=True)  # what SQLite puts beside it gets its mode
+            share(self._path, make=True)  # SQLite's other files get its mode
             return self._connect(str(self._path))
         except (sqlite3.OperationalError, OSError):
             return self._in_memory()
@@ -154,7 +154,9 @@ class SqliteCache:
         found = db.execute("PRAGMA integrity_check(1)").fetchone()[0]
         if found != "ok" or self._gaps_in(db):
             raise sqlite3.DatabaseError(found)
-        with contextlib.suppress(sqlite3.OperationalError):  # it can't be written, or somebody else does it
+        with contextlib.suppress(
+            sqlite3.OperationalError
+        ):  # it cannot be written, or another process does it
             db.execute(f"PRAGMA application_id = {boot}")
 
     def _discard(self) -> None:
@@ -175,7 +177,7 @@ class SqliteCache:
                 return
         except sqlite3.DatabaseError as error:
             log.warning(
-                "C7T0JX4N", "the index {path} can't be emptied: {why}", path=self._path, why=str(error)
+                "C7T0JX4N", "the index {path} cannot be emptied: {why}", path=self._path, why=str(error)
             )
         self.reset()
 
@@ -232,7 +234,7 @@ class SqliteCache:
             raise
         except sqlite3.DatabaseError:
             self.reset()
-        if sql == "COMMIT":  # what was in the transaction went with the damaged file
+        if sql == "COMMIT":  # the transaction was lost with the damaged file
             return []
         return self._db.execute(sql, values).fetchall()
 
@@ -241,7 +243,7 @@ class SqliteCache:
         return rows[0] if rows else None
 
     def _to_memory(self) -> None:
-        log.warning("XEW2EVCS", "the index {path} can't be written, and goes on in memory", path=self._path)
+        log.warning("XEW2EVCS", "the index {path} cannot be written, and goes on in memory", path=self._path)
         memory = self._in_memory()
         with contextlib.suppress(sqlite3.Error):
             if self._db.in_transaction:

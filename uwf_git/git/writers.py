@@ -18,11 +18,11 @@ from pathlib import Path
 from uwf_git.base.errors import Busy
 from uwf_git.git.fsync import make_folders, share
 
-# A writer waits for whoever deletes, who may have a large store to pack.
+# A writer waits for a deletion, which may repack a large store.
 WRITER_SECONDS = 600
 ALONE_SECONDS = 20
 
-_alone: set[Path] = set()  # what this process holds alone, and so needn't hold as a writer
+_alone: set[Path] = set()  # locks held exclusively by this process, which needn't hold them as a writer
 
 
 class _Hold:

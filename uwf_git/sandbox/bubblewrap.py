@@ -36,10 +36,10 @@ from uwf_git.sandbox.workspace import Workspace
 PACKAGE = "bubblewrap"
 _TRIAL = 10.0  # seconds that the trial of bubblewrap may take
 _LONGEST_LIFE = 30.0  # seconds that a killed process takes to end, on a slow disk or network
-PROCESSES = 4096  # at once, where the kernel counts them by namespace
+PROCESSES = 4096  # at once, if the kernel counts them per namespace
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store")
-# What programs need of /etc; the rest may hold keys.
+# The part of /etc that programs need; the rest may have keys.
 _ETC = (
     "alternatives",
     "bash.bashrc",
@@ -76,9 +76,9 @@ _ETC = (
     "timezone",
 )
 
-# What programs need of an installation. Other people's files may stand beside these, as in ~/.local.
+# The parts of an installation that programs need. Other files may be beside them, as in ~/.local.
 _PARTS = ("bin", "include", "lib", "lib32", "lib64", "libexec", "pyvenv.cfg", "conda-meta", "ssl")
-_INSTALLED = ("pyvenv.cfg", "conda-meta", "lib/node_modules")  # what marks a folder with a bin/ of its own
+_INSTALLED = ("pyvenv.cfg", "conda-meta", "lib/node_modules")  # marks a folder with its own bin/
 _NO_PROGRAMS = ("/", "/dev", "/etc", "/home", "/proc", "/root", "/run", "/sys", "/tmp", "/var", "/var/tmp")
 _ENVIRONMENTS = (".venv", "venv")
 
@@ -129,7 +129,7 @@ def check_project(project: Path) -> None:
     if Path.home().resolve().is_relative_to(project):
         raise ToolFailure(
             "denied",
-            f"{PROJECT} holds the whole home folder, so commands can't be kept from it; use a smaller one",
+            f"{PROJECT} holds the whole home folder, so commands cannot be kept from it; use a smaller one",
         )
 
 
@@ -176,7 +176,7 @@ def _around(entry: Path, home: Path) -> Iterator[Path]:
         if (prefix / "pyvenv.cfg").exists():
             yield from _python_of(prefix, home)
     elif entry.name == "shims":
-        yield prefix  # pyenv, rbenv, asdf: the versions are beside it
+        yield prefix  # pyenv, rbenv, asdf: versions are beside it
 
 
 def _python_of(environment: Path, home: Path) -> Iterator[Path]:
@@ -280,7 +280,7 @@ def _system_binds() -> list[str]:
     for name in _ETC:
         path = Path("/etc", name)
         if path.exists():
-            # A link into /run or /usr is replaced by what it leads to.
+            # A link into /run or /usr is replaced by its target.
             argv += ["--ro-bind", str(path.resolve()), str(path)]
     return argv
 

@@ -122,7 +122,7 @@ def run_command(
                     stream.close()
         if written:
             stderr.listener = None
-            stderr.follow(written)  # what was written while the command was being ended
+            stderr.follow(written)  # output written while the command was being ended
     log.debug(
         "NDNYP20K",
         "process {process} ended with {status}",
@@ -164,7 +164,7 @@ def start(
         program = shutil.which(argv[0], path=env.get("PATH"))
         if program is None:
             if "/" in argv[0]:
-                raise AgentFailed(f"command {argv[0]!r} is no file that can be run", "correct its path")
+                raise AgentFailed(f"command {argv[0]!r} is not a file that can be run", "correct its path")
             raise AgentFailed(
                 f"command {argv[0]!r} is not on PATH", "install it, or name it with its whole path"
             )

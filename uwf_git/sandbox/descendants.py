@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 MARK = "UWF_AGENT_MARK"
 _POLL = 0.01
-_KILLING = 5.0  # seconds of looking for what was started while the others were being killed
+_KILLING = 5.0  # seconds of searching for processes started during the kill
 _PAUSE = 0.005
 _AGAIN = 5  # looks at a machine on which processes come and go
 _KERNEL = 2  # the parent of the kernel's threads
 _GUARDED = 5.0  # seconds for a guard that isn't needed any more to leave
 
-# Reads the number of the group, then waits. A line says that all is over, the end of the pipe that nobody will say so.
+# Reads the group's number, then waits. A line means success; the end of the pipe means that no result comes.
 _GUARD = """
 read group
 read over && exit
@@ -69,8 +69,8 @@ class Descendants:
             int, tuple[int, bool]
         ] = {}  # by number: when it was started, and whether it belongs
         self._guard: subprocess.Popen[bytes] | None = None
-        # A step may run this program again: the inner one's processes belong to the outer one's too, even where the
-        # environment in between was made anew.
+        # A step may run this program again: processes of the inner one belong to the outer one too, even if the
+        # environment was replaced in between.
         outer = env.get(MARK) or os.environ.get(MARK)
         self.env = {**env, MARK: ":".join(filter(None, (outer, token)))}
 
@@ -158,7 +158,7 @@ class Descendants:
             if belongs:
                 belong.add(each.pid)
         grown = True
-        while grown:  # a child is mostly found after its parent, but numbers begin anew
+        while grown:  # children are usually found after their parents, but process numbers wrap around
             found = {each.pid for each in every if each.parent in belong} - belong
             grown = bool(found)
             belong |= found
@@ -169,7 +169,7 @@ class Descendants:
         """End all: SIGTERM, after `grace` seconds SIGKILL. If none is left, /proc is scanned once."""
         try:
             process.poll()
-            # Who has stopped wouldn't hear of the first.
+            # A stopped process wouldn't receive the first signal.
             if self._signal(process.pid, signal.SIGTERM, signal.SIGCONT):
                 log.debug(
                     "A52FH7WV",
@@ -236,7 +236,7 @@ class Descendants:
             return True
         found, others = self._divided(group)
         if signal.SIGKILL in numbers:
-            # The kernel kills a group as a whole: nobody in it starts another meanwhile.
+            # The kernel kills the whole group at once, so no process in it can start another.
             for whole in {each.group for each in found} - {each.group for each in others} - {os.getpgrp(), 0}:
                 with contextlib.suppress(OSError):
                     os.killpg(whole, signal.SIGKILL)

@@ -137,7 +137,7 @@ class Bounds:
             return None
         found = list(processes(inside)) if held else members()
         quota, most = self.quota, self._most
-        # What an ended process has used is its parent's, or forgotten: of the sums the largest is right.
+        # A finished process's usage is added to its parent or lost: the largest sum is right.
         self._most = most = most._replace(
             cpu=max(most.cpu or 0, sum(each.processor for each in found)),
             disk=max(
@@ -150,7 +150,7 @@ class Bounds:
                 processes=sum(each.threads for each in found), memory=sum(each.resident for each in found)
             )
             if quota.memory is not None and (used.memory or 0) > quota.memory:
-                # They share much of that: what is counted by halves is slower to find out.
+                # They share most of it; counting proportional shares is slower.
                 used = used._replace(memory=sum(map(_proportional, found)))
         for name, limit, now in zip(Quota._fields, quota, used, strict=True):
             if limit is not None and now is not None and now > limit:
@@ -209,7 +209,7 @@ def _group(quota: Quota) -> _Group | None:
 
 def _v2(quota: Quota, name: str, made: list[Path]) -> _Group:
     own = _own()[""]
-    # A process may be in a leaf alone, so the group is mostly made beside this process's own.
+    # Processes live only in leaves, so the group is usually a sibling of this process's own.
     for base in (own, own.parent):
         if not {"memory", "pids"} <= set(_text(base / "cgroup.subtree_control").split()):
             continue
@@ -218,7 +218,7 @@ def _v2(quota: Quota, name: str, made: list[Path]) -> _Group:
         folder = _made(base, name, made)
         if quota.memory is not None:
             _write(folder / "memory.max", quota.memory)
-            with contextlib.suppress(OSError):  # where there is no swap there is no such file
+            with contextlib.suppress(OSError):  # missing without swap
                 _write(folder / "memory.swap.max", 0)
             with contextlib.suppress(OSError):
                 _write(folder / "memory.oom.group", 1)
@@ -234,7 +234,7 @@ def _v1(quota: Quota, name: str, made: list[Path]) -> _Group:
     if quota.memory is not None:
         memory = _made(own["memory"], name, made)
         _write(memory / "memory.limit_in_bytes", quota.memory)
-        with contextlib.suppress(OSError):  # the file is there where the kernel counts swap
+        with contextlib.suppress(OSError):  # exists if the kernel counts swap
             _write(memory / "memory.memsw.limit_in_bytes", quota.memory)
     if quota.processes is not None:
         pids = _made(own["pids"], name, made)

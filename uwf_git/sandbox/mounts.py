@@ -1,8 +1,10 @@
 """The folders of a step, by the names that agents use.
 
-@project    the working folder @workflow   the workflow's own files, read only @output     texts too long for
-a tool's result, read only @pkg        the files of the crew's package, read only @state      the run of a
-crew's workflow: workflow.md, writable
+@project    the working folder
+@workflow   the workflow's own files, read only
+@output     texts too long for a tool's result, read only
+@pkg        the files of the crew's package, read only
+@state      the run of a crew's workflow: workflow.md, writable
 """
 
 from __future__ import annotations

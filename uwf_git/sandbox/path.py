@@ -209,7 +209,7 @@ class _Steps:
     def _target(self, name: str) -> list[str]:
         self._links += 1
         if self._links > _LINKS:
-            raise ToolFailure("failed", f"{self._shown(name)}: its symbolic links lead in a circle")
+            raise ToolFailure("failed", f"{self._shown(name)}: its symbolic links form a cycle")
         target = os.readlink(name, dir_fd=self._open[-1])
         if target.startswith("/"):
             try:
@@ -231,7 +231,7 @@ class _Steps:
                 if self._rules.made is not None:
                     self._rules.made.append(self._spot(name).shown)
         elif not stat.S_ISDIR(found.st_mode):
-            raise ToolFailure("not_directory", f"{self._shown(name)} is no folder")
+            raise ToolFailure("not_directory", f"{self._shown(name)} is not a folder")
         self._open.append(os.open(name, FOLDER, dir_fd=self._open[-1]))
         self._names.append(name)
         self._check_folder()

@@ -124,7 +124,7 @@ class _Repositories(dict[str, frozenset[str]]):
         return frozenset().union(*(self[each] for each in (folder, *_above(folder))))
 
     def __missing__(self, folder: str) -> frozenset[str]:
-        self[folder] = frozenset()  # what leads around in a circle ends here
+        self[folder] = frozenset()  # cycles end here
         pointer = f"{folder}/.git"
         if os.path.lexists(pointer):
             main = _main(pointer)

@@ -130,7 +130,7 @@ def nested(project: Path) -> list[tuple[str, ...]]:
     look = _Search(None, frozenset(), opens=False)
     found = [each.parts for each in _walk(project, look) if not each.bare and len(each.parts) > 1]
     if look.closed:
-        raise ToolFailure("denied", "it has folders that can't be read, which may hide git repositories")
+        raise ToolFailure("denied", "it has folders that cannot be read, which may hide git repositories")
     return found
 
 
@@ -285,7 +285,7 @@ def _may_be_git(name: str) -> bool:
 def _found(parts: tuple[str, ...], path: str, bare: bool = False) -> FoundRepository | None:
     try:
         status = os.lstat(path)
-        # An empty folder is no repository: `without_git` puts one there while a command runs.
+        # An empty folder is not a repository: `without_git` puts one there while a command runs.
         if not bare and stat.S_ISDIR(status.st_mode) and not os.listdir(path):  # noqa: PTH208
             return None
     except PermissionError:
@@ -337,6 +337,6 @@ def _rename(folder: int, name: str, mark: str) -> None:
 def _too_much() -> ToolFailure:
     return ToolFailure(
         "too_large",
-        f"it has over {ENTRIES} files, or folders more than {DEEPEST} deep: it can't be looked through "
+        f"it has over {ENTRIES} files, or folders more than {DEEPEST} deep: it cannot be looked through "
         "for git repositories, which commands must not change or make",
     )

@@ -13,7 +13,7 @@ from uwf_git.base.text import printable, shortened
 
 SHOWN = 24_000  # characters of a text in a result
 KEPT = 10_000_000  # bytes of a text in a file
-_HEAD = 0.4  # the share of the beginning in what is shown; the end, of a command at least, tells more
+_HEAD = 0.4  # share of the beginning in a truncated text; the end of a command's output matters more
 
 Code = Literal[
     "binary",  # not a text
@@ -32,7 +32,7 @@ Code = Literal[
     "special_file",  # a device, a pipe, a socket
     "timeout",
     "too_large",
-    "unconfined",  # there is no sandbox, and the configuration wants one
+    "unconfined",  # no sandbox, but the configuration requires one
     "unknown_tool",
 ]
 

@@ -41,7 +41,7 @@ def processes(wanted: Iterable[int]) -> Iterator[Process]:
     tick, page = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
     for pid in wanted:
         try:
-            # The name, in parentheses, may itself hold spaces: what counts comes after the last one.
+            # The name, in parentheses, may have spaces: split after the last parenthesis.
             said = content(f"/proc/{pid}/stat").rpartition(b")")[2].split()
             if said[0] not in (b"Z", b"X"):
                 processor = sum(map(int, said[11:15])) / tick

@@ -143,7 +143,7 @@ class Workspace:
             if found is None:
                 raise missing(spot.shown)
             if not stat.S_ISDIR(found.st_mode):
-                raise ToolFailure("not_directory", f"{shown(spot.shown)} is no folder")
+                raise ToolFailure("not_directory", f"{shown(spot.shown)} is not a folder")
             with opened(spot.name or ".", spot.folder) as folder:
                 yield folder, spot
 
@@ -215,7 +215,7 @@ class Workspace:
         try:
             size = len(os.fsencode(path))
         except UnicodeEncodeError:
-            raise ToolFailure("invalid_arguments", "a path holds half a character") from None
+            raise ToolFailure("invalid_arguments", "a path holds an incomplete character") from None
         if size > LONGEST:
             raise ToolFailure("invalid_arguments", f"a path has more than {LONGEST} bytes")
         first, *rest = (named(path) if self.by_name else path).split("/")
@@ -223,7 +223,7 @@ class Workspace:
             return self._mounts[first], rest
         if (plain := looked_like(first)) in NAMES:
             if plain in self._mounts:
-                raise ToolFailure("invalid_arguments", f"{shown(first)} is no mount: write it {plain}")
+                raise ToolFailure("invalid_arguments", f"{shown(first)} is not a mount: write it {plain}")
             raise ToolFailure("not_found", f"there is no {plain} here, but {', '.join(self._mounts)}")
         if first == "~":
             raise ToolFailure("outside_workspace", f"the home folder is outside of {PROJECT}")
@@ -250,7 +250,7 @@ def open_regular(spot: MountedPath) -> Iterator[BinaryIO]:
     if found is None:
         raise missing(spot.shown)
     _refuse_irregular(found, spot)
-    # Checked again once it is open: what was a file a moment ago may be a pipe.
+    # Checked again after opening: the file may have become a pipe.
     with open(os.open(spot.name, FILE, dir_fd=spot.folder), "rb") as file:
         _refuse_irregular(os.fstat(file.fileno()), spot)
         yield file

@@ -35,7 +35,7 @@ LARGEST = 64 * 1024  # bytes of a tag; those of uwf have some hundred, and a sig
 LARGEST_COMMIT = 64 * 1024  # bytes; 500 parents take 24,000
 LARGEST_TREE = 16 << 20  # bytes; a thread takes 53 of them
 TRIES = 10
-ONE_BY_ONE = 20  # so many blobs are written without the git program
+ONE_BY_ONE = 20  # number of blobs written without the git program
 
 _ARCHIVE, _ATTEMPTS, _FORKS = "archive", "attempts", "forks"
 _STATUSES = ("completed", "killed")
@@ -78,7 +78,7 @@ def read(repository: Repository, commit: Oid, month: str | None = None) -> Fold:
     `month`. Raises StoreDamaged with the thread at fault."""
     found = layout.folded_month(_commit(repository, commit).message)
     if found is None:
-        raise _damaged(commit, "it is no fold")
+        raise _damaged(commit, "it is not a fold")
     if month is not None and found != month:
         raise _damaged(commit, f"it is a fold of {found}, not of {month}")
     chain, held = _past(repository, commit, found)
@@ -119,9 +119,9 @@ def month_of(when: int) -> str:
     try:
         at = time.gmtime(when)
     except OverflowError:
-        raise ValueError(f"{when} is no time") from None
+        raise ValueError(f"{when} is not a time") from None
     if not 1970 <= at.tm_year <= 9999:
-        raise ValueError(f"{when} is no time")
+        raise ValueError(f"{when} is not a time")
     return f"{at.tm_year:04d}-{at.tm_mon:02d}"
 
 
@@ -226,7 +226,7 @@ def _tag(repository: Repository, oid: Oid) -> bytes:
 def _content(repository: Repository, oid: Oid, kind: int, called: str) -> bytes:
     found, data = repository.read_within(oid, LARGEST)
     if found != kind:
-        raise ValueError(f"object {oid} is no {called}")
+        raise ValueError(f"object {oid} is not a {called}")
     return data
 
 

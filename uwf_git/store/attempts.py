@@ -54,7 +54,7 @@ class Attempts:
     def _record(self, head: Head, attempt: Attempt) -> FailedAttempt:
         payload = attempt.payload()
         node = self._store.put(ATTEMPT, payload)
-        # Its page is made of what the node says, and that has no blank texts.
+        # Its page is generated from the node, which has no blank texts.
         attempt = parse_attempt(payload)
         ref = layout.ATTEMPTS + head.thread
         for _ in range(10):
@@ -163,7 +163,7 @@ class Attempts:
         author = layout.agent_author(one_line(attempt.agent, 60), persona)
         try:
             return self._repository.write_commit(tree, parents, author, text)
-        except SigningFailed:  # what failed is kept all the same, and says itself who has not signed it
+        except SigningFailed:  # failed work is kept anyway, and its commit shows that it is unsigned
             return self._repository.write_commit(tree, parents, author, text, sign=False)
 
     def _attempt(self, row: CommitRow, number: int) -> FailedAttempt:

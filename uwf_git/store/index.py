@@ -35,7 +35,7 @@ from uwf_git.git.sqlite_cache import SqliteCache
 from uwf_git.store import layout
 
 VERSION = 11
-_VARIABLES = 900  # what every SQLite takes in one statement
+_VARIABLES = 900  # variables that every SQLite accepts in one statement
 
 _TABLES = """
 CREATE TABLE nodes (hash TEXT PRIMARY KEY, type TEXT NOT NULL, blob BLOB NOT NULL) WITHOUT ROWID;
@@ -56,7 +56,7 @@ CREATE TABLE missed (name TEXT PRIMARY KEY, oid BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE decisions (hash TEXT PRIMARY KEY, decision TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE spending (hash TEXT PRIMARY KEY, spent TEXT NOT NULL) WITHOUT ROWID;
 """
-# What one process took in, it took in whole: nodes before the commit that is about them, parents before children.
+# Each process indexed completely: nodes before their commit, parents before children.
 _GAPS = (
     "SELECT 1 FROM commits WHERE node != '' AND node NOT IN (SELECT hash FROM nodes)",
     "SELECT 1 FROM commits WHERE parent IS NOT NULL AND parent NOT IN (SELECT oid FROM commits)",

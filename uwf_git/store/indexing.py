@@ -22,7 +22,7 @@ from uwf_git.store import layout, ref_kinds
 from uwf_git.store.index import ArchiveRow, CommitRow, FoldedRow, Index, Tip, commit_row, start_row, step_row
 from uwf_git.store.nodes import NodeStore
 
-# What content that uwf did not write makes its readers raise.
+# Exceptions of readers on content that uwf did not write.
 _STUMBLES = (ValueError, LookupError, TypeError, OverflowError, RecursionError)
 
 
@@ -73,8 +73,8 @@ class Store(NodeStore):
             first=[*moved][:10],
         )
         with self.index.transaction():
-            for name in lost:  # where it was is all that is known of it
-                self.index.set_tip(Tip(name, seen[name].oid, None, "its ref can't be read"))
+            for name in lost:  # only its last position is known
+                self.index.set_tip(Tip(name, seen[name].oid, None, "its ref cannot be read"))
             for name in gone:
                 if not layout.is_followed_ref(name):  # an older version has followed it
                     self.index.drop_tip(name)
@@ -83,7 +83,7 @@ class Store(NodeStore):
                 if name.startswith(layout.FOLDED):
                     self.index.set_folded(name, ())
             for name, oid in moved.items():
-                # Whoever has deleted it since has had it forgotten by now, or waits for that.
+                # A process that deleted it has recorded that by now, or waits to.
                 if self.repository.ref(name) is not None:
                     self._take_in_ref(name, oid)
         return bool(moved)
@@ -107,7 +107,7 @@ class Store(NodeStore):
             return
         if missed := next((name for name in names if not self._is_stood_for(name)), None):
             raise StoreUnwritable(
-                f"{missed} is not deleted: the index can't be written, which has to record that",
+                f"{missed} is not deleted: the index cannot be written, which has to record that",
                 "check the disk and repeat; uwf doctor says what is wrong",
             )
 
@@ -212,7 +212,7 @@ class Store(NodeStore):
             problem = error.message
         except _STUMBLES as error:
             problem = f"commit {oid} is not what uwf writes: {type(error).__name__}: {error}"
-        log.warning("A2T8RR0N", "{object} can't be taken in: {problem}", object=oid, problem=problem)
+        log.warning("A2T8RR0N", "{object} cannot be taken in: {problem}", object=oid, problem=problem)
         return problem
 
     # Tags
@@ -227,7 +227,7 @@ class Store(NodeStore):
                 raise StoreDamaged(f"tag {tag} is not what uwf writes: {error}", "delete the ref") from None
             row = self.index.archive(tag.raw)
             if row is None:
-                raise StoreDamaged(f"object {tag} is no archive tag", "delete the ref that names it")
+                raise StoreDamaged(f"object {tag} is not an archive tag", "delete the ref that names it")
         return row
 
     def _peel(self, oid: Oid) -> Oid:
@@ -246,7 +246,7 @@ class Store(NodeStore):
     def _parted(self, tag: Oid) -> Oid:
         kind, data = self.repository.read(tag)
         if kind != TAG:
-            raise StoreDamaged(f"object {tag} is no tag", "delete the ref that names it")
+            raise StoreDamaged(f"object {tag} is not a tag", "delete the ref that names it")
         try:
             return parse_tag(data).target
         except ValueError as error:
@@ -310,7 +310,7 @@ class Store(NodeStore):
             row = self.index.commit(commit.raw)
             if row is None:
                 raise StoreUnwritable(
-                    f"the index can't keep commit {commit}", "check free space and permissions"
+                    f"the index cannot keep commit {commit}", "check free space and permissions"
                 )
         return row
 
@@ -416,7 +416,7 @@ def pin(store: Store, node: Hash) -> Oid:
     commit = keeping(store, node)
     try:
         store.repository.create_ref(ref, commit)
-    except HeadMoved:  # somebody pinned it meanwhile
+    except HeadMoved:  # it was pinned meanwhile
         return store.repository.ref(ref) or commit
     return commit
 

@@ -220,7 +220,7 @@ class Instance:
                 where = variable if os.environ.get(variable) else f"git config {setting}"
                 raise Invalid(
                     f"{where} holds {spot}, and every commit is written with it",
-                    f"change it: git config --global {setting} TEXT; if it is no secret, name its variable in"
+                    f"change it: git config --global {setting} TEXT; if it is not a secret, name its variable in"
                     " notSecrets",
                 )
         self._named = user
@@ -229,7 +229,7 @@ class Instance:
         """Return a text without secrets, with a warning about `what` if there were any."""
         clean, count = self.redactor.text(text)
         if count:
-            self.warn(f"took {counted(count, 'secret')} out of {what}")
+            self.warn(f"removed {counted(count, 'secret')} from {what}")
         return clean
 
 
@@ -240,7 +240,7 @@ def redactor_at(location: Location) -> Redactor:
 
     config = None
     secrets: Mapping[str, str] = {}
-    with suppress(UwfError):  # whoever needs it says what is wrong with it
+    with suppress(UwfError):  # reported by the command that needs it
         config = load_config(location.root)
     with suppress(UwfError):
         secrets = load_secrets(location.root, config, os.environ)
@@ -259,7 +259,7 @@ def wanted_log(environ: Mapping[str, str], warn: Callable[[str], None] = lambda 
     if named not in LEVELS:
         known = ", ".join(LEVELS)
         warn(
-            f"{LOG_VARIABLE} is {environ[LOG_VARIABLE]!r}, which is no level, so nothing is logged: {known}, off"
+            f"{LOG_VARIABLE} is {environ[LOG_VARIABLE]!r}, which is not a level, so nothing is logged: {known}, off"
         )
     return LEVELS.get(named)
 

@@ -46,10 +46,10 @@ RESUMED = ref_kinds.RESUMED.prefix
 REMOVED = ref_kinds.REMOVED.prefix
 MERGED = ref_kinds.MERGED.prefix
 REMOTES = ref_kinds.REMOTES.prefix
-# Where a remote's published branches are; those of what is registered in versions are tracked.
+# A remote's published branches; those of registered versions are tracked.
 BRANCHES = "refs/heads/uwf/"
 
-# Where a workflow's version has the files that it was made of besides its definition: of a crew's, all of the package.
+# Other source files of a workflow's version; for a crew, the whole package.
 INCLUDED = "workflow/include/"
 
 # The characters that may be said of why a thread is paused.

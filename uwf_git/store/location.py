@@ -124,7 +124,7 @@ def abandon(location: Location) -> None:
 
     aside = location.git_dir.with_name(f"{location.git_dir.name}.{os.urandom(4).hex()}{ASIDE}")
     with contextlib.suppress(OSError):
-        location.git_dir.rename(aside)  # from here on nobody else begins anything in it
+        location.git_dir.rename(aside)  # from here on no other process starts anything in it
         if Repository(aside).refs():
             aside.rename(location.git_dir)
         shutil.rmtree(aside, ignore_errors=True)

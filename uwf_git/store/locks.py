@@ -44,7 +44,7 @@ class Locks:
         busy = Busy(f"thread {thread} is running", f"wait for it, or end it: uwf thread kill {thread}")
         descriptor = self._acquire(thread, wait, busy)
         try:
-            # Who deletes waits for no thread, and none begins before that is done.
+            # A deletion waits for no thread, and none starts before it is done.
             with self._writers.writing():
                 pass
             yield descriptor
@@ -68,7 +68,7 @@ class Locks:
     def exchange(self, remote: str, wait: float = EXCHANGE_SECONDS) -> Iterator[None]:
         """Hold a remote for the block, so that of two concurrent pulls the second finds the first one's
         results. Raises Busy after `wait` seconds."""
-        busy = Busy(f"another process exchanges threads with {remote}", "repeat when it is through")
+        busy = Busy(f"another process exchanges threads with {remote}", "repeat when it is done")
         descriptor = self._acquire(f"remote-{remote}", wait, busy)
         try:
             with self._writers.writing():
@@ -79,7 +79,7 @@ class Locks:
     @contextlib.contextmanager
     def repair(self, wait: float = EXCHANGE_SECONDS) -> Iterator[None]:
         """Hold the repair of the store for the block. Raises Busy after `wait` seconds."""
-        busy = Busy("another process repairs the store", "repeat when it is through")
+        busy = Busy("another process repairs the store", "repeat when it is done")
         descriptor = self._acquire("repair", wait, busy)
         try:
             yield
@@ -91,7 +91,7 @@ class Locks:
         """Hold a named lock for the block, after its current holders, whose processes are passed to `waits`.
         Raises Busy without `waits`, or if they wait for this process."""
         what = name.replace("-", " ", 1)
-        busy = Busy(f"another process is at work on {what}", "repeat when it is through")
+        busy = Busy(f"another process is working on {what}", "repeat when it is done")
         try:
             descriptor = self._acquire(name, PROBE_SECONDS, busy)
         except Busy:
@@ -100,7 +100,7 @@ class Locks:
             holders = self._holders(name)
             if not _ancestors().isdisjoint(holders):
                 raise Busy(
-                    f"this is run within what is at work on {what}", "run it when that is through"
+                    f"this is run within what is working on {what}", "run it when that is done"
                 ) from None
             waits(holders)
             descriptor = self._acquire(name, math.inf, busy)
@@ -209,7 +209,7 @@ class Locks:
                 descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, 0o600)
                 share(path)
             except OSError as error:
-                raise StoreUnwritable(f"can't lock {path}: {error}", "check the folder") from None
+                raise StoreUnwritable(f"cannot lock {path}: {error}", "check the folder") from None
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if _is_at(descriptor, path):
@@ -267,7 +267,7 @@ def _group(pid: int) -> int:
 
 def _parent(pid: int) -> int:
     try:
-        # The name, in parentheses, may itself hold spaces: what counts comes after the last one.
+        # The name, in parentheses, may have spaces: split after the last parenthesis.
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     except (OSError, ValueError, IndexError):
         return 1

@@ -28,8 +28,8 @@ STALE_SECONDS = 24 * 60 * 60
 LIMIT = 2000  # loose objects; git's own default is 6,700, ours are smaller and come more steadily
 PACKS = 8  # large packs of ours
 
-# What git's packing fails at beside others: a pack was joined into another since a part of it had begun, or an object
-# was found in no file, and then in one that somebody had just written, which git takes for damage.
+# Failures of git's packing beside other processes: a pack was joined into another, or an object appeared in a file
+# after it was missing, which git takes for damage.
 _DISTURBED = re.compile(
     r"fatal: (?:unable to (?:add|mark) recent objects|cannot open pack index|loose object \w+ .* is corrupt)"
 )
@@ -77,7 +77,7 @@ def collect(store: Store, shared: bool, prune: bool = False) -> None:
         if done.code == 0 or not _DISTURBED.search(done.err):
             break
     if "gc is already running" in done.err or "gc.pid.lock': File exists" in done.err:
-        raise Busy("another git gc is at work on the store", "repeat when it is done")
+        raise Busy("another git gc is working on the store", "repeat when it is done")
     if done.code != 0:
         raise StoreUnwritable(f"git gc failed: {telling_line(done.err)}", "uwf doctor says why")
     git.run("pack-refs", "--all", check=False)
@@ -145,7 +145,7 @@ def maintain(repository: Repository, shared: bool, limit: int = LIMIT) -> bool:
     log.info("FY5GR1YK", "git packs about {loose} objects in the background", loose=loose, packs=packs)
     command = ["gc", "--auto", "--quiet"]
     settings = [] if shared or repository.config.value("gc.auto") else ["-c", f"gc.auto={limit}"]
-    # What it says of files that came and went meanwhile, it would keep in a gc.log, and then not begin for a day.
+    # git would write messages about vanished files to gc.log, and then skip gc for a day.
     settings += ["-c", "gc.autoDetach=false"]
     if packs > PACKS and not shared and not repository.config.value("gc.autoPackLimit"):
         settings += ["-c", f"gc.autoPackLimit={PACKS}"]

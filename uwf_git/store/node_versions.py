@@ -61,7 +61,7 @@ class NodeVersions(Versions[Payload]):
         """Return a version's definition. Raises NotFound, Invalid."""
         content = self._store.get(version.hash)
         if content.type != self.type():
-            raise Invalid(f"node {version.hash} is no {self.kind}", f"see: {self.refs.commands} list")
+            raise Invalid(f"node {version.hash} is not a {self.kind}", f"see: {self.refs.commands} list")
         payload: Payload = content.payload
         return payload
 

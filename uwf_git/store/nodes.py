@@ -50,7 +50,7 @@ PARSERS: Mapping[Hash, Callable[[Any], object]] = {
     ROUNDS_START: parse_start,
 }
 
-_NOT_CRYPTOGRAPHIC = "XXH64 is no cryptographic hash; change the refused content"
+_NOT_CRYPTOGRAPHIC = "XXH64 is not a cryptographic hash; change the refused content"
 RECENT_COUNT = 256
 RECENT_SIZE = 16 * 1024
 
@@ -59,7 +59,7 @@ Gate = Callable[[Any, str, str], None]
 """Raises Invalid for what must not get into a store: a text, a JSON value or the bytes of a file, what to call it, and
 what it would become."""
 
-# What a step and an attempt repeat of their workflow, which has passed the gate.
+# Parts that steps and attempts repeat from their workflow, which was checked for secrets.
 _REPEATED = ("role",)
 
 
@@ -88,7 +88,7 @@ class NodeStore:
         self._schemas: dict[Hash, Schema] = {}
         self._recent: dict[Hash, Node] = {}
         self._blobs: dict[Hash, Oid] = {}
-        self._asked_for: set[Hash] = set()  # by somebody who may have misspelt it
+        self._asked_for: set[Hash] = set()  # of a possibly misspelt one
         self.drafts: dict[Hash, Node] = {}
         """What was drafted and isn't written, each node after those that it refers to."""
         self._drafting = False
@@ -165,7 +165,7 @@ class NodeStore:
         if known is None:
             node = self.get(type_hash)
             if not is_schema(node, self.get):
-                raise Invalid(f"node {type_hash} is no schema", "a type is the hash of a schema node")
+                raise Invalid(f"node {type_hash} is not a schema", "a type is the hash of a schema node")
             known = self._schemas[type_hash] = Schema(node.payload)
         return known
 
@@ -278,7 +278,7 @@ class NodeStore:
             raise HashCollision(f"node {node} would have two contents", _NOT_CRYPTOGRAPHIC)
         if draft is not None and self._drafting:
             return
-        self.repository.writers.begin()  # what is here already, and may be without a ref, stays until then too
+        self.repository.writers.begin()  # existing nodes, possibly without a ref, stay until then too
         known = self.index.node(node) if references is None else None
         if known is not None and self.repository.has(Oid(raw=known[1])):
             self._refuse_collision(node, Oid(raw=known[1]), content.type, content.payload)
@@ -313,7 +313,7 @@ class NodeStore:
     def problems(self, type_hash: Hash, value: Any) -> list[Problem]:
         """Return how a value violates a type; empty if valid."""
         schema = self.schema(type_hash)
-        # What describes itself is a meta-schema, and what it describes are schemas: that of json-cas says less.
+        # A type that describes itself is a meta-schema; json-cas's is less precise.
         is_meta = type_hash == META or self.get(type_hash).type == type_hash
         return check_schema(value) if is_meta else schema.problems(value)
 

@@ -74,7 +74,7 @@ class PageState(NamedTuple):
     then: str | None
 
 
-# What an output and an answer come to
+# Outputs and answers
 
 
 def verdict(value: Any) -> str:

@@ -44,10 +44,10 @@ from uwf_git.git.refs import read_file
 from uwf_git.git.repository import StoreUnwritable
 
 NONCE_VARIABLE = "UWF_NONCE"
-_MINE = 0o600  # what is said in a step is read by its user alone, or by those who share the repository
+_MINE = 0o600  # streams are readable by their user alone, or by those who share the repository
 _READ = 0o755
 MOST = 256 << 20  # bytes of a file that is read: far more than any of ours has
-_NONCE_MARK = "uwfnonce-"  # by which a nonce is taken out of what is stored: see config.tokens
+_NONCE_MARK = "uwfnonce-"  # by which nonces are removed from stored data; see config.tokens
 ROOM = 256 * 1024  # bytes that are kept free for a report
 _OF_A_RUN = (
     "json",
@@ -61,10 +61,10 @@ _OF_A_RUN = (
     "off",
 )  # the files of one, but for its answers
 _SHOWN = 240  # characters of a line that is being said
-PAUSE, KILL = "pause", "kill"  # what a step is broken off for
+PAUSE, KILL = "pause", "kill"  # reason of an interruption
 _TO_WRITE = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK  # a pipe would be waited for
-_MOST_SAID = 256 << 10  # bytes of what is being said that are kept for those who watch
-_BEGUN = 21  # bytes before the words: when they began, by which they are told from those before
+_MOST_SAID = 256 << 10  # bytes of a live stream kept for watchers
+_BEGUN = 21  # bytes before the words: the start time, which identifies the stream
 _MOST_PRINTED = 8 << 20  # bytes of a command's lines that are kept for those who watch
 OUTPUT_END = 64 << 10  # bytes of them that are read at once
 LOG_END = 4096  # bytes of a log in which its last line is looked for
@@ -99,7 +99,7 @@ def write_private(
     except OSError as error:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
-        failure = failure or f"can't write {path}"
+        failure = failure or f"cannot write {path}"
         raise StoreUnwritable(f"{failure}: {error}", hint) from None
 
 
@@ -243,7 +243,7 @@ class Runs:
         except OSError as error:
             self._forget(thread, *_OF_A_RUN)
             raise StoreUnwritable(
-                f"no agent is asked, since its answer can't be kept in {self._folder}: {error}",
+                f"no agent was started: its answer could not be saved to {self._folder}: {error}",
                 "check permissions and free space",
             ) from None
 
@@ -288,7 +288,7 @@ class Runs:
             self._forget(thread, "answer")
         except OSError as error:
             raise StoreUnwritable(
-                f"can't keep what the agent answered in {self._folder}: {error}",
+                f"cannot save the agent's answer to {self._folder}: {error}",
                 "check permissions and free space",
             ) from None
 
@@ -332,7 +332,7 @@ class Runs:
                     os.fsync(file.fileno())
         except OSError as error:
             raise StoreUnwritable(
-                f"can't write {path}: {error}", "check permissions and free space"
+                f"cannot write {path}: {error}", "check permissions and free space"
             ) from None
 
     def answers(self, thread: ThreadId, order: EngineOrder) -> list[dict[str, Any]]:
@@ -505,7 +505,7 @@ class Runs:
                 file.write(json.dumps(note) + "\n")
         except OSError as error:
             raise StoreUnwritable(
-                f"can't note a turn of {thread}: {error}", "check permissions and free space"
+                f"cannot note a turn of {thread}: {error}", "check permissions and free space"
             ) from None
 
     def notes(self, thread: ThreadId) -> list[dict[str, Any]]:
@@ -548,7 +548,7 @@ class Sessions:
                 file.write(thread)
         except OSError as error:
             raise StoreUnwritable(
-                f"can't remember a session of {thread}: {error}", "check free space"
+                f"cannot remember a session of {thread}: {error}", "check free space"
             ) from None
 
     def is_anothers(self, agent: str, session: str, thread: ThreadId) -> bool:
@@ -605,7 +605,7 @@ class Folders:
         return self._read[1]
 
     def remember(self, thread: ThreadId, cwd: Path) -> None:
-        failure = f"can't remember the folder of {thread}"
+        failure = f"cannot remember the folder of {thread}"
         write_private(self._folder / thread, os.fsencode(cwd), failure, "check free space")
 
     def recall(self, thread: str) -> Path | None:
@@ -629,8 +629,8 @@ class Trusted:
     def add(self, sha256: str, language: str, name: str) -> None:
         note = {"sha256": sha256, "language": language, "name": name, "at": int(time.time())}
         path = self._file(sha256, language, name)
-        # Who can write here has code run as this user.
-        failure = "can't remember what is trusted"
+        # Write access here allows running code as this user.
+        failure = "cannot remember what is trusted"
         write_private(path, _json(note), failure, synced=True, mode=_MINE, shared=False)
 
     def remove(self, sha256: str, language: str, name: str) -> bool:
@@ -640,7 +640,7 @@ class Trusted:
         except FileNotFoundError:
             return False
         except OSError as error:
-            raise StoreUnwritable(f"can't forget what is trusted: {error}", "check permissions") from None
+            raise StoreUnwritable(f"cannot forget what is trusted: {error}", "check permissions") from None
         return True
 
     def _file(self, *parts: str) -> Path:

@@ -63,7 +63,7 @@ class Remotes:
         """Add a remote, or share threads with the project's remote of that name. Repeating it adds missing
         refspecs. Raises Usage for another URL under an existing name, Invalid for an invalid name or URL."""
         if not _NAME.fullmatch(name) or ".." in name or name.endswith((".", ".lock")):
-            raise Invalid(f"{name!r} can't be a remote's name", "use letters, digits, dots and dashes")
+            raise Invalid(f"{name!r} cannot be a remote's name", "use letters, digits, dots and dashes")
         there = self._settings().get(name, {})
         known = (there.get("url") or [""])[0]
         if not url and not known:
@@ -119,7 +119,7 @@ class Remotes:
             raise Busy(f"the store's configuration is locked by {lock.told}", lock.hint)
         where = self._repository.path / "config"
         raise StoreUnwritable(
-            f"can't change {where}: {telling_line(done.err)}", "check permissions and free space"
+            f"cannot change {where}: {telling_line(done.err)}", "check permissions and free space"
         )
 
     def _sync(self) -> None:
@@ -164,7 +164,7 @@ def check_url(url: str) -> str:
         or not url.isprintable()
         or re.match(r"[A-Za-z0-9][A-Za-z0-9+.-]*::", url)
     ):
-        raise Invalid(f"{without_password(url)!r} is no address of a repository", "a path, or an URL")
+        raise Invalid(f"{without_password(url)!r} is not an address of a repository", "a path, or an URL")
     return url
 
 

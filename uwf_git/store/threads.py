@@ -104,7 +104,7 @@ class Threads(Histories):
     def _newest(self, text: str) -> ThreadId:
         number = text.removeprefix(NEWEST) or "1"
         if not (number.isascii() and number.isdigit()) or int(number[:9]) < 1:
-            raise Usage(f"{text!r} is no thread", "@ is the newest, @2 the one before it")
+            raise Usage(f"{text!r} is not a thread", "@ is the newest, @2 the one before it")
         count = 0
         for count, thread in enumerate(self.newest(), 1):
             if count == int(number[:9]):
@@ -146,7 +146,7 @@ class Threads(Histories):
         row = self._store.index_commit(commit)
         if row.kind not in ("start", "step"):
             raise StoreDamaged(
-                f"thread {thread} points at commit {commit}, which is no step", "restore its ref"
+                f"thread {thread} points at commit {commit}, which is not a step", "restore its ref"
             )
         return Head(thread, commit, row, archive, self._forked(thread, row, archive))
 
@@ -185,7 +185,7 @@ class Threads(Histories):
                     if now := self._now(thread, tip.problem):  # it may have moved since the refs were read
                         found[thread] = now
                 elif row.kind not in ("start", "step"):
-                    found[thread] = DamagedThread(thread, "its ref points at something that is no step")
+                    found[thread] = DamagedThread(thread, "its ref points at something that is not a step")
                 else:
                     found[thread] = Head(thread, Oid(raw=tip.tip), row, tag, self._forked(thread, row, tag))
         folded = index.folded_threads()
@@ -213,7 +213,7 @@ class Threads(Histories):
         except NotFound:
             return None
         except StoreDamaged:
-            return DamagedThread(thread, "its ref can't be read")
+            return DamagedThread(thread, "its ref cannot be read")
 
     def _folded(self, damaged: bool) -> dict[ThreadId, Head | DamagedThread]:
         found: dict[ThreadId, Head | DamagedThread] = {}
@@ -222,7 +222,7 @@ class Threads(Histories):
             if folded.thread not in here:
                 continue  # it was removed here
             if folded.problem or tag is None or row is None or row.kind not in ("start", "step"):
-                problem = folded.problem or "its fold points at something that is no step"
+                problem = folded.problem or "its fold points at something that is not a step"
                 found[folded.thread] = DamagedThread(folded.thread, problem)
             else:
                 found[folded.thread] = Head(folded.thread, Oid(raw=tag.target), row, tag)
@@ -338,7 +338,7 @@ class Threads(Histories):
         """Make one side of a divergence a thread: `refs/uwf/forks/<fork>`, a tag on the last shared commit,
         then `refs/uwf/threads/<fork>`. Raises HeadMoved if that thread exists with other content."""
         if self._repository.ref(layout.FORKS + fork) is None:
-            # Whoever meets the same divergence writes the same tag: it has nobody's name and no new time.
+            # Every machine writes the same tag for the same divergence: without a name and a new time.
             when = self._repository.commit(base).time
             tag = self._repository.write_raw_tag(layout.fork_tag(fork, thread, base, when))
             with contextlib.suppress(HeadMoved):  # it was recorded meanwhile
@@ -539,7 +539,7 @@ class Threads(Histories):
         found = {name: oid for name in names if (oid := self._repository.ref(name)) is not None}
         try:
             self._repository.delete_refs(found)
-        except Busy as busy:  # the archive wins all the same, and `doctor` tells of what is left
+        except Busy as busy:  # the archive wins anyway, and `doctor` reports the leftovers
             log.warning("4ZK7QX2M", "{refs} stay: {why}", refs=[*found], why=busy.message)
 
     def drop(self, ref: str) -> None:

@@ -74,7 +74,7 @@ class VersionFiles:
     def _folder(self, folder: Oid, name: str) -> Oid:
         entry = self._entry(folder, name)
         if not entry.is_tree:
-            raise Invalid(f"{one_line(name, 80)} is no folder")
+            raise Invalid(f"{one_line(name, 80)} is not a folder")
         return entry.oid
 
     def _entry(self, folder: Oid, name: str) -> Entry:

@@ -317,7 +317,7 @@ class Versions(ABC, Generic[Defined]):
             self._repository.put_ref(self.prefix + name, old, new)
         except HeadMoved:
             raise HeadMoved(
-                f"{self.kind} {name!r} was registered by somebody else meanwhile", "repeat"
+                f"{self.kind} {name!r} was registered by another process meanwhile", "repeat"
             ) from None
         version = self._version(new)
         self._store.moved(self.prefix + name, new, new)
@@ -343,7 +343,7 @@ class Versions(ABC, Generic[Defined]):
     def _version(self, oid: Oid) -> Version:
         row = self._store.index_commit(oid)
         if row.kind != self.kind or row.name is None:
-            raise Invalid(f"commit {oid} is no {self.kind} version", "delete or restore its ref with git")
+            raise Invalid(f"commit {oid} is not a {self.kind} version", "delete or restore its ref with git")
         return Version(row.name, row.node, str(oid), row.time)
 
 
@@ -421,7 +421,7 @@ class Registry(Versions["Compiled"]):
         if packages is not None:
             files = self.files(commit)
             self.write(packages.compile(files.pop(workflow.file), files), parents)
-        elif workflow.code is not None:  # what code says of itself isn't asked again
+        elif workflow.code is not None:  # the code's description is not evaluated again
             schemas = {role.schema: self._store.get(role.schema).payload for role in workflow.roles.values()}
             payload = self._store.get(node).payload
             self.write(stored_code(payload, schemas, self.source(commit)), parents)
@@ -446,7 +446,7 @@ class Registry(Versions["Compiled"]):
         """Return a Workflow node's value. Raises NotFound, Invalid."""
         content = self._store.get(node)
         if not is_kind(content.type, "workflow"):
-            raise Invalid(f"node {node} is no workflow", "see: uwf workflow list")
+            raise Invalid(f"node {node} is not a workflow", "see: uwf workflow list")
         return parse_workflow(content.payload)
 
     def source(self, commit: Oid) -> bytes:
@@ -464,7 +464,7 @@ class Registry(Versions["Compiled"]):
         data = self.source(commit)
         if sha256(data).hexdigest() != code.sha256:
             raise StoreDamaged(
-                f"{workflow.file} of {commit} is not the file of bundle {code.id}",
+                f"{workflow.file} of {commit} is not the file of code {code.id}",
                 "see: uwf verify; who has that file can register it again: uwf workflow put FILE",
             )
         return data

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from uwf_git.verify.findings import Finding
     from uwf_git.verify.whole import ReceivedRefsVerifier
 
-_LARGEST_TAG = 1 << 20  # bytes of one that is read
+_LARGEST_TAG = 1 << 20  # bytes read of one
 
 
 class Adopted(NamedTuple):
@@ -144,7 +144,7 @@ class Adoption:
         differing = {name: oid for name, oid in self._refs.items() if here.get(name) != oid}
         if not differing:
             return (), ()
-        # What is here is compared by what the index knows of it.
+        # Local state is compared by the index.
         if whole:
             self._instance.store.sync()
         else:
@@ -379,7 +379,7 @@ class Adoption:
             self._repository.put_ref(name, old, oid)
             yield Adopted(name, Case.PAUSED_THERE, thread)
 
-    # What has one side only, or is the same whoever made it
+    # Refs with one side, or the same on every machine
 
     def _replaceable(self, name: str, oid: Oid) -> Iterator[Adopted | RefusedRef]:
         if layout.is_thread_ref(name) and not self._instance.threads.exists(layout.thread_of(name)):
@@ -413,7 +413,7 @@ class Adoption:
         if self._remote is not None:
             gone = tracking.deleted_there(self._instance, self._remote, name, theirs)
             for thread in tracking.part_with(self._instance, self._remote, name, gone) if gone else ():
-                if layout.ARCHIVE + thread not in self._refs:  # else somebody has brought it back already
+                if layout.ARCHIVE + thread not in self._refs:  # otherwise it was restored already
                     yield Adopted(layout.ARCHIVE + thread, Case.DELETED_THERE, thread)
         for thread, entry in theirs.threads.items():
             if self._goes_on(thread, entry.tag):

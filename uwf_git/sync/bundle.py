@@ -32,7 +32,7 @@ def bundle(instance: Instance, git: Git, threads: Iterable[ThreadId], path: Path
     wanted = list(threads)
     target = path.expanduser().absolute()
     if target.is_dir() or not target.parent.is_dir():
-        raise Invalid(f"{path} is no file that can be written", "name a file in a folder that exists")
+        raise Invalid(f"cannot write {path}", "name a file in a folder that exists")
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     unfolded = _unfold(instance, wanted)
     try:
@@ -44,7 +44,7 @@ def bundle(instance: Instance, git: Git, threads: Iterable[ThreadId], path: Path
         temporary.replace(target)
         sync(target.parent)
     except OSError as error:
-        raise Invalid(f"can't write {path}: {error.strerror}", "name another file") from None
+        raise Invalid(f"cannot write {path}: {error.strerror}", "name another file") from None
     finally:
         temporary.unlink(missing_ok=True)
         for name, oid in unfolded.items():
@@ -77,9 +77,9 @@ def unbundle(instance: Instance, git: Git, path: Path) -> Pulled:
             adoption = Adoption(instance, listed.refs, yields=False)
             adopted, refused = adoption.run()
         except ReceiveLimitExceeded as error:
-            raise Invalid(f"{source.name} can't be read: {error.message}", error.hint) from None
+            raise Invalid(f"{source.name} cannot be read: {error.message}", error.hint) from None
         except RemoteFailed as error:
-            raise Invalid(f"{source.name} can't be read: {error.message}", "copy it once more") from None
+            raise Invalid(f"{source.name} cannot be read: {error.message}", "copy it once more") from None
     return Pulled(path.name, adopted, refused, listed.strange, steps=adoption.steps)
 
 
@@ -95,7 +95,7 @@ def _listed(instance: Instance, git: Git, source: Path) -> RemoteListing:
         listed = sort_out(lines, layout.is_shared_ref, at_most, too_many)
     except RemoteFailed as error:
         raise Invalid(
-            f"{source.name} is no bundle of git: {error.message}", "make one: uwf bundle ID -o FILE"
+            f"{source.name} is not a bundle of git: {error.message}", "make one: uwf bundle ID -o FILE"
         ) from None
     if not listed.refs:
         raise Invalid(f"{source.name} holds no threads", "make one that does: uwf bundle ID -o FILE")

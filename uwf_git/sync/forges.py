@@ -18,7 +18,7 @@ _HOSTS = {
     "bitbucket.org": "bitbucket",
     "git.sr.ht": "sourcehut",
 }
-# Where ssh is served on the port of https, for networks that let nothing else through.
+# SSH hosts on the HTTPS port, for restrictive networks.
 _SSH_HOSTS = {
     "ssh.github.com": "github.com",
     "altssh.gitlab.com": "gitlab.com",
@@ -33,14 +33,14 @@ _SCP = re.compile(r"(?:[^/@:]+@)?(?P<host>[^/@:\[\]]+):(?P<path>.*)", re.DOTALL)
 _HOST = re.compile(
     r"(?P<name>[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(?P<port>:[0-9]+)?"
 )
-# Pages of a branch, of its commits and of a comparison, below the repository's own; "" for one that a forge has not.
+# Pages of a branch, of its commits and of a comparison, below the repository; "" if a forge has none.
 _GITEA = ("src/branch/{branch}", "commits/branch/{branch}", "compare/{base}...{branch}")
 _PAGES = {
     "github": ("tree/{branch}", "commits/{branch}", "compare/{base}...{branch}"),
     "gitlab": ("-/tree/{branch}", "-/commits/{branch}", "-/compare/{base}...{branch}"),
     "gitea": _GITEA,
     "forgejo": _GITEA,
-    # Here a slash would end the name, and a carriage return stands between the two sides.
+    # A slash would end the name here, and a carriage return separates the two sides.
     "bitbucket": (
         "src/{whole_branch}/",
         "commits/branch/{branch}",
@@ -125,7 +125,7 @@ def _is_repository(kind: str, folders: list[str]) -> bool:
         return False
     if kind == "sourcehut":
         return len(folders) == 2 and folders[0].startswith("~")
-    # GitLab nests groups; a server of one's own may stand below a folder of its host.
+    # GitLab nests groups; a self-hosted server may be below a folder of its host.
     return len(folders) == 2 if kind in ("github", "bitbucket") else len(folders) >= 2
 
 

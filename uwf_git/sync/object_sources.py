@@ -81,7 +81,7 @@ class LocalRepository(ObjectSource):
         try:
             self._repository = Repository(git_dir)
         except Invalid as error:
-            # What mends a store is just what is being done, and mends no other.
+            # A store under repair does not repair another.
             raise Invalid(error.message, "put that right, or name another place with --from") from None
         self.refs = self._repository.refs(without=layout.REMOTES)
 
@@ -153,7 +153,7 @@ class ObjectSources:
     def opened(self, named: Collection[str]) -> Iterator[list[ObjectSource]]:
         """Open the sources for the block. Raises NotFound for a missing file or folder, Invalid for an
         invalid URL."""
-        self._sweep()  # what one that was killed has left
+        self._sweep()  # leftovers of a killed one
         try:
             yield [
                 *(self._named(text) for text in named),

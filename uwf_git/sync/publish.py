@@ -173,7 +173,7 @@ def publish_branch(
     there = remote_branches(git, remote, (branch, base_branch))
     wanted = {branch: commit}
     if base_branch in there and not (base and is_ancestor(git, there[base_branch], base)):
-        base = there[base_branch]  # somebody merged into it: that is what it is compared with now
+        base = there[base_branch]  # commits were merged into it: compare with that
     elif base is not None:
         wanted[base_branch] = base
     shown = short(base_branch) if base else None
@@ -223,9 +223,9 @@ def branch_name(text: str) -> str:
     name = text.removeprefix(HEADS)
     shown = one_line(text, 80)
     if not name or name.startswith("-") or name == "HEAD" or not name.isprintable():
-        raise Invalid(f"{shown!r} is no name of a branch", "use letters, digits, dots, dashes and slashes")
+        raise Invalid(f"{shown!r} is not a name of a branch", "use letters, digits, dots, dashes and slashes")
     if len(name.encode("utf-8", "replace")) > LONGEST_NAME or not reference_is_valid_name(HEADS + name):
-        raise Invalid(f"{shown!r} is no name of a branch", "see: git help check-ref-format")
+        raise Invalid(f"{shown!r} is not a name of a branch", "see: git help check-ref-format")
     return name
 
 
@@ -297,10 +297,10 @@ def _not_taken_over(
         look = f"git --git-dir {git_dir} fetch {remote.name} {shlex.quote(ref)} && {look}"
     hint = f"look at it: {look}; "
     if layout.is_of_versions(ref) or ref.startswith(PROPOSED):
-        hint += f"take it over: {ref_kinds.registering(kind_on(ref)).commands} accept {branch} --remote {remote.name}; "
+        hint += f"adopt it: {ref_kinds.registering(kind_on(ref)).commands} accept {branch} --remote {remote.name}; "
     return HeadMoved(
-        f"branch {short(ref)} of {remote.name} is at commit {oid}, which was not taken over here",
-        f"{hint}or delete it all the same: {again} --force",
+        f"branch {short(ref)} of {remote.name} is at commit {oid}, which was not adopted here",
+        f"{hint}or delete it anyway: {again} --force",
     )
 
 
@@ -325,7 +325,7 @@ def _other_commits(remote: Remote, ref: str, more: str) -> HeadMoved:
     hint = more.removeprefix("or: ").removeprefix("then: ")
     if layout.is_of_versions(ref):
         accept = f"{ref_kinds.registering(kind_on(ref)).commands} accept {shlex.quote(branch)} --remote {remote.name}"
-        hint = f"take in what was merged there: {accept}; {more}"
+        hint = f"accept what was merged there: {accept}; {more}"
     elif ref.startswith(PROPOSED):
         accept = (
             f"uwf workflow accept {shlex.quote(branch.removeprefix(short(PROPOSED)))} --remote {remote.name}"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from uwf_git.sync.proposals import AdoptionResult
     from uwf_git.sync.tracking import Fetched, RemoteListing
 
-_PATIENCE = 2.0  # seconds; a remote may keep whoever exchanges threads with it for a minute and longer
+_PATIENCE = 2.0  # seconds; a remote may take a minute and longer for an exchange
 # A thread that has one of these refs is there; without, it is at most in a fold.
 _WHOLE = (layout.THREADS, layout.ARCHIVE)
 
@@ -95,7 +95,7 @@ def _take_over(
     on_verified: Callable[[int, int], None] | None,
 ) -> Pulled:
     repository, listed = instance.store.repository, fetched.listed
-    # What was fetched is what counts: the remote may have moved on since it was asked.
+    # The fetched refs count: the remote may have changed since the listing.
     tracked = fetched.tracked
     if tracked is None and whole:
         tracked = tracking.tracked_refs(repository, remote.name)
@@ -109,7 +109,7 @@ def _take_over(
     merged = _merged(instance, remote, listed) if whole else ()
     if whole:
         _remember(instance, remote, None if fetched.gone else tracked)
-    # A name outside of what is shared may be of a later version; within, it is somebody's mischief.
+    # Unknown prefixes may belong to a later version; unknown names within shared ones are invalid.
     shared = layout.shared()
     strange = [name for name in listed.strange if not name.startswith(shared)]
     misnamed = [name for name in listed.strange if name.startswith(shared)]
@@ -186,7 +186,7 @@ def _resumed(name: str) -> Adopted:
 def _misnamed(name: str) -> RefusedRef:
     from uwf_git.sync.adopt import RefusedRef
 
-    return RefusedRef(name, (), "that is no name of such a ref")
+    return RefusedRef(name, (), "that is not a name of such a ref")
 
 
 def _deleted(name: str) -> Adopted:
@@ -207,7 +207,7 @@ def _remember(instance: Instance, remote: Remote, tracked: Mapping[str, Oid] | N
     state = _state(instance, remote.name, tracked)
     if _read(instance, remote.name) == state:
         return
-    # Where this can't be written, the remote is looked at once more.
+    # If this cannot be written, list the remote again next time.
     with contextlib.suppress(StoreUnwritable):
         write_private(_pulled(instance, remote.name), f"{state}\n".encode("ascii"))
 
@@ -262,4 +262,4 @@ def raise_if_incomplete(pulled: Pulled) -> None:
                 merged.problem.hint,
             )
     if later := [each for each in pulled.refused if each.later]:
-        raise Busy(later[0].problem, f"pull once more when it is through: uwf pull {pulled.remote}")
+        raise Busy(later[0].problem, f"pull again when it is done: uwf pull {pulled.remote}")

@@ -27,7 +27,7 @@ from uwf_git.sync.transfer import FEW, MOST_OF_A_FORGE, Pushed, Rejected, remove
 if TYPE_CHECKING:
     from uwf_git.sync.default_branch import DefaultBranch
 
-_NOT_UPDATED = "failed to update ref"  # what git says of a ref that it can't lock
+_NOT_UPDATED = "failed to update ref"  # git's message for a ref that it cannot lock
 
 
 class Plan(NamedTuple):
@@ -258,8 +258,8 @@ def look_through(instance: Instance, git: Git, remote: Remote, tips: Iterable[Oi
     )
     if done.code:
         raise StoreDamaged(
-            f"what is to be pushed can't be read: {telling_line(done.err)}",
-            f"uwf doctor --fix mends it; until then others can be pushed by name: uwf push {remote.name} ID",
+            f"what is to be pushed cannot be read: {telling_line(done.err)}",
+            f"uwf doctor --fix repairs it; until then others can be pushed by name: uwf push {remote.name} ID",
         )
     blobs = [line[1:].decode() for line in done.out.splitlines() if line.startswith(b"~")]
     large = tuple(
@@ -274,7 +274,7 @@ def look_through(instance: Instance, git: Git, remote: Remote, tips: Iterable[Oi
                 f"{what} has {each.size / 1_000_000:.0f} MB, more than forges take",
                 f"fork the thread before that step, or allow it: {repository.config.to_raise('uwf.maxBlob', '200m')}",
             )
-    # Of all that is listed only commits stand without a name or the space before one.
+    # In the list, only commits have no name and no space before it.
     return Outgoing(
         large, tuple(bytes.fromhex(line.decode()) for line in done.out.splitlines() if len(line) == 40)
     )

@@ -112,7 +112,7 @@ class Reconciler:
 
     def settle(self, thread: ThreadId, theirs: Sides) -> ReconcileResult:
         """Settle a thread. Moves `refs/uwf/threads/<ULID>`, `refs/uwf/archive/<ULID>`, and makes those of the
-        fork. Raises Busy during its step, Foreign, HeadMoved."""
+        fork. Raises Busy during its step, ForeignThread, HeadMoved."""
         with self._instance.locks.hold(thread):
             archive = self._store.index_tag(theirs.tag) if theirs.tag else None
             head = Oid(raw=archive.target) if archive else theirs.active
@@ -142,7 +142,7 @@ class Reconciler:
     def _both_active(self, mine: Head, head: Oid, relation: Relation) -> ReconcileResult:
         if mine.commit == head:  # 2
             return ReconcileResult(Case.EQUAL)
-        if not relation.ours:  # 3, or 15 where they committed the same steps once more
+        if not relation.ours:  # 3, or 15 if the same steps were committed again
             self._move(mine, head)
             return ReconcileResult(
                 Case.BEHIND if relation.same_commits and relation.theirs else Case.TWO_COMMITS
@@ -209,7 +209,7 @@ class Reconciler:
         self, thread: ThreadId, end: Oid, head: Oid, ended: ArchiveRow | None = None, wanted: bool = False
     ) -> ReconcileResult | None:
         """Keep the steps up to `head` that `end` lacks, with their end, as in case 10. None if there are
-        none, they are kept already, or their fork was removed here, unless `wanted`. Raises Foreign."""
+        none, they are kept already, or their fork was removed here, unless `wanted`. Raises ForeignThread."""
         relation = relate(self._store, end, head)
         if relation is None:
             raise ForeignThread(f"thread {thread} has another beginning than its end", _BY_HAND)
@@ -218,7 +218,7 @@ class Reconciler:
         return self._keep_theirs(Case.ENDED_HERE_BEHIND, thread, relation, ended)
 
     def end_as(self, thread: ThreadId, tag: Oid) -> ReconcileResult:
-        """End a thread that is active here, as in cases 6 to 8. The caller holds its lock. Raises Foreign."""
+        """End a thread that is active here, as in cases 6 to 8. The caller holds its lock. Raises ForeignThread."""
         archive = self._store.index_tag(tag)
         return self._settle(thread, Oid(raw=archive.target), archive)
 
@@ -239,7 +239,7 @@ class Reconciler:
         ids = [fork, *(fork_id(fork, row.node) for row in rows[1:])]
         return next((there for each in ids if (there := self._known(each))), None)
 
-    # What moves refs
+    # Moving refs
 
     def _known(self, thread: ThreadId) -> Head | None:
         return self._threads.head(thread) if self._threads.exists(thread) else None

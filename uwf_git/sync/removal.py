@@ -69,7 +69,7 @@ def remove(instance: Instance, thread: ThreadId) -> None:
         def bury(doomed: Collection[str]) -> None:
             for name in found.keys() - doomed:
                 if name.startswith((layout.THREADS, layout.ARCHIVE)):
-                    raise HeadMoved(f"{name} was moved by somebody else", "look at it, then repeat")
+                    raise HeadMoved(f"{name} was moved by another process", "look at it, then repeat")
             _bury(instance, thread, buried)
 
         if found:
@@ -101,7 +101,7 @@ def _unfolded(instance: Instance, thread: ThreadId) -> dict[str, Oid]:
         return {}
     try:
         tag = archives.tag_again(repository, row.ref, thread)
-    except UwfError:  # a damaged fold keeps nobody from removing
+    except UwfError:  # a damaged fold prevents no removal
         return {}
     refs = {layout.ARCHIVE + thread: tag} if tag else {}
     if row.attempts:
@@ -176,7 +176,7 @@ def _threads_on(instance: Instance, remote: str) -> set[ThreadId]:
     return found.union(*(archives.names(repository, oid) for oid in folds))
 
 
-# What was removed
+# Removed threads
 
 
 def removed(instance: Instance) -> list[Removal]:
@@ -229,7 +229,7 @@ def _put_back(instance: Instance, thread: ThreadId) -> None:
     """Make a removed thread's refs except existing ones, and forget the removal. A thread that continued
     meanwhile keeps its state, unless the removed one had ended; steps of only one become a fork."""
     repository = instance.store.repository
-    instance.store.sync()  # a fold that somebody has deleted since brings nothing back
+    instance.store.sync()  # a fold deleted since then restores nothing
     was = kept.unpack(repository, thread)
     heads = {name: repository.ref(name) for name in (layout.THREADS + thread, layout.ARCHIVE + thread)}
     has_moved = any(oid is not None and oid != was.get(name) for name, oid in heads.items())

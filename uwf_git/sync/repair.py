@@ -123,7 +123,7 @@ class Repair:
                 mending.put(oid, packed.kind, packed.content)
         mending.remove_pack(pack)
         what = (
-            f"{pack.name} is damaged: {reason}; took {counted(number, 'object')} out of it and set it aside"
+            f"{pack.name} is damaged: {reason}; removed {counted(number, 'object')} from it and set it aside"
         )
         yield _said(OK, what, file=pack.name)
 
@@ -179,7 +179,7 @@ class Repair:
 
     def _stray(self, damage: Damage, mending: FileRepair) -> Iterator[Check]:
         lost = lost_objects(self._store) if damage.stray else {}
-        # What nothing seemed to refer to may belong to a tree that was lost as well.
+        # Apparently unreferenced objects may belong to a lost tree.
         stray = [
             path
             for path in damage.stray
@@ -199,11 +199,11 @@ class Repair:
             # It holds the refs of the project too, which are not ours to sort.
             path = self._repository.path / "packed-refs"
             hint = f"put it right by hand, or restore it: {path}"
-            yield _said(ERROR, "git can't read packed-refs of this repository", hint, damaged=True)
+            yield _said(ERROR, "git cannot read packed-refs of this repository", hint, damaged=True)
             return
         mending.mend_packed_refs()
         for line in damage.lines:
-            yield _said(OK, f"took out of packed-refs what is no ref: {shortened(one_line(line), 80)}")
+            yield _said(OK, f"took out of packed-refs what is not a ref: {shortened(one_line(line), 80)}")
         if not damage.lines:
             yield _said(OK, f"wrote packed-refs anew: {damage.problem}")
 
@@ -260,7 +260,7 @@ class Repair:
 
     def _is_whole(self, oid: Oid, mending: FileRepair, opened: Collection[ObjectSource]) -> bool:
         lost, before = self._lacks(oid), -1
-        while lost and len(self._brought) > before:  # what a sound object leads to is seen once it is reached
+        while lost and len(self._brought) > before:  # objects reached from sound ones are found later
             before = len(self._brought)
             for place in opened:
                 if lost:

@@ -60,7 +60,7 @@ def problem_with(instance: Instance, remote: Remote, thread: ThreadId, pulled: P
     if tracking.marked(instance, remote, [layout.THREADS + thread]):
         again = f"uwf push {remote.name} {thread} brings it back"
         return HeadMoved(
-            f"thread {thread} was deleted on {remote.name}", f"{again}; without --remote it goes on here"
+            f"thread {thread} was deleted on {remote.name}", f"{again}; without --remote it continues here"
         )
     try:
         raise_if_refused(pulled, thread)
@@ -177,7 +177,7 @@ def explain_loss(instance: Instance, git: Git, remote: Remote, rejected: Rejecte
     """Return the error for a lost race: who won, and what to do."""
     thread = layout.thread_of(rejected.ref)
     is_thread = rejected.ref.startswith((layout.THREADS, layout.ARCHIVE, layout.PAUSED))
-    # Where this can't be, it stays unknown who it was.
+    # If this is impossible, the author stays unknown.
     with contextlib.suppress(RemoteFailed, Busy), instance.locks.exchange(remote.name):
         tracking.fetch(git, instance.store.repository, remote, [thread] if is_thread else None)
     name = rejected.ref
@@ -189,7 +189,7 @@ def explain_loss(instance: Instance, git: Git, remote: Remote, rejected: Rejecte
     if name.startswith(layout.PAUSED):
         what = f"the pause of {what}"
     return HeadMoved(
-        f"{what} was moved on {remote.name}" + (f" by {who}" if who else " by somebody else"),
+        f"{what} was moved on {remote.name}" + (f" by {who}" if who else " by another user"),
         f"uwf pull {remote.name} keeps both sides, then push again",
     )
 
@@ -215,7 +215,7 @@ def _push(
         }
     except UwfError as error:
         return dict.fromkeys(threads, error)
-    # A pause from elsewhere that got there first is no lost step: either keeps the thread from being stepped.
+    # An earlier pause from elsewhere is not a lost step: both prevent steps.
     rejected = tuple(each for each in rejected if not each.ref.startswith(layout.PAUSED))
     found: dict[ThreadId, list[Rejected] | UwfError] = {}
     for thread in threads:

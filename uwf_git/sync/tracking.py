@@ -41,11 +41,11 @@ _RESTORED = b"restored"
 # Above this many, wildcards cost git less than looking each name up.
 MANY = 300
 TRIES = 3
-# What git fails at when others are at work: a ref that was listed is gone by now, another fetch has moved one that is
-# tracked, a gc has removed the folder of objects in which one is being written.
+# git's failures beside other processes: a listed ref is gone, another fetch moved a tracked ref, a gc removed the
+# folder of an object being written.
 _PASSING = ("couldn't find remote ref", "cannot lock ref", "failed to write object")
-# Of so many threads one table of git's, of which the last 64 kB are kept, has room for all refs. Of more, everything
-# is listed.
+# Up to this number of threads, all refs fit into one table of git's, of which the last 64 kB are kept. With more,
+# everything is listed.
 FEW = 40
 # A large file goes to the disk as it comes.
 _STREAMED = ("-c", "core.bigFileThreshold=16m")
@@ -54,8 +54,8 @@ _TABLE = ("-c", "core.abbrev=40", "-c", "fetch.output=full")
 _BY_GIT = re.compile(r"tmp_(?:pack|idx|rev)_[A-Za-z0-9]{6}")  # those of uwf have longer names
 _OID = re.compile(r"[0-9a-f]{40}")
 _OTHER_OID = re.compile(r"[0-9a-f]{64}")
-# A row of the table in which a fetch tells what it does: a flag, what came of the ref, the remote's name for it and
-# ours. Of a ref that has moved it tells where from and where to, of a new one nothing but its name.
+# A row of fetch's table: a flag, the result, the remote's name of the ref, and ours. For a moved ref it has old and
+# new position, for a new one only the name.
 _TOLD = re.compile(
     r"^ ([ +*=!t-]) (?:\[[^\]\n]*\]|[0-9a-f]{40}\.{2,3}([0-9a-f]{40})) +(\S+) +-> \S+(?: .*)?$", re.MULTILINE
 )
@@ -431,7 +431,7 @@ def _arriving(git: Git, repository: Repository) -> Iterator[None]:
         raise
 
 
-# What was deleted there
+# Deletions on the remote
 
 
 def look(instance: Instance, git: Git, remote: Remote) -> None:
@@ -441,7 +441,7 @@ def look(instance: Instance, git: Git, remote: Remote) -> None:
     listed = list_refs(git, repository, remote).refs
     gone = {name: oid for name, oid in known.items() if name not in listed}
     if any(layout.is_thread_ref(name) for name in gone):
-        # Where one of them was folded meanwhile, the new fold says so. It is taken over by the next pull.
+        # If one was folded meanwhile, the new fold tells. The next pull adopts it.
         folds = [
             name for name, oid in listed.items() if name.startswith(layout.FOLDED) and not repository.has(oid)
         ]
@@ -458,7 +458,7 @@ def note(instance: Instance, remote: Remote, listed: Mapping[str, Oid], gone: Ma
     there = _There(repository, listed)
     found: list[str] = []
     threads: dict[ThreadId, str] = {}
-    noted = [name for name in gone if not _was_resumed(name, listed)]  # those are for a pull to take over
+    noted = [name for name in gone if not _was_resumed(name, listed)]  # pulls adopt those
     for name in noted:
         if name.startswith((layout.THREADS, layout.ARCHIVE)):
             threads[layout.thread_of(name)] = name
@@ -489,7 +489,7 @@ def note(instance: Instance, remote: Remote, listed: Mapping[str, Oid], gone: Ma
         of_steps = name.startswith((layout.THREADS, layout.ARCHIVE))
         if name in listed or (of_steps and there.has(layout.thread_of(name))):
             unmark(instance, remote, name)
-    # Last, so that whoever is killed before finds them gone once more. A push that deletes has dropped them itself.
+    # Last, so that a killed process finds them gone again. A push that deletes has dropped them itself.
     for name in noted:
         _drop(repository, layout.tracking(remote.name, name))
     return found

@@ -20,12 +20,12 @@ from uwf_git.store import layout
 from uwf_git.store.remotes import Remote
 
 MOST_OF_A_FORGE = 200
-# What a push that was refused as a whole is tried again with; the last are limits that administrators set.
+# Reasons to retry a push that was refused as a whole; the last are limits of administrators.
 _SMALLER = (MOST_OF_A_FORGE, 20, 4)
-# Up to so many are named one by one, with the object that each is to point at.
+# Up to this number, refs are named one by one with their new objects.
 FEW = 50
 _OBJECT = re.compile("[0-9a-f]{40}")
-# The bytes of refspecs that one command line may hold: an eighth of what Linux allows, less than macOS does.
+# Bytes of refspecs in one command line: an eighth of Linux's limit, less than macOS's.
 _ROOM = 256 * 1024
 _LOST = (
     "fetch first",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from uwf_git.verify.findings import Finding
 
 MOST_VERSIONS = 1000
-SECONDS = 30.0  # for what somebody else wrote to compile
+SECONDS = 30.0  # for compiling untrusted content
 
 
 def defined_in(repository: Repository, commit: Oid, what: str, correct: str = "") -> Any:

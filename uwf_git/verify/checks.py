@@ -32,7 +32,7 @@ class Check(NamedTuple):
 def hurt_check(check: str, hurt: DamagedRef, objects: Mapping[Oid, str], hint: str) -> Check:
     """Return a failed check for what a ref is missing."""
     lost = sorted((str(oid), reason) for oid, reason in objects.items() if oid.raw in hurt.objects)
-    first = f"object {lost[0][0]} is damaged: {lost[0][1]}" if lost else "it can't be read"
+    first = f"object {lost[0][0]} is damaged: {lost[0][1]}" if lost else "it cannot be read"
     others = f", and {len(lost) - 1} more" if len(lost) > 1 else ""
     more = {
         "ref": hurt.ref,
@@ -41,4 +41,4 @@ def hurt_check(check: str, hurt: DamagedRef, objects: Mapping[Oid, str], hint: s
         "step": hurt.step,
         "objects": [oid for oid, _ in lost],
     }
-    return Check(check, ERROR, f"{hurt.what} can't be read: {first}{others}", hint, True, more)
+    return Check(check, ERROR, f"{hurt.what} cannot be read: {first}{others}", hint, True, more)

@@ -209,7 +209,7 @@ class Walk:
                 self._own[commit] = frozenset((commit,))
             else:
                 tree, *parents = links(*read) if read[0] == COMMIT else [None]
-                # A cycle can't be made; a commit that is no commit has no parents.
+                # Cycles are impossible; a damaged commit has no parents.
                 self._parents[commit] = tuple(parent.raw for parent in parents if parent)
                 self._own[commit] = self._tree(tree.raw) if tree else _NONE
         return self._own[commit]

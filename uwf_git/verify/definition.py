@@ -59,7 +59,9 @@ def check_definition(objects: Objects, nodes: Nodes, tree: bytes, name: Hash, re
     else:
         for role in workflow.roles:
             if role.startswith("$") or name_problem(role):
-                report("bad-source", f"the bundle has a role {one_line(role, 40)!r}, which is no name of one")
+                report(
+                    "bad-source", f"the code has a role {one_line(role, 40)!r}, which is not a name of one"
+                )
         if definition in files:
             _check_code(objects, files[definition], definition, workflow.code, report)
     _check_page(objects, files, workflow, here, report)
@@ -97,9 +99,9 @@ def read_version(
         raise Bad("missing-file", f"there is no {folder}{layout.node_file(name)}")
     here = read_all(nodes, blobs, report)
     if name not in here:
-        raise Bad("missing-node", f"{kind.capitalize()} {name} can't be read")
+        raise Bad("missing-node", f"{kind.capitalize()} {name} cannot be read")
     if here[name].type not in types:
-        raise Bad("wrong-kind", f"node {name} is no {kind.capitalize()}")
+        raise Bad("wrong-kind", f"node {name} is not a {kind.capitalize()}")
     return blobs, here
 
 
@@ -175,7 +177,7 @@ def _compiled(
 
     def include(path: str) -> bytes:
         if path not in included:
-            raise NotFound(f"{layout.INCLUDED}{path} is not there")
+            raise NotFound(f"{layout.INCLUDED}{path} does not exist")
         return objects.blob(included[path])
 
     return compile_source(parse_source(objects.blob(text), definition, include))
@@ -197,7 +199,7 @@ def _check_page(
         try:
             return harmless(readme(workflow, schemas)).encode("utf-8")
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-            raise Bad("wrong-page", f"its page can't be made: {type(error).__name__}") from None
+            raise Bad("wrong-page", f"its page cannot be made: {type(error).__name__}") from None
 
     schemas = {node: content.payload for node, content in here.items()}
     check_page(objects, files, "", report, page, name="workflow/README.md", source="the workflow says")

@@ -11,10 +11,10 @@ CODES = {
     # objects
     "damaged": "an object is missing, truncated or not what its id says",
     "oversized": "an object is larger than the limit, and was not read",
-    "malformed": "an object is no well-formed commit, tree, tag or node",
+    "malformed": "an object is not a well-formed commit, tree, tag or node",
     # trees
     "unsafe-name": "a file's name could be mistaken for something else on some system",
-    "unsafe-mode": "an entry is no plain file or folder: a symlink, a submodule, a program",
+    "unsafe-mode": "an entry is not a plain file or folder: a symlink, a submodule, a program",
     "tree-limit": "a tree is deeper or holds more than any record does",
     "extra-file": "a file or folder that does not belong there",
     "missing-file": "a file that belongs there is not there",
@@ -22,7 +22,7 @@ CODES = {
     # nodes
     "wrong-hash": "a node's content has another hash than its name says",
     "collision": "two contents have one hash",
-    "bad-type": "a node's type is no schema, or can't be applied",
+    "bad-type": "a node's type is not a schema, or cannot be applied",
     "breaks-schema": "a node does not obey its type",
     "missing-node": "something a node refers to is not in the commit's tree",
     # records
@@ -36,7 +36,7 @@ CODES = {
     "after-end": "a step where the workflow had ended",
     "wrong-persona": "a start in which nobody of the crew speaks, or one of a crew where the workflow is of none",
     "wrong-data": "a start with a file that no menu brings along: its path, format, size or text",
-    "no-decision": "the workflow can't say who goes next, so nobody can have",
+    "no-decision": "the workflow cannot say who goes next, so nobody can have",
     "wrong-output": "an output of a type that its role does not answer with",
     "wrong-detail": "a detail whose instruction, context or remark is not what the history gives",
     "wrong-page": "a page for people that is not what the nodes say",
@@ -48,13 +48,13 @@ CODES = {
     "wrong-ref": "a ref points at something that does not belong there",
     "missing-ref": "a ref was seen here and is gone, though no uwf deleted it",
     "wrong-tag": "a tag does not say what its ref asks for",
-    "bad-signature": "a signature that is not one of what it stands on",
+    "bad-signature": "a signature that is not one of what it depends on",
     "too-many": "there is more than is reported",
     "unchecked": "nothing is known to be wrong: checking it takes longer than one command may take",
-    # warnings: nothing is wrong, but somebody should know
+    # warnings: valid, but notable
     "rehearsed": "a thread with steps whose answers were made up",
     # notes: as it should be, and no more can be said
-    "coded": "a thread of a bundle, whose code called for its steps and isn't run to see whether it would again",
+    "coded": "a thread of a code workflow: its code is not run again to confirm its steps",
     "newer": "a ref of a kind that this version doesn't know: a newer uwf made it, and it isn't checked",
 }
 

@@ -309,7 +309,7 @@ class Known:
         """Return a node of a kind in a record's folder. Raises Bad."""
         content = here.get(node)
         if content is None:
-            raise Bad("missing-node", f"node {node} can't be read")
+            raise Bad("missing-node", f"node {node} cannot be read")
         if not is_kind(content.type, kind):
             raise Bad("wrong-kind", f"node {node} is of type {content.type}, no {kind}")
         return content

@@ -36,9 +36,9 @@ from uwf_git.verify.objects import (
 
 LATEST = 2**53  # Unix milliseconds
 
-NodeRow = tuple[Hash, Hash, bytes]  # hash, type, raw id of the blob: what an index keeps of a node
+NodeRow = tuple[Hash, Hash, bytes]  # hash, type, raw blob id: the index's data of a node
 
-# What a schema or a pattern of somebody's own can make the libraries raise.
+# Exceptions of libraries on untrusted schemas and patterns.
 _STUMBLES = (ValueError, LookupError, TypeError, AttributeError, RecursionError, ArithmeticError)
 
 
@@ -143,7 +143,7 @@ class Nodes:
         except UwfError as error:
             return error.message
         except _STUMBLES as error:
-            raise Bad("bad-type", f"its type {node.type} can't be applied: {error}", name) from None
+            raise Bad("bad-type", f"its type {node.type} cannot be applied: {error}", name) from None
         return str(found[0]) if found else None
 
     def _is_its_own(self, type_hash: Hash, among: Mapping[Hash, Node]) -> bool:
@@ -167,13 +167,13 @@ class Nodes:
     def _new_schema(self, type_hash: Hash, among: Mapping[Hash, Node]) -> Schema:
         node = self._type_node(type_hash, among)
         if not is_schema(node, lambda owner: self._type_node(owner, among)):
-            raise Bad("bad-type", f"its type {type_hash} is no schema", type_hash)
+            raise Bad("bad-type", f"its type {type_hash} is not a schema", type_hash)
         try:
             problems = [] if type_hash in BUILTIN else check_schema(node.payload)
         except (UwfError, *_STUMBLES) as error:
-            raise Bad("bad-type", f"its type {type_hash} can't be applied: {error}", type_hash) from None
+            raise Bad("bad-type", f"its type {type_hash} cannot be applied: {error}", type_hash) from None
         if problems:
-            raise Bad("bad-type", f"its type {type_hash} is no JSON Schema: {problems[0]}", type_hash)
+            raise Bad("bad-type", f"its type {type_hash} is not a JSON Schema: {problems[0]}", type_hash)
         return Schema(node.payload)
 
     def _type_node(self, type_hash: Hash, among: Mapping[Hash, Node]) -> Node:
@@ -195,7 +195,7 @@ class Nodes:
         except TimeExceeded:
             raise Bad("bad-type", f"type {node.type} takes over {SECONDS:g} s to apply", node.type) from None
         except (UwfError, *_STUMBLES) as error:
-            raise Bad("bad-type", f"type {node.type} can't be applied: {error}", node.type) from None
+            raise Bad("bad-type", f"type {node.type} cannot be applied: {error}", node.type) from None
 
     def closure(
         self,
@@ -228,7 +228,7 @@ def files_below(objects: Objects, tree: bytes, folder: str, report: Report) -> d
     """Return the files below a tree. Reports invalid names and modes, without entering them. `folder` is for
     messages. Raises Bad."""
     found: dict[str, bytes] = {}
-    entries = 0  # with every name that one folder stands under, for a few trees can be millions of folders
+    entries = 0  # with each name of a folder, since a few trees can be millions of folders
     pending = [("", tree, 1)]
     while pending:
         prefix, raw, depth = pending.pop()
@@ -238,7 +238,9 @@ def files_below(objects: Objects, tree: bytes, folder: str, report: Report) -> d
         entries += len(rows) + 1
         if entries > COUNT_LIMIT:
             raise Bad(
-                "tree-limit", f"{folder or '/'} holds over {COUNT_LIMIT:,} files and folders", Oid(raw=tree)
+                "tree-limit",
+                f"{folder or '/'} holds over {COUNT_LIMIT:,} files and folders",
+                Oid(raw=tree),
             )
         if not rows:
             report("extra-file", f"{folder}{prefix} is an empty folder", Oid(raw=raw))
@@ -301,7 +303,7 @@ def grown(
         if row is None:
             raise Bad("missing-file", f"there is no {where}{folder}, which the record adds", Oid(raw=new))
         if row[0] != FOLDER:
-            raise Bad("unsafe-mode", f"{where}{folder} is no folder", Oid(raw=new))
+            raise Bad("unsafe-mode", f"{where}{folder} is not a folder", Oid(raw=new))
         if was is not None and depth == len(folders):
             report("changed-file", f"{where}{folder} was there before", Oid(raw=new))
         new, old = row[2], was[2] if was is not None and was[0] == FOLDER else None

@@ -25,10 +25,10 @@ _KINDS = {COMMIT: "commit", TREE: "tree", BLOB: "blob", TAG: "tag"}
 _ROW = re.compile(rb"([0-7]{1,7}) ([^\0]*)\0(.{20})", re.DOTALL)
 _OID = re.compile(r"[0-9a-f]{40}")
 _PERSON = re.compile(r"([^<>\x00-\x1f\x7f-\x9f]*<[^<>\x00-\x1f\x7f-\x9f]*>) ([0-9]{1,13}) [+-][0-9]{4}")
-# A name that nobody takes for anything else, as all are that a record has.
+# A name that is safe on every system, as all of a record's are.
 _HARMLESS = re.compile(rb"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-# What git writes below a tag's message: OpenPGP, SSH or X.509, and nothing after it.
+# Signatures below a tag's message: OpenPGP, SSH or X.509, with nothing after them.
 _SIGNATURE = re.compile(
     r"^-----BEGIN ((?:PGP|SSH) SIGNATURE|PGP MESSAGE|SIGNED MESSAGE)-----\n"
     r"(?:(?!-----)[ -~]*\n)*"
@@ -40,7 +40,7 @@ FOLDER = b"40000"
 FILE = b"100644"
 
 
-# A tree's entry as it stands there: mode, name, the raw id. No class of its own: there are so many.
+# A raw tree entry: mode, name, id. Not a class, as there are millions.
 Row = tuple[bytes, bytes, bytes]
 
 

@@ -213,7 +213,7 @@ class Records:
         elif made.role == USER and (isinstance(decision, AwaitingAnswer) or workflow.resume is not None):
             allowed = (ANSWER,)
         elif isinstance(decision, str):
-            report("no-decision", f"nobody can be next: {decision}")
+            report("no-decision", f"no role can be next: {decision}")
             return False
         elif isinstance(decision, WorkflowEnded):
             report("after-end", f"{made.role} made a step after the workflow had ended")
@@ -247,7 +247,7 @@ class Records:
             if decision.rounds == 0:
                 report("after-end", f"{made.role} made a step after all rounds were done")
         else:
-            report("wrong-role", f"{made.role} made the step, which is no role of the bundle")
+            report("wrong-role", f"{made.role} made the step, which is not a role of the code")
             return
         if output.type not in allowed:
             report("wrong-output", f"output {made.output} is of type {output.type}, not of {made.role}'s")
@@ -322,7 +322,7 @@ class Records:
         name = self._known.new_folder(commit.tree, ("attempts",), number)
         files, here = self._known.folder(name.tree, name.path, node, report)
         made = parse_attempt(self._known.node(here, node, "attempt").payload)
-        # Its tree is the head's, with all attempts so far beside it.
+        # Its tree is the head's plus all attempts so far.
         folders = layout.attempt_folder(number, made.role)
         attempts = grown(self._known.objects, commit.tree, head.tree, folders[:1], report)
         earlier = row_of(self._known.objects, before.tree, folders[0]) if before is not None else None

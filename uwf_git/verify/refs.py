@@ -30,7 +30,7 @@ from uwf_git.workflow.moderator import WorkflowEnded
 if TYPE_CHECKING:
     from uwf_git.store.archives import FoldedThread
 
-MOST = 100  # findings of one ref; what has more is no better known by them
+MOST = 100  # findings per ref; more would not help
 
 _ENDED = re.compile(r"(completed|killed)(?:(?<=killed): (.+))?\n?")
 _PAUSED = re.compile(r"paused(?:: (.+))?\n?")
@@ -133,7 +133,7 @@ class Verifier:
             at = record.row.parent
         return False
 
-    # What each kind of ref points at
+    # Targets of ref kinds
 
     def _target(self, kind: RefKind, name: str, oid: Oid, found: list[Finding], report: Report) -> None:
         tags = {"end": self._archive, "fork": self._fork, "pause": self._paused, "fold": self._fold}
@@ -190,7 +190,7 @@ class Verifier:
         if origin is None:
             report("wrong-tag", "the tag's first line is not `fork of` a thread", tag.oid)
         elif origin == name:
-            report("wrong-tag", "a thread is no fork of itself", tag.oid)
+            report("wrong-tag", "a thread is not a fork of itself", tag.oid)
         elif not layout.is_fork_message(tag.message, origin):
             report(
                 "wrong-tag", "the tag's message has other lines than `fork of` and `forked by hand`", tag.oid
@@ -346,7 +346,7 @@ class Verifier:
         self.steps += step is not None
 
         def report(code: str, message: str, at: object = None) -> None:
-            # What is known only by a hash is in this commit.
+            # Objects known only by a hash are in this commit.
             where = at if isinstance(at, Oid) else commit.oid
             own.append(Finding(code, None, step, str(where), message))
 
@@ -368,7 +368,7 @@ class Verifier:
         for each in before[1:]:
             earlier = earlier + each if each else earlier
         if record is None and not own and not earlier:
-            report("malformed", f"commit {commit.oid} can't be read", commit.oid)
+            report("malformed", f"commit {commit.oid} cannot be read", commit.oid)
         if own and len(earlier) <= MOST:
             earlier = (*earlier, *own)
         self._settle(commit.oid, record, earlier)
@@ -389,7 +389,7 @@ class _Rows(NamedTuple):
     nodes: tuple[NodeRow, ...]
 
 
-# What libraries raise for content that no check foresaw is a finding too.
+# Unforeseen exceptions of libraries are findings too.
 _UNFORESEEN = (
     UwfError,
     ValueError,

@@ -13,8 +13,8 @@ from uwf_git.git.repository import COMMIT, TAG, Oid, Repository
 from uwf_git.store import archives, layout, ref_kinds
 
 GOOD, BAD, UNKNOWN, EXPIRED, REVOKED, NONE = "good", "bad", "unknown", "expired", "revoked", "none"
-# What git log says with %G?: U is a good signature by a key that nobody vouches for, E one that can't be
-# checked, X and Y good ones that are, or by a key that is, past its time.
+# git log's %G?: U is a good signature by an unverified key, E one that cannot be checked, X and Y good ones of an
+# expired signature or key.
 _STATES = {
     "G": GOOD,
     "B": BAD,
@@ -92,7 +92,7 @@ def _records(
                 record = layout.parse_message(commit.message)
                 folded = layout.folded_month(commit.message) is not None
                 what = record.kind if record else "fold" if folded else "other"
-                # A version belongs to no thread, though one stands on it.
+                # A version belongs to no thread, though threads depend on it.
                 refs = ref_kinds.kind_of_record(what)
                 of = None if refs is not None and refs.branches else belongs
                 found[at] = Signed(ref, of, what, record.node if record else None, at, Signature(NONE))

@@ -103,7 +103,7 @@ class ThreadPages:
     def _lines_of(self, hundred: int) -> list[str]:
         steps, numbers = self._known.past.steps, pages.numbers_in(hundred)
         found = zip(numbers, steps[numbers.start - 1 : numbers.stop - 1], strict=False)
-        known = self._lines  # nearly all of them were told after the step before
+        known = self._lines  # almost all were reported after the previous step
         return [known.get(step.hash) or self._line(number, step) for number, step in found]
 
     def _line(self, number: int, step: StepContext) -> str:

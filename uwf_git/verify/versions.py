@@ -42,7 +42,7 @@ def check_record(
     """Check a commit of an extension's record by its kind's check. Raises Bad."""
     kind = ref_kinds.kind_of_record(record)
     if kind is None or not (kind.check or kind.versions):
-        raise Bad("no-record", f"commit {commit.oid} records a {record}, which this uwf can't check")
+        raise Bad("no-record", f"commit {commit.oid} records a {record}, which this uwf cannot check")
     check: Check = ext.load(kind.check) if kind.check else check_node_version
     return check(known, commit, node, report)
 
@@ -121,4 +121,4 @@ def _page(versions: type[NodeVersions], payload: Mapping[str, Any]) -> bytes:
     try:
         return versions.page(payload)
     except Exception as error:  # an extension's code, and a payload that anybody may have made
-        raise Bad("wrong-page", f"its page can't be made: {type(error).__name__}") from None
+        raise Bad("wrong-page", f"its page cannot be made: {type(error).__name__}") from None

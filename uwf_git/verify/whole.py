@@ -1,5 +1,5 @@
 """Verifying many refs: a store, some threads, or a remote's. `verify_refs` begins with an empty index and
-trusts nothing; a Trial extends the store's index and hands over valid records."""
+trusts nothing; a ReceivedRefsVerifier extends the store's index and hands over valid records."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from uwf_git.store.indexing import Store
 from uwf_git.verify.findings import Finding
 from uwf_git.verify.refs import Claim, Verifier
 
-_LAST = 1 << 30  # the place of what is in no transfer
+_LAST = 1 << 30  # place of objects in no transfer
 
 
 class VerifyResult(NamedTuple):
@@ -96,7 +96,7 @@ def verify_refs(
 
 def _heads(verifier: Verifier) -> dict[ThreadId, Claim]:
     heads: dict[ThreadId, Claim] = {}
-    for prefix in (layout.ARCHIVE, layout.THREADS):  # what has ended counts as ended
+    for prefix in (layout.ARCHIVE, layout.THREADS):  # ended threads count as ended
         for claim in verifier.claims:
             if claim.prefix == prefix:
                 heads.setdefault(claim.thread, claim)
@@ -144,7 +144,7 @@ def _together(verifier: Verifier, heads: Mapping[ThreadId, Claim]) -> Iterator[F
         if head is not None and not verifier.leads_to(head.commit, claim.commit):
             yield finding("wrong-tag", f"{head.ref} has not parted from another at {claim.commit}")
         if claim.thread in circular:
-            yield finding("wrong-tag", "a thread is no fork of its own forks")
+            yield finding("wrong-tag", "a thread is not a fork of its own forks")
 
 
 def _start(verifier: Verifier, claim: Claim) -> Hash | None:

@@ -79,7 +79,7 @@ def check_role_schema(role: str, schema: Any, path: ValuePath, findings: Finding
         findings.key_error(
             own if BODY in schema.get("properties", {}) else path,
             "reserved-name",
-            f'role "{role}": a field can\'t be called {BODY}, which is the text of the answer in templates',
+            f'role "{role}": a field cannot be called {BODY}, which is the text of the answer in templates',
             "give it another name, such as body",
         )
     return True
@@ -93,10 +93,10 @@ class _Checker:
         self._findings = findings
         self._answers: dict[str, Answers] = {}
         self._used: dict[str, list[str]] = {}
-        # What a name that isn't defined probably means: one slip is one finding, and not also a role
-        # that is never reached.
+        # The probable meaning of an undefined name: one mistake is one finding, not also a role that is never
+        # reached.
         self._suggest: dict[str, str] = {}
-        # Names that could mean anything: what may have become of a role is then not told.
+        # Names that could mean anything: skip findings about roles that they may reach.
         self._unclear = False
         self._unclear_condition = False
 
@@ -159,7 +159,7 @@ class _Checker:
         else:
             self._means(role, [*self._draft.declared, END])
         message = (
-            f'an edge can\'t lead to "{role}"' if role.startswith("$") else f'role "{role}" is not defined'
+            f'an edge cannot lead to "{role}"' if role.startswith("$") else f'role "{role}" is not defined'
         )
         if means_end(role):
             hint = f"the end is called {END}"
@@ -184,7 +184,7 @@ class _Checker:
 
             path = (*edge.path, key)
             if (reason := check_template(template)) is not None:
-                self._findings.error(path, "bad-template", f"{key} is no template: {reason}")
+                self._findings.error(path, "bad-template", f"{key} is not a template: {reason}")
                 continue
             for variable in sorted(variables_of(template)):
                 used = f"{key} uses {{{{ {'.'.join(variable)} }}}}, which"
@@ -435,7 +435,7 @@ class _Checker:
                     f"add to graph: {role.name}: [{{role: {END}}}]",
                 )
         if START not in live or not all(edges.whole for edges in graph.values()):
-            return  # what can't be read could be the way that seems to be missing
+            return  # an unreadable edge could be the missing one
         reached = reachable(live)
         ending = can_end(live)
         for role in self._draft.roles.values():

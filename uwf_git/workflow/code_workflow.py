@@ -39,7 +39,7 @@ def name_in_root(workflow: Workflow) -> str:
     code = workflow.code
     assert code is not None
     if not is_hash(code.id):
-        raise Invalid(f"{one_line(code.id)} is no bundle's id")
+        raise Invalid(f"{one_line(code.id)} is not a bundle's id")
     return code.id + workflow.file.removeprefix("workflow")
 
 

@@ -100,7 +100,7 @@ def _slips(*pairs: tuple[str, str]) -> tuple[_Slip, ...]:
     return tuple(_Slip(re.compile(pattern), hint) for pattern, hint in pairs)
 
 
-# In the order in which they are looked for: what explains an expression best comes first.
+# In the order of search: the best explanations come first.
 _IN_EXPRESSIONS = _slips(
     (r"\{\{|\{%|\$\{", "an expression stands alone: write it without braces around names"),
     (r"[“”„‘’«»]", "texts stand in straight quotes: \"…\" or '…'"),

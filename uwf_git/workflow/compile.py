@@ -96,7 +96,7 @@ def foresee(compiled: Compiled, seconds: float = SECONDS) -> tuple[Finding, ...]
     draft = read_draft(compiled.source.data, Findings(compiled.source.marks))
     anyway = _found_anyway(compiled, draft, report, seconds)
     for problem in likely(report):
-        # What is seen once a condition is right follows from that.
+        # Findings that appear once a condition is right follow from it.
         if problem.code in _SEEN or (problem.code, problem.where) in anyway:
             findings.warning(
                 _place_of(problem, draft), problem.code, *finding_for(problem, compiled.workflow)
@@ -153,7 +153,7 @@ def _place_of(problem: Problem, draft: Draft) -> ValuePath:
     source = problem.source if problem.source is not None else problem.where
     if problem.position is not None and source in draft.graph:
         written = draft.graph[source]
-        # By status the default is tried last, wherever it stands.
+        # By status, the default is tried last, wherever it is.
         edges = (
             sorted(written.edges, key=lambda edge: edge.status is None)
             if written.by_status

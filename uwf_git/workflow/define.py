@@ -59,7 +59,7 @@ class Definition(NamedTuple):
         while (name := await self._next(input, options, steps)) not in _ENDS:
             role = self.descriptor["roles"].get(name)
             if role is None:
-                raise ValueError(f"the moderator named {name!r}, which is no role")
+                raise ValueError(f"the moderator named {name!r}, which is not a role")
             ctx = Context(options.thread_id, input["prompt"], tuple(steps), options.max_rounds, name, options)
             answer = meta = await self._ask(ctx)
             if isinstance(answer, str):
@@ -116,7 +116,7 @@ def define(
             raise ValueError(f"role {role!r} has {unknown[0]!r}; known are {', '.join(_ROLE_KEYS)}")
     for role in agents or {}:
         if role not in roles:
-            raise ValueError(f"agents names {role!r}, which is no role")
+            raise ValueError(f"agents names {role!r}, which is not a role")
     descriptor: dict[str, Any] = {
         "description": description,
         "roles": {role: dict(given) for role, given in roles.items()},

@@ -137,7 +137,7 @@ def _leaving(workflow: Workflow, source: str) -> tuple[Transition, ...]:
     edges = workflow.graph.get(source, ())
     if all(edge.status is None for edge in edges):
         return tuple(edges)
-    if source == START:  # nobody resumes what never began
+    if source == START:  # an unstarted thread cannot be resumed
         return tuple(sorted(edges, key=lambda edge: edge.status or ""))
     return tuple(sorted(edges, key=lambda edge: (edge.status is None, edge.status or "")))
 

@@ -85,8 +85,8 @@ def holds(text: str, context: Any) -> bool:
     return _run(text, context, truth)
 
 
-# What most conditions ask is whether a field of the last output is some text. That is told without the library, which
-# takes longer to be imported than the rest of a step.
+# Most conditions compare a field of the last output with a text. That is evaluated without the library, whose import
+# takes longer than the rest of a step.
 _PLAIN_QUESTION = re.compile(
     r"""\s*steps\[-1\]\.output\.(?!\d)(\w+(?:\.(?!\d)\w+)*)\s*=\s*("[^"\\\x00-\x1f]*")\s*""", re.ASCII
 )
@@ -146,7 +146,7 @@ def _evaluated(text: str, given: Callable[[], Any], use: Callable[[Any], _T]) ->
         parsed.deadline = time.monotonic() + SECONDS
         parsed.set_validate_input(False)
         parsed.set_output_convert_nulls(False)
-        # The evaluator looks itself up here: without this, what was parsed last would run.
+        # The evaluator looks itself up here: otherwise the last parsed expression would run.
         jsonata.Jsonata.CURRENT.jsonata = parsed
         try:
             return use(parsed.evaluate(given()))
@@ -223,7 +223,7 @@ def _problem(error: BaseException) -> _Unusable:
         return _Unusable(one_line(f"fails with {type(last).__name__}: {last}"))
     place = f" at character {last.location}" if last.location > 0 else ""
     if last.error in ("T1005", "T1006"):
-        return _Unusable(f"calls something that is no function{place}")
+        return _Unusable(f"calls something that is not a function{place}")
     return _Unusable(one_line(f"{last}{place}"))
 
 
@@ -290,7 +290,7 @@ def _parse(text: str) -> Any:
         parsed = _evaluator()(text)
     except (LookupError, TypeError, AttributeError, ValueError):
         # The tokenizer runs over the end of the text, or stumbles over an operator of no language.
-        raise _Unusable("is no JSONata") from None
+        raise _Unusable("is not JSONata") from None
     _check_calls(parsed.ast)
     return parsed
 
@@ -410,7 +410,7 @@ class Frozen:
 def _frozen_types() -> tuple[type[list[Any]], type[dict[str, Any]]]:
     def refuse(self: Any, *_arguments: object, **_named: object) -> Any:
         self.guard.touched = True
-        raise TypeError("the history can't be altered")
+        raise TypeError("the history cannot be altered")
 
     arrays = "append extend insert remove pop clear sort reverse __setitem__ __delitem__ __iadd__ __imul__"
     mappings = "pop popitem clear update setdefault __setitem__ __delitem__ __ior__"

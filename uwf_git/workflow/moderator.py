@@ -115,7 +115,7 @@ def follow(
         return WorkflowEnded()
     if role not in workflow.roles:
         raise Invalid(
-            f"workflow {workflow.name}: an edge of {chosen.source} leads to {role}, which is no role",
+            f"workflow {workflow.name}: an edge of {chosen.source} leads to {role}, which is not a role",
             nearest(role, workflow.roles),
         )
     return Next(
@@ -248,7 +248,8 @@ def _describe(workflow: Workflow, start: Start, steps: Sequence[StepContext]) ->
     role = before.role
     if role not in workflow.roles:
         raise Invalid(
-            f"workflow {workflow.name}: {role} asked the user and is no role", nearest(role, workflow.roles)
+            f"workflow {workflow.name}: {role} asked the user and is not a role",
+            nearest(role, workflow.roles),
         )
     return Next(role, text)
 
@@ -257,7 +258,7 @@ def _resumed(workflow: Workflow, start: Start, text: str) -> Next | WorkflowEnde
     place = workflow.resume
     if place is None:
         raise Invalid(
-            f"the user spoke where nobody asked, and workflow {workflow.name} doesn't say who goes on then",
+            f"a message without a question, and workflow {workflow.name} names no role for that",
             f"{START} of its graph names that role under {RESUME}",
         )
     found = follow(workflow, ChosenEdge(START, place, workflow.graph[START][place]), start, ())
@@ -353,7 +354,7 @@ def can_end(graph: Graph) -> set[str]:
     return leading_to(graph, END) - {END}
 
 
-# What of an output is looked at as a whole: `output` without a field behind it, and what goes through all fields.
+# Parts of an output that are read as a whole: `output` without a field, and iterations over all fields.
 _WHOLE = re.compile(
     r"\boutput\b(?!\s*\.\s*[\w$`\"'])|\.\s*\*|\*\*|\$(?:string|keys|lookup|each|spread|merge|sift|eval)\b"
 )

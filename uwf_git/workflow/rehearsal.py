@@ -163,7 +163,7 @@ class _Walk:
         self._run_limit = max(_RUN, 2 * len(workflow.roles)) + min(440, 4 * int(max((0, *hints.numbers))))
         text = " ".join(condition.expression for condition in workflow.conditions.values())
         self._humans_matter = USER in text
-        # What conditions may ask of a step besides: an answer with all that they look for, a time far ahead.
+        # Other values that conditions may read of a step: an answer with all searched texts, a time far ahead.
         answers = ("", " ".join(self._texts)) if CONTENT in workflow.step_fields else ("",)
         times = (0, _LATE) if TIMESTAMP in workflow.step_fields else (0,)
         self._said = list(product(answers, times))

@@ -90,7 +90,7 @@ def _in_one(root: Any, path: ValuePath, schema: dict[str, Any]) -> Iterator[Sche
         if key not in known and key not in _CUSTOM and not key.startswith("x-"):
             meant = _suggest(key)
             if meant is not None:
-                message = f'"{one_line(key, 40)}" is no keyword of JSON Schema and has no effect'
+                message = f'"{one_line(key, 40)}" is not a keyword of JSON Schema and has no effect'
                 yield SchemaProblem((*path, key), False, message, f'did you mean "{meant}"?')
     yield from _required(root, path, schema)
 
@@ -159,7 +159,7 @@ def _pattern_problem(pattern: str) -> str | None:
     try:
         re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
-        return one_line(str(error)) or "is no regular expression"
+        return one_line(str(error)) or "is not a regular expression"
     return None
 
 

@@ -31,7 +31,7 @@ _DEEPEST = 30
 _MOST_ITEMS = 50
 _MOST_TEXT = 5_000
 
-# How far a choice is from what routing depends on.
+# A choice's distance from the fields that routing depends on.
 _ROUTING, _EXAMPLE, _LITERAL, _SIZE, _PRESENCE = 1, 3, 5, 6, 7
 
 _TEXT_IN_EXPRESSION = re.compile(r""""((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'""")
@@ -135,7 +135,7 @@ def variants(
                 else:
                     seen.add(key)
                     yield value
-        # Only choices after the last one that was made otherwise: each combination comes up once.
+        # Only choices after the last changed one: each combination occurs once.
         places = [point.place for point in maker.points]
         begin = places.index(last) + 1 if last in places else 0
         for point in maker.points[begin:]:
@@ -154,7 +154,7 @@ def variants(
 
 def _unmade(reason: str) -> Invalid:
     return Invalid(
-        f"no valid value could be made up for the schema: {reason}",
+        f"no valid value could be generated for the schema: {reason}",
         "play the role by a script: uwf-rehearse --script replies.yaml",
     )
 
@@ -193,18 +193,18 @@ class _Maker:
         except TimeExceeded:
             raise _Impossible("its patterns take too long") from None
         except re.error as error:
-            raise _Impossible(f"it has a pattern that is no regular expression: {error}") from None
+            raise _Impossible(f"it has a pattern that is not a regular expression: {error}") from None
         except (RecursionError, MemoryError):
             raise _Impossible("it is nested without end") from None
         except (TypeError, ValueError, OverflowError, AttributeError) as error:
-            raise _Impossible(f"a keyword in it has a value it can't have: {error}") from None
+            raise _Impossible(f"a keyword in it has a value it cannot have: {error}") from None
 
     def _pick(self, place: Place, options: int, rank: int, default: int = 0) -> int:
         chosen = self._picks.get(place, default)
         fields = _fields(place)
         status = bool(fields) and fields[0] in ("$status", "status")
         cost = rank * 2 + 3 * max(0, len(fields) - 1) - (1 if status else 0)
-        # What lies in an array or deep inside is nothing that routing usually asks for.
+        # Routing rarely depends on arrays and deeply nested values.
         if rank == _ROUTING and len(place) > 2:
             rank = _LITERAL
         self.points.append(_Point(place, options, chosen, rank, cost))
@@ -244,7 +244,7 @@ class _Maker:
                 return self._pick(place, 2, _ROUTING, item % 2) == 0
             case "null":
                 return None
-        raise _Impossible(f"at {_pointer(place)}: {kind!r} is no type")
+        raise _Impossible(f"at {_pointer(place)}: {kind!r} is not a type")
 
     def _settled(self, schema: Any, place: Place) -> dict[str, Any]:
         flat: dict[str, Any] = {}
@@ -363,7 +363,7 @@ class _Maker:
             return _FORMATS[kind]
         words = self._words(place)
         if place in (("$status",), ("status",)) and self._hints.statuses:
-            # Any text is allowed, so one that no edge is for comes up too, among the last.
+            # Any text is allowed, so one that matches no edge occurs too, among the last.
             free = self._pick((*place, "\0free"), 2, _LITERAL) == 1
             chosen = self._pick(place, len(self._hints.statuses), _ROUTING)
             return words if free else self._hints.statuses[chosen]

@@ -75,7 +75,7 @@ class _Loader:
     def _get(self, path: str) -> Document | str:
         if path in self._open or len(self._open) >= MAX_INCLUDE_DEPTH:
             chain = " → ".join([*self._open, path])
-            raise Invalid(f"!include goes round in circles or too deep: {chain}")
+            raise Invalid(f"!include is circular or too deep: {chain}")
         if path not in self._made:
             self._open.append(path)
             self._made[path] = self._make(path, self._read(path))

@@ -31,7 +31,7 @@ MAX_LENGTH = 100_000
 
 _LEFT_OUT = "\n[… {} characters left out …]\n"
 _PLAIN = re.compile(r"\{\{[ \t]*([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*)[ \t]*\}\}")
-# Words that mean something else to Liquid than the field of that name, wherever they stand in a path.
+# Words with another meaning in Liquid than the field of that name, anywhere in a path.
 _WORDS = re.compile(
     "true|false|nil|null|empty|blank|and|or|not|in|contains|if|else|elsif|forloop|tablerowloop|with|as|for"
     "|required|reversed|limit|offset|continue|cols|size|first|last"
@@ -318,7 +318,7 @@ def _printable(value: Any) -> Any:
 
 
 def _json(value: Any, indent: Any = None) -> str:
-    if hasattr(value, "poke"):  # undefined: raises when asked, where it is strict
+    if hasattr(value, "poke"):  # undefined: raises when read, if strict
         value.poke()
         return ""
     return json.dumps(value, ensure_ascii=False, indent=int(indent) if indent else None)
@@ -408,5 +408,5 @@ def _environment(strict: bool = False) -> Any:
     environment.add_filter("json", _json)
     for tag in ("include", "render"):
         del environment.tags[tag]
-    del environment.filters["date"]  # reads the clock for what a date leaves out
+    del environment.filters["date"]  # reads the clock for parts missing in a date
     return environment

@@ -73,7 +73,7 @@ class _Walk:
         self._roles = roles
         self._last = last
         self._variables: dict[str, Value] = {}
-        self._expected: list[Atom] = []  # what the other side of a comparison can be
+        self._expected: list[Atom] = []  # possible values of a comparison's other side
 
     def value(self, node: Any, here: Value) -> Value:
         found = self._value(node, here)
@@ -237,7 +237,7 @@ class _Walk:
     def _equal(self, left: Any, right: Any, one: Value, other: Value, operator: str) -> None:
         if _is_fixed(left) and _is_fixed(right):
             return
-        # The names of roles are looked at in the text of the expression, wherever they stand.
+        # Role names are searched in the expression's text, wherever they are.
         if any(side.type == "path" and side.steps[-1].value == "role" for side in (left, right)):
             return
         these, those = atoms(one), atoms(other)

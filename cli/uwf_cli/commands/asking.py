@@ -111,7 +111,7 @@ def answer(
     found = find_thread(invocation, thread)
     step_asking = find_step(instance, asked_by) if asked_by else None
     if message is None:
-        # What is answered is the question that was read, whatever happened while somebody typed.
+        # The answer is for the question that was read, whatever happened during typing.
         head = asking(instance, found)
         message = _ask(instance, head, other) if head else ""
         step_asking = step_asking or (head.node if head else None)
@@ -149,7 +149,7 @@ def _remark(thread: ThreadId) -> str:
     if not terminal.is_terminal(sys.stdin):
         return resolve.read_stdin("remark")
     if not terminal.is_terminal(sys.stderr):
-        raise Usage(f"there is no remark for thread {thread}", "give one with -m TEXT")
+        raise Usage(f"no remark is given for thread {thread}", "give one with -m TEXT")
     sys.stderr.write("> ")
     sys.stderr.flush()
     return sys.stdin.readline().strip()
@@ -159,7 +159,7 @@ def _ask(instance: Instance, head: Head, other: bool) -> str:
     if not (terminal.is_terminal(sys.stdin) and terminal.is_terminal(sys.stderr)):
         text = "" if terminal.is_terminal(sys.stdin) else resolve.read_stdin("answer")
         if not text.strip():
-            raise Usage(f"there is no answer for thread {head.thread}", "give one with -m TEXT")
+            raise Usage(f"no answer is given for thread {head.thread}", "give one with -m TEXT")
         return text
     from uwf_git.api import inbox
 

@@ -232,7 +232,7 @@ def _details_text(instance: Instance, node: Hash, value: Any) -> str:
     ]
     parts = [terminal.fields(pairs), terminal.markdown(step_page(instance, node))]
     if how.get("turns"):
-        # What was said last is the answer above.
+        # The last text is the answer above.
         shown = [terminal.escape_value(turn_value(turn)) for turn in turns_of(instance, node)]
         for each in shown:
             if each["role"] == "assistant" and each["text"].strip() == how["answer"].strip():

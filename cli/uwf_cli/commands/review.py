@@ -89,7 +89,7 @@ def publish_version(
     "uwf unpublish 01JK7M",
     "uwf unpublish solve-issue",
     "uwf unpublish review/login-bug --remote team",
-    "uwf unpublish solve-issue --force       also what was not taken over",
+    "uwf unpublish solve-issue --force       also what was not adopted",
 )
 @click.argument("what", metavar="BRANCH|ID|NAME")
 @click.option("--force", is_flag=True, help="Delete the branch even if it has commits that are not here.")

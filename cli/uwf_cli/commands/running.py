@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from uwf_git.format.ids import ThreadId
 
 _PAUSE = 0.5  # seconds between two looks at what runs
-_MIN_OUTPUT_WIDTH = 8  # columns of what is said of an output, however narrow the terminal is
+_MIN_OUTPUT_WIDTH = 8  # minimum columns of an output, however narrow the terminal is
 
 AT_ONCE = click.IntRange(1, 1000)
 """How many steps may be made at once: each is a process."""
@@ -330,7 +330,7 @@ def folder(cwd: Path | None) -> Path | None:
     found = cwd.expanduser()
     if not found.is_dir():
         if found.exists():
-            raise Invalid(f"--cwd {cwd} is no folder")
+            raise Invalid(f"--cwd {cwd} is not a folder")
         raise NotFound(f"no folder {cwd}", "create it first")
     avoid(found)
     return found.absolute()

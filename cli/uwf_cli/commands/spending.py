@@ -72,7 +72,7 @@ def _stats_text(value: Any) -> str:
     from uwf_git.base.text import counted, duration
 
     groups, by, total = value["groups"], value["by"], value["total"]
-    damaged = "".join(f"{each['thread']} can't be read: {each['problem']}\n" for each in value["damaged"])
+    damaged = "".join(f"{each['thread']} cannot be read: {each['problem']}\n" for each in value["damaged"])
     if not groups:
         return f"{damaged}nothing was spent there"
     rows: list[tuple[str, ...]] = [(by, "steps", "failed", "input", "cached", "output", "cost", "time")]

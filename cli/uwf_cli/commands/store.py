@@ -81,7 +81,7 @@ def _note_left(invocation: Invocation, before: Location, marker: Path) -> None:
         told = ", ".join(f"{number} {state}" for state, number in sorted(states.items()))
         invocation.note(
             f"{counted(states.total(), 'open thread')} ({told}) stay in {before.git_dir}, no longer listed here"
-            f" — uwf --root {shlex.quote(str(before.root))} inbox; to undo this: rm {shlex.quote(str(marker))}"
+            f" — uwf --root {shlex.quote(str(before.root))} inbox; undo with: rm {shlex.quote(str(marker))}"
         )
 
 
@@ -175,7 +175,7 @@ def debug(invocation: Invocation, tag: str | None, thread: str | None, level: st
         of = find_thread(invocation, thread)
     folder = log_folder(invocation.location)
     if folder.exists() and not folder.is_dir():
-        raise Invalid(f"the log in {folder} can't be read: {NO_FOLDER}", f"mv {folder} {folder}.old")
+        raise Invalid(f"the log in {folder} cannot be read: {NO_FOLDER}", f"mv {folder} {folder}.old")
     wanted = (
         dict(record)
         for record in newest_first(folder)
@@ -238,7 +238,9 @@ def _seconds(text: str) -> int:
     try:
         day = datetime.date.fromisoformat(text.strip())
     except ValueError:
-        raise Usage(f"--fold-before {text!r} is no day", "give one as 2025-07-01, or days as 30d") from None
+        raise Usage(
+            f"--fold-before {text!r} is not a day", "give one as 2025-07-01, or days as 30d"
+        ) from None
     return int(datetime.datetime(day.year, day.month, day.day, tzinfo=datetime.UTC).timestamp())
 
 

@@ -223,7 +223,8 @@ def _require_code(found: ResolvedWorkflow, option: str) -> None:
     """Raise Usage for a limit on rounds unless the workflow is code."""
     if found.workflow.code is None:
         raise Usage(
-            f"{option} is for bundles, and {found.workflow.name} is none", "give --max-steps in its place"
+            f"{option} is for code workflows, and {found.workflow.name} is not one",
+            "give --max-steps in its place",
         )
 
 
@@ -482,5 +483,5 @@ def read_prompt(text: str | None, file: str | None) -> str:
     if text is None:
         raise Usage("there is no prompt", "give one with -p TEXT, --prompt-file FILE, or -p - to pipe it in")
     if not text.strip():
-        raise Usage("the prompt is empty", "say what is to be done")
+        raise Usage("the prompt is empty", "describe the task")
     return text

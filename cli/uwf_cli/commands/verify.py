@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     pass
 
 EVERY = 100  # commits between two signs of life
-UNCOLLECTED = 20_000  # objects made between two looks for cycles: what is kept has next to none
+UNCOLLECTED = 20_000  # objects between two garbage collections: kept ones rarely form cycles
 
 
 @command(
     "uwf verify                   everything in the store",
-    "uwf verify 01JK7M            one thread, with all that it stands on",
+    "uwf verify 01JK7M            one thread, with all that it depends on",
     "uwf verify --remote origin   what was last fetched from there",
     "uwf verify --signatures      and who signed which step",
     "uwf verify --strict          a warning is a failure",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @command(
     "uwf workflow put solve-issue.yaml",
-    "uwf workflow put solve-issue.esm.js     a bundle: a workflow that is code",
+    "uwf workflow put solve-issue.esm.js     a code workflow",
 )
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--name", metavar="NAME", help="Name of a code workflow that doesn't name itself.")

@@ -30,7 +30,7 @@ class PageRequest(NamedTuple):
         """A query name's number, 0 by default. Raises Usage."""
         given = self.one(name, "0")
         if not (given.isascii() and given.isdigit() and len(given) < 10):
-            raise Usage(f"{name}={given!r} is no number", "leave it out")
+            raise Usage(f"{name}={given!r} is not a number", "leave it out")
         return int(given)
 
     def also(self, **changed: str | None) -> str:

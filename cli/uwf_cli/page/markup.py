@@ -24,7 +24,7 @@ _LEADS_OUT = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
 _FIELDS = re.compile(
     r"\s*---[ \t]*\r?\n(?=[\w$.\"'-]+[ ]*:(?:\s|$))(.*?)\r?\n(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL
 )
-_DEEPEST = 5  # tables within tables; what is deeper is JSON
+_DEEPEST = 5  # nesting of tables; deeper values are JSON
 _room: ContextVar[list[int] | None] = ContextVar("room", default=None)
 
 

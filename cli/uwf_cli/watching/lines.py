@@ -108,7 +108,7 @@ def of_step(instance: Instance, thread: ThreadId) -> Lines:
 
     def compose() -> list[str]:
         step = watch.step(thread)
-        # What a killed engine has left behind isn't going on.
+        # Leftovers of a killed engine are not running.
         return [step_line(step)] if step and (step.since >= began or instance.locks.is_held(thread)) else []
 
     return Lines(compose)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from uwf_cli.watching.lines import Lines
     from uwf_git.format.ids import ThreadId
 
-_LABEL = 6  # characters of an id, if so many tell the threads apart
+_LABEL = 6  # characters of an id, if that many distinguish the threads
 _PIECE = 1 << 16
 _POLL = 0.1
 _PATIENCE = 20.0  # seconds that a process has to end its agent and to keep what that said
@@ -174,7 +174,7 @@ class SideBySide:
             lines = [
                 f"{thread[-self._size :]}  {step_line(step)}"
                 for thread, step in found
-                # What a killed engine has left behind isn't going on.
+                # Leftovers of a killed engine are not running.
                 if step and (step.since >= began or locks.is_held(thread))
             ]
             return [*lines, f"{len(self._waiting)} more to come"] if self._waiting else lines

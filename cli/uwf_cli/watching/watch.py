@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 _TICK = 0.3  # seconds between two looks
 _LABEL = 6  # characters of an id, which is as many as `thread run` of several shows
-_SAID = 300  # characters of what is said
-_CALLED = 120  # and of a call, and of what came of it
+_SAID = 300  # characters of a text
+_CALLED = 120  # and of a call and its result
 
 
 @command(
@@ -103,7 +103,7 @@ def _is_over(thread: ThreadId, value: Mapping[str, Any], error: str) -> bool:
             raise AgentFailed(error, f"{again} goes on")
         case "rests", _ if value["problem"]:
             raise NoTransition(
-                f"thread {thread} can't go on: {value['problem']}", f"uwf thread show {thread}"
+                f"thread {thread} cannot continue: {value['problem']}", f"uwf thread show {thread}"
             )
         case "removed", _:
             raise NotFound(f"thread {thread} was removed", f"uwf thread restore {thread}")
@@ -195,7 +195,7 @@ _WORDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "resumed": lambda value: "resumed: it may go on",
     "ended": _ended,
     "removed": lambda value: "removed",
-    "damaged": lambda value: f"can't be read: {value['problem']}",
+    "damaged": lambda value: f"cannot be read: {value['problem']}",
 }
 
 

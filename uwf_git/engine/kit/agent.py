@@ -4,14 +4,13 @@
     if __name__ == "__main__":
         agent.main()
 
-The command is called as `<command> [args…] <thread-id> <role>`. It reads the thread, sends the prompt,
-extracts an output that is valid by the role's schema, asks for corrections if there is none, and stores the
-turns, the output, the Detail and the StepNode. The engine may call `perform` in its own process instead.
-Neither moves a head: the engine does, once it has accepted the step.
+The command is called as `<command> [args…] <thread-id> <role>`. It sends the prompt, extracts a valid output,
+asks for corrections if there is none, and stores the turns, the output, the Detail and the StepNode. The
+engine may call `perform` in its own process instead. Only the engine moves a head, once it has accepted the
+step.
 
-One step is one `Conversation`. An agent that keeps state between its first answer and a correction (a live
-process, the messages so far) is a subclass of it. A stateless agent is a pair of functions, wrapped by
-`FunctionConversation`.
+One step is one `Conversation`. An agent with state between an answer and its correction subclasses it; a
+stateless one is a pair of functions.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ ContinueFunction = Callable[[Context, str, str], "Reply | str"]
 
 class Conversation:
     """One step's conversation with an agent. The kit calls `first` once and `more` for each correction, which
-    call `begin` and `say`, and always closes it. These raise AgentFailed if the agent cannot continue."""
+    call `begin` and `say`, and always closes it. All raise AgentFailed if the agent cannot continue."""
 
     correctable = True
     """Whether the agent can be told, in the same session, what is wrong with its answer."""
@@ -67,17 +66,15 @@ class Conversation:
         self.ctx = ctx
 
     def begin(self) -> Reply:
-        """Return the answer to the step's prompt, in the session of the failed attempt if the step resumes
-        one."""
+        """Return the answer to the prompt, in the session of the failed attempt if the step resumes one."""
         raise NotImplementedError
 
     def say(self, text: str) -> Reply:
-        """Return the answer to a further message in the same session."""
+        """Return the answer to a further message in the session."""
         raise NotImplementedError
 
     def adopt_answer(self, reply: Reply) -> Reply:
-        """Return the answer that an earlier process got and saved. `say` is then called only if the agent can
-        continue from it."""
+        """Return an earlier process's saved answer. `say` follows only if the agent can continue from it."""
         self.correctable = False
         return reply
 
@@ -93,11 +90,10 @@ class Conversation:
         return ask() if self.answers is None else self.answers.next(ask, self.adopt_answer)
 
     def close(self) -> None:
-        """Release what the conversation holds, such as a process."""
+        """Release resources, such as a process."""
 
     def carried_on(self) -> tuple[str, str] | None:
-        """Return the session of the failed attempt to resume and the first message in it; None for a new
-        start."""
+        """Return the failed attempt's session and the first message in it; None for a new start."""
         resume = self.ctx.resume
         if resume is None or not resume.session:
             return None
@@ -105,7 +101,7 @@ class Conversation:
 
 
 class FunctionConversation(Conversation):
-    """The conversation of an agent made of `run` and optionally `continue_`; see create_agent."""
+    """The conversation of an agent made by create_agent."""
 
     def __init__(self, ctx: Context, name: str, run: RunFunction, continue_: ContinueFunction | None) -> None:
         super().__init__(ctx)
@@ -161,10 +157,10 @@ class AttemptFailed(AgentFailed):
 class Agent:
     """An agent: `converse` makes its conversation for a step.
 
-    `about` is shown by `--help`; the other parameters are those of create_agent. `sees_files` says whether
-    the agent reads files by the machine's paths, so that its prompt names the folders of a crew's step; it
-    and `has_shell` may use the context, but not its prompt. `missing_price` returns why the cost cannot be known
-    beforehand, "" if it can. `asks` returns the alias of the provider that it will call, "" if none.
+    `about` is shown by `--help`; other parameters as for create_agent. `sees_files`: the agent reads files by
+    the machine's paths, so its prompt names the folders of a crew's step; it and `has_shell` may use the
+    context, but not its prompt. `missing_price` returns why the cost cannot be known beforehand, `asks` the
+    alias of the provider that it will call; "" if none.
     """
 
     def __init__(
@@ -192,7 +188,7 @@ class Agent:
         self.asks = asks
 
     def called(self, args: Sequence[str]) -> str:
-        """Return the agent name that its steps have with these arguments. Raises Usage."""
+        """Return the agent name in its steps with these arguments. Raises Usage."""
         if self._named is None or self._parse is None:
             return self.name
         return self._named(self._parse(args))
@@ -247,7 +243,7 @@ class Agent:
     ) -> Hash:
         """Perform a step, store its nodes and write a report into the private folder, also for early
         failures: the engine may be gone by then. The folder is left alone if another process was given the
-        step. Raises what `perform` raises."""
+        step. Raises as `perform`."""
         is_anothers = instance.runs.is_anothers(head.thread)
         recorder = Recorder(instance, None if is_anothers else head.thread, self.called(args), is_put)
         recorder.introduce()
@@ -271,8 +267,8 @@ class Agent:
         cwd: Path | None = None,
     ) -> Hash:
         """Run the agent for one step and draft its nodes in a report. Return the StepNode's hash. Raises
-        AttemptFailed with the turns if no valid output was found, StoreUnwritable for disk errors, and
-        UwfError if nothing was said."""
+        AttemptFailed with the turns if no output was valid, StoreUnwritable for disk errors, UwfError if
+        nothing was said."""
         from uwf_git.engine.kit.extract import ExtractionFailed, sum_tokens
 
         head = at.head
@@ -407,9 +403,9 @@ def _order(instance: Instance, head: Head, role: str) -> EngineOrder | None:
 
 def put_step(instance: Instance, thread: ThreadId, role: str, text: str, name: str = "") -> Hash:
     """Store an agent's answer as turn, output, detail and StepNode, with a report. Return the StepNode's
-    hash. `name` defaults to the name that the engine knows. Raises Usage for an invalid name, or if this
-    process doesn't belong to the agent of that step; AttemptFailed for an answer that the role's schema
-    refuses."""
+    hash. `name` defaults to the one that the engine knows. Raises Usage for an invalid name, or if this
+    process doesn't belong to that step's agent; AttemptFailed for an answer that the role's schema refuses.
+    """
     if name:
         _check_name(name)
     head = instance.threads.active_head(thread)
@@ -455,12 +451,12 @@ def create_agent(
 
     `run(ctx)` performs a step and returns a Reply, or just the answer's text. `continue_(ctx, session,
     message)` sends one more message in the session that a Reply named: a correction, or to resume a failed
-    attempt. Without it neither is possible. Both raise AgentFailed if they cannot continue.
+    attempt; without it neither is possible. Both raise AgentFailed if they cannot continue.
 
     `parse_args(args)` makes `ctx.options` of the arguments before the thread's id, and raises Usage. `usage`
-    and the docstring of `run`'s module are the help text. `named(options)` is the name of its steps, such as
-    "uwf-acp/opencode", for an agent that delegates to others. With `shell`, the agent can run commands on
-    this machine, and its prompts name commands to look things up.
+    and the docstring of `run`'s module are the help text. `named(options)` is the name in its steps, such as
+    "uwf-acp/opencode". With `shell`, the agent can run commands, and its prompts name commands to look things
+    up.
     """
     about = getattr(sys.modules.get(run.__module__), "__doc__", None)
     agent = Agent(
@@ -476,8 +472,7 @@ def create_agent(
 
 
 def judged(ctx: Context, reply: Reply) -> Verdict:
-    """Return whether a reply has a valid output of the step. Raises Invalid if the role's schema cannot be
-    applied."""
+    """Return whether a reply has a valid output. Raises Invalid if the role's schema cannot be applied."""
     from uwf_git.engine.kit.extract import ExpectedOutput, judge
 
     return judge(reply, ExpectedOutput(ctx.role, ctx.schema, ctx.reads, ctx.written))
@@ -491,8 +486,8 @@ def read_output(
     heard: Heard | None = None,
 ) -> Extraction:
     """Extract the output from a reply, with corrections or an extraction model if needed. The `schema`
-    defaults to the role's. `heard` gets the turns of each reply and the next message to the agent, before it
-    is sent. Raises ExtractionFailed."""
+    defaults to the role's. `heard` gets each reply's turns and the next message before it is sent. Raises
+    ExtractionFailed."""
     from uwf_git.engine.kit.extract import ExpectedOutput, extract
     from uwf_git.engine.kit.reading import reader
 
@@ -514,8 +509,7 @@ def read_output(
 
 
 def detail_of(replies: Sequence[Reply], answer: str, usage: TokenUsage | None, how: str) -> Detail:
-    """Return the Detail of replies, without their turns. `answer` and `usage` are the final ones; `how` says
-    how the output was found."""
+    """Return the Detail of replies, without their turns. `how` says how the output was found."""
     costs = [reply.cost for reply in replies if reply.cost is not None]
     return Detail(
         answer,

@@ -1,4 +1,4 @@
-"""An agent's own arguments, before the thread's id: `--name VALUE`, `--name=VALUE`, flags, and the rest."""
+"""An agent's own arguments, before the thread's id."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ def read_options(
     agent: str, usage: str, args: Sequence[str], valued: Sequence[str], flags: Sequence[str] = ()
 ) -> tuple[list[tuple[str, str]], tuple[str, ...]]:
     """Return the options at the front of `args`, in order, and the remaining arguments (or those after `--`).
-    `valued` options take a value; `flags` get "". Raises Usage for an unknown option or a missing value, with
-    `agent` and `usage` in the error."""
+    `valued` options take a value; `flags` get "". Raises Usage for an unknown option or a missing value."""
     found: list[tuple[str, str]] = []
     rest = list(args)
     while rest and rest[0].startswith("-") and rest[0] != "-":
@@ -36,9 +35,8 @@ def read_options(
 
 
 class ModelArguments(NamedTuple):
-    """The arguments of an agent that calls a model. `model` is an alias of the configuration, None for the
-    default; `extra` are fields of each request; `turns` is the maximum number of requests, None if not given.
-    """
+    """The arguments of an agent that calls a model: `model` is a configured alias, None for the default;
+    `extra` are fields of each request; `turns` is the maximum number of requests."""
 
     model: str | None = None
     extra: tuple[tuple[str, int | float], ...] = ()
@@ -58,7 +56,7 @@ def read_asking(agent: str, usage: str, args: Sequence[str], known: Sequence[str
         try:
             number = _NUMBERS[name](value)
         except ValueError:
-            raise Usage(f"{agent}: {name} {value!r} is no number", usage) from None
+            raise Usage(f"{agent}: {name} {value!r} is not a number", usage) from None
         if name == "--turns":
             asking = asking._replace(turns=int(number))
         else:

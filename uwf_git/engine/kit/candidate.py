@@ -1,9 +1,8 @@
-"""Selecting the fields of an answer that belong to its output.
+"""Selecting the fields of an answer that belong to its output, so that additional fields don't cost a
+correction.
 
-Agents add fields that the schema doesn't name: the standard ones of older programs, and others. This should
-not cost a correction. For a closed schema, the output has only the schema's fields. For an open one, also the
-standard fields and those that the workflow may read. The rest stays in the answer, which the step's detail
-has verbatim.
+For a closed schema, these are the schema's fields; for an open one, also the STANDARD fields and those that
+the workflow may read. The rest stays in the answer, which the step's detail has verbatim.
 """
 
 from __future__ import annotations
@@ -59,8 +58,8 @@ def obeys(value: Any, type_hash: Hash, schema: Schema, body: str, coerced: bool)
 
 
 def built(value: Any, type_hash: Hash, schema: Schema, body: str, reads: Reads | None) -> Verdict:
-    """Validate an output built from the fields that belong to it. Without `reads`, the value is validated as
-    a whole. Raises Invalid if the schema cannot be applied."""
+    """Validate an output built from the fields that belong to it; without `reads`, the value as a whole.
+    Raises Invalid if the schema cannot be applied."""
     whole = obeys(value, type_hash, schema, body, reads is not None)
     if reads is None or not isinstance(value, dict):
         return whole
@@ -116,8 +115,6 @@ def _left_out(fields: Mapping[str, Any], output: Mapping[str, Any]) -> tuple[str
 
 
 def _misspelt(known: Named, given: Iterable[str]) -> frozenset[str]:
-    """Return the given names that look like typos of missing ones. Only the first unknown names are compared,
-    since an answer may have any number."""
     given = dict.fromkeys(given)
     missing = sorted(known.names - given.keys())
     if not missing:

@@ -1,11 +1,8 @@
-"""A client for OpenAI-compatible chat completions.
+"""A client for OpenAI-compatible chat completions: one request at a time, with explicit limits.
 
-One request at a time with explicit limits: connect time, idle time, total time, attempts, reply size.
 Transient failures (429, 5xx, dropped connections, broken streams) are retried after a pause; others raise a
-one-line error that names the endpoint. Messages are the protocol's own dictionaries.
-
-If an endpoint refuses an optional field (streaming and its options, the older name of a limit, the response
-format), the request is repeated without it, and the field is omitted from then on.
+one-line error that names the endpoint. An optional field that an endpoint refuses (streaming and its options,
+the older name of a limit, the response format) is omitted from then on.
 """
 
 from __future__ import annotations
@@ -51,8 +48,8 @@ _REFUSED = ("content_filter", "refusal", "safety")  # why an answer ended
 
 
 class Endpoint(NamedTuple):
-    """An endpoint and its credentials. `name` is the provider's; `key` never appears in messages. `wait` is
-    the longest Retry-After, in seconds, that is obeyed."""
+    """`name` is the provider's; `key` never appears in messages. `wait` is the longest Retry-After, in
+    seconds, that is obeyed."""
 
     name: str
     url: str
@@ -65,7 +62,7 @@ class Endpoint(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """Limits of a request. All times in seconds."""
+    """Limits of a request. Times in seconds."""
 
     connect: float = 10.0
     read: float = 300.0  # without a byte: a model may think for minutes before the first one
@@ -86,8 +83,8 @@ class ContextTooLong(AgentFailed):
 
 
 class Completion(NamedTuple):
-    """A model's reply. `message` is the protocol's own, for the conversation; `finish` is the reason it ended
-    ("stop", "length", "tool_calls", …)."""
+    """A model's reply. `message` is the protocol's own; `finish` says why it ended ("stop", "length",
+    "tool_calls", …)."""
 
     text: str
     message: Mapping[str, Any]
@@ -103,13 +100,12 @@ class Completion(NamedTuple):
         return self.finish in _REFUSED or (isinstance(said, str) and bool(said.strip()))
 
     def no_answer(self) -> AgentFailed | None:
-        """Return the failure for a refusal or an empty answer, which a correction would not help; None
-        otherwise."""
+        """Return the failure for a refusal or an empty answer, which a correction would not help, else None."""
         if self.is_refusal:
             words = one_line(self.text, _SHOWN) or f"finish_reason {self.finish}"
             return AgentFailed(
                 f"model {self.model} refused to answer: {words}",
-                "word the task otherwise, or ask another model",
+                "rephrase the task, or use another model",
             )
         if self.text.strip():
             return None
@@ -124,8 +120,8 @@ class Completion(NamedTuple):
 
 
 def model_alias(agent: str, config: Config, alias: str | None) -> str:
-    """Return the alias of the model: the one given, else the configuration's. Raises AgentFailed if there is
-    none, Invalid for an unknown alias in the configuration."""
+    """Return the given alias of a model, else the configuration's. Raises AgentFailed if there is none,
+    Invalid for an unknown alias in the configuration."""
     from uwf_git.config.resolve import resolve_model
 
     if alias is not None:
@@ -145,8 +141,7 @@ def missing_price(agent: str, config: Config, alias: str | None) -> str:
 
 
 def provider_alias(agent: str, config: Config, alias: str | None) -> str:
-    """Return the alias of the model's provider, "" for a model that is not configured. Raises as
-    `model_alias`."""
+    """Return the alias of the model's provider, "" for an unconfigured model. Raises as `model_alias`."""
     model = config.models.get(model_alias(agent, config, alias))
     return model.provider if model is not None else ""
 
@@ -249,7 +244,7 @@ class Chat:
             if self._url.scheme not in ("http", "https") or not self._url.host:
                 raise httpx.InvalidURL("no http(s) address")
             headers = {"Authorization": f"Bearer {endpoint.key}"} if endpoint.key else {}
-            # Reading the certificates takes as long as a request; without TLS nobody asks for them.
+            # Loading the certificates takes as long as a request; they are only needed for TLS.
             plain = self._url.scheme == "http" and not any(
                 name.lower().endswith("_proxy") for name in os.environ
             )
@@ -281,8 +276,8 @@ class Chat:
         hear: Hear | None = None,
     ) -> Completion:
         """Return one completion. `deadline` (time.monotonic()) limits everything including pauses; `extra`
-        are more request fields (temperature, tools, response_format). With `stream` it is streamed if
-        possible, to `hear`, and returned whole. Raises AgentFailed, ContextTooLong."""
+        are more request fields. With `stream` it is streamed to `hear` if possible, and returned whole.
+        Raises AgentFailed, ContextTooLong."""
         self._hear, self._heard = hear, False
         fields = {"model": self.endpoint.model, "messages": list(messages), **(extra or {})}
         began = time.monotonic()
@@ -356,8 +351,8 @@ class Chat:
         # Escaped, so that a lone surrogate in a prompt can't break the request's encoding.
         data = json.dumps(body).encode("ascii")
         try:
-            # The client's own limits are for each byte, and nobody looks while headers come one by one. A second
-            # more than those have, which know better what was waited for.
+            # The client's timeouts are per byte, so slow headers never hit them. This one comes a second later than
+            # those, whose messages are more precise.
             with (
                 time_limit(left + 1),
                 self._client.stream(
@@ -379,11 +374,11 @@ class Chat:
         except httpx.TransportError as error:
             reason = self._flat(str(error)) or type(error).__name__
             if "CERTIFICATE" in reason.upper():
-                self._fail(f"can't be trusted: {reason}", "check the address and the machine's certificates")
-            what = "can't be reached" if isinstance(error, httpx.ConnectError) else "dropped the connection"
+                self._fail(f"cannot be trusted: {reason}", "check the address and the machine's certificates")
+            what = "cannot be reached" if isinstance(error, httpx.ConnectError) else "dropped the connection"
             raise _Retry(f"{what}: {reason}", "is the address right, and is the server up?") from None
         except (httpx.DecodingError, httpx.InvalidURL, httpx.TooManyRedirects, UnicodeError) as error:
-            self._fail(f"answered what can't be read: {self._flat(str(error))}", "")
+            self._fail(f"answered what cannot be read: {self._flat(str(error))}", "")
 
     def _chunks(self, response: httpx.Response, deadline: float) -> Iterator[bytes]:
         size = 0

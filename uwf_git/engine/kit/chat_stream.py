@@ -3,9 +3,8 @@
     data: {"choices": [{"delta": {"content": "Hel"}}]}      → the value that the endpoint would have
     data: [DONE]                                              answered in one piece
 
-Compatible endpoints differ in details: if a tool call's index is missing or always 0, its id and name tell
-calls apart; usage may be in any chunk; comments keep a connection alive. Ambiguous pieces are joined into one
-call, which then fails to run.
+Endpoints differ: if a tool call's index is missing or always 0, its id and name tell calls apart; usage may
+be in any chunk. Ambiguous pieces are joined into one call, which then fails to run.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class StreamProblem(Exception):
 
 class Stream:
     """Parses a stream incrementally. `done`: the end mark was read. `ended`: the model finished, although the
-    mark may be missing. `begun`: an event was read. `hear` gets the answer's text as it is read."""
+    mark may be missing. `begun`: an event was read. `hear` gets the answer's text."""
 
     def __init__(self, at_most: int, hear: Callable[[str], object] | None = None) -> None:
         self.done = False
@@ -97,7 +96,7 @@ class Stream:
         elif line[:1] == b":" or line.split(b":", 1)[0] in (b"event", b"id", b"retry"):
             return
         else:
-            raise StreamProblem("streamed what is no event", line[:800].decode("utf-8", "replace"))
+            raise StreamProblem("streamed what is not an event", line[:800].decode("utf-8", "replace"))
 
     def _dispatch(self) -> None:
         data, self._data = self._data, []
@@ -165,8 +164,6 @@ class Stream:
 
 
 class _Calls:
-    """Tool calls, joined from pieces."""
-
     def __init__(self) -> None:
         self._calls: list[_Call] = []
 

@@ -1,9 +1,5 @@
-"""Converting an answer's values to the types of its role's schema.
-
-An agent writes text; whether `yes` is a word or a boolean depends on the schema. The natural reading (YAML
-1.2 core) is used if the schema allows it, otherwise the text is read as the schema's type. A valid value is
-never changed.
-"""
+"""Converting an answer's values to the types of its role's schema: by the YAML 1.2 core schema if the role's
+schema allows it, otherwise to the schema's type. A valid value is never changed."""
 
 from __future__ import annotations
 
@@ -45,7 +41,7 @@ def coerce(value: Any, schema: Schema) -> Any:
 
     A single value becomes a list of one if only a list is allowed, an empty value an empty list; an optional
     null field is dropped; text that equals an enum value except for case becomes that value. Never raises;
-    `Schema.problems` reports what doesn't fit.
+    `Schema.problems` reports misfits.
     """
     from jsonschema.exceptions import ValidationError
     from referencing.exceptions import Unresolvable
@@ -136,7 +132,7 @@ class _Coercion:
             yield _WORDS[text.lower()]
         if kinds & {"integer", "number"} and (number := _number(text)) is not None:
             yield number
-        # An explicit null is no text, but a key with nothing behind it may be meant as empty text.
+        # An explicit null is not text, but a key without a value may mean empty text.
         if "string" in kinds and type(value) is Plain and (value == "" or _read(value) is not None):
             yield str(value)
 
@@ -171,8 +167,6 @@ class _Coercion:
         ]
 
     def _branch(self, value: Any, branches: list[Any], keyword: str, depth: int) -> Any:
-        """Coerce by the branch that then validates; otherwise by the closest one, so that its problems are
-        reported."""
         best, least = value, float("inf")
         for branch in branches:
             candidate = self.want(value, branch, depth + 1)

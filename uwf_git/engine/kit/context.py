@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 class Reply(NamedTuple):
     """An agent's answer. Only `text` is required.
 
-    `session` lets the agent correct its answer. `output` replaces the field block at the top of `text`.
-    `usage` counts tokens; `cost` is in US dollars, as reported by the agent. Without `turns`, the answer is
-    one turn. `notes` are remarks on the run. `detail` is the hash of a node to use as the step's detail.
+    `session` allows corrections. `output` replaces the field block of `text`. `usage` counts tokens; `cost`
+    is the agent's figure in US dollars. Without `turns`, the answer is one turn. `notes` are remarks on the
+    run. `detail` is the hash of a node to use as the step's detail.
     """
 
     text: str
@@ -55,8 +55,8 @@ class PastRun(NamedTuple):
 
 
 class Resume(NamedTuple):
-    """The failed attempt to resume: its session, error and turns. `exchanges()` reads its conversation and
-    those that it resumed itself, oldest first."""
+    """The failed attempt to resume. `exchanges()` reads its conversation and those that it resumed itself,
+    oldest first."""
 
     session: str | None
     error: str
@@ -65,8 +65,8 @@ class Resume(NamedTuple):
 
 
 class Previous(NamedTuple):
-    """The last step of this agent in this role and thread: its session. `exchanges()` reads the whole
-    conversation of role and agent in the thread, attempts included, oldest first."""
+    """This agent's last step in this role and thread. `exchanges()` reads their whole conversation in the
+    thread, attempts included, oldest first."""
 
     session: str | None
     exchanges: Callable[[], tuple[PastRun, ...]]
@@ -75,7 +75,7 @@ class Previous(NamedTuple):
 SILENCE = 30 * 60.0
 """Seconds in which a program may print nothing that tells what it does as it does it: longer than a build or a test run
 takes that it waits for without a word."""
-SEEN = 160  # characters of what an agent was seen doing last
+SEEN = 160  # characters of the last text or call
 
 
 def last_seen(turns: Sequence[TurnRecord]) -> str:
@@ -90,33 +90,33 @@ def last_seen(turns: Sequence[TurnRecord]) -> str:
 class Context(NamedTuple):
     """An agent's input for one step.
 
-    thread, role, history   the thread's id, the role to play, and the steps so far schema
-    the output's schema instruction             the edge's rendered prompt, None if it has none remarks
-    the user's remarks since the last step of a role, oldest first prompt                  all of that as one
-    text; see also prompt_for_resumed_session previous, resume        this agent's last step in this role; the
-    failed attempt to resume attempt, attempts       number of failed attempts at this step, and in the whole
-    thread cwd, deadline           the working folder; the time limit on time.monotonic(), None for none
-    alias, config, secrets  the agent's name in the configuration, the configuration, the values of `.env` by
-    name options                 the result of the agent's `parse_args` store, instance         the nodes; the
-    whole store, for agents that work on it mounts                  the folders of a step of a crew's
-    workflow, None for others
+        thread, role, history   the thread's id, the role to play, and the steps so far
+        schema                  the output's schema
+        instruction             the edge's rendered prompt, None if it has none
+        remarks                 the user's remarks since the last step of a role, oldest first
+        prompt                  all of that as one text; see also prompt_for_resumed_session
+        previous, resume        this agent's last step in this role; the failed attempt to resume
+        attempt, attempts       number of failed attempts at this step, and in the whole thread
+        cwd, deadline           the working folder; the time limit on time.monotonic(), None for none
+        alias, config, secrets  the agent's name in the configuration, the configuration, `.env` by name
+        options                 the result of the agent's `parse_args`
+        store, instance         the nodes; the whole store, for agents that work on it
+        mounts                  the folders of a step of a crew's workflow, None for others
 
-    `record(turn)` stores a turn at once for watchers; the same object may be in `Reply.turns` and is not
-    stored twice. `in_session(id)` saves the session early, so that an interrupted run can be resumed.
-    `show(data)` shows a command's output to watchers as it is printed, `show(data, stream=name)` for one of
-    several outputs, `show(model=name)` the model being called; it is not stored. Watchers see the last line,
-    or with `whole=True` everything.
+    `record(turn)` stores a turn at once for watchers; it may also be in `Reply.turns` and is not stored
+    twice. `in_session(id)` saves the session early, so that an interrupted run can be resumed. `show(data)`
+    shows watchers a command's output as it is printed (the last line, or with `whole=True` everything),
+    `show(data, stream=name)` one of several outputs, `show(model=name)` the model being called; it is not
+    stored.
 
-    `keep(reply)` makes an answer durable at once: if this process is killed, the next step takes it over.
-    Only needed if the agent does more after its answer.
-
-    `hear(text)` streams a model's words to watchers; `hear(None)` says that the stream broke off and is
-    repeated.
+    `keep(reply)` makes an answer durable at once, for an agent that does more after it: if this process is
+    killed, the next step takes it over. `hear(text)` streams a model's words to watchers; `hear(None)` says
+    that the stream broke off and is repeated.
 
     `extract(schema, prompt="", text=None)` returns data valid by a JSON Schema or the schema with that hash:
-    found in `text`, or read by the extraction model from it, or without a text from the thread (prompt,
-    steps, instruction). `prompt` instructs the model; its tokens count for this step. Raises AgentFailed if
-    there is no such data, Invalid for an invalid schema.
+    found in `text`, or read by the extraction model from it, or without a text from the thread. `prompt`
+    instructs the model; its tokens count for this step. Raises AgentFailed if there is no such data, Invalid
+    for an invalid schema.
     """
 
     thread: ThreadId
@@ -158,7 +158,7 @@ class Context(NamedTuple):
 
     @property
     def previous_session(self) -> str | None:
-        """The session of this agent's last step in this role and thread."""
+        """The session of `previous`, None for none."""
         return self.previous.session if self.previous else None
 
     @property
@@ -175,7 +175,7 @@ class Context(NamedTuple):
 
     @property
     def workflow_policy(self) -> Mapping[str, Any] | None:
-        """The role's `tools`: the tools that the workflow permits."""
+        """The tools that the workflow permits: the role's `tools`."""
         return self.role.tools
 
     @property
@@ -194,13 +194,12 @@ class Context(NamedTuple):
 
     @property
     def prompt(self) -> str:
-        """The whole prompt: deliverable format, progress, role, task, steps so far, instruction. Rebuilt on
-        each access."""
+        """The whole prompt, rebuilt on each access."""
         return self.build_prompt(False, False)
 
     @property
     def prompt_for_resumed_session(self) -> str:
-        """The prompt for a session that has this role's earlier turns: only what happened since."""
+        """The prompt for a session that has this role's earlier turns: only the steps since."""
         return self.build_prompt(True, False)
 
     @property
@@ -209,8 +208,7 @@ class Context(NamedTuple):
         return self.build_prompt(True, True)
 
     def written(self) -> Changes | None:
-        """Return the changes in a crew run's document, which are part of the answer. Raises Invalid if they
-        are not valid."""
+        """Return the changes in a crew run's document, which are part of the answer. Raises Invalid."""
         return self.mounts.written() if self.mounts is not None else None
 
     @property

@@ -1,9 +1,5 @@
-"""Extracting data of a given schema from any text.
-
-The text itself is tried first: JSON as a whole, a field block, or JSON on lines of its own. Otherwise a model
-reads it and gets one correction. An agent's answer goes through `extract`, with corrections by the agent in
-between.
-"""
+"""Extracting data of a given schema from any text: JSON as a whole, a field block, or JSON on lines of its
+own. Otherwise a model reads it and gets one correction."""
 
 from __future__ import annotations
 
@@ -26,11 +22,11 @@ FOUND = "found"
 _NOTHING = "it holds neither JSON nor a block of fields that obeys it"
 _NO_TYPE = Hash("")  # nothing is stored here
 _MOST_READ = 20_000_000  # characters that may be read as JSON in vain
-_LEAST_READ = 1000  # as many count at least for each place where that was tried
+_LEAST_READ = 1000  # the least count for each place
 _TOO_MANY = "it has too many places where JSON may begin, and was not looked at to its end"
 _LINES_NAMED = 10
 _OPENS = re.compile(r"^[ \t]*(?=[{\[])", re.MULTILINE)
-_WITHIN = re.compile(r"[,{\[][ \t]*\r?\n[ \t]*\Z")  # what is written before a part of something larger
+_WITHIN = re.compile(r"[,{\[][ \t]*\r?\n[ \t]*\Z")  # written before a part of a larger value
 _RULE = re.compile(r"^---[ \t]*\r?$", re.MULTILINE)
 _UNREAD = object()
 _DECODER = json.JSONDecoder()
@@ -48,7 +44,7 @@ class Data(NamedTuple):
 def wanted(payload: Any) -> Schema:
     """Return the schema to extract by. Raises Invalid."""
     if problems := check_schema(payload):
-        raise Invalid(f"the schema is no JSON Schema: {problems[0]}", "see: https://json-schema.org")
+        raise Invalid(f"the schema is not a JSON Schema: {problems[0]}", "see: https://json-schema.org")
     return Schema(payload)
 
 
@@ -64,8 +60,8 @@ def extract_data(
 ) -> Data:
     """Return data valid by the schema, found in the text or read by the model. `instruction` is for the
     model; `around` is context, or the text to read if there is none; `unread` is the hint without a model.
-    `heard` gets each of the model's replies. Raises AgentFailed if there is no such data, Invalid if the
-    schema cannot be applied."""
+    `heard` gets the model's replies. Raises AgentFailed if there is no such data, Invalid if the schema
+    cannot be applied."""
     verdict = _found(text, schema) if text is not None else None
     if verdict is not None and not verdict.problems:
         return Data(verdict.output, FOUND, verdict.notes)
@@ -108,7 +104,7 @@ def _found(text: str, schema: Schema) -> Verdict:
         if not verdict.problems:
             return verdict
 
-    # What no node can hold must not be read as a block of fields, with texts for numbers.
+    # Unstorable values must not be read as a block of fields, which would turn numbers into text.
     if not _RULE.search(text):
         unheld = unheld or next((value for _, value in _values_in(text) if isinstance(value, Invalid)), None)
         if unheld is not None:
@@ -122,8 +118,6 @@ def _found(text: str, schema: Schema) -> Verdict:
 
 
 def _standing(text: str, schema: Schema) -> Verdict | None:
-    """Return the verdict on JSON on lines of its own: on the first valid value, else on the first value. None
-    if there is none."""
     first: Verdict | None = None
     found: dict[str, tuple[int, Verdict]] = {}
     for line, value in _values_in(text):
@@ -143,8 +137,7 @@ def _standing(text: str, schema: Schema) -> Verdict | None:
 
 def _values_in(text: str) -> Iterator[tuple[int, Any]]:
     """Yield the objects and lists on lines of their own with their line numbers, Invalid for ones that no
-    node can hold. Nested values are skipped. The last is _UNREAD if the search stopped after too much that is
-    not JSON."""
+    node can hold; last _UNREAD if the search stopped early."""
     end, line, counted, vain = 0, 1, 0, 0
     for opening in _OPENS.finditer(text):
         start = opening.end()

@@ -1,8 +1,7 @@
 """From an agent's answer to an output that is valid by its role's schema.
 
-If the fields are invalid, the agent gets the problems in the same session, so that it need not repeat its
-work: at most twice. Then an extraction model may read the fields. Nothing is stored here. Every reply is
-kept, since the first one usually has the work.
+Problems go back to the agent in the same session, at most twice. Then an extraction model may read the
+fields. Every reply is kept, since the first one usually has the work.
 """
 
 from __future__ import annotations
@@ -48,9 +47,9 @@ Heard = Callable[[Sequence[TurnRecord], TurnRecord | None], object]
 
 
 class ExpectedOutput(NamedTuple):
-    """The output that an answer must have, by the `schema`, usually the role's. For an open schema, `reads`
-    says which other fields the workflow may read. `written` fields count as part of it. With `clean`, it must
-    also be valid without its secrets."""
+    """The output that an answer must have. For an open schema, `reads` says which other fields the workflow
+    may read; `written` fields count as part of it. With `clean`, it must also be valid without its secrets.
+    """
 
     role: Role
     schema: Schema
@@ -63,10 +62,9 @@ class Extraction(NamedTuple):
     """A valid output and how it was found.
 
     `type` is its schema: the role's, or the reserved question's. `how` is "frontmatter", "correction",
-    "native" or "model:<name>". `answer` is the text to show: the last reply, followed by the earlier report
-    if the reply was only a corrected block. `replies` are the agent's, in order. `turns` include corrections
-    as turns of "user" and the model's reading as turns of the tool "extract". `usage` is the sum. `notes`
-    name the fields left out.
+    "native" or "model:<name>". `answer` is the last reply, followed by the earlier report if the reply was
+    only a corrected block. `turns` include corrections as turns of "user" and the model's reading as turns of
+    the tool "extract". `notes` name the fields left out.
     """
 
     output: Any
@@ -91,14 +89,12 @@ class ExtractionFailed(AgentFailed):
 
 
 class _Said:
-    """The conversation so far: replies, corrections, and the model's readings."""
-
     def __init__(self, kept: str = "") -> None:
-        self.kept = kept  # where to look for it
+        self.kept = kept  # search areas
         self.replies: list[Reply] = []
         self.turns: list[TurnRecord] = []
         self._read: list[Reply] = []
-        self.last = 0  # where the turns of the last reply begin
+        self.last = 0  # index of the last reply's first turn
 
     def add(self, reply: Reply, failed: bool = False) -> None:
         self.replies.append(reply)
@@ -135,8 +131,8 @@ def extract(
     """Return the output of `reply`, of a later reply to a correction, or as `model` reads it.
 
     Corrections need `continue_`, and a reply with a session or an agent that `retells` everything. `heard`
-    gets the turns of an insufficient reply and the next message, before it is sent. Raises ExtractionFailed
-    if none gave a valid output; its hint is `kept` unless there is a better one.
+    gets the turns of an insufficient reply and the next message before it is sent. Raises ExtractionFailed,
+    whose hint is `kept` unless there is a better one.
     """
     said = _Said(kept)
     said.add(reply)
@@ -179,7 +175,7 @@ def extract(
             first, *others = verdict.problems
             problems = [f"{first}; asking again failed: {error.message}", *others]
             answers = said.answers()
-            if isinstance(error, ExtractionFailed):  # what it said, and spent, before it failed
+            if isinstance(error, ExtractionFailed):  # its turns and usage before the failure
                 for each in error.replies:
                     said.add(each, failed=True)
             raise _failed(role, said, problems, error.hint, answers).since(error) from None
@@ -193,8 +189,8 @@ def extract(
 
 
 def judge(reply: Reply, wanted: ExpectedOutput) -> Verdict:
-    """Return the verdict on a reply: the wanted output, the reserved question, or for a role that talks any
-    text. Raises Invalid if the schema cannot be applied."""
+    """Return the verdict on a reply: the wanted output, the reserved question, or any text for a role that
+    talks. Raises Invalid if the schema cannot be applied."""
     verdict = _judged(reply, wanted)
     if verdict.problems or wanted.clean is None or (value := wanted.clean(verdict.output)) == verdict.output:
         return verdict
@@ -233,9 +229,8 @@ def _with(changes: Changes | None, fields: Any) -> Any:
 
 
 def judge_printed(text: str, wanted: ExpectedOutput, changes: Changes | None = None) -> Verdict | None:
-    """Return the verdict on a program's output if it is an answer, that is, consists of fields or has some of
-    the schema's or a status, with the `changes` written elsewhere. None otherwise. Raises Invalid as `judge`
-    does."""
+    """Return the verdict on a program's output, with the `changes` written elsewhere, if it consists of
+    fields or has some of the schema's or a status, else None. Raises as `judge`."""
     own = named(wanted.schema.payload)
     stripped = text.strip().removeprefix("\ufeff").lstrip()
     stands_alone = stripped.startswith("---") or (stripped.startswith("{") and stripped.endswith("}"))
@@ -328,8 +323,8 @@ def _check(value: Any, wanted: ExpectedOutput, body: str, coerced: bool = True) 
 
 
 def _asked(value: Any) -> dict[str, Any] | None:
-    """Return an answer's fields as the reserved question, None if it is none. A status beside `$status:
-    $SUSPEND` is a standard field; `needs_input` may be under either name. Lists of texts are joined."""
+    """Return an answer's fields as the reserved question, if they are one. A status beside `$status:
+    $SUSPEND` is a standard field; `needs_input` may be under either name."""
     if not isinstance(value, dict):
         return None
     asked = {**value}

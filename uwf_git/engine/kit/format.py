@@ -17,8 +17,8 @@ _DEEPEST = 4
 
 
 def format_instruction(payload: Any) -> str:
-    """Return the instruction on the answer's format: fields, an example, and the reserved question. Markdown
-    without a final newline."""
+    """Return the instruction on the answer's format in Markdown: fields, an example, and the reserved
+    question."""
     shapes = variants(payload)
     parts = [
         "Begin your answer with a block of fields in YAML, between two lines of `---`. Nothing comes before "
@@ -52,8 +52,8 @@ def format_instruction(payload: Any) -> str:
 
 
 def render_frontmatter(output: Any, body: str = "") -> str:
-    """Return an answer with these fields and this report. An output that is not an object is JSON in a fence.
-    Parsing it with its schema returns it unchanged."""
+    """Return an answer with these fields and this report, which parse back unchanged. An output that is not
+    an object is JSON in a fence."""
     if isinstance(output, Mapping):
         block = f"---\n{dump(dict(output))}---\n"
     else:
@@ -63,8 +63,7 @@ def render_frontmatter(output: Any, body: str = "") -> str:
 
 
 def example(payload: Any, variant: Variant) -> dict[str, Any]:
-    """Return example fields of a variant: enum values, and words to replace. Optional fields are included,
-    since examples are imitated."""
+    """Return example fields of a variant. Optional fields are included, since examples are imitated."""
     return {field.name: _sample(payload, field.schema, field.name, 0) for field in variant.fields}
 
 

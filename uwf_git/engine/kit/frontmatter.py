@@ -1,10 +1,9 @@
 """Finding the fields in an answer: a YAML block between two `---` lines, then a report.
 
-Agents garble it in known ways, each of which would cost a correction: a BOM, blank lines or a greeting before
-the block, a code fence around it, `...` as the second line, no body, no second line, an unquoted colon, or
-one JSON object, possibly with words around it. The reader tries every place where fields may be, most regular
-first. A horizontal rule is not a block: the text between rules must be a mapping, and irregular places count
-only if their fields fit the role's schema.
+Agents garble it in known ways, each of which would cost a correction, such as a greeting before the block, a
+code fence around it, `...` as the second line or no second line, an unquoted colon, or one JSON object. The
+reader tries every place, most regular first; irregular places count only if their fields fit the role's
+schema. The text between two horizontal rules must be a mapping.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ _MOST_PLACES = 50
 # Both for lines without trailing spaces, which would make matching them quadratic.
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([\w.+-]*)")
 _ENTRY = re.compile(r"([A-Za-z_$][\w$.-]*:[ ]+)(\S.*)")
-_MEANT = re.compile(r"\s*[\w$.\"'-]+[ ]*:(\s|$)")  # prose between two rules is no broken block
+_MEANT = re.compile(r"\s*[\w$.\"'-]+[ ]*:(\s|$)")  # prose between two rules is not a broken block
 NO_BLOCK = "the answer does not begin with a block of fields between two lines of ---"
 
 
 class Answer(NamedTuple):
-    r"""The parsed answer. `fields` may have `Plain` scalars, which `coerce` types; None if there are none, and
-    `problem` says why. `body` is the report below the block, with \n line ends."""
+    r"""`fields` may have `Plain` scalars, which `coerce` types; None if there are none, and `problem` says
+    why. `body` is the report below the block, with \n line ends."""
 
     fields: dict[str, Any] | None
     body: str
@@ -40,8 +39,6 @@ class Answer(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """A place where fields may be. `read` returns the mapping or None; `line` is where its text begins."""
-
     source: str
     line: int
     body: str
@@ -50,12 +47,12 @@ class _Place(NamedTuple):
 
 
 class _Broken(Exception):
-    """The text is not YAML that an answer may hold; the message says where."""
+    pass
 
 
 def parse_answer(text: str, fits: Callable[[dict[str, Any]], bool] | None = None) -> Answer:
-    """Return the fields and the body of any answer. `fits` says whether fields are the wanted ones: the first
-    that fit are taken, otherwise the first in a regular place. Raises nothing."""
+    """Return the fields and the body of any answer: the first fields that `fits` accepts, otherwise the first
+    in a regular place. Never raises."""
     if text.lstrip().startswith("\ufeff"):
         text = text.replace("\ufeff", "", 1)
     clean = text.replace("\r\n", "\n").replace("\r", "\n")
@@ -147,8 +144,8 @@ def _joined(lines: list[str]) -> str:
 
 
 def _block(lines: list[str], start: int) -> tuple[int | None, str]:
-    """Return the end of the block opened at `start`, and the body below. A fence opened right before the
-    block either closes with it or wraps the whole answer."""
+    """Return the end of the block opened at `start`, and the body. A fence right before the block either
+    closes with it or wraps the whole answer."""
     before = next((line for line in reversed(lines[:start]) if line.strip()), "")
     opening = _FENCE.fullmatch(before.rstrip())
     for end in range(start + 1, len(lines)):
@@ -185,8 +182,8 @@ def _unfenced(lines: list[str], fence: str) -> list[str]:
 
 
 def _quoted(lines: list[str]) -> str:
-    """Return the block with quotes around one-line values that YAML cannot read without them (a colon in a
-    sentence, a leading `@`, `*`, backtick or bracket, nested quotes), and tabs in indentation replaced."""
+    """Return the block with quotes around one-line values that YAML cannot read without them (a colon, a
+    leading `@`, `*`, backtick or bracket, nested quotes), and tabs in indentation replaced."""
     return _joined([_quoted_line(line) for line in lines])
 
 
@@ -201,7 +198,7 @@ def _quoted_line(line: str) -> str:
         inner = re.sub(r'(?<!\\)"', r"\\" + '"', value[1:-1])
         return f'{key}"{inner}"'
     broken = ": " in value or last == ":" or first in "@`%*"
-    # "[WIP] add a test" is text. What is never closed was cut off.
+    # "[WIP] add a test" is text. An unclosed block was cut off.
     unbalanced = any(
         first == opening and last != closing and value.count(opening) == value.count(closing)
         for opening, closing in ("[]", "{}")

@@ -1,8 +1,5 @@
-"""The earlier conversation of a role and an agent in a thread, rebuilt from steps and failed attempts.
-
-Prompts are not stored, since they follow from the history. They are rebuilt here word for word, so that a
-conversation can be retold to a model from its beginning.
-"""
+"""The earlier conversation of a role and an agent in a thread, rebuilt word for word from steps and failed
+attempts, so that it can be retold to a model."""
 
 from __future__ import annotations
 
@@ -40,7 +37,7 @@ def is_full(error: str) -> bool:
 
 
 class _RunAt(NamedTuple):
-    """A run of the agent: its error, "" if it made the step, its detail, and the history before."""
+    """A run of the agent: its error ("" if it made the step), its detail, and the history before."""
 
     error: str
     detail: Detail
@@ -48,8 +45,8 @@ class _RunAt(NamedTuple):
 
 
 class Memory:
-    """The past of `role` with `agent`. `attempts` are those of the whole thread; `shell` says whether its
-    prompts name commands."""
+    """The past of `role` with `agent`. `attempts` are those of the whole thread; `shell`: its prompts name
+    commands."""
 
     def __init__(
         self,
@@ -69,8 +66,8 @@ class Memory:
         self._attempts = [each for each in attempts if each.role == role.name and each.agent == agent]
 
     def previous(self) -> Previous | None:
-        """Return the last step of this role by this agent; None if its conversation cannot continue: the
-        session is full, or attempts in it failed repeatedly."""
+        """Return this agent's last step in this role; None if the session is full, or attempts in it failed
+        repeatedly."""
         if self._is_spent(self._history):
             return None
         for step in reversed(self._history.steps):
@@ -93,8 +90,8 @@ class Memory:
         return Resume(self._own(last.session), error, self._store.turns(last), exchanges)
 
     def _own(self, session: str | None) -> str | None:
-        """Return the session unless it came from elsewhere: from the thread that this one was forked from, or
-        with an invalid id. It may become a program's argument."""
+        """Return the session, which may become a program's argument, unless its id is invalid or it is of the
+        thread that this one was forked from."""
         if session is None or not _SESSION.fullmatch(session):
             return None
         another = self._instance.sessions.is_anothers(self._agent, session, self._history.thread)
@@ -106,7 +103,7 @@ class Memory:
         chain: list[_RunAt] = []
         for each in made:
             detail = self._detail(each.detail)
-            # After an attempt of which nothing was kept, or which found no more room, the next one began anew.
+            # The attempt after one without kept work, or after a full session, started a new session.
             if detail is None or is_full(each.error):
                 chain = []
             else:

@@ -1,11 +1,9 @@
 """The prompt of an agent: a pure function from a thread's history to text.
 
-The parts have a fixed order: deliverable format, progress, role, task, steps since the role's last turn,
-instruction. What must be obeyed comes first and last, the long parts between: the newest step whole, older
-ones as space allows. Prompts are not stored: a Detail names the head that its prompt was built from, and the
-same head gives the same prompt.
-
-A kind of workflow may define its own prompt in its `StepParts`.
+The order is fixed: deliverable format, progress, role, task, steps since the role's last turn, instruction.
+Rules come first and last, the long parts between: the newest step whole, older ones as space allows. Prompts
+are not stored: a Detail names the head that its prompt was built from. A kind of workflow may define its own
+prompt in its `StepParts`.
 """
 
 from __future__ import annotations
@@ -31,9 +29,9 @@ if TYPE_CHECKING:
 
 QUOTA = 120_000  # characters of history, about 30,000 tokens
 _OUTPUT_QUOTA = 8_000  # of one output, so that a large one doesn't push every answer out
-_REMARKS = "$USER remarks"  # stands for remarks among the roles that a step has inputs of
+_REMARKS = "$USER remarks"  # key for remarks among the roles with inputs
 _NAMED = 20  # fields and inputs that are listed
-_MIN_STEP_TEXT = 400  # characters: with less room than that, nothing of a step is told
+_MIN_STEP_TEXT = 400  # characters; with less, a step is left out
 
 
 def build_prompt(
@@ -49,8 +47,8 @@ def build_prompt(
 
     `schema` is the payload of the role's output schema. `answer_of` returns a step's verbatim answer, newest
     first, up to `quota` characters; the newest step is always whole. A `recipient` that remembers the role's
-    last turn gets only the steps since. One with a shell is told the commands to look things up, in the
-    role's part, which is the same in all of its steps.
+    last turn gets only the steps since. One with a shell gets the commands to look things up, in the role's
+    part, which is the same in all of its steps.
     """
     if (own := parts_of(history.workflow)) is not None:
         return own.prompt(history, role, schema, instruction, answer_of, recipient, quota)
@@ -118,8 +116,7 @@ def _stopped(instance: Instance, history: History, step: StepContext) -> str:
 def thread_as_text(
     instance: Instance, history: History, instruction: str | None = None, quota: int = QUOTA
 ) -> str:
-    """Return a thread as text for an outside reader: prompt, steps (the newest whole), and the current
-    instruction."""
+    """Return a thread as text for an outside reader: prompt, steps (the newest whole), and instruction."""
     parts = [f"# The task\n\n{history.start.prompt.strip()}"]
     if history.steps:
         told = _notify(history.steps, 0, "", instance.threads.answer, quota)
@@ -131,7 +128,7 @@ def thread_as_text(
 
 def was_chosen(instance: Instance, history: History, step: StepContext, project: Path) -> bool:
     """Return whether a message is a menu item, and so may change files: its note says so and the persona's
-    menu has it. `project` is the working folder."""
+    menu has it."""
     parts = parts_of(history.workflow)
     if parts is None or not is_noted(instance.store, step):
         return False
@@ -160,7 +157,7 @@ def _progress(history: History, role: Role) -> str:
 
 def _place(history: History, role: Role, schema: Any) -> str:
     lines = [f"- Inputs: the task{_inputs(history, role)}.", f"- Outputs: {_outputs(schema)}."]
-    # What a bundle draws is for people: its code decides.
+    # A code workflow's diagram is for people: its code decides.
     edges = history.workflow.graph.get(role.name, ()) if history.workflow.code is None else ()
     if edges:
         lines.append(f"- Allowed next: {'; '.join(_next(history, edge) for edge in edges)}.")
@@ -251,8 +248,6 @@ def instruction_now(steps: Sequence[StepContext], instruction: str | None) -> st
 
 
 class _StepText(NamedTuple):
-    """A step as text. `left_out` marks a step beyond the quota."""
-
     number: int
     text: str
     left_out: bool = False

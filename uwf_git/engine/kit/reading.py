@@ -1,8 +1,5 @@
-"""The extraction model: it reads texts and returns data valid by a schema.
-
-It is `modelOverrides.extract` of the configuration, else the model `extract` or `default`, else
-`defaultModel`.
-"""
+"""The extraction model, which reads texts and returns data valid by a schema: `modelOverrides.extract` of the
+configuration, else the model `extract` or `default`, else `defaultModel`."""
 
 from __future__ import annotations
 
@@ -57,8 +54,7 @@ def why_unread(config: Config) -> str:
 
 
 def messages_for(payload: Any, texts: Sequence[str], instruction: str = "") -> list[dict[str, Any]]:
-    """Return the messages that request data by a schema. `texts` are read in order; `instruction` is the
-    caller's."""
+    """Return the messages that request data by a schema from `texts`, in order."""
     kind = "object" if response_format(payload) else "value"
     told = _TOLD.format(kind=kind)
     if instruction.strip():
@@ -120,8 +116,7 @@ _TOLD = (
 
 
 def _transcript(texts: Sequence[str]) -> str:
-    """Join the texts in order. The first is whole, since it usually has the work, then the newest; texts that
-    are too long are cut in the middle."""
+    """Join the texts in order. Space goes to the first, which usually has the work, then to the newest."""
     room = SHOWN
     kept: dict[int, str] = {}
     for number in dict.fromkeys((0, *reversed(range(len(texts))))):

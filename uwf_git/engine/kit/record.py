@@ -1,8 +1,5 @@
-"""Recording an agent's turns while it runs, without secrets, and reading them back.
-
-Each turn becomes a node at once, named by a line in the private folder. So a step can be watched while it
-runs, and its turns survive the process.
-"""
+"""Recording an agent's turns while it runs, without secrets, and reading them back. Each turn becomes a node
+at once, named by a line in the private folder, so its turns survive the process."""
 
 from __future__ import annotations
 
@@ -32,15 +29,15 @@ if TYPE_CHECKING:
     from uwf_git.store.private import EngineOrder, LiveStream
 
 _INTERVAL = 0.2  # seconds
-_LINE = 8000  # bytes of what is being said or printed in which its last line is looked for
+_LINE = 8000  # bytes of a stream that are searched for its last line
 _EDGE = (
     4000  # of these, how many are there only so that a secret at the beginning of the others is recognised
 )
 
 
 class _Lines:
-    """A command's lines, forwarded without their secrets a few times a second, since redaction is slower than
-    printing. Of more than OUTPUT_END bytes at once, only the end is forwarded."""
+    """A command's lines, forwarded without their secrets a few times a second, since redaction is slow. Of
+    more than OUTPUT_END bytes at once, only the end is forwarded."""
 
     def __init__(self, redactor: Redactor, printing: LiveStream) -> None:
         self._redactor = redactor
@@ -81,9 +78,8 @@ class _Lines:
 
 
 class Recorder:
-    """Makes the nodes of one run of an agent. `nodes` maps each to its blob. Turns are written at once; the
-    rest at the end, once it is safe in the private folder: see `settle`. `turns` are those recorded so far,
-    `session` the last one noted. `is_put` is that of the `AgentReport`."""
+    """Makes the nodes of one run of an agent; `nodes` maps each to its blob. Turns are written at once; the
+    rest once it is safe in the private folder: see `settle`. `session` is the last one noted."""
 
     def __init__(
         self, instance: Instance, thread: ThreadId | None = None, agent: str = "", is_put: bool = False
@@ -158,8 +154,8 @@ class Recorder:
             self._instance.runs.report(self._thread, report)
 
     def record(self, turn: TurnRecord) -> None:
-        """Store a turn now and name it in the private folder for watchers. If the disk fails it stays in
-        memory, since the agent continues. Recording it again has no effect."""
+        """Store a turn now for watchers. If the disk fails it stays in memory, since the agent continues.
+        Idempotent."""
         if id(turn) in self._noted:
             return
         node = self._turn(turn)
@@ -202,7 +198,7 @@ class Recorder:
             )
 
     def hear(self, text: str | None) -> None:
-        """Stream a model's words to watchers and listeners; None if the stream broke off and is repeated."""
+        """Stream a model's words to watchers; None if the stream broke off and is repeated."""
         if self._streamed is None:
             from uwf_git.config.streamed import StreamedText
 
@@ -219,7 +215,7 @@ class Recorder:
         self._pass_on(self._streamed.feed(text))
 
     def hush(self) -> None:
-        """End the current stream: withheld text is released."""
+        """End the current stream and release withheld text."""
         self._saying.clear()
         if self._streamed is not None:
             self._pass_on(self._streamed.end())
@@ -344,8 +340,8 @@ class Recorder:
                 self._instance.runs.note(self._thread, {"agent": self._agent, "session": session})
 
     def read_beside(self, turns: Sequence[TurnRecord]) -> tuple[TurnRecord, ...]:
-        """Return the extraction turns of this run that are not among its `turns`: requests of the agent and
-        of its commands."""
+        """Return this run's extraction turns that are not among its `turns`: requests of the agent and of its
+        commands."""
         own = [turn for turn in self.turns if not any(turn is each for each in turns)]
         others = self._noted_by_others()
         return tuple(turn for turn in (*own, *others) if turn.tool == EXTRACT and turn.call is None)
@@ -371,7 +367,7 @@ class Recorder:
             self._instance.sessions.claim(self._agent, session, self._thread)
 
     def _turn(self, turn: TurnRecord) -> Hash:
-        # By identity: the same words said twice are two turns, the same record told twice is one.
+        # By identity: equal turns are two turns, but the same record reported twice is one.
         known = self._known.get(id(turn))
         if known is None:
             self.turns.append(turn)
@@ -388,7 +384,7 @@ class Recorder:
         took: float | None = None,
     ) -> Hash:
         """Return the Detail node of the run, with a node for each turn. `context` is the head that the prompt
-        was built from, `took` the seconds, by default those so far."""
+        was built from, `took` the seconds."""
         took = time.monotonic() - self.began if took is None else took
         if said.session:
             self._claim(said.session)
@@ -407,10 +403,9 @@ class Recorder:
 
 
 class Answers:
-    """An agent's answers to an order, saved until the private folder has a report. If this process is killed
-    in between, the next one uses them instead of paying again. Secrets are removed. Nothing is saved for
-    steps of crews' workflows, since the agent's files belong to its answer, nor for an agent that is being
-    ended."""
+    """An agent's answers to an order, saved until the private folder has a report, so that the process after
+    a killed one doesn't pay again. Secrets are removed. Nothing is saved for steps of crews' workflows, since
+    the agent's files belong to its answer, nor for an agent that is being ended."""
 
     def __init__(self, instance: Instance, thread: ThreadId, order: EngineOrder, recorder: Recorder) -> None:
         self._instance = instance
@@ -500,8 +495,7 @@ def broken_off(turns: Sequence[TurnRecord], session: str | None) -> Detail:
 
 
 def salvage(instance: Instance, head: Head, order: EngineOrder) -> tuple[str, Hash] | None:
-    """Return what an agent recorded before it was killed, and its answers that were not judged: the agent's
-    name and a draft of a Detail node. None if there is nothing."""
+    """Return a killed agent's name and a draft of a Detail node with its turns and unjudged answers, if any."""
     notes = instance.runs.notes(head.thread)
     kept = [_kept(instance, each) for each in instance.runs.answers(head.thread, order)]
     replies = [reply for reply in kept if reply is not None]

@@ -1,9 +1,8 @@
 """The `response_format` of a model request, made from a schema.
 
-Strict modes accept a subset of JSON Schema: closed objects with all fields required, lists, strings, numbers,
-alternatives, references. A schema is rewritten into it: an optional field may be null, which is read as
-absent, and limits on length or value are dropped, since the schema checks the reply anyway. Other schemas
-request any JSON.
+Strict modes accept a subset of JSON Schema. A schema is rewritten into it: an optional field may be null,
+which is read as absent, and limits on length or value are dropped, since the schema checks the reply anyway.
+Other schemas request any JSON.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ _KNOWN = frozenset(
 
 
 class _NotStrict(Exception):
-    """The schema says what the strict mode has no words for."""
+    pass
 
 
 def response_format(payload: Any) -> Mapping[str, Any] | None:

@@ -36,7 +36,7 @@ USAGE = (
     "[--stdin context|prompt|none] [--] [COMMAND [ARG…]]"
 )
 TAIL = 20_000  # characters of a report
-_NAMED = 3  # problems of what a command printed that are told
+_NAMED = 3  # reported problems of a command's output
 _LONGER = "raise the agent's timeout in config.yaml"
 _PATIENCE = "raise agents.<name>.silence in config.yaml"
 _STDIN = ("context", "prompt", "none")
@@ -99,7 +99,7 @@ def _with_option(options: Options, name: str, value: str) -> Options:
         return options._replace(roles={**options.roles, role: command})
     if name == "--tail":
         if not value.isdecimal() or not 0 < int(value) <= 10_000_000:
-            raise Usage(f"uwf-exec: --tail {value!r} is no number of characters", USAGE)
+            raise Usage(f"uwf-exec: --tail {value!r} is not a number of characters", USAGE)
         return options._replace(tail=int(value))
     if name == "--stdin" and value not in _STDIN:
         raise Usage(f"uwf-exec: --stdin is one of {', '.join(_STDIN)}", USAGE)
@@ -112,7 +112,7 @@ def _split(text: str) -> tuple[str, ...]:
     try:
         return tuple(shlex.split(text))
     except ValueError as error:
-        raise Usage(f"uwf-exec: {text!r} can't be split into words: {error}", "check the quotes") from None
+        raise Usage(f"uwf-exec: {text!r} cannot be split into words: {error}", "check the quotes") from None
 
 
 class _Conversation(Conversation):
@@ -146,7 +146,7 @@ class _Conversation(Conversation):
             on_stderr=partial(ctx.show, stream="stderr", whole=True),
             quota=ctx.quota,
             guarded=True,
-            # What was ended by a signal was so maybe together with this process.
+            # A command ended by a signal may have been ended together with this process.
             on_exit=lambda ended: ctx.keep(heard(ended)) if ended.returncode >= 0 else None,
         )
         reply = heard(finished)
@@ -222,7 +222,7 @@ def _judged(ctx: Context, argv: Sequence[str], heard: Reply) -> Reply:
             return heard._replace(output=verdict.output, notes=verdict.notes)
         wrong = "; ".join(problem.removeprefix("/") for problem in problems[:_NAMED])
         more = f" (and {len(problems) - _NAMED} more)" if len(problems) > _NAMED else ""
-        said = f"what {name} printed is no output of role {ctx.role.name}: {wrong}{more}"
+        said = f"what {name} printed is not an output of role {ctx.role.name}: {wrong}{more}"
         raise failed_with(Reply(body + "\n", turns=(turn,)), said)
     output = _fill(ctx, options, ended, changes)
     if output is None:
@@ -277,7 +277,7 @@ def _end_of(text: str, most: int) -> str:
 
 
 def _printed(ctx: Context, options: Options, text: str, changes: Changes | None) -> Verdict | None:
-    if options.stdin == "prompt":  # its example of an answer is none, where it is only repeated
+    if options.stdin == "prompt":  # a repeated example is not an answer
         text = text.replace(ctx.prompt.strip(), "")
     return judge_printed(text, ExpectedOutput(ctx.role, ctx.schema, ctx.reads), changes)
 
@@ -353,8 +353,8 @@ def _explain_failure(
     listed = [choices(payload, field.schema) for field in fields]
     known = list(dict.fromkeys(str(status) for each in listed for status in each or ()))
     if wanted is not None and None not in listed and known and wanted not in known:
-        return f"{option} {wanted!r} is no {fields[0].name} of role {role}", nearest(wanted, known)
-    said = f"{name} {ended.words}, and the output of role {role} can't be told from that"
+        return f"{option} {wanted!r} is not a {fields[0].name} of role {role}", nearest(wanted, known)
+    said = f"{name} {ended.words}, and the output of role {role} cannot be told from that"
     helpful = [
         each for each in known if _fill(ctx, options._replace(ok=each, fail=each), ended, changes) is not None
     ]

@@ -57,7 +57,7 @@ def run(ctx: Context) -> Reply:
             problems = ctx.schema.problems(output)
             if not problems:
                 return Reply(render_frontmatter(output, report), output=output)
-            terminal.say("\nThat can't be taken yet:\n" + _listed(problems) + "\nOnce more, please.\n\n")
+            terminal.say("\nThat cannot be taken yet:\n" + _listed(problems) + "\nOnce more, please.\n\n")
 
 
 class InputEnded(AgentFailed):
@@ -100,17 +100,15 @@ class Terminal:
             data = data[os.write(self.descriptor, data) :]
 
     def ask(self, question: str) -> str:
-        """Return a line. Raises Left at the end of input, AgentFailed at the deadline."""
+        """Return a line. Raises InputEnded at the end of input, AgentFailed at the deadline."""
         self.say(question)
         while b"\n" not in self._pending:
             left = None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
             if not select.select([self.descriptor], [], [], left)[0]:
-                raise AgentFailed(
-                    f"nobody answered for role {self._role!r} in time", "raise the agent's timeout"
-                )
+                raise AgentFailed(f"role {self._role!r} got no answer in time", "raise the agent's timeout")
             data = os.read(self.descriptor, 4096)
             if not data:
-                raise InputEnded(f"nobody answered for role {self._role!r}", "step again when somebody can")
+                raise InputEnded(f"role {self._role!r} got no answer", "repeat the step")
             self._pending += data
         line, _, self._pending = self._pending.partition(b"\n")
         return line.decode("utf-8", "replace").rstrip("\r")
@@ -249,7 +247,7 @@ def _ask_field(root: Any, terminal: Terminal, field: Field) -> tuple[Any] | None
             problems = [error.message]
         if not problems:
             return (value,)
-        terminal.say("That can't be taken:\n" + _listed(problems))
+        terminal.say("That cannot be taken:\n" + _listed(problems))
 
 
 def _ask_line(terminal: Terminal, question: str) -> str:
@@ -298,7 +296,7 @@ def _edit(ctx: Context, terminal: Terminal) -> Reply:
         path = Path(folder) / f"{ctx.role.name.replace('/', '-')}.md"
         while True:
             note = "".join(f"{_NOTE} - {problem}\n" for problem in problems)
-            shown = f"{_NOTE} This can't be taken yet:\n{note}{text}" if problems else text
+            shown = f"{_NOTE} This cannot be taken yet:\n{note}{text}" if problems else text
             path.write_text(f"{shown}\n{_help(ctx)}", encoding="utf-8")
             _open_editor(terminal, path)
             edited = _without_notes(path.read_text(encoding="utf-8", errors="replace"))

@@ -42,7 +42,7 @@ def parse_args(args: Sequence[str]) -> Path | None:
     """Return the script's path, if any. Raises Usage."""
     given, rest = read_options("uwf-rehearse", USAGE, args, ("--script",))
     if rest or len(given) > 1:
-        raise Usage(f"uwf-rehearse can't take {' '.join(args)}", USAGE)
+        raise Usage(f"uwf-rehearse cannot take {' '.join(args)}", USAGE)
     return Path(given[0][1]) if given else None
 
 
@@ -197,7 +197,7 @@ def read_script(path: Path) -> tuple[Entry, ...]:
 
     value = read(path).data
     if not isinstance(value, list):
-        raise Invalid(f"{path} is no list of replies", "as in: - {role: planner, output: {plan: short}}")
+        raise Invalid(f"{path} is not a list of replies", "as in: - {role: planner, output: {plan: short}}")
     return tuple(_entry(path, number, item) for number, item in enumerate(value, 1))
 
 
@@ -215,7 +215,7 @@ def _entry(path: Path, number: int, item: Any) -> Entry:
             raise Invalid(f"{where}: {key} is not {kind.__name__}")
     sleep = item.get("sleep", 0)
     if not isinstance(sleep, int | float) or isinstance(sleep, bool) or sleep < 0:
-        raise Invalid(f"{where}: sleep is no number of seconds")
+        raise Invalid(f"{where}: sleep is not a number of seconds")
     return Entry(**{**item, "sleep": float(sleep)})
 
 

@@ -124,7 +124,7 @@ def _asking(ctx: Context, chat: Chat, options: Options, offered: list[dict[str, 
     def ask(messages: Sequence[Message], tools: str) -> Completion:
         extra: dict[str, Any] = dict(options.extra)
         if offered and tools:
-            # Tools stand before the messages in what a model reads: taken away, no cache would hold.
+            # Tools precede the messages in a model's input: removing them would invalidate the cache.
             extra["tools"] = offered
             if tools == "none":
                 extra["tool_choice"] = "none"

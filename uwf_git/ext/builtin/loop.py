@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from uwf_git.ext.builtin.tools.tool import ToolResult
 
 CORRECTION_TURNS = 3
-NOTICE = 3  # turns left when the model is told so
-REPEATS = 3  # of a call that fails, without one that succeeds between
+NOTICE = 3  # turns left when the model is warned
+REPEATS = 3  # identical failing calls without a successful one between
 AT_ONCE = 32  # tool calls in one turn
 _LOOKED_AT = 1000  # characters of a text that is shown in an error
 
@@ -124,7 +124,7 @@ class Loop:
                 self._call_all(calls, call, done.finish)
                 continue
             if last and not done.text.strip() and done.message.get("tool_calls"):
-                # It calls tools although it was told not to: some servers don't pass that on.
+                # It calls tools against the instruction: some servers don't pass that on.
                 done = self._ask(ask, "")
                 self._take(done, True)
             if not last and self._nudges and not done.is_refusal and (nudge := self._nudge(done)):

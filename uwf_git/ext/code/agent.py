@@ -94,7 +94,7 @@ class CodeAgent(Agent):
             live = kept.enter_context(closing(running.live if running else begin(instance, at)))
             log.debug(
                 "4KPED1YT",
-                "the bundle {does} after {steps} steps",
+                "the code {does} after {steps} steps",
                 does="goes on" if running else "begins",
                 steps=len(history.steps),
                 rounds_left=rounds,
@@ -119,7 +119,7 @@ class CodeAgent(Agent):
             except OutOfRounds:
                 raise _over(at) from None
             except StoreUnwritable:
-                raise  # what was made is in the report, or its turns are noted
+                raise  # the result is in the report, or its turns are recorded
             except UwfError as error:
                 calls.settle()
                 if isinstance(error, Absent) and not recorder.turns:
@@ -189,7 +189,7 @@ def _over(at: Position) -> OutOfRounds:
     return OutOfRounds(f"maxRounds: {counted(rounds or 0, 'round')} {'is' if rounds == 1 else 'are'} done")
 
 
-# What it said
+# Its output
 
 
 def result_of(value: Any) -> CodeResult:
@@ -202,13 +202,14 @@ def result_of(value: Any) -> CodeResult:
 def step_of(instance: Instance, history: History, value: Any) -> CodeResult:
     """Return a yield as a role's step. Raises AgentFailed."""
     if not isinstance(value, dict):
-        raise AgentFailed(f"the bundle yielded {brief(value)}, which is no {{role, content, meta}}", _HINT)
+        raise AgentFailed(f"the code yielded {brief(value)}, which is not a {{role, content, meta}}", _HINT)
     name, content = value.get("role"), value.get("content", "")
     if not isinstance(name, str):
-        raise AgentFailed(f"the bundle yielded a role that is no text: {brief(name)}", _HINT)
+        raise AgentFailed(f"the code yielded a role that is not text: {brief(name)}", _HINT)
     if encodable(name) != name:
         raise AgentFailed(
-            f"the bundle yielded a role whose name holds half a character: {one_line(name, 40)}", _HINT
+            f"the code yielded a role whose name holds an incomplete character: {one_line(name, 40)}",
+            _HINT,
         )
     role = history.workflow.roles.get(name)
     if role is None:
@@ -219,17 +220,19 @@ def step_of(instance: Instance, history: History, value: Any) -> CodeResult:
             hint = f"a role asks with meta: {{$status: {SUSPEND}, question}}; the answer is a step of {USER} then"
         else:
             hint = nearest(name, history.workflow.roles) or _HINT
-        raise AgentFailed(f"the bundle yielded a step of {shown!r}, which is no role of its descriptor", hint)
+        raise AgentFailed(
+            f"the code yielded a step of {shown!r}, which is not a role of its descriptor", hint
+        )
     if not isinstance(content, str):
-        raise AgentFailed(f"role {name}: the content of the yield is no text: {brief(content)}", _HINT)
+        raise AgentFailed(f"role {name}: the content of the yield is not text: {brief(content)}", _HINT)
     if encodable(content) != content:
         raise AgentFailed(
-            f"role {name}: the content of the yield holds half a character (a lone surrogate)",
+            f"role {name}: the content of the yield holds an incomplete character (a lone surrogate)",
             "was a text cut within a character?",
         )
     if len(content) > MOST_CONTENT:
         raise AgentFailed(
-            f"role {name}: the content of the yield has {len(content)} characters, the most is {MOST_CONTENT}",
+            f"role {name}: the content of the yield has {len(content)} characters, the limit is {MOST_CONTENT}",
             "put large texts into files",
         )
     if "meta" not in value:
@@ -248,12 +251,12 @@ def _bounded(value: Any, what: str) -> Any:
     size = len(json.dumps(value, ensure_ascii=False))
     if size > MOST_META:
         raise AgentFailed(
-            f"{what} has {size} characters, the most is {MOST_META}", "put large values into files"
+            f"{what} has {size} characters, the limit is {MOST_META}", "put large values into files"
         )
     try:
         return normalise(value)
     except Invalid as error:
-        raise AgentFailed(f"{what} can't be stored: {error.message}", error.hint) from None
+        raise AgentFailed(f"{what} cannot be stored: {error.message}", error.hint) from None
 
 
 def _stored(
@@ -335,7 +338,7 @@ def _said(
 
 
 def _converses_not(_: object) -> NoReturn:
-    raise AssertionError("a bundle's step is no conversation")
+    raise AssertionError("a bundle's step is not a conversation")
 
 
 agent = CodeAgent()

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 AT_ONCE = 8
 """Conversations in which somebody speaks at the same time; more wait for their turn."""
-_IDLE = 4  # conversations that are kept for corrections when another begins, of those in which nobody speaks
-_PATIENCE = 5.0  # seconds in which a conversation that is over lets go of what it holds
+_IDLE = 4  # idle conversations kept for corrections when another begins
+_PATIENCE = 5.0  # seconds for a finished conversation to exit
 _TEXTS = {"agent": ("agent", "role", "prompt", "systemPrompt"), "extract": ("text", "role", "prompt")}
 
 
@@ -102,21 +102,23 @@ class Calls:
         names = _TEXTS.get(what) if isinstance(what, str) else None
         if names is None:
             raise AgentFailed(
-                f"the bundle asked for {str(what)[:40]!r}, which is neither an agent nor an extraction"
+                f"the code asked for {str(what)[:40]!r}, which is neither an agent nor an extraction"
             )
         given = {name: message.get(name) for name in names}
         for name, value in given.items():
             if not isinstance(value, str | None):
-                raise AgentFailed(f"the bundle called an agent with a {name} that is no text")
+                raise AgentFailed(f"the code called an agent with a {name} that is not text")
             if value is not None and encodable(value) != value:
-                raise AgentFailed(f"the bundle called an agent with a {name} that holds half a character")
+                raise AgentFailed(
+                    f"the code called an agent with a {name} that holds an incomplete character"
+                )
         schema = message.get("schema")
         if not isinstance(schema, dict | bool | None):
             raise AgentFailed(
-                "the bundle gave a schema that is no JSON Schema", "an object, as z.toJSONSchema makes it"
+                "the code gave a schema that is not a JSON Schema", "an object, as z.toJSONSchema makes it"
             )
         if what == "agent" and not any(given[name] for name in ("role", "prompt", "systemPrompt")):
-            raise AgentFailed("the bundle asked an agent nothing", "name a role, or give a prompt")
+            raise AgentFailed("the code asked an agent nothing", "name a role, or give a prompt")
         self._pending += 1
         if what == "agent":
             question = Question(
@@ -256,7 +258,7 @@ class Calls:
             return conversation.exchange(request)
         except UwfError as error:
             return {"error": error.message, "hint": error.hint, "turns": ()}
-        except Exception as error:  # else nobody would ever answer the call
+        except Exception as error:  # otherwise the call is never answered
             return {"error": f"asking the agent failed: {type(error).__name__}: {error}", "turns": ()}
 
     def _notify(self, number: int, answer: dict[str, Any]) -> None:

@@ -47,7 +47,7 @@ def trust(invocation: Invocation, workflow: str, yes: bool) -> None:
     else:
         source = reviewed(instance, found.workflow, commit)
         if not (yes or _asked_whether(invocation, found, source)):
-            raise Usage(f"{workflow} is not trusted, as it was not confirmed", "ask whoever wrote it")
+            raise Usage(f"{workflow} was not confirmed, and is not trusted", "ask its author")
         trusting.trust(instance, found.workflow)
         if told := otherwise(instance, found.workflow, source):
             invocation.warn(told)
@@ -73,7 +73,7 @@ def _bundle(invocation: Invocation, text: str) -> ResolvedWorkflow:
 
     found = find_workflow(invocation, text)
     if found.workflow.code is None:
-        raise Usage(f"workflow {found.workflow.name!r} is no code, so there is nothing to trust")
+        raise Usage(f"workflow {found.workflow.name!r} is not code, so there is nothing to trust")
     if found.commit is None:
         raise Usage(f"{text} is a file, and is trusted once it is registered", f"uwf workflow put {text}")
     return found
@@ -104,7 +104,7 @@ def _asked_whether(invocation: Invocation, found: ResolvedWorkflow, source: str)
     assert code is not None
     if not (terminal.is_terminal(sys.stdin) and terminal.is_terminal(sys.stderr)):
         raise Usage(
-            f"bundle {code.id} is trusted by somebody who has read it, and there is no terminal to ask on",
+            f"code {code.id} must be read before it is trusted, and there is no terminal to ask on",
             f"read it: uwf workflow show {code.id} --source; then uwf workflow trust {code.id} --yes",
         )
     lines = _lines(source, code.language)

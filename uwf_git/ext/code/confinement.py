@@ -30,7 +30,7 @@ from uwf_git.sandbox.bubblewrap import (
 from uwf_git.sandbox.repositories import RepositoriesBefore
 from uwf_git.sandbox.results import ToolFailure
 
-NOTE = "the bundle ran without a sandbox: it could reach whatever the user can"
+NOTE = "the code ran without a sandbox: it could reach whatever the user can"
 # Bytes of data of one process, without what it maps shared: Node needs more addresses than memory.
 _MEMORY = 1 << 30
 _FILE = 1 << 28  # bytes of one file that it writes
@@ -69,7 +69,7 @@ class ConfinedCommand(NamedTuple):
         try:
             self.stack.close()
         except ToolFailure as failure:
-            raise AgentFailed(f"the bundle's sandbox doesn't end: {failure.message}") from None
+            raise AgentFailed(f"the code's sandbox doesn't end: {failure.message}") from None
 
 
 def confine(
@@ -88,7 +88,7 @@ def confine(
         if sandbox.program is None:
             if not config.tools.allow_unconfined:
                 raise AgentFailed(
-                    f"the bundle can't be confined: {sandbox.reason}",
+                    f"the code cannot be confined: {sandbox.reason}",
                     "without that, config.yaml must say tools: {allowUnconfined: true}",
                 )
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="uwf-bundle-")))
@@ -132,10 +132,10 @@ def _granted(grants: Grants, own: Sequence[Path]) -> Iterator[tuple[Path, bool]]
         path = Path(named).expanduser().resolve()
         shown = one_line(named, 80)
         if not path.exists():
-            raise AgentFailed(f"config.yaml grants the bundle {shown}, which isn't there", "create it first")
+            raise AgentFailed(f"config.yaml grants the code {shown}, which does not exist", "create it first")
         if any(place.is_relative_to(path) or path.is_relative_to(place) for place in own):
             raise AgentFailed(
-                f"config.yaml grants the bundle {shown}, where uwf keeps its configuration or its store",
+                f"config.yaml grants the code {shown}, where uwf keeps its configuration or its store",
                 "grant a smaller folder",
             )
         yield path, writable
@@ -148,7 +148,7 @@ def _searched(folder: Path, stack: contextlib.ExitStack, taken: list[str]) -> Re
         before = stack.enter_context(RepositoriesBefore(folder, str(folder)))
     except (ToolFailure, OSError) as failure:
         raise AgentFailed(
-            f"the bundle can't be granted {folder}: {failure}", "grant a smaller folder"
+            f"the code cannot be granted {folder}: {failure}", "grant a smaller folder"
         ) from None
     stack.callback(lambda: taken.extend(before.take_new()))
     return before

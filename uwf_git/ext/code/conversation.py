@@ -80,7 +80,7 @@ class _OfCommand(Conversation):
         ctx, config = self.ctx, self._config
         if ctx.instruction is not None:
             raise AgentFailed(
-                f"agent {config.alias!r} is a command, which can't be told a prompt of the bundle's own",
+                f"agent {config.alias!r} is a command, which cannot be told a prompt of the code's own",
                 "leave the prompt out, or make it an agent with the kit and install it as a package",
             )
         environ = environment(ctx.instance, ctx.thread, ctx.role.name)
@@ -138,7 +138,7 @@ class _Asked:
             self._count(failure.replies, failure.turns, failure.usage)
             raise
         said = reply.turns or (TurnRecord("assistant", reply.text, usage=reply.usage, model=reply.model),)
-        # What a model read for the agent, or for its commands, was noted as it came: the step counts it.
+        # Extractions for the agent or its commands were recorded as they happened: the step counts them.
         self._count((reply,), said, reply.usage)
         return reply.text
 
@@ -153,7 +153,7 @@ class _Asked:
 
         last = self._reply
         ctx = self._ctx._replace(role=self._ctx.role._replace(extract_prompt=prompt))
-        # The rest of it is counted already, and its last turn stands for all of them.
+        # The rest is counted already, and its last turn represents all.
         known = Reply(last.text, last.session, output=last.output, turns=tuple(self._turns[-1:]))
         try:
             with agent_slot(ctx.instance, self._command):
@@ -230,7 +230,7 @@ def _chosen(instance: Instance, asks: Question) -> str | None:
         elif name.replace("-", "_").isidentifier():
             hint = f"{hint_to_add(name)}, or let the code ask agents.default"
         raise AgentFailed(
-            f"the code asks for agent {one_line(name, 60)!r}, which is none here",
+            f"the code asks for agent {one_line(name, 60)!r}, which does not exist here",
             f"{hint}; known: {', '.join(known)}",
         )
     return name
@@ -263,7 +263,7 @@ def main(argv: Sequence[str]) -> int:
 
     thread = parse_thread_id(argv[0])
     answers = os.fdopen(os.dup(1), "w", encoding="ascii")
-    os.dup2(2, 1)  # what a package prints is no answer
+    os.dup2(2, 1)  # a package's output is not an answer
     asked, name = None, ""
 
     def answer(act: Callable[[], Any]) -> None:

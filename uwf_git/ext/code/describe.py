@@ -57,7 +57,7 @@ def node_program(config: Config) -> str:
         raise NotFound(
             f"config.yaml: node is {one_line(config.node, 80)}, and there is no such program"
             if named
-            else f"a bundle in JavaScript needs Node {OLDEST_NODE} or newer, and there is no node on PATH",
+            else f"a code workflow in JavaScript needs Node {OLDEST_NODE} or newer, and there is no node on PATH",
             "uwf config set node /path/to/node",
         )
     return program
@@ -67,7 +67,7 @@ def program_of(language: str, config: Config) -> Program:
     """Return the program for a language. Raises NotFound."""
     harness = HARNESSES[language]
     if language == PYTHON:
-        # That of an environment would bring in what is installed there.
+        # That of an environment would add installed packages.
         program = str(Path(sys.executable).resolve())
         return Program(program, PYTHON_FLAGS, (harness, Path(define.__file__)))
     options = (*NODE_FLAGS, "--no-addons")
@@ -110,7 +110,7 @@ def describe(source: bytes, language: str, config: Config) -> EvaluationResult:
         return EvaluationResult(None, problem=f"ends before it tells its descriptor: {one_line(said, 200)}")
     if error.get("node"):
         raise Invalid(
-            f"a bundle in JavaScript needs Node {OLDEST_NODE} or newer, and {program.path}: {error['message']}",
+            f"a code workflow in JavaScript needs Node {OLDEST_NODE} or newer, and {program.path}: {error['message']}",
             "uwf config set node /path/to/node",
         )
     return EvaluationResult(

@@ -91,7 +91,7 @@ function described(descriptor) {
 /** The descriptor, refused where it has a number that JSON would leave out. */
 function numbered(descriptor) {
   stringify(descriptor, (key, value) => {
-    if (typeof value === "number" && !isFinite(value)) throw new Refused(`${key} is ${value}, which JSON can't say`);
+    if (typeof value === "number" && !isFinite(value)) throw new Refused(`${key} is ${value}, which JSON cannot say`);
     return value;
   });
   return descriptor;
@@ -120,20 +120,20 @@ function plain(value, path, around) {
     case "boolean":
       return value;
     case "number":
-      if (!isFinite(value)) throw new TypeError(`${path} is ${value}, which JSON can't say`);
+      if (!isFinite(value)) throw new TypeError(`${path} is ${value}, which JSON cannot say`);
       return value;
     case "undefined":
       return null;
     case "object":
       break;
     default:
-      throw new TypeError(`${path} is a ${typeof value}, which JSON can't say`);
+      throw new TypeError(`${path} is a ${typeof value}, which JSON cannot say`);
   }
   if (value === null) return null;
   if (typeof value.toJSON === "function") return plain(value.toJSON(), path, around);
-  if (around.includes(value)) throw new TypeError(`${path} holds itself, which JSON can't say`);
+  if (around.includes(value)) throw new TypeError(`${path} holds itself, which JSON cannot say`);
   if (value instanceof Map || value instanceof Set || value instanceof Promise)
-    throw new TypeError(`${path} is a ${value.constructor.name}, which JSON can't say`);
+    throw new TypeError(`${path} is a ${value.constructor.name}, which JSON cannot say`);
   const within = [...around, value];
   if (isArray(value)) return value.map((item, at) => plain(item, `${path}[${at}]`, within));
   const found = {};
@@ -167,7 +167,7 @@ class Conversation {
     try {
       message = told(error);
     } catch {
-      message = { message: "what was thrown can't be told", line: 0, column: 0 };
+      message = { message: "the thrown value has no text", line: 0, column: 0 };
     }
     this.#channel.end(stringify({ type: "error", ...message }) + "\n", () => exit(1));
   }
@@ -212,7 +212,7 @@ class Conversation {
     const { done, value } = await this.#generator.next();
     const what = done ? "the result" : "the yield";
     const line = stringify({ type: done ? "return" : "yield", value: plain(value, what, []) });
-    if (line.length > LONGEST) throw new Refused(`${what} has ${line.length} characters, the most is ${LONGEST}`);
+    if (line.length > LONGEST) throw new Refused(`${what} has ${line.length} characters, the limit is ${LONGEST}`);
     this.#channel.ref();
     this.#send(line);
   }

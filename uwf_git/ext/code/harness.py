@@ -23,7 +23,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-LONGEST = 8 << 20  # characters of what is yielded or returned, as JSON
+LONGEST = 8 << 20  # characters of a yielded or returned value, as JSON
 _DEEPEST = 256  # levels of a value
 CHANNEL = "UWF_CHANNEL"
 _LIBRARY = "uwf_git.workflow"
@@ -80,7 +80,7 @@ def load(name: str, source: str) -> ModuleType:
     sys.meta_path.insert(0, _Standard())
     module = ModuleType("bundle")
     module.__file__ = name
-    sys.modules["bundle"] = module  # what looks a class's module up finds it there
+    sys.modules["bundle"] = module  # so that class lookups by module find it
     code = compile(source, name, "exec", dont_inherit=True)
 
     own = [code]
@@ -112,10 +112,10 @@ def plain(value: Any, path: str, around: tuple[int, ...] = ()) -> Any:
         return value
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise TypeError(f"{path} is {value}, which JSON can't say")
+            raise TypeError(f"{path} is {value}, which JSON cannot say")
         return value
     if id(value) in around:
-        raise TypeError(f"{path} holds itself, which JSON can't say")
+        raise TypeError(f"{path} holds itself, which JSON cannot say")
     within = (*around, id(value))
     if len(within) > _DEEPEST:
         raise TypeError(f"{path} is nested deeper than {_DEEPEST} levels")
@@ -126,7 +126,7 @@ def plain(value: Any, path: str, around: tuple[int, ...] = ()) -> Any:
         return {key: plain(item, f"{path}.{key}", within) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item, f"{path}[{at}]", within) for at, item in enumerate(value)]
-    raise TypeError(f"{path} is of type {type(value).__name__}, which JSON can't say")
+    raise TypeError(f"{path} is of type {type(value).__name__}, which JSON cannot say")
 
 
 def describe_exception(error: BaseException, name: str) -> dict[str, Any]:
@@ -243,7 +243,7 @@ class _Run:
         if not hasattr(steps, "__anext__"):
             if hasattr(steps, "close"):
                 steps.close()
-            raise TypeError("its run is no async generator: it must yield")
+            raise TypeError("its run is not an async generator: it must yield")
         self._steps = steps
         await self._advance()
 
@@ -255,7 +255,7 @@ class _Run:
         size = len(json.dumps(value))
         if size > LONGEST:
             what = "the result" if kind == "return" else "the yield"
-            raise ValueError(f"{what} has {size} characters, the most is {LONGEST}")
+            raise ValueError(f"{what} has {size} characters, the limit is {LONGEST}")
         self._send({"type": kind, "value": value})
 
     async def _call(self, what: str, **given: Any) -> Any:

@@ -89,8 +89,8 @@ class Module:
     def check(self, breaches: Breaches) -> None:
         if self._root.has_error:
             place = next(iter(self._captured().get("error", ())), None) or _missing(self._root)
-            breaches.add(self.mark(place or self._root), "no-javascript", "can't be read as JavaScript")
-            return  # what follows from a slip would be told as breaches
+            breaches.add(self.mark(place or self._root), "no-javascript", "cannot be read as JavaScript")
+            return  # consequences of a syntax error would be reported as breaches
         found = self._captured()
         for node in found.get("module", ()):
             self._check_import(node, breaches)
@@ -133,7 +133,7 @@ class Module:
             breaches.add(self.mark(node), "foreign-import", message)
         elif plain not in BUILTIN and not (plain in WITH_PREFIX and name.startswith("node:")):
             hint = nearest(plain, BUILTIN) if name.startswith("node:") else _BUNDLE_IT
-            message = f'imports "{shown}", which is no built-in module of Node'
+            message = f'imports "{shown}", which is not a built-in module of Node'
             breaches.add(self.mark(node), "foreign-import", message, hint)
 
     def _check_member(self, node: Node, breaches: Breaches) -> None:
@@ -169,10 +169,15 @@ class Module:
             is_generator = value.type.startswith("generator")
             if is_async != is_generator:
                 breaches.add(
-                    self.mark(place), "no-generator", "run is no async generator", "write async function* run"
+                    self.mark(place),
+                    "no-generator",
+                    "run is not an async generator",
+                    "write async function* run",
                 )
         elif value.type in ("object", "array", "string", "number", "class", "class_declaration"):
-            breaches.add(self.mark(place), "no-generator", "run is no function", "write async function* run")
+            breaches.add(
+                self.mark(place), "no-generator", "run is not a function", "write async function* run"
+            )
 
     def _exported(self) -> dict[str, tuple[Node, Node | None]]:
         found: dict[str, tuple[Node, Node | None]] = {}

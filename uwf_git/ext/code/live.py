@@ -50,12 +50,12 @@ LONGEST = 16 << 20  # bytes of a line from the harness
 MOST_CALLS = 1000  # in one step
 MOST_ASKED = 64 << 20  # bytes of all calls of one step: they are kept while it runs
 _PIECE = 1 << 16
-_PIECES = 1000  # of what a process that has exited left to be read
+_PIECES = 1000  # remaining output of an exited process
 _POLL = 0.05
-_PATIENCE = 1.0  # seconds between the end of what a process says and its own
+_PATIENCE = 1.0  # seconds between the end of output and of the process
 _CHANNEL, _EXIT, _ANSWERS = "channel", "exit", "answers"
 _STREAMS = (_CHANNEL, "stdout", "stderr")
-_SHOWN = 300  # characters of what a bundle has thrown
+_SHOWN = 300  # characters of an exception's message
 _TAKEN = 20  # repositories that a note names
 
 Show = Callable[..., None]
@@ -155,7 +155,7 @@ class Live:
                 kind = message.get("type")
                 log.debug(
                     "J2E7ZCAH",
-                    "the bundle says {kind}",
+                    "the code says {kind}",
                     kind=kind,
                     call=message.get("what"),
                     number=message.get("id"),
@@ -170,16 +170,16 @@ class Live:
                 if kind != "call" or not isinstance(number, int) or number in made | self._open:
                     raise _tampered()
                 if calls is None:
-                    raise OutOfRounds("the bundle would go on")
+                    raise OutOfRounds("the code did not finish")
                 made.add(number)
                 if len(made) > MOST_CALLS:
                     raise AgentFailed(
-                        f"the bundle made over {MOST_CALLS} calls in one step", "does it ever yield?"
+                        f"the code made over {MOST_CALLS} calls in one step", "does it ever yield?"
                     )
                 asked += len(line)
                 if asked > MOST_ASKED:
                     raise AgentFailed(
-                        f"the calls of the bundle in one step have over {MOST_ASKED >> 20} MiB",
+                        f"the calls of the code in one step have over {MOST_ASKED >> 20} MiB",
                         "put large texts into files",
                     )
                 self._call(calls, number, message)
@@ -205,7 +205,7 @@ class Live:
                 raise self._gone()
             if left <= 0:
                 raise AgentFailed(
-                    f"the bundle's own code took over {self._timeout:g} s",
+                    f"the code's own code took over {self._timeout:g} s",
                     "does it end? else raise bundles.<name>.timeout in config.yaml",
                 )
         return line, left
@@ -264,7 +264,7 @@ class Live:
         if process.poll() is None:
             return False
         for key in [key for key in self._selector.get_map().values() if key.data in _STREAMS]:
-            for _ in range(_PIECES):  # what it left behind may write for ever
+            for _ in range(_PIECES):  # its children may write forever
                 if not self._read(key, show):
                     break
         return True
@@ -286,7 +286,7 @@ class Live:
             self._heard += data
             if len(self._heard) > LONGEST:
                 raise AgentFailed(
-                    f"the bundle said more than {LONGEST >> 20} MiB at once",
+                    f"the code said more than {LONGEST >> 20} MiB at once",
                     "large files are no part of a step",
                 )
         return bool(data)
@@ -297,15 +297,13 @@ class Live:
         errors = self.printed[1]
         number = -status if status < 0 else status - 128
         if "out of memory" in errors or "Array buffer allocation failed" in errors:
-            return AgentFailed("the bundle ran out of memory", "does it keep what it has read?")
+            return AgentFailed("the code ran out of memory", "does it keep all its input?")
         if 0 < number < 65:
             hint = "somebody ended it, or the machine ran out of memory: step again"
-            return AgentFailed(
-                f"the bundle's process was ended by signal {number}", last_line(errors) or hint
-            )
+            return AgentFailed(f"the code's process was ended by signal {number}", last_line(errors) or hint)
         said = last_line(errors)
         return AgentFailed(
-            f"the bundle's process exited with {status} before it yielded" + (f": {said}" if said else "")
+            f"the code's process exited with {status} before it yielded" + (f": {said}" if said else "")
         )
 
 
@@ -321,7 +319,7 @@ def _parsed(line: bytes) -> Mapping[str, Any]:
 
 def _tampered() -> AgentFailed:
     return AgentFailed(
-        "the bundle's process said what its harness doesn't say",
+        "the code's process sent a message that its harness doesn't know",
         "does its code write to descriptors that are not its own?",
     )
 
@@ -329,7 +327,7 @@ def _tampered() -> AgentFailed:
 def _thrown(message: Mapping[str, Any]) -> AgentFailed:
     line = message.get("line")
     where = f" in line {line}" if isinstance(line, int) and line > 0 else ""
-    return AgentFailed(f"the bundle failed{where}: {one_line(str(message.get('message')), _SHOWN)}")
+    return AgentFailed(f"the code failed{where}: {one_line(str(message.get('message')), _SHOWN)}")
 
 
 def _line(message: Mapping[str, Any]) -> bytes:

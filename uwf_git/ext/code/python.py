@@ -50,7 +50,7 @@ class Module:
         except SyntaxError as error:
             self._error = Mark(error.lineno or 1, error.offset or 1), error.msg
         except (ValueError, RecursionError, MemoryError) as error:
-            self._error = Mark(1, 1), f"it can't be parsed: {error or 'it is nested too deep'}"
+            self._error = Mark(1, 1), f"it cannot be parsed: {error or 'it is nested too deep'}"
         if self._error is not None:
             self._root = ast.Module([], [])
         self._top = dict(self._bound())
@@ -58,7 +58,7 @@ class Module:
     def check(self, breaches: Breaches) -> None:
         if self._error is not None:
             place, message = self._error
-            breaches.add(place, "syntax", f"this is no Python: {message}")
+            breaches.add(place, "syntax", f"this is not Python: {message}")
             return
         own = self._own_names()
         for node in ast.walk(self._root):
@@ -122,9 +122,9 @@ class Module:
             yields = any(isinstance(node, ast.Yield | ast.YieldFrom) for node in _within(run))
             if isinstance(run, ast.AsyncFunctionDef) != yields:
                 hint = "write async def run, with a yield for each step"
-                breaches.add(self.mark(run), "no-generator", "run is no async generator", hint)
+                breaches.add(self.mark(run), "no-generator", "run is not an async generator", hint)
         elif isinstance(run, ast.Constant | ast.Dict | ast.List | ast.Tuple | ast.ClassDef):
-            breaches.add(self.mark(run), "no-generator", "run is no function", "write async def run")
+            breaches.add(self.mark(run), "no-generator", "run is not a function", "write async def run")
 
     def _bound(self) -> Iterator[tuple[str, ast.AST]]:
         for node in self._root.body:

@@ -24,7 +24,7 @@ def reviewed(instance: Instance, workflow: Workflow, commit: Oid) -> str:
     if breaches := breaches_of(source, code.language):
         first = breaches[0]
         raise Invalid(
-            f"bundle {code.id}: {workflow.file}:{first.line}:{first.column}: {first.message}",
+            f"code {code.id}: {workflow.file}:{first.line}:{first.column}: {first.message}",
             f"read it: uwf workflow show {code.id} --source",
         )
     return source.decode("utf-8")

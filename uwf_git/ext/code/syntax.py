@@ -11,7 +11,7 @@ from uwf_git.format.document import Mark
 from uwf_git.format.findings import Finding
 from uwf_git.format.schema import ValuePath
 
-_MAX_BREACHES = 200  # breaches that are kept: nobody reads more
+_MAX_BREACHES = 200  # reported breaches
 _MOST_LEVELS = 24  # of a descriptor whose places are looked for
 
 Places = dict[ValuePath, Mark]

@@ -104,4 +104,4 @@ def _page(crew: Crew, workflows: Mapping[Hash, Workflow]) -> bytes:
     try:
         return harmless(readme(crew, workflows)).encode("utf-8")
     except _STUMBLES as error:
-        raise Bad("wrong-page", f"its page can't be made: {type(error).__name__}") from None
+        raise Bad("wrong-page", f"its page cannot be made: {type(error).__name__}") from None

@@ -160,7 +160,7 @@ def _rehearsed(graph: GraphDraft, compiled: Compiled, seconds: float) -> Iterato
     lines = {(edge.source, edge.target, edge.label): edge.line for edge in reversed(graph.edges)}
     for problem in likely(rehearse(workflow, compiled.schemas, MAX_STEPS, seconds)):
         if problem.code == "dead-end":
-            continue  # whoever reads the package warns of nodes without a default
+            continue  # nodes without a default are warned of on reading
         edges = workflow.graph.get(problem.source or "", ())
         if problem.position is not None:
             about = [(problem.source, edges[problem.position])]
@@ -174,7 +174,7 @@ def _rehearsed(graph: GraphDraft, compiled: Compiled, seconds: float) -> Iterato
             ]
         places = (lines.get((source or "", edge.role, edge.label), 0) for source, edge in about)
         message, hint = finding_for(problem, workflow)
-        # Nobody has written the expression that a condition became, nor its name.
+        # The condition's expression and name are generated.
         named = next((named_edge(source or "", edge.role, edge.label) for source, edge in about), "")
         if named and problem.code in _SAID_OF_EDGES:
             message = f"rehearsed: {named} {_SAID_OF_EDGES[problem.code]}"
@@ -333,7 +333,7 @@ class _Graph:
                 edges.append(_edge(edge, self._condition(edge, self._expression(edge))))
         for edge in choices[:-1]:
             edges.append(_edge(edge, self._condition(edge, f"steps[-1].output.next = {_quoted(edge.label)}")))
-        # What is left needs no condition: a default is taken anyway, and an answer names one of the labels.
+        # The rest needs no condition: a default is always taken, and an answer names a label.
         return [*edges, *(_edge(edge, None) for edge in choices[-1:])]
 
     def _condition(self, edge: EdgeDraft, expression: str) -> str:

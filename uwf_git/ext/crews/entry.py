@@ -45,7 +45,7 @@ LARGEST = 16 << 20
 
 _FORMATS = {".json": "json", ".yaml": "yaml", ".yml": "yaml", ".csv": "csv", ".tsv": "csv", ".xml": "xml"}
 _CODE = re.compile(r"^\[[^\[\]\s]+\]\s*")
-_MEND = "mend it, or name another file"
+_MEND = "correct it, or name another file"
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
@@ -133,7 +133,7 @@ class Entry:
             if not choice.does.data:
                 return message == said
             path = mounted(choice.does.data)
-        except UwfError:  # what it names isn't there, so it can't have been chosen
+        except UwfError:  # its target is missing, so it cannot have been chosen
             return False
         before = f"{said}\n\n"
         data = data_in(message.removeprefix(before)) if message.startswith(before) else None
@@ -216,7 +216,7 @@ class Entry:
         kind = _FORMATS.get(Path(path).suffix.casefold(), "text")
         text = _text(path, data)
         _check_form(path, kind, text)
-        # Of a secret that the limit cuts a part would stay that nobody would know any more.
+        # A secret cut by the limit would leave an unrecognisable part.
         clean = self._instance.redactor.text(text)[0].encode()
         shown = clean[:most].decode("utf-8", "ignore")
         return {"path": path, "format": kind, "text": shown, "size": len(text.encode())}
@@ -250,13 +250,13 @@ class Entry:
                 raise DataLoadFailed(f"{shown} is uwf's own", "name another file")
             with open(os.open(real, _READ), "rb") as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                    raise DataLoadFailed(f"{shown} is no regular file", "name a file")
+                    raise DataLoadFailed(f"{shown} is not a regular file", "name a file")
                 data = file.read(LARGEST + 1)
         except FileNotFoundError:
             raise DataLoadFailed(f"there is no file {shown}", f"{PROJECT} is {self._project}") from None
         except (OSError, ValueError, RuntimeError) as error:  # a NUL in the path, links in a circle
             reason = getattr(error, "strerror", None) or str(error)
-            raise DataLoadFailed(f"{shown} can't be read: {one_line(reason, 80)}", "check it") from None
+            raise DataLoadFailed(f"{shown} cannot be read: {one_line(reason, 80)}", "check it") from None
         if len(data) > LARGEST:
             raise DataLoadFailed(f"{shown} is larger than {LARGEST >> 20} MiB", "name a smaller file")
         return data
@@ -270,7 +270,7 @@ def is_of_menu(instance: Instance, history: History, message: str, project: Path
     try:
         at = instance.threads.head(history.thread).commit
         return Entry(instance, f"{crew.name}/{persona}", project, at).says(message)
-    except UwfError:  # nothing more is allowed for what can't be looked up
+    except UwfError:  # unknown items get no further rights
         return False
 
 
@@ -280,7 +280,7 @@ def _text(path: str, data: bytes) -> str:
     except UnicodeDecodeError:
         raise DataLoadFailed(f"{path} is not UTF-8", "convert it: iconv -t utf-8") from None
     if "\0" in text:
-        raise DataLoadFailed(f"{path} is no text", "name a text file")
+        raise DataLoadFailed(f"{path} is not text", "name a text file")
     return text
 
 
@@ -295,7 +295,7 @@ def _check_form(path: str, kind: str, text: str) -> None:
             from uwf_git.format.document import MAX_BYTES
             from uwf_git.format.yaml12 import load
 
-            # What is larger takes long to read, and only its beginning is given along.
+            # Larger files take long to read, and only their beginning is used.
             if len(text) <= MAX_BYTES:
                 load(text, path)
         elif kind == "csv":
@@ -305,7 +305,7 @@ def _check_form(path: str, kind: str, text: str) -> None:
     except Invalid as error:
         raise DataLoadFailed(error.message, error.hint or _MEND) from None
     except (ValueError, RecursionError) as error:
-        raise DataLoadFailed(f"{path} is no {kind}: {one_line(str(error), 120)}", _MEND) from None
+        raise DataLoadFailed(f"{path} is not a {kind}: {one_line(str(error), 120)}", _MEND) from None
 
 
 def _check_table(text: str) -> None:

@@ -200,7 +200,7 @@ class Graphs:
                 part.findings.nearest(first, nodes),
             )
         if not any(each.severity == "error" for each in part.findings.sorted()):
-            # Where a node or an edge is wrong, what follows from it only distracts.
+            # If a node or edge is wrong, consequent problems only distract.
             _check_ways(part, listed, first, nodes, edges)
         self._compare(nodes, edges)
         variables = (state or {}).get("variables", {})
@@ -281,7 +281,7 @@ class Graphs:
             if nodes[source].type == "end":
                 message = f'node "{source}" is an end, so nothing follows it'
                 part.findings.error(
-                    place, "edge-from-end", message, "take the edge away, or make the node a step"
+                    place, "edge-from-end", message, "remove the edge, or make the node a step"
                 )
             expression = edge.get("conditionExpr")
             if expression in ({}, []):
@@ -350,12 +350,12 @@ def _check_ways(
         labels = Counter(edge.label for edge in ways if edge.expression is None)
         for label in (label for label, number in labels.items() if number > 1):
             message = f'node "{name}" has several edges labelled "{one_line(label, 60)}"'
-            part.findings.error(places[name], "duplicate-label", message, "who decides names one of them")
+            part.findings.error(places[name], "duplicate-label", message, "the decision names one of them")
         if not ways and nodes[name].type != "end":
-            message = f'no edge leaves node "{name}", which is no end'
+            message = f'no edge leaves node "{name}", which is not an end'
             part.findings.warning(places[name], "dead-end", message, "give it an edge, or the type end")
         if ways and all(edge.expression is not None for edge in ways):
-            message = f'node "{name}" has conditions alone: where none holds, the run can\'t go on'
+            message = f'node "{name}" has conditions alone: where none holds, the run cannot continue'
             part.findings.warning(places[name], "no-default", message, "mark one edge isDefault")
     reached = {first}
     waiting = [first] if first in leaving else []

@@ -48,13 +48,13 @@ _INBORN = frozenset(
         " __defineGetter__ __defineSetter__ __lookupGetter__ __lookupSetter__",
     )
 )
-# A text that nothing but itself is equal to, alone or in a list: no number, no list, nothing else told as text.
+# A text that equals only itself, alone or in a list: no number or list, nor their text form.
 _WORD = re.compile(r"[^\W\d_][\w /-]*")
 _NO_WORDS = ("true", "false", "null", "Infinity")
 _INDEX = re.compile("0|[1-9][0-9]{0,8}", re.ASCII)
 _SPACES = r"[\t-\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff]"
 
-# The functions, in an order in which each stands after those that it calls.
+# The functions, each after those that it calls.
 _FUNCTIONS = {
     "$kind": 'function($x) { $exists($x) ? $type($x) : "null" }',
     "$truthy": (
@@ -229,7 +229,7 @@ class _Translation:
             return "", [], path
         if len(rule) != 1:
             hint = 'an operation has one key, as in {"==": [{"var": "mode"}, "fast"]}'
-            raise Untranslatable("", path, f"an object with {len(rule)} keys is no operation", hint)
+            raise Untranslatable("", path, f"an object with {len(rule)} keys is not an operation", hint)
         [(operator, arguments)] = rule.items()
         if operator not in _KNOWN:
             raise Untranslatable(operator, (*path, operator), *_unknown(operator))
@@ -343,7 +343,7 @@ class _Translation:
     def _not_the_same(self, operator: str, origins: Iterable[tuple[str, ...]], path: ValuePath) -> None:
         for origin in origins:
             name = one_line(".".join(origin), 60)
-            message = f'"{name}" may be compared with itself, which lists and objects can\'t be'
+            message = f'"{name}" may be compared with itself, which lists and objects cannot be'
             raise Untranslatable(operator, path, f"{operator}: {message}", "compare it with another value")
 
     def _literal(self, value: Any, path: ValuePath) -> str:
@@ -405,7 +405,7 @@ def _with_number(operator: str, arguments: Sequence[Any], values: Sequence[_Valu
 def _unknown(operator: str) -> tuple[str, str]:
     shown = one_line(operator, 40)
     if operator in _ARITHMETIC or operator in _ELSEWHERE:
-        return f'operator "{shown}" can\'t be translated', "let a step set a variable to what it would give"
+        return f'operator "{shown}" cannot be translated', "let a step set a variable to what it would give"
     near = closest(operator, _KNOWN)
     hint = f'did you mean "{near}"?' if near else f"known: {' '.join(_KNOWN)}"
     return f'there is no operator "{shown}"', hint

@@ -37,7 +37,7 @@ _CODE = re.compile(r"\[([^\[\]\s]+)\]")
 _MIN_QUERY = 2  # characters of a text that is looked for in others
 _MOST_DIGITS = 9
 
-# Where a text was found, best first: whole words of a name or of a description, then parts of words likewise.
+# Match places, best first: whole words of names, of descriptions, then parts of words likewise.
 _FOUND = (
     (HIGH, "words of a trigger, cmd, alias or handler"),
     (MEDIUM, "words of a description"),

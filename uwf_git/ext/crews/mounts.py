@@ -188,18 +188,18 @@ class Mounts:
         try:
             with open(os.open(self.places.state / DOCUMENT, _READ), "rb") as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                    raise Invalid(f"{name} is no regular file", "write a file there")
+                    raise Invalid(f"{name} is not a regular file", "write a file there")
                 data = file.read(LARGEST + 1)
         except FileNotFoundError:
             return None
         except OSError:
-            raise Invalid(f"{name} can't be read", "write a regular file there") from None
+            raise Invalid(f"{name} cannot be read", "write a regular file there") from None
         if len(data) > LARGEST:
             raise Invalid(f"{name} holds more than {LARGEST} bytes", "keep it short")
         try:
             return data.decode("utf-8")
         except UnicodeDecodeError:
-            raise Invalid(f"{name} is no UTF-8 text", "write it anew") from None
+            raise Invalid(f"{name} is not UTF-8 text", "write it anew") from None
 
 
 def _writes(policy: ToolPolicy) -> bool:
@@ -219,7 +219,7 @@ def materialise(repository: Repository, tree: Oid) -> Path:
     except OSError as error:
         raise _unwritable(folder, error) from None
     if not _is_whole(folder, expected):
-        raise StoreUnwritable(f"somebody keeps changing {folder}", "see who does, and repeat")
+        raise StoreUnwritable(f"another process keeps changing {folder}", "stop it, and repeat")
     return folder
 
 
@@ -311,7 +311,7 @@ def _make(repository: Repository, folder: Path, files: Mapping[str, Oid]) -> Non
             folder.rename(old)
         try:
             aside.rename(folder)
-        except OSError as error:  # somebody else was faster
+        except OSError as error:  # another process was faster
             if error.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
                 raise
     finally:
@@ -331,5 +331,5 @@ def _remove(path: Path) -> None:
 
 def _unwritable(folder: Path, error: OSError) -> StoreUnwritable:
     return StoreUnwritable(
-        f"can't write {folder}: {error.strerror or error}", "check permissions and free space"
+        f"cannot write {folder}: {error.strerror or error}", "check permissions and free space"
     )

@@ -50,7 +50,7 @@ def _plain(instance: Instance) -> tuple[Oid, Hash]:
     from uwf_git.workflow.source import parse_source
 
     def include(path: str) -> bytes:
-        raise NotFound(f"{path} is not there")
+        raise NotFound(f"{path} does not exist")
 
     compiled = compile_source(parse_source(DEFINITION.encode(), "workflow.yaml", include))
     return instance.registry.write(compiled, []), compiled.hash

@@ -177,7 +177,7 @@ class _Reader(Fields):
         return draft, compiled
 
     def _version(self, top: Mapping[str, Any]) -> str:
-        # 1.0 is a number to YAML, and what it is called all the same.
+        # YAML reads 1.0 as a number, but it is a name.
         value = top.get("version")
         if value is None:
             return _VERSION
@@ -200,7 +200,7 @@ class _Reader(Fields):
                 self._findings.key_error(
                     (key, id_),
                     "bad-name",
-                    f'{key}: "{one_line(id_, 60)}" is no id',
+                    f'{key}: "{one_line(id_, 60)}" is not an id',
                     "an id has letters, digits, . _ : - and begins with a letter or digit",
                 )
         return dict(own_items(value))
@@ -466,7 +466,7 @@ class _Reader(Fields):
         if not written.lower().endswith(CLASSIC):
             found = self._path(written, path, what)
             return f"{PACKAGE}/{found}" if found else ""
-        message = f"{what}: {one_line(written, 80)} is no Markdown, and no other script can be carried out"
+        message = f"{what}: {one_line(written, 80)} is not Markdown, and no other script can be carried out"
         hint = "a workflow is named by workflow:, with its id"
         self._findings.error(path, "NotSupportedClassicWorkflow", message, hint)
         return ""

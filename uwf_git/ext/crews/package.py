@@ -91,7 +91,7 @@ def read_package(path: Path) -> Package:
     if stat.S_ISDIR(mode):
         return _read_folder(path)
     if not stat.S_ISREG(mode):
-        raise Invalid(f"{shown} is no regular file", "a package is a .bmad file or a folder")
+        raise Invalid(f"{shown} is not a regular file", "a package is a .bmad file or a folder")
     if path.name in MANIFESTS.values():
         return _read_folder(path.parent)
     try:
@@ -116,7 +116,7 @@ def read_archive(data: bytes, name: str) -> Package:
         ) from None
     except (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError) as error:
         raise _refused(
-            name, "bad-archive", f"the ZIP can't be read: {one_line(str(error), 120)}", _REPACK
+            name, "bad-archive", f"the ZIP cannot be read: {one_line(str(error), 120)}", _REPACK
         ) from None
     entries = archive.infolist()
     findings = [*_entry_findings(entries), *_overlaps(entries)]
@@ -226,7 +226,7 @@ def path_problem(path: str) -> str | None:
     if path.startswith("/") or _DRIVE.match(path):
         return "is absolute"
     if not path.isprintable():
-        return "has a character that can't be printed"
+        return "has a character that cannot be printed"
     parts = path.split("/")
     if ".." in parts:
         return "leads upwards"
@@ -271,7 +271,7 @@ def _read_folder(path: Path) -> Package:
         if stat.S_ISLNK(mode):
             findings.append(_finding(relative, "link", "it is a link", "put a copy of the file in its place"))
         elif not stat.S_ISREG(mode):
-            findings.append(_finding(relative, "special-file", "it is no regular file", "take it out"))
+            findings.append(_finding(relative, "special-file", "it is not a regular file", "remove it"))
         else:
             found[relative] = entry
     findings += [*check_names(found), *_too_large({key: entry.st_size for key, entry in found.items()})]
@@ -282,7 +282,7 @@ def _read_folder(path: Path) -> Package:
             files[relative] = _content(path / relative)
         except OSError as error:
             findings.append(
-                _finding(relative, "unreadable", f"it can't be read: {error.strerror}", "check it")
+                _finding(relative, "unreadable", f"it cannot be read: {error.strerror}", "check it")
             )
     _raise(name, findings)
     return from_files(name, files)
@@ -316,7 +316,7 @@ def _content(path: Path) -> bytes:
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     with open(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file")
+            raise OSError(errno.EINVAL, "it is not a regular file")
         data = file.read(MAX_FILE + 1)
     if len(data) > MAX_FILE:
         raise OSError(errno.EFBIG, f"it is larger than {MAX_FILE >> 20} MiB")
@@ -331,7 +331,9 @@ def _check_archive(data: bytes, name: str) -> None:
     if len(data) > MAX_ARCHIVE:
         raise _refused(name, "too-large", f"it is larger than {MAX_ARCHIVE >> 20} MiB", _SMALLER)
     if not data.startswith((b"PK\x03\x04", b"PK\x05\x06")):
-        raise _refused(name, "bad-archive", "it is no ZIP archive", "a package is a .bmad file or a folder")
+        raise _refused(
+            name, "bad-archive", "it is not a ZIP archive", "a package is a .bmad file or a folder"
+        )
     end = data.rfind(b"PK\x05\x06", max(0, len(data) - (1 << 16) - 22))
     if end < 0:
         raise _refused(name, "bad-archive", "the ZIP has no end: it was cut off", "get it again")
@@ -350,7 +352,7 @@ def _entry_findings(entries: Iterable[zipfile.ZipInfo]) -> Iterator[PackageFindi
         if kind == stat.S_IFLNK:
             yield _finding(path, "link", "it is a link", "pack a copy of the file in its place")
         elif kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-            yield _finding(path, "special-file", "it is a device or a pipe", "take it out")
+            yield _finding(path, "special-file", "it is a device or a pipe", "remove it")
         elif path.endswith("/") and entry.file_size:
             yield _finding(path, "bad-path", "it is a folder with content", _REPACK)
         if entry.compress_type not in (_STORED, _DEFLATED):

@@ -60,7 +60,7 @@ def node_prompt(
     from uwf_git.engine.kit.prompt import commands, happened, instruction_now, turns_of
 
     heard, remarks = split_remarks(history.steps)
-    before = history._replace(steps=tuple(heard))  # what was asked and answered, as it is without remarks
+    before = history._replace(steps=tuple(heard))  # questions and answers, without remarks
     own = max(turns_of(history.steps, role.name, recipient.agent), default=0)
     resumes = recipient.resumes
     remembers = resumes or (recipient.remembers and own > 0)

@@ -159,7 +159,7 @@ class Crews(Packages[Definition]):
         """Return a Crew node's value. Raises NotFound, Invalid."""
         content = self._store.get(node)
         if not is_kind(content.type, "crew"):
-            raise Invalid(f"node {node} is no crew", "see: uwf crew list")
+            raise Invalid(f"node {node} is not a crew", "see: uwf crew list")
         return parse_crew(content.payload)
 
     def workflows(self, crew: Crew) -> dict[Hash, Workflow]:
@@ -208,7 +208,7 @@ class Crews(Packages[Definition]):
         for each in self.crew(self.current(name).hash).members:
             yield each.persona.id, each.persona.name
 
-    # What threads stand on
+    # Versions of threads
 
     def behind(self, name: str, thread: Oid) -> Version:
         """Return the crew's version with a thread's package: the newest, another, or one made from the
@@ -237,7 +237,7 @@ class Crews(Packages[Definition]):
         """Return a workflow's version commit for threads, existing or new, without a ref."""
         package = self._repository.file(self._repository.root(commit), PACKAGE.rstrip("/"))
         if package is None:
-            raise NotFound(f"commit {commit} holds no {PACKAGE}", "it is no version of a crew")
+            raise NotFound(f"commit {commit} holds no {PACKAGE}", "it is not a version of a crew")
         include = layout.INCLUDED.rstrip("/")
         for row in self._store.index.commits_of(workflow):
             made = Oid(raw=row.oid)

@@ -112,11 +112,11 @@ def reached(history: History, current: str | None = None) -> RunState:
     artifacts: dict[str, None] = {}
     done: list[StepContext] = []
     log: list[LoggedDecision] = []
-    at, fresh = "", False  # the node that spoke last, and whether where that led isn't known yet
+    at, fresh = "", False  # the last node, and whether its next one is still unknown
     for step in history.steps:
         if step.remark is not None:
             continue
-        if step.role == USER:  # where nobody had asked, the run had ended, and is gone on with
+        if step.role == USER:  # a message without a question: the ended run continues
             log += _decision(workflow, done[-1], END) if fresh else []
             fresh = False
             continue
@@ -229,7 +229,9 @@ class _Reader:
     def changes(self) -> Changes:
         data = self._document.data
         if not isinstance(data, dict):
-            raise Invalid(f"{STATE}: its frontmatter is no mapping", f"its fields are {', '.join(_FOLDED)}")
+            raise Invalid(
+                f"{STATE}: its frontmatter is not a mapping", f"its fields are {', '.join(_FOLDED)}"
+            )
         for key in data:
             if key not in _FOLDED + _LEFT_ALONE:
                 hint = _suggest(str(key), _FOLDED) or "values of your own belong below variables"

@@ -78,7 +78,7 @@ def of_step(instance: Instance, row: CommitRow) -> CaseDraft:
     """Return the case of a role's step. Raises Invalid for other steps."""
     if row.kind != "step" or row.role in (None, USER, END) or row.start is None:
         what = "a human's" if row.role == USER else "no role's"
-        raise Invalid(f"step {row.node} is {what}, so it can't be done again", "name a step of a role")
+        raise Invalid(f"step {row.node} is {what}, so it cannot be done again", "name a step of a role")
     prompt = parse_start(instance.store.get(row.start).payload).prompt
     name = f"{named_after(prompt)}-{layout.slug(row.role or '')}-{row.number}"
     case = Case(UNKNOWN, name, start=row.start, step=row.node, role=row.role)
@@ -163,7 +163,7 @@ def read_file(instance: Instance, path: Path) -> File:
             found.append((each, f"{path}:{mark.line}"))
     suite = top.get("suite", "")
     if not isinstance(suite, str):
-        raise Invalid(f"{path}: suite is no name", "suite: bugs")
+        raise Invalid(f"{path}: suite is not a name", "suite: bugs")
     cases = tuple(_case(instance, path.parent, top, value, where) for value, where in found)
     names = [case.name for case, _ in cases]
     for name in names:
@@ -205,7 +205,7 @@ def _case(
     name = value.get("name", named_after(prompt))
     if not isinstance(name, str) or (problem := name_problem(name)):
         raise Invalid(
-            f"{where}: the name {one_line(str(name), 60)!r} {problem or 'is no text'}", "name: csv-export"
+            f"{where}: the name {one_line(str(name), 60)!r} {problem or 'is not text'}", "name: csv-export"
         )
     workflow = value.get("workflow", top.get("workflow", ""))
     tags = value.get("tags", top.get("tags", []))
@@ -256,7 +256,7 @@ def _fixture(instance: Instance, folder: Path, value: Mapping[str, Any], where: 
         raise Usage("fixture and files exclude each other", "give one of them")
     if isinstance(given, str) and given.strip():
         path = folder / Path(given).expanduser()
-        if not path.resolve().is_relative_to(folder.resolve()):  # whoever wrote the file may be somebody else
+        if not path.resolve().is_relative_to(folder.resolve()):  # the file may come from someone else
             instance.warn(f"{where}: took in {one_line(str(path))}, which isn't below the file's folder")
         return store_folder(instance, path)
     if isinstance(files, dict) and files and all(isinstance(text, str) for text in files.values()):

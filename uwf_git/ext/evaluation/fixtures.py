@@ -44,7 +44,7 @@ _AT_ONCE = 10_000  # names that git is asked about
 _PROGRAM, _LINK = PROGRAM.decode(), LINK.decode()
 _NAMED = ("-c", "user.name=uwf", "-c", "user.email=uwf@localhost", "-c", "commit.gpgSign=false")
 _OUT_OF_IT = "leave out by a .gitignore in it what isn't needed"
-# What is wrong with a name or a file, and not with the disk.
+# Errors of a name or file, not of the disk.
 _OF_A_NAME = (
     *(errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG),
     *(errno.EILSEQ, errno.EINVAL, errno.ELOOP),
@@ -65,11 +65,11 @@ def store_folder(instance: Instance, folder: Path) -> str:
     """Store a folder's files; return the tree. Raises Invalid: too large, a link leading out, a secret, an
     invalid name."""
     if not folder.is_dir():
-        raise Invalid(f"{one_line(str(folder))} is no folder", "a fixture is a folder of files")
+        raise Invalid(f"{one_line(str(folder))} is not a folder", "a fixture is a folder of files")
 
     def refuse(path: str, why: str) -> NoReturn:
         raise Invalid(
-            f"{one_line(str(folder))}/{_shown(path)} {why}", "take it out, or name it in a .gitignore there"
+            f"{one_line(str(folder))}/{_shown(path)} {why}", "remove it, or name it in a .gitignore there"
         )
 
     with instance.store.together():
@@ -101,7 +101,7 @@ def _check_path(path: str) -> None:
         if problem := name_problem(name) or ("is too long" if is_long else None):
             shown = one_line(path, 80)
             raise Invalid(
-                f"{shown!r} is no path of a file below a folder: {one_line(part, 40)!r} {problem}",
+                f"{shown!r} is not a path of a file below a folder: {one_line(part, 40)!r} {problem}",
                 "as in src/app.py",
             )
 
@@ -152,7 +152,7 @@ def _grown(instance: Instance, files: dict[str, Entry]) -> str:
         for _ in files_of_fixture(Objects(repository, repository.config.max_blob), tree.raw, _refuse):
             pass
     except Bad as bad:
-        raise Invalid(f"the files can't be kept: {bad.message}", _OUT_OF_IT) from None
+        raise Invalid(f"the files cannot be kept: {bad.message}", _OUT_OF_IT) from None
     return str(tree)
 
 
@@ -181,12 +181,12 @@ def _stored(
             mode, content = _content(folder, path, most)
         except OSError as error:
             if error.errno != errno.ENOENT:  # else it went meanwhile
-                leave_out(path, f"can't be read: {error.strerror}")
+                leave_out(path, f"cannot be read: {error.strerror}")
             continue
         total += len(content) if len(content) <= most else 0
         _check_size(folder, len(files), total)
         if not mode:
-            leave_out(path, "is no file")
+            leave_out(path, "is not a file")
         elif len(content) > most:
             leave_out(path, f"is larger than {most:,} bytes, which uwf.maxBlob allows")
         elif mode == _LINK and (problem := link_problem(path, content)):
@@ -258,7 +258,7 @@ def _listed(folder: Path, leave_out: _LeaveOut) -> dict[str, int]:
                     elif is_file:
                         sizes[path] = size
                     else:
-                        leave_out(path, "is no file")
+                        leave_out(path, "is not a file")
                 _check_size(folder, len(sizes) if folders <= COUNT_LIMIT else MOST_FILES + 1, 0)
             level = deeper
     return sizes
@@ -278,7 +278,7 @@ def _entries(folder: Path, prefix: str, rules: _Rules, leave_out: _LeaveOut) -> 
                         yield _Found(f"{prefix}{entry.name}{slash}", status.st_size, _is_file(status))
     except OSError as error:
         if error.errno != errno.ENOENT:
-            leave_out(prefix or ".", f"can't be read: {error.strerror}")
+            leave_out(prefix or ".", f"cannot be read: {error.strerror}")
 
 
 class _Rules:
@@ -338,12 +338,12 @@ def _run(git: Git, *args: str, stdin: bytes = b"", fine: tuple[int, ...] = (0,))
         message = failure(args, done).message
         if "No space left" in message:
             raise StoreUnwritable(message, "check free space")
-        raise Invalid(message, "git can't work with the files of the case")
+        raise Invalid(message, "git cannot work with the files of the case")
     return done
 
 
 def _unwritable(error: OSError) -> StoreUnwritable:
-    return StoreUnwritable(f"can't make {error.filename}: {error.strerror}", "check free space")
+    return StoreUnwritable(f"cannot make {error.filename}: {error.strerror}", "check free space")
 
 
 # Laid out
@@ -374,8 +374,8 @@ def create_folder(repository: Repository, folder: Path, fixture: str | None, wor
         discard(aside)
         if error.errno in _OF_A_NAME:
             why = f"{error.strerror}: {_shown(str(error.filename))}"
-            raise Invalid(f"the files of the case can't be laid out: {why}", "import it without") from None
-        raise StoreUnwritable(f"can't make {folder}: {error.strerror}", "check free space") from None
+            raise Invalid(f"the files of the case cannot be laid out: {why}", "import it without") from None
+        raise StoreUnwritable(f"cannot make {folder}: {error.strerror}", "check free space") from None
     except UwfError:
         discard(aside)
         raise

@@ -54,7 +54,7 @@ def parse_text(text: str, commands: bool = True, folder: Path = Path()) -> Judge
     if not colon and kind and kind not in KINDS:
         return Judge(name or kind, USE, kind)
     if not value or kind not in KINDS or kind == USE:
-        raise Usage(f"{one_line(text, 80)!r} is no judge", f"it is {_FORMS}, or command:…")
+        raise Usage(f"{one_line(text, 80)!r} is not a judge", f"it is {_FORMS}, or command:…")
     if kind == COMMAND and not commands:
         raise Usage(
             f"{one_line(text, 80)!r}: a file names no command to run",
@@ -128,7 +128,7 @@ def _checked(judge: Judge) -> Judge:
         from uwf_git.format.schema import check_schema
 
         if problems := check_schema(judge.value):
-            raise Usage(f"judge {judge.name!r} is no JSON Schema: {problems[0]}", "correct it")
+            raise Usage(f"judge {judge.name!r} is not a JSON Schema: {problems[0]}", "correct it")
     return judge
 
 
@@ -173,7 +173,7 @@ def _configured(judge: Judge, setting: JudgeSetting) -> Judge:
     return Judge(judge.name, setting.kind, value, setting.output, setting.threshold)
 
 
-# Who plays the roles: a part of what is tried
+# The agents of roles: part of a trial's key
 
 
 def agents_of(

@@ -61,9 +61,9 @@ JUDGED = "judge-"
 lock is for too."""
 _LONGEST_REASON = 400
 _TRUTHS = ("passed", "pass", "approved")  # how a judgement may call whether it passes
-_NOT_RUN = (126, 127)  # how a shell says that there is no such program
-_KILLED = 128 + signal.SIGKILL  # and that its program was killed, as for want of memory
-_SHOWN = 20_000  # characters of an output that a workflow is told
+_NOT_RUN = (126, 127)  # a shell's status for a missing program
+_KILLED = 128 + signal.SIGKILL  # and for a killed one, for example out of memory
+_SHOWN = 20_000  # characters of an output passed to a workflow
 
 
 class Outcome(NamedTuple):
@@ -167,7 +167,7 @@ def read(judge: Judge, value: Any, reason: str = "") -> Judgement:
 
 def _no_judgement(judge: Judge, said: str) -> Invalid:
     return Invalid(
-        f"judge {judge.name!r} came to {one_line(said, 80)}, which is no judgement",
+        f"judge {judge.name!r} returned {one_line(said, 80)}, which is not a judgement",
         "true or false, a number from 0 to 1, or an object with score, passed, reason",
     )
 
@@ -179,7 +179,7 @@ def _is_score(value: Any) -> bool:
 def _exactly(judge: Judge, outcome: Outcome) -> Judgement:
     output, expected = outcome.output, outcome.expected
     if expected is None:
-        raise Invalid(f"judge {judge.name!r} has nothing to compare with", "give the case what is expected")
+        raise Invalid(f"judge {judge.name!r} has nothing to compare with", "give the case an expected output")
     if not judge.value:
         same = _same(output, expected)
         return Judgement(
@@ -189,7 +189,7 @@ def _exactly(judge: Judge, outcome: Outcome) -> Judgement:
     for field in judge.value:
         if not any(isinstance(each, dict) and field in each for each in (output, expected)):
             raise Invalid(
-                f"judge {judge.name!r}: neither the output nor what is expected has a field {field!r}",
+                f"judge {judge.name!r}: neither the output nor the expected output has a field {field!r}",
                 "name the fields to compare",
             )
         mine, wanted = (each.get(field) if isinstance(each, dict) else None for each in (output, expected))
@@ -244,7 +244,7 @@ def _command(instance: Instance, called: ResolvedJudge, outcome: Outcome, folder
     if done.returncode < 0 or done.returncode in (*_NOT_RUN, _KILLED):
         how = "could not be run" if done.returncode in _NOT_RUN else "was ended by a signal"
         raise AgentFailed(f"judge {judge.name!r} {how}", complaint)
-    is_cut = done.stdout_size > len(done.stdout_tail)  # of what is longer the end is here
+    is_cut = done.stdout_size > len(done.stdout_tail)  # only the end of a longer text
     if is_cut and last == printed and not done.returncode:
         raise _no_judgement(judge, f"a line of {done.stdout_size:,} bytes")
     for text in (last,) if is_cut else dict.fromkeys((printed, last)):
@@ -266,7 +266,7 @@ def _lay_out(instance: Instance, trial: Trial, folder: Path) -> None:
         hint = "have a .gitignore of the case leave out the rest"
         if GONE in trial.notes:
             hint = "another --label has the case tried anew"
-        raise Invalid(f"what the agents left isn't kept{why}", hint)
+        raise Invalid(f"the agents' final files were not stored{why}", hint)
     create_folder(instance.store.repository, folder, trial.key.fixture, trial.work)
 
 

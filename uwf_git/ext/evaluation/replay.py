@@ -47,7 +47,7 @@ def start_of(start: Start, workflow: Hash, definition: Workflow, speaker: str = 
     missing persona. Raises Inapplicable."""
     persona = start.persona if start.persona in definition.personas else speaker
     if definition.crew is not None and not persona:
-        raise Inapplicable(f"nobody speaks in {definition.name}", "")
+        raise Inapplicable(f"{definition.name} has no persona to speak", "")
     rounds = start.max_rounds if definition.code is not None else None
     data = start.data if definition.crew is not None else None
     return start_node(workflow, start.prompt, start.budget, rounds, persona if definition.crew else "", data)
@@ -116,7 +116,7 @@ def _as_step(instance: Instance, at: History, row: CommitRow, step: StepContext)
     output = store.get(made.output).type
     allowed = (ANSWER, REMARK) if made.role == USER else (role.schema if role else None, QUESTION)
     if output not in allowed:
-        raise Inapplicable(f"step {row.number}, {made.role}'s, is no output of that role any more", "")
+        raise Inapplicable(f"step {row.number}, {made.role}'s, is not an output of that role any more", "")
     payload: Mapping[str, Any] = {
         "start": at.start_hash,
         "prev": at.prev,

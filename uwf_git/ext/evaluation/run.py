@@ -46,7 +46,7 @@ from uwf_git.store.instance import Instance
 
 _BATCH_SECONDS = 2.0
 _BATCH = MOST_COMMITS // 8
-# What is wrong for all cases alike.
+# Errors common to all cases.
 _FATAL = (Usage, Untrusted, StoreUnwritable, StoreDamaged)
 
 
@@ -130,7 +130,7 @@ class _Run:
 
     def run(self) -> FinishedRun:
         repeats = self._plan.repeats
-        # Nobody is asked where what is recorded in the end would be refused.
+        # Run nothing if the result could not be recorded.
         for said, option in ((self._asked.agent, "--agent"), (self._asked.label, "--label")):
             self._instance.redactor.refuse(said or "", option, "that")
         tidy(self._instance)
@@ -211,7 +211,7 @@ class _Run:
         why = {name: one_line(error.message) for name, error in reversed(problems)}
         untried = {
             name: self._instance.redactor.text(
-                untried_text(count, repeats, why.get(name) or self._stopped or "the run was broken off")
+                untried_text(count, repeats, why.get(name) or self._stopped or "the run was interrupted")
             )[0]
             for name, count in missing.items()
         }
@@ -227,7 +227,7 @@ class _Run:
             except _FATAL:
                 raise
             except UwfError:
-                continue  # it is that case's, and told when its turn comes
+                continue  # that case's problem, reported when it runs
             if recorded is None:
                 begun.append(thread)
         return begun

@@ -100,7 +100,7 @@ def side_of(
 
 def _untried(run: SuiteRun, results: Iterable[Result]) -> dict[str, str]:
     counts = Counter(result.name for result in results)
-    why = run.stopped or "the run was broken off"
+    why = run.stopped or "the run was interrupted"
     return {
         name: untried_text(run.repeat - count, run.repeat, why)
         for name, count in counts.items()
@@ -176,7 +176,7 @@ def baseline_of(suite: Suite, side: Side, is_partial: bool = False) -> Baseline:
         many = f"{len(lacking)} of {counted(len(suite.cases), 'case')}"
         why = side.unknown.get(name, "it was not run")
         raise Usage(
-            f"run {side.run} can't be a baseline: it has no score of {many}, such as {name}: {why}",
+            f"run {side.run} cannot be a baseline: it has no score of {many}, such as {name}: {why}",
             f"uwf eval run {suite.name}" + ("; if a part will do: --partial" if known else ""),
         )
     hashes = {suite.named[case.hash]: case.hash for case in suite.cases}

@@ -80,7 +80,7 @@ def check_suite(known: Known, commit: CommitObject, node: Hash, report: Report) 
     here = _read(known, added, report)
     content = here.get(node) or known.nodes.get(node)
     if content.type != SUITE:
-        raise Bad("wrong-kind", f"node {node} is no Suite")
+        raise Bad("wrong-kind", f"node {node} is not a Suite")
     name = content.payload["name"]
     _check_beginning(known, added, here, node, name, not sides, report)
     if len(sides) == 2 and (added.files or added.fixtures):
@@ -203,7 +203,7 @@ def _check_place(
     else:
         folder = "removed" if kind == "removal" else result_folder(found)
     if f"{folder}/{layout.node_file(found)}" not in files:
-        report("extra-file", f"{kind} {found} does not stand in {folder}/nodes")
+        report("extra-file", f"{kind} {found} is not in {folder}/nodes")
 
 
 def _check_references(
@@ -221,12 +221,12 @@ def _check_references(
     payload = node.payload
     for target in known.nodes.references(node, here):
         if target not in here:
-            known.nodes.get(target)  # raises where it is nowhere
+            known.nodes.get(target)  # raises if it is missing
     heads = {record.row.node: record.row for record in others}
     needed = {"case": payload.get("step") or payload.get("start"), "trial": payload.get("last")}
     stands_on = needed.get(kind, payload.get("step"))
     if stands_on is not None and stands_on not in heads:
-        report("wrong-parent", f"{kind} {found} stands on {stands_on}, which no parent records")
+        report("wrong-parent", f"{kind} {found} depends on {stands_on}, which no parent records")
     elif stands_on is not None:
         row = heads[stands_on]
         if kind == "case" and payload["start"] != (row.start or row.node):
@@ -253,7 +253,7 @@ def _check_references(
     for target, what in wanted:
         content = here.get(target) or known.nodes.get(target)
         if _TYPES.get(content.type) != what:
-            report("wrong-kind", f"{kind} {found} names {target}, which is no {what}")
+            report("wrong-kind", f"{kind} {found} names {target}, which is not a {what}")
     for key in ("fixture", "work"):
         if (tree := payload.get(key)) is not None and not _has_fixture(known.objects, commit.tree, tree):
             report("missing-file", f"{kind} {found} names files {tree}, which are not in {FIXTURES}")

@@ -1,9 +1,11 @@
 """The tree of a suite's commits, and their message.
 
-README.md                            what a suite is suite/nodes/                         the Suite node and
-the types of the others cases/csv-<hash>/{README.md,nodes/}  a case removed/nodes/
-removals of cases results/4K/nodes/                    trials, scores and runs, by the first two characters of
-their hashes files/<id of a tree>/                fixtures, and their final states
+README.md                            what a suite is
+suite/nodes/                         the Suite node and the types of the others
+cases/csv-<hash>/{README.md,nodes/}  a case
+removed/nodes/                       removals of cases
+results/4K/nodes/                    trials, scores and runs, by the first two characters of their hashes
+files/<id of a tree>/                fixtures, and their final states
 """
 
 from __future__ import annotations

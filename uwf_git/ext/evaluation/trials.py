@@ -58,7 +58,7 @@ from uwf_git.store.instance import Instance
 
 _NO_THREAD = ThreadId("0" * 26)
 _LONGEST_ERROR = 300
-_HALF_MADE = 3600.0  # seconds after which nobody is still at making a folder
+_HALF_MADE = 3600.0  # seconds after which no process is still making a folder
 
 
 class Version(NamedTuple):

@@ -66,7 +66,7 @@ def _done(instance: Instance, task: Task) -> TrialResult | UwfError:
         message = errors.failure_of(error).message
         if error.errno in _OF_THE_DISK:
             return StoreUnwritable(message, "check free space")
-        return UwfError(message, "see what its agents did to its folder")
+        return UwfError(message, "check what its agents did to its folder")
 
 
 def side_by_side(
@@ -119,7 +119,7 @@ class _WorkerPool:
         worker = next((worker for worker in self._workers if worker.task is None), None) or self._start()
         worker.task = task
         assert worker.process.stdin is not None
-        with contextlib.suppress(OSError):  # its end is noticed by what it prints
+        with contextlib.suppress(OSError):  # its output ends when it exits
             worker.process.stdin.write(_line(_written(task, self._asked)))
             worker.process.stdin.flush()
 
@@ -167,7 +167,7 @@ class _WorkerPool:
         self._selector.close()
 
 
-# What is said
+# Messages
 
 
 def _line(value: Any) -> bytes:
@@ -277,7 +277,7 @@ def main(_argv: Sequence[str] = ()) -> None:
     tasks: queue.Queue[bytes | None] = queue.Queue()
     busy = threading.Event()
     out = os.dup(1)
-    os.dup2(2, 1)  # what an agent in this process prints is no result
+    os.dup2(2, 1)  # output of an agent in this process is not a result
     threading.Thread(target=_listen, args=(tasks, busy), daemon=True).start()
     with contextlib.suppress(KeyboardInterrupt):
         while (line := tasks.get()) is not None:

@@ -26,7 +26,7 @@ _SIGNS = 4  # of life within the time after which a step is given to another
 _HEARTBEAT_INTERVAL = 2.0  # seconds between two of them: by one it is heard that a step is to be broken off
 _STALE_AFTER = 1.0  # seconds that a step has waited for its turn, after which it may be wanted no more
 _UNWANTED = Fault(UNWANTED, 5, "its thread was held, or taken out of the queue")
-_UNSHARED = (UNKEPT, RemoteFailed.code)  # what others would do without, and where nothing was made
+_UNSHARED = (UNKEPT, RemoteFailed.code)  # defaults, and the case without a step
 
 
 class Steps:
@@ -55,7 +55,7 @@ class Steps:
             messages.parse_step(thread, head)
         except Invalid as error:
             raise _failure(fault_of(error)) from None
-        if self.ending:  # it came while the worker was told to end
+        if self.ending:  # it arrived while the worker was told to stop
             raise _ended()
         request = {"do": "step", "thread": thread, "head": head, "counts": counts}
         async with _alive(), self._counted():
@@ -106,7 +106,7 @@ class Steps:
             answer = await self._hands.do(request)
         except asyncio.CancelledError:
             if self._exchange is not None:
-                await self._exchange.part(request["thread"])  # what its agent said so far
+                await self._exchange.part(request["thread"])  # its agent's output so far
             raise
         if "fault" in answer:
             fault = parse_fault(answer["fault"])

@@ -60,7 +60,7 @@ class FleetSpending(NamedTuple):
             return ""
         key, unpriced = self.reached.key, int(self.used.get(UNPRICED, 0))
         if key == COST and self.used[key] < self.reached.value:
-            return f"its budget can't be held to: {unpriced:,} tokens have no known price"
+            return f"cannot enforce its budget: {unpriced:,} tokens have no known price"
         return f"its budget is used up, {share(key, self.used[key], self.reached.value)}"
 
     def hint(self) -> str:

@@ -118,7 +118,7 @@ async def connect(place: Endpoint) -> Client:
             given = dict(ClientConfig.load_client_connect_config())
         given |= {"target_host": place.address, "namespace": place.namespace}
         given["retry_config"] = RetryConfig(max_elapsed_time_millis=int(_RETRY_FOR * 1000))
-        # Of Python 3.11 wait_for forgets that it was cancelled where there is an answer at that moment.
+        # Python 3.11's wait_for loses a cancellation if the result arrives at the same time.
         async with asyncio.timeout(_WAIT.total_seconds()):
             return await Client.connect(**given)
     except (RPCError, RuntimeError, ValueError, OSError) as error:
@@ -230,7 +230,7 @@ class Queue:
 
     def __init__(self, client: Client) -> None:
         self.client = client
-        self._over: set[str] = set()  # runs that were begun anew, and may be listed for a while
+        self._over: set[str] = set()  # restarted runs, which may still be listed for a while
 
     async def start(
         self, begins: Iterable[ThreadEntry], over: Collection[str] = (messages.USED_UP,)
@@ -357,7 +357,7 @@ class Queue:
         queued."""
 
         async def drop(thread: str) -> bool:
-            if await self._open(thread) is None:  # to cancel what has ended is no error
+            if await self._open(thread) is None:  # cancelling a finished run is not an error
                 return False
             return await _unless_gone(self.client.get_workflow_handle(thread).cancel(rpc_timeout=_WAIT))
 
@@ -395,7 +395,7 @@ class Queue:
         handle = self.client.get_workflow_handle(thread)
         while True:
             described = await handle.describe(rpc_timeout=_WAIT)
-            # Who has begun it anew since has waited too.
+            # A run restarted since then has waited too.
             wanted = not described.raw_description.workflow_extended_info.cancel_requested
             if wanted or not _is_made(described):
                 return True

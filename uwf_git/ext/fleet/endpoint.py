@@ -39,10 +39,10 @@ _REASONS = (
     (r"InvalidMessage\(|InvalidContentType", "it doesn't speak TLS, which is asked for", _TLS),
     (
         r'message: "(?:transport error|operation was canceled|h2 protocol error)',
-        "it breaks the connection off, as one does that speaks TLS alone, or is no Temporal server",
+        "it breaks the connection off, as one does that speaks TLS alone, or is not a Temporal server",
         _TLS,
     ),
-    (r"^tcp connect error$", "it can't be reached", _ADDRESS),
+    (r"^tcp connect error$", "it cannot be reached", _ADDRESS),
     (r"^Timeout expired$", "it says nothing", _ADDRESS),
     (r"grpc-status header missing", "who answers there is no Temporal server", _ADDRESS),
     (r'Status \{ code: \w+, message: "([^"]+)"', r"\1", _TLS),
@@ -90,7 +90,7 @@ def fleet_membership(private: Path, alone: bool) -> Iterator[Path]:
         descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
         share(folder / _LOCK)
     except OSError as error:
-        raise StoreUnwritable(f"can't write {folder}: {error}", "check the folder") from None
+        raise StoreUnwritable(f"cannot write {folder}: {error}", "check the folder") from None
     try:
         _take(descriptor, fcntl.LOCK_EX if alone else fcntl.LOCK_SH, private)
         yield folder
@@ -110,7 +110,7 @@ def _take(descriptor: int, how: int, private: Path) -> None:
     found = find(private)
     where = f" at {found.address}" if found else ""
     hint = "uwf fleet start --all adds threads to it, uwf fleet status shows it"
-    raise Busy(f"a fleet is up for this store{where}", hint)
+    raise Busy(f"a fleet is running for this store{where}", hint)
 
 
 def announce(folder: Path, place: Endpoint) -> None:

@@ -125,7 +125,7 @@ class FaultReports:
         self._now = ""
         self.fault: Fault | None = None
         """Why the remote doesn't answer, as it was told."""
-        self._of: dict[str, str] = {}  # by thread; what is refused of one alone says nothing of the remote
+        self._of: dict[str, str] = {}  # by thread; a refusal of one thread says nothing about the remote
 
     def note(self, thread: str, fault: Fault | None) -> None:
         if fault is None:

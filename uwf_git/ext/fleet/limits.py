@@ -42,7 +42,7 @@ _FIRST_BACKOFF, _MAX_BACKOFF = (
     1.0,
     600.0,
 )  # seconds that a provider is left alone which doesn't say for how long
-_FIRST_REST = 60.0  # seconds without a step where the store can't be written
+_FIRST_REST = 60.0  # seconds without a step if the store cannot be written
 _HANDS_BACK = 5.0  # seconds after which a step that came meanwhile is given back
 _POLL = 0.05  # seconds between two looks for a free slot
 
@@ -91,7 +91,7 @@ class Gate:
         try:
             until, seconds = json.loads(read_private(self._later))
             return float(until), float(seconds)
-        except (OSError, ValueError, TypeError, RecursionError):  # nobody has refused anything
+        except (OSError, ValueError, TypeError, RecursionError):  # nothing was refused
             return 0.0, 0.0
 
     def back_off(self, refusal: Throttled) -> float:
@@ -100,7 +100,7 @@ class Gate:
         until, seconds = self._alone()
         if refusal.after is not None:
             seconds = min(max(refusal.after, 0.0), LONGEST_ASKED)
-        elif until <= now:  # else it was refused to several at once, who are told the same
+        elif until <= now:  # otherwise several steps were refused at once, with the same delay
             seconds = (
                 min(2 * seconds, _MAX_BACKOFF) if until and now - until < _MAX_BACKOFF else _FIRST_BACKOFF
             )

@@ -68,7 +68,7 @@ class ThreadState(NamedTuple):
 
 
 def parse_begin(value: object) -> ThreadEntry:
-    """Parse a Begin, also of later versions. Raises Invalid for untrusted input."""
+    """Parse a ThreadEntry, also of later versions. Raises Invalid for untrusted input."""
     begin = ThreadEntry(**_fields(value, ThreadEntry))
     heartbeat, tries = begin.heartbeat, begin.tries
     if not isinstance(begin.queue, str) or not isinstance(begin.held, str) or not _is_used(begin.used):
@@ -81,7 +81,7 @@ def parse_begin(value: object) -> ThreadEntry:
 
 
 def parse_state(value: object) -> ThreadState:
-    """Parse a Stand, also of later versions. Raises Invalid."""
+    """Parse a ThreadState, also of later versions. Raises Invalid."""
     stand = ThreadState(**_fields(value, ThreadState))
     texts = (stand.status, stand.queue, stand.why, stand.next or "", stand.problem or "")
     if not all(isinstance(each, str) for each in texts) or type(stand.done) is not bool:

@@ -43,4 +43,4 @@ def notify_fleet(instance: Instance, threads: Collection[str]) -> None:
         require()
         asyncio.run(look(place, threads))
     except UwfError as error:
-        instance.warn(f"the fleet wasn't told: {error.message} — uwf fleet sync")
+        instance.warn(f"the fleet was not notified: {error.message} — uwf fleet sync")

@@ -25,7 +25,7 @@ LONGEST_ASKED = 24 * 60 * 60.0
 """Seconds that a step is put off at most, whatever a provider asks for."""
 
 _BY_STATUS = {2: NEVER, 3: NEVER, 4: DONE, 5: WAIT, 6: AGAIN, 7: NEVER, 8: LATER, 130: LATER, 143: LATER}
-# What ends with a status that says less than the code.
+# Codes that say more than their exit status.
 _BY_CODE = {
     "busy": LATER,
     Declined.code: AGAIN,

@@ -38,8 +38,8 @@ _T = TypeVar("_T")
 _TICK = 0.2  # seconds between two looks at the children
 _QUIET = 0.5  # seconds without a word of any worker, after which the queue is asked whether all is done
 _ASKED = 5.0  # seconds after which it is asked in any case
-_SHARE = 5  # of the time, where what becomes of threads decides on others, and it is asked all the time
-_NEWS = 2.0  # seconds between two looks for answers that nobody has told the queue of
+_SHARE = 5  # of the time, if other threads depend on their state, which is polled continuously
+_NEWS = 2.0  # seconds between checks for answers that didn't notify the queue
 _FAR = 30.0  # seconds between two looks for those that came to the remote
 _PATIENCE = 30.0  # seconds for a worker to break off its steps
 _AGAIN = 1.0  # seconds before a worker that ended at once is started again
@@ -106,8 +106,8 @@ class Fleet:
         self._admission = Admission((), FleetLimits())
         self._begun: dict[str, ThreadEntry] = {}
         self._taken: set[str] = set()  # those that were in the queue, and belong to the budget of this fleet
-        self._before: dict[str, Mapping[str, float] | None] = {}  # what it counted when it was taken over
-        self._resting: dict[str, str] = {}  # by thread: what it rests for
+        self._before: dict[str, Mapping[str, float] | None] = {}  # its count when it was adopted
+        self._resting: dict[str, str] = {}  # by thread: why it rests
 
     async def run(self, admission: Admission, stays: bool = False) -> dict[str, Row]:
         """Run threads until each has ended, waits or was given up; with `stays` until none waits. Return
@@ -137,13 +137,13 @@ class Fleet:
     async def _admit(self, queue: Queue, busy: int) -> bool:
         begun = self._admission.next(busy)
         self._begun.update((begin.thread, begin) for begin in begun)
-        # Those that were taken over count since then.
+        # Adopted ones count from then on.
         taken: dict[str, int | None] = {
             begin.thread: begin.most for begin in begun if begin.thread in self._taken
         }
         await self._persist(lambda: queue.allow(taken))
         others = [begin for begin in begun if begin.thread not in taken]
-        # Of a server that others use, what a fleet before this one has held goes on by the budget of this one.
+        # On a shared server, threads held by an earlier fleet continue on this one's budget.
         over = () if self._server is not None else (messages.USED_UP, messages.MADE_ALL)
         self._remember(await self._persist(lambda: queue.start(others, over)))
         return bool(begun)
@@ -184,7 +184,7 @@ class Fleet:
                 self._seen({row.thread: row.state for row in (*done.values(), *open_.values())})
                 more = await self._bound(queue, {**done, **open_})
             except UwfError as error:
-                log.warning("Z9M5P6KC", "the queue can't be asked: {error}", error=error.message)
+                log.warning("Z9M5P6KC", "the queue cannot be asked: {error}", error=error.message)
                 if self._server is None:
                     raise
                 continue

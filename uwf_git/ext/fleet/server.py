@@ -28,9 +28,9 @@ from uwf_git.sandbox.descendants import Descendants
 LOOPBACK = "127.0.0.1"
 _PATIENCE = 60.0  # seconds to begin to listen, on a machine that has other things to do
 _POLL = 0.02
-_TRIES = 5  # ports that somebody else may take before the server does
+_TRIES = 5  # ports that another process may take before the server does
 _MEMORY = "200MiB"  # beyond which Go's collector works harder
-# It may be lost, so nothing is waited for; what the kernel has got survives the death of the server.
+# Loss is acceptable, so don't wait for the disk; data in the kernel survives the server's death.
 _PRAGMAS = ("synchronous=OFF",)
 _SETTINGS = (
     "frontend.httpAllowedHosts=[]",  # who calls the HTTP API is refused
@@ -144,7 +144,7 @@ class Server:
         process, guard = self._process, self._guard
         self._process = self._guard = None
         if process is not None and guard is not None:
-            guard.kill(process)  # what it would see to is of no use to anybody, and takes a second
+            guard.kill(process)  # its cleanup is useless and takes a second
             process.wait()
             guard.close()
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from uwf_git.config.secrets import Redactor
 
 LARGEST = 120 << 20  # bytes of memory with which it is replaced by another after a step
-_BROKEN_OFF = Fault("interrupted", 130, "the step was broken off")
+_BROKEN_OFF = Fault("interrupted", 130, "the step was interrupted")
 
 
 class WorkerOptions(NamedTuple):
@@ -74,7 +74,7 @@ class StepRunner:
     def __init__(self, orders: WorkerOptions, tell: Callable[[Mapping[str, Any]], None]) -> None:
         self._orders = orders
         if orders.cwd:
-            avoid(Path(orders.cwd))  # no program is taken from where its agents work
+            avoid(Path(orders.cwd))  # don't run programs from the agents' folder
         self._notify = tell
         self._location = locate(None, os.environ, Path.cwd())
         self._seen: object = None
@@ -90,7 +90,7 @@ class StepRunner:
             opened.warn = lambda text: self._notify({"warning": text})
             try:
                 opened.config = impatient(opened.config)
-            except Invalid as error:  # the worker began with one that is valid: somebody is at it
+            except Invalid as error:  # it was valid when the worker started: it is being edited
                 raise Busy(error.message, error.hint) from None
             if self._orders.workspace is not None:
                 wanted = parse_wanted(self._orders.workspace, self._orders.workspace_remote)
@@ -336,7 +336,7 @@ def memory() -> int:
 def main() -> None:
     lifetime.begin()
     lifetime.heed_signals()
-    # Agents in this process may print; whoever asked reads answers alone.
+    # Agents in this process may print; the worker reads only answers.
     sink = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     status = 0

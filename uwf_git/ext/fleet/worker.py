@@ -45,7 +45,7 @@ _POLL_INTERVAL = 2.0  # seconds between two looks whether the configuration has 
 _POLLS = 2  # calls that wait for steps, and for workflows to go on with
 _PARTING = 2.0  # seconds for the server to take that steps were broken off
 _SAYS = timedelta(seconds=1)  # between two signs of life of a step that get to the server
-_STICKS = timedelta(seconds=1)  # after which a workflow goes on elsewhere, whose worker is gone
+_STICKS = timedelta(seconds=1)  # after which another worker takes over a dead worker's workflow
 
 
 class WorkerSettings(NamedTuple):
@@ -79,7 +79,7 @@ async def work(
     tell({"worker": os.getpid()})
     try:
         while not await serving.ended_or(ending):
-            # A hand that has read a changed configuration sends steps to queues that nobody else may serve.
+            # A process with a newer configuration may send steps to queues that no one else serves.
             serving.begin()
     finally:
         ending.cancel()

@@ -44,7 +44,7 @@ _RETRY = RetryPolicy(
 _UNMOVED = Fault(HeadMoved.code, HeadMoved.exit_status, "a step was answered, and the thread is where it was")
 
 
-# What a stranger has put into the queue fails at once: a workflow that can't be played is played again and again.
+# An invalid input fails at once: a workflow that fails to replay is replayed forever.
 @workflow.defn(
     name=messages.WORKFLOW,
     sandboxed=False,
@@ -65,7 +65,7 @@ class ThreadInFleet:
         }
         self._worker = ""  # who had the last step that failed
         self._held = at.held
-        self._before = at.used  # where what it uses counts
+        self._before = at.used  # the budget that it counts towards
         self._used: dict[str, float] = {}
         self._made, self._most = at.made, at.most
 
@@ -150,14 +150,14 @@ class ThreadInFleet:
                     continue
                 if moved:
                     continue
-                fault = _UNMOVED  # asked again at once, it might go on so for ever, and nobody would see it
+                fault = _UNMOVED  # repeating at once could loop forever, unseen
             if fault.code == UNWANTED:
                 continue
             way = way_on(fault)
             if moved and way in (DONE, WAIT):
                 continue
             if way == WAIT:
-                # A human plays the role, or nobody trusts the code: nothing in the refs will say when that is over.
+                # A human plays the role, or the code is untrusted: no ref will tell when that changes.
                 await self._wait("paused" if fault.code == "paused" else "blocked", fault.message, looks)
             elif way in (DONE, LATER):
                 delays += 1

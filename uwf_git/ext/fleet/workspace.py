@@ -55,7 +55,7 @@ def parse_wanted(text: str, remote: str = "") -> WorkspaceOption:
     """Parse --workspace and --workspace-remote. Raises Usage, NotFound."""
     kind, colon, rest = text.partition(":")
     if not colon or kind not in (WORKTREE, FOLDER) or not rest:
-        raise Usage(f"--workspace {text!r} is no workspace", f"it is {_HINT}")
+        raise Usage(f"--workspace {text!r} is not a workspace", f"it is {_HINT}")
     place, revision = Path(rest).expanduser().absolute(), ""
     if kind == FOLDER:
         if remote:
@@ -82,7 +82,7 @@ def _project(wanted: WorkspaceOption) -> Git:
     if found is None and (place / "HEAD").is_file() and (place / "objects").is_dir():
         found = place
     if found is None:
-        raise NotFound(f"{place} is no git repository", f"git init {place}, or --workspace folder:DIR")
+        raise NotFound(f"{place} is not a git repository", f"git init {place}, or --workspace folder:DIR")
     return Git(found, patience=PATIENCE)
 
 
@@ -163,7 +163,7 @@ class Workspaces:
                 stdin=message.encode("utf-8", "replace"),
             )
         branch = _BRANCHES + head.thread
-        # Wherever the agent has gone, the thread's branch is where it is now.
+        # Wherever the agent's HEAD is, the thread's branch points at it.
         if tree.run("symbolic-ref", "-q", "HEAD", check=False).out.decode().strip() != branch:
             tree.run("checkout", "-q", "--no-recurse-submodules", "-B", branch.removeprefix("refs/heads/"))
 
@@ -204,7 +204,7 @@ class Workspaces:
 
     def _fetch(self, project: Git, thread: ThreadId) -> None:
         if remote := self._wanted.remote:
-            # A pattern, since a branch that isn't there yet is no error.
+            # A pattern, since a missing branch is not an error.
             name = f"{_BRANCHES}{thread}"
             project.run("fetch", "-q", "--no-tags", remote, f"+{name}*:{_tracking(remote, thread)}*")
 
@@ -250,7 +250,7 @@ def _check(tree: Git, folder: Path) -> None:
     says = ""
     try:
         found = nested(folder)
-        # Git itself would refuse to remove it, and whoever works there next would be led elsewhere.
+        # git would refuse to remove it, and the next step would work elsewhere.
         if own.is_file() and not own.is_symlink():
             with own.open(encoding="utf-8", errors="surrogateescape") as file:
                 says = file.read(_LINE)
@@ -278,7 +278,7 @@ def _check(tree: Git, folder: Path) -> None:
     if led != tree.git_dir.resolve():
         project = tree.git_dir.parent.parent
         raise RemoteFailed(
-            f"workspace {folder} is not kept: its .git is not what it was",
+            f"workspace {folder} is not kept: its .git has changed",
             f"move that away, and git -C {project} worktree repair; {again}",
         )
 

@@ -67,7 +67,7 @@ class OldCode(Source):
             if problem := name_problem(name):
                 self._refuse("workflow", name, f"its name {problem}")
             elif found[-1] is None:
-                self._refuse("workflow", name, "what is registered for it is no bundle")
+                self._refuse("workflow", name, "what is registered for it is not a bundle")
             else:
                 known = sorted({each for each in found if each is not None})
                 self.workflows[name] = _Registered(found[-1][1], tuple(known))
@@ -86,9 +86,9 @@ class OldCode(Source):
                     continue
                 thread = name.removesuffix(_DATA).upper()
                 if not is_thread_id(thread):
-                    self._refuse("thread", thread, "its id is no ULID")
+                    self._refuse("thread", thread, "its id is not a ULID")
                 elif not is_hash(bundle):
-                    self._refuse("thread", thread, f"{bundle!r} is no bundle's hash")
+                    self._refuse("thread", thread, f"{bundle!r} is not a bundle's hash")
                 else:
                     yield ThreadId(thread), bundle, folder
 
@@ -157,14 +157,14 @@ def _past(
     for number, line in found[1:]:
         role, said, at = line.get("role"), line.get("content"), _time(line.get("timestamp"))
         if not isinstance(role, str) or not isinstance(said, str) or "meta" not in line:
-            raise Invalid(f"{name}:{number} is no step: it has a role, content and meta")
+            raise Invalid(f"{name}:{number} is not a step: it has a role, content and meta")
         source = f"{thread}:{number}"
         add = partial(
             Run.add_said, role=role, output=line["meta"], answer=said, agent=AGENT, source=source, when=at
         )
         turns.append(Turn(source, role, add))
     if ended == COMPLETED:
-        # What it returned was not kept, only that it did.
+        # The returned value was not recorded, only that it returned.
         add = partial(
             Run.add_said, role=END, output=None, answer="", agent=AGENT, source=f"{thread}:end", when=when
         )

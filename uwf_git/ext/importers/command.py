@@ -47,7 +47,7 @@ def import_(invocation: Invocation, folder: Path, nodes: tuple[Path, ...], dry_r
 
     meter = Meter()
     with ExitStack() as opened:
-        # Before a store is made, which is only for what can be taken.
+        # Before creating a store, which is only done if something can be imported.
         old = opened.enter_context(opened_root(folder, nodes))
         if dry_run and not invocation.location.git_dir.exists():
             instance = _temporary_store(invocation.location, opened)

@@ -43,7 +43,7 @@ def _definition(
     payload: Any, schema_of: Callable[[Hash], Any], extras: Callable[[str], None]
 ) -> dict[str, Any]:
     if not is_workflow(payload):
-        raise Invalid("its node is no Workflow")
+        raise Invalid("its node is not a Workflow")
     if isinstance(payload.get("crew"), dict):
         raise Invalid("it is a crew's, whose package no node holds: push and pull bring both")
     if problem := name_problem(payload["name"]):
@@ -64,7 +64,7 @@ def _definition(
     data["roles"] = {}
     for name, role in payload["roles"].items():
         if not isinstance(role, dict):
-            raise Invalid(f"its role {name} is no object")
+            raise Invalid(f"its role {name} is not an object")
         look("role", role)
         data["roles"][name] = _role(name, role, schema_of)
     if payload.get("conditions"):

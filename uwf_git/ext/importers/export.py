@@ -79,7 +79,7 @@ def export(
             _write(folder / name, text.encode("utf-8"))
     except OSError as error:
         raise Invalid(
-            f"can't write to {one_line(str(folder))}: {error.strerror}", "name another folder"
+            f"cannot write to {one_line(str(folder))}: {error.strerror}", "name another folder"
         ) from None
     return ExportCounts(len(versions), len(heads), writer.written, writer.kept)
 
@@ -116,5 +116,5 @@ def _write(path: Path, data: bytes) -> None:
     except FileExistsError:
         if path.is_symlink() or path.read_bytes() != data:
             raise Invalid(
-                f"{one_line(str(path))} is there already", "name a folder that is new or empty"
+                f"{one_line(str(path))} already exists", "name a folder that is new or empty"
             ) from None

@@ -33,10 +33,12 @@ class Folder:
         except FileNotFoundError:
             raise NotFound(f"no folder {shown}", "name the storage root of the earlier program") from None
         except NotADirectoryError:
-            raise Invalid(f"{shown} is no folder", "name the storage root of the earlier program") from None
+            raise Invalid(
+                f"{shown} is not a folder", "name the storage root of the earlier program"
+            ) from None
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
-            raise Invalid(f"{shown} can't be read: {reason}", "check its permissions") from None
+            raise Invalid(f"{shown} cannot be read: {reason}", "check its permissions") from None
 
     def close(self) -> None:
         os.close(self._descriptor)
@@ -74,7 +76,7 @@ class Folder:
         try:
             found = os.fstat(file)
             if not stat.S_ISREG(found.st_mode):
-                raise Invalid(f"{self._path(name)} is no plain file")
+                raise Invalid(f"{self._path(name)} is not a plain file")
             if found.st_size > at_most:
                 raise Invalid(
                     f"{self._path(name)} has {found.st_size:,} bytes, over the limit of {at_most:,}"
@@ -84,7 +86,7 @@ class Folder:
                 data += more
             return data
         except OSError as error:
-            raise Invalid(f"{self._path(name)} can't be read: {error.strerror}") from None
+            raise Invalid(f"{self._path(name)} cannot be read: {error.strerror}") from None
         finally:
             os.close(file)
 
@@ -97,7 +99,7 @@ class Folder:
                 return "is a link, which isn't followed"
         except (OSError, ValueError):
             pass
-        return f"can't be read: {getattr(error, 'strerror', None) or error}"
+        return f"cannot be read: {getattr(error, 'strerror', None) or error}"
 
 
 class SkippedItem(NamedTuple):

@@ -60,7 +60,7 @@ def opened(root: Path, more: Iterable[Path] = ()) -> Iterator[OldRoot]:
         storage, code = OldStorage(folders[0], folders[1:]), OldCode(folders[0])
         if storage.is_empty and code.is_empty:
             raise Invalid(
-                f"{folders[0].name} is no storage root of an earlier program",
+                f"{folders[0].name} is not a storage root of an earlier program",
                 "it has cas/, registry.yaml, threads.yaml, history.jsonl, or bundles/ and logs/",
             )
         yield OldRoot(storage, code)

@@ -85,11 +85,11 @@ class Intake:
         try:
             return self.nodes.get(node)
         except NotFound:
-            raise Invalid(f"{what} {node}, which is not there") from None
+            raise Invalid(f"{what} {node}, which does not exist") from None
 
     def _secret_in(self, node: Node) -> str | None:
         _, count = self.instance.redactor.value(node.payload)
-        return "it holds a secret, and can't be changed" if count else None
+        return "it holds a secret, and cannot be changed" if count else None
 
     def rest(self) -> None:
         if len(self._bulk) >= FULL and not self.dry:
@@ -104,7 +104,7 @@ class Intake:
             return
         made = self.repository.create_refs(self.refs)
         for name in sorted(self.refs.keys() - made):
-            self.refuse("ref", name, "it was made by somebody else meanwhile")
+            self.refuse("ref", name, "it was created by another process meanwhile")
         for name, old, new in self.moves:
             try:
                 self.repository.move_ref(name, old, new)

@@ -24,7 +24,7 @@ LARGEST = 16 << 20  # bytes of a node's file
 LATEST = 2**53  # Unix milliseconds
 INDEX, META_LIST = "_index", "_meta"
 _SUFFIX = ".bin"
-# {type, payload, timestamp}: a map of three, whose keys stand in this order.
+# {type, payload, timestamp}: a map of three, with the keys in this order.
 _FORM = re.compile(
     rb"\xa3\x64type\x6d([0-9A-Z]{13})\x67payload(.+)\x69timestamp(?:\x1b.{8}|\x1a.{4}|\x19.{2}|\x18.|[\x00-\x17])",
     re.DOTALL,
@@ -49,7 +49,7 @@ class OldNodes:
                     if is_hash(stem):
                         self._places.setdefault(Hash(stem), place)
                     else:
-                        self.problems[name] = "its name is no hash"
+                        self.problems[name] = "its name is not a hash"
 
     def __len__(self) -> int:
         return len(self._places)
@@ -92,7 +92,7 @@ class OldNodes:
         if node in self._broken:
             raise Invalid(self._broken[node])
         if place is None:
-            raise NotFound(f"node {node} is not there")
+            raise NotFound(f"node {node} does not exist")
         return self._folders[place].read(node + _SUFFIX, LARGEST)
 
     def _node(self, node: Hash, data: bytes) -> Node:

@@ -12,7 +12,7 @@ from uwf_git.format.node import Node
 from uwf_git.store.nodes import NodeStore
 
 _BEGUN = "it refers to itself"
-_TYPES_OF_TYPES = 3  # a node's, the schema's, and that of what describes schemas
+_TYPES_OF_TYPES = 3  # the type of a node, of a schema, and of the meta-schema
 
 
 class Originals:

@@ -236,7 +236,7 @@ class Run:
         notes: tuple[str, ...],
         when: int,
     ) -> Hash:
-        # Where its nodes are kept, they hold no secret.
+        # Kept nodes have no secrets.
         redact = self._intake.instance.redactor.value if notes else _as_it_is
         answer, in_answer = redact(said.answer)
         redactions = {"answer": in_answer}

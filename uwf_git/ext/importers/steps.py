@@ -70,11 +70,11 @@ def read_step(payload: Any) -> OldStep:
         raise Invalid("is neither a StepNode nor a StartNode")
     for name in ("start", "output", "detail"):
         if not _is_ref(payload[name]):
-            raise Invalid(f"is no StepNode: its {name} is no hash")
+            raise Invalid(f"is not a StepNode: its {name} is not a hash")
     if payload["prev"] is not None and not _is_ref(payload["prev"]):
-        raise Invalid("is no StepNode: its prev is neither a hash nor null")
+        raise Invalid("is not a StepNode: its prev is neither a hash nor null")
     if not isinstance(payload["role"], str) or not isinstance(payload["agent"], str):
-        raise Invalid("is no StepNode: its role and agent are no text")
+        raise Invalid("is not a StepNode: its role and agent are no text")
     prompt = payload.get("edgePrompt")
     begun, done = _count(payload.get("startedAtMs")), _count(payload.get("completedAtMs"))
     usage = payload.get("usage")

@@ -30,7 +30,7 @@ from uwf_git.format.node import parse_json
 COMPLETED, KILLED = "completed", "killed"
 LARGEST_LOG = 64 << 20  # bytes of a file of lines, or of a database
 _REGISTRIES = ("registry.yaml", "workflows.yaml")
-# What begins in the first column, with the lines below it that belong to it.
+# A line that begins in the first column, with the indented lines below it.
 _BLOCK = re.compile(rb"[^\n]*(?:\n(?:[ \t:#\r-][^\n]*)?(?=\n|\Z))*\n?")
 _MOST_BAD = 100
 _VARIABLES = "_vars.jsonl"
@@ -113,15 +113,15 @@ class OldStorage(Source):
             try:
                 entries = _mapping(block, name)
                 if twice := next((key for key in entries if key in found), None):
-                    raise Invalid(f"{one_line(twice)} is there twice, and the first counts")
+                    raise Invalid(f"{one_line(twice)} appears twice; the first is used")
                 found.update(entries)
             except UwfError as error:
-                # The message counts lines from where the block begins.
+                # The message counts lines from the start of the block.
                 self._refuse("file", f"{name}:{line}", error.message.removeprefix(f"{name}:1:1: "))
                 bad += 1
                 if bad == _MOST_BAD:
                     self._refuse(
-                        "file", f"{name}:{line}", "too much of it is no YAML, and what follows is left out"
+                        "file", f"{name}:{line}", "too much of it is not YAML, and what follows is left out"
                     )
                     break
             line += block.count(b"\n")
@@ -135,7 +135,7 @@ class OldStorage(Source):
         if problem := name_problem(workflow):
             self._refuse("workflow", workflow, f"its name {problem}")
         elif not isinstance(hash_, str) or not is_hash(hash_):
-            self._refuse("workflow", workflow, "what is registered for it is no hash")
+            self._refuse("workflow", workflow, "what is registered for it is not a hash")
         else:
             self.workflows[workflow] = Hash(hash_)
 
@@ -166,10 +166,10 @@ class OldStorage(Source):
     ) -> None:
         name = thread.upper() if isinstance(thread, str) else ""
         if not is_thread_id(name):
-            self._refuse("thread", thread, "its id is no ULID")
+            self._refuse("thread", thread, "its id is not a ULID")
             return
         if not isinstance(head, str) or not is_hash(head):
-            self._refuse("thread", name, "its head is no hash")
+            self._refuse("thread", name, "its head is not a hash")
             return
         ended = _ENDS.get(status) if isinstance(status, str) else None
         if ended is None and has_ended:
@@ -223,7 +223,7 @@ class OldStorage(Source):
                 finally:
                     db.close()
             except sqlite3.Error as error:
-                self._refuse("file", f"{folder.name}/{_DATABASE}", f"it is no store of variables: {error}")
+                self._refuse("file", f"{folder.name}/{_DATABASE}", f"it is not a store of variables: {error}")
                 return []
         return [{"name": str(name), "value": value, "tags": _object(tags)} for name, value, tags in rows]
 
@@ -236,10 +236,10 @@ def document(folder: Folder, name: str) -> Mapping[str, Any]:
 def _mapping(data: bytes, name: str) -> Mapping[str, Any]:
     from uwf_git.format import yaml12
 
-    # Tolerant, as a number that is a key is some other program's, and may stand beside what is ours.
+    # Tolerant: a numeric key belongs to another program and may appear beside ours.
     value = yaml12.load(data, name, tolerant=True).data
     if value is not None and not isinstance(value, dict):
-        raise Invalid("it is no mapping")
+        raise Invalid("it is not a mapping")
     return value or {}
 
 
@@ -255,7 +255,7 @@ def lines(data: bytes) -> Iterator[tuple[int, dict[str, Any] | str]]:
         except UnicodeDecodeError:
             yield number, "it is not UTF-8"
         else:
-            yield number, value if isinstance(value, dict) else "the line is no object"
+            yield number, value if isinstance(value, dict) else "the line is not an object"
 
 
 def _object(text: object) -> dict[str, Any]:

@@ -75,7 +75,7 @@ class Threads:
             self._warn(old.id, past.note)
         run = self._begun(old.id, past) if here is None else self._gone_on(here, past)
         done = run.done
-        # Where a thread here went on after what the source has, that counts.
+        # If the thread continued here beyond the source, that counts.
         last = past.turns[-1].source if past.turns else None
         went_on = here is not None and done == len(past.turns) and self._source_of(here.node) != last
         for turn in past.turns[done:]:
@@ -87,7 +87,7 @@ class Threads:
             self._warn(old.id, f"{run.strayed}; uwf verify will say so")
         archived = here.archive if here is not None else None
         if added and archived is not None:
-            raise Invalid(f"it has ended here, and went on there; {_BOTH}")
+            raise Invalid(f"it ended here and continued there; {_BOTH}")
         if here is None:
             self._intake.refs[layout.THREADS + old.id] = run.head.commit
         elif added:
@@ -117,7 +117,7 @@ class Threads:
                 start = at
                 break
             if at in seen:
-                raise Invalid(f"its steps go round in a circle at {at}")
+                raise Invalid(f"its steps form a cycle at {at}")
             seen.add(at)
             try:
                 step = read_step(content.payload)
@@ -133,7 +133,7 @@ class Threads:
         content = intake.old(start, "its start is")
         said = read_start(content.payload)
         if said is None:
-            raise Invalid(f"node {start}, its start, is no StartNode")
+            raise Invalid(f"node {start}, its start, is not a StartNode")
         if not is_kind(content.type, "start"):
             intake.extras.update(f"StartNode.{name}" for name in said.extras)
         version = self._workflows.version(said.workflow)
@@ -152,7 +152,7 @@ class Threads:
 
     def _here(self, thread: ThreadId) -> Head | None:
         if self._intake.repository.ref(layout.REMOVED + thread) is not None:
-            raise Invalid(f"it was removed here; bring it back with: uwf thread restore {thread}")
+            raise Invalid(f"it was removed here; restore it with: uwf thread restore {thread}")
         try:
             return self._intake.instance.threads.head(thread)
         except NotFound:
@@ -192,7 +192,7 @@ class Threads:
             raise Invalid("another thread with its id is here already")
         ours_last = bool(sources) and sources[-1] is None
         if known[:both] != there[:both] or (len(there) > both and ours_last):
-            raise Invalid(f"it went on here and there; {_BOTH}")
+            raise Invalid(f"it continued here and there; {_BOTH}")
         return Run(self._intake, past.version, here, both, self._child)
 
     def _source_of(self, node: Hash) -> str | None:

@@ -135,7 +135,7 @@ def _bundle(intake: Intake, payload: Any, bundles: Folder | None) -> Compiled:
     from uwf_git.workflow.code_workflow import MAX_BYTES, name_in_root, stored_code
 
     if found := intake.store.problems(CODE, payload):
-        raise Invalid(f"its node is no Bundle: {found[0]}")
+        raise Invalid(f"its node is not a Bundle: {found[0]}")
     payload = cbor.normalise(payload)
     workflow = parse_workflow(payload)
     if problem := name_problem(workflow.name):
@@ -148,7 +148,7 @@ def _bundle(intake: Intake, payload: Any, bundles: Folder | None) -> Compiled:
     for role in workflow.roles.values():
         schema = intake.old(role.schema, f"the schema of {role.name} is")
         if schema.type != META:
-            raise Invalid(f"node {role.schema}, the schema of {role.name}, is no schema")
+            raise Invalid(f"node {role.schema}, the schema of {role.name}, is not a schema")
         schemas[role.schema] = schema.payload
     kept = stored_code(payload, schemas, text)
     assert workflow.code is not None
@@ -166,7 +166,7 @@ def take_registered(
         try:
             own = intake.old(current, "what is registered is").payload
             if not definitions.is_workflow(own):
-                raise Invalid(f"node {current}, which is registered, is no Workflow")
+                raise Invalid(f"node {current}, which is registered, is not a Workflow")
             if own["name"] != name:
                 raise Invalid(f"node {current}, which is registered, is called {own['name']!r}")
             workflows.take(name, current, found[name])

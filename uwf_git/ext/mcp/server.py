@@ -84,7 +84,7 @@ class Serving:
             on_list_resource_templates=self._list_templates,
             on_read_resource=self._read_resource,
         )
-        # The transport keeps standard output to itself: whoever else prints here prints on stderr.
+        # The transport owns standard output: other prints go to stderr.
         incoming_lines: Any = lines(read_input)
         async with (
             stdio_server(stdin=incoming_lines) as (incoming, outgoing),
@@ -182,7 +182,7 @@ class Serving:
         self, _context: ServerRequestContext[Any], _params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
         found: list[types.Resource] = []
-        with contextlib.suppress(Failed):  # there is no store yet
+        with contextlib.suppress(Failed):  # no store yet
             workflows, _ = await self._value(Call(("workflow", "list")))
             for each in workflows:
                 uri = f"uwf://workflow/{quote(each['name'], safe='')}"

@@ -381,8 +381,8 @@ TOOLS = (
     ServedTool(
         "say_to_thread",
         "Say something to a thread",
-        "Says something, on behalf of the user, to a thread that asks nothing: the agent of the next step is told, "
-        "and who is next stays the same. A thread that waits wants answer_thread, one that has ended resume_thread.",
+        "Send a message from the user to a thread that is not waiting for an answer. The next step's agent gets it; "
+        "the next role stays the same. Use answer_thread for a waiting thread, resume_thread for one that has ended.",
         {"thread": _THREAD, "message": _text("What to say.", LARGEST)},
         _say,
         ("thread", "message"),

@@ -107,9 +107,9 @@ class Access:
 
     def _not_for_us(self, headers: dict[str, str]) -> Refusal | None:
         if headers.get("host", "").lower() not in self._hosts:
-            return Refusal(421, "This server is not known by that name and port.")
+            return Refusal(421, "This server does not answer to that name and port.")
         if "transfer-encoding" in headers and "content-length" in headers:
-            return Refusal(400, "A request has one length.")
+            return Refusal(400, "A request must have one Content-Length.")
         return None
 
     async def _let_in(self, send: Send, address: str, headers: dict[str, str]) -> None:
@@ -117,8 +117,8 @@ class Access:
         if headers.get("sec-fetch-site", "none") in ("none", "same-origin"):
             await _answer(send, 303, "", (("location", address), cookie))
             return
-        # Who came by a link of another program would still come from there after a redirect, and without the cookie. A
-        # page of this server that goes on by itself doesn't.
+        # After a redirect, a link of another program would still count as its origin, without the cookie. A page of
+        # this server that continues by itself doesn't.
         place = escape(address)
         await _answer(
             send,
@@ -158,14 +158,14 @@ def _from_elsewhere(method: str, headers: dict[str, str]) -> Refusal | None:
     if origin is not None and origin.lower() != f"http://{headers['host'].lower()}":
         return _FOREIGN
     if method not in _SAFE and origin is None:
-        return Refusal(403, "What changes something has to say where it comes from.")
+        return Refusal(403, "A request that changes something needs an Origin.")
     length = headers.get("content-length", "0")
     if not length.isascii() or not length.isdigit() or int(length[:20]) > LARGEST:
         return _TOO_LONG
     return None
 
 
-_TOO_LONG = Refusal(413, f"More than {LARGEST >> 20} MiB is not taken.")
+_TOO_LONG = Refusal(413, f"More than {LARGEST >> 20} MiB is too much.")
 
 
 def _headers(scope: Scope) -> dict[str, str]:

@@ -36,15 +36,15 @@ from uwf_git.store.history import Head
 from uwf_git.store.instance import Instance
 from uwf_git.store.location import Location
 
-LONGEST = 1000  # characters of what becomes an argument
+LONGEST = 1000  # characters of an argument
 PATIENCE = 60.0  # seconds that a page waits for an action
 _BEGIN = 10.0  # and for a step to begin
 _AT_ONCE = 8
 _FIELDS = 32
 _LOOK = 0.02
 _REAP = 1.0
-_PRINTED = 4 << 20  # bytes of what a command says went wrong
-_TOLD = 200  # threads of which is known why nobody worked on them
+_PRINTED = 4 << 20  # bytes of a command's error
+_TOLD = 200  # threads with a known reason for not running
 
 
 class ActionRequest(NamedTuple):
@@ -90,7 +90,7 @@ class Form(NamedTuple):
         if not value:
             return None
         if not (value.isascii() and value.isdigit() and len(value) < 10):
-            raise Usage(f"{name}: {value!r} is no number", "give a whole number, such as 3")
+            raise Usage(f"{name}: {value!r} is not a number", "give a whole number, such as 3")
         return int(value)
 
 
@@ -131,7 +131,9 @@ def parse_form(body: bytes) -> Form:
 def _answer(at: ActionTarget, form: Form) -> ActionRequest:
     thread, step = at.thread, at.head.node
     if not at.head.row.asks:
-        raise ActionFailed(f"thread {thread} asks nothing", f"see: uwf thread show {thread}", 409)
+        raise ActionFailed(
+            f"thread {thread} is not waiting for an answer", f"see: uwf thread show {thread}", 409
+        )
     options = outlook(at.instance, at.head).options
     number = form.number("option")
     if number is not None and not 0 < number <= len(options):
@@ -195,7 +197,7 @@ def _as_options(limits: Mapping[str, str]) -> list[str]:
 
 
 def _budget(at: ActionTarget, form: Form) -> ActionRequest:
-    limits = _limits(form, "+")  # beside "Raise" a number is what is to be added
+    limits = _limits(form, "+")  # in a "Raise" field a number is an increment
     if not limits:
         raise Usage(f"no limit of thread {at.thread} would be raised", "give at least one, such as +10")
 
@@ -318,7 +320,7 @@ def start(instance: Instance, form: Form) -> ActionRequest:
         raise NotFound(f"no workflow {workflow!r} here", "choose one of the list")
     prompt = form.text("prompt")
     if not prompt:
-        raise Usage("there is no task", "say what is to be done")
+        raise Usage("there is no task", "describe the task")
     persona, limits = form.option("persona"), _limits(form)
 
     def do(call: Call) -> ThreadId:
@@ -399,7 +401,7 @@ class Actions:
 
     async def do(self, action: Action, thread: str, form: Form) -> str:
         """Perform an action; return the next page's address. Raises HeadMoved if the thread moved since the
-        page, Busy if an agent is working, NotDone, and what parsing raises."""
+        page, Busy if an agent is working, ActionFailed, and what parsing raises."""
 
         async def carried_out() -> str:
             with self._opened() as instance:
@@ -410,7 +412,7 @@ class Actions:
                 if order.do is None:
                     if at.thread in self._beginning or instance.locks.is_held(at.thread):
                         raise Busy(
-                            f"an agent is at work on thread {at.thread}", "wait for the end of its step"
+                            f"an agent is working on thread {at.thread}", "wait for the end of its step"
                         )
                     work = self._work(at)
             if order.do is not None:
@@ -428,7 +430,7 @@ class Actions:
         self._notify(thread, None)
 
         def is_begun() -> bool:
-            # Whoever holds the lock may still find that no agent can work.
+            # The lock's holder may still find that no agent can run.
             return locks.is_held(thread) and runs.began(thread) not in (None, before)
 
         def refused(why: ActionFailed) -> None:
@@ -455,7 +457,7 @@ class Actions:
             self._beginning.discard(thread)
 
     async def start(self, form: Form) -> str:
-        """Start a thread; return its page's address. Raises NotDone, and what parsing raises."""
+        """Start a thread; return its page's address. Raises ActionFailed, and what parsing raises."""
 
         async def carried_out() -> str:
             with self._opened() as instance:
@@ -480,14 +482,14 @@ class Actions:
         doing = asyncio.get_running_loop().run_in_executor(self._threads, called)
         try:
             done, _ = await asyncio.wait([doing], timeout=PATIENCE)
-        except asyncio.CancelledError:  # the server ends; what the thread does comes to its end
+        except asyncio.CancelledError:  # the server stops; the thread's work finishes
             doing.cancel()
             raise
         if not done:
             doing.add_done_callback(lambda late: late.cancelled() or late.exception())
             raise ActionFailed(
                 f"this is still being done after {PATIENCE:.0f} seconds: {order.shown}",
-                "look at the thread: it is done all the same",
+                "look at the thread: it continues",
                 504,
             )
         try:
@@ -497,7 +499,7 @@ class Actions:
 
     async def _run(self, order: ActionRequest, work: _Work) -> None:
         """Start agents' work in its own session, with standard error in an unnamed file, so that a step
-        outlives the server and a kill ends it. Raises NotDone if it doesn't start."""
+        outlives the server and a kill ends it. Raises ActionFailed if it doesn't start."""
         async with self._processes:
             err = TemporaryFile()  # noqa: SIM115 it is closed when the process has ended
             try:

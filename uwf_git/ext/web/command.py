@@ -127,4 +127,4 @@ def _export(invocation: Invocation, folder: Path, thread: str | None) -> None:
 def _exported(value: Any) -> str:
     said = f"{value['folder']}: {counted(value['files'], 'file')}, {value['bytes']:,} bytes"
     left = ", ".join(value.get("unjudged", ()))
-    return f"{said}; not judged: {left}" if left else said
+    return f"{said}; not determined: {left}" if left else said

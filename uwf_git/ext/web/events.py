@@ -56,7 +56,7 @@ MOST = 32
 
 _TICK = 0.1  # seconds between two looks
 _BEAT = 15.0  # seconds after which a silent stream says that it is there
-_WORDS = 200  # characters of what came of a step
+_WORDS = 200  # characters of a step's output
 _PATIENCE = 10.0  # seconds for which a reader may take nothing
 
 

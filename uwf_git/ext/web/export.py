@@ -67,7 +67,7 @@ def export(
                 _place(folder, name).unlink(missing_ok=True)
         _write(folder, MARKER, (_BEGINS + "".join(f"{name}\n" for name in sorted(written))).encode())
     except OSError as error:
-        raise Invalid(f"can't write {folder}: {error.strerror}", "name another folder") from None
+        raise Invalid(f"cannot write {folder}: {error.strerror}", "name another folder") from None
     return ExportCounts(len(written), sum(written.values()), tuple(instance.judging.threads))
 
 
@@ -84,7 +84,9 @@ def _earlier(folder: Path) -> list[str]:
             ]
     except (OSError, ValueError):
         pass
-    raise Invalid(f"{folder} is there already, and no earlier export", "name a folder that is new or empty")
+    raise Invalid(
+        f"{folder} already exists and is not an earlier export", "name a folder that is new or empty"
+    )
 
 
 def _place(folder: Path, name: str) -> Path:
@@ -181,7 +183,7 @@ class _Pages:
         try:
             return maker(self._instance, asked)
         except Exception as error:
-            return failed(error, "It can't be shown")
+            return failed(error, "It cannot be shown")
 
     def _html(self, name: str, page: Page) -> bytes:
         def link(address: str) -> str:
@@ -194,7 +196,7 @@ class _Pages:
         try:
             document = render.html(page, link, self._known)
         except Exception as error:
-            document = render.html(failed(error, "It can't be shown"), link, self._known)
+            document = render.html(failed(error, "It cannot be shown"), link, self._known)
         return document.encode("utf-8", "replace")
 
     def _file(self, address: str) -> str:

@@ -26,7 +26,7 @@ from uwf_git.ext.web.access import TOKEN, Access
 from uwf_git.ext.web.site import Site, application
 
 LOOPBACK = "127.0.0.1"
-PORT = 8470  # unless another is asked for; where it is taken, any that is free
+PORT = 8470  # unless another is requested; if taken, any free port
 _HERE = ("127.0.0.1", "::1")
 _EVERYWHERE = ("0.0.0.0", "::")
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*")
@@ -56,7 +56,9 @@ def serve(
     """Serve until Ctrl-C. `path` is the first page, `names` further host names. `tell` is called once
     listening. Raises Usage for a taken port or an invalid name."""
     if wrong := [name for name in names if not _NAME.fullmatch(name)]:
-        raise Usage(f"--name {wrong[0]!r} is no name of a host", "give it without a port: --name my-machine")
+        raise Usage(
+            f"--name {wrong[0]!r} is not a name of a host", "give it without a port: --name my-machine"
+        )
     with _socket(host, port) as listening:
         own = listening.getsockname()[1]
         hosts = known_hosts(host, names, own)
@@ -113,7 +115,7 @@ class Guarded(H11Protocol):
         if len(self.connections) > _CONNECTIONS:
             transport.abort()
             return
-        # So that all of what waits to be taken counts, and not only what is more than some.
+        # So that all pending data counts, not only data above the limit.
         transport.set_write_buffer_limits(high=0)
         self._wait_for_request()
 
@@ -207,5 +209,5 @@ def _socket(host: str, port: int | None) -> socket.socket:
         except OSError as error:
             made.close()
             if error.errno != errno.EADDRINUSE:
-                raise UwfError(f"can't listen on {host}: {error.strerror or error}", "see --host") from None
+                raise UwfError(f"cannot listen on {host}: {error.strerror or error}", "see --host") from None
     raise Usage(f"port {port} is taken", "give another, or leave out --port for one that is free")

@@ -138,14 +138,14 @@ def _shows(site: Site, maker: Maker, tags: events.Tags, doing: Actions | None) -
     async def show(request: Request) -> Response:
         told = doing.told if doing is not None else 0
         tag = tags.of(f"{request.url.path}?{request.url.query} {told}")
-        # Who opens a page anew wants its "5 minutes ago" right; a script that asks again counts the time itself.
+        # A reload should correct "5 minutes ago"; a script that polls counts by itself.
         opened = request.headers.get("sec-fetch-mode") == "navigate"
         if not opened and request.headers.get("if-none-match", "").removeprefix("W/") == tag:
             return Response(status_code=304, headers={"etag": tag})
         try:
             page = respond(site, maker, _parse_request(request))
         except Usage as error:
-            page = failed(error, "It can't be shown")
+            page = failed(error, "It cannot be shown")
         if doing is not None and isinstance(head := page.values.get("head"), Head):
             page = page._replace(values={**page.values, "refused": doing.refused(head)})
         return _response(site, page, tag)
@@ -168,7 +168,7 @@ def _awaits(site: Site, maker: Awaited) -> Callable[[Request], Any]:
         try:
             page = await maker(site.location, _parse_request(request))
         except Exception as error:
-            page = failed(error, "It can't be shown")
+            page = failed(error, "It cannot be shown")
         return _response(site, respond(site, lambda *_: page, PageRequest({})))
 
     return show
@@ -212,7 +212,7 @@ def respond(site: Site, maker: Maker, asked: PageRequest) -> Page:
             known["sections"] = sections(instance)
             page = maker(instance, asked)
     except Exception as error:
-        page = failed(error, "Not found" if isinstance(error, NotFound) else "It can't be shown")
+        page = failed(error, "Not found" if isinstance(error, NotFound) else "It cannot be shown")
     return page._replace(values={**known, **page.values})
 
 
@@ -236,7 +236,7 @@ def _response(site: Site, page: Page, tag: str = "") -> Response:
     try:
         document = render.html(page, str, known)
     except Exception as error:
-        page = failed(error, "It can't be shown")
+        page = failed(error, "It cannot be shown")
         document = render.html(page, str, known)
     return HTMLResponse(document, page.status, headers={"etag": tag} if tag and page.status == 200 else None)
 

@@ -55,8 +55,8 @@ LARGEST_IN_A_LINE = 1 << 20
 """Bytes of a node that is read for a line about it."""
 
 _ROOM = 20_000  # characters of one text, or one value
-_WHOLE = 400_000  # of one that was asked for
-_RENDERED = 60_000  # of one that is Markdown
+_WHOLE = 400_000  # of a requested one
+_RENDERED = 60_000  # of a Markdown one
 _LARGEST = 8 << 20  # bytes of a node that is read at all
 _LARGEST_TURN = 1 << 20  # bytes of a turn that is
 _LONGEST_PAST = 200  # steps up to which a prompt is made without being asked for

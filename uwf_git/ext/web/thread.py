@@ -306,7 +306,7 @@ class _Thread:
             return self._describe(row, plain, role, agent)
         except UwfError as error:
             self._problems[error.message] = None
-            return plain._replace(verdict="can't be read")
+            return plain._replace(verdict="cannot be read")
 
     def _describe(self, row: CommitRow, plain: Entry, role: str, agent: str) -> Entry:
         instance = self._instance

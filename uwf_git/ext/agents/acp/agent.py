@@ -69,7 +69,7 @@ class _Conversation(Conversation):
     def __init__(self, ctx: Context) -> None:
         super().__init__(ctx)
         self._session: Session | None = None
-        self._kept = ""  # the session of an answer that was taken over
+        self._kept = ""  # the session of an adopted answer
 
     def begin(self) -> Reply:
         if left := self.carried_on():

@@ -52,7 +52,7 @@ class Conversation:
         self._record = record
         self._forbidden = forbidden
         self._refused: set[str] = set()
-        self._open = ""  # what the pieces that come belong to: a message, a thought
+        self._open = ""  # the kind of the current chunks: message or thought
         self._message_id: Any = None
         self._pieces: list[str] = []
         self._began = time.monotonic()
@@ -63,7 +63,7 @@ class Conversation:
         self.turns: list[TurnRecord] = []
         self.replayed = 0  # messages that a loaded session began with
         self.cost: Cost | None = None
-        self.aside = ""  # what was said last on the agent's own account: the piece without an id
+        self.aside = ""  # the agent's last own message: the chunk without an id
         self.answered = False  # whether a message has an id
 
     def update(self, update: Mapping[str, Any]) -> None:
@@ -111,7 +111,7 @@ class Conversation:
     def _piece(self, what: str, update: Mapping[str, Any]) -> None:
         text = _text(update.get("content"))
         message_id = update.get("messageId")
-        # What an agent says on its own account, such as a warning, has no id beside messages that have.
+        # An agent's own messages, such as warnings, have no id although others have.
         if what != self._open or message_id != self._message_id:
             self._bound()
             self._settle()
@@ -210,7 +210,7 @@ def usage_of(answer: Mapping[str, Any]) -> Usage | None:
     plain, out = _count(usage.get("inputTokens")), _count(usage.get("outputTokens"))
     read, written = _count(usage.get("cachedReadTokens")), _count(usage.get("cachedWriteTokens"))
     thought, total = _count(usage.get("thoughtTokens")), _count(usage.get("totalTokens"))
-    # Whether the cached tokens stand beside the input or are a part of it differs by agent; the sum tells.
+    # Agents count cached tokens inside or outside the input; the total tells which.
     included = total in (plain + out, plain + out + thought)
     beside = 0 if included else read + written
     if total == plain + beside + out + thought:

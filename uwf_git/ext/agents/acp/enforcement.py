@@ -23,7 +23,7 @@ WATCHED = _WRITES | _RUNS | _FETCHES
 _WORDS = ((_WRITES, "write files"), (_RUNS, "run commands"), (_FETCHES, "read from the web"))
 _CHANGE = "change tools in config.yaml or of the role"
 
-# What a session does without asking, by the letters and digits of its mode's id or name.
+# Actions without confirmation, by the letters and digits of a mode's id or name.
 _UNASKED = {
     **dict.fromkeys(("acceptedits", "autoedit", "dontask"), _WRITES),
     **dict.fromkeys(("workspacewrite", "workspaceaccess", "agent", "autoreview"), _WRITES | _RUNS),
@@ -33,7 +33,7 @@ _UNASKED = {
 _UNASKED_BY_AGENT = {"hermes-agent": {"default": _RUNS}}  # it asks for commands that look dangerous to it
 _ASKING = ("readonly", "default", "manual", "ask", "plan")  # the first that is offered is taken
 _SANDBOXES = ("codex-acp",)  # they run commands in one without asking
-# The kinds of calls that these agents offer no tool for once they are told so.
+# Kinds of calls for which these agents offer no tool if told so.
 _HEED = {"claude-agent-acp": WATCHED, "opencode": WATCHED, "codex-acp": _RUNS | _FETCHES}
 
 _CLAUDE = ((_WRITES, ("Edit", "Write", "NotebookEdit")), (_RUNS, ("Bash", "Monitor")),
@@ -45,7 +45,7 @@ _VARIABLES = (
     (_RUNS, "CODEX_CONFIG", {"features.shell_tool": False}),
     (_FETCHES, "CODEX_CONFIG", {"web_search": "disabled"}),
 )
-# Where a session says its choices in the way from before configuration options, and how one is set.
+# Choices in the form used before configuration options, and the request that sets one.
 _OLDER = {
     "mode": ("modes", "currentModeId", "availableModes", "id", "session/set_mode", "modeId"),
     "model": ("models", "currentModelId", "availableModels", "modelId", "session/set_model", "modelId"),
@@ -104,7 +104,9 @@ def environment(env: Mapping[str, str], kinds: frozenset[str]) -> dict[str, str]
             except ValueError:
                 before = None
             if not isinstance(before, dict):
-                raise AgentFailed(f"{name} in the environment is no JSON object", "mend it, or unset it")
+                raise AgentFailed(
+                    f"{name} in the environment is not a JSON object", "correct it, or unset it"
+                )
             told[name] = json.dumps({**before, **words})
     return told
 
@@ -151,7 +153,7 @@ def mode_for(
     if loose:
         raise AgentFailed(
             f"the tool policy says that {name} may not {said(loose)}, and there is no way to keep it from that",
-            f"let another agent play this role, or {_CHANGE}",
+            f"use another agent for this role, or {_CHANGE}",
         )
     return None
 

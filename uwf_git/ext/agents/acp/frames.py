@@ -67,7 +67,7 @@ class Frames:
                 self._notified(str(message["method"]), params if isinstance(params, dict) else {})
             except TooMuch as error:
                 self.fault = str(error)
-            # What is in the buffer already is read without waiting: others, such as a deadline, have a turn here.
+            # Buffered data is read without waiting; yield here so that deadlines run.
             await asyncio.sleep(0)
         return None
 
@@ -87,7 +87,7 @@ class Frames:
         if len(self.noise) < 5:
             self.noise.append(printable(line[: 4 * _SHOWN].decode("utf-8", "replace"))[:_SHOWN])
         if self._noisy > NOISE:
-            self.fault = f"printed what is no frame of the protocol: {self.noise[0]!r}"
+            self.fault = f"printed what is not a frame of the protocol: {self.noise[0]!r}"
         return None
 
 

@@ -34,7 +34,7 @@ from uwf_git.sandbox.mounts import DOCUMENT, CrewFolders
 
 By = Literal["policy", "terminal", "nobody"]
 
-# What a kind of request would be among the tools that policies name.
+# Kinds of requests as tools in policies.
 _TOOLS: Mapping[str, tuple[str, ...]] = {
     "read": ("read_file",),
     "edit": ("edit_file", "write_file"),
@@ -50,7 +50,7 @@ _NAMES_FILE = re.compile(r"(?:^|_)(?:path|file|filename|filepath|folder|dir|dire
 _NAMES_ENDS = frozenset(("source", "destination", "target", "from", "to"))
 _NAMES_COMMAND = frozenset(("command", "commands", "cmd", "script", "code", "argv", "shell"))
 _SHELLS = ("sh", "bash", "zsh", "dash", "ash", "fish")
-_GRANTS = ("allow_once",)  # what is granted for ever, an agent may even write into its own settings
+_GRANTS = ("allow_once",)  # agents may write permanent grants into their own settings
 _REFUSALS = ("reject_once", "reject_always")
 # With these a command is more than it looks like.
 _STEERING = re.compile(r"[;&|<>$`(){}\\\n\r]")
@@ -306,7 +306,7 @@ def _question(request: Request, name: str) -> str:
 
 
 def _say(descriptor: int, text: str) -> None:
-    # What the agent wrote must not steer the terminal.
+    # The agent's text must not control the terminal.
     os.write(descriptor, printable(text, keep="\n").encode("utf-8", "replace"))
 
 

@@ -71,7 +71,7 @@ class Files:
 
     def _inside(self, path: Any) -> str:
         if not isinstance(path, str) or not path.startswith("/"):
-            raise ToolFailure("invalid_arguments", f"{shown(str(path))} is no absolute path")
+            raise ToolFailure("invalid_arguments", f"{shown(str(path))} is not an absolute path")
         # Of folders within each other the inner one comes first.
         for prefix, name in self._roots:
             if path.startswith(prefix):

@@ -108,7 +108,7 @@ class Session:
         self._model: str | None = None
         self._paid: float | None = 0.0
         self._counted = Usage(0, 0, 0)
-        self._agent = ""  # what it calls itself
+        self._agent = ""  # its own name
         self._forbidden = enforcement.WATCHED & forbidden(settings.policy)
         self._remarks: list[str] = []
         self._closed = False
@@ -277,7 +277,7 @@ class Session:
     async def _gone(self) -> AgentFailed:
         name, frames = self._name, self._frames
         if frames.fault:
-            return AgentFailed(f"{name} {frames.fault}", "what it said until then is kept")
+            return AgentFailed(f"{name} {frames.fault}", "its output is kept")
         code = await self._pipes.exit_status(1.0, 1.0)
         if exceeded := self._exceeded or (
             self._descendants.exceeded(self._process) if code is not None else None
@@ -291,7 +291,7 @@ class Session:
         said = self.complaint() or (frames.noise[-1] if frames.noise else "")
         return AgentFailed(
             f"{name} {how}" + (f": {said}" if said else ""),
-            "what it said until then is kept"
+            "its output is kept"
             if self.id
             else "does it speak the Agent Client Protocol? Some agents need an argument, such as acp",
         )
@@ -388,7 +388,7 @@ class Session:
         loads = self._capabilities.get("loadSession") is True
         resumes = _mapping(self._capabilities.get("sessionCapabilities")).get("resume") is not None
         if not loads and not resumes:
-            raise LoadFailed(f"{self._name} can't take a session up again")
+            raise LoadFailed(f"{self._name} cannot take a session up again")
         method = "session/load" if loads else "session/resume"
         request = LoadSessionRequest if loads else ResumeSessionRequest
         params = _plain(request(cwd=folder, session_id=session, mcp_servers=[]))
@@ -406,7 +406,7 @@ class Session:
         if loads and not self._conversation.replayed:
             raise LoadFailed("it is empty")
         if self._forbidden and choice_of(opened, "mode") is None:
-            raise LoadFailed("what it may do in it can't be told")
+            raise LoadFailed("what it may do in it cannot be told")
         cost = self._conversation.cost
         self.id, self._paid = session, cost.amount if cost else None
         await self._choose(opened, until)

@@ -19,18 +19,18 @@ _ADVICE = tuple(
     for pattern, advice in (
         (
             r"content.?filter|safety|safeguard|usage polic|refus(?:al|ed to answer|es to answer)",
-            "word the task otherwise, or ask another model",
+            "rephrase the task, or use another model",
         ),
         (
             r"\b429\b|rate.?limit|too many requests|slow down|overloaded",
             "wait, or ask the service less often",
         ),
         (
-            r"malformed|\bhtml\b|(?:not|in)valid json|json segment|can't be read|failed to parse|decoding",
+            r"malformed|\bhtml\b|(?:not|in)valid json|json segment|cannot be read|failed to parse|decoding",
             "is the address that of a model's service? If so, try again later",
         ),
         (
-            r"\brefused|ENOTFOUND|EAI_AGAIN|\bECONN|can't be reached|\bconnect(?:ion|ing)?\b|\bsocket|fetch failed",
+            r"\brefused|ENOTFOUND|EAI_AGAIN|\bECONN|cannot be reached|\bconnect(?:ion|ing)?\b|\bsocket|fetch failed",
             "is the model server up, and its address right?",
         ),
         (
@@ -69,4 +69,4 @@ def advice_on(words: str) -> str:
 
 def explained(words: str) -> str:
     """Return a program's message, introduced if it is only an internal error."""
-    return f"the service's answer can't be read: {words}" if _PUZZLES.search(words) else words
+    return f"the service's answer cannot be read: {words}" if _PUZZLES.search(words) else words

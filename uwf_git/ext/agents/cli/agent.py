@@ -192,7 +192,9 @@ class _Conversation(Conversation):
 
     def _resumed(self, session: str, message: str, whole: str) -> Reply:
         if not self._row.resume or not session:
-            return self._fresh(whole, f"{self._row.program} can't go on in a session: it is told all again")
+            return self._fresh(
+                whole, f"{self._row.program} cannot continue in a session: it is told all again"
+            )
         run = self._call(self._row.resume, message, session)
         lost = run.lost()
         if lost is None:

@@ -77,7 +77,7 @@ def extra_for(
             where = "on this machine" if given.startswith("/") else "in its arguments"
             raise AgentFailed(
                 f"{row.program} may not {_RESTRICTING[option.when]} here, and {given} {where} lets it",
-                f"take {given} away, or change tools in config.yaml or of the role",
+                f"remove {given}, or change tools in config.yaml or of the role",
             )
         if given:
             continue
@@ -90,7 +90,7 @@ def extra_for(
         if row.tools and name in holding and name not in covered:
             raise AgentFailed(
                 f"the tool policy says that {row.program} may not {what}, and there is no way to tell it so",
-                "let another agent play this role, or change tools in config.yaml or of the role",
+                "use another agent for this role, or change tools in config.yaml or of the role",
             )
     return Extra((*words, *args), env)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-_DEEPEST = 64  # levels of lists and mappings; what is below stands as text
+_DEEPEST = 64  # nesting levels; deeper values become text
 _SAFE = 2**53 - 1
 _TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{}]', re.DOTALL)
 _LOOKED_AT = 20_000  # characters of a text in which a service's error is looked for

@@ -19,13 +19,13 @@ from uwf_git.config.agent_cli import EVERY, KEYS, Find, Path, Row, SecondCall, S
 from uwf_git.ext.agents.cli.lenient_json import parse, sentence, whole
 from uwf_git.format.kinds import TurnRecord, Usage
 
-_MAX_OUTPUT = 32 * 1024 * 1024  # bytes of a line, or of all that is printed where that is one value
-_SHOWN = 400  # characters of what came, in an error
+_MAX_OUTPUT = 32 * 1024 * 1024  # bytes of a line, or of the whole output if it is one value
+_SHOWN = 400  # characters of the output in an error
 _LONGEST = 200_000  # characters of a text in a turn
 _LINES = 3
 _AMOUNT = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)([kKmM]?)")
 _TIMES = {"": 1, "k": 1000, "m": 1_000_000}
-_TROUBLES = 20  # of what went wrong on the way, the last
+_TROUBLES = 20  # the last problems on the way
 
 
 class SessionUsage(NamedTuple):
@@ -337,7 +337,7 @@ class _Turns:
         self._done: list[TurnRecord] = []
         self._saying: list[str] | None = None
         self._group: Any = None
-        self._calls: list[TurnRecord] = []  # open, or closed behind one that is open
+        self._calls: list[TurnRecord] = []  # open, or closed after an open one
         self._open: set[int] = set()
 
     def take(self, place: TurnAt, value: Any) -> bool:
@@ -355,7 +355,7 @@ class _Turns:
 
     def end(self) -> tuple[TurnRecord, ...]:
         self._close_speech()
-        for turn in self._calls:  # what never got a result
+        for turn in self._calls:  # calls without a result
             self._add(turn)
         self._calls, self._open = [], set()
         return tuple(self._done)

@@ -132,7 +132,7 @@ _CLAUDE: Mapping[str, Any] = {
         },
         {
             "when": {"type": "system", "subtype": "api_retry", "error_status": None},
-            "say": "the API can't be reached or breaks off ({.error}), attempt {.attempt} of {.max_retries}",
+            "say": "the API cannot be reached or breaks off ({.error}), attempt {.attempt} of {.max_retries}",
         },
     ],
     "denied": {"path": ".permission_denials[].tool_name", "when": {"type": "result"}},
@@ -147,7 +147,7 @@ _CODEX: Mapping[str, Any] = {
     "install": "npm install -g @openai/codex",
     "version": {"args": ["--version"], "least": "0.100.0"},
     "first": ["exec", "--json", "--skip-git-repo-check", "{args}", "-"],
-    # What stands before `resume` holds for it too, and only there a sandbox may be named.
+    # Options before `resume` apply to it too, and the sandbox can only be set there.
     "resume": ["exec", "--json", "--skip-git-repo-check", "{args}", "resume", "{session}", "-"],
     "output": "lines",
     "options": [
@@ -195,7 +195,7 @@ _CODEX: Mapping[str, Any] = {
     ],
     "turns": [
         {"when": {"type": "item.completed", "item.type": "agent_message"}, "text": ".item.text"},
-        {  # what is ended, or outlives the answer, is never completed
+        {  # calls that are ended or outlive the answer are never completed
             "when": {"type": "item.started", "item.type": "command_execution"},
             "call": ".item.id",
             "tool": ".item.type",
@@ -272,7 +272,7 @@ _GEMINI: Mapping[str, Any] = {
             "unless": ["--approval-mode", "-y", "--yolo"],
         },
         {"if": "run", "args": ["--allowed-tools", "run_shell_command"], "unless": ["-y", "--yolo"]},
-        # Nobody is there to be asked, so what isn't allowed isn't there.
+        # No one can confirm, so forbidden tools are removed.
         {"if": "norun", "unless": ["-y", "--yolo", "--allowed-tools"]},
         # An administrator's rules come before the user's, which --policy would replace, and those of the machine before
         # these.
@@ -284,7 +284,7 @@ _GEMINI: Mapping[str, Any] = {
         {"if": "crew", "args": ["--include-directories", "{package}", "--include-directories", "{state}"]},
     ],
     "session": {"path": ".session_id", "when": {"type": "init"}},
-    # At first it names what it was told, such as "auto"; others than the one that answered are in its result too.
+    # It first prints the requested model, such as "auto"; its result also lists models that didn't answer.
     "log": [
         "$GEMINI_CLI_HOME/.gemini/tmp/*/chats/session-*-{session:8}.jsonl",
         "~/.gemini/tmp/*/chats/session-*-{session:8}.jsonl",
@@ -371,7 +371,7 @@ _OPENCODE: Mapping[str, Any] = {
         },
     ],
     "session": ".sessionID",
-    # What it says is in its turns; of an answer in which nothing was said it prints only the end.
+    # Texts are in its turns; for an answer without text it prints only the end.
     "text": {"path": ".part.reason", "match": "^stop()$", "when": {"type": "step_finish"}},
     "usage": {
         "when": {"type": "step_finish"},
@@ -410,7 +410,7 @@ _OPENCODE: Mapping[str, Any] = {
         {"from": "stderr", "match": r'message="stream error".* small=false .*error\.error="(.*)"'},
         {
             "when": {"type": "step_finish", ".part.reason": "unknown", ".part.tokens.output": 0},
-            "say": "the model's answer broke off, or can't be read",
+            "say": "the model's answer broke off, or cannot be read",
         },
     ],
     "denied": {
@@ -432,7 +432,7 @@ _HERMES: Mapping[str, Any] = {
     "output": "text",
     "options": [{"if": "write"}, {"if": "run"}, {"if": "fetch"}],
     "session": {"from": "stderr", "match": r"(?m)^session_id: (\S+)"},
-    "renames": True,  # a session that has grown too long goes on as another
+    "renames": True,  # a session that grew too long continues as another
     "text": {"match": r"(?s)\A(?:[ \t]*⚠[^\n]*\n|\s*\n)*(.*)"},
     # It prints nothing but the answer; the rest is in its log of the session.
     "after": {
@@ -478,7 +478,7 @@ _QWEN: Mapping[str, Any] = {
             "args": ["--approval-mode", "auto-edit"],
             "unless": ["--approval-mode", "-y", "--yolo"],
         },
-        {  # nobody is there to be asked, so it may not
+        {  # no one can confirm, so it may not
             "if": "readonly",
             "args": ["--approval-mode", "default"],
             "unless": ["--approval-mode", "-y", "--yolo"],
@@ -493,7 +493,7 @@ _QWEN: Mapping[str, Any] = {
     "text": {"path": ".result", "when": {"type": "result"}},
     "model": {"path": ".model", "when": {"type": "system", "subtype": "init"}},
     "usage": [
-        {  # with what its memory asks beside
+        {  # including calls of its memory
             "when": {"type": "result"},
             "input": ".usage.input_tokens",
             "output": ".usage.output_tokens",
@@ -561,7 +561,7 @@ _COPILOT: Mapping[str, Any] = {
         {"if": "nomcp", "args": ["--disable-builtin-mcps"]},
         {"if": "crew", "args": ["--add-dir={package}", "--add-dir={state}"]},
     ],
-    # Its id is printed at the end alone, but it is the one that it was given. Tokens stand in its log.
+    # It prints its id only at the end, but uses the given one. Tokens are in its log.
     "log": [
         "$COPILOT_HOME/session-state/{session}/events.jsonl",
         "~/.copilot/session-state/{session}/events.jsonl",

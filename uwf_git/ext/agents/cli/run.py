@@ -20,9 +20,9 @@ from uwf_git.format.kinds import TurnRecord, Usage
 if TYPE_CHECKING:
     from uwf_git.sandbox.child import CommandResult
 
-_PRINTED = 16 * 1024  # bytes of what it printed that may be kept with a failed attempt
-_BY_SIGNAL = {137: 9, 143: 15}  # what a wrapper exits with whose program was ended by a signal
-_NOTED = 10  # of what went wrong on the way, the last
+_PRINTED = 16 * 1024  # bytes of output kept with a failed attempt
+_BY_SIGNAL = {137: 9, 143: 15}  # exit status of a wrapper whose program was killed by a signal
+_NOTED = 10  # the last problems on the way
 _REFUSALS = 2  # of a key, or for a used-up quota: a token that is renewed after the first may do
 _SHOWN = 401  # characters of the CLI's words in an error
 
@@ -68,12 +68,12 @@ class Run:
         )
 
     def feed(self, data: bytes) -> None:
-        """Parse standard output. Raises Hopeless."""
+        """Parse standard output. Raises FatalOutput."""
         self._out.add(data)
         self._output.feed(data)
 
     def feed_stderr(self, data: bytes) -> None:
-        """Parse standard error. Raises Hopeless."""
+        """Parse standard error. Raises FatalOutput."""
         self._err.add(data)
         self._output.feed_stderr(data)
         if not self._listens:
@@ -167,7 +167,7 @@ class Run:
 
     def reply(self) -> Reply:
         """Return the reply, even of a failed run."""
-        if self._reply is None:  # its cost is what the session has cost since it was last asked for that
+        if self._reply is None:  # cost of the session since the last query
             self._reply = self._made()
         return self._reply
 
@@ -198,7 +198,7 @@ class Run:
         words = self._words()
         if self._says(row.lost):
             return f"{name} could not be resumed: {words}"
-        # Nobody said why, and nothing has happened yet.
+        # No reason is known, and nothing has happened yet.
         silent = not said.errors and not said.complaints and not said.turns and not self._says(row.login)
         return f"{name} could not be resumed: {words}" if silent and finished.returncode > 0 else None
 
@@ -312,7 +312,7 @@ class Run:
         lines = [line.strip() for line in self.printed[1].splitlines() if line.strip()]
         if self._row.output == "text" and said.came:
             return one_line(said.came, _SHOWN)
-        telling = [line for line in lines if re.search(r"(?i)error\b|fail|not |can't|unknown|denied", line)]
+        telling = [line for line in lines if re.search(r"(?i)error\b|fail|not |cannot|unknown|denied", line)]
         printed = "" if said.known else said.came
         return one_line(sentence((telling or lines[-1:] or [printed])[0]), _SHOWN)
 

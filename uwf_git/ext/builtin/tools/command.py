@@ -150,7 +150,7 @@ def _checked(command: str, context: ToolContext) -> str | None:
     if sandbox.program is None and not context.policy.allow_unconfined:
         raise ToolFailure(
             "unconfined",
-            f"commands can't be confined: {sandbox.reason}; without that, config.yaml must say "
+            f"commands cannot be confined: {sandbox.reason}; without that, config.yaml must say "
             "tools: {allowUnconfined: true}",
         )
     return sandbox.program

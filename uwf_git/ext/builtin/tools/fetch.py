@@ -119,9 +119,9 @@ def _parsed(url: str) -> httpx.URL:
     try:
         parsed = httpx.URL(url)
     except (httpx.InvalidURL, ValueError, TypeError):
-        raise ToolFailure("invalid_arguments", f"{shown(url)} is no address") from None
+        raise ToolFailure("invalid_arguments", f"{shown(url)} is not an address") from None
     if parsed.scheme not in ("http", "https") or not parsed.host:
-        raise ToolFailure("invalid_arguments", f"{shown(url)} is no http or https address")
+        raise ToolFailure("invalid_arguments", f"{shown(url)} is not an http or https address")
     if parsed.userinfo:
         raise ToolFailure("denied", "an address with a name or a password in it is not asked")
     return parsed.copy_with(fragment=None)
@@ -141,14 +141,14 @@ def _address(host: str, port: int, context: ToolContext) -> str:
     for address in addresses:
         if not is_public(address) and not context.policy.reaches(asked, port, False):
             raise ToolFailure(
-                "denied", f"{shown(host)} is at {address}, which is no public address; allowHosts can name it"
+                "denied",
+                f"{shown(host)} is at {address}, which is not a public address; allowHosts can name it",
             )
     return next((address for address in addresses if ":" not in address), addresses[0])
 
 
-# What isn't the public internet: the blocks of IANA's special-purpose registries (RFC 6890 and its updates) that aren't
-# globally reachable, multicast, and the addresses at which the machines of clouds are told about themselves. Python's
-# own table is that of its release.
+# Not the public internet: IANA's special-purpose blocks (RFC 6890 and updates) that aren't globally reachable,
+# multicast, and metadata addresses of clouds. Python's own table is as old as its release.
 _SPECIAL = (
     "0.0.0.0/8",
     "10.0.0.0/8",
@@ -234,7 +234,7 @@ def _decoded(response: httpx.Response) -> Iterator[bytes]:
 def _read(answer: _Answer) -> tuple[str, str]:
     data = answer.data
     if is_binary(data) and not answer.charset.lower().startswith("utf-16"):
-        raise ToolFailure("binary", "it is no text")
+        raise ToolFailure("binary", "it is not text")
     named = _CHARSET.search(data[:4096])
     charset = answer.charset or (named[1].decode("ascii") if named else "") or "utf-8"
     try:

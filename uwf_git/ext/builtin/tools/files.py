@@ -34,7 +34,7 @@ def text_of(data: bytes, where: str) -> str:
             return data.decode("utf-8")
     except UnicodeDecodeError:
         pass
-    raise ToolFailure("binary", f"{shown(where)} is no UTF-8 text")
+    raise ToolFailure("binary", f"{shown(where)} is not UTF-8 text")
 
 
 def read_file(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:

@@ -185,7 +185,7 @@ class _Connection:
 
         async def live() -> None:
             try:
-                # Asked first for what only the newest servers know, others may keep silent until a timeout.
+                # Servers that don't know a new request may not answer it until a timeout.
                 try:
                     await connected("legacy")
                 except Exception as error:
@@ -331,7 +331,7 @@ class _Connection:
             how = f"exited with {process.returncode}" if process.returncode >= 0 else "was killed"
             return f"{how}: {shown(said)}" if said else how
         if process.noise:
-            return f"printed what is no message: {shown(process.noise)}"
+            return f"printed what is not a message: {shown(process.noise)}"
         return ""
 
 

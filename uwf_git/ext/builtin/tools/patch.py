@@ -154,7 +154,7 @@ class _Envelope(_Lines):
             if line.startswith("*** ") and line.strip() != "*** End of File":
                 break
             if line.startswith("@@"):
-                # Of several such lines only the last is looked for: the others say where that one is.
+                # Of several such lines only the last is searched: the others locate it.
                 after = "" if _HUNK.fullmatch(line) else line[2:].strip()
                 self.take()
                 continue
@@ -238,7 +238,7 @@ def _refuse_existing(path: str, workspace: Workspace) -> None:
         if failure.code == "not_found":
             return
         raise
-    raise ToolFailure("no_match", f"{shown(path)} is there already: update it, or delete it first")
+    raise ToolFailure("no_match", f"{shown(path)} already exists: update it, or delete it first")
 
 
 def updated(text: str, hunks: Sequence[Hunk], path: str) -> str:
@@ -311,7 +311,7 @@ def _after(lines: Sequence[str], wanted: str, begin: int, what: str) -> int:
 
 
 def _bad(reason: str) -> ToolFailure:
-    return ToolFailure("invalid_arguments", f"the patch can't be read: {reason}")
+    return ToolFailure("invalid_arguments", f"the patch cannot be read: {reason}")
 
 
 PATCH = (

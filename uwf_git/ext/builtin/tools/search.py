@@ -251,7 +251,7 @@ def _matcher(pattern: str) -> Callable[[str], bool]:
     try:
         compiled = _compiled(_translated(pattern), re.DOTALL)
     except (re.error, RecursionError, OverflowError):
-        raise ToolFailure("invalid_arguments", f"{shown(pattern)} is no glob") from None
+        raise ToolFailure("invalid_arguments", f"{shown(pattern)} is not a glob") from None
     if "/" in pattern or pattern == "**":
         return lambda path: compiled.fullmatch(path) is not None
     return lambda path: compiled.fullmatch(path.rsplit("/", 1)[-1]) is not None

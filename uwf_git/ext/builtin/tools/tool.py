@@ -224,7 +224,7 @@ def parse_arguments(arguments: str | Mapping[str, Any] | None) -> dict[str, Any]
     try:
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, TypeError):
-        raise ToolFailure("invalid_arguments", "the arguments hold what is no JSON text or number") from None
+        raise ToolFailure("invalid_arguments", "the arguments hold what is not JSON text or number") from None
     return dict(value)
 
 
@@ -251,4 +251,4 @@ class _NoConstant(ValueError):
 
 
 def _no_constant(name: str) -> Any:
-    raise _NoConstant(f"{name} is no JSON")
+    raise _NoConstant(f"{name} is not JSON")

@@ -276,10 +276,10 @@ def _write_folder(folder: Path, files: dict[str, bytes]) -> None:
 
     try:
         if folder.is_symlink() or (folder.exists() and (not folder.is_dir() or any(folder.iterdir()))):
-            raise Invalid(f"{folder} is there already", "name a folder that is new or empty")
+            raise Invalid(f"{folder} already exists", "name a folder that is new or empty")
         make_folder(folder.absolute(), fill)
     except OSError as error:
-        raise Invalid(f"can't write {folder}: {error.strerror}", "name another folder") from None
+        raise Invalid(f"cannot write {folder}: {error.strerror}", "name another folder") from None
 
 
 @command(
@@ -346,7 +346,7 @@ def accept(invocation: Invocation, branch: str, remote: str | None) -> None:
     invocation.emit(value, lambda shown: terminal.fields([*_rows(shown), ("accepted", shown["case"])]))
 
 
-# What an argument means
+# Arguments
 
 
 def _read(invocation: Invocation, package: Path) -> Definition:
@@ -389,7 +389,7 @@ def _oid(version: Version) -> Any:
     return Oid(hex=version.commit)
 
 
-# What is said of a crew
+# Output
 
 
 def _version(crew: Crew, node: Hash, commit: str | None) -> dict[str, Any]:

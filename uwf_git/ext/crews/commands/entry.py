@@ -335,7 +335,7 @@ def _resume(invocation: Invocation, entry: Entry, routed: Routing) -> ThreadId:
             )
             return head.thread
     raise NotFound(
-        f"crew {entry.crew.name!r} has no run that could go on", f"see: uwf crew menu {entry.crew.name}"
+        f"crew {entry.crew.name!r} has no run to continue", f"see: uwf crew menu {entry.crew.name}"
     )
 
 

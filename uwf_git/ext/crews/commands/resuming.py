@@ -78,7 +78,7 @@ def _run(instance: Instance, head: Head) -> SessionState:
             hint = threads.way_on(head)
         elif head.row.asks:
             hint = f"uwf thread answer {thread} -m TEXT"
-        raise Invalid(f"thread {thread} is no conversation, and no run of a crew", hint)
+        raise Invalid(f"thread {thread} is not a conversation, and no run of a crew", hint)
     origin = threads.origin(thread)
     conversation = threads.ending_with(origin) if origin is not None else None
     if conversation is not None and threads.has_ended(conversation):

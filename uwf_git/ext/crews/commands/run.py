@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MOST = 500
 """Steps of a run between two inputs."""
-_WAYS_ON = "/resume goes on with it, /leave leaves it, /stop ends it"
+_WAYS_ON = "/resume continues it, /leave leaves it, /stop ends it"
 
 
 class Run:
@@ -137,9 +137,9 @@ class Run:
 
         head = self._instance.threads.active_head(self.thread)
         if is_paused(self._instance, self.thread):
-            raise Paused(f"run {self.thread} is paused", "/resume goes on with it, /leave leaves it")
+            raise Paused(f"run {self.thread} is paused", "/resume continues it, /leave leaves it")
         if not head.row.asks:
-            does = "has failed" if self._instance.attempts.failed(head) else "asks nothing"
+            does = "has failed" if self._instance.attempts.failed(head) else "is not waiting for an answer"
             raise Usage(f"run {self.thread} {does}", _WAYS_ON)
         if head.node != (self._asked or head.node):
             self.ask()

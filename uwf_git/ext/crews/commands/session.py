@@ -62,7 +62,7 @@ def chat(
     On a terminal, answers stream; Ctrl-C stops one, Ctrl-D leaves. Otherwise each line of standard input is a
     message, and each event is printed as a JSON line.
     """
-    # Nobody of whom something is known is in a store that isn't there.
+    # Without a store there are no known personas.
     instance = invocation.instance if who or resumed else invocation.instance_for_writing()
     session = Session(invocation, agent, folder(cwd), asks_tasks=terminal.is_terminal(sys.stdin))
     if resumed is not None:
@@ -85,7 +85,7 @@ def chat(
                 if not terminal.is_terminal(sys.stdin):
                     raise
                 session.drop()
-                continue  # what was typed is dropped
+                continue  # discard typed input
             except Usage as error:
                 session.shown.begin()
                 session.shown.error(error)
@@ -464,9 +464,9 @@ class Session:
                 self._look_whether_ended()
             return
         if self.thread is None:
-            raise Usage("nothing was said yet", "say something")
+            raise Usage("there is no message yet", "say something")
         if not self._owes_reply():
-            raise Usage("what was said last has its answer", "say something")
+            raise Usage("the last message already has an answer", "say something")
         self._reply()
 
     def _owes_reply(self) -> bool:
@@ -475,7 +475,7 @@ class Session:
         row = self._instance.threads.active_head(self.thread).row
         return not row.asks and row.kind != "start"
 
-    # What is shown
+    # Output
 
     def _menu(self) -> None:
         from uwf_git.ext.crews.commands.entry import menu_text, menu_value

@@ -114,7 +114,7 @@ class _Prompt:
         def begin_line(event: Any) -> None:
             event.current_buffer.insert_text("\n")
 
-        # It isn't asked where the cursor is: what is typed ahead would mix with the answer.
+        # Don't query the cursor position: typed-ahead input would mix with the answer.
         output = Vt100_Output(sys.stdout, _size, term=os.environ.get("TERM"), enable_cpr=False)
         self._session: PromptSession[str] = PromptSession(
             lambda: f"{terminal.escape(one_line(place(), _PLACE))}> ",

@@ -156,7 +156,7 @@ def raise_unless_passed(
             f"suite {suite} is worse: {'; '.join(why)}",
             f"case by case: uwf eval compare {base.run} {now.run} --suite {suite}",
         )
-    open_ = f"whether suite {suite} is worse can't be told"
+    open_ = f"whether suite {suite} is worse cannot be told"
     if unlike and value["cases"]:
         set_ = f"accept what is judged like this: uwf eval baseline set {suite}"
         hint = set_ if value["sameJudges"] is False else f"uwf pull brings it, or {set_}"
@@ -286,15 +286,15 @@ def check(
     instance = invocation.instance
     suites = Suites(instance.store)
     if junit is not None and (junit.is_dir() or not os.access(junit.parent, os.W_OK)):
-        raise Invalid(f"can't write {junit}", "name another file")  # before anybody is paid
+        raise Invalid(f"cannot write {junit}", "name another file")  # before anybody is paid
     before = suites.read(suite)
-    find_side(invocation, before, against)  # nothing is run where there is nothing to hold it against
+    find_side(invocation, before, against)  # run nothing without a baseline
     _require_workflow(invocation, options.workflow)
     done = carried_out(invocation, suite, (), (), options)
     read = suites.read(suite)
     now = side_of(read, done.run, names_of(instance, read), done.results, done.untried)
     base = find_side(invocation, before, against, like=now)
-    # Of a case that was changed and has no score, what is known is how its like was before.
+    # For a changed case without a score, the variation of similar cases is known.
     gone = by_case(base.gone)
     changed = [each for each in base.gone if each.case in now.unknown]
     found = compare(base.scored, now.scored)
@@ -338,4 +338,4 @@ def _require_workflow(invocation: Invocation, text: str | None) -> None:
         if text is not None:
             find_version(invocation, text)
     except (Invalid, NotFound) as error:
-        raise Undecided(f"{text} can't be judged: {error.message}", error.hint) from None
+        raise Undecided(f"{text} cannot be judged: {error.message}", error.hint) from None

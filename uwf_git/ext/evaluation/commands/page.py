@@ -23,7 +23,7 @@ from uwf_git.ext.evaluation.commands.result_output import summary
 CHARTED = 60
 """Cases in the chart: those that differ most."""
 
-_REASON = 300  # characters of what a judge says of a trial
+_REASON = 300  # characters of a judge's reason
 
 
 def page(

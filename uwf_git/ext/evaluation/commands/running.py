@@ -328,7 +328,7 @@ def _raise_if_short(done: FinishedRun, suite: str) -> None:
         missing = counted(done.missing, "trial")
         raise Waiting(
             f"suite {suite} stopped with what it has, {missing} missing: {done.run.stopped}",
-            "run it again with more; what is there isn't done again",
+            "run it again with more; known results are reused",
         )
     broken = [result for result in done.results if result.state == ERROR]
     if broken:
@@ -343,4 +343,4 @@ def _raise_if_short(done: FinishedRun, suite: str) -> None:
 def continue_hint(broken: Result) -> str:
     if broken.errors:
         return "mend that and run it again: what was tried is only judged again"
-    return "where its agent can't do better, mend that; then run it again: it goes on where it was"
+    return "where its agent cannot do better, mend that; then run it again: it goes on where it was"

@@ -259,9 +259,11 @@ def remove(invocation: Invocation, suite: str, cases: tuple[str, ...], yes: bool
         names = [read.named[case.hash] for case in found]
     elif not yes:
         count = counted(len(read.cases), "case")
-        raise Usage(f"suite {suite!r} with {count} and their results would be forgotten", "repeat with --yes")
+        raise Usage(f"suite {suite!r} with {count} and their results would be deleted", "repeat with --yes")
     else:
-        with instance.locks.turn(lock_of(suite)):  # what is being run would make it anew, without its cases
+        with instance.locks.turn(
+            lock_of(suite)
+        ):  # a running evaluation would create it again, without its cases
             suites.remove(suite)
         names = []
     value = {"suite": suite, "removed": names, "forgotten": not cases}

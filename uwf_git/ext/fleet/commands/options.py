@@ -217,7 +217,8 @@ def found(invocation: Invocation, address: str | None, namespace: str | None) ->
     place = place or named(os.environ.get("TEMPORAL_ADDRESS"), namespace)
     if place is None:
         raise NotFound(
-            "no fleet is up for this store", "uwf fleet run --all starts one; or name a server with --address"
+            "no fleet is running for this store",
+            "uwf fleet run --all starts one; or name a server with --address",
         )
     return place if namespace is None else place._replace(namespace=namespace)
 

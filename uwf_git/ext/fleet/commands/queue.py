@@ -234,7 +234,7 @@ def _signal(
     _emit(invocation, ids, values, lambda value: f"{done} {value['thread']}")
     if still:
         invocation.warn(
-            f"{counted(len(still), 'step')} still being broken off, such as of thread {still[0]}"
+            f"{counted(len(still), 'step')} still being interrupted, such as of thread {still[0]}"
             " — uwf fleet status --all shows when none is"
         )
     failures.end()

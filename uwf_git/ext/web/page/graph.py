@@ -17,7 +17,7 @@ from uwf_git.format.types import END, START, USER
 from uwf_git.workflow.diagram import edges, order
 
 _WIDTH, _HEIGHT, _GAP = 190, 40, 46  # of a node, and between two
-_LANE = 34  # between two ways beside the nodes
+_LANE = 34  # between two edges beside the nodes
 _LETTER = 6.6  # the width of one in a label
 _LONGEST = 26
 _INSET = 45  # by which the ends are narrower, at each side
@@ -44,7 +44,7 @@ def way_of(steps: Iterable[tuple[str, bool]], done: bool) -> list[str]:
     remarks, and whether each asks."""
     taken, asked = [START], False
     for role, asks in steps:
-        if role == USER and not asked:  # somebody goes on, by the way that leads from the start
+        if role == USER and not asked:  # resumption, by the edge from the start
             taken.append(START)
         elif role not in (END, USER):
             taken.append(role)

@@ -130,13 +130,13 @@ class _Page:
             found.append(
                 "Not at its end: "
                 + (
-                    "the bundle decides who is next."
+                    "the code decides which role is next."
                     if ahead.next == BUNDLE
                     else f"{text(ahead.next or '')} is next."
                 )
             )
         elif ahead.problem and not self._head.archive:
-            found.append(f"<strong>It can't go on:</strong> {text(ahead.problem)}")
+            found.append(f"<strong>It cannot continue:</strong> {text(ahead.problem)}")
         return "".join(tag("div", each, "notice") for each in found)
 
     def _task(self) -> str:

@@ -64,12 +64,12 @@ function missing(status) {
   const was = lost.textContent;
   const since = () => heard.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
   lost.textContent = {
-    0: `No connection since ${since()}: is uwf web still at work?`,
+    0: `No connection since ${since()}: is uwf web still running?`,
     200: "",
     304: "",
     401: "uwf web was started anew: open the address that it printed.",
     404: document.querySelector("[data-thread]") ? "This thread was removed." : "This page is no longer there.",
-  }[status] ?? `Nothing new since ${since()}: uwf web can't show this page (${status}).`;
+  }[status] ?? `Nothing new since ${since()}: uwf web cannot show this page (${status}).`;
   if (!lost.textContent) heard = new Date();
   if (was && !lost.textContent) listening();
   if (lost.textContent) silence();
@@ -162,11 +162,11 @@ const fresh = (page) => [...page.querySelectorAll(ROWS)].filter((row) => !docume
 
 const SAID = {
   waiting: "it waits for you",
-  running: "somebody is at work on it",
-  idle: "nobody is at work on it",
+  running: "an agent is working on it",
+  idle: "no agent is working on it",
   failed: "its last attempt failed",
   paused: "it is paused",
-  corrupt: "it can't be read",
+  corrupt: "it cannot be read",
   completed: "it is done",
   killed: "it was ended",
 };

@@ -14,7 +14,7 @@ export function silence() {
   source = null;
 }
 
-// Follows the thread of a list of turns; whether somebody is at work on it, as far as is known. `tell` says what a screen
+// Follows the thread of a list of turns; whether an agent is working on it, as far as is known. `tell` says what a screen
 // reader shall hear, `changed` is called when the page will say something else.
 export function listen(list, tell, changed) {
   if (source && box === list) return true;
