@@ -47,6 +47,17 @@ def test_a_record_that_comes_to_be_within_another_block_takes_nothing_back(tmp_p
         pass
 
 
+def test_a_live_lock_that_a_clock_makes_older_than_the_boot_stays(tmp_path: Path) -> None:
+    (tmp_path / "uwf").mkdir()
+    lock = tmp_path / "packed-refs.lock"
+    with Lockfiles(tmp_path).locking("packed-refs"):
+        lock.touch()
+        os.utime(lock, (1, 1))
+        assert Lockfiles(tmp_path).remove_stale(thorough=True) == []
+        assert [each.is_left for each in Lockfiles(tmp_path).locks()] == [False]
+    assert Lockfiles(tmp_path).remove_stale(thorough=True) == [lock]
+
+
 def killed_holding(lock: Path, *command: str | Path) -> None:
     """Runs a command of which the process that holds a lock is killed as it puts the new file in place."""
     calls = "rename,renameat,renameat2,link,unlink"

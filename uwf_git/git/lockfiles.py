@@ -191,12 +191,13 @@ class Lockfiles:
         keeps = stale_keep_files(self._git_dir / "objects" / "pack")
         left.update(keeps)
         now, boot = time.time(), _booted()
+        live = self._said()  # a clock set forward makes a live lock look older than the boot
         found = []
         for path in [*self._all(), *keeps, self._git_dir / "gc.pid"]:
             with contextlib.suppress(OSError):
                 made = path.lstat().st_mtime
                 if path.name != "gc.pid" or _is_over(path):
-                    gone = path in left or made < boot or path.name == "gc.pid"
+                    gone = path in left or path.name == "gc.pid" or (made < boot and path not in live)
                     found.append(Lock(path, max(0.0, now - made), gone))
         return found
 
@@ -269,7 +270,7 @@ class Lockfiles:
             else _Left(left, is_all)
         )
 
-    def _said(self, without: Path) -> set[Path]:
+    def _said(self, without: Path | None = None) -> set[Path]:
         names = list(self._active)
         for record in self._others():
             if record == without:
