@@ -10,9 +10,9 @@
 #   make soak          random work of several processes for 30 minutes, and a check of what came of it (SECONDS=…)
 #   make fleet-soak    a fleet of 1,000 threads, whose workers and server are killed at random (THREADS=…, SEED=…)
 #   make fuzz          looks for inputs that break what reads them, 20 seconds each (SECONDS=…, SEED=…)
-#   make pictures      the pictures of docs/web.md, taken by Chromium
+#   make pictures      the pictures of docs/guides/web.md, taken by Chromium
 #   make lint          ruff and mypy
-#   make bench         the table of benchmarks, and docs/benchmarks.md of it; takes half an hour
+#   make bench         the table of benchmarks, and docs/inside/benchmarks.md of it; takes half an hour
 #   make bench-smoke   the same on small stores: does it run?
 #   make venv          only the virtual environment, with everything for development
 #   make clean         removes all of it
@@ -64,7 +64,7 @@ fuzz: $(VENV)/.installed-dev
 
 pictures: $(VENV)/.installed-dev
 	@$(VENV)/bin/python $(PIP_INSTALL) pillow
-	@UWF_TEST_PICTURES=docs/web $(VENV)/bin/python -m pytest tests/web/test_pictures.py $(PYTEST_ARGS)
+	@UWF_TEST_PICTURES=docs/guides/web $(VENV)/bin/python -m pytest tests/web/test_pictures.py $(PYTEST_ARGS)
 
 lint: $(VENV)/.installed-dev
 	@$(VENV)/bin/ruff check
@@ -75,8 +75,8 @@ prose: $(VENV)/.installed-dev
 	@$(VENV)/bin/python docs/prose.py
 
 reference: $(VENV)/.installed-dev
-	@$(VENV)/bin/python docs/commands/generate.py
-	@$(VENV)/bin/python docs/messages.py
+	@$(VENV)/bin/python docs/reference/commands/generate.py
+	@$(VENV)/bin/python docs/reference/messages.py
 
 bench: $(BENCH_VENV)/.installed
 	@$(BENCH_VENV)/bin/python benchmarks/run.py --page

@@ -125,7 +125,7 @@ def test_the_registry_has_a_line_for_each_extension() -> None:
 
 
 def test_the_documents_name_the_rooms_in_their_order() -> None:
-    for name in ("docs/architecture.md", "CONTRIBUTING.md", "uwf_git/__init__.py"):
+    for name in ("docs/inside/architecture.md", "CONTRIBUTING.md", "uwf_git/__init__.py"):
         text = (REPOSITORY / name).read_text(encoding="utf-8")
         lines = [re.match(r"(?:\| `| +)(\w+)[/`]* ", line) for line in text.splitlines()]
         named = [found[1] for found in lines if found and found[1] in ROOMS]

@@ -49,7 +49,7 @@ def test_each_agent_of_the_registry_is_a_script_that_is_installed() -> None:
 
 
 def test_the_documents_tell_of_each_agent_of_the_registry() -> None:
-    text = (REPOSITORY / "docs" / "agents.md").read_text()
+    text = (REPOSITORY / "docs" / "reference" / "agents.md").read_text()
     told = re.findall(r"^`(uwf-[\w-]+)", text, re.MULTILINE)
     table = re.findall(r"^\| `(uwf-[\w-]+)` \|", text, re.MULTILINE)
     clis = [each.name for each in ext.agent_programs() if each.kind == "cli" and each.name != "uwf-cli"]

@@ -15,7 +15,7 @@ Rooms, each importing only from itself and those above it, and extensions, known
     api      the use cases that the command, the pages, MCP, the fleet and evaluation call
     ext/     a folder a feature: agents, builtin, crews, code, evaluation, fleet, web, mcp, traces, importers
 
-The names below are the public API, described in docs/python-api.md; `uwf_git.kit` is for authors of agents.
+The names below are the public API, described in docs/reference/python-api.md; `uwf_git.kit` is for authors of agents.
 Everything else is private. Importing this package imports no room: names are loaded on first use.
 """
 

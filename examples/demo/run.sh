@@ -88,5 +88,5 @@ All three runs ended as they should. To look around in their store, .demo:
   uwf workflow graph solve-issue
   uwf chat press --agent uwf-rehearse
 
-A model instead of made-up answers: uwf setup. A first hour: docs/guide.md
+A model instead of made-up answers: uwf setup. A first hour: docs/tutorial.md
 END

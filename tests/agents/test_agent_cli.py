@@ -985,11 +985,11 @@ def test_every_shipped_row_is_whole() -> None:
 
 
 def documented(name: str) -> Row:
-    """The row of that name in docs/agents.md."""
-    text = (REPOSITORY / "docs" / "agents.md").read_text(encoding="utf-8")
+    """The row of that name in docs/guides/writing-agents.md."""
+    text = (REPOSITORY / "docs" / "guides" / "writing-agents.md").read_text(encoding="utf-8")
     block = re.search(rf"(?ms)^```yaml file={name}.yaml\n(.*?)^```$", text)
     assert block is not None
-    row, problems = parse_row(load(block[1], "docs/agents.md").data["agentClis"][name], name)
+    row, problems = parse_row(load(block[1], "writing-agents.md").data["agentClis"][name], name)
     assert not problems
     return row
 
@@ -1041,7 +1041,7 @@ def test_the_rows_in_the_documents_read_what_those_programs_print() -> None:
 
 def test_the_documented_versions_are_those_that_are_tested() -> None:
     pins = [path.read_text() for path in PINS.rglob("*") if path.suffix in (".json", ".txt")]
-    table = (REPOSITORY / "docs" / "agents.md").read_text(encoding="utf-8")
+    table = (REPOSITORY / "docs" / "reference" / "agents.md").read_text(encoding="utf-8")
     for name in TABLE:
         version = OBSERVED.get(name, "its documentation")
         assert f"| `uwf-{name}` | `{row_of(name).program}` | {version} |" in table

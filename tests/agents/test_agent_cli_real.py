@@ -391,7 +391,8 @@ def test_a_cli_that_tries_again_and_again_is_told_with_what_it_has_trouble_with(
 
 RECIPES = dict(
     re.findall(
-        r"(?ms)^```sh recipe=(\w+)\n(.*?)^```$", (REPOSITORY / "docs/agents.md").read_text(encoding="utf-8")
+        r"(?ms)^```sh recipe=(\w+)\n(.*?)^```$",
+        (REPOSITORY / "docs/guides/agents.md").read_text(encoding="utf-8"),
     )
 )
 

@@ -1,4 +1,4 @@
-"""docs/python-api.md documents every public name, each with an example, and its examples are true."""
+"""docs/reference/python-api.md documents every public name, each with an example, and its examples are true."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from conftest import REPOSITORY
 
 import uwf_git
 
-PAGE = (REPOSITORY / "docs" / "python-api.md").read_text(encoding="utf-8")
+PAGE = (REPOSITORY / "docs" / "reference" / "python-api.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^```(\w+)(?: file=(\S+))?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 

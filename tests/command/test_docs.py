@@ -33,7 +33,7 @@ DOCUMENTS = sorted(
     for where in ("*.md", "docs/**/*.md", "examples/**/*.md", "cli/uwf_cli/guides/*.md")
     for path in REPOSITORY.glob(where)
 )
-REFERENCE = REPOSITORY / "docs" / "commands"
+REFERENCE = REPOSITORY / "docs" / "reference" / "commands"
 WITH_EXAMPLES = [
     path
     for path in DOCUMENTS
@@ -95,14 +95,14 @@ def generator() -> ModuleType:
 
 def _program(name: str) -> ModuleType:
     """A program of the documents' folder, as a module."""
-    spec = spec_from_file_location(Path(name).stem, REPOSITORY / "docs" / name)
+    spec = spec_from_file_location(Path(name).stem, REPOSITORY / "docs" / "reference" / name)
     assert spec is not None and spec.loader is not None
     module = sys.modules[spec.name] = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/guide.md", "docs/workflows.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/tutorial.md", "docs/guides/workflows.md"])
 def test_a_document_that_shows_commands_has_examples_that_run(name: str) -> None:
     assert REPOSITORY / name in WITH_EXAMPLES
 
@@ -115,7 +115,7 @@ def test_the_figures_that_the_readme_compares_are_of_the_benchmarks_page() -> No
         for figure, other in re.findall(r"\| ([\d.]+ (?:ms|MB))(?: \((\w+)\))? ", line)
     ]
     assert len(cited) == 6
-    measured = (REPOSITORY / "docs" / "benchmarks.md").read_text(encoding="utf-8").splitlines()
+    measured = (REPOSITORY / "docs" / "inside" / "benchmarks.md").read_text(encoding="utf-8").splitlines()
     for figure, other in cited:
         assert any(f"| {figure} |" in line and f"/ {other}" in line for line in measured), figure
 
@@ -153,7 +153,7 @@ def test_every_link_within_the_repository_leads_somewhere(name: str) -> None:
 def test_every_test_that_a_document_names_is_there(name: str) -> None:
     named = set(re.findall(r"`(test_\w+)`", (REPOSITORY / name).read_text(encoding="utf-8")))
     assert named <= _tests(), named - _tests()
-    assert named or name != "docs/threats.md"
+    assert named or name != "docs/inside/threats.md"
 
 
 @cache
@@ -191,7 +191,7 @@ SHARED = ("format", "as_json", "root", "debug", "help")
 def test_every_command_and_option_is_documented_and_shown_at_work(name: str) -> None:
     text = "".join(path.read_text(encoding="utf-8") for path in sorted(REFERENCE.glob("*.md")))
     found = re.search(rf"^## `{name}(?![\w-]| [a-z]).*?(?=^## `|\Z)", text, flags=re.MULTILINE | re.DOTALL)
-    assert found, f"docs/commands has no section for {name}"
+    assert found, f"docs/reference/commands has no section for {name}"
     section = found.group()
     for option in COMMANDS[name].params:
         if isinstance(option, click.Option) and option.name not in SHARED:
@@ -219,7 +219,7 @@ def test_the_exit_statuses_in_the_documentation_are_those_of_the_errors() -> Non
 
 
 def test_the_hashes_in_the_format_document_are_right() -> None:
-    text = (REPOSITORY / "docs" / "format.md").read_text(encoding="utf-8")
+    text = (REPOSITORY / "docs" / "reference" / "format.md").read_text(encoding="utf-8")
     (table,) = re.findall(r"^\| name \| hash \| what \|\n((?:\|.*\n)+)", text, flags=re.MULTILINE)
     types = dict(re.findall(r"^\| ([\w ]+) \| `([0-9A-Z]{13})` \|", table, flags=re.MULTILINE))
     assert types == {schema["title"]: node for node, schema in BUILTIN.items()}
@@ -233,15 +233,15 @@ def test_the_hashes_in_the_format_document_are_right() -> None:
 
 
 def test_every_setting_is_documented() -> None:
-    text = (REPOSITORY / "docs" / "agents.md").read_text(encoding="utf-8")
+    text = (REPOSITORY / "docs" / "reference" / "configuration.md").read_text(encoding="utf-8")
     for key in (*FIELDS, *TEXTS, *OVERRIDES, *(field for fields in FIELDS.values() for field in fields)):
-        assert re.search(rf"\b{key}\b", text), f"docs/agents.md doesn't mention {key}"
+        assert re.search(rf"\b{key}\b", text), f"configuration.md doesn't mention {key}"
 
 
 def test_the_agent_of_fifteen_lines_has_no_more_and_corrects_itself(uwf: Uwf, hermetic: Path) -> None:
     source = EXAMPLES / "agents" / "shout.py"
     assert len([line for line in source.read_text(encoding="utf-8").splitlines() if line.strip()]) <= 15
-    document = (REPOSITORY / "docs" / "agents.md").read_text(encoding="utf-8")
+    document = (REPOSITORY / "docs" / "guides" / "writing-agents.md").read_text(encoding="utf-8")
     workflow = next(step for step in parse(document) if isinstance(step, File) and step.name == "loud.yaml")
     (hermetic / "loud.yaml").write_text(workflow.text, encoding="utf-8")
     thread = uwf("thread", "start", hermetic / "loud.yaml", "-p", "is anybody there?").json["thread"]
@@ -264,7 +264,7 @@ def test_any_program_becomes_an_agent_by_the_pipe(uwf: Uwf) -> None:
 
 
 def test_every_expression_in_the_documentation_can_be_evaluated() -> None:
-    text = (REPOSITORY / "docs" / "workflows.md").read_text(encoding="utf-8")
+    text = (REPOSITORY / "docs" / "guides" / "workflows.md").read_text(encoding="utf-8")
     expressions = re.findall(r"^\| `(.*steps.*)` \|", text, flags=re.MULTILINE)
     assert len(expressions) >= 5
     assert {expression: check_expression(expression) for expression in expressions} == dict.fromkeys(

@@ -1,4 +1,4 @@
-"""docs/architecture.md names ten functions that a step calls, in their order."""
+"""docs/inside/architecture.md names ten functions that a step calls, in their order."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ print(json.dumps(list(calls)))
 
 
 def test_a_step_calls_the_ten_functions_in_the_order_of_the_page(thread: str) -> None:
-    text = (REPOSITORY / "docs" / "architecture.md").read_text(encoding="utf-8")
+    text = (REPOSITORY / "docs" / "inside" / "architecture.md").read_text(encoding="utf-8")
     names = re.findall(r"^\| \d+ \| `([\w.]+)` \|", text, re.MULTILINE)
     done = subprocess.run(
         [sys.executable, "-c", STEP, thread, *names], capture_output=True, text=True, check=True, timeout=60

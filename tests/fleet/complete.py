@@ -3,7 +3,7 @@ from its start to its end, each number once, and nothing of it is anywhere else.
 
     python tests/fleet/complete.py STORE.git [--steps 5]
 
-It knows nothing of the engine: it reads refs, commits, tags and trees as docs/format.md says they are.
+It knows nothing of the engine: it reads refs, commits, tags and trees as docs/reference/format.md says they are.
 """
 
 from __future__ import annotations

@@ -245,7 +245,7 @@ def test_every_code_that_is_reported_is_one_of_the_published() -> None:
 
 def test_every_code_of_a_finding_is_documented() -> None:
     section = (
-        (REPOSITORY / "docs/commands/store.md")
+        (REPOSITORY / "docs/reference/commands/store.md")
         .read_text(encoding="utf-8")
         .split("## `uwf verify")[1]
         .split("\n## ")[0]

@@ -1,4 +1,4 @@
-"""Pictures of every page, of a store as one looks after some days of work: docs/web.md shows them.
+"""Pictures of every page, of a store as one looks after some days of work: docs/guides/web.md shows them.
 
 They are taken where UWF_TEST_ARTEFACTS or UWF_TEST_PICTURES names a folder; `make pictures` takes those of the
 document.

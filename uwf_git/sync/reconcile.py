@@ -45,7 +45,7 @@ from uwf_git.store.instance import Instance
 
 
 class Case(enum.Enum):
-    """A case by its number above and in docs/sharing.md."""
+    """A case by its number above and in docs/guides/sharing.md."""
 
     UNKNOWN = 1
     EQUAL = 2

@@ -3,7 +3,7 @@
 Its database lives in the private folder only as long as the fleet; the queue is rebuilt from git. Its web UI
 is off, since it accepts any Host. Its HTTP API cannot be disabled but refuses everything, since any page
 could call it. Every user of the machine can reach its port and request steps of existing threads; see
-docs/threats.md.
+docs/inside/threats.md.
 """
 
 from __future__ import annotations
