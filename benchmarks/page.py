@@ -16,16 +16,16 @@ DOCS = Path(__file__).resolve().parent.parent / "docs" / "inside"
 OURS = "uwf"
 
 ROOMS = {
-    "startup": "Commands, as they are started",
-    "peers": "A durable step, beside others",
+    "startup": "Commands",
+    "peers": "Durable steps",
     "steps": "Steps in the library",
     "growth": "Large stores",
-    "agents": "Agents that ship",
+    "agents": "Shipped agents",
     "crews": "Crews",
     "chats": "Conversations",
     "pages": "Pages",
-    "exchange": "Sharing and verifying",
-    "throughput": "Sharing, a worker's steps",
+    "exchange": "Sharing and verification",
+    "throughput": "Sharing by workers",
     "fleet": "Fleets",
     "evaluation": "Evaluation",
 }
@@ -51,22 +51,22 @@ DRAWN = {
 
 HEAD = """# Benchmarks
 
-What `make bench` measured. Each figure stands beside its yardstick, measured in the same run by turns: absolute times
-tell more about a machine than about a program. Of each the fastest turn counts, which is the one that was disturbed
-least. Commands are processes of a real install; what is said to be in the library is measured in one process.
+The output of `make bench`. Each figure is compared with a yardstick measured alternately in the same run, since
+absolute times tell more about a machine than about a program. The fastest turn counts: it was disturbed least. Commands
+are processes of a real install; rows "in the library" are measured in one process.
 
 ```sh
-make bench                                          # all of it; rewrites this page and its plots
-.venv-bench/bin/python benchmarks/run.py --only peers   # some groups, on the terminal; with --page in this page too
+make bench                                          # everything; rewrites this page and its plots
+.venv-bench/bin/python benchmarks/run.py --only peers   # some groups, on the terminal; with --page also here
 ```
 
-Each group of rows is of one run.
+The rows of a group are of one run.
 
-The others are driven as their documentation sets them up with SQLite, which syncs each transaction: LangGraph's graph
-with `SqliteSaver` and `durability="sync"`, a DBOS workflow with a system database, a Burr application with
-`SQLitePersister`. [benchmarks/peers.py](../benchmarks/peers.py) has all of it.
+Peers are set up with SQLite as their documentation says, with each transaction synced: LangGraph's graph with
+`SqliteSaver` and `durability="sync"`, a DBOS workflow with a system database, a Burr application with
+`SQLitePersister`. [benchmarks/peers.py](../../benchmarks/peers.py) has the code.
 
-A row that is over its limit says so, and stays until it isn't.
+A row over its limit is marked `over`.
 """
 
 

@@ -43,9 +43,8 @@ _NAMED = [str(path.relative_to(REPOSITORY)) for path in DOCUMENTS]
 
 
 @pytest.fixture
-def session(hermetic: Path, warm: WarmUwf | None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
-    """A shell in a folder that holds the examples, as the root of a checkout does; nothing is configured
-    and results are text, as on a terminal."""
+def folder(hermetic: Path, warm: WarmUwf | None, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the examples, as the root of a checkout, in which nothing is configured."""
     work = hermetic / "work"
     if warm is not None:
         (hermetic / "bin").mkdir()
@@ -53,16 +52,27 @@ def session(hermetic: Path, warm: WarmUwf | None, monkeypatch: pytest.MonkeyPatc
         monkeypatch.setenv("PATH", f"{hermetic / 'bin'}{os.pathsep}{os.environ['PATH']}")
     shutil.copytree(EXAMPLES, work / "examples")
     monkeypatch.delenv("UWF_STORAGE_ROOT")
-    monkeypatch.setenv("UWF_FORMAT", "text")
-    running = Session(work, os.environ)
+    return work
+
+
+@pytest.fixture
+def session(folder: Path) -> Iterator[Session]:
+    running = Session(folder, os.environ)
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def terminal(folder: Path) -> Iterator[Session]:
+    running = Session(folder, os.environ, terminal=True)
     yield running
     running.close()
 
 
 @pytest.mark.timeout(400)  # some seventy processes one after the other
 @pytest.mark.parametrize("path", WITH_EXAMPLES, ids=lambda path: str(path.relative_to(REPOSITORY)))
-def test_the_examples_of_a_document_print_what_it_says(path: Path, session: Session) -> None:
-    assert session.play(path.read_text(encoding="utf-8"))
+def test_a_terminal_shows_what_a_document_says(path: Path, terminal: Session) -> None:
+    assert terminal.play(path.read_text(encoding="utf-8"))
 
 
 @pytest.mark.timeout(400)

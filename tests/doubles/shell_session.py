@@ -8,18 +8,26 @@ in order. A fenced block with `file=NAME` after its language is written to that 
     ...          alone on a line: any lines, or none
     an id        a thread id, node hash or commit id stands for whatever id was printed there the first
                  time; from then on for that very one, in commands too, where its beginning is enough
-    a time       2025-01-31T12:00:00Z stands for any time
+    a time       2025-01-31T12:00:00Z stands for any time; now and 9s ago for any age, blanks after it included
+    a short id   the last six characters of a thread's id stand for those of the real one, in commands too
 
 A command that exits with another status than 0 has to say so: `$ echo $?` must follow it.
 """
 
 from __future__ import annotations
 
+import fcntl
+import os
+import pty
 import re
+import struct
 import subprocess
+import termios
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
+
+import pyte
 
 _CROCKFORD = "[0-9A-HJKMNP-TV-Z]"
 # The letters of hexadecimal are all in Crockford's alphabet too, but ours is upper case, git's lower.
@@ -28,16 +36,21 @@ _KINDS = {
     "node": re.compile(rf"\b(?=[0-9]*[A-Z])[0-9A-F]{_CROCKFORD}{{12}}\b"),
     "commit": re.compile(r"\b(?=[a-f]*[0-9])(?=[0-9]*[a-f])(?:[0-9a-f]{40}|[0-9a-f]{10}|[0-9a-f]{7})\b"),
     "time": re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"),
+    "age": re.compile(r"\b(?:now|\d+[smhd] ago)\b *"),
+    "short": re.compile(rf"\b{_CROCKFORD}{{6}}\b"),
 }
 _TOKEN = re.compile("|".join(f"(?P<{kind}>{pattern.pattern})" for kind, pattern in _KINDS.items()))
 _ACTUAL = {
     "thread": rf"0{_CROCKFORD}{{25}}",
     "node": rf"[0-9A-F]{_CROCKFORD}{{12}}",
     "time": r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ",
+    "age": r"(?:now|\d+[smhd] ago)\b *",
 }
 _BEGINNING = re.compile(rf"\b{_CROCKFORD}{{6,26}}\b")
 _FENCE = re.compile(r"^(?P<fence>`{3,})(?P<language>\w*) *(?P<rest>.*)$")
 _MARK = "\x1e"
+_COLUMNS = 120
+_ENDLESS = 4000, 2000  # columns and lines of a screen that wraps and scrolls nothing
 
 
 class Example(NamedTuple):
@@ -102,28 +115,35 @@ def _examples(first: int, body: list[str]) -> list[Example]:
 
 
 class Session:
-    """One shell, and which real id each id of the document stands for."""
+    """One shell, and which real id each id of the document stands for. On a `terminal` it shows what a person sees
+    there; otherwise what a pipe gets."""
 
-    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path, environment: Mapping[str, str], terminal: bool = False) -> None:
         self._ids: dict[str, str] = {}
         self._folder = folder
+        self._terminal = terminal
+        outer, inner = pty.openpty() if terminal else os.pipe()
+        if terminal:
+            environment = {**environment, "TERM": "xterm-256color", "PAGER": "cat"}
+            fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 50, _COLUMNS, 0, 0))
         self._shell = subprocess.Popen(
             ["bash", "--noprofile", "--norc"],
             stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stdout=inner,
+            stderr=inner,
             cwd=folder,
             env=dict(environment),
             encoding="utf-8",
-            errors="backslashreplace",
         )
+        os.close(inner)
+        self._printed: IO[str] = os.fdopen(outer, encoding="utf-8", errors="backslashreplace", newline="")
 
     def close(self) -> None:
         """Ends the shell."""
-        assert self._shell.stdin and self._shell.stdout
+        assert self._shell.stdin
         self._shell.stdin.close()
-        self._shell.stdout.close()
         self._shell.wait(timeout=10)
+        self._printed.close()
 
     def play(self, document: str) -> int:
         """Runs a whole document; returns how many commands it had. Raises Mismatch."""
@@ -147,16 +167,17 @@ class Session:
 
     def run(self, command: str) -> tuple[str, int]:
         """What a command prints, and its exit status."""
-        assert self._shell.stdin and self._shell.stdout
+        assert self._shell.stdin
         mark = f"printf '\\n{_MARK}%s\\n' $__status"
         self._shell.stdin.write(
             f"{{ (exit ${{__status:-0}})\n{command}\n}} </dev/null; __status=$?; {mark}\n"
         )
         self._shell.stdin.flush()
         lines: list[str] = []
-        for line in self._shell.stdout:
+        for line in self._printed:
             if line.startswith(_MARK):
-                return "".join(lines).removesuffix("\n"), int(line[1:])
+                printed = "".join(lines)
+                return (_shown(printed) if self._terminal else printed).removesuffix("\n"), int(line[1:])
             lines.append(line)
         raise Mismatch(f"the shell ended in: {command}\n{''.join(lines)}")
 
@@ -165,12 +186,17 @@ class Session:
 
         def real(found: re.Match[str]) -> str:
             matching = {name for name in self._ids if name.startswith(found.group())}
-            return self._ids[matching.pop()] if len(matching) == 1 else found.group()
+            return self._ids[matching.pop()] if len(matching) == 1 else self._end_of(found.group())
 
         for name in self._ids:
             if name.islower():  # a commit: no part of another word
                 command = re.sub(rf"\b{name}\b", self._ids[name], command)
         return _BEGINNING.sub(real, command)
+
+    def _end_of(self, short: str) -> str:
+        """The end of the real id whose name in the document ends so, if it has one."""
+        ids = [real for name, real in self._ids.items() if len(name) == 26 and name.endswith(short)]
+        return ids[0][-len(short) :] if len(ids) == 1 else short
 
     def compare(self, example: Example, printed: str) -> None:
         """Raises Mismatch where the output isn't what the document says."""
@@ -201,8 +227,10 @@ class Session:
 
     def _id(self, token: re.Match[str], new: dict[str, str]) -> str:
         name, kind = token.group(), str(token.lastgroup)
-        if kind == "time":
-            return _ACTUAL["time"]
+        if kind in ("time", "age"):
+            return _ACTUAL[kind]
+        if kind == "short":
+            return re.escape(self._end_of(name))
         if name in self._ids:
             return re.escape(self._ids[name])
         for group, known in new.items():
@@ -211,6 +239,19 @@ class Session:
         group = f"id{len(new)}"
         new[group] = name
         return f"(?P<{group}>{_ACTUAL.get(kind, f'[0-9a-f]{{{len(name)}}}')})"
+
+
+def _shown(printed: str) -> str:
+    """What a terminal shows after these bytes, without colours."""
+    screen = pyte.Screen(*_ENDLESS)
+    pyte.Stream(screen).feed(printed)
+    lines = [
+        "".join(
+            screen.buffer[row][column].data for column in range(max(screen.buffer[row], default=-1) + 1)
+        ).rstrip()
+        for row in range(screen.cursor.y + 1)
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def _literal(text: str) -> str:

@@ -84,8 +84,10 @@ class Dispatcher(NamedTuple):
 
 class AgentProgram(NamedTuple):
     """An agent, named by its command, `uwf-<short name>`. `where` is an `Agent` of `uwf_git.kit`, or a
-    function from the name to one; the command is `main` in the same module. `kind` is "rehearsal", "human",
-    "command", "model", "workflow", "protocol" or "cli". `alias` is another name for configurations."""
+    function from the name to one; the command is `main` in the same module. `alias` is another name for
+    configurations. `kind` decides whether a step of unknown price is reported: "rehearsal", "human", "command" and
+    "workflow" use no model; "model", "protocol" and "cli" do. Lists show agents in the order rehearsal, human,
+    command, model, workflow, protocol, cli."""
 
     name: str
     kind: str
@@ -105,7 +107,8 @@ class RefKind(NamedTuple):
     """A kind of ref: all with the same `prefix`, such as `refs/uwf/crews/`. `store.ref_kinds` has the table.
 
     names           what follows the prefix: a `name`, a `thread`'s id, a `node`'s hash, a `month`, "" for anything
-    order           the order of transfer, dependencies first; 0 for refs that stay on this machine
+    order           the order of transfer, dependencies first: the core has 10 to 90, shipped extensions 20 to 110, so
+                    take 200 or more; 0 for refs that stay on this machine
     of_thread       the ref belongs to one thread; then `names` is `thread`
     target          a `commit`, or the tag of a `fork`, a `pause` or an `end`, or a `fold`; "" if neither indexed
                     nor verified
@@ -113,8 +116,9 @@ class RefKind(NamedTuple):
     trailer         the trailer that declares its record: `Uwf-Crew`
     record_parents  how many parents are records, None for all; a version's source, its second parent, may be anything
     name_field      the field of the node that must equal the ref's name
-    settle          how two sides are reconciled: `version`, `replace`, `grow`; in the core also `thread`, `attempts`,
-                    `fork`, `pause`, `fold`
+    settle          how two sides are reconciled: `version`, the remote's history keeps the name and ours becomes a proposal;
+                    `replace`, the remote's; `grow`, entries of both. Only the core has `thread`, `attempts`, `fork`,
+                    `pause`, `fold`
     word            the word in messages: `crew`; `told` describes a thread's ref, `owner` begins a message about a
                     wrong name
     along           prefixes of refs with the same name that are pushed along
