@@ -116,9 +116,9 @@ class RefKind(NamedTuple):
     trailer         the trailer that declares its record: `Uwf-Crew`
     record_parents  how many parents are records, None for all; a version's source, its second parent, may be anything
     name_field      the field of the node that must equal the ref's name
-    settle          how two sides are reconciled: `version`, the remote's history keeps the name and ours becomes a proposal;
-                    `replace`, the remote's; `grow`, entries of both. Only the core has `thread`, `attempts`, `fork`,
-                    `pause`, `fold`
+    settle          how two sides are reconciled: `version`, the remote's history keeps the name and ours becomes a
+                    proposal; `replace`, the remote's; `grow`, entries of both. Only the core has `thread`,
+                    `attempts`, `fork`, `pause`, `fold`
     word            the word in messages: `crew`; `told` describes a thread's ref, `owner` begins a message about a
                     wrong name
     along           prefixes of refs with the same name that are pushed along
