@@ -18,7 +18,7 @@ from uwf_cli.exchange import adopt_news
 from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
 from uwf_cli.resolve import moment
-from uwf_git.api.listing import ENDED, STATUSES, Filters, listed, rests
+from uwf_git.api.listing import STATUSES, Filters, listed, rests
 from uwf_git.base.errors import Usage, UwfError
 from uwf_git.base.text import counted
 
@@ -46,12 +46,9 @@ def filters(ended: str | None) -> Callable[[_F], _F]:
     def decorate(function: _F) -> _F:
         def packed(*args: Any, **given: Any) -> Any:
             statuses = tuple(dict.fromkeys(each for several in given.pop("status") for each in several))
-            if given.pop("ended"):
-                if statuses:
-                    raise Usage(
-                        "--ended and --status exclude each other", f"--ended is --status {','.join(ENDED)}"
-                    )
-                statuses = ENDED
+            only_ended = given.pop("ended")
+            if only_ended and statuses:
+                raise Usage("--ended and --status exclude each other", "give one of them")
             since = moment(given.pop("since"), "--since")
             until = moment(given.pop("until"), "--until or --older-than:", _DAY)
             rest = {name: given.pop(name) for name in ("workflow", "author", "search")}
@@ -60,7 +57,14 @@ def filters(ended: str | None) -> Callable[[_F], _F]:
                     raise Usage(f"--{name} is empty", "omit it, or give a value")
             return function(
                 *args,
-                filters=Filters(statuses, since=since, until=until, ended=given.pop("all", True), **rest),
+                filters=Filters(
+                    statuses,
+                    since=since,
+                    until=until,
+                    ended=given.pop("all", True),
+                    only_ended=only_ended,
+                    **rest,
+                ),
                 **given,
             )
 
@@ -83,7 +87,7 @@ def _options(ended: str | None) -> list[Callable[[Any], Any]]:
             metavar="S[,S...]",
             help=f"Select threads with these statuses: {', '.join(STATUSES)}.",
         ),
-        click.option("--ended", is_flag=True, help=f"Select {' and '.join(ENDED)} threads."),
+        click.option("--ended", is_flag=True, help="Select completed, failed and killed threads."),
         click.option(
             "--workflow",
             metavar="W",
@@ -172,7 +176,12 @@ def chosen_threads(
             raise Usage(
                 "no thread was named", "give ids, @ for the newest, or filters such as --status failed"
             )
-        selected = (each for each in listed(instance, chosen.filters) if each.status in among)
+        active = "completed" not in among  # what the command can do needs a thread that has not ended
+        selected = (
+            each
+            for each in listed(instance, chosen.filters)
+            if each.status in among and not (active and each.has_ended)
+        )
         return [each.thread for each in selected if not (to_step and rests(instance, each))]
     found: dict[ThreadId, None] = {}
     for text in chosen.ids:

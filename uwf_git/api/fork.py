@@ -55,8 +55,8 @@ def _fork(
         instance.folders.remember(made, folder)
     end = instance.threads.head(source) if source is not None else None
     warning = ""
-    if end is not None and end.commit == commit and end.archive and end.archive.status == "completed":
-        warning = f"nothing comes next in {made}: {source} is completed — {fork_hint(end)}"
+    if end is not None and end.commit == commit and end.archive and end.archive.status != "killed":
+        warning = f"nothing comes next in {made}: {source} is {end.archive.status} — {fork_hint(end)}"
     return Fork(made, step, source, warning)
 
 

@@ -21,15 +21,16 @@ if TYPE_CHECKING:
 ACTIVE = ("idle", "running", "paused", "waiting", "failed")
 
 
-ENDED = ("completed", "killed")
+ENDED = ("completed", "failed", "killed")
+"""A failed thread has either ended at `$FAIL` or will try its step again."""
 
 
-STATUSES = (*ACTIVE, *ENDED, "corrupt")
+STATUSES = (*ACTIVE, "completed", "killed", "corrupt")
 
 
 class Filters(NamedTuple):
     """Conditions on threads, all of which must hold; several statuses are alternatives. `since` and `until`
-    (exclusive) are in Unix seconds; `ended` includes finished threads."""
+    (exclusive) are in Unix seconds; `ended` includes finished threads, `only_ended` selects them."""
 
     statuses: tuple[str, ...] = ()
     workflow: str | None = None
@@ -38,6 +39,7 @@ class Filters(NamedTuple):
     search: str | None = None
     ended: bool = False
     until: float | None = None
+    only_ended: bool = False
 
 
 class ListedThread(NamedTuple):
@@ -50,6 +52,10 @@ class ListedThread(NamedTuple):
     def thread(self) -> ThreadId:
         return self.head.thread
 
+    @property
+    def has_ended(self) -> bool:
+        return bool(getattr(self.head, "archive", None))
+
 
 def listed(instance: Instance, wanted: Filters) -> list[ListedThread]:
     """Return matching threads, newest first: active and damaged ones, unless `ended` or a status asks for
@@ -60,7 +66,9 @@ def listed(instance: Instance, wanted: Filters) -> list[ListedThread]:
     from uwf_git.store.layout import ATTEMPTS
     from uwf_git.store.threads import DamagedThread
 
-    heads = instance.threads.all(wanted.ended or bool(set(wanted.statuses) & set(ENDED)))
+    heads = instance.threads.all(wanted.ended or wanted.only_ended or bool(set(wanted.statuses) & set(ENDED)))
+    if wanted.only_ended:
+        heads = [head for head in heads if not isinstance(head, DamagedThread) and head.archive]
     heads = _like(instance, heads, wanted)
     running, paused = instance.locks.held(), paused_threads(instance)
     tried = instance.store.index.tip_commits(ATTEMPTS)

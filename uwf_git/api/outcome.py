@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from uwf_git.base.errors import OutOfRounds, Waiting
+from uwf_git.base.errors import OutOfRounds, Waiting, WorkflowFailed
 from uwf_git.config.secrets import removal_note
 from uwf_git.engine.budget import COST, UNTOLD_HINT, waiting
-from uwf_git.engine.status import KILLED, NO_QUESTION, WAITING
+from uwf_git.engine.status import FAILED, KILLED, NO_QUESTION, WAITING
 
 if TYPE_CHECKING:
     from uwf_git.engine.step import Outcome
@@ -40,9 +40,16 @@ def waiting_for(outcome: Outcome, is_shown: bool) -> Waiting | None:
     return Waiting(f"thread {thread} {said}", f"uwf thread answer {thread} -m TEXT")
 
 
-def raise_if_cut_short(outcome: Outcome) -> None:
-    """Raise OutOfRounds for a code workflow stopped by its last round."""
+def raise_if_ended_badly(outcome: Outcome) -> None:
+    """Raise WorkflowFailed for a thread that ended at `$FAIL`, OutOfRounds for a code workflow stopped by its last
+    round."""
     archive = outcome.position.head.archive
+    if outcome.status == FAILED and archive is not None:
+        last = outcome.position.head.row.number
+        raise WorkflowFailed(
+            f"thread {outcome.thread} has failed{f': {archive.reason}' if archive.reason else ''}",
+            f"repeat its last step in a fork: uwf thread fork {outcome.thread} --at {max(0, last - 1)}",
+        )
     if outcome.status == KILLED and archive is not None:
         name = outcome.position.history.workflow.name
         raise OutOfRounds(

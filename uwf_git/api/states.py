@@ -47,9 +47,11 @@ class OverBudget(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """The last step failed with this error. The next step tries again."""
+    """The last step failed with this error, and the next one tries again; or, if `ended`, the thread reached
+    `$FAIL` for this reason."""
 
     error: str
+    ended: bool = False
 
 
 class Stuck(NamedTuple):
@@ -80,6 +82,8 @@ def state_of(instance: Instance, thread: ThreadId) -> State:
     name = status_of(instance, head)
     if name == status.COMPLETED:
         return Completed()
+    if name == status.FAILED and head.archive:
+        return Failed(head.archive.reason, ended=True)
     if name == status.KILLED:
         return Killed(head.archive.reason if head.archive else "")
     if name == status.RUNNING:

@@ -135,6 +135,13 @@ class NoTransition(UwfError):
     code = "no_transition"
 
 
+class WorkflowFailed(UwfError):
+    """A thread ended at `$FAIL`: it did not reach its goal. The run itself went well."""
+
+    code = "workflow_failed"
+    exit_status = 10
+
+
 class OutOfRounds(UwfError):
     """A code workflow would exceed its maximum number of steps."""
 

@@ -31,7 +31,9 @@ def run_status_hook(instance: Instance, thread: ThreadId, status: str, found: Ou
         run_hook(instance, thread, BUDGET if found is not None and found.question is None else WAITING)
     elif status == FAILED and FAILED in instance.config.hooks.commands:
         head = instance.threads.head(thread)
-        if head.archive is None and instance.attempts.failed(head):
+        if head.archive is not None:
+            run_hook(instance, thread, FAILED, error=head.archive.reason)
+        elif instance.attempts.failed(head):
             last = instance.attempts.all(thread)[-1]
             run_hook(instance, thread, FAILED, failed={"role": last.role, "agent": last.agent})
     elif status in (COMPLETED, KILLED):

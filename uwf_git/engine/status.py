@@ -33,7 +33,8 @@ NO_QUESTION = "It waits for you, and asks no question."
 class Outlook(NamedTuple):
     """The next turn at a head: a role, `$END`, `$USER` for a question, `$BUNDLE` for a code workflow, or None
     with the problem if no edge applies. `instruction` and `location` belong to a role; `question`, `options`,
-    `reason` and the asking role `asks` to `$USER`."""
+    `reason` and the asking role `asks` to `$USER`. At `$END`, `failed` says that the workflow ended at `$FAIL`, for
+    the `reason`."""
 
     next: str | None
     instruction: str | None = None
@@ -44,6 +45,7 @@ class Outlook(NamedTuple):
     reason: str | None = None
     problem: str | None = None
     hint: str = ""
+    failed: bool = False
 
 
 def outlook(instance: Instance, head: Head, history: History | None = None) -> Outlook:
@@ -124,7 +126,9 @@ def _decided(history: History) -> Outlook:
             options=tuple(decision.options),
             reason=decision.reason or None,
         )
-    return Outlook(BUNDLE if isinstance(decision, DecidedByCode) else END)
+    if isinstance(decision, DecidedByCode):
+        return Outlook(BUNDLE)
+    return Outlook(END, reason=decision.reason or None, failed=decision.failed)
 
 
 def raise_if_stuck(found: Outlook, thread: ThreadId) -> None:
@@ -184,7 +188,7 @@ def resting(
     """Return the status of a thread without a process. A paused thread may also ask or have failed. A
     conversation at rest is idle."""
     if head.archive:
-        return COMPLETED if head.archive.status == COMPLETED else KILLED
+        return head.archive.status if head.archive.status in (COMPLETED, FAILED) else KILLED
     if head.thread in paused if paused is not None else is_paused(instance, head.thread):
         return PAUSED
     if standing or (head.row.asks and not at_rest(instance, head)):

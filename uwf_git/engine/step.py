@@ -72,7 +72,7 @@ from uwf_git.format.kinds import (
     parse_step,
     persona_value,
 )
-from uwf_git.format.types import END, USER
+from uwf_git.format.types import END, FAIL, USER
 from uwf_git.git.repository import Oid, StoreUnwritable
 from uwf_git.sandbox.programs import avoid
 from uwf_git.store.history import Head, Position
@@ -229,7 +229,7 @@ def step_without_hooks(
                 role = at.history.steps[-1].role
                 found = outlook(instance, *at)
         if found.next == END:
-            at = at._replace(head=_end(instance, at.head, COMPLETED))
+            at = at._replace(head=_end(instance, at.head, *_ending(found)))
         outcome = outcome_of(instance, at, found, role)
     maintain(instance.store.repository, shared=instance.location.here)
     return outcome
@@ -267,6 +267,10 @@ def kill(instance: Instance, thread: ThreadId, reason: str = "") -> Head:
         instance.runs.clear_interrupt(thread)
     run_outcome_hook(instance, thread, KILLED)
     return head
+
+
+def _ending(found: Outlook) -> tuple[str, str]:
+    return (FAILED, found.reason or "") if found.failed else (COMPLETED, "")
 
 
 def _end(instance: Instance, head: Head, status: str, reason: str = "") -> Head:
@@ -321,7 +325,8 @@ def append_step(
     detail = instance.store.detail(made.detail)
     known = {past.hash for past in at.history.steps}
     context = instance.threads.context(node, at.history.workflow)
-    then = outlook_of(instance, at.history.after(context)).next
+    ahead = outlook_of(instance, at.history.after(context))
+    then = FAIL if ahead.failed else ahead.next
     extraction = detail.extraction if detail else ""
     with instance.store.together():  # until one of the two refs leads to the step
         try:

@@ -29,6 +29,8 @@ from uwf_git.format.ids import Hash
 
 START = "$START"
 END = "$END"
+FAIL = "$FAIL"
+"""The end of a thread that did not reach its goal."""
 USER = "$USER"
 PERSON = "human"  # the agent of a step of $USER
 SUSPEND = "$SUSPEND"

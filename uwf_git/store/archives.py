@@ -38,7 +38,7 @@ TRIES = 10
 ONE_BY_ONE = 20  # number of blobs written without the git program
 
 _ARCHIVE, _ATTEMPTS, _FORKS = "archive", "attempts", "forks"
-_STATUSES = ("completed", "killed")
+_STATUSES = ("completed", "failed", "killed")
 
 
 class FoldedThread(NamedTuple):
@@ -206,7 +206,7 @@ def _entry(thread: ThreadId, raw: bytes, attempts: Oid | None, fork: bytes | Non
     if ended.name != layout.tag_name(thread):
         raise ValueError(f"its archive tag is called {one_line(ended.name, 60)!r}")
     if ended.message.strip().partition(":")[0] not in _STATUSES:
-        raise ValueError("its archive tag says neither completed nor killed")
+        raise ValueError("its archive tag says neither completed, failed nor killed")
     month_of(ended.time)
     if fork is not None:
         parted = parse_tag(fork)

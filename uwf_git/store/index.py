@@ -3,7 +3,7 @@
     nodes      node hash -> type, blob id
     commits    commit id -> its record: a version of a workflow or crew, a start, a step, an attempt, a pin, an
                addition to a suite
-    archives   tag id -> the commit it ends, completed or killed, why
+    archives   tag id -> the commit it ends, completed, failed or killed, why
     folded     thread id, ref of a fold -> the archive tag, the newest attempt and the fork tag that it holds
     tips       ref name -> the id it was seen at, and its problem
     missed     ref name -> the id it was last seen at: it is gone, and no uwf deleted it
@@ -148,7 +148,7 @@ def step_row(
 
 
 class ArchiveRow(NamedTuple):
-    """An archive tag: `completed` or `killed`, and the reason."""
+    """An archive tag: `completed`, `failed` or `killed`, and the reason."""
 
     oid: bytes
     target: bytes

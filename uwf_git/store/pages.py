@@ -38,7 +38,7 @@ from uwf_git.format.kinds import (
 )
 from uwf_git.format.node import Node
 from uwf_git.format.personas import Persona
-from uwf_git.format.types import END, USER, is_kind, next_name, role_name
+from uwf_git.format.types import END, FAIL, USER, is_kind, next_name, role_name
 from uwf_git.store.layout import node_file, step_folder
 
 HUNDRED = 100
@@ -64,7 +64,7 @@ class PageStep(NamedTuple):
 
 class PageState(NamedTuple):
     """A thread's state after a step: `title` is the prompt's first line, `rehearsed` counts generated steps,
-    `then` is the next role or $END, None if unknown or a question."""
+    `then` is the next role, $END or $FAIL, None if unknown or a question."""
 
     title: str
     workflow: str
@@ -351,6 +351,8 @@ def top_of(standing: PageState) -> bytes:
         state = f"**A conversation** of {steps}, the last {reached}."
     elif then == END:
         state = f"**Ended** after {steps}, with {reached}."
+    elif then == FAIL:
+        state = f"**Failed** after {steps}, with {reached}."
     else:
         state = f"**Under way**, {steps} so far, the last {reached}." + (
             f" Next: {inline(next_name(then))}." if then else ""
@@ -365,7 +367,10 @@ def top_of(standing: PageState) -> bytes:
         parts.append(f"*Made up by {code(REHEARSE)}: {rehearsed} of {steps}.*")
     if asks and isinstance(last.output.get("question"), str):
         parts.append(question(last.output))
-    elif then == END and 0 < len(shown := output(last.output, ruling(last.output)[1])) <= _LONGEST_OUTCOME:
+    elif (
+        then in (END, FAIL)
+        and 0 < len(shown := output(last.output, ruling(last.output)[1])) <= _LONGEST_OUTCOME
+    ):
         parts.append(shown)
     if number >= HUNDRED:
         parts.append(_earlier(number // HUNDRED))

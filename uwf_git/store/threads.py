@@ -371,8 +371,8 @@ class Threads(Histories):
         """Record a StepNode as the thread's next step: its folder, its line on the thread's page, its commit,
         then the ref by compare-and-swap.
 
-        `known` are the StepNodes of the history; `merge` becomes the second parent; `then` is the next role
-        or $END, if known. With `begins` the step is the first of a new thread on a shared past. Raises
+        `known` are the StepNodes of the history; `merge` becomes the second parent; `then` is the next role,
+        $END or $FAIL, if known. With `begins` the step is the first of a new thread on a shared past. Raises
         Outrun, leaving the ref, if another step was first; NotFound for missing nodes.
         """
         with self._store.together():
@@ -516,7 +516,7 @@ class Threads(Histories):
 
     def archive(self, head: Head, status: str, reason: str = "") -> Head:
         """End a thread: make `refs/uwf/archive/<ULID>`, then delete the active ref and the pause. `status` is
-        completed or killed. For an ended thread only a leftover active ref is deleted."""
+        completed, failed or killed. For an ended thread only a leftover active ref is deleted."""
         if head.archive:
             if self._repository.ref(layout.THREADS + head.thread) == head.commit:
                 self._let_go(head.thread)
@@ -553,7 +553,7 @@ class Threads(Histories):
 def fork_hint(head: Head) -> str:
     """Return the hint for a finished thread whose workflow defines no `resume` edge."""
     hint = f"go on from it with: uwf thread fork {head.thread}"
-    if head.archive and head.archive.status == "completed":  # at its very end it has nowhere to go
+    if head.archive and head.archive.status != "killed":  # at its very end it has nowhere to go
         if head.row.role == END:
             hint += f" --at {head.row.number - 1}"
         elif head.row.role is not None:

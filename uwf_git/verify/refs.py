@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 MOST = 100  # findings per ref; more would not help
 
-_ENDED = re.compile(r"(completed|killed)(?:(?<=killed): (.+))?\n?")
+_ENDED = re.compile(r"(completed|failed|killed)(?:(?<=failed|killed): (.+))?\n?")
 _PAUSED = re.compile(r"paused(?:: (.+))?\n?")
 
 
@@ -163,23 +163,32 @@ class Verifier:
         self._check_name(name, tag, report)
         said = _ENDED.fullmatch(tag.message)
         if said is None or not (said[2] or "").isprintable():
-            report("wrong-tag", "the tag's message is neither completed nor killed, with a reason", tag.oid)
+            report(
+                "wrong-tag",
+                "the tag's message is neither completed, failed nor killed, with a reason",
+                tag.oid,
+            )
         status = said[1] if said is not None else ""
         record = self._reached(self._commit(tag.target), ("start", "step"), found, report)
         if record is None:
             return
         self._claim(layout.ARCHIVE, name, tag.target)
-        if status != "completed" or not record.decided:
+        if status == "killed" or not record.decided:
             return
         try:
             with self._budget.spend():
-                ended = isinstance(self._known.decision(record), WorkflowEnded)
+                decision = self._known.decision(record)
         except BudgetExceeded:
             self._known.forget_unfinished()
             report("unchecked", self._unchecked(f"whether {record.row.node} is the end"), tag.oid)
         else:
-            if not ended:
-                report("wrong-tag", f"completed, but the workflow goes on after {record.row.node}", tag.oid)
+            if not isinstance(decision, WorkflowEnded):
+                report("wrong-tag", f"{status}, but the workflow goes on after {record.row.node}", tag.oid)
+            elif decision.failed != (status == "failed"):
+                wanted = "failed" if decision.failed else "completed"
+                report("wrong-tag", f"{status}, but the workflow ends as {wanted} there", tag.oid)
+            elif said is not None and decision.failed and (said[2] or "") != one_line(decision.reason, 500):
+                report("wrong-tag", "the reason of the failure is not the workflow's", tag.oid)
 
     def _fork(self, name: str, oid: Oid, found: list[Finding], report: Report) -> None:
         self._forked(name, self._tag(oid), found, report)

@@ -9,7 +9,7 @@ from itertools import islice
 
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import StepContext
-from uwf_git.format.types import BUNDLE, END
+from uwf_git.format.types import BUNDLE, END, FAIL
 from uwf_git.store import pages
 from uwf_git.verify.findings import Report
 from uwf_git.verify.known import Known, Record
@@ -76,13 +76,15 @@ class ThreadPages:
         then: list[str | None]
         if isinstance(decision, str):
             roles = self._known.definition(record).workflow.roles
-            then = [None, END, *islice(roles, _MOST_ROLES)]
+            then = [None, END, FAIL, *islice(roles, _MOST_ROLES)]
         elif isinstance(decision, Next):
             then = [decision.role, None]
         elif isinstance(decision, DecidedByCode):
             then = [BUNDLE, None]
+        elif isinstance(decision, WorkflowEnded):
+            then = [FAIL if decision.failed else END, None]
         else:
-            then = [END, None] if isinstance(decision, WorkflowEnded) else [None]
+            then = [None]
         row, step = record.row, record.step
         assert step is not None
         for role in then:

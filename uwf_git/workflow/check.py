@@ -16,7 +16,7 @@ from uwf_git.format.findings import Finding, Findings
 from uwf_git.format.kinds import BODY
 from uwf_git.format.schema import ValuePath
 from uwf_git.format.shape import named
-from uwf_git.format.types import DEFAULT_STATUS, END, NEW, RESUME, START, SUSPEND, USER
+from uwf_git.format.types import DEFAULT_STATUS, END, FAIL, NEW, RESUME, START, SUSPEND, USER
 from uwf_git.workflow.common_mistakes import expression_hint, is_expression, means_end, means_start
 from uwf_git.workflow.draft import Draft, DraftEdge, DraftEdges, read_draft
 from uwf_git.workflow.expression import check_expression
@@ -111,7 +111,7 @@ class _Checker:
                 self._templates(source, edge, edges)
             taken = self._by_status(source, edges) if edges.by_status else self._by_condition(source, edges)
             targets = {self._suggest.get(edge.role, edge.role) for edge in taken}
-            if any(target != END and target not in self._draft.declared for target in targets):
+            if any(target not in (END, FAIL) and target not in self._draft.declared for target in targets):
                 targets.add(END)  # an edge that leads nowhere known could be the way out
             live.setdefault(self._suggest.get(source, source), set()).update(targets)
         self._conditions()
@@ -124,7 +124,7 @@ class _Checker:
 
     def _source(self, source: str, edges: DraftEdges) -> bool:
         if source.startswith("$") and source != START and not means_start(source):
-            known = source in (END, USER, SUSPEND)
+            known = source in (END, FAIL, USER, SUSPEND)
             hint = "remove it" if known else self._findings.nearest(source, [START])
             self._findings.key_error(edges.path, "reserved-name", f'graph: nothing leaves "{source}"', hint)
             return False
@@ -152,12 +152,12 @@ class _Checker:
 
     def _target(self, edge: DraftEdge) -> None:
         role = edge.role
-        if role == END or role in self._draft.declared or "roles" in self._draft.missing:
+        if role in (END, FAIL) or role in self._draft.declared or "roles" in self._draft.missing:
             return
         if means_end(role):
             self._suggest[role] = END
         else:
-            self._means(role, [*self._draft.declared, END])
+            self._means(role, [*self._draft.declared, END, FAIL])
         message = (
             f'an edge cannot lead to "{role}"' if role.startswith("$") else f'role "{role}" is not defined'
         )
@@ -167,7 +167,7 @@ class _Checker:
             hint = "to ask a human, a role answers status: needs_input"
         else:
             known = [] if role.startswith("$") else self._draft.declared
-            hint = self._findings.nearest(role, [*known, END])
+            hint = self._findings.nearest(role, [*known, END, FAIL])
         self._findings.error(edge.role_path, "unknown-role", message, hint)
 
     def _means(self, name: str, known: list[str]) -> None:
@@ -177,7 +177,8 @@ class _Checker:
             self._unclear = True
 
     def _templates(self, source: str, edge: DraftEdge, edges: DraftEdges) -> None:
-        for key, template in (("prompt", edge.prompt), ("location", edge.location)):
+        prompt = "reason" if edge.role_path[-1] == "end" else "prompt"
+        for key, template in ((prompt, edge.prompt), ("location", edge.location)):
             if template is None:
                 continue
             from uwf_git.workflow.template import check_template, needs, variables_of

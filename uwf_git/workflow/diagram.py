@@ -14,12 +14,13 @@ from uwf_git.base.markdown import code, inline, paragraphs, table
 from uwf_git.base.text import counted, printable, shortened
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import COMPLETE, Code, Origin, Role, Transition, Workflow
-from uwf_git.format.types import END, NEW, START
+from uwf_git.format.types import END, FAIL, NEW, START
 
 OTHERWISE = "otherwise"
 
 _SHAPES = {"decision": ("{", "}"), "merge": ("{{", "}}"), "end": ("([", "])")}
 _DOT_SHAPES = {"decision": ", shape=diamond", "merge": ", shape=hexagon", "end": ", shape=oval"}
+_TERMINALS = (START, END, FAIL)
 _LONGEST_LABEL = 80
 _MOST_SHOWN = 12
 # Mermaid gives meaning to most punctuation, also inside quotes; a number entity is always text.
@@ -31,7 +32,7 @@ def mermaid(workflow: Workflow) -> str:
     ids = _ids(workflow)
     lines = ["flowchart TD"]
     for name, id_ in ids.items():
-        if name in (START, END):
+        if name in _TERMINALS:
             lines.append(f'    {id_}(["{name}"])')
         else:
             before, after = _SHAPES.get(_kind(workflow, name), ("[", "]"))
@@ -47,7 +48,7 @@ def dot(workflow: Workflow) -> str:
     ids = _ids(workflow)
     lines = [f"digraph {_dot(workflow.name)} {{", "    node [shape=box, style=rounded];"]
     for name, id_ in ids.items():
-        shape = _DOT_SHAPES.get("end" if name in (START, END) else _kind(workflow, name), "")
+        shape = _DOT_SHAPES.get("end" if name in _TERMINALS else _kind(workflow, name), "")
         lines.append(f"    {id_} [label={_dot(name)}{shape}];")
     for source, edge, label in edges(workflow):
         lines.append(
@@ -112,8 +113,10 @@ def _spoken(workflow: Workflow, role: Role) -> tuple[str, ...]:
 
 
 def _ids(workflow: Workflow) -> dict[str, str]:
-    roles = [name for name in order(workflow) if name not in (START, END)]
-    return {START: "start", **{name: f"role{number}" for number, name in enumerate(roles, 1)}, END: "finish"}
+    names = order(workflow)
+    roles = [name for name in names if name not in _TERMINALS]
+    ids = {START: "start", **{name: f"role{number}" for number, name in enumerate(roles, 1)}, END: "finish"}
+    return {**ids, FAIL: "failure"} if FAIL in names else ids
 
 
 def order(workflow: Workflow) -> list[str]:

@@ -15,7 +15,7 @@ from uwf_git.format.fields import Fields, kind_of, own_items
 from uwf_git.format.findings import Findings
 from uwf_git.format.ids import name_problem
 from uwf_git.format.schema import ValuePath
-from uwf_git.format.types import DEFAULT_STATUS, END, NEW, START
+from uwf_git.format.types import DEFAULT_STATUS, END, FAIL, NEW, START
 from uwf_git.workflow.common_mistakes import key_hint, means_start, suggest_key
 
 VERSION = 1
@@ -29,8 +29,9 @@ _GOAL_ONLY = ("capabilities", "procedure", "output")
 _SCHEMAS = ("outputSchema", "frontmatter")
 _TOOLS = ("allow", "deny", "runCommand", "network")
 _CONDITION = ("description", "expression")
-_TRANSITION = ("role", "condition", "prompt", "location")
-_TARGET = ("role", "prompt", "location")
+_TRANSITION = ("role", "condition", "prompt", "location", "end", "reason")
+_TARGET = ("role", "prompt", "location", "end", "reason")
+_OUTCOMES = {"completed": END, "failed": FAIL}
 _SENTINELS = {"__start__": START, "__end__": END}
 """What the first engine calls them; a role may have such a name all the same."""
 _UNDER_ITS_NAME = {
@@ -350,6 +351,8 @@ class _Reader(Fields):
         condition: str | None = None,
         status: str | None = None,
     ) -> DraftEdge | None:
+        if "end" in edge or "reason" in edge:
+            return self._ending(edge, path, what, condition, status)
         role = self.text(edge, path, "role", what)
         texts = {
             key: self.text(edge, path, key, what)
@@ -362,6 +365,29 @@ class _Reader(Fields):
         return DraftEdge(
             path, role, (*path, "role"), condition, status, texts.get("prompt"), texts.get("location")
         )
+
+    def _ending(
+        self, edge: dict[str, Any], path: ValuePath, what: str, condition: str | None, status: str | None
+    ) -> DraftEdge | None:
+        """Read `{end: failed, reason: …}`, which is an edge to `$FAIL` with the reason as its prompt."""
+        end, reason = edge.get("end"), None
+        role = _OUTCOMES.get(end) if isinstance(end, str) else None
+        for key in ("role", "prompt", "location"):
+            if key in edge:
+                self._findings.key_error((*path, key), "two-forms", f"{what}: {key} does not go with end")
+                return None
+        if role is None:
+            place = (*path, "end") if "end" in edge else path
+            message = f"{what}: end is one of {', '.join(_OUTCOMES)}"
+            self._findings.error(place, "bad-value", message, self._findings.nearest(str(end), _OUTCOMES))
+            return None
+        if edge.get("reason") is not None:
+            reason = self.text(edge, path, "reason", what)
+            if role == END:
+                message = f"{what}: only a failed end has a reason"
+                self._findings.key_error((*path, "reason"), "bad-value", message, "remove it")
+                return None
+        return DraftEdge(path, role, (*path, "end"), condition, status, reason)
 
     def _description(self, data: dict[str, Any], path: ValuePath, what: str) -> str:
         if "description" not in data:

@@ -31,7 +31,7 @@ from uwf_git.format.kinds import (
     split_remarks,
     status_of,
 )
-from uwf_git.format.types import END, RESUME, START, USER
+from uwf_git.format.types import END, FAIL, RESUME, START, USER
 from uwf_git.workflow.expression import Frozen, holds
 from uwf_git.workflow.template import body_of, render
 
@@ -47,7 +47,10 @@ class Next(NamedTuple):
 
 
 class WorkflowEnded(NamedTuple):
-    """The workflow has ended."""
+    """The workflow has ended, at `$END` or `$FAIL`. `reason` is the rendered prompt of an edge to `$FAIL`."""
+
+    failed: bool = False
+    reason: str = ""
 
 
 class AwaitingAnswer(NamedTuple):
@@ -113,6 +116,10 @@ def follow(
     role = chosen.edge.role
     if role == END:
         return WorkflowEnded()
+    if role == FAIL:
+        return WorkflowEnded(
+            True, _rendered(workflow, chosen, "prompt", chosen.edge.prompt, start, steps) or ""
+        )
     if role not in workflow.roles:
         raise Invalid(
             f"workflow {workflow.name}: an edge of {chosen.source} leads to {role}, which is not a role",
@@ -350,8 +357,8 @@ def leading_to(graph: Graph, end: str) -> set[str]:
 
 
 def can_end(graph: Graph) -> set[str]:
-    """Return the sources that lead to `$END`."""
-    return leading_to(graph, END) - {END}
+    """Return the sources that lead to `$END` or `$FAIL`."""
+    return (leading_to(graph, END) | leading_to(graph, FAIL)) - {END, FAIL}
 
 
 # Parts of an output that are read as a whole: `output` without a field, and iterations over all fields.

@@ -34,7 +34,7 @@ SORTS = ("created", "updated", "cost", "steps")
     "uwf thread list --status failed --status waiting --since 2d",
     "uwf thread list --search csv --author ada --sort updated --limit 20",
 )
-@filters("Also the completed and killed.")
+@filters("Include threads that have ended.")
 @click.option(
     "--sort", type=click.Choice(SORTS), default=SORTS[0], help="Sort by this column, newest or largest first."
 )

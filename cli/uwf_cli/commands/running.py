@@ -88,7 +88,7 @@ def step(
     quiet: bool,
 ) -> None:
     """Run one step of a thread: the next role's agent runs, and its output becomes the new head."""
-    from uwf_git.api.outcome import raise_if_cut_short
+    from uwf_git.api.outcome import raise_if_ended_badly
     from uwf_git.api.run import Options
     from uwf_git.api.run import step as make
 
@@ -100,7 +100,7 @@ def step(
         options = Options(agent, where, _live_stderr(invocation, lines), shared)
         outcome = make(invocation.instance, found, options)
     emit_outcome(invocation, outcome)
-    raise_if_cut_short(outcome)
+    raise_if_ended_badly(outcome)
     stopped = _stopped(invocation, outcome)
     if stopped is not None:
         invocation.note(f"{stopped.message} — {stopped.hint}")
@@ -169,7 +169,7 @@ def _warn_of_agent(invocation: Invocation, thread: ThreadId, agent: str | None) 
 
 def run_one(invocation: Invocation, thread: ThreadId, options: Options, most: int, quiet: bool) -> None:
     """Run a thread until it ends, waits, fails or made `most` steps. Raises Waiting."""
-    from uwf_git.api.outcome import raise_if_cut_short
+    from uwf_git.api.outcome import raise_if_ended_badly
     from uwf_git.api.run import run as steps
 
     remote = options.exchange.remote.name if options.exchange else None
@@ -180,7 +180,7 @@ def run_one(invocation: Invocation, thread: ThreadId, options: Options, most: in
         for outcome in steps(invocation.instance, thread, lambda: options, most):
             with lines.hidden() if lines else nullcontext():
                 emit_outcome(invocation, outcome, compact=True)
-            raise_if_cut_short(outcome)
+            raise_if_ended_badly(outcome)
             if outcome.done:
                 return
             stopped = _stopped(invocation, outcome)

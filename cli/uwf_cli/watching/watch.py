@@ -18,7 +18,16 @@ from uwf_cli.invocation import Invocation
 from uwf_cli.output import dollars, whose
 from uwf_cli.watching.lines import lasted
 from uwf_git.api.inbox import QUESTION
-from uwf_git.base.errors import AgentFailed, Killed, NotFound, NoTransition, Paused, StoreDamaged, Waiting
+from uwf_git.base.errors import (
+    AgentFailed,
+    Killed,
+    NotFound,
+    NoTransition,
+    Paused,
+    StoreDamaged,
+    Waiting,
+    WorkflowFailed,
+)
 from uwf_git.base.lifetime import deferred
 from uwf_git.base.text import counted, numbered, one_line
 from uwf_git.format.types import END, USER, next_name, role_name
@@ -93,6 +102,9 @@ def _is_over(thread: ThreadId, value: Mapping[str, Any], error: str) -> bool:
     match value["event"], value.get("status"):
         case "ended", "completed":
             return True
+        case "ended", "failed":
+            why = f": {value['reason']}" if value["reason"] else ""
+            raise WorkflowFailed(f"thread {thread} has failed{why}", f"uwf thread fork {thread} --at N")
         case "ended", _:
             raise Killed(f"thread {thread} was killed", f"uwf thread fork {thread}")
         case "waiting", _:

@@ -24,6 +24,7 @@ from uwf_git.base.text import counted
 from uwf_git.engine import budget
 from uwf_git.engine.accounts import account
 from uwf_git.engine.spending import Totals, minus, money, tokens_of
+from uwf_git.engine.status import KILLED
 from uwf_git.ext.evaluation.fixtures import is_folder
 from uwf_git.ext.evaluation.records import COMPLETED, FAILED, LIMITED, STUCK, WAITING, AgentSpending
 from uwf_git.format.ids import Hash, ThreadId, derived_id
@@ -143,7 +144,7 @@ class _Way:
         made = head.row.number - base.row.number
         if self._steps is not None and made >= self._steps:
             return COMPLETED, ""
-        if head.archive is not None and head.archive.status != COMPLETED:
+        if head.archive is not None and head.archive.status == KILLED:
             return FAILED, head.archive.reason or _killed(self._thread)
         if head.archive is not None:
             # It may have come to its end within wider limits than those of now.

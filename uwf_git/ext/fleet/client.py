@@ -38,6 +38,8 @@ _OPEN = f"WorkflowType = '{messages.WORKFLOW}' AND ExecutionStatus = 'Running'"
 _ALL = f"WorkflowType = '{messages.WORKFLOW}'"
 
 QUEUED, RUNNING, HELD = "queued", "running", "held"
+ENDED_FAILED = "ended failed"
+"""The state of a thread that ended at `$FAIL`; a thread that is "failed" will try again."""
 STATES = (
     RUNNING,
     QUEUED,
@@ -50,6 +52,7 @@ STATES = (
     "gave up",
     "cancelled",
     "completed",
+    ENDED_FAILED,
     "killed",
 )
 
@@ -81,7 +84,7 @@ class Row(NamedTuple):
 
     @property
     def open(self) -> bool:
-        return self.state not in ("gave up", "cancelled", "completed", "killed")
+        return self.state not in ("gave up", "cancelled", "completed", ENDED_FAILED, "killed")
 
     @property
     def is_paused(self) -> bool:
@@ -474,7 +477,7 @@ class Queue:
         if status == WorkflowExecutionStatus.COMPLETED:
             result = await self.client.get_workflow_handle(listed.id, run_id=listed.run_id).result()
             said = result if isinstance(result, Mapping) else {}
-            ended = "killed" if said.get("status") == "killed" else "completed"
+            ended = {"killed": "killed", "failed": ENDED_FAILED}.get(str(said.get("status")), "completed")
             return Row(listed.id, ended, head=str(said.get("head", "")), used=used)
         if status in (WorkflowExecutionStatus.CANCELED, WorkflowExecutionStatus.TERMINATED):
             return Row(listed.id, "cancelled", used=used)

@@ -16,7 +16,7 @@ from uwf_git.base import log
 from uwf_git.base.errors import RemoteFailed, UwfError
 from uwf_git.ext.fleet import endpoint, messages
 from uwf_git.ext.fleet.admission import Admission, FleetLimits
-from uwf_git.ext.fleet.client import RUNNING, Queue, Row, connect
+from uwf_git.ext.fleet.client import ENDED_FAILED, RUNNING, Queue, Row, connect
 from uwf_git.ext.fleet.endpoint import Endpoint
 from uwf_git.ext.fleet.messages import ThreadEntry
 from uwf_git.ext.fleet.process_pool import ProcessPool, Tell
@@ -219,7 +219,7 @@ class Fleet:
         known = dict(done)
         for thread in wanted.keys() - open_.keys() - known.keys():
             row = await queue.row(thread)
-            if row is not None and row.state in ("completed", "killed"):
+            if row is not None and row.state in ("completed", ENDED_FAILED, "killed"):
                 row = await self._seen_to(row)
             if row is None:
                 await queue.start([self._admission.again(wanted[thread])])

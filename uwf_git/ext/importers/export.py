@@ -104,7 +104,7 @@ def _line(head: Head) -> str:
         "workflow": head.row.workflow,
         "head": head.node,
         "completedAt": head.archive.time * 1000,
-        "reason": head.archive.status if head.archive.status == "completed" else "cancelled",
+        "reason": "cancelled" if head.archive.status == "killed" else head.archive.status,
     }
     return json.dumps(value) + "\n"
 

@@ -27,7 +27,7 @@ from uwf_git.format.document import MAX_BYTES
 from uwf_git.format.ids import Hash, ThreadId, is_hash, is_thread_id, name_problem
 from uwf_git.format.node import parse_json
 
-COMPLETED, KILLED = "completed", "killed"
+COMPLETED, FAILED, KILLED = "completed", "failed", "killed"
 LARGEST_LOG = 64 << 20  # bytes of a file of lines, or of a database
 _REGISTRIES = ("registry.yaml", "workflows.yaml")
 # A line that begins in the first column, with the indented lines below it.
@@ -35,7 +35,7 @@ _BLOCK = re.compile(rb"[^\n]*(?:\n(?:[ \t:#\r-][^\n]*)?(?=\n|\Z))*\n?")
 _MOST_BAD = 100
 _VARIABLES = "_vars.jsonl"
 _DATABASE = "_store.db"
-_ENDS = {"end": COMPLETED, "completed": COMPLETED, "cancelled": KILLED, "killed": KILLED}
+_ENDS = {"end": COMPLETED, "completed": COMPLETED, "failed": FAILED, "cancelled": KILLED, "killed": KILLED}
 
 
 class OldThread(NamedTuple):

@@ -10,7 +10,7 @@ from uwf_git.base.errors import Invalid, NotFound, UwfError
 from uwf_git.ext.importers.intake import GROWN, HERE, IMPORTER, NEW, ImportedThread, Intake, stamp
 from uwf_git.ext.importers.run import Run
 from uwf_git.ext.importers.steps import read_start, read_step
-from uwf_git.ext.importers.storage import COMPLETED, KILLED, OldThread
+from uwf_git.ext.importers.storage import COMPLETED, FAILED, KILLED, OldThread
 from uwf_git.ext.importers.workflows import Version, Workflows
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import parse_step
@@ -143,8 +143,8 @@ class Threads:
         if old.ended is None:
             return None
         if isinstance(run.decision, WorkflowEnded):
-            return old.ended or COMPLETED
-        if old.ended == COMPLETED:
+            return FAILED if run.decision.failed else old.ended or COMPLETED
+        if old.ended in (COMPLETED, FAILED):
             self._warn(old.id, "it had ended where its workflow goes on, and counts as killed")
         return KILLED
 

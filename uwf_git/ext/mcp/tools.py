@@ -225,7 +225,7 @@ TOOLS = (
         "Runs of workflows, newest first: idle, running, paused, waiting and failed ones, with `all` also those "
         "that have ended.",
         {
-            "all": {"type": "boolean", "description": "Also the completed and killed."},
+            "all": {"type": "boolean", "description": "Also those that have ended."},
             "status": {"enum": list(STATUSES), "description": "Only these."},
             "workflow": _text("Only of this name or hash."),
             "limit": _number("At most so many.", 1, default=50),

@@ -19,8 +19,9 @@ from uwf_cli.watching.lines import lasted
 
 from uwf_git import ext
 from uwf_git.base.text import counted, one_line, shortened
+from uwf_git.ext.web.page.graph import ENDS
 from uwf_git.ext.web.page.step import name_of
-from uwf_git.format.types import END, START, role_name
+from uwf_git.format.types import role_name
 
 FOLDER = Path(__file__).parent
 Link = Callable[[str], str]
@@ -57,7 +58,7 @@ def _environment(live: bool) -> Environment:
         "json": as_json,
         "lasted": lasted,
         "line": one_line,
-        "node": lambda name: {START: "start", END: "end"}.get(name, name),
+        "node": lambda name: ENDS.get(name, name),
         "person": name_of,
         "role": role_name,
         "score": lambda average: "–" if average is None else f"{average['score']:.2f}",

@@ -25,7 +25,7 @@ from uwf_git.engine.state import state
 from uwf_git.engine.status import CORRUPT, RUNNING, WAITING, outlook, status_of, used_up
 from uwf_git.ext.web import step as steps
 from uwf_git.ext.web.actions import possible
-from uwf_git.ext.web.page.graph import NEXT, NOW, described, drawing, transitions, way_of
+from uwf_git.ext.web.page.graph import NEXT, NOW, described, drawing, end_of, transitions, way_of
 from uwf_git.ext.web.page.step import amounts, brief, name_of, outcome
 from uwf_git.format.kinds import REHEARSE, StepContext, credited, parse_attempt, parse_start, parse_step
 from uwf_git.format.types import BUNDLE, END, USER, role_name
@@ -146,9 +146,10 @@ class _Thread:
         status = self._wants(head, at["status"])
         running = Watch(instance).step(head.thread) if at["status"] == RUNNING else None
         title = head.row.title or head.thread
-        taken = way_of(_without_remarks(self._rows), _done(head))
+        end = end_of(head.archive.status if head.archive else None)
+        taken = way_of(_without_remarks(self._rows), end)
         now = at.get("asks") if at["next"] == USER else at["next"]
-        if head.archive is not None and not _done(head):
+        if head.archive is not None and end is None:
             now = None
         turn = NOW if at["status"] == RUNNING else NEXT
         values = {
@@ -385,10 +386,6 @@ def _without_remarks(rows: Iterable[CommitRow]) -> Iterator[tuple[str, bool]]:
             if row.role != USER or asked or row.resumed == row.parent:
                 yield row.role or "", row.asks
             asked = row.asks
-
-
-def _done(head: Head) -> bool:
-    return head.archive is not None and head.archive.status == "completed"
 
 
 def _how_to_raise(instance: Instance, head: Head) -> str:

@@ -18,9 +18,8 @@ from uwf_git.base.errors import LimitExceeded, NotFound, Usage, UwfError
 from uwf_git.base.text import duration, nearest
 from uwf_git.base.timelimit import BudgetExceeded
 from uwf_git.engine.budget import OPTIONS
-from uwf_git.ext.web.page.graph import described, drawing
+from uwf_git.ext.web.page.graph import ENDS, described, drawing
 from uwf_git.format.kinds import Workflow
-from uwf_git.format.types import END, START
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import Head
 from uwf_git.store.instance import Instance
@@ -30,7 +29,6 @@ from uwf_git.workflow.rehearsal import Report, rehearse
 
 LINES = 2000  # of a difference, and of a bundle's code
 SECONDS = 2.0  # of a rehearsal
-_ENDS = {START: "start", END: "end"}
 _TAKEN = {"+": "added", "-": "removed"}
 
 
@@ -171,8 +169,8 @@ def _transitions(workflow: Workflow, report: Report | None) -> list[dict[str, An
         taken[use.source, use.target, use.status, use.condition] += use.taken
     return [
         {
-            "source": _ENDS.get(source, source),
-            "target": _ENDS.get(edge.role, edge.role),
+            "source": ENDS.get(source, source),
+            "target": ENDS.get(edge.role, edge.role),
             "label": label,
             "condition": edge.condition,
             "text": edge.text,

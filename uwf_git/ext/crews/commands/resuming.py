@@ -83,7 +83,7 @@ def _run(instance: Instance, head: Head) -> SessionState:
     conversation = threads.ending_with(origin) if origin is not None else None
     if conversation is not None and threads.has_ended(conversation):
         conversation = None
-    if head.archive is None or head.archive.status == "completed":
+    if head.archive is None or head.archive.status != "killed":
         run: ThreadId | None = thread
     elif conversation is not None:
         run = None

@@ -52,7 +52,7 @@ class Run:
     @property
     def was_completed(self) -> bool:
         archive = self._instance.threads.head(self.thread).archive
-        return archive is not None and archive.status == "completed"
+        return archive is not None and archive.status != "killed"
 
     @property
     def name(self) -> str:

@@ -14,6 +14,7 @@ from uwf_cli.watching.lines import Lines, lasted, step_line
 from uwf_git.base.text import counted
 from uwf_git.engine.progress import Watch
 from uwf_git.ext.fleet.admission import Admission
+from uwf_git.ext.fleet.client import ENDED_FAILED
 from uwf_git.ext.fleet.limits import Gate
 from uwf_git.ext.fleet.process_pool import Tell
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from uwf_git.store.instance import Instance
 
+_OVER = frozenset(("done", "completed", ENDED_FAILED, "killed"))
 _RECENT = 10.0  # seconds whose steps say how fast it goes
 _RESTS = ("waiting", "blocked", "paused")
 
@@ -90,7 +92,7 @@ class Table:
             self._recent.popleft()
         speed = f", {len(self._recent) / _RECENT:.1f}/s" if self._recent else ""
         parts = [
-            f"{sum(state in ('done', 'completed', 'killed') for state in states)} of {self._threads} threads done",
+            f"{sum(map(_OVER.__contains__, states))} of {self._threads} threads done",
             *(f"{count} {name}" for name, count in counts.items() if count),
             f"{counted(self._steps, 'step')}{speed}",
             self._admission.used().told(),

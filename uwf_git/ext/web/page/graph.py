@@ -13,7 +13,7 @@ from uwf_cli.page.markup import tag, text
 
 from uwf_git.base.text import counted, harmless, shortened
 from uwf_git.format.kinds import Workflow
-from uwf_git.format.types import END, START, USER
+from uwf_git.format.types import END, FAIL, START, USER
 from uwf_git.workflow.diagram import edges, order
 
 _WIDTH, _HEIGHT, _GAP = 190, 40, 46  # of a node, and between two
@@ -22,6 +22,8 @@ _LETTER = 6.6  # the width of one in a label
 _LONGEST = 26
 _INSET = 45  # by which the ends are narrower, at each side
 NOW, NEXT = "now", "next"
+ENDS = {START: "start", END: "end", FAIL: "failed"}
+"""The names shown for nodes that are no roles."""
 
 
 class _Way(NamedTuple):
@@ -39,8 +41,13 @@ class Transition(NamedTuple):
     times: int
 
 
-def way_of(steps: Iterable[tuple[str, bool]], done: bool) -> list[str]:
-    """Return the nodes that a thread passed, from $START, to $END if `done`. `steps` are roles without
+def end_of(status: str | None) -> str | None:
+    """Return the end of a thread with this archive status, None if it is active or was killed."""
+    return {"completed": END, "failed": FAIL}.get(status or "")
+
+
+def way_of(steps: Iterable[tuple[str, bool]], end: str | None) -> list[str]:
+    """Return the nodes that a thread passed, from $START to its `end`, $END, $FAIL or None. `steps` are roles without
     remarks, and whether each asks."""
     taken, asked = [START], False
     for role, asks in steps:
@@ -49,14 +56,14 @@ def way_of(steps: Iterable[tuple[str, bool]], done: bool) -> list[str]:
         elif role not in (END, USER):
             taken.append(role)
         asked = asks
-    return [*taken, END] if done else taken
+    return [*taken, end] if end is not None else taken
 
 
 def transitions(workflow: Workflow, taken: Sequence[str]) -> list[Transition]:
     """Return the graph's edges in order. `taken` are the nodes passed."""
     passed = Counter(pairwise(taken))
     labels: dict[tuple[str, str], list[str]] = {}
-    known = {*order(workflow), END}
+    known = {*order(workflow), END, FAIL}
     for source, edge, label in edges(workflow):
         if edge.role in known:
             labels.setdefault((source, edge.role), []).append(label)
@@ -76,8 +83,8 @@ def described(
     nodes = [
         {
             "id": name,
-            "label": {START: "start", END: "end"}.get(name) or harmless(name),
-            "end": name in (START, END),
+            "label": ENDS.get(name) or harmless(name),
+            "end": name in ENDS,
             "times": counts[name],
             "now": name == current,
             "turn": turn if name == current else "",
@@ -92,7 +99,8 @@ def described(
 def drawing(workflow: Workflow, taken: Sequence[str], current: str | None = None, turn: str = NEXT) -> str:
     """Return the SVG. `taken` are the nodes passed; `current` is next or in progress, and `turn` the word for
     it: NOW or NEXT."""
-    names = [name for name in order(workflow) if name != END] + [END]
+    order_ = order(workflow)
+    names = [name for name in order_ if name not in (END, FAIL)] + [END] + [FAIL] * (FAIL in order_)
     places = {name: number for number, name in enumerate(names)}
     ways = transitions(workflow, taken)
     drawn = [_Way(places[way.source], places[way.target], way.label) for way in ways]
@@ -107,7 +115,7 @@ def drawing(workflow: Workflow, taken: Sequence[str], current: str | None = None
     left += 10
     height = len(names) * (_HEIGHT + _GAP) - _GAP + 16
     counts = Counter(taken)
-    ends = [places[name] for name in names if name in (START, END)]
+    ends = [places[name] for name in names if name in ENDS]
     labels: list[tuple[float, float, float]] = []
     shown = [
         _way(way, lanes, left, ends, labels, was=bool(passed[names[way.source], names[way.target]]))
@@ -216,8 +224,8 @@ def _labelled(
 
 def _node(name: str, place: int, left: float, count: int, turn: str) -> str:
     y = _top(place)
-    ends = name in (START, END)
-    shown = {START: "start", END: "end"}.get(name, name)
+    ends = name in ENDS
+    shown = ENDS.get(name, name)
     inset = _INSET if ends else 0
     classes = "node" + (" was" if count else "") + (" now" if turn else "")
     box = (

@@ -15,7 +15,7 @@ from uwf_git.engine.accounts import nested, runs
 from uwf_git.engine.budget import prices
 from uwf_git.engine.spending import Totals, together
 from uwf_git.engine.status import outlook, status_of
-from uwf_git.ext.web.page.graph import drawing, way_of
+from uwf_git.ext.web.page.graph import drawing, end_of, way_of
 from uwf_git.ext.web.page.step import amounts, gist, how_found, judges, name_of, turn
 from uwf_git.format.kinds import REHEARSE, StepContext, asks_human, title_of
 from uwf_git.format.types import BUNDLE, END, USER, is_kind, role_name
@@ -143,9 +143,9 @@ class _Page:
         return tag("h2", "Task") + tag("div", markdown(self._history.start.prompt, breaks=True), "task")
 
     def _graph(self) -> str:
-        done = self._head.archive is not None and self._head.archive.status == "completed"
+        end = end_of(self._head.archive.status if self._head.archive else None)
         steps = (step for step in self._history.steps if step.remark is None)
-        taken = way_of(((step.role, asks_human(step.output)) for step in steps), done)
+        taken = way_of(((step.role, asks_human(step.output)) for step in steps), end)
         workflow = self._history.workflow
         said = markdown(workflow.description) if workflow.description.strip() else ""
         return tag("h2", f"Workflow {text(workflow.name)}") + said + drawing(workflow, taken)
