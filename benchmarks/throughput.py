@@ -20,7 +20,7 @@ from rows import Point, Row, Size, compared, cost
 from uwf_git.format.ids import ThreadId, new_thread_id
 from uwf_git.git.program import Git
 from uwf_git.sync.pull import gather
-from uwf_git.sync.step import share_all
+from uwf_git.sync.shared_step import share_all
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "tests" / "doubles"))
 import git_servers

@@ -27,8 +27,8 @@ from model_server import ModelServer, says, status
 
 from uwf_git.base import log
 from uwf_git.base.log import LEVELS
+from uwf_git.base.log_calls import Site, sites
 from uwf_git.base.log_files import LARGEST, MOST
-from uwf_git.base.log_sites import Site, sites
 from uwf_git.format.ids import ALPHABET
 
 FOLDERS = [REPOSITORY / "uwf_git", REPOSITORY / "cli" / "uwf_cli"]
@@ -210,7 +210,7 @@ def test_without_a_log_there_is_no_file_and_logging_is_not_loaded(uwf: Uwf, root
         argv = [sys.executable, "-X", "importtime", *UWF[1:], *args]
         done = subprocess.run(argv, capture_output=True, text=True, check=True)
         loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-        assert not loaded & {"logging", "uwf_git.base.log_files", "uwf_git.base.log_sites"}
+        assert not loaded & {"logging", "uwf_git.base.log_files", "uwf_git.base.log_calls"}
     uwf("thread", "show", thread, env={"UWF_LOG": "off"})
     assert not (root / "store.git" / "uwf" / "logs").exists()
     assert uwf("debug").json == []

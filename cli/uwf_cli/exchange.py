@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from uwf_cli import terminal
 from uwf_cli.invocation import Invocation
-from uwf_git.base.attention import is_drawn_on, undisturbed
 from uwf_git.base.errors import UwfError
+from uwf_git.base.terminal import is_drawn_on, undisturbed
 from uwf_git.format.ids import ThreadId
 
 if TYPE_CHECKING:

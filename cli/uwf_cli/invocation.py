@@ -109,7 +109,7 @@ class Invocation:
         )
 
     def _show(self, record: Mapping[str, Any]) -> None:
-        from uwf_git.base.attention import undisturbed
+        from uwf_git.base.terminal import undisturbed
 
         is_json = self.format == "json"
         text = (

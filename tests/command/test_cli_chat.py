@@ -23,7 +23,7 @@ from model_server import Call, Drop, ModelServer, Raw, Say
 from two_machines import Machine
 
 from uwf_git.config.secrets import Redactor
-from uwf_git.config.streamed import StreamedText
+from uwf_git.config.stream_redaction import StreamedText
 from uwf_git.engine.conversation import DEFINED
 from uwf_git.git.repository import Oid
 from uwf_git.store.instance import Instance

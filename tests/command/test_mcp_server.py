@@ -296,7 +296,7 @@ def test_no_command_is_started_for_what_runs_no_agent_and_rehearses_nothing(
         for tool in ("show_thread", "thread_steps", "fork_thread", "pause_thread", "kill_thread"):
             await call(client, tool, **{"origin" if tool == "fork_thread" else "thread": thread})
         last = [line.split()[-1] for line in Path("started").read_text().splitlines()]
-        assert [word for word in last if word != "main()"] == ["mcp"]  # which is base/apart
+        assert [word for word in last if word != "main()"] == ["mcp"]  # which is base/helper_process
         await refused(client, "step_thread", thread=thread)
         assert Path("started").read_text().splitlines()[-1].endswith(f"step -- {thread}")
 

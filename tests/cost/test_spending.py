@@ -16,7 +16,6 @@ from spent_threads import assistant, attempt, extracted, start, step, tool, usag
 from uwf_cli.plot import Bar, bar_chart
 
 from uwf_git.config.settings import Price
-from uwf_git.engine.accounts import account, nested, runs, runs_of_all
 from uwf_git.engine.spending import (
     BY,
     Money,
@@ -30,6 +29,7 @@ from uwf_git.engine.spending import (
     together,
     tokens_of,
 )
+from uwf_git.engine.thread_spending import account, nested, runs, runs_of_all
 from uwf_git.format.kinds import Detail, Usage, parse_turn
 from uwf_git.format.types import USER
 from uwf_git.store.history import Head

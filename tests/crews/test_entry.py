@@ -25,8 +25,8 @@ from uwf_git.base.errors import (
 )
 from uwf_git.engine.inbox import say
 from uwf_git.ext.crews.compile import compile_crew
+from uwf_git.ext.crews.conversation_start import begin_conversation_with
 from uwf_git.ext.crews.entry import PREVIEW, Entry, Run
-from uwf_git.ext.crews.opening import begin_conversation_with
 from uwf_git.ext.crews.package import from_files
 from uwf_git.ext.crews.prompt import data_message
 from uwf_git.ext.crews.registry import Crews, Definition

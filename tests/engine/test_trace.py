@@ -11,8 +11,8 @@ import pytest
 from conftest import Uwf
 from spent_threads import assistant, attempt, extracted, start, step, tool, usage
 
-from uwf_git.engine.accounts import account
 from uwf_git.engine.spending import tokens_of
+from uwf_git.engine.thread_spending import account
 from uwf_git.ext.traces import trace
 from uwf_git.format.ids import ThreadId
 from uwf_git.format.types import USER

@@ -18,7 +18,7 @@ from uwf_cli.exchange import git_for
 
 from uwf_git.ext.fleet import MARKS
 from uwf_git.ext.fleet.endpoint import Endpoint
-from uwf_git.ext.fleet.marks import mark
+from uwf_git.ext.fleet.fleet_refs import mark
 from uwf_git.ext.fleet.server import Server, find_program
 from uwf_git.store.instance import Instance
 

@@ -30,7 +30,7 @@ from uwf_git.store.instance import Instance
 from uwf_git.store.location import Location, init
 from uwf_git.sync.pull import gather, pull
 from uwf_git.sync.push import plan, push
-from uwf_git.sync.step import share_all
+from uwf_git.sync.shared_step import share_all
 from uwf_git.verify.refs import Verifier
 
 pytestmark = pytest.mark.extended

@@ -22,9 +22,9 @@ from uwf_git.format.ids import ThreadId
 from uwf_git.git.program import Git
 from uwf_git.store.instance import Instance
 from uwf_git.store.location import locate
-from uwf_git.sync import step
+from uwf_git.sync import shared_step
 from uwf_git.sync.pull import Pulled, gather
-from uwf_git.sync.step import share_all
+from uwf_git.sync.shared_step import share_all
 
 
 @pytest.fixture
@@ -235,7 +235,7 @@ def test_a_lost_race_for_a_thread_that_is_removed_meanwhile_says_so(
         pair.ada("thread", "rm", pair.thread, "--yes")
         return gather(*args)
 
-    monkeypatch.setattr(step, "gather", removed_before)
+    monkeypatch.setattr(shared_step, "gather", removed_before)
     problem = shares(opened(pair.ada), pair.thread)[ThreadId(pair.thread)]
     assert isinstance(problem, HeadMoved)
     assert (

@@ -195,7 +195,7 @@ def refs_of_definition(instance: Instance, kind: str, name: str) -> Refs:
 def raise_if_rejected(instance: Instance, exchange: Exchange, report: PushReport) -> None:
     """Raise HeadMoved for a moved ref, or the remote's refusal."""
     if lost := [each for each in report.rejected if each.lost and not each.deletion]:
-        from uwf_git.sync.step import explain_loss
+        from uwf_git.sync.shared_step import explain_loss
 
         raise explain_loss(instance, exchange.git, exchange.remote, lost[0])
     if refused := [each for each in report.rejected if not each.deletion]:

@@ -160,9 +160,9 @@ def rests(instance: Instance, each: ListedThread) -> bool:
 
 def thread_items(instance: Instance, found: list[ListedThread]) -> list[dict[str, Any]]:
     """Return threads as JSON, in order."""
-    from uwf_git.engine.accounts import spent_by_all
     from uwf_git.engine.lineage import parents
     from uwf_git.engine.spending import money
+    from uwf_git.engine.thread_spending import spent_by_all
     from uwf_git.store.history import Head
 
     heads = [each.head for each in found if isinstance(each.head, Head)]

@@ -32,7 +32,7 @@ def step(instance: Instance, thread: ThreadId, options: Options) -> Outcome:
     """Run the next step. Raises as `engine.step.step`, and with a remote as `shared_step`."""
     agent, cwd, on_stderr, exchange, hooks = options
     if exchange is not None:
-        from uwf_git.sync.step import shared_step
+        from uwf_git.sync.shared_step import shared_step
 
         return shared_step(instance, exchange.git, exchange.remote, thread, agent, cwd, on_stderr)
     make = engine.step if hooks else engine.step_without_hooks

@@ -53,7 +53,7 @@ def _runs(
 ) -> Iterable[Run]:
     """Return all runs. A shared step counts once, for the oldest thread; a sub-workflow's step for its own
     thread if selected."""
-    from uwf_git.engine.accounts import nested, runs, runs_of_all
+    from uwf_git.engine.thread_spending import nested, runs, runs_of_all
 
     found: dict[str, Run] = {}
     ordered = sorted(heads, key=lambda head: head.thread)
@@ -107,8 +107,8 @@ def tokens(value: dict[str, Any]) -> int | None:
 
 def budget_value(instance: Instance, thread: ThreadId) -> list[dict[str, Any]]:
     """Return a thread's limits as JSON, with use and source."""
-    from uwf_git.engine.accounts import account
     from uwf_git.engine.budget import COST, METERED, Budgets, pending
+    from uwf_git.engine.thread_spending import account
 
     head = instance.threads.head(thread)
     standing = Budgets(instance).standing(head)

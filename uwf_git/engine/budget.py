@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import Usage, UwfError, Waiting
 from uwf_git.base.text import duration
-from uwf_git.engine.accounts import account
 from uwf_git.engine.spending import Totals, money, together, tokens_of
+from uwf_git.engine.thread_spending import account
 from uwf_git.format.amounts import LIMITS, parse_limit
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import parse_start

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.base import apart
+from uwf_git.base import helper_process
 from uwf_git.base.errors import Invalid
 from uwf_git.base.text import counted
 from uwf_git.base.timelimit import MemoryExceeded, TimeExceeded, time_limit
@@ -77,9 +77,9 @@ class Schema:
             self._quick = plain_check(self.payload) or _undecided
         if self._quick(value):
             return []
-        if apart.is_wanted():
+        if helper_process.is_wanted():
             try:
-                problems = apart.call(f"{__name__}:problems_of", self.payload, value, at_most)
+                problems = helper_process.call(f"{__name__}:problems_of", self.payload, value, at_most)
             except (TimeExceeded, MemoryExceeded):
                 raise _takes_long() from None
             return [Problem(*each) for each in problems]

@@ -23,7 +23,7 @@ from uwf_git.base.errors import AgentFailed
 from uwf_git.base.lifetime import deferred
 from uwf_git.base.text import duration
 from uwf_git.sandbox.descendants import Descendants, end_each
-from uwf_git.sandbox.table import started_by
+from uwf_git.sandbox.process_table import started_by
 
 if TYPE_CHECKING:
     import asyncio

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from uwf_git.base import log
-from uwf_git.sandbox.table import Process, content, has_table, numbers, processes
+from uwf_git.sandbox.process_table import Process, content, has_table, numbers, processes
 
 if TYPE_CHECKING:
     from uwf_git.sandbox.limits import Bounds

@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from uwf_git.base import log
+from uwf_git.sandbox.process_table import Process, processes
 from uwf_git.sandbox.quota import Exceeded, Quota
-from uwf_git.sandbox.table import Process, processes
 
 TWO, ONE = "version 2", "version 1"
 GROUPS: tuple[str, ...] = (TWO, ONE)

@@ -26,13 +26,13 @@ from uwf_git.format.node import Node
 from uwf_git.format.types import ANSWER, BUNDLE, END, PERSON, QUESTION, REMARK, RESULT, USER, is_kind
 from uwf_git.store import layout, pages
 from uwf_git.store.index import CommitRow, commit_row, start_row, step_row
+from uwf_git.verify.crew_starts import check_speaking
 from uwf_git.verify.definition import Definition, check_attributes, check_definition, read_all
 from uwf_git.verify.findings import Bad, Listener, Report
-from uwf_git.verify.known import Known, Record
 from uwf_git.verify.nodes import files_below, grown, node_files, row_of
 from uwf_git.verify.objects import CommitObject
-from uwf_git.verify.starts import check_speaking
 from uwf_git.verify.thread_pages import ThreadPages, files_of
+from uwf_git.verify.verified import Known, Record
 from uwf_git.verify.versions import check_record
 from uwf_git.workflow.moderator import AwaitingAnswer, DecidedByCode, Next, WorkflowEnded
 

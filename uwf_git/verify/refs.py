@@ -21,10 +21,10 @@ from uwf_git.git.repository import Oid
 from uwf_git.store import layout, ref_kinds
 from uwf_git.store.indexing import Store
 from uwf_git.verify.findings import Bad, Finding, Report
-from uwf_git.verify.known import Known, Record
 from uwf_git.verify.nodes import NodeRow
 from uwf_git.verify.objects import CommitObject, Objects, TagObject, parse_tag
 from uwf_git.verify.records import Records
+from uwf_git.verify.verified import Known, Record
 from uwf_git.workflow.moderator import WorkflowEnded
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from uwf_git.format.kinds import StepContext
 from uwf_git.format.types import BUNDLE, END, FAIL
 from uwf_git.store import pages
 from uwf_git.verify.findings import Report
-from uwf_git.verify.known import Known, Record
 from uwf_git.verify.nodes import row_of
 from uwf_git.verify.objects import FILE, Objects
+from uwf_git.verify.verified import Known, Record
 from uwf_git.workflow.moderator import DecidedByCode, Next, WorkflowEnded
 
 _MOST_ROLES = 50  # that a page may name which the workflow has no word on

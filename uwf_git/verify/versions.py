@@ -20,9 +20,9 @@ from uwf_git.store.index import commit_row
 from uwf_git.store.node_versions import NodeVersions, checked, message
 from uwf_git.verify.definition import check_attributes, read_version
 from uwf_git.verify.findings import Bad, Listener, Report
-from uwf_git.verify.known import Known, Record
 from uwf_git.verify.nodes import NodeRow, check_page, files_below
 from uwf_git.verify.objects import CommitObject
+from uwf_git.verify.verified import Known, Record
 
 
 class Version(NamedTuple):

@@ -17,7 +17,7 @@ from functools import cache, lru_cache, partial
 from itertools import pairwise
 from typing import Any, TypeVar
 
-from uwf_git.base import apart
+from uwf_git.base import helper_process
 from uwf_git.base.errors import Invalid, LimitExceeded
 from uwf_git.base.text import closest, one_line
 from uwf_git.base.timelimit import MemoryExceeded, TimeExceeded, time_limit
@@ -53,7 +53,7 @@ def render(template: str, variables: Mapping[str, Any]) -> str:
         if pieces is not None:
             values = {piece: _value(piece, variables) for piece in pieces}
             return _limited([values[piece] for piece in pieces])
-        if apart.is_wanted():
+        if helper_process.is_wanted():
             return _rendered_apart(template, variables)
         return _limited([_guarded(lambda: str(_parse(template).render(_printable(variables))))])
     except _Unusable as error:
@@ -64,7 +64,7 @@ def render(template: str, variables: Mapping[str, Any]) -> str:
 
 def _rendered_apart(template: str, variables: Mapping[str, Any]) -> str:
     try:
-        return str(apart.call(f"{__name__}:render", template, dict(variables)))
+        return str(helper_process.call(f"{__name__}:render", template, dict(variables)))
     except (TimeExceeded, MemoryExceeded) as limit:
         raise _beyond(limit) from None
 

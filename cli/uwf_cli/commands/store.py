@@ -166,8 +166,8 @@ def debug(invocation: Invocation, tag: str | None, thread: str | None, level: st
     """
     import uwf_cli
     import uwf_git
+    from uwf_git.base.log_calls import find_site
     from uwf_git.base.log_files import NO_FOLDER, newest_first
-    from uwf_git.base.log_sites import find_site
     from uwf_git.store.instance import log_folder
 
     of = parse_thread_id(thread) if thread and len(thread.strip()) == 26 else None
@@ -224,7 +224,7 @@ def gc(invocation: Invocation, fold_before: str | None, prune: bool) -> None:
     Folded threads are found and read as before, but share one ref per month, which speeds up remotes with
     thousands of refs.
     """
-    from uwf_git.api.collect import collect
+    from uwf_git.api.packing import collect
 
     before = None if fold_before is None else _seconds(fold_before)
     invocation.emit(collect(invocation.instance, before, prune), _gc_text)

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from uwf_cli import terminal
 from uwf_cli.output import whose
-from uwf_git.base.attention import drawing
 from uwf_git.base.errors import OutputFailed
+from uwf_git.base.terminal import drawing
 from uwf_git.base.text import counted
 from uwf_git.format.types import role_name
 

@@ -22,7 +22,7 @@ from uwf_git.store.private import OUTPUT_END, Activity, AgentReport
 if TYPE_CHECKING:
     from uwf_git.base.errors import UwfError
     from uwf_git.config.secrets import Redactor
-    from uwf_git.config.streamed import StreamedText
+    from uwf_git.config.stream_redaction import StreamedText
     from uwf_git.engine.kit.context import Reply
     from uwf_git.store.history import Head
     from uwf_git.store.instance import Instance
@@ -63,7 +63,7 @@ class _Lines:
             self._is_closed = True
 
     def _pass_on(self) -> None:
-        from uwf_git.config.streamed import StreamedText
+        from uwf_git.config.stream_redaction import StreamedText
 
         with self._lock:
             if self._is_closed:
@@ -200,7 +200,7 @@ class Recorder:
     def hear(self, text: str | None) -> None:
         """Stream a model's words to watchers; None if the stream broke off and is repeated."""
         if self._streamed is None:
-            from uwf_git.config.streamed import StreamedText
+            from uwf_git.config.stream_redaction import StreamedText
 
             self._streamed = StreamedText(self._instance.redactor)
             self._spoken = self._instance.runs.spoken(self._thread) if self._thread else None

@@ -16,8 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from uwf_git.base.attention import undisturbed
 from uwf_git.base.errors import Absent, AgentFailed, Invalid, Usage, UwfError
+from uwf_git.base.terminal import undisturbed
 from uwf_git.engine.kit.coerce import Plain, coerce
 from uwf_git.engine.kit.extract import ExpectedOutput, failed_with, judge
 from uwf_git.engine.kit.format import describe, example, render_frontmatter

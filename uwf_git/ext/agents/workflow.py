@@ -219,8 +219,8 @@ def _answered(ctx: Context) -> ThreadId | None:
 
 def _to_the_end(ctx: Context, child: ThreadId) -> Reply:
     from uwf_git.api.run import Options, run
-    from uwf_git.engine.accounts import account
     from uwf_git.engine.budget import raise_if_used_up
+    from uwf_git.engine.thread_spending import account
 
     instance = ctx.instance
 

@@ -23,9 +23,9 @@ from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.verify.definition import SECONDS, check_attributes, read_version
 from uwf_git.verify.findings import Bad, Report
-from uwf_git.verify.known import Known, Record
 from uwf_git.verify.nodes import Nodes, check_page, files_below
 from uwf_git.verify.objects import CommitObject, Objects
+from uwf_git.verify.verified import Known, Record
 from uwf_git.verify.versions import Version, check_version
 
 _STUMBLES = (ValueError, LookupError, TypeError, AttributeError, RecursionError, MemoryError)

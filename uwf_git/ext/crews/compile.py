@@ -193,7 +193,7 @@ def _named(text: bytes) -> tuple[str, str]:
 
 def _read(package: Package) -> tuple[CrewDraft, Mapping[str, Compiled]]:
     if package.form() == OWN:
-        from uwf_git.ext.crews.own import read_own
+        from uwf_git.ext.crews.crew_file import read_own
 
         return read_own(package)
     from uwf_git.ext.crews.bmad import read_bmad

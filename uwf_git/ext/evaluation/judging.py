@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import AgentFailed, Invalid, UwfError
 from uwf_git.base.text import fenced, harmless, one_line
-from uwf_git.engine.accounts import account
 from uwf_git.engine.spending import minus
+from uwf_git.engine.thread_spending import account
 from uwf_git.ext.evaluation.fixtures import GONE, create_folder, discard, is_folder
 from uwf_git.ext.evaluation.judges import ResolvedJudge
 from uwf_git.ext.evaluation.records import (

@@ -22,9 +22,9 @@ from uwf_git.base.errors import (
 )
 from uwf_git.base.text import counted
 from uwf_git.engine import budget
-from uwf_git.engine.accounts import account
 from uwf_git.engine.spending import Totals, minus, money, tokens_of
 from uwf_git.engine.status import KILLED
+from uwf_git.engine.thread_spending import account
 from uwf_git.ext.evaluation.fixtures import is_folder
 from uwf_git.ext.evaluation.records import COMPLETED, FAILED, LIMITED, STUCK, WAITING, AgentSpending
 from uwf_git.format.ids import Hash, ThreadId, derived_id

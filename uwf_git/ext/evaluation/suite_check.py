@@ -24,7 +24,6 @@ from uwf_git.store import layout
 from uwf_git.store.index import commit_row
 from uwf_git.verify.definition import check_attributes, read_all
 from uwf_git.verify.findings import Bad, Report
-from uwf_git.verify.known import Known, Record
 from uwf_git.verify.nodes import check_order, files_below
 from uwf_git.verify.objects import (
     COUNT_LIMIT,
@@ -36,6 +35,7 @@ from uwf_git.verify.objects import (
     name_problem,
     shown_name,
 )
+from uwf_git.verify.verified import Known, Record
 
 DEEPEST = 60  # folders within folders of a fixture
 LINK, PROGRAM = b"120000", b"100755"

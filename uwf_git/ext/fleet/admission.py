@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from uwf_git.engine.accounts import account
 from uwf_git.engine.budget import COST, OPTIONS, Limit, limits, prices, share, use, used_up
 from uwf_git.engine.spending import money
+from uwf_git.engine.thread_spending import account
 from uwf_git.ext.fleet.messages import STEPS, USED_UP, ThreadEntry
 from uwf_git.format.amounts import LIMITS
 from uwf_git.format.ids import ThreadId

@@ -127,7 +127,7 @@ class StepRunner:
         from uwf_git.store import layout
         from uwf_git.sync import tracking
         from uwf_git.sync.pull import gather
-        from uwf_git.sync.step import problem_with, share_all
+        from uwf_git.sync.shared_step import problem_with, share_all
 
         instance = self.instance
         assert self._orders.remote is not None

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 from uwf_cli.page.addresses import Page, PageRequest
 
-from uwf_git.engine.accounts import account, spent_on
 from uwf_git.engine.budget import prices
 from uwf_git.engine.spending import Totals, money
 from uwf_git.engine.status import status_of
+from uwf_git.engine.thread_spending import account, spent_on
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import StepContext, title_of
 from uwf_git.store.history import Head, History, shared_steps

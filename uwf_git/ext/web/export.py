@@ -20,7 +20,7 @@ from uwf_cli.page.addresses import Page, PageRequest
 
 from uwf_git.base.errors import Invalid
 from uwf_git.engine.lineage import parents
-from uwf_git.ext.web import figures, render
+from uwf_git.ext.web import render, stats
 from uwf_git.ext.web.site import PAGES, Maker, Site, failed, sections
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.store.history import Head, History, PastStep
@@ -228,7 +228,7 @@ class _Pages:
 
     def _fixed(self, path: str) -> list[tuple[str, str]]:
         bound = self._base if path in _LISTS or path.startswith("/workflow/") else []
-        return [*bound, *([("since", figures.EVER)] if path == "/stats" else [])]
+        return [*bound, *([("since", stats.EVER)] if path == "/stats" else [])]
 
 
 def _with_children(instance: Instance, thread: ThreadId) -> frozenset[ThreadId]:

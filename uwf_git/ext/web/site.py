@@ -29,9 +29,9 @@ from uwf_git.ext.web import (
     actions,
     comparison,
     events,
-    figures,
     render,
     search,
+    stats,
     step,
     thread,
     threads,
@@ -62,7 +62,7 @@ PAGES: tuple[tuple[str, Maker], ...] = (
     ("/diff/{a}/{b}", comparison.page),
     ("/workflows", workflow.index),
     ("/workflow/{name:path}", workflow.page),
-    ("/stats", figures.spending),
+    ("/stats", stats.spending),
     *((path, _loaded(where)) for pages in ext.pages() for path, where in pages.makers.items()),
 )
 """The addresses that show something, and what makes their pages."""

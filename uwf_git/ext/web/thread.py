@@ -17,12 +17,12 @@ from uwf_cli.page.addresses import Page, PageRequest
 from uwf_git.api.progress import step_value
 from uwf_git.base.errors import UwfError
 from uwf_git.engine import budget
-from uwf_git.engine.accounts import account, spent_on
 from uwf_git.engine.inbox import ROLE, Waits, waits_of, wanting
 from uwf_git.engine.lineage import RelatedThread, kin
 from uwf_git.engine.progress import Watch
 from uwf_git.engine.state import state
 from uwf_git.engine.status import CORRUPT, RUNNING, WAITING, outlook, status_of, used_up
+from uwf_git.engine.thread_spending import account, spent_on
 from uwf_git.ext.web import step as steps
 from uwf_git.ext.web.actions import possible
 from uwf_git.ext.web.page.graph import NEXT, NOW, described, drawing, end_of, transitions, way_of

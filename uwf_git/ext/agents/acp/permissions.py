@@ -27,7 +27,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from uwf_git.base.attention import undisturbed
+from uwf_git.base.terminal import undisturbed
 from uwf_git.base.text import printable, shortened
 from uwf_git.config.policy import FETCH, RUN, ToolPolicy
 from uwf_git.sandbox.mounts import DOCUMENT, CrewFolders

@@ -289,8 +289,8 @@ def _talk(
 ) -> None:
     from uwf_git.engine.inbox import say
     from uwf_git.engine.step import step
-    from uwf_git.ext.crews.commands.talker import talker
-    from uwf_git.ext.crews.opening import begin_conversation_with
+    from uwf_git.ext.crews.commands.conversation_agent import talker
+    from uwf_git.ext.crews.conversation_start import begin_conversation_with
 
     instance = invocation.instance
     speaks = agent if agent is not None else talker(instance, entry)

@@ -18,10 +18,10 @@ from uwf_git.base.errors import Usage, UwfError
 from uwf_git.base.text import nearest
 from uwf_git.engine.conversation import CHAT, TALK
 from uwf_git.ext.crews.commands.completers import complete_persona
+from uwf_git.ext.crews.commands.conversation_agent import BUILTIN, talker
 from uwf_git.ext.crews.commands.events import EventPrinter
+from uwf_git.ext.crews.commands.line_input import typed
 from uwf_git.ext.crews.commands.resuming import NEWEST, SessionState, find_session
-from uwf_git.ext.crews.commands.talker import BUILTIN, talker
-from uwf_git.ext.crews.commands.typed import typed
 from uwf_git.format.types import OWN, USER
 from uwf_git.git.repository import Oid
 
@@ -355,7 +355,7 @@ class Session:
         return self.thread
 
     def _begun(self, after: ThreadId | None) -> ThreadId:
-        from uwf_git.ext.crews.opening import begin_conversation, begin_conversation_with
+        from uwf_git.ext.crews.conversation_start import begin_conversation, begin_conversation_with
 
         origin = None if after is None else self._instance.threads.head(after).commit
         if self._entry is None:

@@ -149,7 +149,7 @@ def mark_remote(invocation: Invocation, remote: str | None, at: Endpoint) -> str
     from uwf_cli.output import ago
 
     from uwf_git.ext.fleet.client import identity
-    from uwf_git.ext.fleet.marks import mark, own_identity
+    from uwf_git.ext.fleet.fleet_refs import mark, own_identity
 
     instance = invocation.instance
     there, repository = instance.remotes.get(remote), instance.store.repository
@@ -181,7 +181,7 @@ def unmark_remote(invocation: Invocation, remote: str | None, known: str) -> Non
         return
     from uwf_cli.exchange import git_for
 
-    from uwf_git.ext.fleet.marks import unmark
+    from uwf_git.ext.fleet.fleet_refs import unmark
 
     instance = invocation.instance
     with suppress(UwfError):
@@ -251,7 +251,7 @@ def share(
     from uwf_cli.exchange import git_for
 
     from uwf_git.sync.pull import gather
-    from uwf_git.sync.step import problem_with, share_all
+    from uwf_git.sync.shared_step import problem_with, share_all
 
     if not threads:
         return []

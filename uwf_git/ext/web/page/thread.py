@@ -11,10 +11,10 @@ from uwf_cli.page.document import document
 from uwf_cli.page.markup import answer, fold, markdown, pre, tag, text, value
 
 from uwf_git.base.text import counted
-from uwf_git.engine.accounts import nested, runs
 from uwf_git.engine.budget import prices
 from uwf_git.engine.spending import Totals, together
 from uwf_git.engine.status import outlook, status_of
+from uwf_git.engine.thread_spending import nested, runs
 from uwf_git.ext.web.page.graph import drawing, end_of, way_of
 from uwf_git.ext.web.page.step import amounts, gist, how_found, judges, name_of, turn
 from uwf_git.format.kinds import REHEARSE, StepContext, asks_human, title_of

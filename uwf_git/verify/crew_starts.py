@@ -10,9 +10,9 @@ from uwf_git.format.node import Node
 from uwf_git.format.types import CREW_START
 from uwf_git.store import layout
 from uwf_git.verify.findings import Report
-from uwf_git.verify.known import Known, Record
 from uwf_git.verify.nodes import row_of
 from uwf_git.verify.objects import FOLDER, Objects
+from uwf_git.verify.verified import Known, Record
 
 
 def check_speaking(known: Known, version: Record, node: Node, start: Start, report: Report) -> None:

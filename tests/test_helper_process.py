@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from uwf_git.base import apart
+from uwf_git.base import helper_process
 from uwf_git.base.errors import Invalid, LimitExceeded
 from uwf_git.base.timelimit import Budget, BudgetExceeded, MemoryExceeded
 from uwf_git.format.schema import Problem, Schema
@@ -85,11 +85,11 @@ def test_an_error_keeps_its_class_message_and_hint() -> None:
 
 
 def test_a_helper_is_kept_for_the_next_call_and_replaced_where_it_died() -> None:
-    one = apart.call("os:getpid")
-    assert apart.call("os:getpid") == one != os.getpid()
+    one = helper_process.call("os:getpid")
+    assert helper_process.call("os:getpid") == one != os.getpid()
     with pytest.raises(MemoryExceeded):
-        apart.call("os:abort")
-    assert apart.call("os:getpid") != one
+        helper_process.call("os:abort")
+    assert helper_process.call("os:getpid") != one
 
 
 def test_threads_that_evaluate_at_once_get_the_answers_to_their_own_questions() -> None:

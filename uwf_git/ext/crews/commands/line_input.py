@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from uwf_cli import terminal
 
-from uwf_git.base.attention import drawing
 from uwf_git.base.errors import Usage, UwfError
 from uwf_git.base.extras import install_hint
+from uwf_git.base.terminal import drawing
 from uwf_git.base.text import one_line
 
 if TYPE_CHECKING:

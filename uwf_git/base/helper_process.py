@@ -68,7 +68,9 @@ class _Helper:
         theirs, self._requests = os.pipe()
         self._replies, answers = os.pipe()
         package = str(Path(__file__).parent.parent.parent)
-        code = f"import sys; sys.path.append({package!r}); from uwf_git.base.apart import main; main()"
+        code = (
+            f"import sys; sys.path.append({package!r}); from uwf_git.base.helper_process import main; main()"
+        )
         try:
             self._process = os.posix_spawn(
                 sys.executable,
