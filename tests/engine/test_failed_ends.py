@@ -204,3 +204,27 @@ def test_the_shipped_checklist_fails_at_the_first_failure(uwf: Uwf) -> None:
     checklist = Path(__file__).parents[2] / "examples" / "release-checklist.yaml"
     done = uwf("run", checklist, "-p", "Ship it", "--agent", "uwf-exec sh -c 'echo no; exit 1'", check=10)
     assert done.error["message"].endswith("has failed: version: no")
+
+
+def test_its_pages_say_that_it_has_failed_and_offer_no_further_step(
+    uwf: Uwf, gate: Path, hermetic: Path
+) -> None:
+    pytest.importorskip("starlette")
+    thread = failed(uwf, gate)
+    uwf("web", "--export", hermetic / "site")
+    page = next(path for path in (hermetic / "site").rglob("*.html") if path.stem == thread).read_text()
+    assert "It has failed" in page and "not ok: no tests" in page
+    assert f"uwf thread step {thread}" not in page
+    uwf("export", thread, "--html", hermetic / "one.html")
+    assert "not ok: no tests" in (hermetic / "one.html").read_text()
+
+
+def test_a_suite_judges_a_failed_thread_by_its_output(uwf: Uwf, gate: Path, hermetic: Path) -> None:
+    uwf("workflow", "put", gate)
+    case = "{ name: bad, prompt: Ship it, expected: { ok: false } }"
+    (hermetic / "cases.yaml").write_text(
+        f"suite: gates\nworkflow: gate\njudges: ['exact:ok']\ncases:\n  - {case}\n"
+    )
+    uwf("eval", "import", hermetic / "cases.yaml")
+    (result,) = uwf("eval", "run", "gates", "--agent", FAILS).json["results"]
+    assert (result["state"], result["score"]) == ("passed", 1.0)

@@ -85,7 +85,7 @@ def wanting(instance: Instance) -> Callable[[Head | DamagedThread, str], str]:
     plays, budgets = _played_by_humans(instance), Budgets(instance)
 
     def found(head: Head | DamagedThread, status: str) -> str:
-        if plays is None or status not in (IDLE, FAILED) or not isinstance(head, Head):
+        if plays is None or status not in (IDLE, FAILED) or not isinstance(head, Head) or head.archive:
             return status
         try:
             waits = _of(instance, head, budgets, plays)

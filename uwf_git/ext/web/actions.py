@@ -259,7 +259,7 @@ def possible(instance: Instance, head: Head, status: str) -> PossibleActions:
         names.add("resume")
     if head.row.asks and not ended:
         names.add("answer")
-    if status in (IDLE, FAILED) and not head.row.asks:
+    if status in (IDLE, FAILED) and not ended and not head.row.asks:
         names |= {"step", "run"}
     standing = None if ended else Budgets(instance).standing(head)
     limits = {key: _words(key) for key in OPTIONS if standing is not None and key in standing.limits}
