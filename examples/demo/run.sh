@@ -48,14 +48,14 @@ say "1  The release checklist on this checkout. Each role is a command, run by u
 show uwf workflow put examples/release-checklist.yaml
 start release-checklist --cwd . -p "Can this be released? A quick look only: golden vectors and examples."
 release=$thread
-show uwf thread run "$release"
+show uwf thread run "$release" 2>&1 || [ $? -eq 10 ] # the status of a run that ended as failed
 # Only a commit without changes can be tagged, and only once; a source archive has no commit.
-tag=failed
+tag=failed end=failed
 version=$(uwf --version | sed 's/.* //')
 if changes=$(git status --porcelain 2>/dev/null) && [ -z "$changes$(git tag --list "v$version")" ]; then
-    tag=passed
+    tag=passed end=completed
 fi
-expect "$release" completed version=passed tests=passed changelog=passed tag=$tag
+expect "$release" $end version=passed tests=passed changelog=passed tag=$tag
 
 say "2  solve-issue on a real issue. Nothing is configured for it, so uwf-rehearse makes up the answers."
 show uwf workflow put examples/solve-issue.yaml

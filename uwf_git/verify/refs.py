@@ -173,7 +173,7 @@ class Verifier:
         if record is None:
             return
         self._claim(layout.ARCHIVE, name, tag.target)
-        if status == "killed" or not record.decided:
+        if status not in ("completed", "failed") or not record.decided:
             return
         try:
             with self._budget.spend():
