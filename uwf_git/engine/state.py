@@ -55,9 +55,7 @@ def _standing(instance: Instance, head: Head) -> dict[str, Any]:
         **_made(instance, head),
         "rehearsed": head.row.rehearsed,
     }
-    if head.archive and value["status"] == FAILED:
-        return {**value, "next": None, "reason": head.archive.reason}
-    if head.archive and value["status"] == KILLED:
+    if head.archive and value["status"] in (FAILED, KILLED):
         return {**value, "next": None, "reason": head.archive.reason}
     following = outlook(instance, head)
     value["next"] = following.next

@@ -31,6 +31,7 @@ START = "$START"
 END = "$END"
 FAIL = "$FAIL"
 """The end of a thread that did not reach its goal."""
+ENDS = END, FAIL
 USER = "$USER"
 PERSON = "human"  # the agent of a step of $USER
 SUSPEND = "$SUSPEND"

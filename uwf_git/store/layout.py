@@ -292,6 +292,11 @@ def attempt_message(number: int, node: Hash, attempt: Attempt) -> str:
     )
 
 
+def end_message(status: str, reason: str) -> str:
+    """Return the message of an archive tag: the status, and the reason on one line if there is one."""
+    return (f"{status}: {one_line(reason, 500)}" if reason.strip() else status) + "\n"
+
+
 def tag_name(thread: str) -> str:
     """Return the name inside a thread's archive and fork tags."""
     return f"uwf/{thread}"

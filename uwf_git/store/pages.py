@@ -38,7 +38,7 @@ from uwf_git.format.kinds import (
 )
 from uwf_git.format.node import Node
 from uwf_git.format.personas import Persona
-from uwf_git.format.types import END, FAIL, USER, is_kind, next_name, role_name
+from uwf_git.format.types import END, ENDS, FAIL, USER, is_kind, next_name, role_name
 from uwf_git.store.layout import node_file, step_folder
 
 HUNDRED = 100
@@ -367,10 +367,7 @@ def top_of(standing: PageState) -> bytes:
         parts.append(f"*Made up by {code(REHEARSE)}: {rehearsed} of {steps}.*")
     if asks and isinstance(last.output.get("question"), str):
         parts.append(question(last.output))
-    elif (
-        then in (END, FAIL)
-        and 0 < len(shown := output(last.output, ruling(last.output)[1])) <= _LONGEST_OUTCOME
-    ):
+    elif then in ENDS and 0 < len(shown := output(last.output, ruling(last.output)[1])) <= _LONGEST_OUTCOME:
         parts.append(shown)
     if number >= HUNDRED:
         parts.append(_earlier(number // HUNDRED))

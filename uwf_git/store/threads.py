@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 
 from uwf_git.base import log
 from uwf_git.base.errors import Busy, HeadMoved, Invalid, NotFound, StoreDamaged, Usage, UwfError
-from uwf_git.base.text import one_line
 from uwf_git.format.ids import Hash, ThreadId, complete, is_thread_id, new_thread_id, parse_thread_id, time_of
 from uwf_git.format.kinds import SUBWORKFLOW, StepContext, parse_start, parse_step, parse_workflow, title_of
 from uwf_git.format.types import END, USER, start_node
@@ -522,7 +521,7 @@ class Threads(Histories):
                 self._let_go(head.thread)
             return head
         self._store.gate(reason, "the reason", "a tag")
-        text = (f"{status}: {one_line(reason, 500)}" if reason.strip() else status) + "\n"
+        text = layout.end_message(status, reason)
         tag = self._repository.write_tag(layout.tag_name(head.thread), head.commit, text)
         row = self._store.index_tag(tag)
         try:

@@ -187,7 +187,10 @@ class Verifier:
             elif decision.failed != (status == "failed"):
                 wanted = "failed" if decision.failed else "completed"
                 report("wrong-tag", f"{status}, but the workflow ends as {wanted} there", tag.oid)
-            elif said is not None and decision.failed and (said[2] or "") != one_line(decision.reason, 500):
+            elif (
+                decision.failed
+                and tag.message.rstrip() != layout.end_message(status, decision.reason).rstrip()
+            ):
                 report("wrong-tag", "the reason of the failure is not the workflow's", tag.oid)
 
     def _fork(self, name: str, oid: Oid, found: list[Finding], report: Report) -> None:

@@ -16,7 +16,7 @@ from uwf_git.format.findings import Finding, Findings
 from uwf_git.format.kinds import BODY
 from uwf_git.format.schema import ValuePath
 from uwf_git.format.shape import named
-from uwf_git.format.types import DEFAULT_STATUS, END, FAIL, NEW, RESUME, START, SUSPEND, USER
+from uwf_git.format.types import DEFAULT_STATUS, END, ENDS, FAIL, NEW, RESUME, START, SUSPEND, USER
 from uwf_git.workflow.common_mistakes import expression_hint, is_expression, means_end, means_start
 from uwf_git.workflow.draft import Draft, DraftEdge, DraftEdges, read_draft
 from uwf_git.workflow.expression import check_expression
@@ -111,7 +111,7 @@ class _Checker:
                 self._templates(source, edge, edges)
             taken = self._by_status(source, edges) if edges.by_status else self._by_condition(source, edges)
             targets = {self._suggest.get(edge.role, edge.role) for edge in taken}
-            if any(target not in (END, FAIL) and target not in self._draft.declared for target in targets):
+            if any(target not in ENDS and target not in self._draft.declared for target in targets):
                 targets.add(END)  # an edge that leads nowhere known could be the way out
             live.setdefault(self._suggest.get(source, source), set()).update(targets)
         self._conditions()
@@ -152,7 +152,7 @@ class _Checker:
 
     def _target(self, edge: DraftEdge) -> None:
         role = edge.role
-        if role in (END, FAIL) or role in self._draft.declared or "roles" in self._draft.missing:
+        if role in ENDS or role in self._draft.declared or "roles" in self._draft.missing:
             return
         if means_end(role):
             self._suggest[role] = END

@@ -31,7 +31,7 @@ from uwf_git.format.kinds import (
     split_remarks,
     status_of,
 )
-from uwf_git.format.types import END, FAIL, RESUME, START, USER
+from uwf_git.format.types import END, ENDS, FAIL, RESUME, START, USER
 from uwf_git.workflow.expression import Frozen, holds
 from uwf_git.workflow.template import body_of, render
 
@@ -358,7 +358,7 @@ def leading_to(graph: Graph, end: str) -> set[str]:
 
 def can_end(graph: Graph) -> set[str]:
     """Return the sources that lead to `$END` or `$FAIL`."""
-    return (leading_to(graph, END) | leading_to(graph, FAIL)) - {END, FAIL}
+    return (leading_to(graph, END) | leading_to(graph, FAIL)) - set(ENDS)
 
 
 # Parts of an output that are read as a whole: `output` without a field, and iterations over all fields.

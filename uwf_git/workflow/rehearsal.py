@@ -17,7 +17,7 @@ from uwf_git.base.errors import Invalid, NoTransition
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import CONTENT, TIMESTAMP, Start, StepContext, Workflow, asks_human, status_of
 from uwf_git.format.schema import Schema
-from uwf_git.format.types import END, FAIL, START, SUSPEND, USER
+from uwf_git.format.types import END, ENDS, START, SUSPEND, USER
 from uwf_git.workflow.moderator import ChosenEdge, brief, can_end, choose, describe, follow, reachable
 from uwf_git.workflow.sample_outputs import Hints, hints_of, variants
 
@@ -215,7 +215,7 @@ class _Walk:
         while way is not None:
             self._taken[way.chosen.source, way.chosen.position] += 1
             role = way.chosen.edge.role
-            if role in (END, FAIL):
+            if role in ENDS:
                 role = self._resumed(start, steps)
             if role not in self._workflow.roles or len(steps) >= self._run_limit:
                 return
@@ -342,14 +342,14 @@ class _Walk:
         """Return the edge to take: untaken ones first, those to an end last; else the nearest to a goal, else
         to an end; among equals the least taken."""
         distances = self._distances(self._goals())
-        ends = self._distances({END, FAIL})
+        ends = self._distances(ENDS)
 
         def rank(way: _Way) -> tuple[bool, int, int, int, int]:
             source, position, edge = way.chosen
             taken = self._taken[source, position]
             return (
                 taken > 0,
-                distances.get(edge.role, _FAR) if taken else int(edge.role in (END, FAIL)),
+                distances.get(edge.role, _FAR) if taken else int(edge.role in ENDS),
                 taken if distances.get(edge.role) is not None else ends.get(edge.role, _FAR),
                 taken,
                 position,
@@ -441,7 +441,7 @@ class _Walk:
         graph: dict[str, list[str]] = {}
         for source, position in self._taken:
             target = self._workflow.graph[source][position].role
-            known = target in self._workflow.roles or target in (END, FAIL)
+            known = target in self._workflow.roles or target in ENDS
             # Of an unknown role there is a problem already.
             graph.setdefault(source, []).append(target if known else END)
         for source in self._stuck:

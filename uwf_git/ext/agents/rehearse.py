@@ -27,7 +27,7 @@ from uwf_git.engine.kit.agent import Conversation
 from uwf_git.engine.kit.arguments import read_options
 from uwf_git.format.kinds import Role, StepContext, Workflow, asks_human
 from uwf_git.format.schema import Schema
-from uwf_git.format.types import END, FAIL, USER
+from uwf_git.format.types import ENDS, USER
 from uwf_git.kit import Agent, Context, Reply
 from uwf_git.store.history import History
 from uwf_git.workflow.moderator import leading_to
@@ -107,7 +107,7 @@ def choose_output(history: History, role: Role, schema: Schema) -> Any:
     # That a package's run may end anywhere would cut every rehearsal short.
     new = {position for position, edge in enumerate(edges) if not worn[position] and not workflow.stops(edge)}
     wanted = {position for position in new if edges[position].role in back}
-    wanted = wanted or {position for position in new if edges[position].role not in (END, FAIL)} or new
+    wanted = wanted or {position for position in new if edges[position].role not in ENDS} or new
     best: tuple[_Rank, Any] | None = None
     # Odd outputs, with fields left out or unusual, are for edges that no plain output takes.
     for odd in (False, True):
@@ -123,7 +123,7 @@ def choose_output(history: History, role: Role, schema: Schema) -> Any:
                 odd and worn[position] > 0,
                 worn[position],
                 position is None or edges[position].role not in back,
-                position is not None and edges[position].role in (END, FAIL),
+                position is not None and edges[position].role in ENDS,
                 position or 0,
             )
             if best is None or rank < best[0]:

@@ -18,7 +18,7 @@ from uwf_git.base.errors import LimitExceeded, NotFound, Usage, UwfError
 from uwf_git.base.text import duration, nearest
 from uwf_git.base.timelimit import BudgetExceeded
 from uwf_git.engine.budget import OPTIONS
-from uwf_git.ext.web.page.graph import ENDS, described, drawing
+from uwf_git.ext.web.page.graph import NODE_NAMES, described, drawing
 from uwf_git.format.kinds import Workflow
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import Head
@@ -169,8 +169,8 @@ def _transitions(workflow: Workflow, report: Report | None) -> list[dict[str, An
         taken[use.source, use.target, use.status, use.condition] += use.taken
     return [
         {
-            "source": ENDS.get(source, source),
-            "target": ENDS.get(edge.role, edge.role),
+            "source": NODE_NAMES.get(source, source),
+            "target": NODE_NAMES.get(edge.role, edge.role),
             "label": label,
             "condition": edge.condition,
             "text": edge.text,

@@ -22,7 +22,7 @@ _LETTER = 6.6  # the width of one in a label
 _LONGEST = 26
 _INSET = 45  # by which the ends are narrower, at each side
 NOW, NEXT = "now", "next"
-ENDS = {START: "start", END: "end", FAIL: "failed"}
+NODE_NAMES = {START: "start", END: "end", FAIL: "failed"}
 """The names shown for nodes that are no roles."""
 
 
@@ -83,8 +83,8 @@ def described(
     nodes = [
         {
             "id": name,
-            "label": ENDS.get(name) or harmless(name),
-            "end": name in ENDS,
+            "label": NODE_NAMES.get(name) or harmless(name),
+            "end": name in NODE_NAMES,
             "times": counts[name],
             "now": name == current,
             "turn": turn if name == current else "",
@@ -115,7 +115,7 @@ def drawing(workflow: Workflow, taken: Sequence[str], current: str | None = None
     left += 10
     height = len(names) * (_HEIGHT + _GAP) - _GAP + 16
     counts = Counter(taken)
-    ends = [places[name] for name in names if name in ENDS]
+    ends = [places[name] for name in names if name in NODE_NAMES]
     labels: list[tuple[float, float, float]] = []
     shown = [
         _way(way, lanes, left, ends, labels, was=bool(passed[names[way.source], names[way.target]]))
@@ -224,8 +224,8 @@ def _labelled(
 
 def _node(name: str, place: int, left: float, count: int, turn: str) -> str:
     y = _top(place)
-    ends = name in ENDS
-    shown = ENDS.get(name, name)
+    ends = name in NODE_NAMES
+    shown = NODE_NAMES.get(name, name)
     inset = _INSET if ends else 0
     classes = "node" + (" was" if count else "") + (" now" if turn else "")
     box = (
