@@ -12,7 +12,7 @@ from conftest import Uwf
 import uwf_git
 from uwf_git.base.errors import WorkflowFailed
 
-GATE = """
+CHECK = """
 name: gate
 description: One check.
 roles:
@@ -21,29 +21,27 @@ roles:
     systemPrompt: Check.
     outputSchema:
       type: object
-      properties: { ok: { type: boolean }, why: { type: string } }
-      required: [ok, why]
+      properties: { ok: { type: boolean }, status: { enum: [passed, failed] }, why: { type: string } }
+      required: [ok, status, why]
+"""
+GATE = (
+    CHECK
+    + """
 conditions:
   ok: { description: It is fine., expression: "steps[-1].output.ok" }
 graph:
   $START: [{ role: check }]
   check: [{ role: $END, condition: ok }, %s]
 """
-BY_STATUS = """
-name: by-status
-description: One check.
-roles:
-  check:
-    description: Checks.
-    systemPrompt: Check.
-    outputSchema:
-      type: object
-      properties: { status: { enum: [passed, failed] }, why: { type: string } }
-      required: [status, why]
+)
+BY_STATUS = (
+    CHECK
+    + """
 graph:
   $START: { _: check }
   check: { passed: $END, failed: %s }
 """
+)
 ENDS = [
     (GATE, '{ end: failed, reason: "not ok: {{ why }}" }', "not ok: no tests"),
     (GATE, '{ role: $FAIL, prompt: "not ok: {{ why }}" }', "not ok: no tests"),
@@ -58,7 +56,8 @@ def agent(**output: object) -> str:
     return f"uwf-exec echo '{json.dumps(output)}'"
 
 
-FAILS = agent(ok=False, why="no tests", status="failed")
+FAILS = agent(ok=False, status="failed", why="no tests")
+PASSES = agent(ok=True, status="passed", why="")
 
 
 @pytest.fixture
@@ -89,7 +88,7 @@ def test_an_edge_to_a_failed_end_ends_the_thread_as_failed_for_its_reason(
 
 
 def test_the_same_workflow_completes_if_the_check_passes(uwf: Uwf, gate: Path) -> None:
-    uwf("run", gate, "-p", "Ship it", "--agent", agent(ok=True, why=""))
+    uwf("run", gate, "-p", "Ship it", "--agent", PASSES)
     assert uwf("thread", "show", "@").json["status"] == "completed"
 
 
@@ -109,7 +108,7 @@ def test_a_fork_before_the_last_step_can_still_complete(uwf: Uwf, gate: Path) ->
     told = uwf("thread", "run", hint, "--agent", FAILS, check=10).error["hint"]
     assert told.endswith(f"uwf thread fork {hint} --at 0")
     fork = uwf("thread", "fork", thread, "--at", "0").json["thread"]
-    uwf("thread", "run", fork, "--agent", agent(ok=True, why=""))
+    uwf("thread", "run", fork, "--agent", PASSES)
     assert uwf("thread", "show", fork).json["status"] == "completed"
 
 
@@ -156,7 +155,7 @@ def test_verify_finds_an_end_that_is_not_the_workflows(
 
 def test_a_failed_end_survives_folding_and_sharing(uwf: Uwf, gate: Path, hermetic: Path) -> None:
     thread = failed(uwf, gate)
-    uwf("gc")
+    assert list(uwf("gc", "--fold-before", "2999-01-01").json["folded"].values()) == [1]
     subprocess.run(["git", "init", "-q", "--bare", hermetic / "there.git"], check=True)
     uwf("remote", "add", "origin", hermetic / "there.git")
     uwf("push")
@@ -197,7 +196,7 @@ def test_the_library_has_a_state_for_it(uwf: Uwf, gate: Path) -> None:
 def test_a_wrong_end_is_named_with_its_line(uwf: Uwf, hermetic: Path, edge: str, message: str) -> None:
     (hermetic / "gate.yaml").write_text(GATE % edge)
     findings = uwf("workflow", "validate", hermetic / "gate.yaml", check=1).json["findings"]
-    assert any(message in each["message"] and each["line"] == 16 for each in findings), findings
+    assert any(message in each["message"] and each["line"] == 17 for each in findings), findings
 
 
 def test_the_shipped_checklist_fails_at_the_first_failure(uwf: Uwf) -> None:
@@ -228,3 +227,24 @@ def test_a_suite_judges_a_failed_thread_by_its_output(uwf: Uwf, gate: Path, herm
     uwf("eval", "import", hermetic / "cases.yaml")
     (result,) = uwf("eval", "run", "gates", "--agent", FAILS).json["results"]
     assert (result["state"], result["score"]) == ("passed", 1.0)
+
+
+def test_an_exported_failure_is_imported_as_one(uwf: Uwf, gate: Path, hermetic: Path) -> None:
+    thread = failed(uwf, gate)
+    uwf("export", thread, "--json-cas", hermetic / "back")
+    other = ("--root", hermetic / "other")
+    uwf("import", hermetic / "back", *other)
+    shown = uwf("thread", "show", thread, *other).json
+    assert (shown["status"], shown["reason"]) == ("failed", "not ok: no tests")
+    assert uwf("verify", *other).json["findings"] == []
+
+
+def test_an_agent_is_told_that_the_workflow_may_end_as_failed(uwf: Uwf, gate: Path) -> None:
+    thread = uwf("thread", "start", gate, "-p", "Ship it").json["thread"]
+    prompt = uwf("thread", "prompt", thread, "--format", "text").out
+    assert "the end of the workflow, as failed" in prompt and "$FAIL" not in prompt
+
+
+def test_who_watches_a_thread_is_told_by_the_exit_status(uwf: Uwf, gate: Path) -> None:
+    thread = failed(uwf, gate)
+    assert "not ok: no tests" in uwf("watch", thread, check=10).err

@@ -21,7 +21,7 @@ from uwf_git.engine.kit.format import format_instruction
 from uwf_git.engine.step_parts import Recipient, parts_of
 from uwf_git.format.kinds import Role, StepContext, Transition, asks_human, split_remarks
 from uwf_git.format.shape import variants
-from uwf_git.format.types import END, USER
+from uwf_git.format.types import END, FAIL, USER
 
 if TYPE_CHECKING:
     from uwf_git.store.history import History
@@ -184,7 +184,8 @@ def _outputs(schema: Any) -> str:
 
 
 def _next(history: History, edge: Transition) -> str:
-    target = "the end of the workflow" if edge.role == END else edge.role
+    ends = {END: "the end of the workflow", FAIL: "the end of the workflow, as failed"}
+    target = ends.get(edge.role, edge.role)
     if edge.status is not None:
         return f"{target} on `{edge.status}`"
     if edge.condition is None:

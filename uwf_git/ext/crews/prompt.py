@@ -17,7 +17,7 @@ from uwf_git.config.secrets import REDACTED
 from uwf_git.ext.crews.package import path_problem
 from uwf_git.ext.crews.state import STATE, MatchedEdge, reached, ways
 from uwf_git.format.kinds import PackageNode, Role, StepContext, asks_human, split_remarks
-from uwf_git.format.types import BMAD, END, USER
+from uwf_git.format.types import BMAD, END, FAIL, USER
 from uwf_git.sandbox.mounts import PACKAGE, PLACEHOLDERS, PROJECT
 
 if TYPE_CHECKING:
@@ -216,7 +216,8 @@ def brief(history: History, role: Role) -> str:
 
 
 def _describe(way: MatchedEdge) -> str:
-    target = "the end of the run" if way.target == END else f"`{way.target}`"
+    ends = {END: "the end of the run", FAIL: "the end of the run, as failed"}
+    target = ends.get(way.target, f"`{way.target}`")
     how = f" on `{way.label}`" if way.label else ""
     said = f": {in_words(way.when)}" if way.when else ""
     return f"{target}{how}{said}" + (" (what the run has reached decides that)" if way.tested else "")

@@ -13,7 +13,7 @@ from uwf_git.base.text import closest, iso, one_line
 from uwf_git.format.document import Document
 from uwf_git.format.kinds import StepContext, Workflow, asks_human, status_of
 from uwf_git.format.schema import ValuePath
-from uwf_git.format.types import END, USER
+from uwf_git.format.types import END, ENDS, USER
 
 if TYPE_CHECKING:
     from uwf_git.store.history import History
@@ -170,7 +170,7 @@ def ways(workflow: Workflow, node: str) -> tuple[MatchedEdge, ...]:
 
 
 def successors(workflow: Workflow, node: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(way.target for way in ways(workflow, node) if way.target != END))
+    return tuple(dict.fromkeys(way.target for way in ways(workflow, node) if way.target not in ENDS))
 
 
 def _decision(workflow: Workflow, step: StepContext, to: str) -> list[LoggedDecision]:

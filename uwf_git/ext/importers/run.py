@@ -16,6 +16,7 @@ from uwf_git.format.types import (
     ANSWER,
     DETAIL,
     END,
+    FAIL,
     IMPORTED_DETAIL,
     PERSON,
     QUESTION,
@@ -95,7 +96,9 @@ class Run:
     def _then(self) -> str | None:
         if isinstance(self.decision, Next):
             return self.decision.role
-        return END if isinstance(self.decision, WorkflowEnded) else None
+        if isinstance(self.decision, WorkflowEnded):
+            return FAIL if self.decision.failed else END
+        return None
 
     def add(self, node: Hash, old: OldStep, when: int) -> None:
         """Add a source's step of a time in Unix milliseconds. Raises Invalid."""

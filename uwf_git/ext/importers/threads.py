@@ -95,7 +95,7 @@ class Threads:
         status = archived.status if archived is not None else None
         state = NEW if here is None else GROWN if added else HERE
         if archived is None and not went_on and (status := self._status(old, run)) is not None:
-            self._end(old, run.head, status)
+            self._end(old, run, status)
             state = GROWN if state == HERE else state
         name = run.version.compiled.workflow.name
         return ImportedThread(old.id, name, len(past.turns), added, status or "active", state)
@@ -210,9 +210,11 @@ class Threads:
                 self.take(old)
         return self._intake.threads.commit_of(step)
 
-    def _end(self, old: OldThread, head: Head, status: str) -> None:
+    def _end(self, old: OldThread, run: Run, status: str) -> None:
+        head, ended = run.head, run.decision
         when = old.when // 1000 or head.row.time
-        name, text = layout.tag_name(old.id), f"{status}\n"
+        reason = ended.reason if isinstance(ended, WorkflowEnded) else ""
+        name, text = layout.tag_name(old.id), layout.end_message(status, reason)
         tag = tag_text(name, head.commit, IMPORTER, when, text, utc=True)
         self._intake.refs[layout.ARCHIVE + old.id] = self._intake.repository.write_raw_tag(tag)
         self._intake.refs.pop(layout.THREADS + old.id, None)
