@@ -23,6 +23,7 @@ ROOMS = (
     "workflow",
     "config",
     "store",
+    "workspaces",
     "engine",
     "verify",
     "sync",

@@ -12,10 +12,12 @@ from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.git.repository import Oid
 from uwf_git.store.instance import Instance
 from uwf_git.store.threads import Task as Task
+from uwf_git.workspaces.options import SHARED, WorkspaceOption
 
 if TYPE_CHECKING:
     from uwf_git.engine.kit.agent import Agent
     from uwf_git.format.kinds import Workflow
+    from uwf_git.workspaces.choice import Choice
 
 ADVISED = 1 << 20
 """Bytes of a prompt above which forges may refuse its file."""
@@ -24,7 +26,8 @@ ADVISED = 1 << 20
 class Start(NamedTuple):
     """The input of a thread. `budget` is by the names of `format.amounts`; `agent` overrides the
     configuration. `max_rounds` is for code workflows. For crews, `persona` is the default speaker's id,
-    `data` a menu's file, and `origin` the head of the conversation before."""
+    `data` a menu's file, and `origin` the head of the conversation before. `workspace` says where its agents
+    work; without one it is chosen for the folder `place` in which the thread is started, None for no choice."""
 
     prompt: str
     budget: Mapping[str, float] = {}
@@ -34,6 +37,22 @@ class Start(NamedTuple):
     persona: str = ""
     data: Mapping[str, Any] | None = None
     origin: Oid | None = None
+    workspace: WorkspaceOption | None = None
+    place: Path | None = None
+
+    @property
+    def where(self) -> Path | None:
+        """The folder for which a workspace is chosen, None for no choice."""
+        if self.workspace is None and self.place is None:
+            return None
+        return self.cwd or self.place or Path.cwd()
+
+
+class Started(NamedTuple):
+    """A started thread and its workspace, None for the folder in which it is stepped."""
+
+    thread: ThreadId
+    workspace: Choice | None
 
 
 class Version(NamedTuple):
@@ -44,9 +63,11 @@ class Version(NamedTuple):
     workflow: Workflow
 
 
-def start(instance: Instance, version: Version, what: Start) -> ThreadId:
-    """Start a thread. Makes `refs/uwf/threads/<new ULID>`. Warns of removed secrets, a large prompt, and an
-    unenforceable cost limit."""
+def start(instance: Instance, version: Version, what: Start) -> Started:
+    """Start a thread. Makes `refs/uwf/threads/<new ULID>`, and with a worktree
+    `refs/heads/uwf/work/<new ULID>` of the project. Warns of removed secrets, a large prompt, and an
+    unenforceable cost limit. Raises what `workspaces.choice.choose` raises."""
+    chosen = _chosen(instance, version.workflow, what)
     prompt = clean_prompt(instance, what.prompt, "the prompt")
     thread = instance.threads.start(
         version.commit,
@@ -59,9 +80,28 @@ def start(instance: Instance, version: Version, what: Start) -> ThreadId:
         what.origin,
     )
     warn_of_unknown_costs(instance, version.workflow, what)
-    if what.cwd is not None:
-        instance.folders.remember(thread, what.cwd)
-    return thread
+    _settle(instance, [thread], chosen, what.cwd)
+    return Started(thread, chosen)
+
+
+def _chosen(instance: Instance, workflow: Workflow, what: Start) -> Choice | None:
+    if what.where is None:
+        return None
+    from uwf_git.workspaces.choice import choose
+
+    return choose(instance, workflow, what.where, what.workspace, what.agent, what.persona)
+
+
+def _settle(
+    instance: Instance, threads: Sequence[ThreadId], chosen: Choice | None, cwd: Path | None
+) -> None:
+    if chosen is not None:
+        from uwf_git.workspaces.choice import begin
+
+        begin(instance, chosen, threads)
+    if cwd is not None and (chosen is None or chosen.note.kind == SHARED):
+        for thread in threads:
+            instance.folders.remember(thread, cwd)
 
 
 def clean_prompt(instance: Instance, prompt: str, what: str) -> str:
@@ -120,13 +160,21 @@ def require_agent(root: Path, agent: str) -> None:
 
 
 def start_all(
-    instance: Instance, version: Version, tasks: Sequence[Task], folders: Sequence[Path | None]
-) -> list[ThreadId]:
-    """Start a thread per task, all or none, each with its folder. Warns as `start`."""
+    instance: Instance,
+    version: Version,
+    tasks: Sequence[Task],
+    folders: Sequence[Path | None],
+    what: Start = Start(""),  # noqa: B008
+) -> list[Started]:
+    """Start a thread per task, all or none, each with its folder, and the workspace of `what`. Warns and
+    raises as `start`."""
+    choices = {
+        folder: _chosen(instance, version.workflow, what._replace(cwd=folder)) for folder in set(folders)
+    }
     threads = instance.threads.start_all(version.commit, version.node, tasks)
     limited = {key: value for task in tasks for key, value in task.budget.items()}
     warn_of_unknown_costs(instance, version.workflow, Start("", limited, persona=tasks[0].persona))
-    for thread, folder in zip(threads, folders, strict=True):
-        if folder is not None:
-            instance.folders.remember(thread, folder)
-    return threads
+    for folder, choice in choices.items():
+        own = [thread for thread, each in zip(threads, folders, strict=True) if each == folder]
+        _settle(instance, own, choice, folder)
+    return [Started(thread, choices[folder]) for thread, folder in zip(threads, folders, strict=True)]

@@ -65,9 +65,11 @@ class Store(ThreadSafeStore):
         budget: Budget | None = None,
         cwd: str | Path | None = None,
         persona: str = "",
+        workspace: str | None = None,
     ) -> Thread:
         """Start a thread of a workflow or its name, without running a step. `persona` is the default
-        speaker's id for a crew's workflow."""
+        speaker's id for a crew's workflow. `workspace` is where its agents work, as `--workspace`; None for
+        the folder of each step."""
         from uwf_git.api.start import Start, Version, start
 
         instance = self._instance
@@ -76,8 +78,11 @@ class Store(ThreadSafeStore):
         node = Hash((self.workflows.get(workflow) if isinstance(workflow, str) else workflow).hash)
         version = Version(instance.registry.commit_for(node), node, instance.registry.workflow(node))
         limits = budget.limits() if budget is not None else {}
-        what = Start(prompt, limits, folder_of(cwd), persona=persona)
-        return Thread(self, start(instance, version, what))
+        from uwf_git.workspaces.options import parse_option
+
+        option = None if workspace is None else parse_option(workspace)
+        what = Start(prompt, limits, folder_of(cwd), persona=persona, workspace=option)
+        return Thread(self, start(instance, version, what).thread)
 
     def threads(self, *, ended: bool = False) -> list[Thread]:
         """Return the active threads, or all, newest first."""

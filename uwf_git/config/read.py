@@ -11,6 +11,7 @@
     judges: {<name>: {command | jsonata | exact | schema | workflow, output, threshold, timeout}}
     forges: {<host>: github | gitlab | gitea | forgejo | bitbucket | sourcehut}
     node: <program>      workflowPaths: [<folder>]      maxAgents: <number>
+    workspace: {kind, remote, setup, copy, link, timeout, keep, projects: {<folder>: {…}}}
 
 API keys belong in `.env` or the environment, under the name in `apiKeyEnv`. A provider's `apiKey`, as in
 earlier programs, works with a warning. Misspelt and wrong values are refused on reading, missing ones when
@@ -44,6 +45,8 @@ from uwf_git.config.settings import (
     NO_MODEL,
     UNPRICED,
     VARIABLE,
+    WORKSPACE_FIELDS,
+    WORKSPACES,
     AgentConfig,
     Config,
     ConfigProblem,
@@ -55,6 +58,7 @@ from uwf_git.config.settings import (
     Price,
     Provider,
     Rates,
+    WorkspaceSettings,
     expanded,
     key_hint,
     parse_command,
@@ -155,6 +159,7 @@ class _Reader:
             self._judges(data.get("judges")),
             self._folders(path.parent, ("workflowPaths",), data.get("workflowPaths")),
             self._max_agents(data.get("maxAgents")),
+            self._workspace(data.get("workspace")),
         )
 
     def dangling(self, config: Config) -> None:
@@ -330,6 +335,50 @@ class _Reader:
 
     def _folders(self, root: Path, path: ValuePath, value: Any) -> tuple[Path, ...]:
         return tuple(root / expanded(name) for name in self._texts(path, value) or ())
+
+    def _workspace(self, value: Any) -> WorkspaceSettings:
+        path: ValuePath = ("workspace",)
+        fields = (*WORKSPACE_FIELDS, "keep", "projects")
+        entry = self._mapping(path, value, "workspace", fields)
+        keep = entry.get("keep", 50)
+        if not isinstance(keep, int) or isinstance(keep, bool) or not 0 < keep <= 10_000:
+            self._refuse((*path, "keep"), "workspace.keep must be a whole number from 1 to 10000")
+            keep = 50
+        projects = self._mapping((*path, "projects"), entry.get("projects"), "workspace.projects")
+        return WorkspaceSettings(
+            **self._workspace_fields(path, entry),
+            keep=keep,
+            projects={
+                Path(expanded(folder)): self._workspace_fields(
+                    (*path, "projects", folder),
+                    self._mapping((*path, "projects", folder), of, "a project's workspace", WORKSPACE_FIELDS),
+                )
+                for folder, of in projects.items()
+            },
+        )
+
+    def _workspace_fields(self, path: ValuePath, entry: dict[str, Any]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name in ("kind", "remote"):
+            if text := self._text(path, entry, name):
+                found[name] = text
+        if found.get("kind", "shared") not in WORKSPACES:
+            self._refuse((*path, "kind"), f"workspace.kind must be one of {', '.join(WORKSPACES)}")
+            del found["kind"]
+        setup = entry.get("setup")
+        if isinstance(setup, list):
+            found["setup"] = self._texts((*path, "setup"), setup) or ()
+        elif text := self._text(path, entry, "setup"):
+            found["setup"] = self._command(path, text, "setup")
+        for name in ("copy", "link"):
+            if (paths := self._texts((*path, name), entry.get(name))) is not None:
+                found[name] = tuple(each.strip("/") for each in paths)
+                for each in paths:
+                    if each.startswith(("/", "~")) or ".." in each.split("/") or not each.strip("/."):
+                        self._refuse((*path, name), f"{name} has {each!r}, which is no path in the project")
+        if (timeout := self._timeout(path, entry)) is not None:
+            found["timeout"] = timeout
+        return found
 
     def _max_agents(self, value: Any) -> int | None:
         if value is None or (isinstance(value, int) and not isinstance(value, bool) and 0 < value <= 1000):

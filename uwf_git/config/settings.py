@@ -46,6 +46,7 @@ NESTED = (
     "judges",
     "workflowPaths",
     "maxAgents",
+    "workspace",
 )
 UNPRICED = ("warn", "stop")
 """What `budget.unpriced` can say: what becomes of a thread with a limit in money whose cost nobody knows."""
@@ -57,6 +58,9 @@ NO_MODEL = "none"
 """As an override: no model for that scenario, whatever the default is."""
 MCP_FIELDS = ("command", "args", "url", "env", "tools", "timeout")
 GRANT_FIELDS = ("network", "read", "write", "timeout")
+WORKSPACES = ("worktree", "folder", "shared")
+"""What `workspace.kind` can be."""
+WORKSPACE_FIELDS = ("kind", "remote", "setup", "copy", "link", "timeout")
 JUDGE_KINDS = ("command", "jsonata", "exact", "schema", "workflow")
 JUDGE_FIELDS = (*JUDGE_KINDS, "output", "threshold", "timeout")
 HOOK_EVENTS = ("waiting", "budget", "failed", "completed", "killed", "paused")
@@ -172,11 +176,32 @@ class JudgeSetting(NamedTuple):
     timeout: float = 600.0
 
 
+class WorkspaceSettings(NamedTuple):
+    """Threads' workspaces. `kind` is one of WORKSPACES, "" for the default; `remote` the project's remote for
+    threads' branches, "" for none. New worktrees get `copy` and `link`, paths of the user's checkout, and then
+    run the command `setup`, limited to `timeout` seconds. At most `keep` worktrees stay. `projects` have
+    settings of their own by folder."""
+
+    kind: str = ""
+    remote: str = ""
+    setup: tuple[str, ...] = ()
+    copy: tuple[str, ...] = ()
+    link: tuple[str, ...] = ()
+    timeout: float = 600.0
+    keep: int = 50
+    projects: Mapping[Path, Mapping[str, Any]] = {}
+
+    def of(self, checkout: Path | None) -> WorkspaceSettings:
+        """Return the settings of the project with this checkout."""
+        own = self.projects.get(checkout, {}) if checkout is not None else {}
+        return self._replace(**own)
+
+
 class Config(NamedTuple):
     """The configuration; empty without a file. `budgets` are by workflow, "" for all; `secrets` and
     `not_secrets` are variables. `broken_clis` are problems of `agent_clis` rows. `node` runs JavaScript;
     `bundles` are code workflows' permissions. `stops_unpriced`: threads with a cost limit wait if the cost is
-    unknown. `max_agents` limits running agents on this machine."""
+    unknown. `max_agents` limits running agents on this machine. `workspace` says where agents work."""
 
     providers: Mapping[str, Provider]
     models: Mapping[str, Model]
@@ -201,6 +226,7 @@ class Config(NamedTuple):
     judges: Mapping[str, JudgeSetting] = {}
     workflow_paths: tuple[Path, ...] = ()
     max_agents: int | None = None
+    workspace: WorkspaceSettings = WorkspaceSettings()
 
     @property
     def prices(self) -> dict[str, Price]:

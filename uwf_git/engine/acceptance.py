@@ -64,6 +64,8 @@ def _check_detail(instance: Instance, head: Head, node: Hash, made: Step, order:
         return
     if detail.budget and (order is None or detail.budget != order.budget):
         raise AgentFailed(f"step {node} raises its own budget", "only uwf thread budget may do that")
+    if detail.code is not None:
+        raise AgentFailed(f"step {node} names code in its detail", "only uwf records that")
     if detail.context not in (None, head.node):
         raise AgentFailed(
             f"step {node} was made on {detail.context}, as its detail says, and the head is {head.node}"

@@ -67,12 +67,13 @@ from uwf_git.format.kinds import (
     KILLED_NOW,
     PAUSED_NOW,
     Attempt,
+    Revision,
     Step,
     parse_attempt,
     parse_step,
     persona_value,
 )
-from uwf_git.format.types import END, FAIL, USER
+from uwf_git.format.types import CODE_DETAIL, END, FAIL, STEPNODE, USER
 from uwf_git.git.repository import Oid, StoreUnwritable
 from uwf_git.sandbox.programs import avoid
 from uwf_git.store.history import Head, Position
@@ -81,6 +82,9 @@ from uwf_git.store.instance import Instance
 from uwf_git.store.maintenance import maintain
 from uwf_git.store.private import KILL, PAUSE, AgentReport, EngineOrder
 from uwf_git.store.threads import ConcurrentCommit
+from uwf_git.workspaces.notes import Notes
+from uwf_git.workspaces.step_workspace import Maker, StepWorkspace, workspace_of
+from uwf_git.workspaces.worktree import WorkspaceFailed
 
 if TYPE_CHECKING:
     from uwf_git.engine.kit.agent import Agent
@@ -156,14 +160,16 @@ def step(
     agent: str | Agent | None = None,
     cwd: Path | None = None,
     on_stderr: Callable[[bytes], None] | None = None,
+    files: str = "",
 ) -> Outcome:
     """Run the thread's next step, then the user's hooks. `agent` is an alias, a command or an Agent that
-    overrides the configuration; `cwd` is the agent's folder, remembered for later steps. A code workflow past
+    overrides the configuration; `cwd` is the agent's folder, remembered for later steps. `files` are those
+    that a worktree begins with after a failed attempt, as in `StepWorkspace.prepare`. A code workflow past
     its last round is killed without a step. Moves `refs/uwf/threads/<ULID>`, or `refs/uwf/attempts/<ULID>` if
     the step failed. Raises Busy, Waiting, Paused, Killed, AgentFailed, HeadMoved, NoTransition, Usage if no
     agent plays the role, Absent if a person must, Invalid for a thread that has ended."""
     try:
-        outcome = step_without_hooks(instance, thread, agent, cwd, on_stderr)
+        outcome = step_without_hooks(instance, thread, agent, cwd, on_stderr, files)
     except AgentFailed:
         run_outcome_hook(instance, thread, FAILED)
         raise
@@ -180,6 +186,7 @@ def step_without_hooks(
     agent: str | Agent | None = None,
     cwd: Path | None = None,
     on_stderr: Callable[[bytes], None] | None = None,
+    files: str = "",
 ) -> Outcome:
     role = None
     with log.about(thread=thread, role=None), instance.locks.hold(thread) as lock:
@@ -218,7 +225,7 @@ def step_without_hooks(
                 raise budget.waiting(thread, standing)
             try:
                 with log.about(role=found.next):
-                    at = _Run(instance, at, found, on_stderr).do(agent, cwd, lock)
+                    at = _Run(instance, at, found, on_stderr, files).do(agent, cwd, lock)
             except KeyboardInterrupt:
                 if instance.runs.broken_off(thread) == KILL:
                     raise _was_killed(instance, at.head) from None
@@ -276,6 +283,10 @@ def _ending(found: Outlook) -> tuple[str, str]:
 def _end(instance: Instance, head: Head, status: str, reason: str = "") -> Head:
     ended = instance.threads.archive(head, status, reason)
     instance.runs.clear(head.thread)
+    if Notes(instance.store.repository.private).has(head.thread):
+        from uwf_git.workspaces.removal import leave
+
+        leave(instance, head.thread)
     return ended
 
 
@@ -353,12 +364,17 @@ def append_step(
 
 
 # With these, a step that is whole may be committed another time.
-_PASSING = (Busy, SigningFailed, StoreUnwritable, StoreDamaged, OSError, sqlite3.Error, KeyboardInterrupt)
+_PASSING = (Busy, SigningFailed, StoreUnwritable, WorkspaceFailed, StoreDamaged, OSError, sqlite3.Error, KeyboardInterrupt)
 
 
 class _Run:
     def __init__(
-        self, instance: Instance, at: Position, found: Outlook, on_stderr: Callable[[bytes], None] | None
+        self,
+        instance: Instance,
+        at: Position,
+        found: Outlook,
+        on_stderr: Callable[[bytes], None] | None,
+        files: str = "",
     ) -> None:
         assert found.next is not None
         self._instance = instance
@@ -369,6 +385,8 @@ class _Run:
         self._on_stderr = on_stderr
         self._order: EngineOrder | None = None
         self._pinned: frozenset[str] | None = None
+        self._files = files
+        self._workspace: StepWorkspace | None = None
 
     def do(self, agent: str | Agent | None, cwd: Path | None, lock: int) -> Position:
         try:
@@ -390,7 +408,8 @@ class _Run:
             log.debug(
                 "E5R67H14", "step {step} is accepted", step=made.step, agent=step.agent, output=step.output
             )
-            after = append_step(instance, self._at, made.step, step, merge)
+            node, step = self._with_code(made.step, step)
+            after = append_step(instance, self._at, node, step, merge)
         except (AgentFailed, NotFound) as error:
             self._raise_if_interrupted(made)
             raise self._failed(made, error) from None
@@ -413,8 +432,30 @@ class _Run:
             self._keep(self._with_detail(made), AgentFailed(f"the step cannot be committed: {error}"))
             raise
         instance.runs.clear(self._thread)
-        self._unpin(made.step)
+        self._unpin(node)
         return after
+
+    def _with_code(self, node: Hash, step: Step) -> tuple[Hash, Step]:
+        """Return the StepNode with the code that the step left in its worktree. Agents don't know that; the
+        engine adds it to the detail."""
+        order, store = self._order, self._instance.store
+        work = self._workspace
+        if work is None and order is not None and order.base:
+            work = workspace_of(self._instance, self._at)
+        if work is None or order is None:
+            return node, step
+        from uwf_git.store.pages import verdict
+
+        said = verdict(store.get(step.output).payload)
+        persona = self._at.history.speaker(step.role) if step.role != END else None
+        code = work.record(order.base, Maker(step.role, step.agent, persona, said))
+        detail = store.detail(step.detail)
+        if code is None or detail is None:
+            return node, step
+        with store.registering():
+            told = detail._replace(code=code)
+            step = step._replace(detail=store.draft(CODE_DETAIL, told.payload()))
+            return store.draft(STEPNODE, step.payload()), step
 
     def _unpin(self, step: Hash) -> None:
         if self._pinned is not None:
@@ -457,9 +498,11 @@ class _Run:
     def _ask(self, agent: str | Agent | None, cwd: Path | None, lock: int) -> AgentResult:
         instance, history = self._instance, self._at.history
         config, performer = performer_of(instance, self._at, self._role, agent)
-        folder = self._folder(cwd)
         name = called(performer, config) if performer else program_of(config.command, config.args)
         name = instance.redactor.text(name)[0]
+        from uwf_git.engine.kit.memory import resumes_session
+
+        folder, base = self._folder(cwd, lambda: resumes_session(instance, self._at, self._role, name))
         order = EngineOrder(
             self._at.head.node,
             self._role,
@@ -472,6 +515,7 @@ class _Run:
             persona_value(history.speaker(self._role)).get("persona"),
             (config.command, *config.args),
             str(folder),
+            base=base,
         )
         left = self._order
         if left is not None and left.asks() != order.asks() and instance.runs.answers(self._thread, left):
@@ -504,18 +548,24 @@ class _Run:
                 self._keep(made, made.error or AgentFailed(INTERRUPTED))
             raise
 
-    def _folder(self, cwd: Path | None) -> Path:
-        folders = self._instance.folders
-        if cwd is not None:
-            folders.remember(self._thread, cwd.absolute())
-        base = cwd or folders.recall(self._thread) or _current_folder()
-        folder = base / self._found.location if self._found.location else base
+    def _folder(self, cwd: Path | None, resumes: Callable[[], bool]) -> tuple[Path, str]:
+        """Return the agent's folder, and the commit at which its worktree begins, "" without one."""
+        folders, location = self._instance.folders, self._found.location
+        work = self._workspace = workspace_of(self._instance, self._at, cwd)
+        if work is not None:
+            work.prepare(self._order, resumes, self._files)
+            folder = work.folder(location)
+        else:
+            if cwd is not None:
+                folders.remember(self._thread, cwd.absolute())
+            base = cwd or folders.recall(self._thread) or _current_folder()
+            folder = base / location if location else base
         if not folder.is_dir():
             raise Invalid(
                 f"the working directory of {self._role!r}, {folder}, is not a folder", "create it first"
             )
         avoid(folder)
-        return folder.absolute()
+        return folder.absolute(), work.base if work is not None else ""
 
     def _raise_if_interrupted(self, made: AgentResult) -> None:
         """Keep the work of an agent ended by a pause or a kill, and raise Paused or Killed. The output of an
@@ -571,6 +621,7 @@ class _Run:
             detail=detail,
             stdout=clean(made.stdout),
             stderr=clean(made.stderr),
+            code=self._failed_code(),
         )
         if not once or instance.attempts.last(head) != parse_attempt(attempt.payload()):
             instance.attempts.record(head, attempt)
@@ -578,6 +629,17 @@ class _Run:
             "PMS6PCFJ", "keeps a failed attempt of {agent}", agent=agent, detail=detail, error=attempt.error
         )
         instance.runs.clear(self._thread)
+
+    def _failed_code(self) -> Revision | None:
+        order = self._order
+        if order is None or not order.base:
+            return None
+        try:
+            work = self._workspace or workspace_of(self._instance, self._at)
+            return work.keep_failed(order.base) if work is not None else None
+        except (UwfError, OSError) as error:
+            self._instance.warn(f"what the attempt changed is not kept: {error}")
+            return None
 
     def _save_finished_work(self, made: AgentResult) -> None:
         assert made.step is not None

@@ -87,12 +87,13 @@ class AgentProgram(NamedTuple):
     function from the name to one; the command is `main` in the same module. `alias` is another name for
     configurations. `kind` decides whether a step of unknown price is reported: "rehearsal", "human", "command" and
     "workflow" use no model; "model", "protocol" and "cli" do. Lists show agents in the order rehearsal, human,
-    command, model, workflow, protocol, cli."""
+    command, model, workflow, protocol, cli. `writes`: it changes files, as far as its tools permit."""
 
     name: str
     kind: str
     where: str
     alias: str | None = None
+    writes: bool = False
 
     @property
     def module(self) -> str:

@@ -9,7 +9,9 @@ from uwf_git.base.errors import Invalid
 from uwf_git.base.text import one_line
 from uwf_git.format.ids import Hash, is_hash
 from uwf_git.format.types import (
+    ATTEMPT,
     BMAD,
+    CODE_ATTEMPT,
     CREW_DEFINITION,
     DEFAULT_STATUS,
     DEFINITIONS,
@@ -264,10 +266,31 @@ class TurnRecord(NamedTuple):
         return payload
 
 
+class Revision(NamedTuple):
+    """The code that a step left: a commit of a project's repository, its tree, and the commit that the step
+    began at, in hexadecimal. The repository is known by its first commit `root` and the URL of its remote, ""
+    if unknown."""
+
+    commit: str
+    tree: str
+    base: str
+    root: str = ""
+    remote: str = ""
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the step changed anything."""
+        return self.commit != self.base
+
+    def payload(self) -> dict[str, str]:
+        return {name: value for name, value in self._asdict().items() if value}
+
+
 class Detail(NamedTuple):
     """A Detail node. `turns` are Turn nodes; `context` is the head that the prompt was built from; `cost` is
     in US dollars; `budget` holds raised limits; `redactions` are the places and numbers of removed secrets.
-    Of an imported step, `source` is its original id and `nodes` its original nodes."""
+    Of an imported step, `source` is its original id and `nodes` its original nodes. `code` is what it left in
+    a worktree."""
 
     answer: str
     turns: tuple[Hash, ...] = ()
@@ -284,9 +307,11 @@ class Detail(NamedTuple):
     redactions: tuple[tuple[str, int], ...] = ()
     source: str | None = None
     nodes: tuple[Hash, ...] = ()
+    code: Revision | None = None
 
     def payload(self) -> dict[str, Any]:
-        """Return the payload of the newest version; with a `source`, of an ImportedDetail."""
+        """Return the payload of the newest version; with a `source`, of an ImportedDetail; with `code`, of a
+        Detail with code."""
         payload: dict[str, Any] = {
             "answer": self.answer,
             "turns": list(self.turns),
@@ -308,12 +333,14 @@ class Detail(NamedTuple):
             payload["redactions"] = [{"where": where, "count": count} for where, count in self.redactions]
         if self.source is not None:
             payload |= {"source": self.source, "nodes": list(self.nodes)}
+        if self.code is not None:
+            payload["code"] = self.code.payload()
         return payload
 
 
 class Attempt(NamedTuple):
     """An Attempt node: a failed step. `prev` is the StepNode before, None at the start; `detail` is None
-    without turns; `stdout` and `stderr` are the ends of its output."""
+    without turns; `stdout` and `stderr` are the ends of its output; `code` is what it left in a worktree."""
 
     start: Hash
     prev: Hash | None
@@ -323,13 +350,23 @@ class Attempt(NamedTuple):
     detail: Hash | None = None
     stdout: str = ""
     stderr: str = ""
+    code: Revision | None = None
 
     def payload(self) -> dict[str, Any]:
         payload = self._asdict()
         for name in ("stdout", "stderr"):
             if not payload[name].strip():
                 del payload[name]
+        if self.code is None:
+            del payload["code"]
+        else:
+            payload["code"] = self.code.payload()
         return payload
+
+    @property
+    def type(self) -> Hash:
+        """The type of its node."""
+        return ATTEMPT if self.code is None else CODE_ATTEMPT
 
 
 def parse_workflow(payload: Any) -> Workflow:
@@ -505,11 +542,17 @@ def parse_detail(payload: Any) -> Detail:
         tuple((each["where"], each["count"]) for each in redactions),
         payload.get("source"),
         tuple(payload.get("nodes", ())),
+        _revision(payload),
     )
 
 
 def parse_attempt(payload: Any) -> Attempt:
-    return Attempt(**payload)
+    return Attempt(**payload)._replace(code=_revision(payload))
+
+
+def _revision(payload: Any) -> Revision | None:
+    code = payload.get("code")
+    return None if code is None else Revision(**code)
 
 
 def _usage(value: Any) -> Usage | None:

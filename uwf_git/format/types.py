@@ -365,6 +365,30 @@ DETAIL = builtin(
         },
     ),
 )
+_REVISION = record(
+    "Revision",
+    {
+        "commit": {**STRING, "description": "The commit that the step left."},
+        "tree": STRING,
+        "base": {**STRING, "description": "The commit that the step began at."},
+        "root?": {**STRING, "description": "The first commit of the repository, by which it is known."},
+        "remote?": {**STRING, "description": "The URL of its remote, without a password."},
+    },
+)
+CODE_DETAIL = builtin(
+    "2JYMEZAW82SA6",
+    record(
+        "Detail3",
+        {
+            **_DETAIL,
+            "cost?": COST,
+            "notes?": STRINGS,
+            "budget?": BUDGET,
+            "redactions?": _REDACTIONS,
+            "code": _REVISION,
+        },
+    ),
+)
 IMPORTED_DETAIL = builtin(
     "7XS736FCJBKH5",
     record(
@@ -393,6 +417,24 @@ ATTEMPT = builtin(
             "detail": NULLABLE_REF,
             "stdout?": {**STRING, "description": "The end of what it printed."},
             "stderr?": {**STRING, "description": "The end of what it logged."},
+        },
+    ),
+)
+
+CODE_ATTEMPT = builtin(
+    "FHSGP6RPTGN23",
+    record(
+        "Attempt2",
+        {
+            "start": REF,
+            "prev": NULLABLE_REF,
+            "role": STRING,
+            "agent": STRING,
+            "error": STRING,
+            "detail": NULLABLE_REF,
+            "stdout?": STRING,
+            "stderr?": STRING,
+            "code": _REVISION,
         },
     ),
 )
@@ -428,9 +470,9 @@ _KINDS: dict[str, frozenset[Hash]] = {
     "crew": frozenset({CREW}),
     "start": frozenset({STARTNODE, LIMITED_START, ROUNDS_START, CREW_START}),
     "step": frozenset({STEPNODE}),
-    "detail": frozenset({FIRST_DETAIL, DETAIL, IMPORTED_DETAIL}),
+    "detail": frozenset({FIRST_DETAIL, DETAIL, CODE_DETAIL, IMPORTED_DETAIL}),
     "turn": frozenset({FIRST_TURN, TURN}),
-    "attempt": frozenset({ATTEMPT}),
+    "attempt": frozenset({ATTEMPT, CODE_ATTEMPT}),
     "text": frozenset({TEXT}),
 }
 OF_THREADS = tuple(BUILTIN.core)

@@ -21,7 +21,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -100,7 +100,8 @@ class ReceiveLimitExceeded(RemoteFailed):
 
 class Git:
     """git on one repository. `progress` gets its standard error, and "" after each call. `bounds` apply to
-    calls with remote data. `patience` limits calls to a remote, in seconds; None for no limit."""
+    calls with remote data. `patience` limits calls to a remote, in seconds; None for no limit. `variables` are
+    added to its environment."""
 
     def __init__(
         self,
@@ -109,8 +110,10 @@ class Git:
         cwd: Path | None = None,
         bounds: Bounds = BOUNDS,
         patience: float | None = None,
+        variables: Mapping[str, str] = {},
     ) -> None:
         self.git_dir = git_dir
+        self._variables = variables
         self.bounds = bounds
         self._patience = patience
         self._progress = progress
@@ -199,7 +202,7 @@ class Git:
                 child = spawn(
                     [program, f"--git-dir={self.git_dir}", *settings_of(args), *args],
                     cwd=self._cwd,
-                    env=environment(self._cwd),
+                    env={**environment(self._cwd), **self._variables},
                     own_session=False,
                     limits=self.bounds.limits() if bounded else {},
                     pass_fds=held,

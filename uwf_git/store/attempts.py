@@ -14,8 +14,7 @@ from typing import NamedTuple
 from uwf_git.base.errors import HeadMoved, SigningFailed, StoreDamaged
 from uwf_git.base.text import one_line
 from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.format.kinds import ENDED_BY_USER, Attempt, parse_attempt
-from uwf_git.format.types import ATTEMPT
+from uwf_git.format.kinds import ENDED_BY_USER, Attempt, Revision, parse_attempt
 from uwf_git.git.repository import Entry, Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Head, Histories, ancestry
@@ -36,6 +35,7 @@ class FailedAttempt(NamedTuple):
     stdout: str
     stderr: str
     time: int
+    code: Revision | None = None
 
 
 class Attempts:
@@ -53,7 +53,7 @@ class Attempts:
 
     def _record(self, head: Head, attempt: Attempt) -> FailedAttempt:
         payload = attempt.payload()
-        node = self._store.put(ATTEMPT, payload)
+        node = self._store.put(attempt.type, payload)
         # Its page is generated from the node, which has no blank texts.
         attempt = parse_attempt(payload)
         ref = layout.ATTEMPTS + head.thread
@@ -179,4 +179,5 @@ class Attempts:
             made.stdout,
             made.stderr,
             row.time,
+            made.code,
         )

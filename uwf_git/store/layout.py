@@ -270,12 +270,20 @@ def start_message(workflow: str, prompt: str, node: Hash) -> str:
     return message(f"start {workflow}: {first}", {"Uwf-Start": node})
 
 
-def step_message(number: int, node: Hash, role: str, agent: str, verdict: str, extraction: str) -> str:
+def step_message(
+    number: int, node: Hash, role: str, agent: str, verdict: str, extraction: str, code: str = ""
+) -> str:
     """Return the message of a step. `verdict` is `pages.verdict` of its output, `extraction` "" if the detail
-    has none."""
+    has none, `code` the commit of the code that it left, "" if none."""
     return message(
         f"{number:04d} {one_line(role, 40)}" + (f": {verdict}" if verdict else ""),
-        {"Uwf-Step": node, "Uwf-Role": role, "Uwf-Agent": agent, "Uwf-Extraction": extraction},
+        {
+            "Uwf-Step": node,
+            "Uwf-Role": role,
+            "Uwf-Agent": agent,
+            "Uwf-Extraction": extraction,
+            "Uwf-Code": code,
+        },
     )
 
 
@@ -288,7 +296,12 @@ def agent_author(agent: str, persona: Persona | None = None) -> Person:
 def attempt_message(number: int, node: Hash, attempt: Attempt) -> str:
     return message(
         f"attempt {number:04d} {one_line(attempt.role, 40)}: {attempt.error}",
-        {"Uwf-Attempt": node, "Uwf-Role": attempt.role, "Uwf-Agent": attempt.agent},
+        {
+            "Uwf-Attempt": node,
+            "Uwf-Role": attempt.role,
+            "Uwf-Agent": attempt.agent,
+            "Uwf-Code": attempt.code.commit if attempt.code else "",
+        },
     )
 
 

@@ -26,6 +26,7 @@ from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import (
     REHEARSE,
     Attempt,
+    Revision,
     StepContext,
     answer_in,
     asks_human,
@@ -258,7 +259,14 @@ def section(told: PageStep, level: int, reference: str = "") -> str:
         parts.append(shown)
     if report := report_of(step.output, detail):
         parts.append(below(report, level))
+    if (code := code_of(detail)) is not None:
+        parts.append(f"Code: commit `{code.commit}`" + (f" on `{code.base}`" if code.is_changed else ", unchanged"))
     return "\n\n".join(parts)
+
+
+def code_of(detail: Node) -> Revision | None:
+    """Return the code that a step left, None if none was recorded."""
+    return parse_detail(detail.payload).code if is_kind(detail.type, "detail") else None
 
 
 def step_page(told: PageStep) -> bytes:
@@ -282,6 +290,8 @@ def attempt_page(attempt: Attempt, detail: Node | None, persona: Persona | None 
     for name, text in (("stdout", attempt.stdout), ("stderr", attempt.stderr)):
         if text.strip() and text.strip() not in said:
             parts.append(f"The end of {name}:\n\n{fenced(text, 'text')}")
+    if attempt.code is not None:
+        parts.append(f"What it left: commit `{attempt.code.commit}` on `{attempt.code.base}`")
     return harmless("\n\n".join(parts) + "\n").encode("utf-8", "replace")
 
 

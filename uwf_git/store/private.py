@@ -130,7 +130,7 @@ class EngineOrder(NamedTuple):
     `agent` is an alias or command, `command` what it resolved to, `name` the agent's own name if known;
     `timeout` is in seconds; `budget` are raised limits that the step records; `number` is the step's, from 1;
     `persona` the speaker's id and name; `folder` the working folder. `nonce_sha256`, in hexadecimal, is "" in
-    orders of earlier versions.
+    orders of earlier versions. `base` is the commit that the step's worktree begins at, "" without one.
     """
 
     head: Hash
@@ -145,6 +145,7 @@ class EngineOrder(NamedTuple):
     command: tuple[str, ...] = ()
     folder: str = ""
     nonce_sha256: str = ""
+    base: str = ""
 
     def asks(self) -> list[Any]:
         """The question as JSON: an answer is valid only for the same."""

@@ -442,7 +442,8 @@ class Threads(Histories):
         folder = self._repository.write_folder({**files, "README.md": page})
         tree = self._with_step(tree, head, made, folder, then, merge)
         verdict = pages.verdict(output)
-        text = layout.step_message(number, node, step.role, step.agent, verdict, extraction)
+        code = left.commit if (left := pages.code_of(detail)) else ""
+        text = layout.step_message(number, node, step.role, step.agent, verdict, extraction, code)
         by, when = stamp or Stamp(self._repository.user, int(time.time()))
         author = by if step.role == USER else layout.agent_author(step.agent, persona)
         parents = (head.commit, merge) if merge else (head.commit,)

@@ -165,8 +165,9 @@ class Records:
         if decided:
             decided = self._check_turn(made, before, output, detail, here, report)
         extraction = parse_detail(detail.payload).extraction if is_kind(detail.type, "detail") else ""
+        code = left.commit if (left := pages.code_of(detail)) else ""
         texts = (
-            layout.step_message(number, node, made.role, made.agent, verdict, extraction)
+            layout.step_message(number, node, made.role, made.agent, verdict, extraction, code)
             for verdict in chain((pages.verdict(output.payload),), _earlier_verdicts(output.payload))
         )
         self._known.message(commit, report, texts)

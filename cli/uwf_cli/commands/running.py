@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from uwf_git.api.exchange import Exchange
     from uwf_git.api.run import Options, Outcome
     from uwf_git.format.ids import ThreadId
+    from uwf_git.workspaces.options import WorkspaceOption
 
 _PAUSE = 0.5  # seconds between two looks at what runs
 _MIN_OUTPUT_WIDTH = 8  # minimum columns of an output, however narrow the terminal is
@@ -55,6 +56,16 @@ REMOTE = click.option(
     metavar="R",
     help="Pull the thread before each step and push it afterwards.",
     shell_complete=complete_remote,
+)
+
+
+WORKSPACE = click.option(
+    "--workspace",
+    metavar="W",
+    help="Where agents work: worktree, folder or shared. Default: a git worktree if one may change files.",
+)
+INCLUDE_CHANGES = click.option(
+    "--include-changes", is_flag=True, help="Begin a worktree with the uncommitted changes here."
 )
 
 
@@ -322,6 +333,15 @@ def _live_stderr(invocation: Invocation, lines: Lines | None) -> Callable[[bytes
         sys.stderr.flush()
 
     return show
+
+
+def workspace_option(workspace: str | None, changes: bool) -> WorkspaceOption | None:
+    """Parse --workspace and --include-changes. Raises Usage."""
+    from uwf_git.workspaces.options import WORKTREE, parse_option
+
+    if workspace is None and not changes:
+        return None
+    return parse_option(workspace or WORKTREE, changes=changes)
 
 
 def folder(cwd: Path | None) -> Path | None:

@@ -14,12 +14,15 @@ from uwf_cli.command import command
 from uwf_cli.commands.running import (
     AGENT,
     CWD,
+    INCLUDE_CHANGES,
     MAX_STEPS,
     QUIET,
     REMOTE,
+    WORKSPACE,
     exchanged,
     folder,
     run_one,
+    workspace_option,
 )
 from uwf_cli.completers import complete_remote, complete_speaker, complete_thread, complete_workflow
 from uwf_cli.exchange import git_for
@@ -34,6 +37,7 @@ from uwf_git.format.types import MOST_ROUNDS
 if TYPE_CHECKING:
     from uwf_git.api.start import Start
     from uwf_git.api.workflows import ResolvedWorkflow
+    from uwf_git.workspaces.choice import Choice
     from uwf_git.format.ids import ThreadId
     from uwf_git.store.instance import Instance
 
@@ -67,11 +71,18 @@ AS = click.option(
 
 
 class StartedThread(NamedTuple):
-    """A started thread and its workflow."""
+    """A started thread, its workflow and its workspace, None for the folder of each step."""
 
     thread: ThreadId
     workflow: Hash
     name: str
+    workspace: Choice | None
+
+    def value(self) -> dict[str, Any]:
+        value: dict[str, Any] = {"workflow": self.workflow, "thread": self.thread}
+        if self.workspace is not None:
+            value["workspace"] = self.workspace.as_json(self.thread)
+        return value
 
 
 @command(
@@ -92,6 +103,8 @@ class StartedThread(NamedTuple):
 )
 @AS
 @CWD
+@WORKSPACE
+@INCLUDE_CHANGES
 @click.option("--max-steps", metavar="N", help="Pause for approval after N steps.")
 @MAX_TOKENS
 @MAX_COST
@@ -106,6 +119,8 @@ def start(
     each: str | None,
     persona: str | None,
     cwd: Path | None,
+    workspace: str | None,
+    include_changes: bool,
     max_rounds: int | None,
     **limits: str | None,
 ) -> None:
@@ -117,19 +132,22 @@ def start(
     With --each, a line is the prompt as a JSON string, or an object with prompt and optionally budget,
     persona, maxRounds and cwd, which override the options. If a line is invalid, no thread is started.
     """
+    from uwf_git.api.start import Start
+
     if each is not None:
         if prompt is not None or prompt_file is not None:
             raise Usage("--each excludes -p and --prompt-file", "give one of them")
         budget = resolve.limits(limits)
-        _start_each(invocation, workflow, each, folder(cwd), budget, max_rounds, persona)
+        option = workspace_option(workspace, include_changes)
+        what = Start("", budget, folder(cwd), max_rounds=max_rounds, workspace=option)
+        _start_each(invocation, workflow, each, what, persona)
         return
-    from uwf_git.api.start import Start
-
     task, where = read_prompt(prompt, prompt_file), folder(cwd)
-    what = Start(task, resolve.limits(limits), where, max_rounds=max_rounds)
+    option = workspace_option(workspace, include_changes)
+    what = Start(task, resolve.limits(limits), where, max_rounds=max_rounds, workspace=option)
     begun = begin(invocation, workflow, what, persona=persona)
     invocation.emit(
-        {"workflow": begun.workflow, "thread": begun.thread},
+        begun.value(),
         lambda value: terminal.fields(
             [
                 ("thread", terminal.style(value["thread"], "bold")),
@@ -142,21 +160,15 @@ def start(
 
 
 def _start_each(
-    invocation: Invocation,
-    workflow: str,
-    file: str,
-    where: Path | None,
-    budget: Mapping[str, float],
-    max_rounds: int | None,
-    persona: str | None,
+    invocation: Invocation, workflow: str, file: str, what: Start, persona: str | None
 ) -> None:
-    """Start a thread per task of a file and print them in order. Options are defaults for tasks."""
+    """Start a thread per task of a file and print them in order. `what` has the defaults for tasks."""
     from uwf_cli.tasks import naming, read_tasks
     from uwf_git.api.start import Task, Version, clean_prompt, start_all
     from uwf_git.api.workflows import speaker_of, version_of
 
     lines = read_tasks(file)
-    found = _startable(invocation, workflow, max_rounds is not None)
+    found = _startable(invocation, workflow, what.max_rounds is not None)
     instance = invocation.instance
     tasks: list[Task] = []
     folders: list[Path | None] = []
@@ -167,18 +179,22 @@ def _start_each(
             tasks.append(
                 Task(
                     clean_prompt(instance, line.prompt, f"the prompt of {line.where}"),
-                    {**budget, **line.budget},
-                    line.max_rounds or max_rounds,
+                    {**what.budget, **line.budget},
+                    line.max_rounds or what.max_rounds,
                     speaker_of(found, line.persona or persona),
                 )
             )
-            folders.append(folder(line.cwd) if line.cwd is not None else where)
+            folders.append(folder(line.cwd) if line.cwd is not None else what.cwd)
     version = Version(version_of(instance, found), found.hash, found.workflow)
-    threads = start_all(instance, version, tasks, folders)
+    started = start_all(instance, version, tasks, folders, what._replace(place=Path.cwd()))
+    begun = [StartedThread(each.thread, found.hash, found.workflow.name, each.workspace) for each in started]
+    for told in dict.fromkeys(each.workspace.told() for each in begun if each.workspace is not None):
+        if told:
+            invocation.note(told)
     invocation.emit(
-        [{"workflow": found.hash, "thread": thread} for thread in threads],
+        [each.value() for each in begun],
         lambda value: terminal.table(value, free=1),
-        shown=[(thread, one_line(task.prompt, 200)) for thread, task in zip(threads, tasks, strict=True)],
+        shown=[(each.thread, one_line(task.prompt, 200)) for each, task in zip(begun, tasks, strict=True)],
     )
 
 
@@ -197,9 +213,13 @@ def begin(
 
     found = _startable(invocation, workflow, what.max_rounds is not None, to_run)
     instance = invocation.instance
-    what = what._replace(persona=speaker_of(found, persona))
+    what = what._replace(persona=speaker_of(found, persona), place=what.place or Path.cwd())
     version = Version(version_of(instance, found), found.hash, found.workflow)
-    return StartedThread(start(instance, version, what), found.hash, found.workflow.name)
+    started = start(instance, version, what)
+    begun = StartedThread(started.thread, found.hash, found.workflow.name, started.workspace)
+    if begun.workspace is not None and (told := begun.workspace.told()):
+        invocation.note(told)
+    return begun
 
 
 def _startable(
@@ -244,6 +264,8 @@ def _require_code(found: ResolvedWorkflow, option: str) -> None:
 @MAX_STEPS
 @AGENT
 @CWD
+@WORKSPACE
+@INCLUDE_CHANGES
 @REMOTE
 @QUIET
 def start_and_run(
@@ -256,6 +278,8 @@ def start_and_run(
     max_steps: int,
     agent: str | None,
     cwd: Path | None,
+    workspace: str | None,
+    include_changes: bool,
     remote: str | None,
     quiet: bool,
     **limits: str | None,
@@ -272,10 +296,11 @@ def start_and_run(
     where = folder(cwd)
     if agent is not None:
         require_agent(invocation, agent)
-    what = Start(read_prompt(prompt, prompt_file), budget, where, agent, max_rounds)
+    option = workspace_option(workspace, include_changes)
+    what = Start(read_prompt(prompt, prompt_file), budget, where, agent, max_rounds, workspace=option)
     begun = begin(invocation, workflow, what, persona=persona, to_run=True)
     invocation.emit(
-        {"workflow": begun.workflow, "thread": begun.thread},
+        begun.value(),
         lambda value: terminal.fields([("thread", terminal.style(value["thread"], "bold"))]),
         compact=True,
     )

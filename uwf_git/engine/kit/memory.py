@@ -15,7 +15,7 @@ from uwf_git.format.kinds import Detail, Role, StepContext
 if TYPE_CHECKING:
     from uwf_git.format.ids import Hash
     from uwf_git.store.attempts import FailedAttempt
-    from uwf_git.store.history import History
+    from uwf_git.store.history import History, Position
     from uwf_git.store.instance import Instance
 
 _SESSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+=-]{0,199}", re.ASCII)
@@ -152,6 +152,18 @@ class Memory:
 
     def _detail(self, node: Hash | None) -> Detail | None:
         return None if node is None else self._store.detail(node)
+
+
+def resumes_session(instance: Instance, at: Position, role: str, agent: str) -> bool:
+    """Return whether an agent's next attempt at a role resumes the session of the failed one."""
+    from uwf_git.engine.kit.prompt import role_of
+
+    if role not in at.history.workflow.roles:
+        return False
+    attempts = instance.attempts.all(at.head.thread)
+    memory = Memory(instance, at.history, role_of(at.history, role), agent, attempts, lambda: False)
+    left = memory.resume()
+    return left is not None and left.session is not None
 
 
 def carry_on(error: str, prompt: str) -> str:

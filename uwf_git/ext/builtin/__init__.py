@@ -3,5 +3,6 @@
 from uwf_git.ext import AgentProgram, Extension
 
 EXTENSION = Extension(
-    "builtin", agents=(AgentProgram("uwf-builtin", "model", "uwf_git.ext.builtin.agent:agent"),)
+    "builtin",
+    agents=(AgentProgram("uwf-builtin", "model", "uwf_git.ext.builtin.agent:agent", writes=True),),
 )

@@ -1,0 +1,193 @@
+"""Choosing a new thread's workspace: the option, else the workflow's, else that of config.yaml, else a worktree
+if the folder is in a git checkout and a role's agent may change files, else the folder itself."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git.base.errors import Invalid, NotFound, Usage, UwfError
+from uwf_git.config.known_agents import ANY_ROW, shipped
+from uwf_git.config.policy import RUN, WRITING, parse_policy, tighten
+from uwf_git.config.resolve import resolve_agent
+from uwf_git.format.ids import ThreadId
+from uwf_git.format.kinds import SUBWORKFLOW
+from uwf_git.store.instance import Instance
+from uwf_git.workspaces.notes import Note, Notes
+from uwf_git.workspaces.options import FOLDER, SHARED, WORKTREE, WorkspaceOption
+from uwf_git.workspaces.project import BRANCHES, NO_REPOSITORY, Project, checkout_around
+
+if TYPE_CHECKING:
+    from uwf_git.config.settings import AgentConfig
+    from uwf_git.format.kinds import Role, Workflow
+
+_DEEPEST = 8  # workflows within each other that are looked at
+
+
+class Choice(NamedTuple):
+    """A workspace for new threads: their note, and the revision that a worktree begins at as people call it.
+    `changes` is the number of uncommitted files that it begins without, -1 if they were included;
+    `is_default`: nobody asked for it."""
+
+    note: Note
+    revision: str = ""
+    has_changes: bool = False
+    is_default: bool = False
+
+    def as_json(self, thread: ThreadId) -> dict[str, Any]:
+        """Return it as the `workspace` of a started thread."""
+        value: dict[str, Any] = {"kind": self.note.kind}
+        if self.note.kind == WORKTREE:
+            value |= {"branch": f"uwf/work/{thread}", "base": self.note.base}
+        return value
+
+    def told(self) -> str:
+        """Return a line for people, "" for a workspace that was asked for and has all files."""
+        if self.note.kind != WORKTREE:
+            return ""
+        parts = []
+        if self.is_default:
+            parts.append(f"works in a git worktree that begins at {self.revision}")
+        if self.has_changes:
+            parts.append("the uncommitted changes here are not in it; --include-changes begins with them")
+        if self.is_default:
+            parts.append("--workspace shared works in this folder")
+        return "; ".join(parts)
+
+
+def choose(
+    instance: Instance,
+    workflow: Workflow,
+    where: Path,
+    option: WorkspaceOption | None = None,
+    agent: object = None,
+    persona: str = "",
+) -> Choice | None:
+    """Return the workspace of new threads that are started in a folder; None for that folder itself. `agent`
+    overrides the configuration, `persona` is the default speaker. With `changes`, a commit of the checkout's
+    uncommitted files is made. Raises Usage, NotFound and Invalid for a workspace that cannot be made."""
+    is_default = option is None
+    if option is None:
+        kind = instance.config.workspace.kind
+        if not kind:
+            found = checkout_around(where)
+            if found is None or found.top is None or not _may_write(instance, workflow, agent, persona):
+                return None
+            if not Project(found.common).commit("HEAD"):
+                return None
+            kind = WORKTREE
+        option = WorkspaceOption(kind)
+    if option.kind == SHARED:
+        return Choice(Note(SHARED))
+    if option.kind == FOLDER:
+        place = option.place or instance.location.root / "workspaces"
+        return Choice(Note(FOLDER, place=str(place)))
+    return _worktree(instance, where, option, is_default)
+
+
+def _worktree(instance: Instance, where: Path, option: WorkspaceOption, is_default: bool) -> Choice:
+    place = option.place or where
+    checkout = checkout_around(place) if place.is_dir() else None
+    if checkout is None:
+        raise NotFound(f"{place} is not in a git repository", f"git init there; {NO_REPOSITORY}")
+    project = Project(checkout.common)
+    git = project.git(checkout.git_dir)
+    revision = option.revision or "HEAD"
+    base = project.commit(revision, git)
+    if not base:
+        problem = "no commits yet" if revision == "HEAD" else f"no commit {revision}"
+        raise NotFound(f"project {checkout.top or checkout.common} has {problem}", "commit something first")
+    settings = instance.config.workspace.of(checkout.top)
+    remote = option.remote or settings.remote
+    if remote and not project.url(remote):
+        raise NotFound(
+            f"project {checkout.top or checkout.common} has no remote {remote}",
+            f"git -C {checkout.top or checkout.common} remote -v",
+        )
+    project.filters_off(base)
+    called = revision
+    if revision == "HEAD":
+        called = project.line("symbolic-ref", "-q", "--short", "HEAD", git=git) or "HEAD"
+    dirty = False
+    if option.changes:
+        if checkout.top is None:
+            raise Usage(f"project {checkout.common} is bare: it has no uncommitted changes", "leave them out")
+        index = instance.store.repository.private / "workspaces" / f"index.{secrets.token_hex(8)}"
+        base = project.snapshot(checkout, base, instance.store.repository.user, index)
+        called += " with uncommitted changes"
+    elif not option.revision and checkout.top is not None:
+        dirty = project.has_changes(checkout)
+    inside = ""
+    if checkout.top is not None and where.absolute().is_relative_to(checkout.top):
+        inside = str(where.absolute().relative_to(checkout.top))
+    note = Note(
+        WORKTREE,
+        str(project.common),
+        str(checkout.top or ""),
+        "" if inside == "." else inside,
+        base,
+        project.root(base),
+        remote,
+    )
+    return Choice(note, f"{called} ({base[:7]})", dirty, is_default)
+
+
+def begin(instance: Instance, choice: Choice, threads: Iterable[ThreadId]) -> None:
+    """Give new threads their workspaces. Makes `refs/heads/uwf/work/<ULID>` of the project for each."""
+    notes = Notes(instance.store.repository.private)
+    if choice.note.kind == WORKTREE:
+        lines = "".join(f"create {BRANCHES}{thread} {choice.note.base}\n" for thread in threads)
+        Project(Path(choice.note.project)).run("update-ref", "--stdin", stdin=lines.encode("ascii"))
+    for thread in threads:
+        notes.write(thread, choice.note._replace(owner=thread))
+
+
+def share(instance: Instance, parent: ThreadId, child: ThreadId) -> None:
+    """Let a sub-workflow's thread work in its parent's workspace."""
+    notes = Notes(instance.store.repository.private)
+    if (note := notes.read(parent)) is not None:
+        notes.write(child, note)
+
+
+def _may_write(instance: Instance, workflow: Workflow, agent: object, persona: str, depth: int = 0) -> bool:
+    if agent is not None and not isinstance(agent, str):
+        return False
+    for name, role in workflow.roles.items():
+        speaker = workflow.speaks(name, persona)
+        with suppress(UwfError):  # reported by the step
+            found = resolve_agent(instance.config, workflow.name, name, override=agent, persona=speaker)
+            if found.command == SUBWORKFLOW and found.args and depth < _DEEPEST:
+                child = instance.registry.current(found.args[-1]).hash
+                if _may_write(instance, instance.registry.workflow(child), None, "", depth + 1):
+                    return True
+            elif _writes(instance, workflow, found, role, persona):
+                return True
+    return False
+
+
+def _writes(
+    instance: Instance, workflow: Workflow, agent: AgentConfig, role: Role, persona: str
+) -> bool:
+    program = shipped(agent.command)
+    if program is None or not program.writes:
+        return False
+    if agent.command == ANY_ROW and agent.args:
+        row = instance.config.agent_clis.get(agent.args[0])
+        if row is not None and not row.tools:
+            return False
+    speaker = workflow.speaker(role.name, persona)
+    narrowed = (
+        parse_policy(role.tools, of_role=True)[0],
+        parse_policy(speaker.tools if speaker else None, of_persona=True)[0],
+    )
+    policy = tighten(instance.config.tools, agent.tools, *narrowed)
+    return any(policy.permits(tool) for tool in (*WRITING, RUN))
+
+
+def check_kind(kind: str) -> None:
+    """Raise Invalid for an unknown kind of workspace in a workflow."""
+    if kind not in (WORKTREE, FOLDER, SHARED):
+        raise Invalid(f"{kind!r} is not a workspace", "worktree, folder or shared")

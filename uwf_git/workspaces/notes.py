@@ -1,0 +1,65 @@
+"""What this machine knows of threads' workspaces: `<private folder>/workspaces/<ULID>`, a JSON file each."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from uwf_git.format.ids import ThreadId, is_thread_id
+from uwf_git.store.private import read_private, write_private
+
+
+class Note(NamedTuple):
+    """A thread's workspace. Of a worktree, `project` is the repository's git directory, `checkout` the user's
+    checkout ("" for a bare repository), `inside` the agents' folder below it, `base` the commit that the
+    thread begins at, `root` the repository's first commit, `remote` the project's remote for the branch, ""
+    for none. `owner` is the thread whose worktree this is; a sub-workflow works in its parent's. Of a folder,
+    `place` is that folder."""
+
+    kind: str
+    project: str = ""
+    checkout: str = ""
+    inside: str = ""
+    base: str = ""
+    root: str = ""
+    remote: str = ""
+    owner: str = ""
+    place: str = ""
+
+
+class Notes:
+    """The notes of one store."""
+
+    def __init__(self, private: Path) -> None:
+        self._folder = private / "workspaces"
+
+    def write(self, thread: ThreadId, note: Note) -> None:
+        """Raises StoreUnwritable."""
+        value = {name: text for name, text in note._asdict().items() if text}
+        data = json.dumps(value, ensure_ascii=True).encode("ascii")
+        write_private(self._folder / thread, data, f"cannot note the workspace of {thread}", synced=True)
+
+    def read(self, thread: ThreadId) -> Note | None:
+        """Return a thread's note, None if there is none or it is broken."""
+        with contextlib.suppress(OSError, ValueError, TypeError, RecursionError):
+            value = json.loads(read_private(self._folder / thread))
+            if all(isinstance(text, str) for text in value.values()):
+                return Note(**value)
+        return None
+
+    def all(self) -> Iterator[tuple[ThreadId, Note]]:
+        """Yield all notes, newest thread first."""
+        with contextlib.suppress(OSError):
+            for path in sorted(self._folder.iterdir(), reverse=True):
+                if is_thread_id(path.name) and (note := self.read(ThreadId(path.name))) is not None:
+                    yield ThreadId(path.name), note
+
+    def has(self, thread: ThreadId) -> bool:
+        return (self._folder / thread).is_file()
+
+    def forget(self, thread: ThreadId) -> None:
+        with contextlib.suppress(OSError):
+            (self._folder / thread).unlink(missing_ok=True)

@@ -1,0 +1,253 @@
+"""A project's repository, which is the user's. Only these change in it:
+
+    refs/heads/uwf/work/<ULID>         a thread's branch
+    refs/uwf/local/work/<ULID>/<n>     what failed attempts and steps that don't count left
+    worktrees/<ULID>                   git's folder of a thread's worktree
+
+The user's branches, index, stash and files are read at most. No hooks of the repository run. Filters run if
+the user's own configuration defines them, or if they are Git LFS; those of the repository's configuration may
+be programs in a worktree, so projects that use them are refused.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from uwf_git.base.errors import Invalid, NotFound, RemoteFailed, UwfError
+from uwf_git.format.ids import ThreadId
+from uwf_git.git.objects import Person
+from uwf_git.git.program import PATIENCE, CallResult, Git
+from uwf_git.store.location import searched_folders
+
+BRANCHES = "refs/heads/uwf/work/"
+KEPT = "refs/uwf/local/work/"
+NO_REPOSITORY = "uwf run … --workspace shared works in the folder itself"
+_LFS = re.compile(r"git[- ]lfs (?:clean|smudge|filter-process)\b")
+_QUIET = ("-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "core.fsyncMethod=batch")
+
+
+class WorkspaceFailed(UwfError):
+    """A thread's workspace cannot be used, or what is in it not recorded. The agent's work is kept."""
+
+    code = "workspace"
+
+
+class Checkout(NamedTuple):
+    """A working tree: its folder, its git directory and the repository's. In a bare repository `top` is None."""
+
+    top: Path | None
+    git_dir: Path
+    common: Path
+
+
+def checkout_around(folder: Path) -> Checkout | None:
+    """Return the checkout around a folder, or the bare repository in which it is."""
+    for parent in searched_folders(folder.absolute()):
+        pointer = parent / ".git"
+        if pointer.is_dir() and os.path.lexists(pointer / "HEAD"):
+            return Checkout(parent, pointer, pointer)
+        if pointer.is_file():
+            text = _line(pointer)
+            if text.startswith("gitdir:"):
+                git_dir = (parent / text.removeprefix("gitdir:").strip()).resolve()
+                common = (git_dir / _line(git_dir / "commondir")).resolve()
+                return Checkout(parent, git_dir, common) if (common / "HEAD").is_file() else None
+        if (parent / "HEAD").is_file() and (parent / "objects").is_dir() and (parent / "refs").is_dir():
+            return Checkout(None, parent, parent)
+    return None
+
+
+def _line(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return os.fsdecode(file.read(8192)).strip()
+    except OSError:
+        return ""
+
+
+def branch_of(thread: str) -> str:
+    """Return the ref of a thread's branch."""
+    return BRANCHES + thread
+
+
+class Project:
+    """A project by its repository's git directory. Methods raise WorkspaceFailed for git's refusals, and
+    RemoteFailed for its remote's."""
+
+    def __init__(self, common: Path) -> None:
+        self.common = common
+        self._off: tuple[str, ...] | None = None
+
+    def git(
+        self, git_dir: Path | None = None, cwd: Path | None = None, variables: Mapping[str, str] = {}
+    ) -> Git:
+        """Return git for a git directory of this repository, by default its own."""
+        return Git(git_dir or self.common, cwd=cwd, patience=PATIENCE, variables=variables)
+
+    def run(self, *args: str, stdin: bytes = b"", check: bool = True, git: Git | None = None) -> CallResult:
+        try:
+            return (git or self.git()).run(*_QUIET, *args, stdin=stdin, check=check)
+        except RemoteFailed as error:
+            raise WorkspaceFailed(f"project {self.common}: {error.message}", _hint(error)) from None
+
+    def line(self, *args: str, git: Git | None = None) -> str:
+        """Return the output of a call that may fail, "" then."""
+        done = self.run(*args, check=False, git=git)
+        return done.out.decode("utf-8", "replace").strip() if done.code == 0 else ""
+
+    def commit(self, revision: str, git: Git | None = None) -> str:
+        """Return the commit of a revision, "" if there is none."""
+        return self.line("rev-parse", "--verify", "-q", f"{revision}^{{commit}}", git=git)
+
+    def tree(self, commit: str) -> str:
+        return self.line("rev-parse", "--verify", "-q", f"{commit}^{{tree}}")
+
+    def root(self, commit: str) -> str:
+        """Return the first commit of the repository, "" in a shallow clone."""
+        if (self.common / "shallow").exists():
+            return ""
+        return self.line("rev-list", "--max-parents=0", "--first-parent", commit)
+
+    def url(self, remote: str = "") -> str:
+        """Return the URL of a remote, by default of origin, or of the only one; "" if none. Passwords are
+        left out."""
+        listed = self.line("config", "--get-regexp", r"^remote\..*\.url$").splitlines()
+        found = dict(reversed(line.split(" ", 1)) for line in listed if " " in line)
+        named = {name.removeprefix("remote.").removesuffix(".url"): url for url, name in found.items()}
+        only = next(iter(named.values())) if len(named) == 1 else ""
+        return without_password(named.get(remote or "origin", "" if remote else only))
+
+    def is_ancestor(self, one: str, other: str) -> bool:
+        return self.run("merge-base", "--is-ancestor", one, other, check=False).code == 0
+
+    def set_ref(self, name: str, commit: str) -> None:
+        self.run("update-ref", "--create-reflog", name, commit)
+
+    def keep(self, thread: ThreadId, commit: str) -> str:
+        """Keep a commit under a ref of the thread; return the ref."""
+        name = f"{KEPT}{thread}/{commit[:12]}"
+        self.run("update-ref", name, commit)
+        return name
+
+    def write_commit(
+        self, tree: str, parent: str, message: str, author: Person, committer: Person, git: Git | None = None
+    ) -> str:
+        """Return a new commit. Touches no ref."""
+        known = {
+            "GIT_AUTHOR_NAME": author.name,
+            "GIT_AUTHOR_EMAIL": author.email,
+            "GIT_COMMITTER_NAME": committer.name,
+            "GIT_COMMITTER_EMAIL": committer.email,
+        }
+        for name in ("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"):
+            known[name] = ""
+        git = self.git(variables=known)
+        words = ("commit-tree", "--no-gpg-sign", "-p", parent, "-F", "-", tree)
+        done = self.run(*words, stdin=message.encode("utf-8", "replace"), git=git)
+        return done.out.decode("ascii").strip()
+
+    # Filters
+
+    def filters_off(self, commit: str) -> tuple[str, ...]:
+        """Return git's options that switch the repository's own filters off. Raises Invalid if files of a
+        commit need one."""
+        if self._off is None:
+            pattern = r"^filter\..*\.(clean|smudge|process)$"
+            listed = self.line("config", "--local", "--get-regexp", pattern)
+            names = sorted(
+                {
+                    name.split(".", 1)[1].rpartition(".")[0]
+                    for name, _, command in (line.partition(" ") for line in listed.splitlines())
+                    if not _LFS.match(command)
+                }
+            )
+            for name in names:
+                places = (".gitattributes", "*/.gitattributes")
+                found = self.run("grep", "-q", "-F", f"filter={name}", commit, "--", *places, check=False)
+                if found.code == 0:
+                    raise Invalid(
+                        f"project {self.common} has the filter {name} in its own configuration, which does not"
+                        " run in worktrees",
+                        f"{NO_REPOSITORY}; or define filter.{name} with git config --global",
+                    )
+            self._off = tuple(
+                word
+                for name in names
+                for key in ("clean=", "smudge=", "process=", "required=false")
+                for word in ("-c", f"filter.{name}.{key}")
+            )
+        return self._off
+
+    # The user's checkout
+
+    def has_changes(self, checkout: Checkout) -> bool:
+        """Return whether a checkout has uncommitted files."""
+        if checkout.top is None:
+            return False
+        git = self.git(checkout.git_dir, checkout.top, {"GIT_OPTIONAL_LOCKS": "0"})
+        words = ("status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=all")
+        return self.run(*words, git=git).out != b""
+
+    def snapshot(self, checkout: Checkout, commit: str, user: Person, index: Path) -> str:
+        """Return a commit of a checkout's files on a commit, made with a copy of its index at `index`."""
+        assert checkout.top is not None
+        try:
+            index.parent.mkdir(parents=True, exist_ok=True)
+            if (checkout.git_dir / "index").exists():
+                shutil.copy2(checkout.git_dir / "index", index)
+            git = self.git(checkout.git_dir, checkout.top, {"GIT_INDEX_FILE": str(index)})
+            off = self.filters_off(commit)
+            self.run(*off, "add", "-A", git=git)
+            tree = self.run("write-tree", git=git).out.decode("ascii").strip()
+        finally:
+            index.unlink(missing_ok=True)
+        if tree == self.tree(commit):
+            return commit
+        return self.write_commit(tree, commit, "uncommitted changes\n", user, user)
+
+    # Its remote
+
+    def fetch(self, remote: str, thread: ThreadId) -> None:
+        """Fetch a thread's branch. A missing branch is no error."""
+        name = branch_of(thread)
+        self.git().run("fetch", "-q", "--no-tags", remote, f"+{name}*:{tracking(remote, thread)}*")
+
+    def push(self, remote: str, thread: ThreadId) -> None:
+        name = branch_of(thread)
+        self.git().run("push", "-q", "--no-verify", remote, f"{name}:{name}")
+
+    def theirs(self, remote: str, thread: ThreadId) -> str:
+        """Return the fetched commit of a thread's branch, "" if none."""
+        return self.commit(tracking(remote, thread)) if remote else ""
+
+
+def tracking(remote: str, thread: ThreadId) -> str:
+    return f"refs/remotes/{remote}/uwf/work/{thread}"
+
+
+def without_password(url: str) -> str:
+    """Return a URL without user name and password, unless the name is needed for ssh."""
+    scheme, found, rest = url.partition("://")
+    host, slash, path = rest.partition("/")
+    if not found or scheme == "ssh" or "@" not in host:
+        return url
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
+
+
+def project_at(place: Path) -> tuple[Project, Checkout]:
+    """Return the project around a folder. Raises NotFound."""
+    found = checkout_around(place) if place.is_dir() else None
+    if found is None:
+        raise NotFound(f"{place} is not a git repository", f"git init {place}; {NO_REPOSITORY}")
+    return Project(found.common), found
+
+
+def _hint(error: UwfError) -> str:
+    if "No space left" in error.message:
+        return "make room, then step again: the agent's work is kept"
+    return "see whether git works there, then step again"

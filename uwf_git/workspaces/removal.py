@@ -1,0 +1,131 @@
+"""Removing worktrees. What is uncommitted in one is kept as a commit first, and its branch stays; what git
+ignores goes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from uwf_git.base import log
+from uwf_git.base.errors import Busy, Invalid, NotFound, UwfError
+from uwf_git.format.ids import ThreadId
+from uwf_git.workspaces.notes import Note, Notes
+from uwf_git.workspaces.options import FOLDER, WORKTREE
+from uwf_git.workspaces.project import branch_of
+from uwf_git.workspaces.worktree import Worktree, worktree_of
+
+if TYPE_CHECKING:
+    from uwf_git.store.instance import Instance
+
+
+class Workspace(NamedTuple):
+    """A thread's workspace on this machine. `path` is where its agents work, whether it `exists` or not;
+    `branch` is a worktree's, else ""."""
+
+    thread: ThreadId
+    kind: str
+    path: Path
+    branch: str
+    project: str
+    exists: bool
+
+
+def workspaces(instance: Instance) -> list[Workspace]:
+    """Return the workspaces of threads that were given one here, newest first."""
+    notes = Notes(instance.store.repository.private)
+    return [found for thread, note in notes.all() if (found := _workspace(instance, thread, note))]
+
+
+def find_workspace(instance: Instance, thread: ThreadId) -> Workspace:
+    """Return a thread's workspace. Raises NotFound if it has none of its own."""
+    note = Notes(instance.store.repository.private).read(thread)
+    found = _workspace(instance, thread, note) if note is not None else None
+    if found is None:
+        raise NotFound(
+            f"thread {thread} has no workspace of its own here", "its agents work in the folder of uwf's call"
+        )
+    return found
+
+
+def _workspace(instance: Instance, thread: ThreadId, note: Note) -> Workspace | None:
+    if note.kind == FOLDER:
+        path = Path(note.place, thread)
+        return Workspace(thread, note.kind, path, "", "", path.is_dir())
+    if note.kind != WORKTREE:
+        return None
+    tree = worktree_of(instance, note, thread)
+    branch = branch_of(note.owner).removeprefix("refs/heads/")
+    project = note.checkout or note.project
+    return Workspace(thread, note.kind, tree.folder / note.inside, branch, project, tree.exists)
+
+
+def leave(instance: Instance, thread: ThreadId) -> None:
+    """Remove the worktree of a thread that has ended or was removed; a failure is a warning. The caller holds
+    the thread's lock."""
+    tree = _own(instance, thread)
+    if tree is None or not tree.exists:
+        return
+    try:
+        _save(instance, tree)
+        tree.remove()
+    except UwfError as error:
+        instance.warn(f"{error.message}; {error.hint}")
+    except OSError as error:
+        instance.warn(f"worktree {tree.folder} cannot be removed: {error}")
+
+
+def remove(instance: Instance, thread: ThreadId) -> Workspace:
+    """Remove a thread's worktree; the thread's next step makes it again. Moves
+    `refs/heads/uwf/work/<ULID>` if files in it were changed by hand. Raises NotFound, Busy, WorkspaceFailed,
+    Invalid for a folder."""
+    found = find_workspace(instance, thread)
+    if found.kind == FOLDER:
+        raise Invalid(f"workspace {found.path} is a folder, which has no history", f"rm -r {found.path}")
+    tree = _own(instance, thread)
+    if tree is None:
+        raise Invalid(f"thread {thread} works in the worktree of another", f"it is branch {found.branch}")
+    with instance.locks.hold(thread):
+        if tree.exists:
+            _save(instance, tree)
+            tree.remove()
+    return found._replace(exists=False)
+
+
+def make_room(instance: Instance, most: int) -> None:
+    """Remove worktrees of idle threads, the least recently used first, until at most so many are left."""
+    notes = Notes(instance.store.repository.private)
+    found = []
+    for thread, note in notes.all():
+        if note.kind == WORKTREE and note.owner == thread:
+            tree = worktree_of(instance, note, thread)
+            if tree.exists:
+                found.append((tree.used, thread, tree))
+    for _, thread, tree in sorted(found, key=lambda each: each[:2]):
+        if len(found) <= most:
+            return
+        try:
+            with instance.locks.hold(thread, wait=0):
+                _save(instance, tree)
+                tree.remove()
+            most += 1
+            log.info("W2HQ8T5K", "removes worktree {folder} to make room", folder=str(tree.folder))
+        except (Busy, UwfError, OSError) as error:
+            log.info("N6RD3ZXV", "worktree {folder} stays: {error}", folder=str(tree.folder), error=str(error))
+
+
+def _own(instance: Instance, thread: ThreadId) -> Worktree | None:
+    note = Notes(instance.store.repository.private).read(thread)
+    if note is None or note.kind != WORKTREE or note.owner != thread:
+        return None
+    return worktree_of(instance, note, thread)
+
+
+def _save(instance: Instance, tree: Worktree) -> None:
+    """Keep what no commit holds under a ref. What failed attempts left is kept already."""
+    head, present = tree.head(), tree.tree()
+    if present == tree.project.tree(head):
+        return
+    user = instance.store.repository.user
+    commit = tree.project.write_commit(present, head, "what was in a worktree that was removed\n", user, user)
+    kept = tree.project.keep(tree.thread, commit)
+    instance.warn(f"what was uncommitted in the worktree of thread {tree.thread} is kept as {kept}")

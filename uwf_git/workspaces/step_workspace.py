@@ -1,0 +1,345 @@
+"""The workspace of a thread's step: prepared before its agent runs, and recorded after it.
+
+A worktree stands at the code of the thread's last step. Where it doesn't, the difference is one of these:
+
+    what a failed attempt left    kept under a ref; undone, unless its session is resumed
+    a step that lost a race       kept under a ref, and undone
+    a step made elsewhere         checked out
+    changes made by hand          committed as such, and the step begins with them
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from uwf_git.base.errors import Invalid, NotFound
+from uwf_git.base.text import one_line
+from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.kinds import Revision
+from uwf_git.format.personas import Persona
+from uwf_git.format.types import USER, is_kind
+from uwf_git.git.objects import Person
+from uwf_git.store import layout
+from uwf_git.store.history import History, Position, link_of
+from uwf_git.store.instance import Instance
+from uwf_git.store.private import EngineOrder
+from uwf_git.workspaces.notes import Note, Notes
+from uwf_git.workspaces.options import SHARED, WORKTREE
+from uwf_git.workspaces.project import Project, WorkspaceFailed, checkout_around
+from uwf_git.workspaces.removal import make_room
+from uwf_git.workspaces.setup import set_up
+from uwf_git.workspaces.worktree import AGAIN, worktree_of
+
+THREAD_TRAILER = "Uwf-Thread"
+ATTEMPT, STEP = "attempt", "step"
+"""What files a step may begin with after a failed attempt: those that it left, or those of the last step."""
+
+
+class Maker(NamedTuple):
+    """The maker of a step: role, agent, persona and a few words on the output."""
+
+    role: str
+    agent: str
+    persona: Persona | None = None
+    verdict: str = ""
+
+
+class StepWorkspace:
+    """The workspace of the next step of a thread at `at`."""
+
+    def __init__(self, instance: Instance, at: Position, note: Note) -> None:
+        self._instance = instance
+        self._at = at
+        self._thread = at.head.thread
+        self.note = note
+        self.base = ""
+        self._project = Project(Path(note.project))
+        self._tree = worktree_of(instance, note, self._thread)
+
+    @property
+    def is_worktree(self) -> bool:
+        return self.note.kind == WORKTREE
+
+    # Before the agent
+
+    def prepare(self, left: EngineOrder | None, resumes: Callable[[], bool], files: str = "") -> None:
+        """Make the folder, and set `base`. `left` is the order of a step whose engine was killed; `resumes`
+        tells whether the agent resumes a failed attempt's session; `files` overrides that, with ATTEMPT or
+        STEP. May move `refs/heads/uwf/work/<ULID>`. Raises WorkspaceFailed, NotFound if the code is not
+        here."""
+        if not self.is_worktree:
+            Path(self.note.place, self._thread).mkdir(parents=True, exist_ok=True)
+            return
+        expected = self._expected()
+        self._require(expected)
+        tree = self._tree
+        if not tree.exists:
+            self._make(expected)
+        tree.check()
+        head, present = tree.head(), tree.tree()
+        if head == expected and present == self._project.tree(expected):
+            self.base = expected
+            return
+        failed = self._failed_attempt()
+        if left is not None or (failed is not None and failed.tree == present):
+            began = left.base if left is not None and left.base else failed.base if failed else expected
+            if files == ATTEMPT or (files != STEP and resumes()):
+                self.base = began
+                return
+            self._keep(head, present, "what a failed attempt left")
+            tree.reset(began)
+            self.base = began
+            return
+        self.base = self._reconciled(head, present, expected)
+
+    def _expected(self) -> str:
+        if self.note.owner != self._thread and self._tree.exists:  # a sub-workflow goes on where its parent is
+            return last_code_commit(self._instance, self._at.history) or self._tree.head()
+        return last_code_commit(self._instance, self._at.history) or self.note.base
+
+    def _require(self, commit: str) -> None:
+        project, remote = self._project, self.note.remote
+        if remote:
+            project.fetch(remote, ThreadId(self.note.owner))
+        if project.commit(commit):
+            return
+        where = self.note.checkout or self.note.project
+        raise NotFound(
+            f"the code of thread {self._thread}, commit {commit[:12]}, is not in project {where}",
+            f"fetch it: git -C {where} fetch REMOTE uwf/work/{self.note.owner}",
+        )
+
+    def _make(self, expected: str) -> None:
+        project, instance = self._project, self._instance
+        settings = instance.config.workspace.of(Path(self.note.checkout) if self.note.checkout else None)
+        make_room(instance, settings.keep - 1)
+        tip = project.commit(self._tree.branch)
+        if tip and tip != expected:
+            tip = self._tip(tip, expected)
+        self._tree.add(tip or expected)
+        try:
+            set_up(
+                self._tree.folder,
+                Path(self.note.checkout) if self.note.checkout else None,
+                settings,
+                self._thread,
+            )
+            present = self._tree.tree()
+            if present != project.tree(self._tree.head()):
+                words = " ".join(settings.setup)
+                self._commit(present, f"set up: {one_line(words, 60)}", self._user)
+        except BaseException:
+            self._tree.remove()
+            raise
+
+    def _tip(self, tip: str, expected: str) -> str:
+        """Return where a worktree that was removed begins."""
+        if self._project.is_ancestor(expected, tip) and not self._is_step_of_ours(expected, tip):
+            return tip
+        if not self._project.is_ancestor(tip, expected):
+            self._project.keep(self._thread, tip)
+        return expected
+
+    def _reconciled(self, head: str, present: str, expected: str) -> str:
+        project, tree = self._project, self._tree
+        is_clean = present == project.tree(head)
+        goes_on = head == expected or (
+            project.is_ancestor(expected, head) and not self._is_step_of_ours(expected, head)
+        )
+        if goes_on:
+            if tree.operation():
+                raise self._unfinished()
+            return head if is_clean else self._commit(present, "changes made by hand", self._user)
+        if not is_clean or not project.is_ancestor(head, expected):
+            kept = self._keep(head, present, "what was here of another step")
+            self._instance.warn(
+                f"the worktree of thread {self._thread} was at another step; what was in it is kept as {kept}"
+            )
+        tree.reset(expected)
+        return expected
+
+    def _is_step_of_ours(self, expected: str, tip: str) -> bool:
+        """Return whether a step of this thread that doesn't count is between two commits."""
+        words = ("log", "-1", f"--grep=^{THREAD_TRAILER}: {self._thread}", "--format=%H", f"{expected}..{tip}")
+        return self._project.line(*words) != ""
+
+    def _unfinished(self) -> WorkspaceFailed:
+        what, folder = self._tree.operation(), self._tree.folder
+        return WorkspaceFailed(
+            f"worktree {folder} is in the middle of a {what}", f"finish or abort it there, and {AGAIN}"
+        )
+
+    def folder(self, location: str | None) -> Path:
+        """Return the agents' folder, at an edge's `location`. A location in the user's checkout is taken in
+        the worktree."""
+        if not self.is_worktree:
+            base = Path(self.note.place, self._thread)
+            return base / location if location else base
+        top = self._tree.folder
+        base = top / self.note.inside
+        if location and self.note.checkout and Path(location).is_absolute():
+            place = Path(os.path.normpath(location))
+            if place.is_relative_to(self.note.checkout):
+                return top / place.relative_to(self.note.checkout)
+        return base / location if location else base
+
+    # After the agent
+
+    def record(self, base: str, maker: Maker) -> Revision | None:
+        """Commit what a step left; None if that isn't recorded. `base` is the commit that it began at. Moves
+        `refs/heads/uwf/work/<ULID>`. Raises WorkspaceFailed, WorktreeGone."""
+        if not self.is_worktree or not base:
+            return None
+        tree = self._tree
+        tree.check()
+        if tree.operation():
+            raise self._unfinished()
+        present = tree.tree()
+        number = self._at.head.row.number + 1
+        what = f"{maker.role}: {maker.verdict or f'step {number}'}"
+        author = layout.agent_author(maker.agent, maker.persona)
+        commit = self._commit(present, what, author, number)
+        return Revision(commit, present, base, self.note.root, self._project.url(self.note.remote))
+
+    def keep_failed(self, base: str) -> Revision | None:
+        """Keep what a failed attempt left under a ref, as a commit; None if it changed nothing. Makes
+        `refs/uwf/local/work/<ULID>/<commit>`."""
+        if not self.is_worktree or not base or not self._tree.exists:
+            return None
+        head, present = self._tree.head(), self._tree.tree()
+        if head == base and present == self._project.tree(base):
+            return None
+        last = self._failed_attempt()
+        if last is not None and (last.tree, last.base) == (present, base):
+            return last
+        commit = self._kept_commit(head, present, "what a failed attempt left")
+        self._project.keep(self._thread, commit)
+        return Revision(commit, present, base, self.note.root, self._project.url(self.note.remote))
+
+    def _failed_attempt(self) -> Revision | None:
+        places = self._at.history.places
+        made = [each for each in self._instance.attempts.all(self._thread) if each.prev in places]
+        return made[-1].code if made else None
+
+    def _kept_commit(self, head: str, present: str, what: str) -> str:
+        if present == self._project.tree(head):
+            return head
+        text = self._message(what)
+        return self._project.write_commit(present, head, text, self._user, self._user)
+
+    def _keep(self, head: str, present: str, what: str) -> str:
+        return self._project.keep(self._thread, self._kept_commit(head, present, what))
+
+    @property
+    def _user(self) -> Person:
+        return self._instance.store.repository.user
+
+    def _commit(self, present: str, what: str, author: Person, number: int = 0) -> str:
+        return self._tree.commit(present, self._message(what, number), author, self._user)
+
+    def _message(self, what: str, number: int = 0) -> str:
+        trailers = {THREAD_TRAILER: self._thread, "Uwf-Number": str(number)} if number else {}
+        body = "" if number else f"in the worktree of thread {self._thread}"
+        return layout.message(what, trailers, body).rstrip("\n") + "\n"
+
+
+def workspace_of(instance: Instance, at: Position, cwd: Path | None = None) -> StepWorkspace | None:
+    """Return the workspace of a thread's next step; None for the folder in which uwf was called. A thread
+    without a note, such as a fork or one that was pulled, gets the workspace of its last code, in the project
+    that has it. `cwd` is a folder of that project. Raises NotFound if that is not here."""
+    notes, thread = Notes(instance.store.repository.private), at.head.thread
+    note = notes.read(thread)
+    if note is None:
+        note = _inherited(instance, notes, at, cwd)
+        if note is None:
+            return None
+        notes.write(thread, note)
+    elif cwd is not None and note.kind == WORKTREE and note.owner == thread:
+        note = _moved_inside(note, cwd)
+        notes.write(thread, note)
+    return None if note.kind == SHARED else StepWorkspace(instance, at, note)
+
+
+def _moved_inside(note: Note, cwd: Path) -> Note:
+    here = cwd.absolute()
+    if note.checkout and here.is_relative_to(note.checkout):
+        inside = str(here.relative_to(note.checkout))
+        return note._replace(inside="" if inside == "." else inside)
+    raise Invalid(
+        f"folder {cwd} is outside of the project {note.checkout or note.project}, whose worktree the thread has",
+        "give a folder of the project, or --workspace shared",
+    )
+
+
+def _inherited(instance: Instance, notes: Notes, at: Position, cwd: Path | None) -> Note | None:
+    thread, code = at.head.thread, last_code(instance, at.history)
+    link = link_of(instance.store, thread)
+    origin = notes.read(link.origin) if link is not None else None
+    if code is None:
+        if origin is None or origin.kind == SHARED or any(step.role != USER for step in at.history.steps):
+            return None
+        return origin._replace(owner=thread)
+    found = [origin, *(note for _, note in notes.all())]
+    for note in found:
+        if note is not None and note.kind == WORKTREE and Project(Path(note.project)).commit(code.commit):
+            return note._replace(owner=thread, base=code.base)
+    here = cwd or instance.folders.recall(thread) or Path.cwd()
+    checkout = checkout_around(here)
+    if checkout is not None:
+        project = Project(checkout.common)
+        remote = instance.config.workspace.of(checkout.top).remote
+        if _is_same(project, code, remote):
+            if not project.commit(code.commit) and remote:
+                project.fetch(remote, thread)
+            inside = str(here.absolute().relative_to(checkout.top)) if checkout.top else ""
+            return Note(
+                WORKTREE,
+                str(project.common),
+                str(checkout.top or ""),
+                "" if inside == "." else inside,
+                code.base,
+                code.root,
+                remote,
+                thread,
+            )
+    known = code.remote or f"whose first commit is {code.root[:12]}"
+    raise NotFound(
+        f"thread {thread} works on code that is not here: commit {code.commit[:12]} of the repository {known}",
+        "step it in a clone of that, or in this folder: --workspace shared",
+    )
+
+
+def _is_same(project: Project, code: Revision, remote: str) -> bool:
+    if project.commit(code.commit):
+        return True
+    head = project.commit("HEAD")
+    if code.root and head and project.root(head) == code.root:
+        return True
+    return bool(code.remote) and project.url(remote) == code.remote
+
+
+def last_code(instance: Instance, history: History) -> Revision | None:
+    """Return the code that the newest step of an agent left, None if it left none."""
+    newest = next((step for step in reversed(history.steps) if step.role != USER), None)
+    return code_left(instance, newest.detail) if newest is not None else None
+
+
+def last_code_commit(instance: Instance, history: History) -> str:
+    """Return the commit of the newest step that left code, "" if none did."""
+    found = (code_left(instance, step.detail) for step in reversed(history.steps) if step.role != USER)
+    return next((code.commit for code in found if code is not None), "")
+
+
+def code_left(instance: Instance, detail: Hash) -> Revision | None:
+    """Return the code in a step's detail; for a sub-workflow, that of its last step which left any."""
+    content = instance.store.get(detail)
+    if is_kind(content.type, "step"):
+        for past in instance.threads.past(detail):
+            if (code := code_left(instance, past.step.detail)) is not None:
+                return code
+        return None
+    found = instance.store.detail(detail)
+    return found.code if found is not None else None
