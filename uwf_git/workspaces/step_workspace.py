@@ -89,7 +89,8 @@ class StepWorkspace:
             if files == ATTEMPT or (files != STEP and resumes()):
                 self.base = began
                 return
-            self._keep(head, present, "what a failed attempt left")
+            if failed is None or failed.tree != present:
+                self._keep(head, present, "what a failed attempt left")
             tree.reset(began)
             self.base = began
             return
