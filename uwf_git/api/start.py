@@ -92,9 +92,7 @@ def _chosen(instance: Instance, workflow: Workflow, what: Start) -> Choice | Non
     return choose(instance, workflow, what.where, what.workspace, what.agent, what.persona)
 
 
-def _settle(
-    instance: Instance, threads: Sequence[ThreadId], chosen: Choice | None, cwd: Path | None
-) -> None:
+def _settle(instance: Instance, threads: Sequence[ThreadId], chosen: Choice | None, cwd: Path | None) -> None:
     if chosen is not None:
         from uwf_git.workspaces.choice import begin
 

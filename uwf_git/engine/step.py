@@ -83,8 +83,8 @@ from uwf_git.store.maintenance import maintain
 from uwf_git.store.private import KILL, PAUSE, AgentReport, EngineOrder
 from uwf_git.store.threads import ConcurrentCommit
 from uwf_git.workspaces.notes import Notes
+from uwf_git.workspaces.project import WorkspaceFailed
 from uwf_git.workspaces.step_workspace import Maker, StepWorkspace, workspace_of
-from uwf_git.workspaces.worktree import WorkspaceFailed
 
 if TYPE_CHECKING:
     from uwf_git.engine.kit.agent import Agent
@@ -364,7 +364,16 @@ def append_step(
 
 
 # With these, a step that is whole may be committed another time.
-_PASSING = (Busy, SigningFailed, StoreUnwritable, WorkspaceFailed, StoreDamaged, OSError, sqlite3.Error, KeyboardInterrupt)
+_PASSING = (
+    Busy,
+    SigningFailed,
+    StoreUnwritable,
+    WorkspaceFailed,
+    StoreDamaged,
+    OSError,
+    sqlite3.Error,
+    KeyboardInterrupt,
+)
 
 
 class _Run:

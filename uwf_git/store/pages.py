@@ -260,7 +260,9 @@ def section(told: PageStep, level: int, reference: str = "") -> str:
     if report := report_of(step.output, detail):
         parts.append(below(report, level))
     if (code := code_of(detail)) is not None:
-        parts.append(f"Code: commit `{code.commit}`" + (f" on `{code.base}`" if code.is_changed else ", unchanged"))
+        parts.append(
+            f"Code: commit `{code.commit}`" + (f" on `{code.base}`" if code.is_changed else ", unchanged")
+        )
     return "\n\n".join(parts)
 
 

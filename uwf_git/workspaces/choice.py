@@ -80,6 +80,11 @@ def choose(
                 return None
             kind = WORKTREE
         option = WorkspaceOption(kind)
+    return chosen(instance, where, option, is_default)
+
+
+def chosen(instance: Instance, where: Path, option: WorkspaceOption, is_default: bool = False) -> Choice:
+    """Return the workspace of an option. Raises as `choose`."""
     if option.kind == SHARED:
         return Choice(Note(SHARED))
     if option.kind == FOLDER:
@@ -92,7 +97,7 @@ def _worktree(instance: Instance, where: Path, option: WorkspaceOption, is_defau
     place = option.place or where
     checkout = checkout_around(place) if place.is_dir() else None
     if checkout is None:
-        raise NotFound(f"{place} is not in a git repository", f"git init there; {NO_REPOSITORY}")
+        raise NotFound(f"{place} is not a git repository", f"git init {place}; {NO_REPOSITORY}")
     project = Project(checkout.common)
     git = project.git(checkout.git_dir)
     revision = option.revision or "HEAD"
@@ -145,6 +150,13 @@ def begin(instance: Instance, choice: Choice, threads: Iterable[ThreadId]) -> No
         notes.write(thread, choice.note._replace(owner=thread))
 
 
+def assign(instance: Instance, thread: ThreadId, option: WorkspaceOption, where: Path) -> None:
+    """Give a thread that has no workspace here one, as `choose`; a worktree begins at its last code."""
+    notes = Notes(instance.store.repository.private)
+    if not notes.has(thread):
+        notes.write(thread, chosen(instance, where, option).note._replace(owner=thread))
+
+
 def share(instance: Instance, parent: ThreadId, child: ThreadId) -> None:
     """Let a sub-workflow's thread work in its parent's workspace."""
     notes = Notes(instance.store.repository.private)
@@ -168,9 +180,7 @@ def _may_write(instance: Instance, workflow: Workflow, agent: object, persona: s
     return False
 
 
-def _writes(
-    instance: Instance, workflow: Workflow, agent: AgentConfig, role: Role, persona: str
-) -> bool:
+def _writes(instance: Instance, workflow: Workflow, agent: AgentConfig, role: Role, persona: str) -> bool:
     program = shipped(agent.command)
     if program is None or not program.writes:
         return False

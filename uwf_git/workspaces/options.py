@@ -1,8 +1,8 @@
 """The option for a thread's workspace.
 
-    worktree[:PROJECT[@REVISION]]  a git worktree of the project, `<storage root>/workspaces/<ULID>`
-    folder[:DIR]                   an empty folder, DIR/<ULID>
-    shared                         the folder in which uwf was called
+worktree[:PROJECT[@REVISION]]  a git worktree of the project, `<storage root>/workspaces/<ULID>`
+folder[:DIR]                   an empty folder, DIR/<ULID>
+shared                         the folder in which uwf was called
 """
 
 from __future__ import annotations

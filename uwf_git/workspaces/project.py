@@ -117,8 +117,8 @@ class Project:
         """Return the URL of a remote, by default of origin, or of the only one; "" if none. Passwords are
         left out."""
         listed = self.line("config", "--get-regexp", r"^remote\..*\.url$").splitlines()
-        found = dict(reversed(line.split(" ", 1)) for line in listed if " " in line)
-        named = {name.removeprefix("remote.").removesuffix(".url"): url for url, name in found.items()}
+        found = (line.partition(" ") for line in listed)
+        named = {name.removeprefix("remote.").removesuffix(".url"): url for name, _, url in found}
         only = next(iter(named.values())) if len(named) == 1 else ""
         return without_password(named.get(remote or "origin", "" if remote else only))
 

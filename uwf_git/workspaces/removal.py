@@ -74,6 +74,25 @@ def leave(instance: Instance, thread: ThreadId) -> None:
         instance.warn(f"worktree {tree.folder} cannot be removed: {error}")
 
 
+def tidy(instance: Instance) -> list[ThreadId]:
+    """Remove the worktrees of threads that have ended or are gone, and the notes of the latter; return the
+    threads whose worktree is gone. Failures are warnings."""
+    notes, threads = Notes(instance.store.repository.private), instance.threads
+    left: list[ThreadId] = []
+    for thread, _ in notes.all():
+        is_gone = not threads.exists(thread)
+        if not is_gone and not threads.has_ended(thread):
+            continue
+        tree = _own(instance, thread)
+        if tree is not None and tree.exists and not instance.locks.is_held(thread):
+            leave(instance, thread)
+            if not tree.exists:
+                left.append(thread)
+        if is_gone and (tree is None or not tree.exists):
+            notes.forget(thread)
+    return left
+
+
 def remove(instance: Instance, thread: ThreadId) -> Workspace:
     """Remove a thread's worktree; the thread's next step makes it again. Moves
     `refs/heads/uwf/work/<ULID>` if files in it were changed by hand. Raises NotFound, Busy, WorkspaceFailed,
@@ -110,7 +129,9 @@ def make_room(instance: Instance, most: int) -> None:
             most += 1
             log.info("W2HQ8T5K", "removes worktree {folder} to make room", folder=str(tree.folder))
         except (Busy, UwfError, OSError) as error:
-            log.info("N6RD3ZXV", "worktree {folder} stays: {error}", folder=str(tree.folder), error=str(error))
+            log.info(
+                "N6RD3ZXV", "worktree {folder} stays: {error}", folder=str(tree.folder), error=str(error)
+            )
 
 
 def _own(instance: Instance, thread: ThreadId) -> Worktree | None:

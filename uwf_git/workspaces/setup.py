@@ -57,7 +57,11 @@ def _run(folder: Path, checkout: Path | None, settings: WorkspaceSettings, threa
     except AgentFailed as error:
         raise WorkspaceFailed(f"the setup of worktree {folder} failed: {error.message}", _AGAIN) from None
     if done.timed_out or done.returncode != 0:
-        why = f"{command[0]} {done.overran} {done.told}" if done.timed_out else f"it exited with {done.returncode}"
+        why = (
+            f"{command[0]} {done.overran} {done.told}"
+            if done.timed_out
+            else f"it exited with {done.returncode}"
+        )
         said = last_line((done.stdout_tail + b"\n" + done.stderr_tail).decode("utf-8", "replace"))
         raise WorkspaceFailed(
             f"the setup of worktree {folder} failed: {why}" + (f": {said}" if said else ""), _AGAIN

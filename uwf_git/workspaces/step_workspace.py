@@ -79,6 +79,8 @@ class StepWorkspace:
         if not tree.exists:
             self._make(expected)
         tree.check()
+        if self.note.owner == self._thread:
+            tree.unlock()
         head, present = tree.head(), tree.tree()
         if head == expected and present == self._project.tree(expected):
             self.base = expected
@@ -97,16 +99,20 @@ class StepWorkspace:
         self.base = self._reconciled(head, present, expected)
 
     def _expected(self) -> str:
-        if self.note.owner != self._thread and self._tree.exists:  # a sub-workflow goes on where its parent is
+        if (
+            self.note.owner != self._thread and self._tree.exists
+        ):  # a sub-workflow goes on where its parent is
             return last_code_commit(self._instance, self._at.history) or self._tree.head()
         return last_code_commit(self._instance, self._at.history) or self.note.base
 
     def _require(self, commit: str) -> None:
         project, remote = self._project, self.note.remote
-        if remote:
-            project.fetch(remote, ThreadId(self.note.owner))
         if project.commit(commit):
             return
+        if remote:
+            project.fetch(remote, ThreadId(self.note.owner))
+            if project.commit(commit):
+                return
         where = self.note.checkout or self.note.project
         raise NotFound(
             f"the code of thread {self._thread}, commit {commit[:12]}, is not in project {where}",
@@ -164,7 +170,13 @@ class StepWorkspace:
 
     def _is_step_of_ours(self, expected: str, tip: str) -> bool:
         """Return whether a step of this thread that doesn't count is between two commits."""
-        words = ("log", "-1", f"--grep=^{THREAD_TRAILER}: {self._thread}", "--format=%H", f"{expected}..{tip}")
+        words = (
+            "log",
+            "-1",
+            f"--grep=^{THREAD_TRAILER}: {self._thread}",
+            "--format=%H",
+            f"{expected}..{tip}",
+        )
         return self._project.line(*words) != ""
 
     def _unfinished(self) -> WorkspaceFailed:

@@ -179,7 +179,9 @@ class Worktree:
         own, new = self.admin / _INDEX, self.admin / _NEW
         try:
             self._unlock()
-            shutil.copy2(own, new)  # with its time, by which git notices a file that changed in the same second
+            shutil.copy2(
+                own, new
+            )  # with its time, by which git notices a file that changed in the same second
             before = new.stat()
             git = self._git(_NEW)
             self.project.run(*self._off(), "add", "-A", "--", ".", *self._apart, git=git)
@@ -204,7 +206,8 @@ class Worktree:
         pointer = self.folder / ".git"
         if not self.exists or not os.path.lexists(pointer):
             raise WorktreeGone(
-                f"worktree {self.folder} was removed or moved", f"uwf thread step {self.thread} makes it again"
+                f"worktree {self.folder} was removed or moved",
+                f"uwf thread step {self.thread} makes it again",
             )
         leads = ""
         with contextlib.suppress(OSError, ValueError):
@@ -281,16 +284,19 @@ class Worktree:
             shutil.copy2(own, self.admin / _NEW)
             (self.admin / _NEW).replace(theirs)
 
-    def _unlock(self) -> None:
-        for lock in (self.admin / f"{_NEW}.lock", self.admin / f"{_INDEX}.lock", self._branch_lock()):
+    def unlock(self) -> None:
+        """Remove what a git that was killed has left. The caller holds the thread's lock, and no agent runs."""
+        self._unlock("index", "HEAD")
+
+    def _unlock(self, *names: str) -> None:
+        branch = self.project.common / self.branch
+        for path in (*(self.admin / name for name in (_NEW, _INDEX, *names)), branch):
+            lock = path.with_name(f"{path.name}.lock")
             with contextlib.suppress(FileNotFoundError):
                 lock.unlink()
                 log.warning(
                     "K4T9WQ2X", "a git that was killed has left {lock}, which is removed", lock=str(lock)
                 )
-
-    def _branch_lock(self) -> Path:
-        return self.project.common / f"{self.branch}.lock"
 
 
 def worktree_of(instance: Instance, note: Note, thread: ThreadId) -> Worktree:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -37,9 +36,9 @@ from uwf_git.format.types import MOST_ROUNDS
 if TYPE_CHECKING:
     from uwf_git.api.start import Start
     from uwf_git.api.workflows import ResolvedWorkflow
-    from uwf_git.workspaces.choice import Choice
     from uwf_git.format.ids import ThreadId
     from uwf_git.store.instance import Instance
+    from uwf_git.workspaces.choice import Choice
 
 
 PROMPT = click.option("-p", "--prompt", metavar="TEXT", help="The prompt. - reads standard input.")
@@ -159,9 +158,7 @@ def start(
     )
 
 
-def _start_each(
-    invocation: Invocation, workflow: str, file: str, what: Start, persona: str | None
-) -> None:
+def _start_each(invocation: Invocation, workflow: str, file: str, what: Start, persona: str | None) -> None:
     """Start a thread per task of a file and print them in order. `what` has the defaults for tasks."""
     from uwf_cli.tasks import naming, read_tasks
     from uwf_git.api.start import Task, Version, clean_prompt, start_all

@@ -31,6 +31,7 @@ _BY_CODE = {
     Declined.code: AGAIN,
     UNWRITABLE: LATER,
     "signing_failed": AGAIN,
+    "workspace": LATER,
     "failure": AGAIN,
     "internal": AGAIN,
 }
@@ -41,7 +42,7 @@ _MAX_BACKOFF = {LATER: 30.0, AGAIN: 300.0}
 # The codes whose messages are about the store, the remote and the machine, and quote nothing of an answer.
 _OF_NO_ANSWER = (
     *("usage", "not_found", "head_moved", "busy", "waiting", "paused", "untrusted", "interrupted"),
-    *(UNWRITABLE, "signing_failed", "remote", Declined.code, "unkept", "lost"),
+    *(UNWRITABLE, "signing_failed", "remote", Declined.code, "unkept", "workspace", "lost"),
 )
 
 UNKEPT = "unkept"

@@ -34,12 +34,13 @@ from uwf_git.ext.fleet.admission import used_by
 from uwf_git.ext.fleet.limits import impatient, next_queue
 from uwf_git.ext.fleet.messages import ThreadState, parse_step
 from uwf_git.ext.fleet.retry_policy import UNKEPT, Fault
-from uwf_git.ext.fleet.workspace import Workspaces, parse_wanted
 from uwf_git.format.ids import ThreadId, parse_thread_id
 from uwf_git.sandbox.programs import avoid
-from uwf_git.store.history import Head
 from uwf_git.store.instance import Instance, begin_log, redactor_at, wanted_log
 from uwf_git.store.location import locate
+from uwf_git.workspaces.choice import assign
+from uwf_git.workspaces.options import parse_option
+from uwf_git.workspaces.sharing import push_code
 
 if TYPE_CHECKING:
     from uwf_git.config.secrets import Redactor
@@ -63,7 +64,7 @@ class WorkerOptions(NamedTuple):
 
 
 class WorkspaceNotKept(RemoteFailed):
-    """A step was made, but its workspace was not kept."""
+    """A step was made, but what it left could not be pushed."""
 
     code = UNKEPT
 
@@ -78,7 +79,6 @@ class StepRunner:
         self._notify = tell
         self._location = locate(None, os.environ, Path.cwd())
         self._seen: object = None
-        self._spaces: Workspaces | None = None
         self._opened: Instance | None = None
 
     @property
@@ -92,9 +92,6 @@ class StepRunner:
                 opened.config = impatient(opened.config)
             except Invalid as error:  # it was valid when the worker started: it is being edited
                 raise Busy(error.message, error.hint) from None
-            if self._orders.workspace is not None:
-                wanted = parse_wanted(self._orders.workspace, self._orders.workspace_remote)
-                self._spaces = Workspaces(opened, wanted)
             self._seen, self._opened = seen, opened
         return self._opened
 
@@ -193,14 +190,15 @@ class StepRunner:
             if found.archive is not None:
                 with instance.locks.hold(thread):  # who ended it may have been killed in the midst of that
                     instance.threads.archive(found, found.archive.status)
-            self._keep(found)
+            self._share_code(thread)
             return self._stand(thread)
         cwd = Path(self._orders.cwd) if self._orders.cwd else None
-        if self._spaces is not None:
-            cwd = self._spaces.prepare(found)
+        if self._orders.workspace is not None:
+            option = parse_option(self._orders.workspace, self._orders.workspace_remote)
+            assign(instance, thread, option, Path.cwd())
         outcome = step(instance, thread, Options(self._orders.agent, cwd))
         self._notify({"step": outcome.as_json(), "told": outcome.told()})
-        self._keep(outcome.position.head)
+        self._share_code(thread)
         why = outcome.standing.reason if outcome.standing else ""
         following = outcome.outlook
         return ThreadState(
@@ -214,14 +212,12 @@ class StepRunner:
             why=why or ("an answer" if outcome.status == "waiting" else ""),
         )
 
-    def _keep(self, head: Head) -> None:
-        if self._spaces is not None:
-            try:
-                self._spaces.keep(head)
-            except RemoteFailed as error:
-                raise WorkspaceNotKept(error.message, error.hint) from None
-            if head.archive is not None:
-                self._spaces.leave(head.thread)
+    def _share_code(self, thread: ThreadId) -> None:
+        """Push what the thread's steps left, so that any machine can go on."""
+        try:
+            push_code(self.instance, thread)
+        except RemoteFailed as error:
+            raise WorkspaceNotKept(error.message, error.hint) from None
 
     def _stand(self, thread: ThreadId) -> ThreadState:
         return standing(self.instance, thread, self._orders.agent)

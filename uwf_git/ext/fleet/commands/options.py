@@ -52,8 +52,8 @@ TRIES = click.option(
 
 WORKSPACE = click.option(
     "--workspace",
-    metavar="KIND:PLACE",
-    help="Workspace of each thread: worktree:PROJECT[@REVISION] or folder:DIR.",
+    metavar="W",
+    help="Workspace of threads that have none: worktree:PROJECT[@REVISION] or folder:DIR.",
 )
 WORKSPACE_REMOTE = click.option(
     "--workspace-remote",
@@ -114,7 +114,9 @@ def orders(
     """Return the workers' orders, after checking the remote once and removing ended threads' workspaces.
     Raises Usage, NotFound, RemoteFailed."""
     from uwf_git.ext.fleet.step_process import WorkerOptions
-    from uwf_git.ext.fleet.workspace import Workspaces, parse_wanted
+    from uwf_git.workspaces.choice import chosen
+    from uwf_git.workspaces.options import parse_option
+    from uwf_git.workspaces.removal import tidy
 
     if remote is not None:
         _ask(invocation, remote)
@@ -124,9 +126,12 @@ def orders(
         return WorkerOptions(agent, str(cwd) if cwd else None, remote)
     if cwd is not None:
         raise Usage("--cwd and --workspace exclude each other", "give one of them")
-    wanted = parse_wanted(workspace, workspace_remote)
-    Workspaces(invocation.instance, wanted).tidy()
-    return WorkerOptions(agent, None, remote, wanted.text(), workspace_remote)
+    option = parse_option(workspace, workspace_remote)
+    chosen(invocation.instance, Path.cwd(), option)
+    tidy(invocation.instance)
+    if option.place is None:
+        option = option._replace(place=Path.cwd())
+    return WorkerOptions(agent, None, remote, option.text(), workspace_remote)
 
 
 def _ask(invocation: Invocation, remote: str) -> None:
