@@ -273,9 +273,11 @@ def test_a_remote_that_hangs_is_told_and_asked_again_and_what_hung_is_ended(
     git("-C", project, "commit", "-q", "--allow-empty", "-m", "begun")
     git("-C", project, "remote", "add", "origin", bare)
     uwf("push", "origin")
-    where = {
-        "of the store": ("--remote", "origin"),
-        "of the project": ("--workspace", f"worktree:{project}", "--workspace-remote", "origin"),
+    agent = """uwf-exec sh -c 'echo "$UWF_ROLE" >> said; echo "{\\"text\\": \\"said\\"}"'"""
+    space = ("--workspace", f"worktree:{project}", "--workspace-remote", "origin")
+    what, where = {
+        "of the store": ("fetch", ("--remote", "origin")),
+        "of the project": ("push", (*space, "--agent", agent)),
     }[remote]
     monkeypatch.setenv("PYTHONPATH", str(Path("fault").absolute()), prepend=os.pathsep)
 
@@ -295,7 +297,7 @@ def test_a_remote_that_hangs_is_told_and_asked_again_and_what_hung_is_ended(
         uwf("fleet", "start", second, *at)
         hung = line.asked()
         said = line_from(working)
-        assert "git fetch failed: it took more than 2 s and was ended" in said, said
+        assert f"git {what} failed: it took more than 2 s and was ended" in said, said
         for pid in hung:
             wait_until_gone(pid)
         line.goes("")
