@@ -185,6 +185,9 @@ uwf = Group(
         "init": CommandEntry("uwf_cli.commands.store:init", "Create a store."),
         "workflow": workflow,
         "run": CommandEntry("uwf_cli.commands.thread:start_and_run", "Start a thread and run it."),
+        "continue": CommandEntry(
+            "uwf_cli.commands.running:continue_", "Continue a thread from another machine."
+        ),
         "thread": thread,
         "ps": CommandEntry("uwf_cli.commands.running:ps", "List running steps on this machine."),
         "watch": CommandEntry("uwf_cli.watching.watch:watch", "Print events of threads, one per line."),
@@ -238,7 +241,7 @@ uwf = Group(
         "Try it without setup: the default agent, uwf-rehearse, generates outputs.",
     ),
     sections={
-        "Run": ("run", "thread", "inbox", "agent", "setup"),
+        "Run": ("run", "continue", "thread", "inbox", "agent", "setup"),
         "Read": ("ps", "watch", "grep", "stats", "export"),
         "Workflows and crews": ("workflow", "guide"),
         "Many at once": (),

@@ -167,9 +167,7 @@ def test_what_a_failed_attempt_left_is_kept_and_the_next_begins_at_the_last_step
 ) -> None:
     thread = begun(instance, project)
     with pytest.raises(AgentFailed):
-        step(
-            instance, thread, failing("echo half > half.txt; echo x > one.txt; echo skip > .gitignore")
-        )
+        step(instance, thread, failing("echo half > half.txt; echo x > one.txt; echo skip > .gitignore"))
     folder = instance.location.root / "workspaces" / thread
     assert (folder / "half.txt").exists()  # to be looked at
     (attempt,) = instance.attempts.all(thread)
@@ -265,7 +263,7 @@ def test_another_machine_goes_on_and_who_lost_the_race_keeps_what_it_left(
     thread = start_thread(instance, RELAY)
     assign(instance, thread, parse_option(f"worktree:{project}", "shared"), project)
     work(instance, thread, "echo first > made.txt")
-    assert push_code(instance, thread) and not push_code(instance, thread)
+    assert push_code(instance, [thread]) == [thread] and push_code(instance, [thread]) == []
     base = at(project, "rev-parse", branch(thread))
     assert at(bare, "rev-parse", branch(thread)) == base
     # A step that lost its race: its code is at the branch, and the thread's history hasn't it.

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import NotFound, RemoteFailed
+from uwf_git.base.text import counted
 from uwf_git.format.ids import ALPHABET, ThreadId, complete, parse_thread_id
 from uwf_git.git.program import Git as Git
 from uwf_git.store import layout
@@ -156,8 +157,29 @@ def send(instance: Instance, exchange: Exchange, refs: Refs, again: bool = False
     from uwf_git.sync.push import push, replan
 
     remote, git = exchange
+    push_code_of(instance, refs)
     with instance.locks.exchange(remote.name):
         return push(instance, git, remote, replan(instance, git, remote, refs.meant, refs.called, again))
+
+
+def push_code_of(instance: Instance, refs: Refs) -> None:
+    """Push the code of threads before their steps, where a remote of their project is configured. Warns of
+    code that stays here. Raises RemoteFailed."""
+    from uwf_git.workspaces.notes import Notes
+
+    if not Notes(instance.store.repository.private).any():
+        return
+    from uwf_git.workspaces.sharing import push_code, unshared
+
+    threads = (
+        None if refs.meant is None else {layout.thread_of(ref) for ref in refs.meant if "/threads/" in ref}
+    )
+    push_code(instance, threads)
+    if stays := unshared(instance, threads):
+        instance.warn(
+            f"the code of {counted(len(stays), 'thread')} stays here; to push it too:"
+            " uwf config set workspace.remote origin"
+        )
 
 
 def delete(instance: Instance, exchange: Exchange, threads: Collection[ThreadId]) -> PushReport:

@@ -11,6 +11,7 @@ from uwf_git.engine.status import FAILED, KILLED, NO_QUESTION, WAITING
 
 if TYPE_CHECKING:
     from uwf_git.engine.step import Outcome
+    from uwf_git.store.instance import Instance
 
 
 def warnings_of(outcome: Outcome) -> list[str]:
@@ -38,6 +39,18 @@ def waiting_for(outcome: Outcome, is_shown: bool) -> Waiting | None:
         return waiting(thread, outcome.standing)
     said = "waits for an answer" if is_shown else f"asks: {question or NO_QUESTION}"
     return Waiting(f"thread {thread} {said}", f"uwf thread answer {thread} -m TEXT")
+
+
+def code_left(instance: Instance, outcome: Outcome) -> str:
+    """Return a line on the code that an ended thread left, "" if it left none."""
+    from uwf_git.workspaces.notes import Notes
+
+    if not outcome.done or not Notes(instance.store.repository.private).has(outcome.thread):
+        return ""
+    from uwf_git.workspaces.sharing import branch_left
+
+    branch = branch_left(instance, outcome.thread)
+    return f"its code is on branch {branch}: git merge {branch}" if branch else ""
 
 
 def raise_if_ended_badly(outcome: Outcome) -> None:

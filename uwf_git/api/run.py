@@ -19,24 +19,26 @@ if TYPE_CHECKING:
 
 class Options(NamedTuple):
     """How to make a step. `agent` (alias, command or Agent) overrides the configuration; `cwd` is the agents'
-    folder, remembered; `on_stderr` gets a command's standard error; `hooks`: run the user's hooks."""
+    folder, remembered; `on_stderr` gets a command's standard error; `hooks`: run the user's hooks; `files`: what a
+    worktree begins with after a failed attempt, as in `engine.step.step`."""
 
     agent: str | Agent | None = None
     cwd: Path | None = None
     on_stderr: Callable[[bytes], None] | None = None
     exchange: Exchange | None = None
     hooks: bool = True
+    files: str = ""
 
 
 def step(instance: Instance, thread: ThreadId, options: Options) -> Outcome:
     """Run the next step. Raises as `engine.step.step`, and with a remote as `shared_step`."""
-    agent, cwd, on_stderr, exchange, hooks = options
+    agent, cwd, on_stderr, exchange, hooks, files = options
     if exchange is not None:
         from uwf_git.sync.shared_step import shared_step
 
-        return shared_step(instance, exchange.git, exchange.remote, thread, agent, cwd, on_stderr)
+        return shared_step(instance, exchange.git, exchange.remote, thread, agent, cwd, on_stderr, files)
     make = engine.step if hooks else engine.step_without_hooks
-    return make(instance, thread, agent, cwd, on_stderr)
+    return make(instance, thread, agent, cwd, on_stderr, files)
 
 
 def run(

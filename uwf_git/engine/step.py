@@ -84,6 +84,7 @@ from uwf_git.store.private import KILL, PAUSE, AgentReport, EngineOrder
 from uwf_git.store.threads import ConcurrentCommit
 from uwf_git.workspaces.notes import Notes
 from uwf_git.workspaces.project import WorkspaceFailed
+from uwf_git.workspaces.shared_folder import sharing
 from uwf_git.workspaces.step_workspace import Maker, StepWorkspace, workspace_of
 
 if TYPE_CHECKING:
@@ -569,6 +570,8 @@ class _Run:
                 folders.remember(self._thread, cwd.absolute())
             base = cwd or folders.recall(self._thread) or _current_folder()
             folder = base / location if location else base
+            if beside := sharing(self._instance, self._thread, folder):
+                self._instance.warn(beside)
         if not folder.is_dir():
             raise Invalid(
                 f"the working directory of {self._role!r}, {folder}, is not a folder", "create it first"

@@ -120,7 +120,8 @@ class Code(NamedTuple):
 class Workflow(NamedTuple):
     """A compiled workflow. `graph` maps a role or $START to its edges in order. `budget` limits each thread:
     maxSteps, maxTokens, maxCost (US dollars), maxWallTime (seconds). With `code`, the code decides and
-    `graph` is only its description. `crew` is its origin, and `personas` are that crew's by id."""
+    `graph` is only its description. `crew` is its origin, and `personas` are that crew's by id. `workspace` is
+    where its agents work, "" if it doesn't say."""
 
     name: str
     description: str
@@ -131,6 +132,7 @@ class Workflow(NamedTuple):
     code: Code | None = None
     crew: Origin | None = None
     personas: Mapping[str, Persona] = {}
+    workspace: str = ""
 
     @property
     def resume(self) -> int | None:
@@ -382,6 +384,7 @@ def parse_workflow(payload: Any) -> Workflow:
             },
             graph={source: _parse_edges(edges) for source, edges in payload["graph"].items()},
             budget=payload.get("budget"),
+            workspace=payload.get("workspace", ""),
             code=_parse_code(payload) if "file" in payload else None,
             crew=Origin(**payload["crew"]) if "crew" in payload else None,
             personas=_parse_personas(payload["personas"]) if "personas" in payload else {},

@@ -115,6 +115,14 @@ EXTRACTING_WORKFLOW = builtin(
     "92B2C05ZB76R7",
     _workflow_schema("Workflow3", {"tools?": _ROLE_TOOLS, "extractPrompt?": STRING}, {"budget?": BUDGET}),
 )
+WORKSPACE_WORKFLOW = builtin(
+    "12SG7ZZN164H3",
+    _workflow_schema(
+        "Workflow5",
+        {"tools?": _ROLE_TOOLS, "extractPrompt?": STRING},
+        {"budget?": BUDGET, "workspace": {"enum": ["worktree", "folder", "shared"]}},
+    ),
+)
 
 _PERSONA = record(
     "Persona",
@@ -466,7 +474,9 @@ SUSPEND_SCHEMA: dict[str, Any] = {
 QUESTION = builtin("6BKEEWRFC00TX", SUSPEND_SCHEMA)
 
 _KINDS: dict[str, frozenset[Hash]] = {
-    "workflow": frozenset({WORKFLOW, LIMITED_WORKFLOW, EXTRACTING_WORKFLOW, CREW_WORKFLOW, CODE}),
+    "workflow": frozenset(
+        {WORKFLOW, LIMITED_WORKFLOW, EXTRACTING_WORKFLOW, WORKSPACE_WORKFLOW, CREW_WORKFLOW, CODE}
+    ),
     "crew": frozenset({CREW}),
     "start": frozenset({STARTNODE, LIMITED_START, ROUNDS_START, CREW_START}),
     "step": frozenset({STEPNODE}),
@@ -485,6 +495,7 @@ MAY_LIMIT = (
     CREW_START,
     LIMITED_WORKFLOW,
     EXTRACTING_WORKFLOW,
+    WORKSPACE_WORKFLOW,
     CREW_WORKFLOW,
     CODE,
 )
@@ -508,6 +519,8 @@ def workflow_type(payload: Any) -> Hash:
         return CODE
     if "crew" in payload:
         return CREW_WORKFLOW
+    if "workspace" in payload:
+        return WORKSPACE_WORKFLOW
     in_roles = {key for role in payload["roles"].values() for key in role}
     if "extractPrompt" in in_roles:
         return EXTRACTING_WORKFLOW

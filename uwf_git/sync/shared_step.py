@@ -25,6 +25,7 @@ from uwf_git.sync import tracking
 from uwf_git.sync.pull import Pulled, gather, raise_if_refused
 from uwf_git.sync.push import push, refs_of, refusal, replan
 from uwf_git.sync.transfer import Rejected
+from uwf_git.workspaces.sharing import push_code
 
 if TYPE_CHECKING:
     from uwf_git.engine.kit.agent import Agent
@@ -38,17 +39,20 @@ def shared_step(
     agent: str | Agent | None = None,
     cwd: Path | None = None,
     on_stderr: Callable[[bytes], None] | None = None,
+    files: str = "",
 ) -> Outcome:
-    """Run a step between a pull and a push of its thread. Moves what those move. Raises HeadMoved, naming the
-    fork, if another step was first, or if the thread was deleted there; else as step, pull and push do."""
+    """Run a step between a pull and a push of its thread and its code. Moves what those move. Raises
+    HeadMoved, naming the fork, if another step was first, or if the thread was deleted there; else as step,
+    pull and push do."""
     if problem := problem_with(instance, remote, thread, gather(instance, git, remote, [thread])):
         raise problem
     try:
-        outcome = step(instance, thread, agent, cwd, on_stderr)
+        outcome = step(instance, thread, agent, cwd, on_stderr, files)
     except UwfError:
         # A failed attempt travels too; that it couldn't must not hide why it failed.
         _push(instance, git, remote, [thread])
         raise
+    push_code(instance, [thread])
     if problem := share_all(instance, git, remote, [thread])[thread]:
         raise problem
     return outcome

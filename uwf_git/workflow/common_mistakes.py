@@ -34,6 +34,7 @@ _TOP = {
     "name": ("id", "title", "workflow"),
     "description": ("desc", "about"),
     "budget": ("limits", "limit"),
+    "workspace": ("worktree", "cwd", "folder"),
 }
 _TABLES: Mapping[str, Mapping[str, Collection[str]]] = {
     "edge": _EDGE,

@@ -179,6 +179,7 @@ def _payload(draft: Draft, schemas: dict[Hash, Any]) -> dict[str, Any]:
         "name": draft.name,
         "description": draft.description,
         **({"budget": draft.budget} if draft.budget else {}),
+        **({"workspace": draft.workspace} if draft.workspace else {}),
         "roles": roles,
         "conditions": {
             condition.name: {"description": condition.description, "expression": condition.expression}

@@ -20,7 +20,8 @@ from uwf_git.workflow.common_mistakes import key_hint, means_start, suggest_key
 
 VERSION = 1
 
-_TOP = ("version", "name", "description", "budget", "roles", "conditions", "graph")
+_WORKSPACES = ("worktree", "folder", "shared")
+_TOP = ("version", "name", "description", "budget", "workspace", "roles", "conditions", "graph")
 _IN_BOTH_FORMS = ("tools", "extractPrompt")
 _PROMPT_FORM = ("description", "systemPrompt", "outputSchema", *_IN_BOTH_FORMS)
 _GOAL_FORM = ("description", "goal", "capabilities", "procedure", "output", "frontmatter", *_IN_BOTH_FORMS)
@@ -95,6 +96,7 @@ class Draft(NamedTuple):
     declared: frozenset[str]
     budget: dict[str, float] | None = None
     missing: frozenset[str] = frozenset()
+    workspace: str = ""
 
 
 def read_draft(data: Any, findings: Findings) -> Draft:
@@ -132,7 +134,18 @@ class _Reader(Fields):
         missing = {"roles"} if not roles_data else set()
         if not isinstance(top.get("conditions", {}), dict | None):
             missing.add("conditions")
-        return Draft(name, description, roles, conditions, graph, declared, budget, frozenset(missing))
+        workspace = self._workspace(top)
+        return Draft(
+            name, description, roles, conditions, graph, declared, budget, frozenset(missing), workspace
+        )
+
+    def _workspace(self, top: dict[str, Any]) -> str:
+        kind = self.text(top, (), "workspace", "the workflow") if "workspace" in top else ""
+        if kind and kind not in _WORKSPACES:
+            message = f'workspace "{one_line(kind, 40)}" is unknown'
+            self._findings.error(("workspace",), "bad-workspace", message, f"known: {', '.join(_WORKSPACES)}")
+            return ""
+        return kind or ""
 
     def _budget(self, value: Any) -> dict[str, float] | None:
         limits, problems = parse_budget(value)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.base.errors import Invalid, NotFound, Usage, UwfError
+from uwf_git.base.errors import NotFound, Usage, UwfError
 from uwf_git.config.known_agents import ANY_ROW, shipped
 from uwf_git.config.policy import RUN, WRITING, parse_policy, tighten
 from uwf_git.config.resolve import resolve_agent
@@ -71,7 +71,7 @@ def choose(
     uncommitted files is made. Raises Usage, NotFound and Invalid for a workspace that cannot be made."""
     is_default = option is None
     if option is None:
-        kind = instance.config.workspace.kind
+        kind = workflow.workspace or instance.config.workspace.of(_top(where)).kind
         if not kind:
             found = checkout_around(where)
             if found is None or found.top is None or not _may_write(instance, workflow, agent, persona):
@@ -81,6 +81,11 @@ def choose(
             kind = WORKTREE
         option = WorkspaceOption(kind)
     return chosen(instance, where, option, is_default)
+
+
+def _top(where: Path) -> Path | None:
+    found = checkout_around(where)
+    return found.top if found is not None else None
 
 
 def chosen(instance: Instance, where: Path, option: WorkspaceOption, is_default: bool = False) -> Choice:
@@ -157,6 +162,20 @@ def assign(instance: Instance, thread: ThreadId, option: WorkspaceOption, where:
         notes.write(thread, chosen(instance, where, option).note._replace(owner=thread))
 
 
+def reassign(instance: Instance, thread: ThreadId, option: WorkspaceOption, where: Path) -> None:
+    """Give a thread another workspace. A worktree that it had is removed; what is uncommitted is kept. Raises
+    as `chosen` and `removal.remove`."""
+    from uwf_git.workspaces.removal import remove
+
+    notes = Notes(instance.store.repository.private)
+    new, old = chosen(instance, where, option).note._replace(owner=thread), notes.read(thread)
+    if old is not None and old.kind == WORKTREE and old.owner == thread:
+        if (new.kind, new.project) == (old.kind, old.project):
+            return
+        remove(instance, thread)
+    notes.write(thread, new)
+
+
 def share(instance: Instance, parent: ThreadId, child: ThreadId) -> None:
     """Let a sub-workflow's thread work in its parent's workspace."""
     notes = Notes(instance.store.repository.private)
@@ -195,9 +214,3 @@ def _writes(instance: Instance, workflow: Workflow, agent: AgentConfig, role: Ro
     )
     policy = tighten(instance.config.tools, agent.tools, *narrowed)
     return any(policy.permits(tool) for tool in (*WRITING, RUN))
-
-
-def check_kind(kind: str) -> None:
-    """Raise Invalid for an unknown kind of workspace in a workflow."""
-    if kind not in (WORKTREE, FOLDER, SHARED):
-        raise Invalid(f"{kind!r} is not a workspace", "worktree, folder or shared")

@@ -60,6 +60,11 @@ class Notes:
     def has(self, thread: ThreadId) -> bool:
         return (self._folder / thread).is_file()
 
+    def any(self) -> bool:
+        with contextlib.suppress(OSError):
+            return any(is_thread_id(path.name) for path in self._folder.iterdir())
+        return False
+
     def forget(self, thread: ThreadId) -> None:
         with contextlib.suppress(OSError):
             (self._folder / thread).unlink(missing_ok=True)

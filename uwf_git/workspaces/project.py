@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -217,13 +217,24 @@ class Project:
         name = branch_of(thread)
         self.git().run("fetch", "-q", "--no-tags", remote, f"+{name}*:{tracking(remote, thread)}*")
 
-    def push(self, remote: str, thread: ThreadId) -> None:
-        name = branch_of(thread)
-        self.git().run("push", "-q", "--no-verify", remote, f"{name}:{name}")
+    def fetch_commit(self, remote: str, thread: ThreadId, commit: str) -> bool:
+        """Fetch a commit of a thread, by its branch or by itself; return whether it is here then. Raises
+        RemoteFailed if the remote cannot be reached."""
+        self.fetch(remote, thread)
+        if not self.commit(commit):
+            self.git().run("fetch", "-q", "--no-tags", remote, commit, check=False)
+        return self.commit(commit) != ""
 
-    def theirs(self, remote: str, thread: ThreadId) -> str:
-        """Return the fetched commit of a thread's branch, "" if none."""
-        return self.commit(tracking(remote, thread)) if remote else ""
+    def push(self, remote: str, threads: Collection[ThreadId]) -> None:
+        names = [f"{branch_of(thread)}:{branch_of(thread)}" for thread in threads]
+        self.git().run("push", "-q", "--no-verify", remote, *names)
+        for thread in threads:  # whatever the remote's refspecs are
+            self.set_ref(tracking(remote, thread), self.commit(branch_of(thread)))
+
+    def remote_at(self, url: str) -> str:
+        """Return the name of the remote with a URL, "" if none."""
+        names = self.line("remote").splitlines()
+        return next((name for name in names if url and self.url(name) == url), "")
 
 
 def tracking(remote: str, thread: ThreadId) -> str:

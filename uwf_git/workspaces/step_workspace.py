@@ -31,6 +31,7 @@ from uwf_git.workspaces.options import SHARED, WORKTREE
 from uwf_git.workspaces.project import Project, WorkspaceFailed, checkout_around
 from uwf_git.workspaces.removal import make_room
 from uwf_git.workspaces.setup import set_up
+from uwf_git.workspaces.sharing import remote_of
 from uwf_git.workspaces.worktree import AGAIN, worktree_of
 
 THREAD_TRAILER = "Uwf-Thread"
@@ -106,13 +107,13 @@ class StepWorkspace:
         return last_code_commit(self._instance, self._at.history) or self.note.base
 
     def _require(self, commit: str) -> None:
-        project, remote = self._project, self.note.remote
+        project = self._project
         if project.commit(commit):
             return
-        if remote:
-            project.fetch(remote, ThreadId(self.note.owner))
-            if project.commit(commit):
-                return
+        code = last_code(self._instance, self._at.history)
+        remote = remote_of(self._instance, self.note) or project.remote_at(code.remote if code else "")
+        if remote and project.fetch_commit(remote, ThreadId(self.note.owner), commit):
+            return
         where = self.note.checkout or self.note.project
         raise NotFound(
             f"the code of thread {self._thread}, commit {commit[:12]}, is not in project {where}",
@@ -305,8 +306,6 @@ def _inherited(instance: Instance, notes: Notes, at: Position, cwd: Path | None)
         project = Project(checkout.common)
         remote = instance.config.workspace.of(checkout.top).remote
         if _is_same(project, code, remote):
-            if not project.commit(code.commit) and remote:
-                project.fetch(remote, thread)
             inside = str(here.absolute().relative_to(checkout.top)) if checkout.top else ""
             return Note(
                 WORKTREE,

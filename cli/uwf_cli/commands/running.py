@@ -64,6 +64,13 @@ WORKSPACE = click.option(
     metavar="W",
     help="Where agents work: worktree, folder or shared. Default: a git worktree if one may change files.",
 )
+FILES = click.option(
+    "--files",
+    type=click.Choice(("attempt", "step")),
+    default="",
+    help="After a failed attempt, begin with the files that it left, or with those of the last step."
+    " Default: those of the attempt if its session is resumed.",
+)
 INCLUDE_CHANGES = click.option(
     "--include-changes", is_flag=True, help="Begin a worktree with the uncommitted changes here."
 )
@@ -88,6 +95,8 @@ QUIET = click.option("-q", "--quiet", is_flag=True, help="Don't show the live li
 @click.argument("thread", metavar="ID", shell_complete=complete_thread)
 @AGENT
 @CWD
+@WORKSPACE
+@FILES
 @REMOTE
 @QUIET
 def step(
@@ -95,6 +104,8 @@ def step(
     thread: str,
     agent: str | None,
     cwd: Path | None,
+    workspace: str | None,
+    files: str,
     remote: str | None,
     quiet: bool,
 ) -> None:
@@ -105,10 +116,11 @@ def step(
 
     shared, found = exchanged(invocation, thread, remote)
     where = folder(cwd)
+    place(invocation, found, workspace, where)
     _warn_of_agent(invocation, found, agent)
     lines = _lines(invocation, f"uwf thread step {found}{repeated(agent, where, remote)}", found, quiet)
     with lines or nullcontext():
-        options = Options(agent, where, _live_stderr(invocation, lines), shared)
+        options = Options(agent, where, _live_stderr(invocation, lines), shared, files=files)
         outcome = make(invocation.instance, found, options)
     emit_outcome(invocation, outcome)
     raise_if_ended_badly(outcome)
@@ -129,6 +141,8 @@ def step(
 @MAX_STEPS
 @AGENT
 @CWD
+@WORKSPACE
+@FILES
 @REMOTE
 @QUIET
 def run(
@@ -138,6 +152,8 @@ def run(
     max_steps: int,
     agent: str | None,
     cwd: Path | None,
+    workspace: str | None,
+    files: str,
     remote: str | None,
     quiet: bool,
 ) -> None:
@@ -151,8 +167,9 @@ def run(
     where = folder(cwd)
     if len(chosen.ids) == 1:
         shared, found = exchanged(invocation, chosen.ids[0], remote)
+        place(invocation, found, workspace, where)
         _warn_of_agent(invocation, found, agent)
-        run_one(invocation, found, Options(agent, where, exchange=shared), max_steps, quiet)
+        run_one(invocation, found, Options(agent, where, exchange=shared, files=files), max_steps, quiet)
         return
     failures = Failures(invocation)
     found_all = chosen_threads(
@@ -161,7 +178,15 @@ def run(
     if found_all:
         from uwf_cli.watching.side_by_side import SideBySide
 
-        given = {"--max-steps": str(max_steps), "--agent": agent, "--cwd": where, "--remote": remote}
+        for each in found_all:
+            place(invocation, each, workspace, where)
+        given = {
+            "--max-steps": str(max_steps),
+            "--agent": agent,
+            "--cwd": where,
+            "--files": files or None,
+            "--remote": remote,
+        }
         options = [f"{name}={value}" for name, value in given.items() if value is not None]
         oldest_first = found_all if chosen.ids else found_all[::-1]
         again = repeated(agent, where, remote)
@@ -214,8 +239,12 @@ def _stopped(invocation: Invocation, outcome: Outcome) -> Waiting | None:
 
 def emit_outcome(invocation: Invocation, outcome: Outcome, compact: bool = False) -> None:
     """Print a step's outcome, for people one line plus a question with options, then run the hooks."""
+    from uwf_git.api.outcome import code_left
+
     value, shown = outcome_value(invocation, outcome)
     invocation.emit(value, outcome_line, shown, compact)
+    if left := code_left(invocation.instance, outcome):
+        invocation.note(left)
     invocation.afterwards()
 
 
@@ -333,6 +362,65 @@ def _live_stderr(invocation: Invocation, lines: Lines | None) -> Callable[[bytes
         sys.stderr.flush()
 
     return show
+
+
+@command(
+    "uwf continue 01JK7M                  on another machine, in a clone of the project",
+    "uwf continue 01JK7M --remote origin  and share each step",
+)
+@click.argument("thread", metavar="ID", shell_complete=complete_thread)
+@MAX_STEPS
+@AGENT
+@CWD
+@REMOTE
+@QUIET
+def continue_(
+    invocation: Invocation,
+    thread: str,
+    max_steps: int,
+    agent: str | None,
+    cwd: Path | None,
+    remote: str | None,
+    quiet: bool,
+) -> None:
+    """Continue a thread that was worked on elsewhere: pull it, make its worktree, run it.
+
+    It is pulled from origin or the only remote, if there is one. Its code is fetched from the project's remote
+    into the repository of this folder, or of --cwd.
+    """
+    from uwf_git.api.run import Options
+
+    where = folder(cwd)
+    if remote is not None:
+        shared, found = exchanged(invocation, thread, remote)
+    else:
+        shared, found = None, _pulled(invocation, thread)
+    run_one(invocation, found, Options(agent, where, exchange=shared), max_steps, quiet)
+
+
+def _pulled(invocation: Invocation, thread: str) -> ThreadId:
+    """Return a thread's id after pulling it from the default remote, if there is one that has it."""
+    from uwf_git.api.exchange import Exchange, bring, exchange_with, fetch, raise_if_incomplete, threads_there
+
+    instance = invocation.instance
+    if not instance.remotes.all():
+        return find_thread(invocation, thread)
+    there = Exchange(exchange_with(instance, None).remote, exchange.git_for(instance))
+    (found,) = threads_there(instance, there, [thread])
+    if instance.threads.exists(found):
+        raise_if_incomplete(fetch(instance, there, [found]))
+    else:
+        bring(instance, there, found)
+    return find_thread(invocation, found)
+
+
+def place(invocation: Invocation, thread: ThreadId, workspace: str | None, where: Path | None) -> None:
+    """Give a thread the workspace of --workspace, if any."""
+    if workspace is not None:
+        from uwf_git.workspaces.choice import reassign
+        from uwf_git.workspaces.options import parse_option
+
+        reassign(invocation.instance, thread, parse_option(workspace), where or Path.cwd())
 
 
 def workspace_option(workspace: str | None, changes: bool) -> WorkspaceOption | None:

@@ -35,6 +35,7 @@ from uwf_git.format.kinds import CONTENT, SUBWORKFLOW, StepContext, asks_human, 
 from uwf_git.format.types import SUSPEND, USER
 from uwf_git.git.repository import Oid
 from uwf_git.kit import Context, Reply, create_agent
+from uwf_git.workspaces.choice import share
 
 if TYPE_CHECKING:
     from uwf_git.store.history import Head, History
@@ -121,6 +122,7 @@ def _start(ctx: Context) -> ThreadId:
     task = instance.redactor.text(_task(ctx))[0]
     child = instance.threads.start(version, workflow, task, persona=persona)
     instance.folders.remember(child, ctx.cwd)
+    share(instance, ctx.thread, child)
     ctx.in_session(child)
     return child
 

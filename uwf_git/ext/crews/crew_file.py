@@ -280,6 +280,14 @@ class _Reader(Fields):
             self._of_files += [_placed(file, each) for each in error.findings]
             roles = source.data.get("roles") if isinstance(source.data, dict) else None
             return None, roles if isinstance(roles, dict) else None
+        if compiled.workflow.workspace:
+            mark = source.marks.key_mark(("workspace",))
+            said = (
+                "a crew's workflow has no workspace of its own",
+                "give --workspace, or set it in config.yaml",
+            )
+            self._of_files.append(PackageFinding(file, mark.line, mark.column, "bad-workspace", *said))
+            return None, compiled.workflow.roles
         self._of_files += [_placed(file, each) for each in compiled.warnings]
         return compiled, compiled.workflow.roles
 

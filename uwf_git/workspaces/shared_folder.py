@@ -1,0 +1,48 @@
+"""Threads whose agents work in one folder at the same time, where each may overwrite what another wrote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from uwf_git.format.ids import ThreadId
+from uwf_git.format.kinds import SUBWORKFLOW
+
+if TYPE_CHECKING:
+    from uwf_git.store.instance import Instance
+
+_NAMED = 3  # threads
+_told: set[Path] = set()
+
+
+def sharing(instance: Instance, thread: ThreadId, folder: Path) -> str:
+    """Return a warning if other threads' agents work in a folder of a git checkout now, else "". Each process
+    warns once of a folder."""
+    held = instance.locks.held() - {thread}
+    if not held or folder in _told:
+        return ""
+    from uwf_git.workspaces.project import checkout_around
+
+    mine, place = _parents(instance, thread), str(folder.absolute())
+    beside = []
+    for other in sorted(held):
+        order = instance.runs.read_order(other)
+        is_relative = other in mine or thread in _parents(instance, other)
+        if order is not None and order.folder == place and not is_relative:
+            beside.append(other)
+    if not beside or checkout_around(folder) is None:
+        return ""
+    _told.add(folder)
+    more = f" and {len(beside) - _NAMED} more" if len(beside) > _NAMED else ""
+    return (
+        f"thread {thread} works in {folder}, and so does {', '.join(beside[:_NAMED])}{more}: they may overwrite"
+        " each other's files; --workspace worktree gives each thread its own"
+    )
+
+
+def _parents(instance: Instance, thread: str) -> set[str]:
+    found: set[str] = set()
+    while (owner := instance.sessions.owner(SUBWORKFLOW, thread)) and owner not in found:
+        found.add(owner)
+        thread = owner
+    return found
