@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shlex
 import shutil
+import time
 from pathlib import Path
 
 import pytest
 from commands import git
-from conftest import Uwf
+from conftest import Begin, Uwf
 from two_machines import RELAY
 from workflows import start_thread
 
@@ -54,6 +55,13 @@ def agent(command: str) -> str:
 
 def failing(command: str) -> str:
     return shlex.join(["sh", "-c", f"({command}) >&2; exit 3"])
+
+
+def wait_for_file(path: Path) -> None:
+    deadline = time.monotonic() + 30
+    while not path.exists():
+        assert time.monotonic() < deadline, f"{path} does not appear"
+        time.sleep(0.02)
 
 
 def work(instance: Instance, thread: ThreadId, command: str) -> Path:
@@ -240,6 +248,43 @@ def test_an_unfinished_merge_keeps_the_step_waiting_and_the_answer(instance: Ins
     git("-C", folder, "merge", "--abort")
     step(instance, thread, "uwf-exec false")  # nobody is asked again
     assert at(project, "show", f"{branch(thread)}:mine.txt") == "mine"
+
+
+def test_what_an_agent_left_whose_engine_was_killed_is_kept_and_undone(
+    uwf: Uwf, instance: Instance, project: Path, begin: Begin
+) -> None:
+    thread = begun(instance, project)
+    folder = instance.location.root / "workspaces" / thread
+    running = begin("thread", "step", thread, "--agent", agent("echo half > half.txt; touch began; sleep 60"))
+    wait_for_file(folder / "began")
+    running.kill()
+    running.wait()
+    instance.locks.end(thread)  # the agent has outlived it
+    work(instance, thread, "test ! -e half.txt && echo whole > whole.txt")
+    kept = at(project, "for-each-ref", "--format=%(refname)", "refs/uwf/local/work").split()
+    assert [at(project, "show", f"{each}:half.txt") for each in kept] == ["half"]
+    code = left(instance, thread)
+    assert at(project, "diff", "--name-only", code.base, code.commit) == "whole.txt"
+    assert uwf("verify").json["findings"] == []
+
+
+def test_a_step_whose_engine_was_killed_after_it_committed_the_code_is_made_once(
+    uwf: Uwf, instance: Instance, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the commit of the code and that of the step."""
+    thread = begun(instance, project)
+
+    def dies(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("uwf_git.engine.step.append_step", dies)
+        with pytest.raises(KeyboardInterrupt):
+            step(instance, thread, agent("echo made > made.txt"))
+    work(instance, thread, "exit 1")  # nobody is asked again
+    code = left(instance, thread)
+    assert at(project, "show", f"{code.commit}:made.txt") == "made"
+    assert at(project, "rev-list", "--count", f"main..{branch(thread)}") == "1"
 
 
 def test_a_killed_thread_keeps_what_its_worktree_had(instance: Instance, project: Path) -> None:

@@ -67,7 +67,6 @@ WORKSPACE = click.option(
 FILES = click.option(
     "--files",
     type=click.Choice(("attempt", "step")),
-    default="",
     help="After a failed attempt, begin with the files that it left, or with those of the last step."
     " Default: those of the attempt if its session is resumed.",
 )
@@ -105,7 +104,7 @@ def step(
     agent: str | None,
     cwd: Path | None,
     workspace: str | None,
-    files: str,
+    files: str | None,
     remote: str | None,
     quiet: bool,
 ) -> None:
@@ -120,7 +119,7 @@ def step(
     _warn_of_agent(invocation, found, agent)
     lines = _lines(invocation, f"uwf thread step {found}{repeated(agent, where, remote)}", found, quiet)
     with lines or nullcontext():
-        options = Options(agent, where, _live_stderr(invocation, lines), shared, files=files)
+        options = Options(agent, where, _live_stderr(invocation, lines), shared, files=files or "")
         outcome = make(invocation.instance, found, options)
     emit_outcome(invocation, outcome)
     raise_if_ended_badly(outcome)
@@ -153,7 +152,7 @@ def run(
     agent: str | None,
     cwd: Path | None,
     workspace: str | None,
-    files: str,
+    files: str | None,
     remote: str | None,
     quiet: bool,
 ) -> None:
@@ -169,7 +168,9 @@ def run(
         shared, found = exchanged(invocation, chosen.ids[0], remote)
         place(invocation, found, workspace, where)
         _warn_of_agent(invocation, found, agent)
-        run_one(invocation, found, Options(agent, where, exchange=shared, files=files), max_steps, quiet)
+        run_one(
+            invocation, found, Options(agent, where, exchange=shared, files=files or ""), max_steps, quiet
+        )
         return
     failures = Failures(invocation)
     found_all = chosen_threads(
@@ -184,7 +185,7 @@ def run(
             "--max-steps": str(max_steps),
             "--agent": agent,
             "--cwd": where,
-            "--files": files or None,
+            "--files": files,
             "--remote": remote,
         }
         options = [f"{name}={value}" for name, value in given.items() if value is not None]

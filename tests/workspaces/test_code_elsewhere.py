@@ -1,0 +1,130 @@
+"""A thread's code on a second machine, which has a clone of the project and the threads' remote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from commands import git
+from conftest import Uwf
+from two_machines import RELAY, Machine
+
+from uwf_git.format.ids import fork_id
+
+WRITES = """uwf-exec sh -c 'echo "$UWF_ROLE" >> made.txt; echo "{\\"text\\": \\"done\\"}"'"""
+
+
+class Site:
+    """Two machines with a clone of one project each, and two bare repositories between them."""
+
+    def __init__(self, uwf: Uwf, folder: Path) -> None:
+        self.project, self.threads = folder / "project.git", folder / "threads.git"
+        git("init", "-q", "-b", "main", folder / "begin")
+        (folder / "begin/one.txt").write_text("one")
+        git("-C", folder / "begin", "add", ".")
+        git("-C", folder / "begin", "commit", "-q", "-m", "first")
+        git("clone", "-q", "--bare", folder / "begin", self.project)
+        git("init", "-q", "--bare", self.threads)
+        self.here, self.there = Machine(uwf, folder / "here"), Machine(uwf, folder / "there")
+        self.clones = {}
+        for machine in (self.here, self.there):
+            machine("init")
+            machine("remote", "add", "origin", self.threads)
+            self.clones[machine] = folder / f"clone of {machine.root.name}"
+            git("clone", "-q", self.project, self.clones[machine])
+
+    def starts(self) -> str:
+        """A thread with a worktree on the first machine, after one step."""
+        self.here.registers(RELAY)
+        place = ("--workspace", "worktree", "--cwd", self.clones[self.here])
+        thread = str(self.here("thread", "start", "relay", "-p", "Do it", *place).json["thread"])
+        self.here("thread", "step", thread, "--agent", WRITES)
+        return thread
+
+
+@pytest.fixture
+def site(uwf: Uwf, tmp_path: Path) -> Site:
+    return Site(uwf, tmp_path)
+
+
+def test_a_thread_goes_on_elsewhere_with_the_code_that_its_steps_left(site: Site) -> None:
+    site.here("config", "set", "workspace.remote", "origin")
+    thread = site.starts()
+    site.here("push")
+    clone = site.clones[site.there]
+    done = site.there("continue", thread, "--agent", WRITES, cwd=clone)
+    assert '"status":"completed"' in done.out
+    assert git("-C", clone, "show", f"uwf/work/{thread}:made.txt").split() == ["writer", "reader"]
+    assert (
+        git("-C", clone, "status", "--short") == "" and git("-C", clone, "branch", "--show-current") == "main"
+    )
+    site.there("config", "set", "workspace.remote", "origin")
+    site.there("push")
+    assert git("-C", site.project, "show", f"uwf/work/{thread}:made.txt").split() == ["writer", "reader"]
+    site.here("pull")
+    assert site.here("verify").json["findings"] == []
+
+
+def test_code_that_is_not_here_is_named_and_no_agent_works_on_another(site: Site, tmp_path: Path) -> None:
+    thread = site.starts()
+    said = site.here("push").err
+    assert "the code of 1 thread stays here" in said and "uwf config set workspace.remote origin" in said
+    error = site.there("continue", thread, "--agent", WRITES, cwd=tmp_path, check=3).error
+    commit = git("-C", site.clones[site.here], "rev-parse", f"uwf/work/{thread}")
+    assert f"commit {commit[:12]} of the repository {site.project}" in error["message"]
+    error = site.there("continue", thread, "--agent", WRITES, cwd=site.clones[site.there], check=3).error
+    assert commit[:12] in error["message"] and "git -C" in error["hint"]
+    site.here("config", "set", "workspace.remote", "origin")
+    site.here("push")
+    site.there("continue", thread, "--agent", WRITES, cwd=site.clones[site.there])
+
+
+def test_both_sides_of_a_divergence_keep_their_code(site: Site) -> None:
+    for machine in (site.here, site.there):
+        machine("config", "set", "workspace.remote", "origin")
+    thread = site.starts()
+    site.here("push")
+    site.there("pull")
+    other = WRITES.replace('"$UWF_ROLE"', "other")
+    site.there("thread", "step", thread, "--agent", other, cwd=site.clones[site.there])
+    site.here("thread", "step", thread, "--agent", WRITES)
+    mine = site.here("thread", "show", thread).json["head"]
+    site.there("push")
+    site.here("pull")
+    fork = fork_id(thread, mine)
+    assert site.here("thread", "show", fork).json["head"] == mine
+    clone = site.clones[site.here]
+
+    def made(side: str) -> list[str]:
+        last = site.here("thread", "steps", side, "--json").json[-1]["step"]
+        code = site.here("thread", "step-details", last, "--json").json["detail"]["value"]["code"]
+        git("-C", clone, "fetch", "-q", "origin", "+refs/heads/uwf/*:refs/remotes/origin/uwf/*")
+        assert git("-C", clone, "for-each-ref", "--contains", code["commit"])
+        return git("-C", clone, "show", f"{code['commit']}:made.txt").split()
+
+    assert (made(thread), made(fork)) == (["writer", "other"], ["writer", "reader"])
+
+
+def test_each_step_of_a_shared_thread_is_pushed_with_its_code(site: Site) -> None:
+    site.here("config", "set", "workspace.remote", "origin")
+    thread = site.starts()
+    site.here("push")
+    site.here("thread", "step", thread, "--agent", WRITES, "--remote", "origin")
+    assert git("-C", site.project, "show", f"uwf/work/{thread}:made.txt").split() == ["writer", "reader"]
+
+
+def test_a_store_in_the_project_needs_no_other_place(uwf: Uwf, tmp_path: Path) -> None:
+    """Threads and their code in one repository, which travels as one."""
+    project = tmp_path / "project"
+    git("init", "-q", "-b", "main", project)
+    git("-C", project, "commit", "-q", "--allow-empty", "-m", "first")
+    (project / "relay.yaml").write_text(RELAY)
+    env = {"UWF_STORAGE_ROOT": ""}
+    uwf("init", "--here", cwd=project, env=env)
+    begun = uwf(
+        *("run", "relay.yaml", "-p", "x", "--workspace", "worktree", "--agent", WRITES), cwd=project, env=env
+    )
+    thread = begun.out.split('"thread":"')[1][:26]
+    assert git("-C", project, "show", f"uwf/work/{thread}:made.txt").split() == ["writer", "reader"]
+    assert uwf("verify", cwd=project, env=env).json["findings"] == []
+    assert uwf("doctor", cwd=project, env=env, check=None).code in (0, 1)
