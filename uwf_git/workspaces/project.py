@@ -210,6 +210,14 @@ class Project:
             return commit
         return self.write_commit(tree, commit, "uncommitted changes\n", user, user)
 
+    def lay_out(self, commit: str, folder: Path, index: Path) -> None:
+        """Write the files of a commit to a new folder, with an index of its own."""
+        folder.mkdir(parents=True)
+        off = self.filters_off(commit)
+        git = self.git(cwd=folder, variables={"GIT_INDEX_FILE": str(index), "GIT_WORK_TREE": str(folder)})
+        self.run("read-tree", commit, git=git)
+        self.run(*off, "checkout-index", "-a", git=git)
+
     # Its remote
 
     def fetch(self, remote: str, thread: ThreadId) -> None:

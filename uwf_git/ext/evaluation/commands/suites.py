@@ -83,9 +83,11 @@ def add(
 ) -> None:
     """Make cases of threads or steps. For a step, its role runs again after the same history.
 
-    Nothing is copied: the thread's commit becomes a parent of the suite's commit.
+    The thread is not copied: its commit becomes a parent of the suite's commit. Without --fixture, the files are
+    the code that the step, or the thread's first, began with in its worktree.
     """
     from uwf_git.ext.evaluation.cases import fitted
+    from uwf_git.ext.evaluation.code_fixtures import with_code
     from uwf_git.ext.evaluation.fixtures import store_folder
     from uwf_git.ext.evaluation.suite import MOST_COMMITS, Additions
 
@@ -100,12 +102,15 @@ def add(
     value = resolve.json_value(expected) if expected is not None else None
     given = parse_judges(judges, commands=False) or ()
     with instance.store.together():
-        files = store_folder(instance, fixture.expanduser()) if fixture is not None else None
+        if fixture is None:
+            found = [with_code(instance, each) for each in found]
+        else:
+            given_files = store_folder(instance, fixture.expanduser())
+            found = [each._replace(case=each.case._replace(fixture=given_files)) for each in found]
         drafted = [
             each._replace(
                 case=each.case._replace(
                     name=name or each.case.name,
-                    fixture=files,
                     judges=given,
                     expected=value,
                     tags=tuple(tags),
@@ -118,10 +123,8 @@ def add(
         for start in range(0, len(fits), MOST_COMMITS):
             some = fits[start : start + MOST_COMMITS]
             commits = [commit for each in some for commit in each.commits]
-            suites.add(
-                suite,
-                Additions([each.case for each in some], files=[files] if files else [], commits=commits),
-            )
+            files = sorted({each.case.fixture for each in some if each.case.fixture})
+            suites.add(suite, Additions([each.case for each in some], files=files, commits=commits))
     _emit_added(invocation, suite, suites, [each.case for each in fits], len(drafted) - len(fits))
 
 

@@ -1,0 +1,49 @@
+"""The code that a recorded step began with, as the fixture of its case."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from uwf_git.base.errors import UwfError
+from uwf_git.ext.evaluation.cases import CaseDraft
+from uwf_git.ext.evaluation.fixtures import store_folder
+from uwf_git.format.kinds import Revision, parse_step
+from uwf_git.store.instance import Instance
+from uwf_git.workspaces.notes import Notes
+from uwf_git.workspaces.options import WORKTREE
+from uwf_git.workspaces.project import Project
+from uwf_git.workspaces.step_workspace import code_left
+
+
+def with_code(instance: Instance, draft: CaseDraft) -> CaseDraft:
+    """Return a case with the code that its step, or its thread's first step, began with. Warns if that is not
+    here, or no fixture can be made of it."""
+    code = _code(instance, draft)
+    if code is None:
+        return draft
+    name = draft.case.name
+    for _, note in Notes(instance.store.repository.private).all():
+        if note.kind == WORKTREE and Project(Path(note.project)).commit(code.base):
+            with tempfile.TemporaryDirectory() as folder:
+                try:
+                    place = Path(folder, "files")
+                    Project(Path(note.project)).lay_out(code.base, place, Path(folder, "index"))
+                    return draft._replace(case=draft.case._replace(fixture=store_folder(instance, place)))
+                except UwfError as error:
+                    instance.warn(f"case {name} has no files of its code: {error.message}; give --fixture")
+                    return draft
+    instance.warn(
+        f"case {name} has no files: its code, commit {code.base[:12]}, is not here; give them with --fixture"
+    )
+    return draft
+
+
+def _code(instance: Instance, draft: CaseDraft) -> Revision | None:
+    step = draft.case.step
+    if step is None:
+        return None
+    if draft.case.role is not None:
+        return code_left(instance, parse_step(instance.store.get(step).payload).detail)
+    found = [code_left(instance, past.step.detail) for past in instance.threads.past(step)]
+    return next((code for code in reversed(found) if code is not None), None)
