@@ -13,14 +13,13 @@ from conftest import Begin, Uwf
 from two_machines import RELAY
 from workflows import start_thread
 
-from uwf_git.base.errors import AgentFailed, NotFound, Usage, UwfError
+from uwf_git.base.errors import AgentFailed, NotFound, Usage, UwfError, WorkspaceFailed
 from uwf_git.engine.step import kill, step
 from uwf_git.format.ids import ThreadId
 from uwf_git.format.kinds import Revision
 from uwf_git.store.instance import Instance
 from uwf_git.workspaces.choice import assign, chosen
 from uwf_git.workspaces.options import parse_option
-from uwf_git.workspaces.project import WorkspaceFailed
 from uwf_git.workspaces.sharing import push_code
 from uwf_git.workspaces.step_workspace import code_left
 

@@ -167,6 +167,12 @@ class SigningFailed(UwfError):
     code = "signing_failed"
 
 
+class WorkspaceFailed(UwfError):
+    """A thread's workspace cannot be used, or what is in it not recorded. The agent's work is kept."""
+
+    code = "workspace"
+
+
 class RemoteFailed(UwfError):
     """git could not talk to a remote."""
 

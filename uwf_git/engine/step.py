@@ -30,6 +30,7 @@ from uwf_git.base.errors import (
     StoreDamaged,
     UwfError,
     Waiting,
+    WorkspaceFailed,
 )
 from uwf_git.base.text import encodable
 from uwf_git.config.known_agents import asks_no_model
@@ -73,7 +74,7 @@ from uwf_git.format.kinds import (
     parse_step,
     persona_value,
 )
-from uwf_git.format.types import CODE_DETAIL, END, FAIL, STEPNODE, USER
+from uwf_git.format.types import CODE_DETAIL, END, FAIL, STEPNODE, USER, is_kind
 from uwf_git.git.repository import Oid, StoreUnwritable
 from uwf_git.sandbox.programs import avoid
 from uwf_git.store.history import Head, Position
@@ -83,12 +84,11 @@ from uwf_git.store.maintenance import maintain
 from uwf_git.store.private import KILL, PAUSE, AgentReport, EngineOrder
 from uwf_git.store.threads import ConcurrentCommit
 from uwf_git.workspaces.notes import Notes
-from uwf_git.workspaces.project import WorkspaceFailed
 from uwf_git.workspaces.shared_folder import sharing
-from uwf_git.workspaces.step_workspace import Maker, StepWorkspace, workspace_of
 
 if TYPE_CHECKING:
     from uwf_git.engine.kit.agent import Agent
+    from uwf_git.workspaces.step_workspace import StepWorkspace
 
 
 class Outcome(NamedTuple):
@@ -449,12 +449,10 @@ class _Run:
         """Return the StepNode with the code that the step left in its worktree. Agents don't know that; the
         engine adds it to the detail."""
         order, store = self._order, self._instance.store
-        work = self._workspace
-        if work is None and order is not None and order.base:
-            work = workspace_of(self._instance, self._at)
-        if work is None or order is None:
+        if order is None or not order.base or (work := self._workspace or self._workspace_at()) is None:
             return node, step
         from uwf_git.store.pages import verdict
+        from uwf_git.workspaces.step_workspace import Maker
 
         said = verdict(store.get(step.output).payload)
         persona = self._at.history.speaker(step.role) if step.role != END else None
@@ -561,7 +559,7 @@ class _Run:
     def _folder(self, cwd: Path | None, resumes: Callable[[], bool]) -> tuple[Path, str]:
         """Return the agent's folder, and the commit at which its worktree begins, "" without one."""
         folders, location = self._instance.folders, self._found.location
-        work = self._workspace = workspace_of(self._instance, self._at, cwd)
+        work = self._workspace = self._workspace_at(cwd)
         if work is not None:
             work.prepare(self._order, resumes, self._files)
             folder = work.folder(location)
@@ -578,6 +576,16 @@ class _Run:
             )
         avoid(folder)
         return folder.absolute(), work.base if work is not None else ""
+
+    def _workspace_at(self, cwd: Path | None = None) -> StepWorkspace | None:
+        newest = next((step for step in reversed(self._at.history.steps) if step.role != USER), None)
+        detail = self._instance.store.get(newest.detail).type if newest is not None else None
+        is_of_others = detail is None or (is_kind(detail, "detail") and detail != CODE_DETAIL)
+        if is_of_others and not Notes(self._instance.store.repository.private).any():
+            return None
+        from uwf_git.workspaces.step_workspace import workspace_of
+
+        return workspace_of(self._instance, self._at, cwd)
 
     def _raise_if_interrupted(self, made: AgentResult) -> None:
         """Keep the work of an agent ended by a pause or a kill, and raise Paused or Killed. The output of an
@@ -647,7 +655,7 @@ class _Run:
         if order is None or not order.base:
             return None
         try:
-            work = self._workspace or workspace_of(self._instance, self._at)
+            work = self._workspace or self._workspace_at()
             return work.keep_failed(order.base) if work is not None else None
         except (UwfError, OSError) as error:
             self._instance.warn(f"what the attempt changed is not kept: {error}")

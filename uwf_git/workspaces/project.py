@@ -18,7 +18,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from uwf_git.base.errors import Invalid, NotFound, RemoteFailed, UwfError
+from uwf_git.base.errors import Invalid, NotFound, RemoteFailed, UwfError, WorkspaceFailed
 from uwf_git.format.ids import ThreadId
 from uwf_git.git.objects import Person
 from uwf_git.git.program import PATIENCE, CallResult, Git
@@ -29,12 +29,6 @@ KEPT = "refs/uwf/local/work/"
 NO_REPOSITORY = "uwf run … --workspace shared works in the folder itself"
 _LFS = re.compile(r"git[- ]lfs (?:clean|smudge|filter-process)\b")
 _QUIET = ("-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "core.fsyncMethod=batch")
-
-
-class WorkspaceFailed(UwfError):
-    """A thread's workspace cannot be used, or what is in it not recorded. The agent's work is kept."""
-
-    code = "workspace"
 
 
 class Checkout(NamedTuple):

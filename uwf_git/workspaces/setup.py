@@ -7,11 +7,10 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from uwf_git.base.errors import AgentFailed
+from uwf_git.base.errors import AgentFailed, WorkspaceFailed
 from uwf_git.base.text import last_line
 from uwf_git.sandbox.child import run_command
 from uwf_git.sandbox.programs import trusted_path
-from uwf_git.workspaces.project import WorkspaceFailed
 
 if TYPE_CHECKING:
     from uwf_git.config.settings import WorkspaceSettings

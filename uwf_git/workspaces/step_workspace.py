@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from uwf_git.base.errors import Invalid, NotFound
+from uwf_git.base.errors import Invalid, NotFound, WorkspaceFailed
 from uwf_git.base.text import one_line
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import Revision
@@ -28,7 +28,7 @@ from uwf_git.store.instance import Instance
 from uwf_git.store.private import EngineOrder
 from uwf_git.workspaces.notes import Note, Notes
 from uwf_git.workspaces.options import SHARED, WORKTREE
-from uwf_git.workspaces.project import Project, WorkspaceFailed, checkout_around
+from uwf_git.workspaces.project import Project, checkout_around
 from uwf_git.workspaces.removal import make_room
 from uwf_git.workspaces.setup import set_up
 from uwf_git.workspaces.sharing import remote_of

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.base import log
-from uwf_git.base.errors import AgentFailed
+from uwf_git.base.errors import AgentFailed, WorkspaceFailed
 from uwf_git.format.ids import ThreadId
 from uwf_git.git.objects import Person
 from uwf_git.git.program import Git
 from uwf_git.sandbox.results import shown
-from uwf_git.workspaces.project import Project, WorkspaceFailed, branch_of
+from uwf_git.workspaces.project import Project, branch_of
 
 if TYPE_CHECKING:
     from uwf_git.store.instance import Instance
