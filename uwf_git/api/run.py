@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.base.errors import UwfError
 from uwf_git.engine import step as engine
+from uwf_git.engine.retrying import FOREVER as FOREVER
+from uwf_git.engine.retrying import PATIENCE as PATIENCE
 from uwf_git.engine.step import Outcome as Outcome
 from uwf_git.format.ids import ThreadId
 from uwf_git.store.instance import Instance
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 class Options(NamedTuple):
     """How to make a step. `agent` (alias, command or Agent) overrides the configuration; `cwd` is the agents'
     folder, remembered; `on_stderr` gets a command's standard error; `hooks`: run the user's hooks; `files`: what a
-    worktree begins with after a failed attempt, as in `engine.step.step`."""
+    worktree begins with after a failed attempt, and `patience`, as in `engine.step.step`."""
 
     agent: str | Agent | None = None
     cwd: Path | None = None
@@ -28,17 +30,21 @@ class Options(NamedTuple):
     exchange: Exchange | None = None
     hooks: bool = True
     files: str = ""
+    patience: float = PATIENCE
 
 
 def step(instance: Instance, thread: ThreadId, options: Options) -> Outcome:
     """Run the next step. Raises as `engine.step.step`, and with a remote as `shared_step`."""
-    agent, cwd, on_stderr, exchange, hooks, files = options
+    agent, cwd, on_stderr, exchange, hooks, files, patience = options
     if exchange is not None:
         from uwf_git.sync.shared_step import shared_step
 
-        return shared_step(instance, exchange.git, exchange.remote, thread, agent, cwd, on_stderr, files)
-    make = engine.step if hooks else engine.step_without_hooks
-    return make(instance, thread, agent, cwd, on_stderr, files)
+        return shared_step(
+            instance, exchange.git, exchange.remote, thread, agent, cwd, on_stderr, files, patience
+        )
+    if not hooks:
+        return engine.step_without_hooks(instance, thread, agent, cwd, on_stderr, files)
+    return engine.step(instance, thread, agent, cwd, on_stderr, files, patience)
 
 
 def run(

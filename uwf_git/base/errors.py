@@ -102,30 +102,26 @@ class Throttled(NamedTuple):
 
     @classmethod
     def told(cls, by: str, words: str) -> Throttled | None:
-        """Return the rate limit in a program's message, if any."""
-        import re
+        """Return the rate limit or used-up quota in a program's message, if any."""
+        from uwf_git.base.quota_message import is_throttled, seconds_until_reset
 
-        number = r"\b(HTTP|status|error|code)\b[^0-9\n]{0,20}(429|529)\b|\b(429|529) (too many|slow)"
-        said = r"rate[ _-]?limit|too many requests|(is|currently) overloaded|overloaded_error|usage limit reached"
-        if not re.search(f"(?i){number}|{said}", words):
-            return None
-        after = re.search(r"(?i)(?:retry[ _-]?after|again in)\W{0,3}([0-9]{1,6}(?:\.[0-9]+)?) ?s", words)
-        return cls(by, float(after[1]) if after else None)
+        return cls(by, seconds_until_reset(words)) if is_throttled(words) else None
 
 
 class AgentFailed(UwfError):
     """An agent failed, timed out or broke the protocol. The head is unchanged. `printed` are the ends of its
-    output; `throttled`: a rate limit was the only cause."""
+    output; `throttled`: a rate limit was the only cause; `timed_out`: a time limit was."""
 
     code = "agent_failed"
     exit_status = 6
     printed: tuple[str, str] = ("", "")
     throttled: Throttled | None = None
+    timed_out = False
 
     def since(self: _E, cause: UwfError) -> _E:
         """Return this failure with its cause's information."""
         if isinstance(cause, AgentFailed):
-            self.printed, self.throttled = cause.printed, cause.throttled
+            self.printed, self.throttled, self.timed_out = cause.printed, cause.throttled, cause.timed_out
         return self
 
 

@@ -256,6 +256,7 @@ def reported(instance: Instance, report: AgentReport) -> AgentResult:
 def _failure(report: AgentReport) -> AgentFailed:
     error = AgentFailed(report.error, report.hint)
     error.throttled = Throttled(*report.throttled) if report.throttled else None
+    error.timed_out = report.timed_out
     return error
 
 
@@ -286,7 +287,9 @@ def hash_printed(
     if done.timed_out:
         said = f"; it said last: {complaint}" if complaint else ""
         longer = "silence in config.yaml" if done.fell_silent else "timeout"
-        raise AgentFailed(f"{name} {done.overran} {done.told}{said}", f"raise agents.<name>.{longer}")
+        late = AgentFailed(f"{name} {done.overran} {done.told}{said}", f"raise agents.<name>.{longer}")
+        late.timed_out = True
+        raise late
     if done.returncode < 0:
         raise AgentFailed(f"{name} was killed by signal {-done.returncode}", complaint)
     if done.returncode > 0 and report is not None and report.error:

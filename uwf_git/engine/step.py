@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,6 +29,7 @@ from uwf_git.base.errors import (
     Paused,
     SigningFailed,
     StoreDamaged,
+    Throttled,
     UwfError,
     Waiting,
     WorkspaceFailed,
@@ -47,6 +49,7 @@ from uwf_git.engine.performer import (
     reported,
     run_command_of,
 )
+from uwf_git.engine.retrying import PATIENCE, pause, pause_before_retry, stand_in_now, told
 from uwf_git.engine.slots import agent_slot
 from uwf_git.engine.status import (
     COMPLETED,
@@ -63,10 +66,13 @@ from uwf_git.engine.status import (
     standing_of,
 )
 from uwf_git.format.ids import Hash, ThreadId, fork_id
+from uwf_git.format.kinds import FAILED as NO_CAUSE
 from uwf_git.format.kinds import (
     INTERRUPTED,
     KILLED_NOW,
     PAUSED_NOW,
+    THROTTLED,
+    TIMEOUT,
     Attempt,
     Revision,
     Step,
@@ -162,21 +168,29 @@ def step(
     cwd: Path | None = None,
     on_stderr: Callable[[bytes], None] | None = None,
     files: str = "",
+    patience: float = PATIENCE,
 ) -> Outcome:
     """Run the thread's next step, then the user's hooks. `agent` is an alias, a command or an Agent that
     overrides the configuration; `cwd` is the agent's folder, remembered for later steps. `files` are those
-    that a worktree begins with after a failed attempt, as in `StepWorkspace.prepare`. A code workflow past
+    that a worktree begins with after a failed attempt, as in `StepWorkspace.prepare`. A failed step is tried
+    again as its role says, after at most `patience` seconds, as in `retrying`. A code workflow past
     its last round is killed without a step. Moves `refs/uwf/threads/<ULID>`, or `refs/uwf/attempts/<ULID>` if
     the step failed. Raises Busy, Waiting, Paused, Killed, AgentFailed, HeadMoved, NoTransition, Usage if no
     agent plays the role, Absent if a person must, Invalid for a thread that has ended."""
-    try:
-        outcome = step_without_hooks(instance, thread, agent, cwd, on_stderr, files)
-    except AgentFailed:
-        run_outcome_hook(instance, thread, FAILED)
-        raise
-    except Absent as absent:
-        _call(instance, thread, absent)
-        raise
+    while True:
+        try:
+            outcome = step_without_hooks(instance, thread, agent, cwd, on_stderr, files)
+            break
+        except AgentFailed as error:
+            wait = pause_before_retry(instance, thread, patience)
+            if wait is None:
+                run_outcome_hook(instance, thread, FAILED)
+                raise
+            instance.warn(told(thread, wait, error.message))
+            pause(wait)
+        except Absent as absent:
+            _call(instance, thread, absent)
+            raise
     run_outcome_hook(instance, thread, outcome.status, outcome.outlook)
     return outcome
 
@@ -505,7 +519,12 @@ class _Run:
 
     def _ask(self, agent: str | Agent | None, cwd: Path | None, lock: int) -> AgentResult:
         instance, history = self._instance, self._at.history
+        role = history.workflow.roles.get(self._role)
+        if agent is None and role is not None and role.fallback:
+            agent = stand_in_now(instance, history, role) or None
         config, performer = performer_of(instance, self._at, self._role, agent)
+        if role is not None and role.timeout is not None:
+            config = config._replace(timeout=min(role.timeout, config.timeout or role.timeout))
         name = called(performer, config) if performer else program_of(config.command, config.args)
         name = instance.redactor.text(name)[0]
         from uwf_git.engine.kit.memory import resumes_session
@@ -642,6 +661,8 @@ class _Run:
             stdout=clean(made.stdout),
             stderr=clean(made.stderr),
             code=self._failed_code(),
+            cause=THROTTLED if error.throttled else TIMEOUT if error.timed_out else NO_CAUSE,
+            resets_at=_reset_time(error.throttled),
         )
         if not once or instance.attempts.last(head) != parse_attempt(attempt.payload()):
             instance.attempts.record(head, attempt)
@@ -671,6 +692,10 @@ class _Run:
             nodes = {node: str(store.blob_of(node)) for node, _ in store.walk(made.step, stop)}
             report = AgentReport(head.node, self._role, made.agent, made.step, made.detail, "", "", nodes)
             self._instance.runs.report(self._thread, report)
+
+
+def _reset_time(throttled: Throttled | None) -> int | None:
+    return None if throttled is None or throttled.after is None else int(time.time() + throttled.after) + 1
 
 
 def _current_folder() -> Path:

@@ -65,10 +65,25 @@ class Origin(NamedTuple):
     variables: Mapping[str, Any] = {}
 
 
+THROTTLED, FAILED, TIMEOUT = "throttled", "failed", "timeout"
+CAUSES = THROTTLED, FAILED, TIMEOUT
+"""Why an attempt failed: a rate limit or used-up quota, a time limit, or anything else."""
+
+
+class Retry(NamedTuple):
+    """How often a role's failed attempt is followed by another: `times` after the first, `backoff` seconds
+    later and twice as long each time, if its cause is one of `on`."""
+
+    times: int
+    backoff: float = 10.0
+    on: tuple[str, ...] = CAUSES
+
+
 class Role(NamedTuple):
     """A role, with either a `system_prompt` or a `goal` and its companions. `tools` restricts what the user's
     configuration allows. `extract_prompt` is for the extraction model. `persona` is a fixed speaker's id or
-    "", `node` the package's node in a crew's workflow."""
+    "", `node` the package's node in a crew's workflow. `timeout` limits an attempt, in seconds; `fallback`
+    names the agent that plays the role when its own is throttled, "" for none."""
 
     name: str
     description: str
@@ -82,6 +97,9 @@ class Role(NamedTuple):
     extract_prompt: str = ""
     persona: str = ""
     node: PackageNode | None = None
+    timeout: float | None = None
+    retry: Retry | None = None
+    fallback: str = ""
 
 
 class Condition(NamedTuple):
@@ -342,7 +360,9 @@ class Detail(NamedTuple):
 
 class Attempt(NamedTuple):
     """An Attempt node: a failed step. `prev` is the StepNode before, None at the start; `detail` is None
-    without turns; `stdout` and `stderr` are the ends of its output; `code` is what it left in a worktree."""
+    without turns; `stdout` and `stderr` are the ends of its output; `code` is what it left in a worktree.
+    `cause` is one of CAUSES; `resets_at` is when a throttling provider answers again (Unix seconds), None if
+    it didn't say."""
 
     start: Hash
     prev: Hash | None
@@ -353,22 +373,26 @@ class Attempt(NamedTuple):
     stdout: str = ""
     stderr: str = ""
     code: Revision | None = None
+    cause: str = FAILED
+    resets_at: int | None = None
 
     def payload(self) -> dict[str, Any]:
-        payload = self._asdict()
-        for name in ("stdout", "stderr"):
-            if not payload[name].strip():
-                del payload[name]
-        if self.code is None:
-            del payload["code"]
-        else:
+        names = ("start", "prev", "role", "agent", "error", "detail")
+        payload: dict[str, Any] = {name: getattr(self, name) for name in names}
+        payload |= {name: text for name in ("stdout", "stderr") if (text := getattr(self, name)).strip()}
+        if self.code is not None:
             payload["code"] = self.code.payload()
+        if self.cause != FAILED:
+            payload["cause"] = self.cause
+        if self.resets_at is not None:
+            payload["resetsAt"] = self.resets_at
         return payload
 
     @property
     def type(self) -> Hash:
-        """The type of its node."""
-        return ATTEMPT if self.code is None else CODE_ATTEMPT
+        """The type of its node: the first version that fits."""
+        is_first = self.code is None and self.cause == FAILED and self.resets_at is None
+        return ATTEMPT if is_first else CODE_ATTEMPT
 
 
 def parse_workflow(payload: Any) -> Workflow:
@@ -413,6 +437,9 @@ def _parse_role(name: str, role: Any) -> Role:
         "extract_prompt": role.get("extractPrompt", ""),
         "persona": role.get("persona", ""),
         "node": None if node is None else _parse_node(node),
+        "timeout": role.get("timeout"),
+        "retry": _parse_retry(role["retry"]) if "retry" in role else None,
+        "fallback": role.get("fallback", ""),
     }
     if "outputSchema" in role:
         schema = Hash(role["outputSchema"])
@@ -427,6 +454,10 @@ def _parse_role(name: str, role: Any) -> Role:
         output=role.get("output", ""),
         **besides,
     )
+
+
+def _parse_retry(retry: Any) -> Retry:
+    return Retry(retry["times"], retry.get("backoff", Retry(1).backoff), tuple(retry.get("on", CAUSES)))
 
 
 def _parse_node(node: Any) -> PackageNode:
@@ -550,7 +581,19 @@ def parse_detail(payload: Any) -> Detail:
 
 
 def parse_attempt(payload: Any) -> Attempt:
-    return Attempt(**payload)._replace(code=_revision(payload))
+    return Attempt(
+        payload["start"],
+        payload["prev"],
+        payload["role"],
+        payload["agent"],
+        payload["error"],
+        payload["detail"],
+        payload.get("stdout", ""),
+        payload.get("stderr", ""),
+        _revision(payload),
+        payload.get("cause", FAILED),
+        payload.get("resetsAt"),
+    )
 
 
 def _revision(payload: Any) -> Revision | None:

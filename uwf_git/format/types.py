@@ -115,12 +115,33 @@ EXTRACTING_WORKFLOW = builtin(
     "92B2C05ZB76R7",
     _workflow_schema("Workflow3", {"tools?": _ROLE_TOOLS, "extractPrompt?": STRING}, {"budget?": BUDGET}),
 )
-WORKSPACE_WORKFLOW = builtin(
-    "12SG7ZZN164H3",
+_DURATION = {"type": "number", "exclusiveMinimum": 0, "description": "Seconds."}
+_RETRY = record(
+    "Retry",
+    {
+        "times": {**POSITIVE, "maximum": 100, "description": "Tries after the first."},
+        "backoff?": {
+            **_DURATION,
+            "description": "Seconds before the second try, doubled for each further one.",
+        },
+        "on?": list_of({"enum": ["throttled", "failed", "timeout"]}),
+    },
+)
+RETRYING_WORKFLOW = builtin(
+    "7MM6515SJJAXS",
     _workflow_schema(
         "Workflow5",
-        {"tools?": _ROLE_TOOLS, "extractPrompt?": STRING},
-        {"budget?": BUDGET, "workspace": {"enum": ["worktree", "folder", "shared"]}},
+        {
+            "tools?": _ROLE_TOOLS,
+            "extractPrompt?": STRING,
+            "timeout?": _DURATION,
+            "retry?": _RETRY,
+            "fallback?": {
+                **STRING,
+                "description": "The agent that plays the role when its own is throttled.",
+            },
+        },
+        {"budget?": BUDGET, "workspace?": {"enum": ["worktree", "folder", "shared"]}},
     ),
 )
 
@@ -442,7 +463,12 @@ CODE_ATTEMPT = builtin(
             "detail": NULLABLE_REF,
             "stdout?": STRING,
             "stderr?": STRING,
-            "code": _REVISION,
+            "code?": _REVISION,
+            "cause?": {"enum": ["throttled", "timeout"]},
+            "resetsAt?": {
+                **COUNT,
+                "description": "Unix seconds at which the provider answers again, as it said.",
+            },
         },
     ),
 )
@@ -475,7 +501,7 @@ QUESTION = builtin("6BKEEWRFC00TX", SUSPEND_SCHEMA)
 
 _KINDS: dict[str, frozenset[Hash]] = {
     "workflow": frozenset(
-        {WORKFLOW, LIMITED_WORKFLOW, EXTRACTING_WORKFLOW, WORKSPACE_WORKFLOW, CREW_WORKFLOW, CODE}
+        {WORKFLOW, LIMITED_WORKFLOW, EXTRACTING_WORKFLOW, RETRYING_WORKFLOW, CREW_WORKFLOW, CODE}
     ),
     "crew": frozenset({CREW}),
     "start": frozenset({STARTNODE, LIMITED_START, ROUNDS_START, CREW_START}),
@@ -495,7 +521,7 @@ MAY_LIMIT = (
     CREW_START,
     LIMITED_WORKFLOW,
     EXTRACTING_WORKFLOW,
-    WORKSPACE_WORKFLOW,
+    RETRYING_WORKFLOW,
     CREW_WORKFLOW,
     CODE,
 )
@@ -519,9 +545,9 @@ def workflow_type(payload: Any) -> Hash:
         return CODE
     if "crew" in payload:
         return CREW_WORKFLOW
-    if "workspace" in payload:
-        return WORKSPACE_WORKFLOW
     in_roles = {key for role in payload["roles"].values() for key in role}
+    if "workspace" in payload or in_roles & {"timeout", "retry", "fallback"}:
+        return RETRYING_WORKFLOW
     if "extractPrompt" in in_roles:
         return EXTRACTING_WORKFLOW
     return LIMITED_WORKFLOW if "budget" in payload or "tools" in in_roles else WORKFLOW

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from uwf_git.base.errors import HeadMoved, SigningFailed, StoreDamaged
 from uwf_git.base.text import one_line
 from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.format.kinds import ENDED_BY_USER, Attempt, Revision, parse_attempt
+from uwf_git.format.kinds import ENDED_BY_USER, FAILED, Attempt, Revision, parse_attempt
 from uwf_git.git.repository import Entry, Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Head, Histories, ancestry
@@ -36,6 +36,8 @@ class FailedAttempt(NamedTuple):
     stderr: str
     time: int
     code: Revision | None = None
+    cause: str = FAILED
+    resets_at: int | None = None
 
 
 class Attempts:
@@ -180,4 +182,6 @@ class Attempts:
             made.stderr,
             row.time,
             made.code,
+            made.cause,
+            made.resets_at,
         )

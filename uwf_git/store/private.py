@@ -206,8 +206,8 @@ class LiveStream:
 class AgentReport(NamedTuple):
     """An agent's result. `nodes` maps written hashes to blob ids in hex, in case the index is lost;
     `contents` maps hashes that may be unwritten to blob contents, references first. `throttled` has the
-    error's rate limit fields. `nonce` is the order's. With `is_put`, the report comes from a command that is
-    still running, and the step fails if it does."""
+    error's rate limit fields. `timed_out`: a time limit was the cause. `nonce` is the order's. With `is_put`,
+    the report comes from a command that is still running, and the step fails if it does."""
 
     head: Hash
     role: str
@@ -221,6 +221,7 @@ class AgentReport(NamedTuple):
     throttled: Sequence[Any] | None = None
     nonce: str = ""
     is_put: bool = False
+    timed_out: bool = False
 
 
 class Runs:

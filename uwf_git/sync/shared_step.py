@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from uwf_git.base import log
 from uwf_git.base.errors import Busy, Declined, HeadMoved, Invalid, RemoteFailed, StoreDamaged, UwfError
 from uwf_git.base.text import one_line
+from uwf_git.engine.retrying import PATIENCE
 from uwf_git.engine.step import Outcome, step
 from uwf_git.format.ids import ThreadId
 from uwf_git.git.objects import parse_tag
@@ -40,6 +41,7 @@ def shared_step(
     cwd: Path | None = None,
     on_stderr: Callable[[bytes], None] | None = None,
     files: str = "",
+    patience: float = PATIENCE,
 ) -> Outcome:
     """Run a step between a pull and a push of its thread and its code. Moves what those move. Raises
     HeadMoved, naming the fork, if another step was first, or if the thread was deleted there; else as step,
@@ -47,7 +49,7 @@ def shared_step(
     if problem := problem_with(instance, remote, thread, gather(instance, git, remote, [thread])):
         raise problem
     try:
-        outcome = step(instance, thread, agent, cwd, on_stderr, files)
+        outcome = step(instance, thread, agent, cwd, on_stderr, files, patience)
     except UwfError:
         # A failed attempt travels too; that it couldn't must not hide why it failed.
         _push(instance, git, remote, [thread])

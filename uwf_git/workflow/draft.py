@@ -10,10 +10,11 @@ from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from uwf_git.base.text import one_line
-from uwf_git.format.amounts import parse_budget
+from uwf_git.format.amounts import parse_budget, parse_duration
 from uwf_git.format.fields import Fields, kind_of, own_items
 from uwf_git.format.findings import Findings
 from uwf_git.format.ids import name_problem
+from uwf_git.format.kinds import CAUSES
 from uwf_git.format.schema import ValuePath
 from uwf_git.format.types import DEFAULT_STATUS, END, FAIL, NEW, START
 from uwf_git.workflow.common_mistakes import key_hint, means_start, suggest_key
@@ -22,7 +23,9 @@ VERSION = 1
 
 _WORKSPACES = ("worktree", "folder", "shared")
 _TOP = ("version", "name", "description", "budget", "workspace", "roles", "conditions", "graph")
-_IN_BOTH_FORMS = ("tools", "extractPrompt")
+_IN_BOTH_FORMS = ("tools", "extractPrompt", "timeout", "retry", "fallback")
+_RETRY = ("times", "backoff", "on")
+_MOST_TRIES = 100
 _PROMPT_FORM = ("description", "systemPrompt", "outputSchema", *_IN_BOTH_FORMS)
 _GOAL_FORM = ("description", "goal", "capabilities", "procedure", "output", "frontmatter", *_IN_BOTH_FORMS)
 _ROLE = tuple(dict.fromkeys((*_PROMPT_FORM, *_GOAL_FORM)))
@@ -237,7 +240,59 @@ class _Reader(Fields):
         if role.get("extractPrompt") is not None:
             told = self.text(role, path, "extractPrompt", what, may_be_empty=True) or ""
             fields |= {"extractPrompt": told} if told.strip() else {}
+        fields |= self._trying(role, path, what)
         return self._with_schema(name, role, path, fields, "frontmatter" if by_goal else "outputSchema")
+
+    def _trying(self, role: dict[str, Any], path: ValuePath, what: str) -> dict[str, Any]:
+        """Return a role's timeout, retry and fallback."""
+        found: dict[str, Any] = {}
+        if role.get("timeout") is not None and (seconds := self._duration(role, path, "timeout", what)):
+            found["timeout"] = seconds
+        if role.get("retry") is not None:
+            found["retry"] = self._retry(role["retry"], (*path, "retry"), f"{what}: retry")
+        if role.get("fallback") is not None:
+            name = self.text(role, path, "fallback", what) or ""
+            if name.split() != [name]:
+                self._findings.error(
+                    (*path, "fallback"),
+                    "bad-fallback",
+                    f"{what}: fallback is not the name of an agent",
+                    "a workflow names an agent; its command is in config.yaml",
+                )
+            found["fallback"] = name
+        return found
+
+    def _retry(self, value: Any, path: ValuePath, what: str) -> dict[str, Any]:
+        retry = self.mapping(value, path, what, _RETRY)
+        if retry is None:
+            return {"times": 1}
+        times = retry.get("times")
+        if type(times) is not int or not 0 < times <= _MOST_TRIES:
+            place = (*path, "times") if "times" in retry else path
+            message = f"{what} needs times, a whole number from 1 to {_MOST_TRIES}"
+            self._findings.error(place, "bad-retry", message, "retry: {times: 3}")
+            times = 1
+        found: dict[str, Any] = {"times": times}
+        if retry.get("backoff") is not None and (seconds := self._duration(retry, path, "backoff", what)):
+            found["backoff"] = seconds
+        if retry.get("on") is not None:
+            causes = self.texts(retry, path, "on", what)
+            for number, cause in enumerate(causes):
+                if cause not in CAUSES:
+                    message = f"{what}: {cause!r} is not a cause"
+                    self._findings.error(
+                        (*path, "on", number), "bad-retry", message, f"known: {', '.join(CAUSES)}"
+                    )
+            found["on"] = [cause for cause in dict.fromkeys(causes) if cause in CAUSES]
+        return found
+
+    def _duration(self, data: dict[str, Any], path: ValuePath, key: str, what: str) -> float | None:
+        seconds = parse_duration(data[key])
+        if seconds is None:
+            shown = one_line(self._findings.raw((*path, key)) or kind_of(data[key]), 40)
+            message = f"{what}: {key} {shown} is not a duration"
+            self._findings.error((*path, key), "bad-duration", message, 'seconds, or "10m", "1h30m"')
+        return seconds
 
     def _tools(self, value: Any, path: ValuePath, what: str) -> dict[str, Any]:
         tools = self.mapping(value, path, what, _TOOLS)

@@ -64,6 +64,11 @@ WORKSPACE = click.option(
     metavar="W",
     help="Where agents work: worktree, folder or shared. Default: a git worktree if one may change files.",
 )
+WAIT = click.option(
+    "--wait",
+    is_flag=True,
+    help="If a provider is throttled or its quota is used up, wait until it answers again.",
+)
 FILES = click.option(
     "--files",
     type=click.Choice(("attempt", "step")),
@@ -142,6 +147,7 @@ def step(
 @CWD
 @WORKSPACE
 @FILES
+@WAIT
 @REMOTE
 @QUIET
 def run(
@@ -153,6 +159,7 @@ def run(
     cwd: Path | None,
     workspace: str | None,
     files: str | None,
+    wait: bool,
     remote: str | None,
     quiet: bool,
 ) -> None:
@@ -169,7 +176,11 @@ def run(
         place(invocation, found, workspace, where)
         _warn_of_agent(invocation, found, agent)
         run_one(
-            invocation, found, Options(agent, where, exchange=shared, files=files or ""), max_steps, quiet
+            invocation,
+            found,
+            Options(agent, where, exchange=shared, files=files or "", patience=patience(wait)),
+            max_steps,
+            quiet,
         )
         return
     failures = Failures(invocation)
@@ -189,6 +200,7 @@ def run(
             "--remote": remote,
         }
         options = [f"{name}={value}" for name, value in given.items() if value is not None]
+        options += ["--wait"] if wait else []
         oldest_first = found_all if chosen.ids else found_all[::-1]
         again = repeated(agent, where, remote)
         failures.note(SideBySide(invocation, oldest_first, options, jobs, again).run(quiet))
@@ -422,6 +434,13 @@ def place(invocation: Invocation, thread: ThreadId, workspace: str | None, where
         from uwf_git.workspaces.options import parse_option
 
         reassign(invocation.instance, thread, parse_option(workspace), where or Path.cwd())
+
+
+def patience(wait: bool) -> float:
+    """Return how long a step waits between two tries, in seconds."""
+    from uwf_git.api.run import FOREVER, PATIENCE
+
+    return FOREVER if wait else PATIENCE
 
 
 def workspace_option(workspace: str | None, changes: bool) -> WorkspaceOption | None:

@@ -17,9 +17,11 @@ from uwf_cli.commands.running import (
     MAX_STEPS,
     QUIET,
     REMOTE,
+    WAIT,
     WORKSPACE,
     exchanged,
     folder,
+    patience,
     run_one,
     workspace_option,
 )
@@ -263,6 +265,7 @@ def _require_code(found: ResolvedWorkflow, option: str) -> None:
 @CWD
 @WORKSPACE
 @INCLUDE_CHANGES
+@WAIT
 @REMOTE
 @QUIET
 def start_and_run(
@@ -277,6 +280,7 @@ def start_and_run(
     cwd: Path | None,
     workspace: str | None,
     include_changes: bool,
+    wait: bool,
     remote: str | None,
     quiet: bool,
     **limits: str | None,
@@ -302,7 +306,8 @@ def start_and_run(
         compact=True,
     )
     shared, thread = exchanged(invocation, begun.thread, remote)
-    run_one(invocation, thread, Options(agent, where, exchange=shared), max_steps, quiet)
+    options = Options(agent, where, exchange=shared, patience=patience(wait))
+    run_one(invocation, thread, options, max_steps, quiet)
 
 
 def require_agent(invocation: Invocation, agent: str) -> None:

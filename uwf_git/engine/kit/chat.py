@@ -43,6 +43,7 @@ _TOO_LONG = re.compile(
     r"|reduce the length|exceeds? the maximum number of tokens",
     re.IGNORECASE,
 )
+_LONGER = "raise the agent's timeout in config.yaml"
 _SHOWN = 200  # characters of a body in an error
 _REFUSED = ("content_filter", "refusal", "safety")  # why an answer ended
 
@@ -342,7 +343,7 @@ class Chat:
 
         left = deadline - time.monotonic()
         if left <= 0:
-            self._fail("no time left to ask", "raise the agent's timeout in config.yaml")
+            self._fail("no time left to ask", _LONGER, timed_out=True)
         read = min(self._limits.read, left)
         connect = min(self._limits.connect, left)
         timeout = httpx.Timeout(read, connect=connect)
@@ -365,12 +366,12 @@ class Chat:
                     return self._streamed(self._chunks(response, deadline))
                 return self._read(response, deadline)
         except TimeExceeded:
-            self._fail("was still answering when the time was up", "raise the agent's timeout in config.yaml")
+            self._fail("was still answering when the time was up", _LONGER, timed_out=True)
         except httpx.ConnectTimeout:
             raise _Retry(f"no connection within {connect:.3g} s", "is the address right?") from None
         except httpx.TimeoutException:
-            hint = "raise the agent's timeout in config.yaml" if read == left else "try again later"
-            self._fail(f"no answer within {read:.3g} s", hint)
+            hint = _LONGER if read == left else "try again later"
+            self._fail(f"no answer within {read:.3g} s", hint, timed_out=True)
         except httpx.TransportError as error:
             reason = self._flat(str(error)) or type(error).__name__
             if "CERTIFICATE" in reason.upper():
@@ -387,9 +388,7 @@ class Chat:
             if size > self._limits.bytes:
                 self._fail(f"answered more than {self._limits.bytes // 1_000_000 or 1} MB", TOO_LONG)
             if time.monotonic() > deadline:
-                self._fail(
-                    "was still answering when the time was up", "raise the agent's timeout in config.yaml"
-                )
+                self._fail("was still answering when the time was up", _LONGER, timed_out=True)
             yield chunk
 
     def _text(self, response: httpx.Response, deadline: float) -> str:
@@ -514,9 +513,11 @@ class Chat:
     def _give_up(self, failure: _Retry, problem: str, hint: str) -> NoReturn:
         self._fail(problem, hint, Throttled(self.endpoint.name, failure.after) if failure.throttled else None)
 
-    def _fail(self, problem: str, hint: str = "", throttled: Throttled | None = None) -> NoReturn:
+    def _fail(
+        self, problem: str, hint: str = "", throttled: Throttled | None = None, timed_out: bool = False
+    ) -> NoReturn:
         error = AgentFailed(f"{self.endpoint.name} ({self._shown}) {problem}", hint)
-        error.throttled = throttled
+        error.throttled, error.timed_out = throttled, timed_out
         raise error from None
 
     def _flat(self, text: str) -> str:

@@ -150,6 +150,7 @@ class Recorder:
                 {node: to_blob(content).decode() for node, content in self._instance.store.drafts.items()},
                 error.throttled if isinstance(error, AgentFailed) else None,
                 is_put=self._is_put,
+                timed_out=isinstance(error, AgentFailed) and error.timed_out,
             )
             self._instance.runs.report(self._thread, report)
 

@@ -163,7 +163,9 @@ class _Conversation(Conversation):
             how = f"was ended at its limit of {finished.exceeded.limit}"
             error = finished.exceeded.failure(name, ctx.alias)
         failed = Reply(f"`{shlex.join(argv)}` {how}.\n\n{fenced(turn.text, 'text')}\n", turns=(turn,))
-        raise failed_with(failed, error.message, error.hint)
+        late = failed_with(failed, error.message, error.hint)
+        late.timed_out = finished.exceeded is None
+        raise late
 
     def adopt_answer(self, reply: Reply) -> Reply:
         return _judged(self.ctx, self._argv(), reply)

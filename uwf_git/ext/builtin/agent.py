@@ -139,7 +139,7 @@ def _reply(ended: LoopEnd, session: str, notes: Sequence[str]) -> Reply:
     reply = Reply(ended.text, session, ended.model, ended.usage, ended.turns, notes=(*ended.notes, *notes))
     if ended.problem:
         failed = failed_with(reply, ended.problem, ended.hint)
-        failed.throttled = ended.throttled
+        failed.throttled, failed.timed_out = ended.throttled, ended.timed_out
         raise failed
     return reply
 

@@ -54,6 +54,7 @@ class LoopEnd(NamedTuple):
     problem: str = ""
     hint: str = ""
     throttled: Throttled | None = None
+    timed_out: bool = False
 
 
 class Loop:
@@ -86,16 +87,17 @@ class Loop:
         """Run until the model answers or cannot continue. Endpoint errors become the problem; raises
         AgentFailed before the first turn."""
         self._turns, self._notes = [], []
-        text, problem, hint, throttled = "", "", "", None
+        text, problem, hint, throttled, timed_out = "", "", "", None, False
         try:
             text = self._until_answered(ask, call)
         except AgentFailed as error:
             if not self._turns:
                 raise
-            problem, hint, throttled = error.message, error.hint, error.throttled
+            problem, hint = error.message, error.hint
+            throttled, timed_out = error.throttled, error.timed_out
         usage = sum_tokens(turn.usage for turn in self._turns)
         turns, notes = tuple(self._turns), tuple(self._notes)
-        return LoopEnd(text, turns, self._model, usage, notes, problem, hint, throttled)
+        return LoopEnd(text, turns, self._model, usage, notes, problem, hint, throttled, timed_out)
 
     def correct(self, message: str, ask: Ask, call: CallTool) -> LoopEnd:
         """Continue after a message, for a few turns. The caller records it."""

@@ -196,7 +196,7 @@ class StepRunner:
         if self._orders.workspace is not None:
             option = parse_option(self._orders.workspace, self._orders.workspace_remote)
             assign(instance, thread, option, Path.cwd())
-        outcome = step(instance, thread, Options(self._orders.agent, cwd))
+        outcome = step(instance, thread, Options(self._orders.agent, cwd, patience=0.0))
         self._notify({"step": outcome.as_json(), "told": outcome.told()})
         self._share_code(thread)
         why = outcome.standing.reason if outcome.standing else ""

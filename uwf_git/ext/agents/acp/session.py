@@ -469,9 +469,11 @@ class Session:
                 self._conversation.finish()
                 how = "ran out of time" if why == "timeout" else "was ended, for it said nothing"
                 message = f"{self._name} {how} after {took}, silent for the last {silent}"
-                raise AgentFailed(
+                late = AgentFailed(
                     f"{message}; {last_seen(self._conversation.turns)}", f"raise agents.<name>.{why}"
                 )
+                late.timed_out = True
+                raise late
             answer = await self._answer(request)
         except RequestError as error:
             raise self._refused("session/prompt", error) from None

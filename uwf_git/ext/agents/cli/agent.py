@@ -217,6 +217,7 @@ class _Conversation(Conversation):
             failed = failed_with(self._noted(reply), failure.message, failure.hint)
             failed.printed = run.printed
             failed.throttled = Throttled.told(self._row.name, failure.message)
+            failed.timed_out = failure.timed_out
             raise failed
         return self._heard(reply)
 

@@ -239,9 +239,11 @@ class Run:
             trouble = str(said.trouble[-1])
             message = f"{program} failed: {trouble}; it was still trying when it was ended {finished.told}"
             return AgentFailed(message, advice_on(trouble) or "try again later")
+        late = AgentFailed(f"{program} {finished.overran} {finished.told}; {self._last_seen()}", hint)
+        late.timed_out = True
         if self._awaits_model and 2 * finished.silent > finished.took:
-            hint = f"does the model's service answer? If it is only slow, {hint}"
-        return AgentFailed(f"{program} {finished.overran} {finished.told}; {self._last_seen()}", hint)
+            late.hint = f"does the model's service answer? If it is only slow, {hint}"
+        return late
 
     @property
     def _awaits_model(self) -> bool:

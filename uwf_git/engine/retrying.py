@@ -1,0 +1,105 @@
+"""Trying a failed step again, as its role says, and the agent that stands in for a throttled one.
+
+Tries are counted by the failed attempts on the thread's head, so a count survives the process.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from uwf_git.base.text import duration
+from uwf_git.config.known_agents import PLUGIN, asks_no_model, shipped
+from uwf_git.config.resolve import known_agent
+from uwf_git.format.kinds import ENDED_BY_USER, THROTTLED
+
+if TYPE_CHECKING:
+    from uwf_git.format.ids import ThreadId
+    from uwf_git.format.kinds import Role
+    from uwf_git.store.attempts import FailedAttempt
+    from uwf_git.store.history import History
+    from uwf_git.store.instance import Instance
+
+PATIENCE = 300.0
+"""Seconds that a step waits at most between two tries, unless it is told to wait for the provider."""
+FOREVER = float("inf")
+_LONGEST_BACKOFF = 3600.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 60.0, 1800.0  # seconds between two tries at a provider that doesn't say when
+
+
+def pause_before_retry(instance: Instance, thread: ThreadId, patience: float = PATIENCE) -> float | None:
+    """Return the seconds until a failed step is tried again, None if it isn't, or not within `patience`. With
+    FOREVER, a throttled step is tried again whatever its role says."""
+    head = instance.threads.head(thread)
+    if head.archive is not None:
+        return None
+    history = instance.threads.history(head)
+    made = tries_at(instance, history)
+    role = history.workflow.roles.get(made[-1].role) if made else None
+    if role is None:
+        return None
+    last = made[-1]
+    if last.cause == THROTTLED and _stands_in_next(made) and stand_in(instance, role) is not None:
+        return 0.0
+    wait: float | None = None
+    retry, resets = role.retry, _until_reset(last)
+    if retry is not None and last.cause in retry.on and len(made) <= retry.times:
+        wait = min(retry.backoff * 2.0 ** (len(made) - 1), _LONGEST_BACKOFF)
+        wait = max(wait, resets or 0.0)
+    elif patience == FOREVER and last.cause == THROTTLED:
+        wait = resets if resets is not None else min(_FIRST_PAUSE * 2.0 ** (len(made) - 1), _LONGEST_PAUSE)
+    return wait if wait is not None and wait <= patience else None
+
+
+def tries_at(instance: Instance, history: History) -> list[FailedAttempt]:
+    """Return the failed attempts at the next step, oldest first, without those that a user ended."""
+    places = history.places
+    made = instance.attempts.all(history.thread)
+    return [each for each in made if each.prev in places and each.error not in ENDED_BY_USER]
+
+
+def stand_in_now(instance: Instance, history: History, role: Role) -> str:
+    """Return the agent that plays a role in place of its own, which is throttled; "" for its own."""
+    if not role.fallback:
+        return ""
+    made = [each for each in tries_at(instance, history) if each.role == role.name]
+    if not made or made[-1].cause != THROTTLED or not _stands_in_next(made):
+        return ""
+    return stand_in(instance, role) or ""
+
+
+def stand_in(instance: Instance, role: Role) -> str | None:
+    """Return a role's fallback, None if it has none that asks a model here. A workflow may come from anybody,
+    so it names no command."""
+    if not role.fallback:
+        return None
+    found = known_agent(instance.config, role.fallback)
+    if found is None:
+        return None
+    is_model = found.command.startswith(PLUGIN) or shipped(found.command) is not None
+    return role.fallback if is_model and not asks_no_model(found.command) else None
+
+
+def _stands_in_next(made: Sequence[FailedAttempt]) -> bool:
+    """Return whether the next try is the stand-in's: the last was throttled and not the stand-in's own."""
+    stood_in = False
+    for each in made:
+        stood_in = each.cause == THROTTLED and not stood_in
+    return stood_in
+
+
+def _until_reset(attempt: FailedAttempt) -> float | None:
+    return None if attempt.resets_at is None else max(0.0, attempt.resets_at - time.time())
+
+
+def pause(seconds: float) -> None:
+    """Wait between two tries; an interrupt ends it."""
+    time.sleep(seconds)
+
+
+def told(thread: ThreadId, wait: float, why: str) -> str:
+    """Return a line on the next try."""
+    at = time.strftime("%H:%M", time.localtime(time.time() + wait))
+    when = f"in {duration(round(wait) or 1)}" if wait < 600 else f"at {at}"
+    return f"thread {thread}: {why}; the step is tried again {when}"
