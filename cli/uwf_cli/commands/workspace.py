@@ -60,17 +60,26 @@ def path(invocation: Invocation, thread: str) -> None:
 @command("uwf workspace remove 01JK7M", "uwf workspace remove 01JK7M 01JK9Q")
 @click.argument("threads", metavar="ID...", nargs=-1, required=True, shell_complete=complete_thread)
 def remove(invocation: Invocation, threads: tuple[str, ...]) -> None:
-    """Remove the worktrees of threads; the next step makes it again.
+    """Remove the worktrees of threads. A thread's next step makes it again.
 
     The branch stays. Uncommitted changes are kept as a commit under a ref, which is printed; ignored files are
     deleted.
     """
     from uwf_git.api import workspaces
+    from uwf_git.api.removal import find_here_or_removed
+
+    instance = invocation.instance
 
     def removed(thread: ThreadId) -> dict[str, Any]:
-        return workspaces.remove(invocation.instance, thread)
+        return workspaces.remove(instance, thread)
 
-    on_each(invocation, Selection(threads, Filters()), removed, _removed_text)
+    on_each(
+        invocation,
+        Selection(threads, Filters()),
+        removed,
+        _removed_text,
+        find=lambda text: find_here_or_removed(instance, text),
+    )
 
 
 def _removed_text(value: Any) -> str:
