@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 from uwf_git.base.errors import NotFound, UwfError
 from uwf_git.format.kinds import parse_attempt, parse_step
 from uwf_git.format.types import is_kind
-from uwf_git.workspaces import removal
 from uwf_git.workspaces.changes import Changes as Changes
 from uwf_git.workspaces.changes import changes as changes
 from uwf_git.workspaces.changes import step_code, thread_code
+from uwf_git.workspaces.notes import Notes
+from uwf_git.workspaces.options import FOLDER, WORKTREE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 def listed(instance: Instance, removed: bool = False) -> list[dict[str, Any]]:
     """Return the workspaces that exist here, newest thread first; with `removed` also those that don't. The
     threads of sub-workflows, which work in their parent's, are left out."""
+    from uwf_git.workspaces import removal
+
     return [
         {"thread": each.thread, "status": _status(instance, each.thread), **workspace_value(each)}
         for each in removal.workspaces(instance)
@@ -36,10 +39,12 @@ def listed(instance: Instance, removed: bool = False) -> list[dict[str, Any]]:
 
 def workspace_of(instance: Instance, thread: ThreadId) -> dict[str, Any] | None:
     """Return a thread's workspace, None if it works in the folder of uwf's call."""
-    try:
-        return workspace_value(removal.find_workspace(instance, thread))
-    except NotFound:
+    note = Notes(instance.store.repository.private).read(thread)
+    if note is None or note.kind not in (FOLDER, WORKTREE):
         return None
+    from uwf_git.workspaces.removal import find_workspace
+
+    return workspace_value(find_workspace(instance, thread))
 
 
 def workspace_value(found: Workspace) -> dict[str, Any]:
@@ -54,6 +59,8 @@ def workspace_value(found: Workspace) -> dict[str, Any]:
 def folder(instance: Instance, thread: ThreadId) -> Path:
     """Return the folder in which a thread's agents work. Raises NotFound if it has none of its own, or if
     that was removed."""
+    from uwf_git.workspaces import removal
+
     found = removal.find_workspace(instance, thread)
     if not found.exists:
         raise NotFound(
@@ -67,6 +74,8 @@ def folder(instance: Instance, thread: ThreadId) -> Path:
 
 def remove(instance: Instance, thread: ThreadId) -> dict[str, Any]:
     """Remove a thread's worktree. Moves refs and raises as `workspaces.removal.remove`."""
+    from uwf_git.workspaces import removal
+
     return {"thread": thread, **workspace_value(removal.remove(instance, thread))}
 
 
@@ -124,7 +133,7 @@ def code_between(instance: Instance, a: Head, b: Head, with_patch: bool = False)
 
 
 def changes_value(found: Changes, with_patch: bool = False) -> dict[str, Any]:
-    """Return changes as JSON: what is recorded of the code, whether it is `here`, its `files`."""
+    """Return changes as JSON: the recorded Revision, whether it is `here`, its `files`."""
     value = {
         **found.code.payload(),
         "here": found.here,

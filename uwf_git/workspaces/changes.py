@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.base.errors import RemoteFailed
 from uwf_git.format.types import USER, is_kind
 from uwf_git.workspaces.notes import Notes
-from uwf_git.workspaces.project import Project, WorkspaceFailed
 
 if TYPE_CHECKING:
     from uwf_git.format.ids import Hash, ThreadId
     from uwf_git.format.kinds import Revision
     from uwf_git.store.instance import Instance
+    from uwf_git.workspaces.project import Project
 
 PATCH_BYTES = 1 << 20
 """Bytes of a patch that are read."""
@@ -85,6 +85,8 @@ class Changes(NamedTuple):
 def changes(instance: Instance, thread: ThreadId | None, code: Revision, with_patch: bool = False) -> Changes:
     """Return the changes from `code.base` to `code.commit`. They are looked for in the project of the thread,
     then in those of other threads, then in the store's own repository."""
+    from uwf_git.workspaces.project import WorkspaceFailed
+
     for project in _projects(instance, thread):
         try:
             if not _has(project, code.commit, code.base):
@@ -122,6 +124,8 @@ def thread_code(instance: Instance, node: Hash) -> Revision | None:
 
 
 def _projects(instance: Instance, thread: ThreadId | None) -> Iterator[Project]:
+    from uwf_git.workspaces.project import Project
+
     notes = Notes(instance.store.repository.private)
     own = notes.read(thread) if thread is not None else None
     seen = {""}

@@ -37,7 +37,7 @@ def show(invocation: Invocation, thread: str) -> None:
 
 
 def _code_of_thread(invocation: Invocation, head: Head) -> dict[str, Any]:
-    """Return `workspace` and `code` of a thread that has them; for people, with what changed."""
+    """Return `workspace` and `code` of a thread that has them; for people, also the number of changed files."""
     from uwf_git.api import workspaces
 
     value: dict[str, Any] = {}
@@ -224,9 +224,7 @@ def read(invocation: Invocation, thread: str, quota: int | None, before: str | N
     "uwf thread step-details 01JK7M@3 --patch     and what it changed in the project",
 )
 @click.argument("step", metavar="HASH|ID@STEP", shell_complete=complete_step)
-@click.option(
-    "--patch", "with_patch", is_flag=True, help="Include the patch of what it changed, at most 1 MiB."
-)
+@click.option("--patch", "with_patch", is_flag=True, help="Include the patch, at most 1 MiB.")
 def step_details(invocation: Invocation, step: str, with_patch: bool) -> None:
     """Show a step or a failed attempt with its output, all turns, and the files that it changed in the
     project. The default off a terminal is YAML."""
