@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import RemoteFailed
+from uwf_git.format.kinds import parse_detail
 from uwf_git.format.types import USER, is_kind
 from uwf_git.workspaces.notes import Notes
 
@@ -101,10 +102,11 @@ def changes(instance: Instance, thread: ThreadId | None, code: Revision, with_pa
 def step_code(instance: Instance, detail: Hash) -> Revision | None:
     """Return the code in a step's detail, None if it has none. That of a sub-workflow has the base of its
     first step."""
-    if is_kind(instance.store.get(detail).type, "step"):
+    content = instance.store.get(detail)
+    if is_kind(content.type, "step"):
         return thread_code(instance, detail)
-    found = instance.store.detail(detail)
-    return found.code if found is not None else None
+    has_code = is_kind(content.type, "detail") and "code" in content.payload
+    return parse_detail(content.payload).code if has_code else None
 
 
 def thread_code(instance: Instance, node: Hash) -> Revision | None:
