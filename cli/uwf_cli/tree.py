@@ -99,6 +99,19 @@ thread = Group(
     help="Start, run and read threads.",
 )
 
+workspace = Group(
+    "workspace",
+    {
+        "list": CommandEntry("uwf_cli.commands.workspace:list_", "List worktrees and folders of threads."),
+        "path": CommandEntry("uwf_cli.commands.workspace:path", "Print a thread's folder."),
+        "remove": CommandEntry(
+            "uwf_cli.commands.workspace:remove", "Remove worktrees; commits and branches are kept."
+        ),
+    },
+    examples=("uwf workspace list", "cd $(uwf workspace path @)", "uwf workspace remove 01JK7M"),
+    help="Find and remove the folders that threads work in.",
+)
+
 cas_schema = Group(
     "schema",
     {
@@ -189,6 +202,7 @@ uwf = Group(
             "uwf_cli.commands.running:continue_", "Continue a thread from another machine."
         ),
         "thread": thread,
+        "workspace": workspace,
         "ps": CommandEntry("uwf_cli.commands.running:ps", "List running steps on this machine."),
         "watch": CommandEntry("uwf_cli.watching.watch:watch", "Print events of threads, one per line."),
         "grep": CommandEntry("uwf_cli.commands.listing:grep", "Search prompts, answers and outputs."),
@@ -241,7 +255,7 @@ uwf = Group(
         "Try it without setup: the default agent, uwf-rehearse, generates outputs.",
     ),
     sections={
-        "Run": ("run", "continue", "thread", "inbox", "agent", "setup"),
+        "Run": ("run", "continue", "thread", "workspace", "inbox", "agent", "setup"),
         "Read": ("ps", "watch", "grep", "stats", "export"),
         "Workflows and crews": ("workflow", "guide"),
         "Many at once": (),

@@ -123,9 +123,17 @@ def steps_of(instance: Instance, head: Head) -> list[dict[str, Any]]:
             "output": step.output,
             "detail": step.detail,
             "time": iso(instance.store.get(step.hash).timestamp / 1000),
+            **_commit(instance, step.detail),
         }
         for number, step in enumerate(instance.threads.history(head).steps, 1)
     ]
+
+
+def _commit(instance: Instance, detail: Hash) -> dict[str, str]:
+    from uwf_git.workspaces.changes import step_code
+
+    code = step_code(instance, detail)
+    return {} if code is None else {"code": code.commit}
 
 
 def commits(instance: Instance, head: Head) -> list[dict[str, Any]]:

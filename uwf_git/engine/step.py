@@ -391,6 +391,9 @@ _PASSING = (
 )
 
 
+_LOOKED_AT = 20  # steps in which the code of a thread is looked for
+
+
 class _Run:
     def __init__(
         self,
@@ -597,10 +600,9 @@ class _Run:
         return folder.absolute(), work.base if work is not None else ""
 
     def _workspace_at(self, cwd: Path | None = None) -> StepWorkspace | None:
-        newest = next((step for step in reversed(self._at.history.steps) if step.role != USER), None)
-        detail = self._instance.store.get(newest.detail).type if newest is not None else None
-        is_of_others = detail is None or (is_kind(detail, "detail") and detail != CODE_DETAIL)
-        if is_of_others and not Notes(self._instance.store.repository.private).any():
+        types = {self._instance.store.get(step.detail).type for step in self._at.history.steps[-_LOOKED_AT:]}
+        has_code = any(each == CODE_DETAIL or not is_kind(each, "detail") for each in types)
+        if not has_code and not Notes(self._instance.store.repository.private).any():
             return None
         from uwf_git.workspaces.step_workspace import workspace_of
 

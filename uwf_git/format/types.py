@@ -394,18 +394,26 @@ DETAIL = builtin(
         },
     ),
 )
+# Not $, which Python also finds before a newline at the end.
+_END_OF_TEXT = r"(?![\s\S])"
+_GIT_ID = {**STRING, "pattern": f"^([0-9a-f]{{40}}|[0-9a-f]{{64}}){_END_OF_TEXT}"}
 _REVISION = record(
     "Revision",
     {
-        "commit": {**STRING, "description": "The commit that the step left."},
-        "tree": STRING,
-        "base": {**STRING, "description": "The commit that the step began at."},
-        "root?": {**STRING, "description": "The first commit of the repository, by which it is known."},
-        "remote?": {**STRING, "description": "The URL of its remote, without a password."},
+        "commit": {**_GIT_ID, "description": "The commit that the step left."},
+        "tree": _GIT_ID,
+        "base": {**_GIT_ID, "description": "The commit that the step began at."},
+        "root?": {**_GIT_ID, "description": "The first commit of the repository, by which it is known."},
+        "remote?": {
+            **STRING,
+            "maxLength": 1000,
+            "pattern": f"^[!-~]+{_END_OF_TEXT}",
+            "description": "The URL of its remote, without a password.",
+        },
     },
 )
 CODE_DETAIL = builtin(
-    "2JYMEZAW82SA6",
+    "8XA9ZMJ611DG5",
     record(
         "Detail3",
         {
@@ -451,7 +459,7 @@ ATTEMPT = builtin(
 )
 
 CODE_ATTEMPT = builtin(
-    "FHSGP6RPTGN23",
+    "DWWMM154E9Z1E",
     record(
         "Attempt2",
         {

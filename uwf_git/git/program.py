@@ -135,9 +135,10 @@ class Git:
         check: bool = True,
         bounded: bool = False,
         meanwhile: Callable[[], object] = lambda: None,
+        at_most: int = -1,
     ) -> CallResult:
-        """Run git. `meanwhile` is called while it runs. With `check`, raises RemoteFailed for a non-zero
-        exit."""
+        """Run git. `meanwhile` is called while it runs. With `at_most`, git is ended, as a success, once it has
+        printed so many bytes. With `check`, raises RemoteFailed for a non-zero exit."""
         with self._started(args, bounded) as child:
             assert child.stdin and child.stdout and child.stderr
             err = _Listener(child.stderr, self._progress)
@@ -147,7 +148,9 @@ class Git:
             else:
                 _feed(child.stdin, stdin)
             meanwhile()
-            out = child.stdout.read()
+            out = child.stdout.read(at_most)
+            if len(out) == at_most:
+                return CallResult(0, out, "")
             code = child.wait()
             if len(stdin) > _PIPE:
                 feeder.join()

@@ -259,10 +259,9 @@ def section(told: PageStep, level: int, reference: str = "") -> str:
         parts.append(shown)
     if report := report_of(step.output, detail):
         parts.append(below(report, level))
-    if (code := code_of(detail)) is not None:
-        parts.append(
-            f"Code: commit `{code.commit}`" + (f" on `{code.base}`" if code.is_changed else ", unchanged")
-        )
+    if (left := code_of(detail)) is not None:
+        on = f" on `{left.base}`" if left.is_changed else ", unchanged"
+        parts.append(f"Code: commit `{left.commit}`{on}")
     return "\n\n".join(parts)
 
 

@@ -30,6 +30,7 @@ from uwf_git.store.instance import Instance
 from uwf_git.store.remotes import Remote
 from uwf_git.sync import tracking
 from uwf_git.sync.tracking import list_refs, tracked_refs
+from uwf_git.workspaces.notes import Notes
 
 KEPT_SECONDS = 30 * 24 * 60 * 60
 TRIES = 3
@@ -56,7 +57,7 @@ class Removal(NamedTuple):
 def remove(instance: Instance, thread: ThreadId) -> None:
     """Remove a thread with its failed attempts: write a bundle, make `refs/uwf/removed/<ULID>`, then delete
     its refs; its fold begins anew unless a remote has it. Raises Busy if it runs or its refs are locked,
-    HeadMoved if it moves; then nothing is removed."""
+    HeadMoved if it moves; then nothing is removed. Its worktree is removed as well, its branch stays."""
     from uwf_git.engine.budget import forget
 
     repository = instance.store.repository
@@ -83,6 +84,10 @@ def remove(instance: Instance, thread: ThreadId) -> None:
         instance.runs.clear(thread)
         instance.sessions.forget(lambda owner: owner != thread)
         forget(instance, thread)
+        if Notes(repository.private).has(thread):
+            from uwf_git.workspaces.removal import leave
+
+            leave(instance, thread)
 
 
 def _bury(instance: Instance, thread: ThreadId, refs: dict[str, Oid]) -> None:

@@ -28,6 +28,7 @@ BRANCHES = "refs/heads/uwf/work/"
 KEPT = "refs/uwf/local/work/"
 NO_REPOSITORY = "uwf run … --workspace shared works in the folder itself"
 _LFS = re.compile(r"git[- ]lfs (?:clean|smudge|filter-process)\b")
+_URL = re.compile(r"[!-~]{1,1000}")
 _QUIET = ("-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "core.fsyncMethod=batch")
 
 
@@ -108,13 +109,14 @@ class Project:
         return self.line("rev-list", "--max-parents=0", "--first-parent", commit)
 
     def url(self, remote: str = "") -> str:
-        """Return the URL of a remote, by default of origin, or of the only one; "" if none. Passwords are
-        left out."""
+        """Return the URL of a remote, by default of origin, or of the only one; "" if none, or if it has
+        blanks or other letters than ASCII's. Passwords are left out."""
         listed = self.line("config", "--get-regexp", r"^remote\..*\.url$").splitlines()
         found = (line.partition(" ") for line in listed)
         named = {name.removeprefix("remote.").removesuffix(".url"): url for name, _, url in found}
         only = next(iter(named.values())) if len(named) == 1 else ""
-        return without_password(named.get(remote or "origin", "" if remote else only))
+        url = without_password(named.get(remote or "origin", "" if remote else only))
+        return url if _URL.fullmatch(url) else ""
 
     def is_ancestor(self, one: str, other: str) -> bool:
         return self.run("merge-base", "--is-ancestor", one, other, check=False).code == 0

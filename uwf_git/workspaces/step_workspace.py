@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,6 +36,7 @@ from uwf_git.workspaces.sharing import remote_of
 from uwf_git.workspaces.worktree import AGAIN, worktree_of
 
 THREAD_TRAILER = "Uwf-Thread"
+_LOOKED_AT = 20  # steps of a thread without a note in which its code is looked for
 ATTEMPT, STEP = "attempt", "step"
 """What files a step may begin with after a failed attempt: those that it left, or those of the last step."""
 
@@ -334,9 +336,10 @@ def _is_same(project: Project, code: Revision, remote: str) -> bool:
 
 
 def last_code(instance: Instance, history: History) -> Revision | None:
-    """Return the code that the newest step of an agent left, None if it left none."""
-    newest = next((step for step in reversed(history.steps) if step.role != USER), None)
-    return code_left(instance, newest.detail) if newest is not None else None
+    """Return the code that the newest steps of agents left, None if the last few left none."""
+    agents = (step for step in reversed(history.steps) if step.role != USER)
+    found = (code_left(instance, step.detail) for step in islice(agents, _LOOKED_AT))
+    return next((code for code in found if code is not None), None)
 
 
 def last_code_commit(instance: Instance, history: History) -> str:

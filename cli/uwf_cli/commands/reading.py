@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from uwf_cli import terminal
+from uwf_cli import changed_files, terminal
 from uwf_cli.command import command
 from uwf_cli.completers import complete_step, complete_thread
 from uwf_cli.exchange import find_thread
@@ -17,7 +17,9 @@ from uwf_git.base.text import counted, one_line
 from uwf_git.format.types import next_name, role_name
 
 if TYPE_CHECKING:
+    from uwf_git.api.workspaces import Changes
     from uwf_git.format.ids import Hash
+    from uwf_git.store.history import Head
     from uwf_git.store.instance import Instance
 
 
@@ -29,9 +31,25 @@ def show(invocation: Invocation, thread: str) -> None:
 
     instance = invocation.instance
     head = instance.threads.head(find_thread(invocation, thread))
-    value = standing(instance, head)
+    value = {**standing(instance, head), **_code_of_thread(invocation, head)}
     shown = {**value, "name": head.row.name, "number": head.row.number, "updated": iso(head.updated)}
     invocation.emit(value, _state_text, shown)
+
+
+def _code_of_thread(invocation: Invocation, head: Head) -> dict[str, Any]:
+    """Return `workspace` and `code` of a thread that has them; for people, also the number of changed files."""
+    from uwf_git.api import workspaces
+
+    value: dict[str, Any] = {}
+    if (found := workspaces.workspace_of(invocation.instance, head.thread)) is not None:
+        value["workspace"] = found
+    if (code := workspaces.recorded(invocation.instance, head)) is not None:
+        value["code"] = {"commit": code.commit, "base": code.base}
+        if invocation.format == "text":
+            changed = workspaces.changes(invocation.instance, head.thread, code)
+            files = [each.as_json() for each in changed.files]
+            value["code"]["changed"] = changed.absence or changed_files.summary(files)
+    return value
 
 
 def _state_text(value: Any) -> str:
@@ -50,6 +68,8 @@ def _state_text(value: Any) -> str:
         ("output", _found(value.get("extraction", ""))),
         ("done by", f"thread {value['child']}" if "child" in value else ""),
         ("made up", _rehearsed(value)),
+        ("workspace", _workspace(value.get("workspace"))),
+        ("code", _code(value.get("code"))),
         ("updated", value["updated"]),
         *_running_text(value.get("running")),
         *((name, value.get(name) or "") for name in ("error", "problem", "asks", "question")),
@@ -109,6 +129,17 @@ def _running_text(running: Any) -> list[tuple[str, str]]:
     known = spent({**running, "last": ""})
     child = f"thread {running['child']['thread']}" if "child" in running else ""
     return [("at work", " · ".join([who, *known])), ("last", running["last"]), ("child", child)]
+
+
+def _workspace(found: Any) -> str:
+    if not found:
+        return ""
+    where = f"{found['path']}{'' if found['exists'] else ', which does not exist now'}"
+    return f"{where}\nbranch {found['branch']}" if found["branch"] else where
+
+
+def _code(code: Any) -> str:
+    return f"{code['changed']}, {code['base'][:7]}..{code['commit'][:7]}" if code else ""
 
 
 def _rehearsed(value: Any) -> str:
@@ -190,19 +221,39 @@ def read(invocation: Invocation, thread: str, quota: int | None, before: str | N
     "uwf thread step-details 8FWKR3TN5V1QA",
     "uwf thread step-details 01JK7M@3             step 3 of a thread",
     "uwf thread step-details 8FWKR3 --format json | jq .detail.usage",
+    "uwf thread step-details 01JK7M@3 --patch     and what it changed in the project",
 )
 @click.argument("step", metavar="HASH|ID@STEP", shell_complete=complete_step)
-def step_details(invocation: Invocation, step: str) -> None:
-    """Show a step or a failed attempt with its output and all turns. The default off a terminal is YAML."""
-    from uwf_git.api.find import find_step
+@click.option("--patch", "with_patch", is_flag=True, help="Include the patch, at most 1 MiB.")
+def step_details(invocation: Invocation, step: str, with_patch: bool) -> None:
+    """Show a step or a failed attempt with its output, all turns, and the files that it changed in the
+    project. The default off a terminal is YAML."""
+    from uwf_git.api import workspaces
+    from uwf_git.api.find import find_step, with_step
     from uwf_git.api.transcript import details
 
-    node = find_step(invocation.instance, step, attempts=True)
-    value = details(invocation.instance, node)
+    instance = invocation.instance
+    node = find_step(instance, step, attempts=True)
+    value = details(instance, node)
+    name, number = with_step(step)
+    thread = instance.threads.find(name) if number is not None else None
+    if (code := workspaces.code_of_node(instance, thread, node, with_patch)) is not None:
+        value["code"] = workspaces.changes_value(code, with_patch)
     if terminal.is_terminal(sys.stdout) and invocation.chosen_format not in ("json", "yaml"):
-        invocation.write(_details_text(invocation.instance, node, terminal.escape_value(value)))
+        shown = terminal.escape_value(value)
+        if code is not None:
+            shown["code"] = _changes_text(code)
+        invocation.write(_details_text(instance, node, shown))
     else:
         invocation.emit_document(as_yaml(value), value)
+
+
+def _changes_text(found: Changes) -> str:
+    files = [each.as_json() for each in found.files]
+    told = terminal.escape(found.absence) or changed_files.summary(files)
+    title = f"{terminal.style('code', 'bold')}  {told}, {found.code.base[:7]}..{found.code.commit[:7]}\n"
+    patch = f"\n{changed_files.patch(found.patch)}" if found.patch else ""
+    return title + changed_files.listed(files) + patch
 
 
 def _details_text(instance: Instance, node: Hash, value: Any) -> str:
@@ -231,6 +282,8 @@ def _details_text(instance: Instance, node: Hash, value: Any) -> str:
         ("told", how.get("instruction") or ""),
     ]
     parts = [terminal.fields(pairs), terminal.markdown(step_page(instance, node))]
+    if "code" in value:
+        parts.append(value["code"])
     if how.get("turns"):
         # The last text is the answer above.
         shown = [terminal.escape_value(turn_value(turn)) for turn in turns_of(instance, node)]
@@ -249,7 +302,9 @@ def attempts(invocation: Invocation, thread: str) -> None:
     found = []
     for each in instance.attempts.all(find_thread(invocation, thread)):
         fields = each._asdict()
-        found.append({"attempt": fields.pop("hash"), **fields, "time": iso(each.time)})
+        code = {} if each.code is None else {"code": each.code.payload()}
+        del fields["code"]
+        found.append({"attempt": fields.pop("hash"), **fields, "time": iso(each.time), **code})
 
     def text(value: Any) -> str:
         names = ("attempt", "time", "role", "agent", "error")
@@ -262,16 +317,23 @@ def attempts(invocation: Invocation, thread: str) -> None:
     invocation.emit(found, text)
 
 
-@command("uwf thread diff 01JK7M 01JK9Q")
+@command("uwf thread diff 01JK7M 01JK9Q", "uwf thread diff 01JK7M 01JK9Q --patch")
 @click.argument("a", shell_complete=complete_thread)
 @click.argument("b", shell_complete=complete_thread)
-def diff(invocation: Invocation, a: str, b: str) -> None:
-    """Show the steps that two threads share and where they diverge."""
+@click.option(
+    "--patch", "with_patch", is_flag=True, help="Include the patch from A's code to B's, at most 1 MiB."
+)
+def diff(invocation: Invocation, a: str, b: str, with_patch: bool) -> None:
+    """Show the steps that two threads share, where they diverge, and the files in which their code differs."""
     from uwf_git.api.transcript import compare
+    from uwf_git.api.workspaces import code_between
 
     instance = invocation.instance
     heads = [instance.threads.head(find_thread(invocation, name)) for name in (a, b)]
-    invocation.emit(compare(instance, heads[0], heads[1]), _diff_text)
+    value = compare(instance, heads[0], heads[1])
+    if (code := code_between(instance, heads[0], heads[1], with_patch)) is not None:
+        value["code"] = code
+    invocation.emit(value, _diff_text)
 
 
 def _diff_text(value: Any) -> str:
@@ -295,7 +357,27 @@ def _diff_text(value: Any) -> str:
                 for each in only
             ]
             lines.append(terminal.table(rows).rstrip("\n"))
+    if "code" in value:
+        lines += ["", _code_difference(value["code"])]
     return "\n".join(lines)
+
+
+def _code_difference(code: Any) -> str:
+    sides = " and ".join(code[side][:7] if code[side] else "none" for side in ("a", "b"))
+    title = f"{terminal.style('code', 'bold')}  {sides}: "
+    if code["a"] is None or code["b"] is None:
+        return f"{title}one of them has no code"
+    if code["files"] is None:
+        return f"{title}these commits are not in one repository of this machine"
+    if not code["files"]:
+        return f"{title}the same files"
+    parts = [
+        f"{title}{changed_files.summary(code['files'])}",
+        changed_files.listed(code["files"]).rstrip("\n"),
+    ]
+    if "patch" in code:
+        parts += ["", changed_files.patch(code["patch"])]
+    return "\n".join(parts)
 
 
 @command("uwf thread log 01JK7M")

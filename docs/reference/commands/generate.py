@@ -25,6 +25,7 @@ PAGES = (
     "workflows",
     "crews",
     "threads",
+    "workspaces",
     "fleets",
     "chat",
     "costs",

@@ -53,6 +53,7 @@ def _environment(live: bool) -> Environment:
         "value": lambda content: Markup(markup.value(content)),
         "pre": lambda text: Markup(markup.pre(text)),
         "bounded": lambda content, room=markup.LONGEST: Markup(markup.bounded(content, room)),
+        "code": terminal.escape_code,
         "counted": counted,
         "dollars": dollars,
         "json": as_json,

@@ -20,6 +20,7 @@ from uwf_git.engine import budget
 from uwf_git.engine.past_prompt import prompt_of_step
 from uwf_git.engine.spending import spent
 from uwf_git.engine.turns import current_turns
+from uwf_git.ext.web.code import code_of_step
 from uwf_git.ext.web.page.step import amounts, brief, how_found, judges, name_of, plain, turn
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import (
@@ -145,6 +146,7 @@ def step_page(instance: Instance, asked: PageRequest) -> Page:
         "said": made.said(output.payload if output else None, content),
         "raw": made.raw(),
         "heavy": "" if content is not None else size(instance, step.detail),
+        "code": code_of_step(instance, thread, detail.code if detail else None),
         "prompt": _prompt(instance, made, asked, head, row, detail) if detail and not answered else None,
         "instruction": made.prose("instruction", detail.instruction)
         if detail and detail.instruction
@@ -194,6 +196,7 @@ def attempt_page(instance: Instance, asked: PageRequest) -> Page:
         if attempt.prev
         else 0,
         "said": made.prose("answer", detail.answer) if detail and detail.answer.strip() else None,
+        "code": code_of_step(instance, thread, attempt.code),
         "raw": made.raw(),
         "heavy": size(instance, attempt.detail) if heavy and attempt.detail else "",
         "nodes": (("detail", attempt.detail),) if attempt.detail else (),
@@ -244,6 +247,7 @@ class _HistoryView:
             "many_turns": len(detail.turns),
             "skipped": skipped,
             "page_size": TURNS,
+            "patch_room": self._room("patch"),
         }
 
     def _once(self, record: TurnRecord) -> TurnRecord:

@@ -25,6 +25,7 @@ from uwf_git.engine.status import CORRUPT, RUNNING, WAITING, outlook, status_of,
 from uwf_git.engine.thread_spending import account, spent_on
 from uwf_git.ext.web import step as steps
 from uwf_git.ext.web.actions import possible
+from uwf_git.ext.web.code import CodeView, code_of_thread
 from uwf_git.ext.web.page.graph import NEXT, NOW, described, drawing, end_of, transitions, way_of
 from uwf_git.ext.web.page.step import amounts, brief, name_of, outcome
 from uwf_git.format.kinds import REHEARSE, StepContext, credited, parse_attempt, parse_start, parse_step
@@ -180,6 +181,7 @@ class _Thread:
             "who": now if now in (None, END, BUNDLE) else role_name(now),
             "here": now,
             "turn": turn,
+            "code": self._or(self._code, None),
             "entries": self._entries(),
             "first": self._begin + 1,
             "last": self._end,
@@ -282,6 +284,12 @@ class _Thread:
 
         workflow = self._workflow
         return described(workflow, taken, now, address, turn) if workflow is not None else None
+
+    def _code(self) -> CodeView | None:
+        def too_large(detail: Hash) -> bool:
+            return steps.weight(self._instance, detail) > steps.LARGEST_IN_A_LINE
+
+        return code_of_thread(self._instance, self._head.thread, self._rows, too_large)
 
     def _made(self) -> int:
         attempts = self._instance.attempts

@@ -1,0 +1,86 @@
+"""`uwf workspace` list, path, remove."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from uwf_cli import terminal
+from uwf_cli.command import command
+from uwf_cli.completers import complete_thread
+from uwf_cli.exchange import adopt_news, find_thread
+from uwf_cli.invocation import Invocation
+from uwf_cli.selection import Selection, on_each, short_ids
+from uwf_git.api.listing import Filters
+
+if TYPE_CHECKING:
+    from uwf_git.format.ids import ThreadId
+
+
+@command("uwf workspace list", "uwf workspace list --all")
+@click.option("--all", "removed", is_flag=True, help="Include workspaces that do not exist now.")
+def list_(invocation: Invocation, removed: bool) -> None:
+    """List the threads' worktrees and folders on this machine, newest thread first."""
+    from uwf_git.api.workspaces import listed
+
+    adopt_news(invocation)
+    instance = invocation.instance
+
+    def text(value: Any) -> str:
+        if not value:
+            return "no workspaces"
+        names = short_ids(instance)
+        rows = [
+            (
+                names(each["thread"]),
+                terminal.status(each["status"] or "removed"),
+                each["kind"],
+                each["path"] if each["exists"] else f"{each['path']} (does not exist)",
+                each["branch"] or "",
+            )
+            for each in value
+        ]
+        return terminal.table(rows, ("thread", "status", "kind", "path", "branch"))
+
+    invocation.emit(listed(instance, removed), text)
+
+
+@command("cd $(uwf workspace path @)", "git -C $(uwf workspace path 01JK7M) diff")
+@click.argument("thread", metavar="ID", shell_complete=complete_thread)
+def path(invocation: Invocation, thread: str) -> None:
+    """Print the folder that a thread's agents work in, if it has one of its own. JSON only on request."""
+    from uwf_git.api.workspaces import folder
+
+    found = find_thread(invocation, thread)
+    place = str(folder(invocation.instance, found))
+    invocation.emit_document(place, {"thread": found, "path": place})
+
+
+@command("uwf workspace remove 01JK7M", "uwf workspace remove 01JK7M 01JK9Q")
+@click.argument("threads", metavar="ID...", nargs=-1, required=True, shell_complete=complete_thread)
+def remove(invocation: Invocation, threads: tuple[str, ...]) -> None:
+    """Remove the worktrees of threads. A thread's next step makes it again.
+
+    The branch stays. Uncommitted changes are kept as a commit under a ref, which is printed; ignored files are
+    deleted.
+    """
+    from uwf_git.api import workspaces
+    from uwf_git.api.removal import find_here_or_removed
+
+    instance = invocation.instance
+
+    def removed(thread: ThreadId) -> dict[str, Any]:
+        return workspaces.remove(instance, thread)
+
+    on_each(
+        invocation,
+        Selection(threads, Filters()),
+        removed,
+        _removed_text,
+        find=lambda text: find_here_or_removed(instance, text),
+    )
+
+
+def _removed_text(value: Any) -> str:
+    return f"removed {value['path']}; its commits are on branch {value['branch']}"

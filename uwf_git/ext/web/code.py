@@ -1,0 +1,109 @@
+"""The code of a thread or a step on its page: the changed files, and a step's patch.
+
+git runs only when a template asks for it, so not for pages of an export: code is shared by git, not by uwf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+from markupsafe import Markup
+from uwf_cli import changed_files, terminal
+from uwf_cli.page.markup import tag, text
+
+from uwf_git.format.kinds import parse_step
+from uwf_git.format.types import USER
+from uwf_git.workspaces.changes import ChangedFile, Changes, changes, step_code
+
+if TYPE_CHECKING:
+    from uwf_git.format.ids import Hash, ThreadId
+    from uwf_git.format.kinds import Revision
+    from uwf_git.store.index import CommitRow
+    from uwf_git.store.instance import Instance
+
+FILES = 500
+"""How many files a page lists."""
+
+_LOOK_BACK = 20  # steps in which a thread's newest code is looked for
+
+
+class PatchView(NamedTuple):
+    """A patch as HTML, of which `left` characters are left out."""
+
+    html: Markup
+    left: int
+
+
+class CodeView:
+    """The changes of a Revision, read when they are shown."""
+
+    def __init__(
+        self, instance: Instance, thread: ThreadId, code: Revision, with_patch: bool = False
+    ) -> None:
+        self._instance = instance
+        self._thread = thread
+        self._with_patch = with_patch
+        self.revision = code
+
+    @cached_property
+    def _changes(self) -> Changes:
+        return changes(self._instance, self._thread, self.revision, self._with_patch)
+
+    @property
+    def absence(self) -> str:
+        return self._changes.absence
+
+    @property
+    def summary(self) -> str:
+        return changed_files.summary([each.as_json() for each in self._changes.files])
+
+    @property
+    def files(self) -> Sequence[ChangedFile]:
+        return self._changes.files[:FILES]
+
+    @property
+    def more(self) -> int:
+        return max(0, len(self._changes.files) - FILES)
+
+    def patch(self, room: int) -> PatchView:
+        """Return the patch, at most `room` characters of it."""
+        whole = self._changes.patch
+        shown = whole[:room]
+        lines = "\n".join(map(_line, shown.rstrip("\n").split("\n")))
+        return PatchView(
+            Markup(tag("pre", tag("code", lines), "difference", tabindex="0")), len(whole) - len(shown)
+        )
+
+
+def code_of_step(instance: Instance, thread: ThreadId, code: Revision | None) -> CodeView | None:
+    """Return the changes of a step or failed attempt, with their patch."""
+    return CodeView(instance, thread, code, with_patch=True) if code is not None else None
+
+
+def code_of_thread(
+    instance: Instance, thread: ThreadId, rows: Sequence[CommitRow], too_large: Callable[[Hash], bool]
+) -> CodeView | None:
+    """Return the changes of a thread's steps, None if its newest ones have no code. `rows` are oldest
+    first."""
+
+    def codes(rows: Iterable[CommitRow]) -> Iterator[Revision | None]:
+        for row in rows:
+            if row.kind == "step" and row.role != USER:
+                detail = parse_step(instance.store.get(row.node).payload).detail
+                yield None if too_large(detail) else step_code(instance, detail)
+
+    newest = next(filter(None, islice(codes(reversed(rows)), _LOOK_BACK)), None)
+    if newest is None:
+        return None
+    first = next(filter(None, codes(rows)))
+    return CodeView(instance, thread, newest._replace(base=first.base))
+
+
+def _line(line: str) -> str:
+    shown = text(terminal.escape_code(line))
+    if line.startswith(("+++ ", "--- ")) or line[:1] not in ("+", "-"):
+        return shown
+    return tag("ins" if line[0] == "+" else "del", shown)

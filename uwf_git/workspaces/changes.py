@@ -1,0 +1,182 @@
+"""Reading the code of steps: which files changed between two commits of the project, and the patch.
+
+Revisions may come from other machines: their commits are looked up only if they are whole object ids, and git
+runs no program that a repository or its attributes name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git.base.errors import RemoteFailed
+from uwf_git.format.kinds import parse_detail
+from uwf_git.format.types import USER, is_kind
+from uwf_git.workspaces.notes import Notes
+
+if TYPE_CHECKING:
+    from uwf_git.format.ids import Hash, ThreadId
+    from uwf_git.format.kinds import Revision
+    from uwf_git.store.instance import Instance
+    from uwf_git.workspaces.project import Project
+
+PATCH_BYTES = 1 << 20
+"""Bytes of a patch that are read."""
+
+_LOOK_BACK = 20  # steps in which a thread's newest code is looked for
+_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_VARIABLES = {"GIT_NO_LAZY_FETCH": "1"}  # in a partial clone, what is absent is not here
+_DIFF = (
+    # Larger files count as binary: git would hold them in memory.
+    *("-c", "core.bigFileThreshold=16m", "-c", "core.quotePath=false"),
+    *("diff-tree", "-r", "-M", "-l1000", "--no-ext-diff", "--no-textconv", "--no-color"),
+    *("--submodule=short", "--src-prefix=a/", "--dst-prefix=b/"),
+)
+
+
+class ChangedFile(NamedTuple):
+    """A changed file. `status` is git's letter: A, D, M, R (renamed) or T (another type). `added` and
+    `deleted` are numbers of lines, None for a binary file. `old` is the path before a renaming, else ""."""
+
+    status: str
+    path: str
+    added: int | None
+    deleted: int | None
+    old: str = ""
+
+    @property
+    def is_binary(self) -> bool:
+        return self.added is None
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "path": self.path,
+            "status": self.status,
+            "added": self.added,
+            "deleted": self.deleted,
+            "binary": self.is_binary,
+            **({"from": self.old} if self.old else {}),
+        }
+
+
+class Changes(NamedTuple):
+    """The changes between the commits of a Revision. If they are not `here`, on this machine, there are no
+    files and no patch. `patch` is "" unless it was asked for; a longer one than PATCH_BYTES is cut, and its
+    last line says so."""
+
+    code: Revision
+    here: bool
+    files: tuple[ChangedFile, ...] = ()
+    patch: str = ""
+
+    @property
+    def absence(self) -> str:
+        """Why there are no changes to show, in a line; "" if they are here."""
+        if self.here:
+            return ""
+        known = self.code.remote or (
+            f"the repository that begins at {self.code.root[:12]}" if self.code.root else ""
+        )
+        return f"commit {self.code.commit[:12]}{f' of {known}' if known else ''} is not on this machine"
+
+
+def changes(instance: Instance, thread: ThreadId | None, code: Revision, with_patch: bool = False) -> Changes:
+    """Return the changes from `code.base` to `code.commit`. They are looked for in the project of the thread,
+    then in those of other threads, then in the store's own repository."""
+    from uwf_git.base.errors import WorkspaceFailed
+
+    for project in _projects(instance, thread):
+        try:
+            if not _has(project, code.commit, code.base):
+                continue
+            files = _files(project, code)
+            return Changes(code, True, files, _patch(project, code) if with_patch else "")
+        except (WorkspaceFailed, RemoteFailed):  # a shallow or partial clone, or a repository that is gone
+            continue
+    return Changes(code, False)
+
+
+def step_code(instance: Instance, detail: Hash) -> Revision | None:
+    """Return the code in a step's detail, None if it has none. That of a sub-workflow has the base of its
+    first step."""
+    content = instance.store.get(detail)
+    if is_kind(content.type, "step"):
+        return thread_code(instance, detail)
+    has_code = is_kind(content.type, "detail") and "code" in content.payload
+    return parse_detail(content.payload).code if has_code else None
+
+
+def thread_code(instance: Instance, node: Hash) -> Revision | None:
+    """Return the code of a thread up to a node of it: the commit of its newest step with code, and the base
+    of the first one. None if the newest steps have none."""
+    steps = (past.step.detail for past in instance.threads.past(node) if past.step.role != USER)
+    newest: Revision | None = None
+    for detail in islice(steps, _LOOK_BACK):
+        if (newest := step_code(instance, detail)) is not None:
+            break
+    if newest is None:
+        return None
+    for detail in reversed(list(steps)):
+        if (first := step_code(instance, detail)) is not None:
+            return newest._replace(base=first.base)
+    return newest
+
+
+def _projects(instance: Instance, thread: ThreadId | None) -> Iterator[Project]:
+    from uwf_git.workspaces.project import Project
+
+    notes = Notes(instance.store.repository.private)
+    own = notes.read(thread) if thread is not None else None
+    seen = {""}
+    for note in (own, *(note for _, note in notes.all())):
+        if note is not None and note.project not in seen:
+            seen.add(note.project)
+            if Path(note.project).is_dir():
+                yield Project(Path(note.project))
+    yield Project(instance.location.git_dir)
+
+
+def _has(project: Project, *commits: str) -> bool:
+    if not all(map(_ID.fullmatch, commits)):
+        return False
+    git = project.git(variables=_VARIABLES)
+    lines = "".join(f"{commit}\n" for commit in commits).encode("ascii")
+    told = project.run("cat-file", "--batch-check=%(objecttype)", stdin=lines, git=git).out
+    return told.split() == [b"commit"] * len(commits)
+
+
+def _files(project: Project, code: Revision) -> tuple[ChangedFile, ...]:
+    words = (*_DIFF, "--raw", "--numstat", "-z", code.base, code.commit, "--")
+    told = project.run(*words, git=project.git(variables=_VARIABLES)).out
+    parts = iter(told.decode("utf-8", "replace").split("\0"))
+    letters: dict[str, tuple[str, str]] = {}
+    files = []
+    for part in parts:
+        if part.startswith(":"):
+            letter, path, old = part.rpartition(" ")[2][:1], next(parts), ""
+            if letter in "RC":
+                old, path = path, next(parts)
+            letters[path] = letter, old
+        elif part:
+            added, deleted, path = part.split("\t", 2)
+            if not path:
+                _, path = next(parts), next(parts)
+            letter, old = letters[path]
+            if added == "-":
+                files.append(ChangedFile(letter, path, None, None, old))
+            else:
+                files.append(ChangedFile(letter, path, int(added), int(deleted), old))
+    return tuple(files)
+
+
+def _patch(project: Project, code: Revision) -> str:
+    git = project.git(variables=_VARIABLES)
+    words = (*_DIFF, "-U3", code.base, code.commit, "--")
+    patch = git.run(*words, at_most=PATCH_BYTES + 1).out
+    if len(patch) <= PATCH_BYTES:
+        return patch.decode("utf-8", "replace")
+    whole = patch[:PATCH_BYTES].rpartition(b"\n")[0].decode("utf-8", "replace")
+    return f"{whole}\n\\ cut after 1 MiB; all of it: git diff {code.base[:12]} {code.commit[:12]}\n"
