@@ -303,8 +303,10 @@ def attempts(invocation: Invocation, thread: str) -> None:
     for each in instance.attempts.all(find_thread(invocation, thread)):
         fields = each._asdict()
         code = {} if each.code is None else {"code": each.code.payload()}
-        del fields["code"]
-        found.append({"attempt": fields.pop("hash"), **fields, "time": iso(each.time), **code})
+        resets = {} if each.resets_at is None else {"resetsAt": iso(each.resets_at)}
+        for name in ("code", "resets_at"):
+            del fields[name]
+        found.append({"attempt": fields.pop("hash"), **fields, "time": iso(each.time), **resets, **code})
 
     def text(value: Any) -> str:
         names = ("attempt", "time", "role", "agent", "error")
