@@ -127,6 +127,7 @@ class Doctor:
             yield from _guarded("index", _index(instance))
             yield from _guarded("loose objects", _loose_objects(instance))
             yield from _guarded("leftovers", self._leftovers(instance))
+            yield from _guarded("worktrees", self._worktrees(instance))
 
     def _configuration(self) -> Iterator[Check]:
         root = self._location.root
@@ -337,6 +338,32 @@ class Doctor:
             yield Check("index", OK, f"built anew: it was stale, {stale}")
         elif stale:
             yield Check("index", WARNING, f"it is stale: {stale}", "uwf cas reindex")
+
+    def _worktrees(self, instance: Instance) -> Iterator[Check]:
+        from uwf_git.workspaces.options import WORKTREE
+        from uwf_git.workspaces.removal import tidy, workspaces
+
+        threads = instance.threads
+        found = [each for each in workspaces(instance) if each.kind == WORKTREE]
+        here = [each for each in found if each.exists]
+        active = {each.thread for each in found if threads.exists(each.thread)}
+        active = {thread for thread in active if not threads.has_ended(thread)}
+        for each in found:
+            if each.thread in active and not Path(each.project).is_dir():
+                message = f"thread {each.thread} works on project {each.project}, which is gone"
+                yield Check(
+                    "worktrees", WARNING, message, f"uwf thread step {each.thread} --workspace shared"
+                )
+        left = [each for each in here if each.thread not in active]
+        if left and self._fix:
+            gone = tidy(instance)
+            yield Check("worktrees", OK, f"removed {counted(len(gone), 'worktree')} of ended threads")
+        elif left:
+            what = f"{counted(len(left), 'worktree')} of ended threads: {left[0].path}"
+            yield Check("worktrees", WARNING, what, "uwf doctor --fix")
+        if here:
+            most = instance.config.workspace.keep
+            yield Check("worktrees", OK, f"{len(here)} of at most {most}")
 
     def _leftovers(self, instance: Instance) -> Iterator[Check]:
         found = leftovers(instance.store.repository)

@@ -13,10 +13,12 @@ from uwf_git.store import maintenance
 from uwf_git.store.archives import fold_before
 from uwf_git.store.instance import Instance
 from uwf_git.sync.removal import KEPT_SECONDS, expiring
+from uwf_git.workspaces.notes import Notes
 
 
 def collect(instance: Instance, before: int | None = None, prune: bool = False) -> dict[str, Any]:
-    """Pack a store, fold threads that ended `before` a Unix time, and delete leftovers of removed threads.
+    """Pack a store, fold threads that ended `before` a Unix time, and delete leftovers of removed threads, and
+    worktrees of those and of ended ones.
     Return what was folded and the sizes as JSON. `prune` deletes removed and unreachable objects too."""
     store = instance.store
     store.sync()
@@ -36,6 +38,10 @@ def collect(instance: Instance, before: int | None = None, prune: bool = False) 
             instance.locks.is_held(thread) or (threads.exists(thread) and not threads.has_ended(thread))
         )
     )
+    if Notes(store.repository.private).any():
+        from uwf_git.workspaces.removal import tidy
+
+        tidy(instance)
     ext.collected(instance)
     forget_lifted(instance)
     now = maintenance.counts(store.repository)

@@ -1,0 +1,57 @@
+"""What `uwf doctor` and `uwf gc` do about worktrees."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from commands import git
+from conftest import Uwf
+from two_machines import RELAY
+from workflows import start_thread
+
+from uwf_git.engine.step import step
+from uwf_git.store.instance import Instance
+from uwf_git.workspaces.choice import assign
+from uwf_git.workspaces.options import parse_option
+
+WRITES = """uwf-exec sh -c 'echo made > made.txt; echo "{\\"text\\": \\"done\\"}"'"""
+
+
+def test_worktrees_of_ended_and_removed_threads_are_told_and_removed(
+    uwf: Uwf, root: Path, instance: Instance, tmp_path: Path
+) -> None:
+    project = tmp_path / "project"
+    git("init", "-q", "-b", "main", project)
+    git("-C", project, "commit", "-q", "--allow-empty", "-m", "first")
+
+    def checks() -> list[tuple[str, str]]:
+        found = uwf("doctor", "--quick", check=None).json
+        return [(each["status"], each["message"]) for each in found if each["check"] == "worktrees"]
+
+    threads = [start_thread(instance, RELAY) for _ in range(3)]
+    for thread in threads:
+        assign(instance, thread, parse_option(f"worktree:{project}"), project)
+        step(instance, thread, WRITES)
+    assert checks() == [("ok", "3 of at most 50")]
+    ended, removed, stays = threads
+    # As if their worktrees could not be removed when they ended.
+    for thread in (ended, removed):
+        shutil.copytree(root / "workspaces" / thread, tmp_path / thread, symlinks=True)
+        shutil.copytree(project / ".git/worktrees" / thread, tmp_path / f"{thread}.git", symlinks=True)
+    uwf("thread", "kill", ended)
+    uwf("thread", "rm", removed, "--yes")
+    assert [path.name for path in (root / "workspaces").iterdir()] == [stays]
+    for thread in (ended, removed):
+        (tmp_path / thread).rename(root / "workspaces" / thread)
+        (project / ".git/worktrees").mkdir(exist_ok=True)
+        (tmp_path / f"{thread}.git").rename(project / ".git/worktrees" / thread)
+        (root / "workspaces" / thread / "more.txt").write_text("more")
+    assert checks()[0][0] == "warning" and "2 worktrees of ended threads" in checks()[0][1]
+    uwf("gc")
+    assert [path.name for path in (root / "workspaces").iterdir()] == [stays]
+    kept = git("-C", project, "for-each-ref", "--format=%(refname)", "refs/uwf/local").split()
+    assert [git("-C", project, "show", f"{each}:more.txt") for each in kept] == ["more", "more"]
+    project.rename(tmp_path / "away")
+    assert ("warning", f"thread {stays} works on project {project}, which is gone") in checks()
+    assert uwf("verify").json["findings"] == []
