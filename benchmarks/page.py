@@ -26,6 +26,7 @@ ROOMS = {
     "pages": "Pages",
     "exchange": "Sharing and verification",
     "throughput": "Sharing by workers",
+    "worktrees": "Worktrees",
     "fleet": "Fleets",
     "evaluation": "Evaluation",
 }

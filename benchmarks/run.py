@@ -30,6 +30,7 @@ import pygit2
 import startup
 import steps
 import throughput
+import worktrees
 from rows import FULL, HEADER, QUICK, Point, Row, Size
 
 Group = Callable[[Path, Size], Iterator[Row | Point]]
@@ -63,6 +64,10 @@ GROUPS: tuple[Group, ...] = (
     exchange.importing,
     exchange.crowded,
     throughput.of_a_worker,
+    worktrees.setting_up,
+    worktrees.recording,
+    worktrees.unchanged,
+    worktrees.side_by_side,
     fleet.dispatching,
     evaluation.known,
     growth.on_many_threads,
