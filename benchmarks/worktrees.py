@@ -6,6 +6,7 @@ import hashlib
 import os
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from uwf_git.workspaces.step_workspace import Maker, StepWorkspace, workspace_of
 
 ANSWER = '{"status": "done", "note": "measured"}'
 FILES, LINES = 5000, 40
+_RACY = 1.1  # seconds in which git reads a file again that is as old as the index
 
 
 def _git(*words: object) -> str:
@@ -115,6 +117,7 @@ def recording(folder: Path, size: Size) -> Iterator[Row]:
         best = [float("inf"), float("inf")]
         for _ in range(turns + 1):
             for place, (where, act) in enumerate(((mine, ours), (plain, git))):
+                time.sleep(_RACY)
                 change(where)
                 best[place] = min(best[place], timed(act)())
         yield compared(f"recording {changed} changed files / git add -A, git commit", *best, 1.5)
@@ -125,6 +128,8 @@ def unchanged(folder: Path, size: Size) -> Iterator[Row]:
     site = _Site(folder, size)
     agent = create_agent("idle", lambda ctx: _answer(ctx))
     separate, shared = site.thread(), site.thread("shared")
+    step(site.lab.instance, separate, agent)
+    time.sleep(_RACY)
     step(site.lab.instance, separate, agent)
 
     def made(thread: ThreadId) -> None:

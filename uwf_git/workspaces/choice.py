@@ -141,6 +141,7 @@ def _worktree(instance: Instance, where: Path, option: WorkspaceOption, is_defau
         base,
         project.root(base),
         remote,
+        url=project.url(remote),
     )
     return Choice(note, f"{called} ({base[:7]})", dirty, is_default)
 

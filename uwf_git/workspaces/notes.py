@@ -15,9 +15,9 @@ from uwf_git.store.private import read_private, write_private
 class Note(NamedTuple):
     """A thread's workspace. Of a worktree, `project` is the repository's git directory, `checkout` the user's
     checkout ("" for a bare repository), `inside` the agents' folder below it, `base` the commit that the
-    thread begins at, `root` the repository's first commit, `remote` the project's remote for the branch, ""
-    for none. `owner` is the thread whose worktree this is; a sub-workflow works in its parent's. Of a folder,
-    `place` is that folder."""
+    thread begins at, `root` the repository's first commit, `url` the URL by which it is known, `remote` the
+    project's remote for the branch, "" for none. `owner` is the thread whose worktree this is; a
+    sub-workflow works in its parent's. Of a folder, `place` is that folder."""
 
     kind: str
     project: str = ""
@@ -28,6 +28,7 @@ class Note(NamedTuple):
     remote: str = ""
     owner: str = ""
     place: str = ""
+    url: str = ""
 
 
 class Notes:

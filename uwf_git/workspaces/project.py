@@ -131,20 +131,13 @@ class Project:
         return name
 
     def write_commit(
-        self, tree: str, parent: str, message: str, author: Person, committer: Person, git: Git | None = None
+        self, tree: str, parent: str, message: str, author: Person, committer: Person, synced: bool = True
     ) -> str:
         """Return a new commit. Touches no ref."""
-        known = {
-            "GIT_AUTHOR_NAME": author.name,
-            "GIT_AUTHOR_EMAIL": author.email,
-            "GIT_COMMITTER_NAME": committer.name,
-            "GIT_COMMITTER_EMAIL": committer.email,
-        }
-        for name in ("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"):
-            known[name] = ""
-        git = self.git(variables=known)
+        git = self.git(variables=committed_by(author, committer))
+        off = () if synced else ("-c", "core.fsync=none")
         words = ("commit-tree", "--no-gpg-sign", "-p", parent, "-F", "-", tree)
-        done = self.run(*words, stdin=message.encode("utf-8", "replace"), git=git)
+        done = self.run(*off, *words, stdin=message.encode("utf-8", "replace"), git=git)
         return done.out.decode("ascii").strip()
 
     # Filters
@@ -239,6 +232,18 @@ class Project:
         """Return the name of the remote with a URL, "" if none."""
         names = self.line("remote").splitlines()
         return next((name for name in names if url and self.url(name) == url), "")
+
+
+def committed_by(author: Person, committer: Person) -> dict[str, str]:
+    """Return the variables that name a commit's author and committer, now."""
+    return {
+        "GIT_AUTHOR_NAME": author.name,
+        "GIT_AUTHOR_EMAIL": author.email,
+        "GIT_AUTHOR_DATE": "",
+        "GIT_COMMITTER_NAME": committer.name,
+        "GIT_COMMITTER_EMAIL": committer.email,
+        "GIT_COMMITTER_DATE": "",
+    }
 
 
 def tracking(remote: str, thread: ThreadId) -> str:

@@ -144,9 +144,9 @@ def _own(instance: Instance, thread: ThreadId) -> Worktree | None:
 def _save(instance: Instance, tree: Worktree) -> None:
     """Keep what no commit holds under a ref. What failed attempts left is kept already."""
     head, present = tree.head(), tree.tree()
-    if present == tree.project.tree(head):
-        return
     user = instance.store.repository.user
-    commit = tree.project.write_commit(present, head, "what was in a worktree that was removed\n", user, user)
+    commit = tree.write(present, head, "what was in a worktree that was removed\n", user, user)
+    if commit == head:
+        return
     kept = tree.project.keep(tree.thread, commit)
     instance.warn(f"what was uncommitted in the worktree of thread {tree.thread} is kept as {kept}")

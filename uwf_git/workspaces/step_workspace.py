@@ -77,15 +77,17 @@ class StepWorkspace:
             Path(self.note.place, self._thread).mkdir(parents=True, exist_ok=True)
             return
         expected = self._expected()
-        self._require(expected)
         tree = self._tree
-        if not tree.exists:
-            self._make(expected)
+        if not tree.exists or tree.commit_known != expected:
+            self._require(expected)
+        if not tree.exists and (made := self._make(expected)):
+            self.base = made
+            return
         tree.check()
         if self.note.owner == self._thread:
             tree.unlock()
         head, present = tree.head(), tree.tree()
-        if head == expected and present == self._project.tree(expected):
+        if head == expected and present == tree.tree_of(expected):
             self.base = expected
             return
         failed = self._failed_attempt()
@@ -122,28 +124,29 @@ class StepWorkspace:
             f"fetch it: git -C {where} fetch REMOTE uwf/work/{self.note.owner}",
         )
 
-    def _make(self, expected: str) -> None:
+    def _make(self, expected: str) -> str:
+        """Make the worktree; return the commit that the step begins at, "" if that is to be found out."""
         project, instance = self._project, self._instance
         settings = instance.config.workspace.of(Path(self.note.checkout) if self.note.checkout else None)
         make_room(instance, settings.keep - 1)
         tip = project.commit(self._tree.branch)
         if tip and tip != expected:
             tip = self._tip(tip, expected)
-        self._tree.add(tip or expected)
+        tree = self._tree
+        tree.add(tip or expected)
+        checkout = Path(self.note.checkout) if self.note.checkout else None
         try:
-            set_up(
-                self._tree.folder,
-                Path(self.note.checkout) if self.note.checkout else None,
-                settings,
-                self._thread,
-            )
-            present = self._tree.tree()
-            if present != project.tree(self._tree.head()):
+            set_up(tree.folder, checkout, settings, self._thread)
+            if not settings.setup:
+                return expected if tip in ("", expected) else ""
+            present = tree.tree()
+            if present != tree.tree_of(tree.head()):
                 words = " ".join(settings.setup)
                 self._commit(present, f"set up: {one_line(words, 60)}", self._user)
         except BaseException:
-            self._tree.remove()
+            tree.remove()
             raise
+        return ""
 
     def _tip(self, tip: str, expected: str) -> str:
         """Return where a worktree that was removed begins."""
@@ -155,7 +158,7 @@ class StepWorkspace:
 
     def _reconciled(self, head: str, present: str, expected: str) -> str:
         project, tree = self._project, self._tree
-        is_clean = present == project.tree(head)
+        is_clean = present == tree.tree_of(head)
         goes_on = head == expected or (
             project.is_ancestor(expected, head) and not self._is_step_of_ours(expected, head)
         )
@@ -213,12 +216,13 @@ class StepWorkspace:
         tree.check()
         if tree.operation():
             raise self._unfinished()
-        present = tree.tree()
+        if self.note.owner == self._thread:
+            tree.unlock()
         number = self._at.head.row.number + 1
         what = f"{maker.role}: {maker.verdict or f'step {number}'}"
         author = layout.agent_author(maker.agent, maker.persona)
-        commit = self._commit(present, what, author, number)
-        return Revision(commit, present, base, self.note.root, self._project.url(self.note.remote))
+        commit = tree.commit_files(self._message(what, number), author, self._user)
+        return Revision(commit, tree.tree_of(commit), base, self.note.root, self.note.url)
 
     def keep_failed(self, base: str) -> Revision | None:
         """Keep what a failed attempt left under a ref, as a commit; None if it changed nothing. Makes
@@ -226,14 +230,14 @@ class StepWorkspace:
         if not self.is_worktree or not base or not self._tree.exists:
             return None
         head, present = self._tree.head(), self._tree.tree()
-        if head == base and present == self._project.tree(base):
+        if head == base and present == self._tree.tree_of(base):
             return None
         last = self._failed_attempt()
         if last is not None and (last.tree, last.base) == (present, base):
             return last
         commit = self._kept_commit(head, present, "what a failed attempt left")
         self._project.keep(self._thread, commit)
-        return Revision(commit, present, base, self.note.root, self._project.url(self.note.remote))
+        return Revision(commit, present, base, self.note.root, self.note.url)
 
     def _failed_attempt(self) -> Revision | None:
         places = self._at.history.places
@@ -241,10 +245,7 @@ class StepWorkspace:
         return made[-1].code if made else None
 
     def _kept_commit(self, head: str, present: str, what: str) -> str:
-        if present == self._project.tree(head):
-            return head
-        text = self._message(what)
-        return self._project.write_commit(present, head, text, self._user, self._user)
+        return self._tree.write(present, head, self._message(what), self._user, self._user)
 
     def _keep(self, head: str, present: str, what: str) -> str:
         return self._project.keep(self._thread, self._kept_commit(head, present, what))
@@ -318,6 +319,7 @@ def _inherited(instance: Instance, notes: Notes, at: Position, cwd: Path | None)
                 code.root,
                 remote,
                 thread,
+                url=project.url(remote),
             )
     known = code.remote or f"whose first commit is {code.root[:12]}"
     raise NotFound(
