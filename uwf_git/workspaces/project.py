@@ -76,7 +76,6 @@ class Project:
 
     def __init__(self, common: Path) -> None:
         self.common = common
-        self._off: tuple[str, ...] | None = None
 
     def git(
         self, git_dir: Path | None = None, cwd: Path | None = None, variables: Mapping[str, str] = {}
@@ -145,32 +144,30 @@ class Project:
     def filters_off(self, commit: str) -> tuple[str, ...]:
         """Return git's options that switch the repository's own filters off. Raises Invalid if files of a
         commit need one."""
-        if self._off is None:
-            pattern = r"^filter\..*\.(clean|smudge|process)$"
-            listed = self.line("config", "--local", "--get-regexp", pattern)
-            names = sorted(
-                {
-                    name.split(".", 1)[1].rpartition(".")[0]
-                    for name, _, command in (line.partition(" ") for line in listed.splitlines())
-                    if not _LFS.match(command)
-                }
-            )
-            for name in names:
-                places = (".gitattributes", "*/.gitattributes")
-                found = self.run("grep", "-q", "-F", f"filter={name}", commit, "--", *places, check=False)
-                if found.code == 0:
-                    raise Invalid(
-                        f"project {self.common} has the filter {name} in its own configuration, which does not"
-                        " run in worktrees",
-                        f"{NO_REPOSITORY}; or define filter.{name} with git config --global",
-                    )
-            self._off = tuple(
-                word
-                for name in names
-                for key in ("clean=", "smudge=", "process=", "required=false")
-                for word in ("-c", f"filter.{name}.{key}")
-            )
-        return self._off
+        for name in self._own_filters():
+            places = (".gitattributes", "*/.gitattributes")
+            found = self.run("grep", "-q", "-F", f"filter={name}", commit, "--", *places, check=False)
+            if found.code == 0:
+                raise Invalid(
+                    f"project {self.common} has the filter {name} in its own configuration, which does not"
+                    " run in worktrees",
+                    f"{NO_REPOSITORY}; or define filter.{name} with git config --global",
+                )
+        return self.own_filters_off()
+
+    def own_filters_off(self) -> tuple[str, ...]:
+        """Return git's options that switch the repository's own filters off, as they are now."""
+        keys = ("clean=", "smudge=", "process=", "required=false")
+        names = self._own_filters()
+        return tuple(word for name in names for key in keys for word in ("-c", f"filter.{name}.{key}"))
+
+    def _own_filters(self) -> list[str]:
+        listed = self.line("config", "--local", "--get-regexp", r"^filter\..*\.(clean|smudge|process)$")
+        rows = (line.partition(" ") for line in listed.splitlines())
+        found = {
+            name.split(".", 1)[1].rpartition(".")[0] for name, _, command in rows if not _LFS.match(command)
+        }
+        return sorted(found)
 
     # The user's checkout
 
@@ -192,7 +189,7 @@ class Project:
             git = self.git(checkout.git_dir, checkout.top, {"GIT_INDEX_FILE": str(index)})
             off = self.filters_off(commit)
             self.run(*off, "add", "-A", git=git)
-            tree = self.run("write-tree", git=git).out.decode("ascii").strip()
+            tree = self.run(*off, "write-tree", git=git).out.decode("ascii").strip()
         finally:
             index.unlink(missing_ok=True)
         if tree == self.tree(commit):
@@ -204,7 +201,7 @@ class Project:
         folder.mkdir(parents=True)
         off = self.filters_off(commit)
         git = self.git(cwd=folder, variables={"GIT_INDEX_FILE": str(index), "GIT_WORK_TREE": str(folder)})
-        self.run("read-tree", commit, git=git)
+        self.run(*off, "read-tree", commit, git=git)
         self.run(*off, "checkout-index", "-a", git=git)
 
     # Its remote

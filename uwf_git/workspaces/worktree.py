@@ -18,6 +18,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -59,8 +60,8 @@ AGAIN = "step again: what the agent answered is kept"
 
 class _State(NamedTuple):
     """`tree` is that of the index whose `signature` is its time and size. `commit` was last checked out by uwf and has
-    `committed` as tree; `links` are the submodules' folders, `off` git's options that switch filters off,
-    `store` is its thread's."""
+    `committed` as tree; `links` are the submodules' folders, `off` git's options that switch filters off
+    for a repository's `config` of these times and sizes, `store` is its thread's."""
 
     signature: tuple[int, int]
     tree: str
@@ -68,6 +69,7 @@ class _State(NamedTuple):
     committed: str
     links: tuple[str, ...]
     off: tuple[str, ...]
+    config: tuple[int, ...]
     store: str
 
 
@@ -120,7 +122,11 @@ class Worktree:
         self._add(off)
         links, tree = self._links(commit), self.project.tree(commit)
         shutil.copy2(self.admin / "index", self.admin / _INDEX)
-        self._note(_State(_signature(self.admin / _INDEX), tree, commit, tree, links, off, self._store))
+        self._note(
+            _State(
+                _signature(self.admin / _INDEX), tree, commit, tree, links, off, self._config(), self._store
+            )
+        )
 
     def _add(self, off: Sequence[str]) -> None:
         name = self.branch.removeprefix("refs/heads/")
@@ -166,9 +172,10 @@ class Worktree:
 
     def _state(self) -> _State | None:
         with contextlib.suppress(OSError, ValueError, TypeError):
-            index, *ids, links, off, store = json.loads((self.admin / _STATE).read_bytes())
-            tree, commit, committed = ids
-            return _State(tuple(index), tree, commit, committed, tuple(links), tuple(off), store)
+            value = dict(zip(_State._fields, json.loads((self.admin / _STATE).read_bytes()), strict=True))
+            for name in ("signature", "links", "off", "config"):
+                value[name] = tuple(value[name])
+            return _State(**value)
         return None
 
     def _note(self, state: _State) -> None:
@@ -203,7 +210,11 @@ class Worktree:
         with self._read() as (state, is_changed):
             if not is_changed:
                 return state.tree
-            tree = self.project.run(*_UNSYNCED, "write-tree", git=self._git(_NEW)).out.decode("ascii").strip()
+            tree = (
+                self.project.run(*_UNSYNCED, *state.off, "write-tree", git=self._git(_NEW))
+                .out.decode("ascii")
+                .strip()
+            )
             if tree != state.tree and self._may_have_links():
                 self._check_links(state.tree, tree)
             self._keep_index(state._replace(tree=tree))
@@ -222,8 +233,11 @@ class Worktree:
             self._unlock()
             shutil.copy2(own, new)  # with its time, since git reads a file again that is as new as the index
             before = new.stat()
+            state = self._with_filters(state)
             words = ("add", "-A", "--", ".", *self._apart)
-            self.project.run(*_UNSYNCED, *state.off, *words, git=self._git(_NEW))
+            done = self.project.run(*_UNSYNCED, *state.off, *words, check=False, git=self._git(_NEW))
+            if done.code:
+                raise self._unreadable(done.err)
             after = new.stat()
             is_changed = (before.st_ino, before.st_mtime_ns) != (after.st_ino, after.st_mtime_ns)
             yield state, is_changed or _signature(own) != state.signature
@@ -234,6 +248,34 @@ class Worktree:
         finally:
             new.unlink(missing_ok=True)
 
+    def _with_filters(self, state: _State) -> _State:
+        """Return the state with the filters of the repository's configuration of now."""
+        config = self._config()
+        if config == state.config:
+            return state
+        state = state._replace(config=config, off=self.project.own_filters_off())
+        self._note(state)
+        return state
+
+    def _config(self) -> tuple[int, ...]:
+        found = (self.project.common / "config", self.admin / "config.worktree")
+        return tuple(number for path in found if path.exists() for number in _signature(path))
+
+    def _unreadable(self, err: str) -> WorkspaceFailed:
+        if found := re.search(r"error: '(.*)/' does not have a commit checked out", err):
+            return self._has_repository(f"{found[1]}/.git")
+        hint = "make room" if "No space left" in err else "mend that"
+        return WorkspaceFailed(
+            f"worktree {self.folder} cannot be read: {telling_line(err)}", f"{hint}, and {AGAIN}"
+        )
+
+    def _has_repository(self, path: str) -> WorkspaceFailed:
+        path = shown(path)
+        return WorkspaceFailed(
+            f"worktree {self.folder} is not kept: it has a git repository of its own, {path}",
+            f"move {path} out of it, or remove it; {AGAIN}",
+        )
+
     def _may_have_links(self) -> bool:
         return _LINK_IN_INDEX in (self.admin / _NEW).read_bytes()
 
@@ -242,7 +284,9 @@ class Worktree:
         self._note(state._replace(signature=_signature(self.admin / _INDEX)))
 
     def check(self) -> None:
-        """Raise WorktreeGone if it was removed or moved, WorkspaceFailed if its `.git` was replaced."""
+        """Raise WorktreeGone if it was removed or moved, WorkspaceFailed if its `.git` was replaced, or if it
+        is of another store."""
+        self._check_owner()
         pointer = self.folder / ".git"
         if not self.exists or not os.path.lexists(pointer):
             raise WorktreeGone(
@@ -276,11 +320,7 @@ class Worktree:
         parts = self.project.run(*words).out.decode("utf-8", "surrogateescape").split("\0")
         for row, path in zip(parts[::2], parts[1::2], strict=False):
             if row.split(" ")[1] == _LINK:
-                path = shown(f"{path}/.git")
-                raise WorkspaceFailed(
-                    f"worktree {self.folder} is not kept: it has a git repository of its own, {path}",
-                    f"move {path} out of it, or remove it; {AGAIN}",
-                )
+                raise self._has_repository(f"{path}/.git")
 
     # Changing it
 
@@ -303,7 +343,7 @@ class Worktree:
                 self._check_out(head)
                 return head
             if is_changed and self._may_have_links():
-                tree = self.project.run(*_UNSYNCED, "write-tree", git=self._git(_NEW)).out
+                tree = self.project.run(*_UNSYNCED, *state.off, "write-tree", git=self._git(_NEW)).out
                 self._check_links(state.tree, tree.decode("ascii").strip())
             self._attach(head)
             known = {**committed_by(author, committer), "GIT_INDEX_FILE": str(self.admin / _NEW)}
@@ -392,6 +432,7 @@ class Worktree:
                 committed=tree,
                 links=self._links(commit),
                 off=off,
+                config=self._config(),
             )
         )
         self._check_out(commit)
