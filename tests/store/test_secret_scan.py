@@ -36,7 +36,8 @@ thread show, thread list, thread steps, thread read, thread step-details, thread
 thread diff, thread log, ps, grep, inbox, cas get, cas has, cas refs, cas walk, cas hash, cas schema list
 cas schema get, remote list, export, agent list, agent check, config get, config list, config set, config unset
 config edit, setup, stats, trace export, debug, verify, completion, guide, help, watch, eval list, eval show
-eval compare, eval baseline show, eval report, eval baseline list, eval baseline history
+eval compare, eval baseline show, eval report, eval baseline list, eval baseline history, workspace list
+workspace path
 """
 # What serves the other commands, and shows what is there; a fleet makes its steps as `thread step` does.
 FLEET = "run worker start status pause resume cancel sync"
@@ -186,6 +187,14 @@ def _threads(call: Caller, tmp_path: Path) -> dict[str, str]:
     call("thread rm", started["removed"], "--yes")
     call("thread restore", started["removed"])
     call("run", "pair", "-p", SAID, "--agent", runs, "--max-steps", "2", check=None)
+    project = tmp_path / "project"
+    git("init", "-q", project)
+    git("-C", project, "commit", "-q", "--allow-empty", "-m", "first")
+    place = ("--workspace", f"worktree:{project}")
+    started["working"] = call("thread start", "pair", "-p", SAID, *place).json["thread"]
+    call("thread step", started["working"], "--agent", runs)
+    call("workspace remove", started["working"])
+    call("continue", started["working"], "--agent", runs, "--max-steps", "1", check=None)
     call("thread show", WORD, check=None)
     call("workflow show", f"{SHELL} {TOKEN}", check=None)
     return started

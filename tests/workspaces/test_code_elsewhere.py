@@ -128,3 +128,16 @@ def test_a_store_in_the_project_needs_no_other_place(uwf: Uwf, tmp_path: Path) -
     assert git("-C", project, "show", f"uwf/work/{thread}:made.txt").split() == ["writer", "reader"]
     assert uwf("verify", cwd=project, env=env).json["findings"] == []
     assert uwf("doctor", cwd=project, env=env, check=None).code in (0, 1)
+
+
+def test_code_with_a_known_secret_is_not_pushed(site: Site) -> None:
+    site.here("config", "set", "workspace.remote", "origin")
+    (site.here.root / ".env").write_text("DEPLOY_TOKEN=tok-0123456789abcdef\n")
+    site.here("config", "set", "secrets", "[DEPLOY_TOKEN]")
+    thread = site.starts()
+    leaks = WRITES.replace('"$UWF_ROLE"', "key = tok-0123456789abcdef")
+    site.here("thread", "step", thread, "--agent", leaks)
+    assert "tok-" in git("-C", site.clones[site.here], "show", f"uwf/work/{thread}:made.txt")
+    error = site.here("push", check=1).error
+    assert f"the code of thread {thread} holds a secret (DEPLOY_TOKEN)" in error["message"]
+    assert git("-C", site.project, "branch", "--list", "uwf/*") == ""

@@ -164,8 +164,7 @@ def test_what_cannot_be_recorded_is_told_and_the_answer_kept(
     with pytest.raises(UwfError, match=says) as refused:
         step(instance, thread, agent(*commands))
     assert "\n" not in refused.value.message and refused.value.hint
-    own, *rest = of_the_user(project)
-    assert tuple(rest) == before[1:]
+    assert of_the_user(project)[1:] == before[1:]
     assert instance.threads.head(thread).row.number == 0
     if isinstance(refused.value, WorkspaceFailed):
         with pytest.raises(WorkspaceFailed):  # nobody is asked again, and nothing is recorded
@@ -180,11 +179,12 @@ HOSTILE = {
     " echo '* filter=x' > .gitattributes",
     "a filter by process": "git config filter.x.process {program}; git config filter.x.required true;"
     " echo '* filter=x' > .gitattributes",
-    "a nested filter": "git init -q in; cd in; git config filter.x.clean {program}; git config core.fsmonitor {program};"
-    " echo '* filter=x' > .gitattributes; echo 1 > a; git add a; git commit -qm a; echo 2 > a",
+    "a nested filter": "git init -q in; cd in; git config filter.x.clean {program};"
+    " git config core.fsmonitor {program}; echo '* filter=x' > .gitattributes; echo 1 > a; git add a;"
+    " git commit -qm a; echo 2 > a",
     "a submodule": "git init -q in; cd in; git config core.fsmonitor {program}; echo 1 > a; git add a;"
-    " git commit -qm a; cd ..; git add in; printf '[submodule \"in\"]\\n\\tpath = in\\n\\turl = ./in\\n\\tignore = none\\n'"
-    " > .gitmodules; echo 2 > in/a",
+    " git commit -qm a; cd ..; git add in; printf '[submodule \"in\"]\\n\\tpath = in\\n\\turl = ./in\\n' > .gitmodules;"
+    " echo '\tignore = none' >> .gitmodules; echo 2 > in/a",
     "a diff program": "git config diff.external {program}; git config diff.x.textconv {program};"
     " echo '* diff=x' > .gitattributes",
 }
@@ -218,7 +218,7 @@ def test_no_program_of_a_worktree_is_run(
     assert not canary.exists()
 
 
-class _nothing:  # noqa: N801
+class _nothing:
     def __enter__(self) -> None: ...
 
     def __exit__(self, *error: object) -> bool:
@@ -308,7 +308,7 @@ def test_a_full_disk_in_the_middle_of_a_commit_loses_nothing(instance: Instance,
         thread = begun(instance, project)
         made = "head -c 1500000 /dev/urandom > big.bin"
         fill = f"head -c 2900000 /dev/zero > {disk}/filler || true"
-        with pytest.raises(WorkspaceFailed, match="No space left|cannot be") as refused:
+        with pytest.raises(WorkspaceFailed, match=r"No space left|cannot be") as refused:
             step(instance, thread, agent(made, fill))
         assert "\n" not in refused.value.message
         (disk / "filler").unlink()

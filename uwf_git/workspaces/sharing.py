@@ -7,6 +7,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from uwf_git.base.errors import Invalid
 from uwf_git.format.ids import ThreadId
 from uwf_git.workspaces.notes import Note, Notes
 from uwf_git.workspaces.options import WORKTREE
@@ -15,16 +16,35 @@ from uwf_git.workspaces.project import BRANCHES, Project, branch_of, tracking
 if TYPE_CHECKING:
     from uwf_git.store.instance import Instance
 
+_SEARCHED = 64 << 20  # bytes of a thread's changes in which secrets are looked for
+
 
 def push_code(instance: Instance, threads: Collection[ThreadId] | None = None) -> list[ThreadId]:
     """Push the branches of these threads' worktrees, or of all, which have a remote that lacks them; return
-    the threads. Moves `refs/heads/uwf/work/<ULID>` there. Raises RemoteFailed."""
+    the threads. Moves `refs/heads/uwf/work/<ULID>` there. Raises RemoteFailed, and Invalid for code with a
+    known secret; then nothing is pushed."""
     pushed: list[ThreadId] = []
-    for (project, remote), found in _changed(instance, threads).items():
+    changed = _changed(instance, threads)
+    for (project, remote), found in changed.items():
+        for thread in found if remote else ():
+            _refuse_secrets(instance, Project(Path(project)), thread)
+    for (project, remote), found in changed.items():
         if remote:
             Project(Path(project)).push(remote, sorted(found))
             pushed += found
     return pushed
+
+
+def _refuse_secrets(instance: Instance, project: Project, thread: ThreadId) -> None:
+    note = Notes(instance.store.repository.private).read(thread)
+    since = f"{note.base}..{branch_of(thread)}" if note is not None else branch_of(thread)
+    words = ("log", "-p", "--text", "--no-ext-diff", "--no-textconv", "--no-color", since)
+    made = project.git().run(*words, at_most=_SEARCHED).out
+    if spot := instance.redactor.first(made.decode("utf-8", "replace")):
+        raise Invalid(
+            f"the code of thread {thread} holds {spot}, and would be pushed",
+            f"take it out of the commits of {branch_of(thread).removeprefix('refs/heads/')}",
+        )
 
 
 def unshared(instance: Instance, threads: Collection[ThreadId] | None = None) -> list[ThreadId]:
