@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import agent_programs
@@ -89,24 +89,30 @@ def play(
     root: Path,
     project: Path,
     server: ModelServer,
-    roles: Mapping[str, Script],
+    roles: Callable[[Path], Mapping[str, Script]],
     config: str,
 ) -> list[dict[str, str]]:
-    """Runs the workflow to its end; returns its steps."""
-    server.play(by_prompt({f"Your role: {role}": script for role, script in roles.items()}))
+    """Runs the workflow to its end, in a worktree, in which the roles are played; returns its steps."""
     root.mkdir(exist_ok=True)
     (root / "config.yaml").write_text(config)
     (project.parent / "mend.yaml").write_text(WORKFLOW)
     thread = uwf(
         "thread", "start", project.parent / "mend.yaml", "-p", "Adding is broken.", "--cwd", project
     ).json
+    folder = root / "workspaces" / thread["thread"]
+    script = roles(folder)
+    server.play(by_prompt({f"Your role: {role}": each for role, each in script.items()}))
     done = uwf("thread", "run", thread["thread"], timeout=110)
     assert done.lines[-1]["status"] == "completed", done.err
+    branch = thread["workspace"]["branch"]
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=project, capture_output=True, text=True, check=True).stdout
+
+    assert git("status", "--short") == "" and not passes(project)
+    assert git("diff", "--name-only", "HEAD", branch).split() == ["sums.py"]
+    git("merge", "-q", branch)
     assert passes(project)
-    changed = subprocess.run(
-        ["git", "diff", "--stat"], cwd=project, capture_output=True, text=True, check=True
-    )
-    assert "sums.py" in changed.stdout
     assert "nothing is wrong" in uwf("verify", "--format", "text").out
     steps: list[dict[str, str]] = uwf("thread", "steps", thread["thread"]).json
     return steps
@@ -134,10 +140,10 @@ def test_three_agent_clis_mend_a_repository(
         root,
         project,
         server,
-        {
+        lambda folder: {
             "planner": [Say(PLAN)],
             "developer": [
-                Call("Write", {"file_path": str(project / "sums.py"), "content": MENDED}),
+                Call("Write", {"file_path": str(folder / "sums.py"), "content": MENDED}),
                 Say(CHANGED),
             ],
             "reviewer": [Call("exec_command", {"cmd": RUN}), Say(PASSED)],
@@ -159,7 +165,7 @@ def test_agents_of_the_agent_client_protocol_mend_a_repository(
         root,
         project,
         server,
-        {
+        lambda _: {
             "planner": [Say(PLAN)],
             "developer": [Call("exec_command", {"cmd": PATCH}), Say(CHANGED)],
             "reviewer": [Call("Bash", {"command": RUN}), Say(PASSED)],
