@@ -54,7 +54,7 @@ def _describe(status: int, stderr: str) -> list[str]:
     found = []
     errors = [line for line in stderr.splitlines() if line.startswith("{")]
     # One open more or less than in the traced run, and the call is that for a module of Python's own.
-    if "ModuleNotFoundError: No module named" in stderr:
+    if "ModuleNotFoundError: No module named" in stderr or "/lib-dynload/" in stderr:
         return found
     if "Traceback" in stderr or '"internal"' in stderr:
         found.append(f"no error for people: {stderr[-1500:]}")

@@ -378,7 +378,7 @@ def _live_stderr(invocation: Invocation, lines: Lines | None) -> Callable[[bytes
 
 
 @command(
-    "uwf continue 01JK7M                  on another machine, in a clone of the project",
+    "uwf continue 01JK7M                  in a clone of the project",
     "uwf continue 01JK7M --remote origin  and share each step",
 )
 @click.argument("thread", metavar="ID", shell_complete=complete_thread)
