@@ -14,7 +14,7 @@ from uwf_git.base.errors import Invalid
 from uwf_git.format.builtin import BUILTIN, META
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import Start, StepContext
-from uwf_git.format.quick_schema import is_plainly_schema, plain_check
+from uwf_git.format.quick_schema import OBJECT_ID, PRINTABLE_ASCII, is_plainly_schema, plain_check
 from uwf_git.format.schema import DIALECT, Schema, check_schema
 from uwf_git.workflow.compile import compile_source
 from uwf_git.workflow.expression import Frozen, evaluate
@@ -96,7 +96,7 @@ SCALARS = st.one_of(
     st.booleans(),
     st.integers(-3, 3),
     st.floats(-2, 2),
-    st.sampled_from(["", "a", "B" * 13, "0" * 13]),
+    st.sampled_from(["", "a", "B" * 13, "0" * 13, "0" * 40, "0" * 40 + "\n", "a b"]),
 )
 VALUES = st.recursive(
     SCALARS, lambda v: st.lists(v, max_size=3) | st.dictionaries(NAMES, v, max_size=3), max_leaves=8
@@ -115,7 +115,7 @@ def schemas() -> st.SearchStrategy[Any]:
             "format": st.sampled_from(["cas_ref", "date"]),
             **{name: st.integers(-2, 2) | st.just(0.5) for name in _BOUNDS},
             **{name: st.integers(0, 2) for name in ("minLength", "maxLength", "minItems", "maxItems")},
-            "pattern": st.just("a"),
+            "pattern": st.sampled_from(("a", OBJECT_ID, PRINTABLE_ASCII)),
             "title": st.just("T"),
         },
     )
@@ -200,5 +200,6 @@ def test_a_common_output_schema_is_quickly_seen_to_be_one() -> None:
 
 def test_the_built_in_types_are_plain_so_that_their_nodes_are_checked_quickly() -> None:
     plain = [BUILTIN[node]["title"] for node in BUILTIN if plain_check(BUILTIN[node]) is not None]
-    assert {"Detail", "Detail2", "Turn2", "Text", "Answer", "Attempt"} <= set(plain)
+    quick = {"Detail", "Detail2", "Detail3", "Turn2", "Text", "Answer", "Attempt", "Attempt2"}
+    assert quick <= set(plain)
     assert BUILTIN[META]["$ref"] == DIALECT and plain_check(BUILTIN[META]) is None

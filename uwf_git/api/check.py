@@ -52,19 +52,18 @@ def check(
 ) -> Report:
     """Verify some threads with their folds and code, what was last fetched from a remote, or the whole store,
     without cached results. Raises NotFound."""
+    from uwf_git.verify.code import check_code, projects_of
     from uwf_git.verify.whole import verify_refs
 
     repository = instance.store.repository
     refs = _refs(instance, threads) if remote is None else _refs_of_remote(instance, remote)
     verified = verify_refs(repository, refs, repository.config.max_blob, on_commit)
     if remote is not None:
-        return Report(refs, verified, [*verified.findings])
-    from uwf_git.verify.code import check_code
-
-    wrong, notes = check_code(instance, threads)
+        return Report(refs, verified, list(verified.findings))
+    code = check_code(verified.code, projects_of(instance, verified.code))
     missing = missing_refs(instance.store, threads)
-    verified = verified._replace(notes=(*verified.notes, *notes))
-    return Report(refs, verified, [*missing, *verified.findings, *wrong])
+    verified = verified._replace(notes=(*verified.notes, *code.notes))
+    return Report(refs, verified, [*missing, *verified.findings, *code.findings])
 
 
 def verify(instance: Instance, threads: Collection[ThreadId] = ()) -> list[Finding]:

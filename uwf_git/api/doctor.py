@@ -64,6 +64,7 @@ from uwf_git.sync.repair import Repair
 from uwf_git.verify.checks import ERROR as ERROR
 from uwf_git.verify.checks import OK, WARNING, Check, hurt_check
 from uwf_git.verify.damage import Damage, find_damage
+from uwf_git.workspaces.notes import Notes
 
 MANY_LOOSE = 20_000
 MANY_ENDED = 5_000  # refs that every push has to hear of
@@ -127,7 +128,8 @@ class Doctor:
             yield from _guarded("index", _index(instance))
             yield from _guarded("loose objects", _loose_objects(instance))
             yield from _guarded("leftovers", self._leftovers(instance))
-            yield from _guarded("worktrees", self._worktrees(instance))
+            if self._config() is not None:  # else it was reported
+                yield from _guarded("worktrees", _worktrees(instance, self._fix))
 
     def _configuration(self) -> Iterator[Check]:
         root = self._location.root
@@ -339,32 +341,6 @@ class Doctor:
         elif stale:
             yield Check("index", WARNING, f"it is stale: {stale}", "uwf cas reindex")
 
-    def _worktrees(self, instance: Instance) -> Iterator[Check]:
-        from uwf_git.workspaces.options import WORKTREE
-        from uwf_git.workspaces.removal import tidy, workspaces
-
-        threads = instance.threads
-        found = [each for each in workspaces(instance) if each.kind == WORKTREE]
-        here = [each for each in found if each.exists]
-        active = {each.thread for each in found if threads.exists(each.thread)}
-        active = {thread for thread in active if not threads.has_ended(thread)}
-        for each in found:
-            if each.thread in active and not Path(each.project).is_dir():
-                message = f"thread {each.thread} works on project {each.project}, which is gone"
-                yield Check(
-                    "worktrees", WARNING, message, f"uwf thread step {each.thread} --workspace shared"
-                )
-        left = [each for each in here if each.thread not in active]
-        if left and self._fix:
-            gone = tidy(instance)
-            yield Check("worktrees", OK, f"removed {counted(len(gone), 'worktree')} of ended threads")
-        elif left:
-            what = f"{counted(len(left), 'worktree')} of ended threads: {left[0].path}"
-            yield Check("worktrees", WARNING, what, "uwf doctor --fix")
-        if here:
-            most = instance.config.workspace.keep
-            yield Check("worktrees", OK, f"{len(here)} of at most {most}")
-
     def _leftovers(self, instance: Instance) -> Iterator[Check]:
         found = leftovers(instance.store.repository)
         if not found:
@@ -481,6 +457,13 @@ def _workflows(instance: Instance) -> Iterator[Check]:
         except UwfError as error:
             yield Check("workflows", ERROR, f"{name}: {error.message}", error.hint, True)
     yield Check("workflows", OK, f"{len(names)} registered")
+
+
+def _worktrees(instance: Instance, fix: bool) -> Iterator[Check]:
+    if Notes(instance.store.repository.private).any():
+        from uwf_git.api.worktree_checks import worktree_checks
+
+        yield from worktree_checks(instance, fix)
 
 
 def _of_extensions(instance: Instance) -> Iterator[Check]:

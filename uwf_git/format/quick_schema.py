@@ -8,12 +8,20 @@ what is wrong.
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable
 from typing import Any
 
 from uwf_git.format.ids import REFERENCE_FORMATS, is_hash
 
 Check = Callable[[Any], bool]
+
+# Not $, which Python also finds before a newline at the end.
+_END_OF_TEXT = r"(?![\s\S])"
+OBJECT_ID = f"^([0-9a-f]{{40}}|[0-9a-f]{{64}}){_END_OF_TEXT}"
+PRINTABLE_ASCII = f"^[!-~]+{_END_OF_TEXT}"
+# Patterns that match in linear time. Others may not, and the validator limits its time.
+_PATTERNS = {pattern: re.compile(pattern) for pattern in (OBJECT_ID, PRINTABLE_ASCII)}
 
 _IGNORED = {"title", "description", "default", "examples", "$comment", "$schema"}
 _OF_OBJECTS = {"properties", "required", "additionalProperties"}
@@ -100,6 +108,11 @@ def _format(name: Any, _depth: int) -> Check:
     return lambda value: type(value) is not str or is_hash(value)
 
 
+def _pattern(pattern: Any, _depth: int) -> Check:
+    matches = _PATTERNS[pattern].search
+    return lambda value: type(value) is not str or matches(value) is not None
+
+
 def _bound(holds: Callable[[Any, Any], bool]) -> Callable[[Any, int], Check]:
     def made(limit: Any, _depth: int) -> Check:
         if type(limit) not in (int, float):
@@ -148,6 +161,7 @@ _KEYWORDS: dict[str, Callable[[Any, int], Check]] = {
     "anyOf": _any_of,
     "items": _items,
     "format": _format,
+    "pattern": _pattern,
     "minimum": _bound(operator.ge),
     "exclusiveMinimum": _bound(operator.gt),
     "maximum": _bound(operator.le),

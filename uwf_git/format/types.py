@@ -26,6 +26,7 @@ from uwf_git.format.builtin import (
     record,
 )
 from uwf_git.format.ids import Hash
+from uwf_git.format.quick_schema import OBJECT_ID, PRINTABLE_ASCII
 
 START = "$START"
 END = "$END"
@@ -394,9 +395,7 @@ DETAIL = builtin(
         },
     ),
 )
-# Not $, which Python also finds before a newline at the end.
-_END_OF_TEXT = r"(?![\s\S])"
-_GIT_ID = {**STRING, "pattern": f"^([0-9a-f]{{40}}|[0-9a-f]{{64}}){_END_OF_TEXT}"}
+_GIT_ID = {**STRING, "pattern": OBJECT_ID}
 _REVISION = record(
     "Revision",
     {
@@ -407,7 +406,7 @@ _REVISION = record(
         "remote?": {
             **STRING,
             "maxLength": 1000,
-            "pattern": f"^[!-~]+{_END_OF_TEXT}",
+            "pattern": PRINTABLE_ASCII,
             "description": "The URL of its remote, without a password.",
         },
     },

@@ -39,7 +39,7 @@ CODES = {
     "no-decision": "the workflow cannot say who goes next, so nobody can have",
     "wrong-output": "an output of a type that its role does not answer with",
     "wrong-detail": "a detail whose instruction, context or remark is not what the history gives",
-    "wrong-code": "a commit of a project that has another tree than the step which left it says",
+    "wrong-code": "code whose commit has another tree in a project here, or is not a commit",
     "wrong-page": "a page for people that is not what the nodes say",
     # workflows
     "bad-source": "a workflow's definition does not compile",
@@ -56,7 +56,7 @@ CODES = {
     "rehearsed": "a thread with steps whose answers were made up",
     # notes: as it should be, and no more can be said
     "coded": "a thread of a code workflow: its code is not run again to confirm its steps",
-    "code-elsewhere": "steps whose code is in no project on this machine",
+    "code-elsewhere": "a thread with code that no project on this machine has",
     "newer": "a ref of a kind that this version doesn't know: a newer uwf made it, and it isn't checked",
 }
 

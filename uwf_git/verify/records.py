@@ -165,9 +165,11 @@ class Records:
         if decided:
             decided = self._check_turn(made, before, output, detail, here, report)
         extraction = parse_detail(detail.payload).extraction if is_kind(detail.type, "detail") else ""
-        code = left.commit if (left := pages.code_of(detail)) else ""
+        code = pages.code_of(detail)
         texts = (
-            layout.step_message(number, node, made.role, made.agent, verdict, extraction, code)
+            layout.step_message(
+                number, node, made.role, made.agent, verdict, extraction, code.commit if code else ""
+            )
             for verdict in chain((pages.verdict(output.payload),), _earlier_verdicts(output.payload))
         )
         self._known.message(commit, report, texts)
@@ -189,7 +191,7 @@ class Records:
         last = self._known.records.get(commit.parents[1].raw) if len(commit.parents) == 2 else None
         of_child = last.row if last is not None else None
         row = step_row(_row(commit, "step", node), before.row, made, output.payload, of_child)
-        record = Record(row, commit.tree, step=context, decided=decided)
+        record = Record(row, commit.tree, step=context, decided=decided, code=code)
         child = pages.child_of(detail, lambda target: self._known.content(here, target))
         page = pages.PageStep(number, context, detail, child)
         self._known.page(files, name.path, report, lambda: self._pages.of_step(page, told))
@@ -352,7 +354,7 @@ class Records:
         self._known.message(commit, report, (layout.attempt_message(number, node, made),))
         self._known.author(commit, made.agent, persona, report)
         row = _row(commit, "attempt", node)._replace(start=head.row.start, role=made.role)
-        return Record(row, commit.tree, head=head.row.oid, attempts=number)
+        return Record(row, commit.tree, head=head.row.oid, attempts=number, code=made.code)
 
     # Nodes put by hand
 

@@ -9,7 +9,15 @@ from uwf_git.base.errors import UwfError
 from uwf_git.base.text import one_line
 from uwf_git.config.secrets import REDACTED
 from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.format.kinds import Start, StepContext, Workflow, parse_detail, parse_start, parse_workflow
+from uwf_git.format.kinds import (
+    Revision,
+    Start,
+    StepContext,
+    Workflow,
+    parse_detail,
+    parse_start,
+    parse_workflow,
+)
 from uwf_git.format.node import Node
 from uwf_git.format.personas import Persona
 from uwf_git.format.types import is_kind
@@ -31,7 +39,8 @@ _NO_THREAD = ThreadId("0" * 26)
 
 class Record(NamedTuple):
     """A commit's record, as far as readable. `row` is the index's. Of an attempt, `head` is the head it was
-    made on and `attempts` counts those up to it. `decided` is False once the workflow could not decide."""
+    made on and `attempts` counts those up to it. `decided` is False once the workflow could not decide.
+    `code` is what a step or attempt left in a worktree."""
 
     row: CommitRow
     tree: bytes
@@ -40,6 +49,7 @@ class Record(NamedTuple):
     attempts: int = 0
     trusted: bool = False
     decided: bool = True
+    code: Revision | None = None
 
 
 class KnownHistory:

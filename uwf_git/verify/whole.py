@@ -15,6 +15,7 @@ from uwf_git.store import layout, ref_kinds
 from uwf_git.store.history import own_forks
 from uwf_git.store.index import Overlay
 from uwf_git.store.indexing import Store
+from uwf_git.verify.code import RecordedCode
 from uwf_git.verify.findings import Finding
 from uwf_git.verify.refs import Claim, Verifier
 
@@ -22,7 +23,8 @@ _LAST = 1 << 30  # place of objects in no transfer
 
 
 class VerifyResult(NamedTuple):
-    """Numbers of threads, steps and nodes; findings, warnings, and notes on what could not be checked."""
+    """Numbers of threads, steps and nodes; findings, warnings, notes on what could not be checked, and the code
+    of steps and attempts, for `check_code`."""
 
     threads: int
     steps: int
@@ -30,6 +32,7 @@ class VerifyResult(NamedTuple):
     findings: tuple[Finding, ...]
     warnings: tuple[Finding, ...]
     notes: tuple[Finding, ...]
+    code: tuple[RecordedCode, ...]
 
 
 def local_refs(repository: Repository) -> dict[str, Oid | None]:
@@ -88,9 +91,10 @@ def verify_refs(
     findings.extend(_together(verifier, heads))
     warnings = tuple(_made_up(verifier, heads.values()))
     notes = (*_coded(verifier, heads.values()), *newer)
+    code = tuple(_code(verifier, [*heads.values(), *verifier.claims]))
     store.index.close()
     return VerifyResult(
-        len(verifier.threads), verifier.steps, verifier.nodes, tuple(findings), warnings, notes
+        len(verifier.threads), verifier.steps, verifier.nodes, tuple(findings), warnings, notes, code
     )
 
 
@@ -125,6 +129,25 @@ def _coded(verifier: Verifier, heads: Iterable[Claim]) -> Iterator[Finding]:
         if record is not None and record.row.number and verifier.is_coded(record):
             message = "routed by code: not replayed"
             yield Finding("coded", claim.thread, None, str(claim.commit), message, claim.ref)
+
+
+def _code(verifier: Verifier, claims: Iterable[Claim]) -> Iterator[RecordedCode]:
+    seen: set[bytes] = set()
+    tips = [(claim, claim.commit.raw) for claim in claims]
+    for claim, tip in tips:  # sub-workflows without a claim of their own are appended meanwhile
+        at: bytes | None = tip
+        while at is not None and at not in seen:
+            seen.add(at)
+            record = verifier.record(Oid(raw=at))
+            if record is None:
+                break
+            row = record.row
+            if record.code is not None:
+                commit = str(Oid(raw=at))
+                yield RecordedCode(row.kind, row.node, record.code, commit, claim.thread, claim.ref)
+            if row.merged is not None:
+                tips.append((claim, row.merged))
+            at = row.parent
 
 
 def _together(verifier: Verifier, heads: Mapping[ThreadId, Claim]) -> Iterator[Finding]:

@@ -102,7 +102,8 @@ def _findings(value: Any) -> str:
     for each in value["warnings"]:
         parts.append(f"{terminal.style(each['code'], 'yellow')}  thread {each['thread']}: {each['message']}")
     for each in value["notes"]:
-        parts.append(terminal.style(f"{each['code']}  thread {each['thread']}: {each['message']}", "dim"))
+        about = f"thread {each['thread']}: " if each["thread"] else ""
+        parts.append(terminal.style(f"{each['code']}  {about}{each['message']}", "dim"))
     wrong = _count(len(value["findings"]), "finding") if value["findings"] else "nothing is wrong"
     left = [each["thread"] or each["ref"] for each in value["findings"] if each["code"] == UNCHECKED]
     if left:

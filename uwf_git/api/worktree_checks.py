@@ -1,0 +1,92 @@
+"""Checks of `uwf doctor` on threads' worktrees on this machine."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from uwf_git.base.text import counted
+from uwf_git.format.ids import ThreadId, is_thread_id
+from uwf_git.store.instance import Instance
+from uwf_git.verify.checks import OK, WARNING, Check
+from uwf_git.workspaces.notes import Note, Notes
+from uwf_git.workspaces.options import WORKTREE
+from uwf_git.workspaces.removal import tidy
+from uwf_git.workspaces.worktree import Worktree, worktree_of
+
+NAME = "worktrees"
+
+
+def worktree_checks(instance: Instance, fix: bool) -> Iterator[Check]:
+    """Yield the checks; with `fix`, remove the worktrees of ended and removed threads."""
+    threads = instance.threads
+    here: list[tuple[float, ThreadId]] = []
+    left: list[Path] = []
+    for thread, note in Notes(instance.store.repository.private).all():
+        if note.kind != WORKTREE or note.owner != thread:
+            continue
+        tree = worktree_of(instance, note, thread)
+        is_active = threads.exists(thread) and not threads.has_ended(thread)
+        if tree.exists:
+            with contextlib.suppress(OSError):  # it may be removed meanwhile
+                here.append((tree.used, thread))
+            if not is_active:
+                left.append(tree.folder)
+        elif not tree.project.common.is_dir():
+            if is_active:
+                message = f"thread {thread} works on project {note.checkout or note.project}, which is gone"
+                yield Check(NAME, WARNING, message, f"uwf thread step {thread} --workspace shared")
+        else:
+            yield from _half_of_one(tree, note, is_active)
+    yield from _broken_notes(instance)
+    if left and fix:
+        removed = tidy(instance)
+        yield Check(NAME, OK, f"removed {counted(len(removed), 'worktree')} of ended threads")
+    elif left:
+        what = f"{counted(len(left), 'worktree')} of ended threads: {left[0]}"
+        yield Check(NAME, WARNING, what, "uwf doctor --fix")
+    most = instance.config.workspace.keep
+    if len(here) > most:
+        message = f"{len(here)}, which is more than workspace.keep allows: {most}"
+        yield Check(NAME, WARNING, message, f"uwf workspace remove {min(here)[1]}")
+    elif here:
+        yield Check(NAME, OK, f"{len(here)} of at most {most}")
+
+
+def _half_of_one(tree: Worktree, note: Note, is_active: bool) -> Iterator[Check]:
+    """Check a worktree of which the folder or git's part is missing."""
+    project = note.checkout or note.project
+    if tree.admin.is_dir() and not tree.folder.is_dir():
+        place = _place(tree)
+        if place is not None and place != tree.folder:
+            message = f"worktree {tree.folder} was moved to {place}"
+            yield Check(NAME, WARNING, message, f"git -C {project} worktree move {place} {tree.folder}")
+        elif not is_active:
+            message = f"worktree {tree.folder} of an ended thread is gone, and git still lists it"
+            yield Check(NAME, WARNING, message, f"git -C {project} worktree prune")
+        else:
+            message = f"worktree {tree.folder} is gone; if it was moved, move it back"
+            yield Check(NAME, WARNING, message, f"to have it made again: uwf thread step {tree.thread}")
+    elif tree.folder.is_dir() and not tree.admin.is_dir():
+        message = f"{tree.folder} is no longer a worktree of {project}; a step of the thread empties it"
+        yield Check(NAME, WARNING, message, f"keep what is in it: mv {tree.folder} {tree.folder}.old")
+
+
+def _place(tree: Worktree) -> Path | None:
+    """Return the folder that git knows a worktree by, if it is there."""
+    with contextlib.suppress(OSError, ValueError):
+        with (tree.admin / "gitdir").open(encoding="utf-8", errors="surrogateescape") as file:
+            place = Path(file.read(8192).strip()).parent
+        return place if (place / ".git").is_file() else None
+    return None
+
+
+def _broken_notes(instance: Instance) -> Iterator[Check]:
+    private = instance.store.repository.private
+    notes, folder = Notes(private), private / "workspaces"
+    with contextlib.suppress(OSError):
+        for path in sorted(folder.iterdir()):
+            if is_thread_id(path.name) and notes.read(ThreadId(path.name)) is None:
+                hint = f"uwf thread step {path.name} --workspace worktree:PROJECT"
+                yield Check(NAME, WARNING, f"the note of a thread's workspace cannot be read: {path}", hint)
