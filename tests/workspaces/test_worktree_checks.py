@@ -55,3 +55,41 @@ def test_worktrees_of_ended_and_removed_threads_are_told_and_removed(
     project.rename(tmp_path / "away")
     assert ("warning", f"thread {stays} works on project {project}, which is gone") in checks()
     assert uwf("verify").json["findings"] == []
+
+
+def test_a_worktree_that_git_has_forgotten_is_moved_aside_with_what_is_in_it(
+    uwf: Uwf, root: Path, instance: Instance, tmp_path: Path
+) -> None:
+    project = tmp_path / "project"
+    git("init", "-q", "-b", "main", project)
+    git("-C", project, "commit", "-q", "--allow-empty", "-m", "first")
+    thread = start_thread(instance, RELAY)
+    assign(instance, thread, parse_option(f"worktree:{project}"), project)
+    step(instance, thread, WRITES)
+    folder = root / "workspaces" / thread
+    (folder / "hand.txt").write_text("hand")
+    folder.rename(tmp_path / "away")
+    git("-C", project, "worktree", "prune")
+    (tmp_path / "away").rename(folder)
+    step(instance, thread, WRITES)
+    (aside,) = (root / "workspaces").iterdir()
+    assert (aside / "hand.txt").read_text() == "hand"
+
+
+def test_a_restored_thread_works_in_its_worktree_again(
+    uwf: Uwf, root: Path, instance: Instance, tmp_path: Path
+) -> None:
+    project = tmp_path / "project"
+    git("init", "-q", "-b", "main", project)
+    git("-C", project, "commit", "-q", "--allow-empty", "-m", "first")
+    thread = start_thread(instance, RELAY)
+    assign(instance, thread, parse_option(f"worktree:{project}"), project)
+    uwf("thread", "rm", thread, "--yes")
+    uwf("gc")
+    uwf("thread", "restore", thread)
+    uwf("thread", "step", thread, "--agent", WRITES, cwd=project)
+    assert git("-C", project, "status", "--short") == ""
+    assert git("-C", project, "show", f"uwf/work/{thread}:made.txt") == "made"
+    (instance.store.repository.private / "workspaces" / thread).write_text("[]")
+    error = uwf("thread", "step", thread, "--agent", WRITES, cwd=project, check=1).error
+    assert error["code"] == "workspace" and "cannot be read" in error["message"]

@@ -45,7 +45,7 @@ class Notes:
 
     def read(self, thread: ThreadId) -> Note | None:
         """Return a thread's note, None if there is none or it is broken."""
-        with contextlib.suppress(OSError, ValueError, TypeError, RecursionError):
+        with contextlib.suppress(OSError, ValueError, TypeError, AttributeError, RecursionError):
             value = json.loads(read_private(self._folder / thread))
             if all(isinstance(text, str) for text in value.values()):
                 return Note(**value)
@@ -59,7 +59,10 @@ class Notes:
                     yield ThreadId(path.name), note
 
     def has(self, thread: ThreadId) -> bool:
-        return (self._folder / thread).is_file()
+        return self.path(thread).is_file()
+
+    def path(self, thread: ThreadId) -> Path:
+        return self._folder / thread
 
     def any(self) -> bool:
         with contextlib.suppress(OSError):

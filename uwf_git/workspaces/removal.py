@@ -3,12 +3,14 @@ ignores goes."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.base import log
 from uwf_git.base.errors import Busy, Invalid, NotFound, UwfError
 from uwf_git.format.ids import ThreadId
+from uwf_git.store.removed import kept_threads
 from uwf_git.workspaces.notes import Note, Notes
 from uwf_git.workspaces.options import FOLDER, WORKTREE
 from uwf_git.workspaces.project import branch_of
@@ -79,16 +81,18 @@ def tidy(instance: Instance) -> list[ThreadId]:
     threads whose worktree is gone. Failures are warnings."""
     notes, threads = Notes(instance.store.repository.private), instance.threads
     left: list[ThreadId] = []
+    restorable = kept_threads(instance.store.repository)
     for thread, _ in notes.all():
         is_gone = not threads.exists(thread)
         if not is_gone and not threads.has_ended(thread):
             continue
         tree = _own(instance, thread)
-        if tree is not None and tree.exists and not instance.locks.is_held(thread):
-            leave(instance, thread)
-            if not tree.exists:
-                left.append(thread)
-        if is_gone and (tree is None or not tree.exists):
+        if tree is not None and tree.exists:
+            with suppress(Busy), instance.locks.hold(thread, wait=0):
+                leave(instance, thread)
+                if not tree.exists:
+                    left.append(thread)
+        if is_gone and thread not in restorable and (tree is None or not tree.exists):
             notes.forget(thread)
     return left
 

@@ -269,6 +269,11 @@ def workspace_of(instance: Instance, at: Position, cwd: Path | None = None) -> S
     that has it. `cwd` is a folder of that project. Raises NotFound if that is not here."""
     notes, thread = Notes(instance.store.repository.private), at.head.thread
     note = notes.read(thread)
+    if note is None and notes.has(thread):
+        raise WorkspaceFailed(
+            f"the note of the workspace of thread {thread} cannot be read: {notes.path(thread)}",
+            f"uwf thread step {thread} --workspace W gives it another",
+        )
     if note is None:
         note = _inherited(instance, notes, at, cwd)
         if note is None:

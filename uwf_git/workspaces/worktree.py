@@ -19,6 +19,7 @@ import json
 import os
 import random
 import re
+import secrets
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -114,6 +115,15 @@ class Worktree:
         """Make it at a commit, on the thread's branch. Moves `refs/heads/uwf/work/<ULID>`."""
         self._check_owner()
         off = self.project.filters_off(commit)
+        if self.folder.is_dir() and not self.admin.exists() and any(self.folder.iterdir()):
+            aside = self.folder.with_name(f"{self.folder.name}.{secrets.token_hex(4)}")
+            self.folder.rename(aside)  # git has forgotten it, and what is in it may be nowhere else
+            log.warning(
+                "H5TX8QWD",
+                "what was in {folder} is now in {aside}",
+                folder=str(self.folder),
+                aside=str(aside),
+            )
         if self.folder.exists() or self.admin.exists():
             self._discard()
         self.folder.parent.mkdir(parents=True, exist_ok=True)
