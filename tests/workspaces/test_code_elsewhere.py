@@ -141,3 +141,45 @@ def test_code_with_a_known_secret_is_not_pushed(site: Site) -> None:
     error = site.here("push", check=1).error
     assert f"the code of thread {thread} holds a secret (DEPLOY_TOKEN)" in error["message"]
     assert git("-C", site.project, "branch", "--list", "uwf/*") == ""
+
+
+def test_a_branch_that_went_on_elsewhere_holds_back_no_other_push(site: Site) -> None:
+    for machine in (site.here, site.there):
+        machine("config", "set", "workspace.remote", "origin")
+    thread = site.starts()
+    site.here("push")
+    site.there("continue", thread, "--agent", WRITES, cwd=site.clones[site.there])
+    site.there("push")
+    site.here("pull")
+    other = site.starts()
+    git("-C", site.clones[site.here], "fetch", "-q")
+    done = site.here("push")
+    assert git("-C", site.project, "rev-parse", f"uwf/work/{other}") and "not pushed" not in done.err
+    # Both have made the same step: what is here is another thread then, which brings its code along.
+    site.there("pull")
+    for machine, said in ((site.there, "there"), (site.here, "here")):
+        writes = WRITES.replace('"$UWF_ROLE"', said)
+        machine("thread", "step", other, "--agent", writes, cwd=site.clones[machine])
+    mine = site.here("thread", "show", other).json["head"]
+    site.there("push")
+    site.here("pull")
+    done = site.here("push")
+    fork = fork_id(other, mine)
+    assert f"the code of thread {other} is not pushed" in done.err
+    shown = git("-C", site.project, "show", f"uwf/work/{fork}:made.txt").split()
+    assert shown == ["writer", "here"]
+    assert git("-C", site.project, "show", f"uwf/work/{other}:made.txt").split() == ["writer", "there"]
+
+
+def test_a_secret_in_a_merge_is_not_pushed(site: Site) -> None:
+    site.here("config", "set", "workspace.remote", "origin")
+    (site.here.root / ".env").write_text("DEPLOY_TOKEN=tok-0123456789abcdef\n")
+    site.here("config", "set", "secrets", "[DEPLOY_TOKEN]")
+    thread = site.starts()
+    merges = (
+        "git checkout -q -b side HEAD~; git commit -q --allow-empty -m side; git checkout -q -; "
+        "git merge -q --no-commit --no-ff side; echo tok-0123456789abcdef > key; git add key; git commit -qm merge"
+    )
+    agent = f'uwf-exec sh -c \'({merges}) >&2; echo "{{\\"text\\": \\"done\\"}}"\''
+    site.here("thread", "step", thread, "--agent", agent)
+    assert "holds a secret" in site.here("push", check=1).error["message"]

@@ -462,3 +462,104 @@ def test_what_is_no_workspace_is_refused(
     with pytest.raises(error) as caught:
         chosen(instance, project, parse_option(text.format(project), remote))
     assert says in caught.value.message and caught.value.hint
+
+
+def test_an_answer_that_is_taken_over_keeps_the_files_that_belong_to_it(
+    uwf: Uwf, instance: Instance, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine is killed after the agent answered, and before the answer was judged."""
+    thread = begun(instance, project)
+
+    class Dead(BaseException):
+        pass
+
+    def dies(*_: object, **__: object) -> None:
+        raise Dead
+
+    with monkeypatch.context() as patched:
+        patched.setattr("uwf_git.engine.kit.agent.read_output", dies)
+        with pytest.raises(Dead):
+            step(instance, thread, agent("echo made > made.txt"))
+    step(instance, thread, agent("echo made > made.txt"))
+    code = left(instance, thread)
+    assert at(project, "show", f"{code.commit}:made.txt") == "made"
+
+
+@pytest.mark.parametrize("ignored", ["node_modules", "node_modules/", "nothing"])
+def test_what_is_linked_and_copied_is_never_committed_however_it_is_ignored(
+    uwf: Uwf, root: Path, instance: Instance, project: Path, ignored: str
+) -> None:
+    (project / ".gitignore").write_text(f"{ignored}\n")
+    at(project, "add", ".gitignore")
+    at(project, "commit", "-q", "-m", "ignores")
+    (project / "node_modules").mkdir()
+    (project / "node_modules/a.js").write_text("a")
+    (project / ".env").write_text("SECRET=1")
+    (root / "config.yaml").write_text("workspace: {copy: [.env], link: [node_modules]}\n")
+    instance.__dict__.pop("config", None)
+    thread = begun(instance, project)
+    work(instance, thread, "cat node_modules/a.js .env")
+    assert left(instance, thread).commit == at(project, "rev-parse", "main")
+    work(instance, thread, "touch one.txt; echo made > made.txt")
+    assert at(project, "diff", "--name-only", "main", branch(thread)) == "made.txt"
+
+
+def test_a_gitlink_without_a_declaration_is_entered_by_no_git(
+    instance: Instance, project: Path, tmp_path: Path
+) -> None:
+    ran = tmp_path / "ran"
+    git("init", "-q", project / "lib")
+    git("-C", project / "lib", "commit", "-q", "--allow-empty", "-m", "lib")
+    at(project, "add", "lib")
+    at(project, "commit", "-q", "-m", "embeds a repository")
+    shutil.rmtree(project / "lib")
+    thread = begun(instance, project)
+    makes = [
+        "git init -q lib; cd lib; echo 1 > f; git add f; git commit -qm f; echo '* filter=x' > .gitattributes",
+        f"git config filter.x.clean 'touch {ran}; cat'; echo 2 > f; cd ..",
+        "git rev-parse :lib > lib/.git/HEAD",
+    ]
+    with pytest.raises(WorkspaceFailed, match="files in the folder of submodule lib"):
+        step(instance, thread, agent("; ".join(makes)))
+    assert not ran.exists()
+
+
+def test_a_branch_that_was_deleted_is_made_again(instance: Instance, project: Path) -> None:
+    thread = begun(instance, project)
+    work(instance, thread, "echo made > made.txt")
+    at(project, "update-ref", "-d", f"refs/heads/{branch(thread)}")
+    work(instance, thread, "cat made.txt && echo more > more.txt")
+    assert at(project, "show", f"{branch(thread)}:more.txt") == "more"
+
+
+def test_a_setup_that_was_killed_is_made_again(root: Path, instance: Instance, project: Path) -> None:
+    (root / "config.yaml").write_text("workspace: {setup: touch built.txt}\n")
+    instance.__dict__.pop("config", None)
+    thread = begun(instance, project)
+
+    class Dead(BaseException):
+        pass
+
+    def dies(*_: object) -> None:
+        raise Dead
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("uwf_git.workspaces.step_workspace.set_up", dies)
+        patched.setattr("uwf_git.workspaces.worktree.Worktree.remove", lambda _: None)
+        with pytest.raises(Dead):
+            work(instance, thread, "true")
+    work(instance, thread, "cat built.txt")
+
+
+def test_the_agents_folder_does_not_lead_out_of_the_worktree(
+    instance: Instance, project: Path, tmp_path: Path
+) -> None:
+    (project / "sub").mkdir()
+    (project / "sub/three.txt").write_text("three")
+    at(project, "add", "-A")
+    at(project, "commit", "-q", "-m", "sub")
+    thread = start_thread(instance, RELAY)
+    assign(instance, thread, parse_option("worktree"), project / "sub")
+    step(instance, thread, agent(f"cd ..; rm -r sub; ln -s {tmp_path} sub"))
+    with pytest.raises(WorkspaceFailed, match="leads out of worktree"):
+        step(instance, thread, agent("true"))

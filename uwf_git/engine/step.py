@@ -532,7 +532,13 @@ class _Run:
         name = instance.redactor.text(name)[0]
         from uwf_git.engine.kit.memory import resumes_session
 
-        folder, base = self._folder(cwd, lambda: resumes_session(instance, self._at, self._role, name))
+        def goes_on() -> bool:
+            left = self._order
+            if left is not None and instance.runs.answers(self._thread, left):  # they belong to the files
+                return left.command == (config.command, *config.args)
+            return resumes_session(instance, self._at, self._role, name)
+
+        folder, base = self._folder(cwd, goes_on)
         order = EngineOrder(
             self._at.head.node,
             self._role,

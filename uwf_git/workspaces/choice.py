@@ -93,7 +93,7 @@ def chosen(instance: Instance, where: Path, option: WorkspaceOption, is_default:
     if option.kind == SHARED:
         return Choice(Note(SHARED))
     if option.kind == FOLDER:
-        place = option.place or instance.location.root / "workspaces"
+        place = option.place or instance.location.root / "folders"
         return Choice(Note(FOLDER, place=str(place)))
     return _worktree(instance, where, option, is_default)
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from uwf_git.base.errors import Invalid, NotFound, RemoteFailed, UwfError, WorkspaceFailed
 from uwf_git.format.ids import ThreadId
 from uwf_git.git.objects import Person
-from uwf_git.git.program import PATIENCE, CallResult, Git
+from uwf_git.git.program import PATIENCE, CallResult, Git, failure
 from uwf_git.store.location import searched_folders
 
 BRANCHES = "refs/heads/uwf/work/"
@@ -219,11 +219,21 @@ class Project:
             self.git().run("fetch", "-q", "--no-tags", remote, commit, check=False)
         return self.commit(commit) != ""
 
-    def push(self, remote: str, threads: Collection[ThreadId]) -> None:
+    def push(self, remote: str, threads: Collection[ThreadId]) -> list[ThreadId]:
+        """Push threads' branches; return those that the remote has elsewhere. Raises RemoteFailed if it
+        cannot be reached."""
         names = [f"{branch_of(thread)}:{branch_of(thread)}" for thread in threads]
-        self.git().run("push", "-q", "--no-verify", remote, *names)
+        words = ("push", "--porcelain", "--no-verify", remote, *names)
+        done = self.git().run(*words, check=False)
+        rows = [line.split("\t") for line in done.out.decode("utf-8", "replace").splitlines()]
+        told = {row[1].partition(":")[0]: row[0] for row in rows if len(row) > 1}
+        if done.code and not any(flag == "!" for flag in told.values()):
+            raise failure(words, done)
+        refused = [thread for thread in threads if told.get(branch_of(thread)) == "!"]
         for thread in threads:  # whatever the remote's refspecs are
-            self.set_ref(tracking(remote, thread), self.commit(branch_of(thread)))
+            if thread not in refused:
+                self.set_ref(tracking(remote, thread), self.commit(branch_of(thread)))
+        return refused
 
     def remote_at(self, url: str) -> str:
         """Return the name of the remote with a URL, "" if none."""

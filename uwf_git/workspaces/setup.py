@@ -25,18 +25,20 @@ def set_up(folder: Path, checkout: Path | None, settings: WorkspaceSettings, thr
     try:
         if checkout is not None:
             for path in settings.copy:
-                _bring(checkout / path, folder / path, linked=False)
+                _bring(folder, checkout / path, folder / path, linked=False)
             for path in settings.link:
-                _bring(checkout / path, folder / path, linked=True)
+                _bring(folder, checkout / path, folder / path, linked=True)
     except (OSError, shutil.Error) as error:
         raise WorkspaceFailed(f"the files for worktree {folder} cannot be copied: {error}", _AGAIN) from None
     if settings.setup:
         _run(folder, checkout, settings, thread)
 
 
-def _bring(source: Path, target: Path, linked: bool) -> None:
+def _bring(folder: Path, source: Path, target: Path, linked: bool) -> None:
     if os.path.lexists(target) or not source.exists():
         return
+    if not target.parent.resolve().is_relative_to(folder.resolve()):
+        raise OSError(f"{target.parent} leads out of it")
     target.parent.mkdir(parents=True, exist_ok=True)
     if linked:
         target.symlink_to(source)

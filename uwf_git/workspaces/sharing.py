@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from uwf_git.base.errors import Invalid
+from uwf_git.base.errors import Invalid, RemoteFailed, UwfError
 from uwf_git.format.ids import ThreadId
+from uwf_git.store.history import links
 from uwf_git.workspaces.notes import Note, Notes
 from uwf_git.workspaces.options import WORKTREE
 from uwf_git.workspaces.project import BRANCHES, Project, branch_of, tracking
@@ -19,26 +21,61 @@ if TYPE_CHECKING:
 _SEARCHED = 64 << 20  # bytes of a thread's changes in which secrets are looked for
 
 
-def push_code(instance: Instance, threads: Collection[ThreadId] | None = None) -> list[ThreadId]:
+def push_code(
+    instance: Instance, threads: Collection[ThreadId] | None = None, strict: bool = False
+) -> list[ThreadId]:
     """Push the branches of these threads' worktrees, or of all, which have a remote that lacks them; return
-    the threads. Moves `refs/heads/uwf/work/<ULID>` there. Raises RemoteFailed, and Invalid for code with a
-    known secret; then nothing is pushed."""
+    the threads. A branch that is elsewhere on the remote is a warning, or with `strict` an error. Moves
+    `refs/heads/uwf/work/<ULID>` there; makes it here for a fork with code. Raises RemoteFailed, and Invalid
+    for code with a known secret; then nothing is pushed."""
+    _give_branches(instance, threads)
     pushed: list[ThreadId] = []
     changed = _changed(instance, threads)
-    for (project, remote), found in changed.items():
+    for (where, remote), found in changed.items():
         for thread in found if remote else ():
-            _refuse_secrets(instance, Project(Path(project)), thread)
-    for (project, remote), found in changed.items():
-        if remote:
-            Project(Path(project)).push(remote, sorted(found))
-            pushed += found
+            _refuse_secrets(instance, Project(Path(where)), thread)
+    for (where, remote), found in changed.items():
+        if not remote:
+            continue
+        project = Project(Path(where))
+        refused = project.push(remote, sorted(found))
+        pushed += [thread for thread in found if thread not in refused]
+        for thread in refused:
+            project.fetch(remote, thread)
+            if project.is_ancestor(branch_of(thread), tracking(remote, thread)):
+                continue  # it went on elsewhere, with what is here
+            message = f"the code of thread {thread} is not pushed: {remote} has another {branch_of(thread)}"
+            if strict:
+                raise RemoteFailed(message, f"uwf pull, then uwf thread step {thread}")
+            instance.warn(message)
     return pushed
+
+
+def _give_branches(instance: Instance, threads: Collection[ThreadId] | None) -> None:
+    """Make the branches of forks and other sides that were not stepped here, at the code of their last step."""
+    from uwf_git.workspaces.step_workspace import last_code_commit, workspace_of
+
+    notes = Notes(instance.store.repository.private)
+    for thread in links(instance.store):
+        if (threads is not None and thread not in threads) or not instance.threads.exists(thread):
+            continue
+        with suppress(UwfError):  # its code is not here
+            position = instance.threads.position(instance.threads.head(thread))
+            commit = last_code_commit(instance, position.history)
+            if commit and not notes.has(thread):
+                workspace_of(instance, position)
+            note = notes.read(thread)
+            if not commit or note is None or note.kind != WORKTREE or note.owner != thread:
+                continue
+            project = Project(Path(note.project))
+            if project.commit(commit) and not project.commit(branch_of(thread)):
+                project.set_ref(branch_of(thread), commit)
 
 
 def _refuse_secrets(instance: Instance, project: Project, thread: ThreadId) -> None:
     note = Notes(instance.store.repository.private).read(thread)
     since = f"{note.base}..{branch_of(thread)}" if note is not None else branch_of(thread)
-    words = ("log", "-p", "--text", "--no-ext-diff", "--no-textconv", "--no-color", since)
+    words = ("log", "-p", "-m", "--text", "--no-ext-diff", "--no-textconv", "--no-color", since)
     made = project.git().run(*words, at_most=_SEARCHED).out
     if spot := instance.redactor.first(made.decode("utf-8", "replace")):
         raise Invalid(
@@ -98,5 +135,10 @@ def _changed(
             if (tip := tips.get(branch_of(thread)))
             and tip != note.base
             and (not remote or tips.get(tracking(remote, thread)) != tip)
+            and (
+                not remote
+                or not tips.get(tracking(remote, thread))
+                or not Project(Path(where)).is_ancestor(tip, tips[tracking(remote, thread)])
+            )
         ]
     return {key: own for key, own in found.items() if own}

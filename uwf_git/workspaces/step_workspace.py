@@ -137,6 +137,7 @@ class StepWorkspace:
         checkout = Path(self.note.checkout) if self.note.checkout else None
         try:
             set_up(tree.folder, checkout, settings, self._thread)
+            tree.finish()
             if not settings.setup:
                 return expected if tip in ("", expected) else ""
             present = tree.tree()
@@ -198,12 +199,19 @@ class StepWorkspace:
             base = Path(self.note.place, self._thread)
             return base / location if location else base
         top = self._tree.folder
-        base = top / self.note.inside
-        if location and self.note.checkout and Path(location).is_absolute():
+        if location and Path(location).is_absolute():
             place = Path(os.path.normpath(location))
-            if place.is_relative_to(self.note.checkout):
-                return top / place.relative_to(self.note.checkout)
-        return base / location if location else base
+            if not self.note.checkout or not place.is_relative_to(self.note.checkout):
+                return place
+            folder = top / place.relative_to(self.note.checkout)
+        else:
+            folder = top / self.note.inside / (location or "")
+        if not folder.resolve().is_relative_to(top.resolve()):
+            raise WorkspaceFailed(
+                f"folder {folder} leads out of worktree {top}",
+                "make it a folder there again, then step again",
+            )
+        return folder
 
     # After the agent
 

@@ -41,9 +41,12 @@ if TYPE_CHECKING:
     from uwf_git.workspaces.notes import Note
 
 _INDEX, _STATE, _NEW = "uwf-index", "uwf-state", "uwf-index.new"
+_EXCLUDED, _UNFINISHED = "uwf-excluded", "uwf-unfinished"
 _LINK = "160000"  # the mode of a submodule
 _LINK_IN_INDEX = b"\x00\x00\xe0\x00"  # the same in an index, and maybe part of a hash
 _UNSYNCED = ("-c", "core.fsync=none")
+_NOTHING = re.compile(rb"nothing (?:added )?to commit|no changes added")
+_VERBATIM = ("--cleanup=verbatim", "-F", "-")
 _PLAIN = ("-c", "i18n.commitEncoding=utf-8", "-c", "core.commentChar=#")
 _SIDE_BY_SIDE = 32
 _TRIES = 8
@@ -90,7 +93,7 @@ class Worktree:
         self.thread = thread
         self.branch = branch_of(thread)
         self.admin = project.common / "worktrees" / folder.name
-        self._apart = tuple(f":(top,exclude,literal){path}" for path in apart)
+        self._apart = tuple(apart)
         self._store = str(store)
 
     @property
@@ -109,7 +112,12 @@ class Worktree:
     @property
     def exists(self) -> bool:
         """Whether it is whole: a process that was killed may have left half of one."""
-        return (self.admin / _STATE).is_file() and self.folder.is_dir()
+        is_whole = (self.admin / _STATE).is_file() and not (self.admin / _UNFINISHED).exists()
+        return is_whole and self.folder.is_dir()
+
+    def finish(self) -> None:
+        """Note that it is set up."""
+        (self.admin / _UNFINISHED).unlink(missing_ok=True)
 
     def add(self, commit: str) -> None:
         """Make it at a commit, on the thread's branch. Moves `refs/heads/uwf/work/<ULID>`."""
@@ -130,8 +138,9 @@ class Worktree:
         self._unlock()
         self.project.set_ref(self.branch, commit)
         self._add(off)
-        links, tree = self._links(commit), self.project.tree(commit)
+        links, tree = self._links(commit, "index"), self.project.tree(commit)
         shutil.copy2(self.admin / "index", self.admin / _INDEX)
+        (self.admin / _UNFINISHED).touch()
         self._note(
             _State(
                 _signature(self.admin / _INDEX), tree, commit, tree, links, off, self._config(), self._store
@@ -151,8 +160,9 @@ class Worktree:
                     raise
                 time.sleep(tries * random.uniform(0.01, 0.05))
 
-    def _links(self, commit: str) -> tuple[str, ...]:
-        if not self.project.line("rev-parse", "--verify", "-q", f"{commit}:.gitmodules"):
+    def _links(self, commit: str, index: str) -> tuple[str, ...]:
+        """Return the submodules' folders in a commit, of which there is an index."""
+        if _LINK_IN_INDEX not in (self.admin / index).read_bytes():
             return ()
         rows = self.project.run("ls-tree", "-r", "-z", commit).out.decode("utf-8", "surrogateescape")
         found = (row.partition("\t") for row in rows.split("\0"))
@@ -204,7 +214,11 @@ class Worktree:
                 text = (self.project.common / text.removeprefix("ref: ")).read_text(encoding="ascii").strip()
             if len(text) in (40, 64) and not text.strip("0123456789abcdef"):
                 return text
-        if not (head := self.project.commit("HEAD", self._git())):
+        head, state = self.project.commit("HEAD", self._git()), self._state()
+        if not head and state is not None:  # somebody has deleted the branch
+            self.project.set_ref(self.branch, state.commit)
+            head = self.project.commit("HEAD", self._git())
+        if not head:
             raise WorkspaceFailed(
                 f"worktree {self.folder} has no commit checked out", f"git -C {self.folder} status"
             )
@@ -244,7 +258,7 @@ class Worktree:
             shutil.copy2(own, new)  # with its time, since git reads a file again that is as new as the index
             before = new.stat()
             state = self._with_filters(state)
-            words = ("add", "-A", "--", ".", *self._apart)
+            words = (*self._excluding(), "add", "-A")
             done = self.project.run(*_UNSYNCED, *state.off, *words, check=False, git=self._git(_NEW))
             if done.code:
                 raise self._unreadable(done.err)
@@ -257,6 +271,19 @@ class Worktree:
             ) from None
         finally:
             new.unlink(missing_ok=True)
+
+    def _excluding(self) -> tuple[str, ...]:
+        """Return git's options for not keeping `apart`, besides what the user excludes everywhere."""
+        if not self._apart:
+            return ()
+        users = self.project.line("config", "--path", "--get", "core.excludesFile")
+        home = Path(os.environ.get("XDG_CONFIG_HOME") or Path("~/.config").expanduser())
+        path, lines = Path(users) if users else home / "git/ignore", b""
+        with contextlib.suppress(OSError):
+            lines = path.read_bytes()
+        own = "".join(f"/{_escaped(each)}\n" for each in self._apart)
+        (self.admin / _EXCLUDED).write_bytes(lines + b"\n" + os.fsencode(own))
+        return "-c", f"core.excludesFile={self.admin / _EXCLUDED}"
 
     def _with_filters(self, state: _State) -> _State:
         """Return the state with the filters of the repository's configuration of now."""
@@ -358,11 +385,11 @@ class Worktree:
             self._attach(head)
             known = {**committed_by(author, committer), "GIT_INDEX_FILE": str(self.admin / _NEW)}
             git = self.project.git(self.admin, self.folder, known)
-            words = ("commit", "-q", "--no-verify", "--no-gpg-sign", "--cleanup=verbatim", "-F", "-")
+            words = ("commit", "-q", "--no-verify", "--no-gpg-sign", "--untracked-files=no", *_VERBATIM)
             text = message.encode("utf-8", "replace")
             done = self.project.run(*_UNSYNCED, *_PLAIN, *state.off, *words, stdin=text, check=False, git=git)
             commit = self.head()
-            if done.code != 0 and (done.code != 1 or "nothing to commit" not in done.out.decode()):
+            if done.code != 0 and (done.code != 1 or not _NOTHING.search(done.out)):
                 raise WorkspaceFailed(
                     f"worktree {self.folder} cannot be committed: {telling_line(done.err)}",
                     f"mend that, and {AGAIN}",
@@ -440,7 +467,7 @@ class Worktree:
                 tree=tree,
                 commit=commit,
                 committed=tree,
-                links=self._links(commit),
+                links=self._links(commit, _INDEX),
                 off=off,
                 config=self._config(),
             )
@@ -477,6 +504,10 @@ class Worktree:
                 log.warning(
                     "K4T9WQ2X", "a git that was killed has left {lock}, which is removed", lock=str(lock)
                 )
+
+
+def _escaped(path: str) -> str:
+    return re.sub(r"([\\*?\[\]!# ])", r"\\\1", path)
 
 
 def _signature(path: Path) -> tuple[int, int]:

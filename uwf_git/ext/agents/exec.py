@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.base.errors import AgentFailed, Invalid, Usage
+from uwf_git.base.errors import AgentFailed, Invalid, Throttled, Usage
 from uwf_git.base.text import fenced, last_line, nearest, settled, shortened
 from uwf_git.engine.conversation import talks
 from uwf_git.engine.kit.agent import Conversation
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from uwf_git.engine.step_parts import Changes
     from uwf_git.sandbox.child import CommandResult
 
+_LIMIT_TOLD = 4000  # characters of a command's output in which a used-up quota is looked for
 USAGE = (
     "uwf-exec [--role ROLE=COMMAND]… [--ok STATUS] [--fail STATUS] [--tail CHARACTERS] "
     "[--stdin context|prompt|none] [--] [COMMAND [ARG…]]"
@@ -229,7 +230,9 @@ def _judged(ctx: Context, argv: Sequence[str], heard: Reply) -> Reply:
     output = _fill(ctx, options, ended, changes)
     if output is None:
         said, hint = _explain_failure(ctx, options, ended, name, changes)
-        raise failed_with(Reply(body + "\n", turns=(turn,)), said, hint)
+        failed = failed_with(Reply(body + "\n", turns=(turn,)), said, hint)
+        failed.throttled = Throttled.told(name, body[-_LIMIT_TOLD:])
+        raise failed
     return Reply(render_frontmatter(output, body), turns=(turn,), output=output)
 
 

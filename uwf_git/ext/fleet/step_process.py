@@ -215,7 +215,7 @@ class StepRunner:
     def _share_code(self, thread: ThreadId) -> None:
         """Push what the thread's steps left, so that any machine can go on."""
         try:
-            push_code(self.instance, [thread])
+            push_code(self.instance, [thread], strict=True)
         except RemoteFailed as error:
             raise WorkspaceNotKept(error.message, error.hint) from None
 
