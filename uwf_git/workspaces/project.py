@@ -27,9 +27,26 @@ from uwf_git.store.location import searched_folders
 BRANCHES = "refs/heads/uwf/work/"
 KEPT = "refs/uwf/local/work/"
 NO_REPOSITORY = "uwf run … --workspace shared works in the folder itself"
-_LFS = re.compile(r"git[- ]lfs (?:clean|smudge|filter-process)\b")
+_LFS = re.compile(r"git-lfs (?:(?:clean|smudge(?: --skip)?)(?: -- %f)?|filter-process(?: --skip)?)")
 _URL = re.compile(r"[!-~]{1,1000}")
-_QUIET = ("-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "core.fsyncMethod=batch")
+_FILTERS = r"^filter\..*\.(clean|smudge|process)$|^lfs\..*(extension|customtransfer|standalonetransferagent)"
+_QUIET = tuple(
+    word
+    for setting in (
+        "gc.auto=0",
+        "maintenance.auto=false",
+        "core.fsyncMethod=batch",
+        "core.splitIndex=false",
+        "submodule.recurse=false",  # git would run in the folders of submodules
+        "log.showSignature=false",  # and the program that the configuration names
+    )
+    for word in ("-c", setting)
+)
+
+
+_FETCH = ("fetch", "-q", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head")
+
+_PUSH = ("push", "--porcelain", "--no-verify", "--no-follow-tags", "--no-signed", "--recurse-submodules=no")
 
 
 class Checkout(NamedTuple):
@@ -162,10 +179,12 @@ class Project:
         return tuple(word for name in names for key in keys for word in ("-c", f"filter.{name}.{key}"))
 
     def _own_filters(self) -> list[str]:
-        listed = self.line("config", "--local", "--get-regexp", r"^filter\..*\.(clean|smudge|process)$")
+        listed = self.line("config", "--local", "--get-regexp", _FILTERS)
         rows = (line.partition(" ") for line in listed.splitlines())
         found = {
-            name.split(".", 1)[1].rpartition(".")[0] for name, _, command in rows if not _LFS.match(command)
+            "lfs" if name.startswith("lfs.") else name.split(".", 1)[1].rpartition(".")[0]
+            for name, _, command in rows
+            if not _LFS.fullmatch(command)
         }
         return sorted(found)
 
@@ -209,26 +228,25 @@ class Project:
     def fetch(self, remote: str, thread: ThreadId) -> None:
         """Fetch a thread's branch. A missing branch is no error."""
         name = branch_of(thread)
-        self.git().run("fetch", "-q", "--no-tags", remote, f"+{name}*:{tracking(remote, thread)}*")
+        self.git().run(*_QUIET, *_FETCH, remote, f"+{name}*:{tracking(remote, thread)}*")
 
     def fetch_commit(self, remote: str, thread: ThreadId, commit: str) -> bool:
         """Fetch a commit of a thread, by its branch or by itself; return whether it is here then. Raises
         RemoteFailed if the remote cannot be reached."""
         self.fetch(remote, thread)
         if not self.commit(commit):
-            self.git().run("fetch", "-q", "--no-tags", remote, commit, check=False)
+            self.git().run(*_QUIET, *_FETCH, remote, commit, check=False)
         return self.commit(commit) != ""
 
     def push(self, remote: str, threads: Collection[ThreadId]) -> list[ThreadId]:
         """Push threads' branches; return those that the remote has elsewhere. Raises RemoteFailed if it
         cannot be reached."""
         names = [f"{branch_of(thread)}:{branch_of(thread)}" for thread in threads]
-        words = ("push", "--porcelain", "--no-verify", remote, *names)
-        done = self.git().run(*words, check=False)
+        done = self.git().run(*_QUIET, *_PUSH, remote, *names, check=False)
         rows = [line.split("\t") for line in done.out.decode("utf-8", "replace").splitlines()]
         told = {row[1].partition(":")[0]: row[0] for row in rows if len(row) > 1}
         if done.code and not any(flag == "!" for flag in told.values()):
-            raise failure(words, done)
+            raise failure(_PUSH, done)
         refused = [thread for thread in threads if told.get(branch_of(thread)) == "!"]
         for thread in threads:  # whatever the remote's refspecs are
             if thread not in refused:
