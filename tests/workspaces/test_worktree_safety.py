@@ -317,3 +317,55 @@ def test_a_full_disk_in_the_middle_of_a_commit_loses_nothing(instance: Instance,
         assert git("-C", project, "fsck", "--no-dangling") == ""
     finally:
         subprocess.run(["umount", "-l", disk], check=False)
+
+
+def test_files_that_a_sparse_checkout_hides_are_not_deleted(instance: Instance, project: Path) -> None:
+    thread = begun(instance, project)
+    with pytest.raises(WorkspaceFailed, match="its sparse checkout has changed"):
+        step(instance, thread, agent("git sparse-checkout set sub", "echo a > sub/a.txt"))
+    git("-C", instance.location.root / "workspaces" / thread, "sparse-checkout", "disable")
+    step(instance, thread, "uwf-exec false")
+    assert {"one.txt", "sub/a.txt", "sub/two.txt"} <= set(listed(project, thread))
+
+
+def test_a_worktree_whose_notes_are_gone_is_moved_aside(instance: Instance, project: Path) -> None:
+    thread = begun(instance, project)
+    with pytest.raises(UwfError, match="removed or moved"):
+        step(instance, thread, agent("echo a > a.txt", "rm $(git rev-parse --git-dir)/uwf-state"))
+    step(instance, thread, agent("test ! -e a.txt"))
+    folders = {path.name for path in (instance.location.root / "workspaces").iterdir()}
+    (aside,) = folders - {thread}
+    assert (instance.location.root / "workspaces" / aside / "a.txt").exists()
+
+
+def test_a_repository_that_an_agent_puts_into_the_index_of_uwf_is_not_entered(
+    instance: Instance, project: Path, canary: Path
+) -> None:
+    thread = begun(instance, project)
+    makes = HOSTILE["a nested filter"].format(program=canary.with_name("program"))
+    forges = "GIT_INDEX_FILE=$(git rev-parse --git-dir)/uwf-index git update-index --add --cacheinfo"
+    with pytest.raises(WorkspaceFailed, match="a git repository of its own"):
+        step(
+            instance,
+            thread,
+            agent(f"({makes})", f"{forges} 160000,$(git -C in rev-parse HEAD),in", f"rm -f {canary}"),
+        )
+    assert not canary.exists()
+
+
+def test_a_filter_of_the_worktrees_own_configuration_is_off(
+    instance: Instance, project: Path, canary: Path
+) -> None:
+    thread = begun(instance, project)
+    program = canary.with_name("program")
+    step(
+        instance,
+        thread,
+        agent(
+            "git config extensions.worktreeConfig true",
+            f"git config --worktree filter.x.clean {program}",
+            "echo '* filter=x' > .gitattributes; echo a > a.txt",
+            f"rm -f {canary}",
+        ),
+    )
+    assert "a.txt" in listed(project, thread) and not canary.exists()

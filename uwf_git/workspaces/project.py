@@ -172,15 +172,17 @@ class Project:
                 )
         return self.own_filters_off()
 
-    def own_filters_off(self) -> tuple[str, ...]:
-        """Return git's options that switch the repository's own filters off, as they are now."""
+    def own_filters_off(self, git: Git | None = None) -> tuple[str, ...]:
+        """Return git's options that switch the repository's own filters off, as they are now; with `git`, those
+        of a worktree too."""
         keys = ("clean=", "smudge=", "process=", "required=false")
-        names = self._own_filters()
+        names = self._own_filters(git)
         return tuple(word for name in names for key in keys for word in ("-c", f"filter.{name}.{key}"))
 
-    def _own_filters(self) -> list[str]:
-        listed = self.line("config", "--local", "--get-regexp", _FILTERS)
-        rows = (line.partition(" ") for line in listed.splitlines())
+    def _own_filters(self, git: Git | None = None) -> list[str]:
+        listed = self.line("config", "--show-scope", "--get-regexp", _FILTERS, git=git)
+        scoped = (line.partition("\t") for line in listed.splitlines())
+        rows = (text.partition(" ") for scope, _, text in scoped if scope in ("local", "worktree"))
         found = {
             "lfs" if name.startswith("lfs.") else name.split(".", 1)[1].rpartition(".")[0]
             for name, _, command in rows

@@ -65,7 +65,8 @@ AGAIN = "step again: what the agent answered is kept"
 class _State(NamedTuple):
     """`tree` is that of the index whose `signature` is its time and size. `commit` was last checked out by uwf and has
     `committed` as tree; `links` are the submodules' folders, `off` git's options that switch filters off
-    for a repository's `config` of these times and sizes, `store` is its thread's."""
+    for a repository's `config` of these times and sizes, as are `sparse` those of the patterns of a sparse
+    checkout; `store` is its thread's."""
 
     signature: tuple[int, int]
     tree: str
@@ -74,6 +75,7 @@ class _State(NamedTuple):
     links: tuple[str, ...]
     off: tuple[str, ...]
     config: tuple[int, ...]
+    sparse: tuple[int, ...]
     store: str
 
 
@@ -123,7 +125,9 @@ class Worktree:
         """Make it at a commit, on the thread's branch. Moves `refs/heads/uwf/work/<ULID>`."""
         self._check_owner()
         off = self.project.filters_off(commit)
-        if self.folder.is_dir() and not self.admin.exists() and any(self.folder.iterdir()):
+        is_broken = (self.admin / _INDEX).exists() and self._state() is None
+        is_forgotten = not self.admin.exists() or is_broken
+        if self.folder.is_dir() and is_forgotten and any(self.folder.iterdir()):
             aside = self.folder.with_name(f"{self.folder.name}.{secrets.token_hex(4)}")
             self.folder.rename(aside)  # git has forgotten it, and what is in it may be nowhere else
             log.warning(
@@ -143,7 +147,15 @@ class Worktree:
         (self.admin / _UNFINISHED).touch()
         self._note(
             _State(
-                _signature(self.admin / _INDEX), tree, commit, tree, links, off, self._config(), self._store
+                _signature(self.admin / _INDEX),
+                tree,
+                commit,
+                tree,
+                links,
+                off,
+                self._config(),
+                self._sparse(),
+                self._store,
             )
         )
 
@@ -193,7 +205,7 @@ class Worktree:
     def _state(self) -> _State | None:
         with contextlib.suppress(OSError, ValueError, TypeError):
             value = dict(zip(_State._fields, json.loads((self.admin / _STATE).read_bytes()), strict=True))
-            for name in ("signature", "links", "off", "config"):
+            for name in ("signature", "links", "off", "config", "sparse"):
                 value[name] = tuple(value[name])
             return _State(**value)
         return None
@@ -204,7 +216,11 @@ class Worktree:
         new.replace(self.admin / _STATE)
 
     def _git(self, index: str = _INDEX) -> Git:
-        return self.project.git(self.admin, self.folder, {"GIT_INDEX_FILE": str(self.admin / index)})
+        return self.project.git(self.admin, self.folder, self._variables(index))
+
+    def _variables(self, index: str) -> dict[str, str]:
+        # Not what the worktree's own files say, which its agent may have changed.
+        return {"GIT_INDEX_FILE": str(self.admin / index), "GIT_COMMON_DIR": str(self.project.common)}
 
     def head(self) -> str:
         """Return the commit that is checked out. Raises WorkspaceFailed if there is none."""
@@ -252,6 +268,7 @@ class Worktree:
         assert state is not None
         for link in state.links:
             self._check_link(link)
+        self._check_index(state)
         own, new = self.admin / _INDEX, self.admin / _NEW
         try:
             self._unlock()
@@ -290,7 +307,7 @@ class Worktree:
         config = self._config()
         if config == state.config:
             return state
-        state = state._replace(config=config, off=self.project.own_filters_off())
+        state = state._replace(config=config, off=self.project.own_filters_off(self._git()))
         self._note(state)
         return state
 
@@ -342,6 +359,26 @@ class Worktree:
                 f"move that away, and git -C {self.project.common} worktree repair; {AGAIN}",
             )
 
+    def _check_index(self, state: _State) -> None:
+        if self._sparse() != state.sparse:
+            raise WorkspaceFailed(
+                f"worktree {self.folder} is not kept: its sparse checkout has changed, so that files are missing",
+                f"git -C {self.folder} sparse-checkout disable; {AGAIN}",
+            )
+        if _LINK_IN_INDEX in (self.admin / _INDEX).read_bytes():
+            rows = self.project.run("ls-files", "--stage", "-z", git=self._git()).out
+            listed = rows.decode("utf-8", "surrogateescape").split("\0")
+            for link in (row.partition("\t")[2] for row in listed if row.startswith(_LINK)):
+                if link not in state.links:
+                    raise self._has_repository(f"{link}/.git")
+
+    def _sparse(self) -> tuple[int, ...]:
+        patterns = self.admin / "info/sparse-checkout"
+        if not patterns.is_file():
+            return ()
+        is_on = self.project.line("config", "--bool", "--get", "core.sparseCheckout", git=self._git())
+        return _signature(patterns) if is_on == "true" else ()
+
     def _check_link(self, link: str) -> None:
         folder = self.folder / link
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -383,7 +420,7 @@ class Worktree:
                 tree = self.project.run(*_UNSYNCED, *state.off, "write-tree", git=self._git(_NEW)).out
                 self._check_links(state.tree, tree.decode("ascii").strip())
             self._attach(head)
-            known = {**committed_by(author, committer), "GIT_INDEX_FILE": str(self.admin / _NEW)}
+            known = {**committed_by(author, committer), **self._variables(_NEW)}
             git = self.project.git(self.admin, self.folder, known)
             words = ("commit", "-q", "--no-verify", "--no-gpg-sign", "--untracked-files=no", *_VERBATIM)
             text = message.encode("utf-8", "replace")
