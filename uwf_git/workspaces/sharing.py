@@ -14,6 +14,7 @@ from uwf_git.store.history import links
 from uwf_git.workspaces.notes import Note, Notes
 from uwf_git.workspaces.options import WORKTREE
 from uwf_git.workspaces.project import BRANCHES, Project, branch_of, tracking
+from uwf_git.workspaces.worktree import remote_of
 
 if TYPE_CHECKING:
     from uwf_git.store.instance import Instance
@@ -102,12 +103,6 @@ def branch_left(instance: Instance, thread: ThreadId) -> str:
         return ""
     tip = Project(Path(note.project)).commit(branch_of(thread))
     return branch_of(thread).removeprefix("refs/heads/") if tip not in ("", note.base) else ""
-
-
-def remote_of(instance: Instance, note: Note) -> str:
-    """Return the project's remote for a thread's branch, "" for none."""
-    checkout = Path(note.checkout) if note.checkout else None
-    return note.remote or instance.config.workspace.of(checkout).remote
 
 
 def _changed(

@@ -32,8 +32,7 @@ from uwf_git.workspaces.options import SHARED, WORKTREE
 from uwf_git.workspaces.project import Project, checkout_around
 from uwf_git.workspaces.removal import make_room
 from uwf_git.workspaces.setup import set_up
-from uwf_git.workspaces.sharing import remote_of
-from uwf_git.workspaces.worktree import AGAIN, worktree_of
+from uwf_git.workspaces.worktree import AGAIN, remote_of, worktree_of
 
 THREAD_TRAILER = "Uwf-Thread"
 _LOOKED_AT = 20  # steps of a thread without a note in which its code is looked for

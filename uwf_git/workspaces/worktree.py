@@ -561,6 +561,12 @@ def worktree_of(instance: Instance, note: Note, thread: ThreadId) -> Worktree:
     return Worktree(Project(Path(note.project)), folder, owner, apart, instance.location.git_dir)
 
 
+def remote_of(instance: Instance, note: Note) -> str:
+    """Return the project's remote for a thread's branch, "" for none."""
+    checkout = Path(note.checkout) if note.checkout else None
+    return note.remote or instance.config.workspace.of(checkout).remote
+
+
 def _make_removable(remove: object, path: str, error: object) -> None:
     """Make an entry's folder writable and try again; agents leave read-only folders."""
     with contextlib.suppress(OSError):
