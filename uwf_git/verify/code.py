@@ -23,7 +23,6 @@ from uwf_git.store.instance import Instance
 from uwf_git.verify.findings import Finding
 from uwf_git.workspaces.notes import Notes
 from uwf_git.workspaces.options import WORKTREE
-from uwf_git.workspaces.project import Project
 
 _is_object_id = re.compile(OBJECT_ID).search
 # A partial clone must not fetch. git knows the first since 2.44; without it, the second makes the fetch fail.
@@ -132,6 +131,8 @@ def _tree_of(commit: str) -> str:
 def _objects(place: Path, codes: Iterable[Revision]) -> _Objects:
     if not place.is_dir():
         return {}
+    from uwf_git.workspaces.project import Project
+
     each_name = ((code.commit, _tree_of(code.commit), code.base) for code in codes)
     names = list(dict.fromkeys(chain.from_iterable(each_name)))
     lines = "".join(f"{name}\n" for name in names).encode("ascii")
