@@ -206,8 +206,8 @@ _INJECTED = """() => [
       && !/^(https?:|\\/|#|\\?)/.test(e.getAttribute(name)))),
   ...[...document.querySelectorAll('link, script, form')].filter(e =>
     !(e.href || e.src || e.action || '').toString().startsWith(location.origin)),
-  ...[...document.querySelectorAll('a[href]')].filter(e => e.origin !== location.origin
-    && !/noreferrer/.test(e.rel)),
+  ...[...document.querySelectorAll('a[href]')].filter(e =>  // a link of a drawing has no origin
+    new URL(e.getAttribute('href'), location).origin !== location.origin && !/noreferrer/.test(e.getAttribute('rel'))),
 ].map(e => e.outerHTML.slice(0, 200))"""
 
 
