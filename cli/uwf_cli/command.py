@@ -234,14 +234,14 @@ _SYNONYMS = {
     "search": ("grep", "list"),
     "skill": ("guide",),
     "status": ("show", "list"),
-    "stop": ("pause", "kill"),
+    "stop": ("stop", "pause", "kill"),
     "tail": ("watch",),
     "tell": ("say",),
     "test": ("rehearse",),
     "top": ("ps",),
     "unpause": ("resume",),
     "view": ("show", "read"),
-    "wait": ("run",),
+    "wait": ("wait", "run"),
 }
 """What people call commands elsewhere, in a group or anywhere, and what they may mean by it here, best first."""
 

@@ -1,8 +1,8 @@
 """The process: fast paths, signals, exit status.
 
-0 ok · 1 failure · 2 usage · 3 not found · 4 head moved or busy · 5 waiting for a human 6 agent failed · 7
-store damaged · 8 remote · 9 done, output failed · 125 undecided · 130 interrupted 141 output closed · 143
-terminated
+0 ok · 1 failure · 2 usage · 3 not found · 4 head moved or busy · 5 waiting for a human · 6 agent failed · 7
+store damaged · 8 remote · 9 done, output failed · 10 workflow failed · 11 not running · 124 timed out · 125
+undecided · 130 interrupted · 141 output closed · 143 terminated
 """
 
 from __future__ import annotations

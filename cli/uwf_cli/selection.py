@@ -165,8 +165,8 @@ def chosen_threads(
     to_step: bool = False,
 ) -> list[ThreadId]:
     """Return the selected threads once each, as named or newest first, with a status in `among`; without
-    conversations at rest if `to_step`. Unknown ids are reported to `failures`; `find` looks up ids. Raises
-    Usage without a selection, or with ids and filters."""
+    conversations at rest and threads that a process runs if `to_step`. Unknown ids are reported to `failures`;
+    `find` looks up ids. Raises Usage without a selection, or with ids and filters."""
     adopt_news(invocation)
     instance = invocation.instance
     if chosen.ids and chosen.filters != Filters():
@@ -182,7 +182,10 @@ def chosen_threads(
             for each in listed(instance, chosen.filters)
             if each.status in among and not (active and each.has_ended)
         )
-        return [each.thread for each in selected if not (to_step and rests(instance, each))]
+        if to_step:
+            runs = instance.locks.runs()
+            selected = (each for each in selected if each.thread not in runs and not rests(instance, each))
+        return [each.thread for each in selected]
     found: dict[ThreadId, None] = {}
     for text in chosen.ids:
         try:

@@ -65,6 +65,8 @@ thread = Group(
         "start": CommandEntry("uwf_cli.commands.thread:start", "Start a thread; no step is run yet."),
         "step": CommandEntry("uwf_cli.commands.running:step", "Run one step."),
         "run": CommandEntry("uwf_cli.commands.running:run", "Run until the thread ends, waits or fails."),
+        "wait": CommandEntry("uwf_cli.commands.waiting:wait", "Wait until threads are at rest."),
+        "stop": CommandEntry("uwf_cli.commands.waiting:stop", "Stop the processes that run threads."),
         "show": CommandEntry("uwf_cli.commands.reading:show", "Show a thread's status and next role."),
         "list": CommandEntry("uwf_cli.commands.listing:list_", "List threads, newest first."),
         "steps": CommandEntry("uwf_cli.commands.reading:steps", "List a thread's steps and outputs."),

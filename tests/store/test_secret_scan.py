@@ -33,7 +33,7 @@ READS = """
 workflow show, workflow list, workflow history, workflow diff, workflow graph, workflow validate, workflow rehearse
 crew show, crew menu, crew route, crew list, crew history, crew export
 thread show, thread list, thread steps, thread read, thread step-details, thread turns, thread prompt, thread attempts
-thread diff, thread log, ps, grep, inbox, cas get, cas has, cas refs, cas walk, cas hash, cas schema list
+thread diff, thread log, thread stop, ps, grep, inbox, cas get, cas has, cas refs, cas walk, cas hash, cas schema list
 cas schema get, remote list, export, agent list, agent check, config get, config list, config set, config unset
 config edit, setup, stats, trace export, debug, verify, completion, guide, help, watch, eval list, eval show
 eval compare, eval baseline show, eval report, eval baseline list, eval baseline history, workspace list
@@ -187,6 +187,9 @@ def _threads(call: Caller, tmp_path: Path) -> dict[str, str]:
     call("thread rm", started["removed"], "--yes")
     call("thread restore", started["removed"])
     call("run", "pair", "-p", SAID, "--agent", runs, "--max-steps", "2", check=None)
+    detached = call("run", "pair", "-p", SAID, "--agent", runs, "--max-steps", "2", "--detach").json
+    call("thread wait", detached["thread"], check=None)
+    assert Path(detached["log"]).stat().st_size
     project = tmp_path / "project"
     git("init", "-q", project)
     git("-C", project, "commit", "-q", "--allow-empty", "-m", "first")

@@ -67,8 +67,8 @@ class Events:
     def _busy(self) -> Set[ThreadId]:
         locks = self._instance.locks
         if self._only is None:
-            return locks.held()
-        return {self._only} if locks.is_held(self._only) else set()
+            return locks.held() | locks.runs()
+        return {self._only} if locks.is_at_work(self._only) else set()
 
     def _read(self) -> Mapping[str, Oid]:
         repository = self._instance.store.repository

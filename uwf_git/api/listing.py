@@ -167,6 +167,7 @@ def thread_items(instance: Instance, found: list[ListedThread]) -> list[dict[str
 
     heads = [each.head for each in found if isinstance(each.head, Head)]
     above, origins = parents(instance, heads), origins_of(instance)
+    runs = instance.locks.runs()
     spent = spent_by_all(instance, heads)
     known = _prices(instance, spent)
     nothing = {
@@ -205,6 +206,7 @@ def thread_items(instance: Instance, found: list[ListedThread]) -> list[dict[str
                 "unpriced": unpriced,
                 "updated": iso(head.updated),
                 "parent": above.get(head.thread),
+                **({"run": True} if head.thread in runs else {}),
                 **origins.get(head.thread, {}),
                 **_unjudged(instance, head),
             }

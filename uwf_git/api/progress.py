@@ -48,14 +48,16 @@ def step_in_progress(instance: Instance, thread: ThreadId) -> dict[str, Any]:
 
 
 def progress(instance: Instance) -> Callable[[], list[dict[str, Any]]]:
-    """Return a function that lists steps in progress, oldest thread first, sub-workflows after their parents.
-    It reads only what changed since its last call."""
+    """Return a function that lists steps in progress and runs between two steps, oldest thread first,
+    sub-workflows after their parents. It reads only what changed since its last call."""
     seen = Watch(instance)
     return lambda: _steps(instance, seen)
 
 
 def _steps(instance: Instance, seen: Watch) -> list[dict[str, Any]]:
-    steps = {thread: seen.step(thread) for thread in sorted(instance.locks.held())}
+    held, runs = instance.locks.held(), instance.locks.runs()
+    # What a killed engine left between two steps is no step in progress.
+    steps = {thread: seen.step(thread) if thread in held else None for thread in sorted(held | runs)}
     inner = {step.child.thread for step in steps.values() if step and step.child}
     found: list[dict[str, Any]] = []
     for thread, step in steps.items():

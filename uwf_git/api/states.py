@@ -105,10 +105,13 @@ def state_of(instance: Instance, thread: ThreadId) -> State:
 
 
 def standing(instance: Instance, head: Head) -> dict[str, Any]:
-    """Return a thread's state as JSON, with the step in progress under `running`."""
+    """Return a thread's state as JSON, with the step in progress under `running`, and `run` if a process here
+    runs it, between two steps too."""
     from uwf_git.engine.state import state
 
     value = state(instance, head)
+    if instance.locks.is_run(head.thread):
+        value["run"] = True
     if value["status"] == status.RUNNING:
         from uwf_git.api.progress import step_in_progress
 

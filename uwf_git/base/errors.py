@@ -138,6 +138,20 @@ class WorkflowFailed(UwfError):
     exit_status = 10
 
 
+class NotRunning(UwfError):
+    """A thread that could go on has no process here that runs it."""
+
+    code = "not_running"
+    exit_status = 11
+
+
+class TimedOut(UwfError):
+    """A wait for a thread took longer than allowed."""
+
+    code = "timed_out"
+    exit_status = 124
+
+
 class OutOfRounds(UwfError):
     """A code workflow would exceed its maximum number of steps."""
 

@@ -176,7 +176,7 @@ class TurnFeed:
         """Return the events since the last call, in order. Raises NotFound if the thread was removed,
         StoreDamaged."""
         # Read the lock first, so that everything written before its release is seen.
-        held = self._instance.locks.is_held(self._thread)
+        held = self._instance.locks.is_at_work(self._thread)
         rests = self._rests(held)
         began = self._runs.began(self._thread)
         words, text = self._runs.said(self._thread, self._words)

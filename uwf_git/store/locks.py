@@ -3,6 +3,9 @@
 The kernel frees a lock when the last process with the open file dies, so there are no stale locks. An agent
 inherits it, so an agent that outlives its engine still counts as running. The processes of a thread are those
 with the file open; pids are never stored.
+
+A process that runs a thread step after step also holds `run-<ULID>`, between two steps too. Agents don't inherit
+it.
 """
 
 from __future__ import annotations
@@ -27,11 +30,13 @@ from uwf_git.sandbox.programs import find_program
 # Asking whether a lock is held takes it for an instant, which must not fail a step.
 PROBE_SECONDS = 0.1
 EXCHANGE_SECONDS = 60
+STOP_SECONDS = 20.0  # that a run has to end its agent and to keep what that said
 _LONGEST_PAUSE = 0.1  # seconds between two looks at a lock that others hold
+_RUN = "run-"
 
 
 class Locks:
-    """A store's locks, in `<git dir>/uwf/locks/<ULID>`."""
+    """A store's locks, in `<git dir>/uwf/locks/<ULID>` and `run-<ULID>`."""
 
     def __init__(self, private: Path) -> None:
         self._folder = private / "locks"
@@ -52,12 +57,36 @@ class Locks:
             os.close(descriptor)
             self._tidy(thread)
 
+    @contextlib.contextmanager
+    def run(self, thread: ThreadId) -> Iterator[int]:
+        """Hold the run of a thread for the block; yields the file descriptor. A process that inherited it has the
+        run already. Raises Busy if another process runs the thread."""
+        name = _RUN + thread
+        inherited = [each for each in self._open(name) if os.get_inheritable(each)]
+        if inherited:
+            descriptor = inherited[0]
+            os.set_inheritable(descriptor, False)
+        else:
+            busy = Busy(
+                f"thread {thread} is run by another process",
+                f"wait for it: uwf thread wait {thread}; or end it: uwf thread stop {thread}",
+            )
+            descriptor = self._acquire(name, PROBE_SECONDS, busy)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+            self._tidy(name)
+
     def descriptors(self, thread: ThreadId) -> tuple[int, ...]:
         """The descriptors of a thread's lock in this process, to pass to a command, so that it counts as
         running and can be ended."""
+        return self._open(thread)
+
+    def _open(self, name: str) -> tuple[int, ...]:
         found: list[int] = []
         with contextlib.suppress(OSError):
-            wanted = (self._folder / thread).stat()
+            wanted = (self._folder / name).stat()
             for entry in os.listdir("/dev/fd"):  # noqa: PTH208
                 with contextlib.suppress(OSError, ValueError):
                     if os.path.samestat(os.fstat(int(entry)), wanted):
@@ -120,16 +149,35 @@ class Locks:
             yield
 
     def held(self) -> set[ThreadId]:
-        try:
-            names = [path.name for path in self._folder.iterdir()]
-        except OSError:
-            return set()
-        return {ThreadId(name) for name in names if is_thread_id(name) and self.is_held(ThreadId(name))}
+        return self._locked("")
 
     def is_held(self, thread: ThreadId) -> bool:
         """Return whether a thread is running."""
+        return self._is_locked(thread)
+
+    def runs(self) -> set[ThreadId]:
+        """Return the threads that processes here run, between two steps too."""
+        return self._locked(_RUN)
+
+    def is_run(self, thread: ThreadId) -> bool:
+        """Return whether a process here runs a thread, between two steps too."""
+        return self._is_locked(_RUN + thread)
+
+    def is_at_work(self, thread: ThreadId) -> bool:
+        """Return whether a process here runs or steps a thread."""
+        return self.is_run(thread) or self.is_held(thread)
+
+    def _locked(self, prefix: str) -> set[ThreadId]:
         try:
-            descriptor = os.open(self._folder / thread, os.O_RDONLY | os.O_NONBLOCK)
+            names = [path.name for path in self._folder.iterdir() if path.name.startswith(prefix)]
+        except OSError:
+            return set()
+        threads = {ThreadId(thread) for name in names if is_thread_id(thread := name.removeprefix(prefix))}
+        return {thread for thread in threads if self._is_locked(prefix + thread)}
+
+    def _is_locked(self, name: str) -> bool:
+        try:
+            descriptor = os.open(self._folder / name, os.O_RDONLY | os.O_NONBLOCK)
         except OSError:
             return False
         try:
@@ -168,18 +216,57 @@ class Locks:
                 return
         raise Busy(f"thread {thread} is still running", "end its agent yourself, then repeat")
 
+    def stop(self, thread: ThreadId, grace: float = STOP_SECONDS) -> bool:
+        """Have the process that runs a thread end as by Ctrl-C, and wait for its end; False if none does. Raises
+        Busy if it still runs after `grace` seconds."""
+        busy = Busy(
+            f"thread {thread} is still run after {grace:g} s",
+            f"repeat, or end it with what its agent did: uwf thread kill {thread}",
+        )
+        # A second signal would interrupt what the run does on the first.
+        descriptor = self._acquire(f"stop-{thread}", grace, busy)
+        try:
+            if not self.is_run(thread):
+                return False
+            for pid in self._openers(_RUN + thread):
+                self._end_run(thread, pid)
+            deadline = time.monotonic() + grace
+            while self.is_run(thread):
+                if time.monotonic() >= deadline:
+                    raise busy
+                time.sleep(0.02)
+            return True
+        finally:
+            os.close(descriptor)
+            self._tidy(f"stop-{thread}")
+
+    def _end_run(self, thread: ThreadId, pid: int) -> None:
+        """Send SIGTERM to a process if it holds a run. Opened before the check, a descriptor of the process
+        cannot mean another one that got its pid."""
+        with contextlib.suppress(OSError):
+            name = _RUN + thread
+            process = os.pidfd_open(pid)
+            try:
+                if any(_openings(pid, name, (self._folder / name).stat())):
+                    log.info("R7WQ3KDN", "asks process {process} to end its run", process=pid)
+                    signal.pidfd_send_signal(process, signal.SIGTERM)
+            finally:
+                os.close(process)
+
     def _holders(self, name: str) -> list[int]:
+        opened = self._openers(name)
+        return [pid for pid, held in opened.items() if held] or list(opened)
+
+    def _openers(self, name: str) -> dict[int, bool]:
+        """Return the other processes that have a lock file open, and whether they hold the lock."""
         path = self._folder / name
         if not path.exists():
-            return []
-        if Path("/proc/self/fd").exists():
-            found = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-            status = path.stat()
-            opened = {
-                pid: held for pid in found if pid != os.getpid() for held in _openings(pid, name, status)
-            }
-            return [pid for pid, held in opened.items() if held] or list(opened)
-        return _holders_by_lsof(path)
+            return {}
+        if not Path("/proc/self/fd").exists():
+            return dict.fromkeys(_openers_by_lsof(path), True)
+        found = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+        status = path.stat()
+        return {pid: held for pid in found if pid != os.getpid() for held in _openings(pid, name, status)}
 
     def _agents(self, thread: ThreadId) -> list[int]:
         """Return the holders that an engine started: leaders of another process group than their parent's.
@@ -249,7 +336,7 @@ def _openings(pid: int, name: str, wanted: os.stat_result) -> list[bool]:
     return [any(found)] if found else []
 
 
-def _holders_by_lsof(path: Path) -> list[int]:
+def _openers_by_lsof(path: Path) -> list[int]:
     import subprocess
 
     if (program := find_program("lsof")) is None:

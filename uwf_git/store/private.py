@@ -10,6 +10,7 @@
     runs/<ULID>.now       the model, and the latest line of output
     runs/<ULID>.log       the agent's standard error
     runs/<ULID>.off       why a step is being interrupted, for its engine
+    runs/<ULID>.detached  what the thread's last detached run printed
     sessions/<hash>       the thread that an agent's session belongs to
     folders/<ULID>        the working folder of a thread's agents
     trusted/<SHA-256>     trusted code; see `Trusted`
@@ -35,7 +36,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from uwf_git.base.errors import Usage
 from uwf_git.format.ids import Hash, ThreadId, is_hash, is_thread_id
@@ -292,6 +293,22 @@ class Runs:
             raise StoreUnwritable(
                 f"cannot save the agent's answer to {self._folder}: {error}",
                 "check permissions and free space",
+            ) from None
+
+    def detached_output(self, thread: ThreadId) -> Path:
+        """Return the path of what a thread's last detached run printed."""
+        return self._folder / f"{thread}.detached"
+
+    def begin_detached_output(self, thread: ThreadId) -> BinaryIO:
+        """Open an empty file for what a detached run prints. Raises StoreUnwritable."""
+        path = self.detached_output(thread)
+        try:
+            make_folders(self._folder)
+            return open(path, "wb", opener=_opener(_MINE))
+        except OSError as error:
+            raise StoreUnwritable(
+                f"cannot write {path}, for what the run prints: {error}",
+                f"check permissions and free space, then: uwf thread run {thread} --detach",
             ) from None
 
     def _room(self, thread: ThreadId) -> Path:

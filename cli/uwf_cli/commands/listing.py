@@ -112,6 +112,8 @@ def _row(
     status = terminal.status(each["status"])
     if each["status"] == "corrupt":
         return (name, status, *[""] * (4 + 2 * wide + several))
+    if each.get("run") and each["status"] != "running":
+        status += " (run)"
     cells = [name, status, ago(_seconds(each["updated"]), now)]
     cells.append(f"{each['steps']:2d} {role_name(each['role'])}" if each["role"] else "")
     if wide:

@@ -64,6 +64,7 @@ def _state_text(value: Any) -> str:
         ("workflow", f"{value['name']}  {value['workflow']}"),
         ("status", terminal.status(value["status"])),
         ("paused", _paused(value.get("paused"))),
+        ("run", f"by a process here; uwf thread stop {value['thread']}" if value.get("run") else ""),
         ("head", f"{value['head']}  {step}"),
         ("output", _found(value.get("extraction", ""))),
         ("done by", f"thread {value['child']}" if "child" in value else ""),

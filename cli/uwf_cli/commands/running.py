@@ -6,7 +6,7 @@ import codecs
 import shlex
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,12 +16,13 @@ import click
 from uwf_cli import exchange, terminal
 from uwf_cli.command import command
 from uwf_cli.completers import complete_agent, complete_remote, complete_thread
+from uwf_cli.detached import DETACH
 from uwf_cli.exchange import find_thread
 from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import whose
 from uwf_cli.selection import Selection, chosen_threads, threads
-from uwf_git.base.errors import Invalid, NotFound, Waiting
+from uwf_git.base.errors import Invalid, NotFound, Usage, Waiting
 from uwf_git.base.text import counted, numbered
 from uwf_git.format.types import next_name, role_name
 from uwf_git.sandbox.programs import avoid
@@ -149,6 +150,7 @@ def step(
 @FILES
 @WAIT
 @REMOTE
+@DETACH
 @QUIET
 def run(
     invocation: Invocation,
@@ -161,15 +163,18 @@ def run(
     files: str | None,
     wait: bool,
     remote: str | None,
+    detach: bool,
     quiet: bool,
 ) -> None:
     """Run a thread until it ends, waits for an answer or fails. Prints one line per step.
 
     Filters select idle threads; --status failed selects failed ones. Threads run one after another, or with
-    -j in parallel, one process each.
+    -j in parallel, one process each. --detach takes one thread.
     """
     from uwf_git.api.run import Options
 
+    if detach and len(chosen.ids) != 1:
+        raise Usage("--detach takes one thread", "repeat for each: uwf thread run ID --detach")
     where = folder(cwd)
     if len(chosen.ids) == 1:
         shared, found = exchanged(invocation, chosen.ids[0], remote)
@@ -181,6 +186,7 @@ def run(
             Options(agent, where, exchange=shared, files=files or "", patience=patience(wait)),
             max_steps,
             quiet,
+            {} if detach else None,
         )
         return
     failures = Failures(invocation)
@@ -216,8 +222,26 @@ def _warn_of_agent(invocation: Invocation, thread: ThreadId, agent: str | None) 
         warn_of_agent(invocation.instance, thread, agent)
 
 
-def run_one(invocation: Invocation, thread: ThreadId, options: Options, most: int, quiet: bool) -> None:
-    """Run a thread until it ends, waits, fails or made `most` steps. Raises Waiting."""
+def run_one(
+    invocation: Invocation,
+    thread: ThreadId,
+    options: Options,
+    most: int,
+    quiet: bool,
+    detached: Mapping[str, Any] | None = None,
+) -> None:
+    """Run a thread until it ends, waits, fails or made `most` steps. If `detached` is given, do so in another
+    process, and print it with how to follow that. Raises Waiting, and Busy if another process runs it."""
+    if detached is not None:
+        from uwf_cli.detached import detach
+
+        detach(invocation, thread, options, most, detached)
+        return
+    with invocation.instance.locks.run(thread):
+        _run_one(invocation, thread, options, most, quiet)
+
+
+def _run_one(invocation: Invocation, thread: ThreadId, options: Options, most: int, quiet: bool) -> None:
     from uwf_git.api.outcome import raise_if_ended_badly
     from uwf_git.api.run import run as steps
 
@@ -386,6 +410,7 @@ def _live_stderr(invocation: Invocation, lines: Lines | None) -> Callable[[bytes
 @AGENT
 @CWD
 @REMOTE
+@DETACH
 @QUIET
 def continue_(
     invocation: Invocation,
@@ -394,6 +419,7 @@ def continue_(
     agent: str | None,
     cwd: Path | None,
     remote: str | None,
+    detach: bool,
     quiet: bool,
 ) -> None:
     """Continue a thread that was worked on elsewhere: pull it, make its worktree, run it.
@@ -408,7 +434,8 @@ def continue_(
         shared, found = exchanged(invocation, thread, remote)
     else:
         shared, found = None, _pulled(invocation, thread)
-    run_one(invocation, found, Options(agent, where, exchange=shared), max_steps, quiet)
+    options = Options(agent, where, exchange=shared)
+    run_one(invocation, found, options, max_steps, quiet, {} if detach else None)
 
 
 def _pulled(invocation: Invocation, thread: str) -> ThreadId:

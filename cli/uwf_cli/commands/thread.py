@@ -26,6 +26,7 @@ from uwf_cli.commands.running import (
     workspace_option,
 )
 from uwf_cli.completers import complete_remote, complete_speaker, complete_thread, complete_workflow
+from uwf_cli.detached import DETACH
 from uwf_cli.exchange import git_for
 from uwf_cli.invocation import Invocation
 from uwf_cli.selection import Selection, on_each, threads
@@ -267,6 +268,7 @@ def _require_code(found: ResolvedWorkflow, option: str) -> None:
 @INCLUDE_CHANGES
 @WAIT
 @REMOTE
+@DETACH
 @QUIET
 def start_and_run(
     invocation: Invocation,
@@ -282,6 +284,7 @@ def start_and_run(
     include_changes: bool,
     wait: bool,
     remote: str | None,
+    detach: bool,
     quiet: bool,
     **limits: str | None,
 ) -> None:
@@ -300,14 +303,16 @@ def start_and_run(
     option = workspace_option(workspace, include_changes)
     what = Start(read_prompt(prompt, prompt_file), budget, where, agent, max_rounds, workspace=option)
     begun = begin(invocation, workflow, what, persona=persona, to_run=True)
-    invocation.emit(
-        begun.value(),
-        lambda value: terminal.fields([("thread", terminal.style(value["thread"], "bold"))]),
-        compact=True,
-    )
+    value = begun.value()
+    if not detach:
+        invocation.emit(
+            value,
+            lambda shown: terminal.fields([("thread", terminal.style(shown["thread"], "bold"))]),
+            compact=True,
+        )
     shared, thread = exchanged(invocation, begun.thread, remote)
     options = Options(agent, where, exchange=shared, patience=patience(wait))
-    run_one(invocation, thread, options, max_steps, quiet)
+    run_one(invocation, thread, options, max_steps, quiet, value if detach else None)
 
 
 def require_agent(invocation: Invocation, agent: str) -> None:

@@ -80,7 +80,7 @@ def _one(invocation: Invocation, thread: ThreadId) -> None:
     invocation.going_on = f"uwf watch {thread} goes on watching"
     happening = Events(invocation.instance, thread)
     values: Iterable[Mapping[str, Any]] = ()
-    if not invocation.instance.locks.is_held(thread):
+    if not invocation.instance.locks.is_at_work(thread):
         values = happening.standing(thread)
     error, begun = "", False
     while True:

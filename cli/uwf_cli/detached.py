@@ -1,0 +1,81 @@
+"""Runs in the background, without a daemon: `uwf thread run` in a session of its own, for `--detach`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from uwf_cli import terminal
+from uwf_cli.invocation import Invocation, itself
+from uwf_git.base.lifetime import deferred
+from uwf_git.sandbox.child import spawn
+
+if TYPE_CHECKING:
+    from uwf_git.api.run import Options
+    from uwf_git.format.ids import ThreadId
+
+DETACH = click.option(
+    "--detach", is_flag=True, help="Run in the background: return at once, and run on without a terminal."
+)
+
+
+def detach(
+    invocation: Invocation, thread: ThreadId, options: Options, most: int, value: Mapping[str, Any]
+) -> None:
+    """Run a thread in a process of its own, and print `value` and how to follow it. The process has the run
+    when this returns: it inherits the lock. Raises Busy, Invalid for a thread that has ended, and what its
+    first step would raise without an agent."""
+    from uwf_git.api.start import require_agent
+    from uwf_git.api.waiting import raise_if_waiting
+
+    instance = invocation.instance
+    if isinstance(options.agent, str):
+        require_agent(instance.location.root, options.agent)
+    with instance.locks.run(thread) as lock:
+        raise_if_waiting(instance, instance.threads.active_head(thread), options.agent is not None)
+        with instance.runs.begin_detached_output(thread) as output, deferred():
+            spawn(
+                _command(invocation, thread, options, most),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=None,
+                env=os.environ,
+                pass_fds=(lock,),
+            )
+    printed = str(instance.runs.detached_output(thread))
+    invocation.emit({**value, "thread": thread, "detached": True, "log": printed}, _text)
+
+
+def _command(invocation: Invocation, thread: ThreadId, options: Options, most: int) -> list[str]:
+    from uwf_git.api.run import FOREVER
+
+    root = ["--root", str(Path(invocation.root_option).absolute())] if invocation.root_option else []
+    given = {
+        "--max-steps": most,
+        "--agent": options.agent,
+        "--cwd": options.cwd,
+        "--files": options.files or None,
+        "--remote": options.exchange.remote.name if options.exchange else None,
+    }
+    words = [f"{name}={value}" for name, value in given.items() if value is not None]
+    words += ["--wait"] if options.patience == FOREVER else []
+    return itself("text", *root, "thread", "run", thread, *words)
+
+
+def _text(value: Any) -> str:
+    thread = value["thread"]
+    return terminal.fields(
+        [
+            ("thread", terminal.style(thread, "bold")),
+            ("log", value["log"]),
+            ("watch", f"uwf watch {thread}"),
+            ("wait", f"uwf thread wait {thread}"),
+            ("stop", f"uwf thread stop {thread}"),
+        ]
+    )

@@ -1,0 +1,87 @@
+"""Waiting until no process here works on a thread; stopping the process that runs one."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from uwf_git.base import log
+from uwf_git.base.errors import AgentFailed, Busy, Killed, NotRunning, TimedOut, Waiting, WorkflowFailed
+from uwf_git.engine.status import COMPLETED, FAILED, at_rest, outlook, raise_if_stuck, status_of
+from uwf_git.format.ids import ThreadId
+from uwf_git.store.instance import Instance
+
+if TYPE_CHECKING:
+    from uwf_git.store.history import Head
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25  # seconds between two looks
+
+
+def wait(instance: Instance, thread: ThreadId, deadline: float | None = None) -> Head:
+    """Wait until no process here runs or steps a thread; return the head of a completed one. `deadline` is in
+    seconds of `time.monotonic`. Raises what its run ended with: WorkflowFailed, Killed, Waiting, Paused,
+    AgentFailed, NoTransition; NotRunning if it could go on; TimedOut, and NotFound if it was removed."""
+    log.debug("N4TZ8YQH", "waits until nobody works on {thread}", thread=thread)
+    pause = _FIRST_PAUSE
+    while instance.locks.is_at_work(thread):
+        left = pause if deadline is None else deadline - time.monotonic()
+        if left <= 0:
+            raise TimedOut(f"thread {thread} is still at work", f"uwf thread wait {thread} goes on waiting")
+        time.sleep(min(pause, left))
+        pause = min(pause * 1.2, _LONGEST_PAUSE)
+    head = instance.threads.head(thread)
+    _raise_as_ended(instance, head)
+    raise_if_waiting(instance, head)
+    failed = instance.attempts.last(head) if instance.attempts.failed(head) else None
+    again = f"uwf thread run {thread} goes on"
+    if failed is not None:
+        raise AgentFailed(f"the last step of thread {thread} has failed: {failed.error}", again)
+    if head.archive is None:
+        printed = instance.runs.detached_output(thread)
+        said = f"; its last detached run printed {printed}" if printed.exists() else ""
+        raise NotRunning(f"thread {thread} is not at its end, and nobody runs it here", again + said)
+    return head
+
+
+def _raise_as_ended(instance: Instance, head: Head) -> None:
+    if head.archive is None or head.archive.status == COMPLETED:
+        return
+    why = f": {head.archive.reason}" if head.archive.reason else ""
+    onward = instance.threads.way_on(head)
+    if head.archive.status == FAILED:
+        raise WorkflowFailed(f"thread {head.thread} has failed{why}", onward)
+    raise Killed(f"thread {head.thread} was killed{why}", onward)
+
+
+def raise_if_waiting(instance: Instance, head: Head, by_agent: bool = False) -> None:
+    """Raise what the next step of an active thread would raise without an agent: Paused, Waiting, NoTransition.
+    `by_agent`: an agent is given for the next role."""
+    from uwf_git.engine.inbox import ROLE, waits_of
+    from uwf_git.engine.pause import raise_if_paused
+
+    if head.archive is not None:
+        return
+    raise_if_paused(instance, head.thread)
+    if at_rest(instance, head):
+        raise Waiting(f"in conversation {head.thread} it is your turn", f"uwf chat --resume {head.thread}")
+    waits = waits_of(instance, head)
+    if waits is not None and not (by_agent and waits.kind == ROLE):
+        why = waits.reason or waits.question
+        raise Waiting(f"thread {head.thread} waits for a person: {why}", waits.command)
+    raise_if_stuck(outlook(instance, head), head.thread)
+
+
+def stop(instance: Instance, thread: ThreadId) -> dict[str, Any]:
+    """Have the process that runs a thread here, if one does, end as by Ctrl-C; return `stopped` and the thread's
+    status as JSON. An interrupted step becomes an attempt. Raises NotFound, and Busy if the process does not end,
+    or if another program makes a single step."""
+    instance.threads.head(thread)
+    stopped = instance.locks.stop(thread)
+    if not stopped and instance.locks.is_held(thread):
+        raise Busy(
+            f"thread {thread} is not run, but a single step of it is in progress",
+            f"end it: uwf thread pause {thread} --now",
+        )
+    head = instance.threads.head(thread)
+    status = status_of(instance, head)
+    return {"thread": thread, "stopped": stopped, "done": head.archive is not None, "status": status}
