@@ -232,6 +232,7 @@ uwf = Group(
             "uwf_cli.commands.store:doctor", "Check and repair the store and its settings."
         ),
         "debug": CommandEntry("uwf_cli.commands.store:debug", "Show log records."),
+        "templates": CommandEntry("uwf_cli.commands.templates:templates", "List workflows to start from."),
         "gc": CommandEntry("uwf_cli.commands.store:gc", "Pack the store."),
         "verify": CommandEntry(
             "uwf_cli.commands.verify:verify", "Verify every node, commit, page and decision."
@@ -259,7 +260,7 @@ uwf = Group(
     sections={
         "Run": ("run", "continue", "thread", "workspace", "inbox", "agent", "setup"),
         "Read": ("ps", "watch", "grep", "stats", "export"),
-        "Workflows and crews": ("workflow", "guide"),
+        "Workflows and crews": ("workflow", "templates", "guide"),
         "Many at once": (),
         "Share": ("remote", "push", "pull", "clone", "bundle", "unbundle", "publish", "unpublish"),
         "Store and settings": (

@@ -115,6 +115,21 @@ def test_loops_are_gone_round_before_they_end() -> None:
     assert set(taken.values()) == {1}
 
 
+def test_a_failed_end_is_taken_only_without_another_way_or_after_thirty_steps() -> None:
+    status = {"enum": ["broken", "again"]}
+    loop = {
+        "$START": {"_": {"role": "a"}},
+        "a": {"broken": {"role": "$FAIL"}, "again": {"role": "b"}},
+        "b": {"_": {"role": "a"}},
+    }
+    workflow, schemas = flow(loop, {}, a=fields(status=status), b=fields(text={"type": "string"}))
+    roles, _ = walk(workflow, schemas)
+    assert roles == ["a", "b"] * 15 + ["a", "$END"]
+    alone = {**loop, "a": {"broken": {"role": "$FAIL"}, "again": {"role": "$FAIL"}}}
+    workflow, schemas = flow(alone, {}, a=fields(status=status), b=fields(text={"type": "string"}))
+    assert walk(workflow, schemas)[0] == ["a", "$END"]
+
+
 def test_an_edge_that_only_an_odd_value_takes_is_taken() -> None:
     workflow, schemas = flow(
         {"$START": [to("a")], "a": [to("a", "high"), to("a", "asks"), to("$END")]},

@@ -95,7 +95,7 @@ def test_an_interrupted_wait_leaves_the_run(
     uwf("thread", "run", thread, "--detach", "--max-steps", "1", "--agent", f"uwf-exec {agent}")
     worker = wait_for(Path("work"))
     waiting: Any = begin("thread", "wait", thread, env={"UWF_LOG": "debug", "UWF_LOG_STDERR": "1"})
-    while "waits until nobody works" not in waiting.stderr.readline():
+    while "waits until no process works" not in waiting.stderr.readline():
         assert waiting.poll() is None
     os.kill(waiting.pid, signal.SIGINT)
     assert "what runs goes on" in waiting.communicate(timeout=30)[1]

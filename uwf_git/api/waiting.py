@@ -21,7 +21,7 @@ def wait(instance: Instance, thread: ThreadId, deadline: float | None = None) ->
     """Wait until no process here runs or steps a thread; return the head of a completed one. `deadline` is in
     seconds of `time.monotonic`. Raises what its run ended with: WorkflowFailed, Killed, Waiting, Paused,
     AgentFailed, NoTransition; NotRunning if it could go on; TimedOut, and NotFound if it was removed."""
-    log.debug("N4TZ8YQH", "waits until nobody works on {thread}", thread=thread)
+    log.debug("N4TZ8YQH", "waits until no process works on {thread}", thread=thread)
     pause = _FIRST_PAUSE
     while instance.locks.is_at_work(thread):
         left = pause if deadline is None else deadline - time.monotonic()
@@ -38,8 +38,8 @@ def wait(instance: Instance, thread: ThreadId, deadline: float | None = None) ->
         raise AgentFailed(f"the last step of thread {thread} has failed: {failed.error}", again)
     if head.archive is None:
         printed = instance.runs.detached_output(thread)
-        said = f"; its last detached run printed {printed}" if printed.exists() else ""
-        raise NotRunning(f"thread {thread} is not at its end, and nobody runs it here", again + said)
+        said = f"; output of its last detached run: {printed}" if printed.exists() else ""
+        raise NotRunning(f"thread {thread} is not at its end, and no process here runs it", again + said)
     return head
 
 

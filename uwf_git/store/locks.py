@@ -221,7 +221,7 @@ class Locks:
         Busy if it still runs after `grace` seconds."""
         busy = Busy(
             f"thread {thread} is still run after {grace:g} s",
-            f"repeat, or end it with what its agent did: uwf thread kill {thread}",
+            f"repeat, or end the thread: uwf thread kill {thread}",
         )
         # A second signal would interrupt what the run does on the first.
         descriptor = self._acquire(f"stop-{thread}", grace, busy)

@@ -10,7 +10,7 @@
     runs/<ULID>.now       the model, and the latest line of output
     runs/<ULID>.log       the agent's standard error
     runs/<ULID>.off       why a step is being interrupted, for its engine
-    runs/<ULID>.detached  what the thread's last detached run printed
+    runs/<ULID>.detached  the output of the thread's last detached run
     sessions/<hash>       the thread that an agent's session belongs to
     folders/<ULID>        the working folder of a thread's agents
     trusted/<SHA-256>     trusted code; see `Trusted`
@@ -296,18 +296,18 @@ class Runs:
             ) from None
 
     def detached_output(self, thread: ThreadId) -> Path:
-        """Return the path of what a thread's last detached run printed."""
+        """Return the path of the output of a thread's last detached run."""
         return self._folder / f"{thread}.detached"
 
     def begin_detached_output(self, thread: ThreadId) -> BinaryIO:
-        """Open an empty file for what a detached run prints. Raises StoreUnwritable."""
+        """Open an empty file for the output of a detached run. Raises StoreUnwritable."""
         path = self.detached_output(thread)
         try:
             make_folders(self._folder)
             return open(path, "wb", opener=_opener(_MINE))
         except OSError as error:
             raise StoreUnwritable(
-                f"cannot write {path}, for what the run prints: {error}",
+                f"cannot write {path}, the output of the run: {error}",
                 f"check permissions and free space, then: uwf thread run {thread} --detach",
             ) from None
 

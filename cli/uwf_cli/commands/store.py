@@ -15,6 +15,7 @@ from click.exceptions import Exit
 
 from uwf_cli import terminal
 from uwf_cli.command import command
+from uwf_cli.commands.templates import TEMPLATES, files_of, write_files
 from uwf_cli.completers import complete_thread
 from uwf_cli.exchange import find_thread
 from uwf_cli.invocation import Invocation
@@ -35,9 +36,15 @@ _UNITS = (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10))
 @command(
     "uwf init           the default store",
     "uwf init --here    the repository around the current folder",
+    "uwf init --template bugfix",
 )
 @click.option("--here", is_flag=True, help="Create the store in the git repository of the current folder.")
-def init(invocation: Invocation, here: bool) -> None:
+@click.option(
+    "--template",
+    type=click.Choice(TEMPLATES),
+    help="Also write this workflow and its README to .workflows; uwf templates lists them.",
+)
+def init(invocation: Invocation, here: bool, template: str | None) -> None:
     """Create a store. Safe to repeat.
 
     The default store is created by the first command that writes; a project's repository becomes a store only
@@ -56,15 +63,28 @@ def init(invocation: Invocation, here: bool) -> None:
         named = "--root" if invocation.root_option else next(filter(os.environ.get, ROOT_VARIABLES), None)
         if named:
             invocation.warn(f"{named} names a storage root, so other commands use its store instead")
+    files = files_of(template, Path.cwd()) if template else {}
     is_new = not is_enabled(location.git_dir)
     repository = make(location)
     if is_new:
         invocation.note_identity(repository)
         if location.here and not before.here:
             _note_left(invocation, before, repository.private / "format")
-    invocation.emit(
-        {"store": str(repository.path)}, lambda value: terminal.fields([("store", value["store"])])
-    )
+    value: dict[str, Any] = {"store": str(repository.path)}
+    if template:
+        write_files(files)
+        value |= {"template": template, "files": list(map(str, files))}
+    invocation.emit(value, _init_text)
+
+
+def _init_text(value: Any) -> str:
+    pairs = [("store", value["store"])]
+    if template := value.get("template"):
+        pairs += [
+            ("files", "\n".join(value["files"])),
+            ("next", f"uwf run {template} -p TEXT, with the settings of {template}.md"),
+        ]
+    return terminal.fields(pairs)
 
 
 def _note_left(invocation: Invocation, before: Location, marker: Path) -> None:

@@ -33,7 +33,7 @@ def wait(invocation: Invocation, threads: tuple[str, ...], timeout: float | None
     """Wait until no process here works on the threads. The exit status is that of thread run.
 
     It is 0 for completed threads, 10 for failed ones, 5 for those that wait for a person, 6 if the last step
-    failed, and 11 for a thread that could go on but that nobody runs here. Of several, the highest counts.
+    failed, and 11 for a thread that could go on but that no process here runs. Of several, the highest counts.
     """
     from uwf_git.api.waiting import wait as wait_for
 
@@ -58,7 +58,7 @@ def stop(invocation: Invocation, threads: tuple[str, ...]) -> None:
     """Stop the processes here that run threads, as Ctrl-C does; nothing is lost.
 
     A step in progress is ended with its agent, and what that did is kept as an attempt, which the next step
-    resumes. uwf thread run goes on. Threads that nobody runs here are left as they are.
+    resumes. uwf thread run goes on. Threads that no process here runs are left as they are.
     """
     from uwf_git.api.waiting import stop as end
 
@@ -69,6 +69,6 @@ def stop(invocation: Invocation, threads: tuple[str, ...]) -> None:
 def _stopped_text(value: Any) -> str:
     thread, status = value["thread"], terminal.status(value["status"])
     if not value["stopped"]:
-        return f"nobody runs {thread} here; it is {status}"
+        return f"no process here runs {thread}; it is {status}"
     onward = "" if value["done"] else f"; uwf thread run {thread} goes on"
     return f"stopped the run of {thread}, which is {status}{onward}"

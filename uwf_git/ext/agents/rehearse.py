@@ -27,7 +27,7 @@ from uwf_git.engine.kit.agent import Conversation
 from uwf_git.engine.kit.arguments import read_options
 from uwf_git.format.kinds import Role, StepContext, Workflow, asks_human
 from uwf_git.format.schema import Schema
-from uwf_git.format.types import ENDS, USER
+from uwf_git.format.types import ENDS, FAIL, USER
 from uwf_git.kit import Agent, Context, Reply
 from uwf_git.store.history import History
 from uwf_git.workflow.moderator import leading_to
@@ -35,6 +35,7 @@ from uwf_git.workflow.sample_outputs import Hints, hints_of, variants
 
 USAGE = "uwf-rehearse [--script FILE]"
 _REMEMBERED = 24  # last turns of a role, from which it is counted how often each edge was taken
+_SUCCESS = 30  # steps in which no edge to $FAIL is taken if there is another
 _PATIENCE = 100  # steps after which no odd outputs are tried any more
 
 
@@ -80,6 +81,7 @@ class _Rank(NamedTuple):
     nowhere: bool  # no edge takes it
     asks: bool  # it asks a human
     breaks: bool  # a template of its edge fails
+    fails: bool  # the thread would end at $FAIL
     odd: bool
     worn: int  # how often its edge was taken
     leaves: bool  # from there no way leads back to the role
@@ -94,7 +96,8 @@ class _Rank(NamedTuple):
 def choose_output(history: History, role: Role, schema: Schema) -> Any:
     """Return the output of the least taken edge; among equals one that can lead back here (so loops run
     once), then one that doesn't end the thread, then the first. Outputs without an edge, or with a failing
-    template, come last. Raises Invalid if none can be generated."""
+    template, come last, and before them those of edges to `$FAIL`, for 30 steps. Raises Invalid if none can be
+    generated."""
     workflow, steps = history.workflow, history.steps
     turn = sum(step.role == role.name for step in steps)
     hints = hints_of(workflow, role.name)
@@ -106,6 +109,8 @@ def choose_output(history: History, role: Role, schema: Schema) -> Any:
     back = _returning(workflow, role.name)
     # That a package's run may end anywhere would cut every rehearsal short.
     new = {position for position, edge in enumerate(edges) if not worn[position] and not workflow.stops(edge)}
+    fails = {position for position, edge in enumerate(edges) if edge.role == FAIL and len(steps) < _SUCCESS}
+    new = new - fails or new
     wanted = {position for position in new if edges[position].role in back}
     wanted = wanted or {position for position in new if edges[position].role not in ENDS} or new
     best: tuple[_Rank, Any] | None = None
@@ -120,6 +125,7 @@ def choose_output(history: History, role: Role, schema: Schema) -> Any:
                 position is None,
                 asks_human(output),
                 not renders,
+                position in fails,
                 odd and worn[position] > 0,
                 worn[position],
                 position is None or edges[position].role not in back,
