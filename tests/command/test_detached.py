@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -228,6 +229,18 @@ def test_a_lock_file_that_a_restart_left_means_no_run(uwf: Uwf, instance: Instan
     assert uwf("thread", "stop", thread).json["stopped"] is False
     uwf("thread", "run", thread, "--agent", "uwf-exec true")
     assert not path.exists()
+
+
+def test_a_store_that_cannot_be_written_is_told_and_its_threads_can_be_waited_for(
+    uwf: Uwf, instance: Instance, thread: ThreadId
+) -> None:
+    locks = instance.store.repository.private / "locks"
+    shutil.rmtree(locks, ignore_errors=True)
+    locks.touch()
+    error = uwf("thread", "run", thread, "--detach", check=1).error
+    assert error["code"] == "store_unwritable" and str(locks) in error["message"]
+    assert uwf("thread", "wait", thread, check=11).error["code"] == "not_running"
+    assert uwf("thread", "stop", thread).json["stopped"] is False
 
 
 def test_agents_do_not_hold_the_run_of_their_thread(

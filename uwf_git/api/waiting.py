@@ -14,7 +14,7 @@ from uwf_git.store.instance import Instance
 if TYPE_CHECKING:
     from uwf_git.store.history import Head
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25  # seconds between two looks
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.5  # seconds between two looks
 
 
 def wait(instance: Instance, thread: ThreadId, deadline: float | None = None) -> Head:

@@ -219,6 +219,8 @@ class Locks:
     def stop(self, thread: ThreadId, grace: float = STOP_SECONDS) -> bool:
         """Have the process that runs a thread end as by Ctrl-C, and wait for its end; False if none does. Raises
         Busy if it still runs after `grace` seconds."""
+        if not self.is_run(thread):
+            return False
         busy = Busy(
             f"thread {thread} is still run after {grace:g} s",
             f"repeat, or end the thread: uwf thread kill {thread}",
