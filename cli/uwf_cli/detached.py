@@ -37,7 +37,9 @@ def detach(
     if isinstance(options.agent, str):
         require_agent(instance.location.root, options.agent)
     with instance.locks.run(thread) as lock:
-        raise_if_waiting(instance, instance.threads.active_head(thread), options.agent is not None)
+        head = instance.threads.active_head(thread)
+        if not value:  # a thread that was started for this run is told to its caller in any case
+            raise_if_waiting(instance, head, options.agent is not None)
         with instance.runs.begin_detached_output(thread) as output, deferred():
             spawn(
                 _command(invocation, thread, options, most),

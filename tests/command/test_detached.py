@@ -118,6 +118,17 @@ def test_a_thread_with_nothing_to_run_is_told_by_the_command_itself(
     assert not list((root / "store.git" / "uwf" / "runs").glob("*.detached"))
 
 
+def test_a_started_thread_that_waits_for_a_person_at_once_is_told_and_found_waiting(
+    uwf: Uwf, config: Callable[[str], Path]
+) -> None:
+    config("agentOverrides: { pair: { writer: human } }\n")
+    uwf("workflow", "put", write("pair.yaml", PAIR))
+    thread = uwf("run", "pair", "-p", "a text", "--detach").json["thread"]
+    assert uwf("thread", "wait", thread, check=5).error["code"] == "waiting"
+    assert uwf("thread", "run", thread, "--detach", check=5).error["code"] == "waiting"
+    assert [each["thread"] for each in uwf("inbox").json] == [thread]
+
+
 def test_a_call_that_cannot_be_carried_out_is_refused_at_once(uwf: Uwf, thread: ThreadId) -> None:
     assert uwf("thread", "run", "zzzz0000", "--detach", check=3).error["code"] == "not_found"
     unknown = uwf("thread", "run", thread, "--detach", "--agent", "no-such-agent", check=2)
