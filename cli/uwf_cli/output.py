@@ -11,6 +11,7 @@ from typing import Any
 
 from uwf_git.base.text import iso as iso
 from uwf_git.base.text import one_line
+from uwf_git.format.types import role_name
 
 FORMATS = ("text", "json", "yaml")
 
@@ -92,6 +93,16 @@ def credited(value: Mapping[str, Any]) -> str:
     """Return a step's agent, with its persona: `Ada (uwf-exec)`."""
     persona = value.get("persona")
     return f"{persona['name']} ({value['agent']})" if persona else str(value["agent"])
+
+
+def who_waits(value: Mapping[str, Any]) -> str:
+    """Return who wants what of whom in a waiting thread: `gate asks`, `ada is gate`, `you are gate`."""
+    role = role_name(value["role"])
+    if value["kind"] == "question":
+        return f"{role} asks"
+    if value["kind"] == "budget":
+        return f"{role} has to wait"
+    return f"{value['assignee']} is {role}" if value.get("assignee") else f"you are {role}"
 
 
 def whose(value: Mapping[str, Any]) -> str:

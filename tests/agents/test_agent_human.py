@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -178,13 +179,18 @@ def test_what_only_the_whole_can_tell_is_asked_again(instance: Instance) -> None
     assert person.made().output == {"a": 1}
 
 
-def test_leaving_is_a_failure_without_a_step(instance: Instance) -> None:
+def test_leaving_leaves_the_thread_waiting(instance: Instance) -> None:
     person = Person(instance, [], SCHEMA)
     person.sees("status [1-2]: ")
     os.write(person.terminal, b"\x04")
     code, out, err = person.end()
-    assert (code, out) == (6, "")
-    assert err == "uwf-human: role 'worker' got no answer — repeat the step\n"
+    assert (code, out) == (5, "")
+    assert re.fullmatch(
+        r"uwf-human: role 'worker' got no answer; thread (\w+) waits — "
+        r"in a terminal: uwf thread step \1 --agent uwf-human\n",
+        err,
+    )
+    assert person.instance.attempts.all(person.thread) == []
 
 
 def test_the_engine_asks_in_its_own_terminal(instance: Instance) -> None:
@@ -200,7 +206,7 @@ def test_the_engine_asks_in_its_own_terminal(instance: Instance) -> None:
 def test_off_a_terminal_it_refuses_in_one_line(instance: Instance) -> None:
     said = failed(instance, "human", [], SCHEMA, status=5)
     assert re.fullmatch(
-        r"uwf-human: thread (\w+) waits for a human to play role 'worker' — "
+        r"uwf-human: thread (\w+) waits for a person to play role 'worker' — "
         r"in a terminal: uwf thread step \1 --agent uwf-human\n",
         said,
     )
@@ -215,7 +221,7 @@ def test_time_runs_out_without_an_answer(instance: Instance) -> None:
     terminal, inner = pty.openpty()
     try:
         with pytest.raises(AgentFailed, match="role 'worker' got no answer in time"):
-            Terminal(inner, "worker", 0.0).ask("? ")
+            Terminal(inner, SimpleNamespace(role=SimpleNamespace(name="worker"), deadline=0.0)).ask("? ")
     finally:
         os.close(terminal)
         os.close(inner)
@@ -274,18 +280,18 @@ def test_the_editor_opens_again_with_what_is_wrong(
 
 
 @pytest.mark.parametrize(
-    ("body", "complaint"),
+    ("body", "status", "complaint"),
     [
-        ("pass", "the form of role 'worker' was left as it was"),
-        ("text = ''", "the form of role 'worker' was left as it was"),
-        ("sys.exit(3)", r"editor '.*' exited with 3"),
+        ("pass", 5, "the form of role 'worker' was left as it was"),
+        ("text = ''", 5, "the form of role 'worker' was left as it was"),
+        ("sys.exit(3)", 6, r"editor '.*' exited with 3"),
     ],
 )
 def test_an_editor_that_changes_nothing_makes_no_step(
-    instance: Instance, script: Script, body: str, complaint: str
+    instance: Instance, script: Script, body: str, status: int, complaint: str
 ) -> None:
     code, out, err = Person(instance, ["--editor"], SCHEMA, edits(script, body)).end()
-    assert (code, out) == (6, "")
+    assert (code, out) == (status, "")
     assert re.search(complaint, err)
 
 

@@ -364,7 +364,7 @@ def test_a_command_of_ones_own_and_a_human_can_be_asked_too(uwf: Uwf, config: Ca
     (step,) = uwf("thread", "steps", thread).json
     assert step["output"] == {"text": "writer"}
     absent = uwf("thread", "step", thread, check=5).error
-    assert "waits for a human to play role 'critic'" in absent["message"]
+    assert "waits for a person to play role 'critic'" in absent["message"]
     shown = uwf("thread", "show", thread).json
     assert (shown["head"], shown["status"]) == (step["step"], "idle")
     uwf("verify", "--all")

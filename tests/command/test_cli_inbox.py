@@ -45,13 +45,13 @@ def test_an_inbox_has_questions_budgets_and_roles_of_humans_and_the_command_for_
     assert (asked["name"], asked["title"]) == ("pair", "Do it")
     assert asked["command"] == f"uwf thread answer {thread} -m TEXT"
     assert "1 of 1 step" in found[spent]["reason"]
-    assert found[mine]["command"] == f"uwf thread step {mine}"
+    assert found[mine]["command"] == f"uwf thread answer {mine} -m CHOICE"
     assert found[mine]["question"] == "Says whether the text will do."
-    for other, said in ((mine, f"uwf thread step {mine}"), (spent, found[spent]["command"])):
-        refused = uwf("thread", "answer", other, "-m", "go", check=1).error
-        assert refused["message"] == f"thread {other} is not waiting for an answer" and refused[
-            "hint"
-        ].endswith(said)
+    refused = uwf("thread", "answer", mine, "-m", "go", check=2).error
+    assert refused["message"].endswith("approved: 'go' is none of yes, no")
+    refused = uwf("thread", "answer", spent, "-m", "go", check=1).error
+    assert refused["message"] == f"thread {spent} is not waiting for an answer"
+    assert refused["hint"].endswith(found[spent]["command"])
 
     uwf(*shlex.split(asked["command"].replace("TEXT", "red"))[1:])
     uwf(*shlex.split(found[spent]["command"])[1:])

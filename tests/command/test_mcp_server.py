@@ -12,7 +12,7 @@ from typing import Any
 
 import anyio
 import pytest
-from cli_samples import PAIR, write
+from cli_samples import GATE, PAIR, write
 from commands import alive
 from conftest import Uwf
 
@@ -136,6 +136,26 @@ def test_a_client_takes_a_thread_from_its_start_to_its_end(configured: None, uwf
         assert page.text == uwf("thread", "read", thread).out  # type: ignore[union-attr]
         with pytest.raises(MCPError, match="no thread"):
             await client.read_resource("uwf://thread/01ARZ3NDEKTSV4RRFFQ69G5FAV")
+
+    drive(scenario)
+
+
+def test_a_persons_role_is_played_with_its_fields(configured: None, uwf: Uwf) -> None:
+    uwf("workflow", "put", write("gated.yaml", GATE))
+    uwf("config", "set", "agentOverrides.gated.writer", "uwf-rehearse")
+
+    async def scenario(client: Client) -> None:
+        thread = (await call(client, "start_thread", workflow="gated", prompt="Announce it"))["thread"]
+        assert (await call(client, "step_thread", thread=thread))["status"] == "waiting"
+        (waits,) = (await call(client, "inbox"))["waiting"]
+        assert [each["name"] for each in waits["fields"]] == ["decision", "note", "readers"]
+        wrong = await refused(client, "answer_thread", thread=thread, fields={"decision": "--other"})
+        assert wrong["code"] == "usage"
+        fields = {"decision": "send", "readers": ["a", "b"]}
+        done = await call(client, "answer_thread", thread=thread, step=waits["step"], fields=fields)
+        assert (done["status"], done["role"]) == ("completed", "gate")
+        steps = (await call(client, "thread_steps", thread=thread))["steps"]
+        assert steps[-1]["output"] == {"decision": "send", "readers": ["a", "b"]}
 
     drive(scenario)
 

@@ -54,6 +54,46 @@ graph:
   critic: [{ role: writer, condition: rejected }, { role: $END }]
 """
 
+GATE = """\
+version: 1
+name: gated
+description: One writes, a person decides.
+roles:
+  writer:
+    description: Writes a text.
+    systemPrompt: Write.
+    outputSchema: { type: object, properties: { text: { type: string } }, required: [text] }
+  gate:
+    description: Decides whether the text goes out.
+    human: true
+    assignee: Ada
+    outputSchema:
+      type: object
+      properties:
+        decision: { enum: [send, change, drop], description: What becomes of it. }
+        note: { type: string }
+        readers: { type: array, items: { type: string } }
+      required: [decision]
+      additionalProperties: false
+conditions:
+  change: { description: A change is wanted., expression: 'steps[-1].output.decision = "change"' }
+  drop: { description: It is dropped., expression: 'steps[-1].output.decision = "drop"' }
+graph:
+  $START: [{ role: writer }]
+  writer: [{ role: gate, prompt: "Send {{ text }}?" }]
+  gate:
+    - { role: writer, condition: change, prompt: "{% if note %}{{ note }}{% endif %}" }
+    - { end: failed, condition: drop, reason: It was dropped. }
+    - { role: $END }
+"""
+"""Its gate is a person's."""
+
+WRITES = """\
+- { role: writer, output: { text: first } }
+- { role: gate, output: { decision: change } }
+- { role: writer, output: { text: second } }
+"""
+
 ASKS = """\
 - { role: writer, output: { status: needs_input, question: "Which \\e[31mcolour\\u202e?", options: [red, blue] } }
 """

@@ -146,16 +146,18 @@ def test_a_role_of_a_human_who_isnt_there_waits_and_the_hook_calls_once(
     assert [line["role"] for line in ran.lines] == ["writer"]
     assert ran.error == {
         "code": "waiting",
-        "message": f"thread {thread} waits for a human to play role 'critic'",
-        "hint": f"in a terminal: uwf thread step {thread}",
+        "message": f"thread {thread} waits for a person to play role 'critic'",
+        "hint": f"uwf thread answer {thread} -m CHOICE",
     }
     [told] = heard()
     assert (told["event"], told["next"]) == ("waiting", "critic")
-    assert told["question"].endswith(f"in a terminal: uwf thread step {thread}")
-    uwf("thread", "run", "--all", check=5)  # as cron does again and again
+    assert told["question"] == "Says whether the text will do."
+    assert told["command"] == f"uwf thread answer {thread} -m CHOICE"
+    uwf("thread", "run", "--all")  # as cron does again and again
+    uwf("thread", "run", thread, check=5)
     assert heard() == []
     assert uwf("thread", "attempts", thread).json == []
-    assert uwf("thread", "show", thread).json["status"] == "idle"
+    assert uwf("thread", "show", thread).json["status"] == "waiting"
     assert [each["kind"] for each in uwf("inbox").json] == ["role"]
     assert uwf("ps").json == []
 
@@ -169,7 +171,7 @@ def test_a_human_who_isnt_there_in_a_sub_workflow_makes_its_parent_ask(
         file.write(
             "agents:\n"
             '  sub: {command: uwf-workflow, args: [--output, \'{"text": "x"}\', pair]}\n'
-            "agentOverrides: {outer: {writer: sub}, pair: {writer: human}}\n"
+            "agentOverrides: {outer: {writer: sub}, pair: {writer: human, critic: human}}\n"
         )
     uwf("thread", "kill", thread)
     heard()
@@ -177,13 +179,18 @@ def test_a_human_who_isnt_there_in_a_sub_workflow_makes_its_parent_ask(
     assert uwf("thread", "step", parent).json["status"] == "waiting"
     [told] = heard()
     assert (told["event"], told["thread"]) == ("waiting", parent)
-    asked = told["question"]
-    child = asked.split()[1]
-    assert asked.endswith(f"Play it, then answer: in a terminal: uwf thread step {child}")
-    for _ in range(2):
-        uwf("thread", "step", child, "--agent", scripted(DONE))
-    uwf("thread", "answer", parent, "-m", "played")
-    assert uwf("thread", "step", parent).json["role"] == "writer"
+    assert told["question"] == "Writes a text."
+    assert told["reason"].startswith("a person plays writer in thread ")
+    uwf("thread", "answer", parent, "-m", "Once upon a time")
+    assert uwf("thread", "step", parent).json["status"] == "waiting"
+    assert uwf("thread", "show", parent).json["options"] == ["yes", "no"]
+    uwf("thread", "answer", parent, "-m", "yes")
+    assert uwf("thread", "step", parent).json["status"] == "idle"
+    child = uwf("thread", "show", parent).json["child"]
+    assert [(each["agent"], each["output"]) for each in uwf("thread", "steps", child).json] == [
+        ("uwf-human", {"text": "Once upon a time"}),
+        ("uwf-human", {"approved": True}),
+    ]
 
 
 def test_the_result_is_printed_before_its_hook_is_run(uwf: Uwf, thread: str, config: Config) -> None:
@@ -212,6 +219,7 @@ def test_the_result_is_printed_before_its_hook_is_run(uwf: Uwf, thread: str, con
     asked = printed("thread", "step", thread, "--agent", scripted(ASKS))
     assert (asked[0], asked[-2:]) == (by, ["hook", "uwf"])
     assert printed("thread", "step", fork, "--agent", "sh -c 'exit 3'") == ["uwf", "hook"]
-    assert printed("thread", "run", other) == [by, "uwf", "hook"]
+    question = ["Says whether the text will do.", "1  yes", "2  no"]
+    assert printed("thread", "run", other) == [by, *question, "hook", "uwf"]
     assert printed("thread", "pause", fork)[-1] == "hook"
     assert printed("thread", "kill", fork)[-1] == "hook"

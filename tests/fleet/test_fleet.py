@@ -222,7 +222,7 @@ def test_a_role_that_a_human_plays_blocks_its_thread_and_no_other(uwf: Uwf, root
     uwf("config", "set", "agentOverrides.five.two", "uwf-human")
     done = uwf("fleet", "run", first, "--format", "text", check=5, timeout=100)
     assert "1 thread: 1 waiting" in done.err
-    assert uwf("thread", "show", first).json["status"] == "idle"
+    assert uwf("thread", "show", first).json["status"] == "waiting"
 
 
 def test_a_cancelled_thread_makes_no_other_step_whether_or_not_the_one_in_progress_ends_first(

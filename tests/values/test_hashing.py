@@ -169,6 +169,7 @@ def test_builtin_types_keep_their_hashes_as_stores_hold_nodes_of_them() -> None:
         "Workflow3": "92B2C05ZB76R7",
         "Workflow4": "DTMTA9WSDV6NZ",
         "Workflow5": "7MM6515SJJAXS",
+        "Workflow6": "FGGWW64GZW8CX",
         "Crew": "CRD5B6KSPJS8K",
         "StartNode4": "00MN8SZB9SACN",
         "StartNode": "22GWWJB6PPWS6",

@@ -35,7 +35,8 @@ def test_every_example_rehearsed_to_its_end_is_sound(name: str, uwf: Uwf) -> Non
         "thread"
     ]
     while uwf("thread", "run", thread, check=None).code == 5:
-        uwf("thread", "answer", thread, "-m", "Yes: go on.")
+        options = uwf("thread", "show", thread).json["options"]
+        uwf("thread", "answer", thread, "-m", options[0] if options else "Yes: go on.")
     found = uwf("verify").json
     assert found["findings"] == []
     assert found["verified"]["steps"] == len(uwf("thread", "steps", thread).json)

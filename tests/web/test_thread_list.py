@@ -67,6 +67,7 @@ def test_a_role_that_a_human_plays_waits_on_the_pages_as_in_the_inbox(
     expect(browser_page.get_by_text(waits["question"], exact=True)).to_be_visible()
     browser_page.get_by_role("link", name="Do it").click()
     expect(browser_page.get_by_role("heading", name="writer is for you")).to_be_visible()
+    expect(browser_page.get_by_label("text")).to_be_visible()
     expect(browser_page.get_by_text(waits["command"], exact=True)).to_be_visible()
     expect(browser_page.get_by_text("No agent is working")).to_have_count(0)
     expect(browser_page.get_by_role("button", name="Do one step")).to_have_count(0)

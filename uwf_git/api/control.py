@@ -3,13 +3,14 @@ by `instance.after`, since a command prints its result first."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git import ext
 from uwf_git.base.errors import Usage
 from uwf_git.engine import inbox
 from uwf_git.engine import pause as pauses
+from uwf_git.engine.human_turn import human_turn
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.store.instance import Instance
 
@@ -29,11 +30,16 @@ class Resumed(NamedTuple):
 
 
 def answer(
-    instance: Instance, thread: ThreadId, text: str, step: Hash | None = None, other: bool = False
+    instance: Instance,
+    thread: ThreadId,
+    text: str,
+    step: Hash | None = None,
+    other: bool = False,
+    fields: Mapping[str, Sequence[str]] = {},
 ) -> Outcome:
-    """Answer a thread's question, or that of a `step`; with `other`, outside its options. Moves and raises as
-    `engine.inbox.answer`."""
-    outcome = inbox.answer(instance, thread, text, step, other)
+    """Answer a thread's question, or that of a `step`; with `other`, outside its options. Or play a person's
+    role with texts by field. Moves and raises as `engine.inbox.answer`."""
+    outcome = inbox.answer(instance, thread, text, step, other, fields)
     _notify(instance, thread)
     return outcome
 
@@ -70,7 +76,7 @@ def resume_one(instance: Instance, thread: ThreadId, text: str | None) -> Resume
     if head.archive is not None:
         outcome = inbox.continue_finished(instance, thread, text or "")
         return Resumed(outcome.thread, outcome, True)
-    if text is not None and not head.row.asks:
+    if text is not None and not head.row.asks and human_turn(instance, head) is None:
         raise Usage(
             f"thread {thread} is not waiting for an answer and has not ended", _onward(instance, head)
         )

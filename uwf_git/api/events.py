@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 Value = dict[str, Any]
 _PREFIXES = (layout.THREADS, layout.ARCHIVE, layout.ATTEMPTS, layout.PAUSED)
+_TOLD = ("kind", "step", "role", "question", "options", "reason", "assignee", "fields", "command")
 _LATE = 2  # seconds that a ref may have changed before the look that finds it
 
 
@@ -156,8 +157,8 @@ class Events:
         status = status_of(instance, head)
         waits = None if status == PAUSED else waits_of(instance, head)
         if waits is not None:
-            kept = waits._asdict()
-            told = {name: kept[name] for name in ("kind", "role", "question", "options", "reason", "command")}
+            kept = waits.as_json()
+            told = {name: kept[name] for name in _TOLD if name in kept}
             yield _value(thread, "waiting", **told)
             return
         found = outlook(instance, head)

@@ -1,15 +1,27 @@
-"""The question of a waiting thread."""
+"""What a waiting thread wants of a person."""
 
 from __future__ import annotations
 
-from uwf_git.engine.inbox import QUESTION as QUESTION
+from uwf_git.engine.human_turn import human_turn, moved_on
+from uwf_git.engine.inbox import BUDGET as BUDGET
 from uwf_git.engine.inbox import check_remarkable as check_remarkable
 from uwf_git.engine.inbox import waiting_for_people as waiting_for_people
 from uwf_git.engine.status import NO_QUESTION, Outlook, outlook
 from uwf_git.engine.status import chosen as chosen
-from uwf_git.format.ids import ThreadId
+from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.store.history import Head as Head
 from uwf_git.store.instance import Instance
+
+
+def is_persons_turn(instance: Instance, thread: ThreadId) -> bool:
+    """Return whether a person plays the next role. Raises NotFound, Invalid if the thread has ended."""
+    return human_turn(instance, instance.threads.active_head(thread)) is not None
+
+
+def require_step(instance: Instance, thread: ThreadId, step: Hash) -> None:
+    """Raise Invalid if another step is the thread's newest."""
+    if (head := instance.threads.active_head(thread)).node != step:
+        raise moved_on(thread, head.node, step)
 
 
 def asking(instance: Instance, thread: ThreadId) -> Head | None:

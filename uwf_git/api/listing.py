@@ -61,6 +61,7 @@ def listed(instance: Instance, wanted: Filters) -> list[ListedThread]:
     """Return matching threads, newest first: active and damaged ones, unless `ended` or a status asks for
     others. Raises NotFound for an unknown workflow."""
     from uwf_git.engine.budget import Budgets
+    from uwf_git.engine.human_roles import HumanRoles
     from uwf_git.engine.pause import paused_threads
     from uwf_git.engine.status import status_of
     from uwf_git.store.layout import ATTEMPTS
@@ -72,7 +73,7 @@ def listed(instance: Instance, wanted: Filters) -> list[ListedThread]:
     heads = _like(instance, heads, wanted)
     running, paused = instance.locks.held(), paused_threads(instance)
     tried = instance.store.index.tip_commits(ATTEMPTS)
-    budgets = Budgets(instance)
+    budgets, people = Budgets(instance), HumanRoles(instance)
     found: list[ListedThread] = []
     for head in heads:
         plain = not isinstance(head, DamagedThread) and not (
@@ -82,8 +83,9 @@ def listed(instance: Instance, wanted: Filters) -> list[ListedThread]:
             or head.row.asks
             or ATTEMPTS + head.thread in tried
             or budgets.sources(head)
+            or people.among(head.row)
         )
-        status = "idle" if plain else status_of(instance, head, running, budgets, paused)
+        status = "idle" if plain else status_of(instance, head, running, budgets, paused, people)
         if not wanted.statuses or status in wanted.statuses:
             found.append(ListedThread(head, status))
     return found

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from uwf_git.base.errors import OutOfRounds, Waiting, WorkflowFailed
+from uwf_git.base.errors import Absent, OutOfRounds, Waiting, WorkflowFailed
+from uwf_git.base.text import one_line
 from uwf_git.config.secrets import removal_note
 from uwf_git.engine.budget import COST, UNTOLD_HINT, waiting
 from uwf_git.engine.status import FAILED, KILLED, NO_QUESTION, WAITING
@@ -30,13 +31,18 @@ def warnings_of(outcome: Outcome) -> list[str]:
 
 
 def waiting_for(outcome: Outcome, is_shown: bool) -> Waiting | None:
-    """Return what the thread waits for, with the command to continue, or None. A question that `is_shown`
-    isn't repeated."""
+    """Return what the thread waits for, with the command to continue, or None; Absent if for a person at the
+    next role. A question that `is_shown` isn't repeated."""
     if outcome.status != WAITING:
         return None
     thread, question = outcome.thread, outcome.outlook.question
     if question is None and outcome.standing is not None:
         return waiting(thread, outcome.standing)
+    if (turn := outcome.turn) is not None:
+        asked = "" if is_shown else f": {one_line(turn.instruction, 200)}"
+        return Absent(
+            f"thread {thread} waits for a person to play role {turn.role!r}{asked}", turn.command(thread)
+        )
     said = "waits for an answer" if is_shown else f"asks: {question or NO_QUESTION}"
     return Waiting(f"thread {thread} {said}", f"uwf thread answer {thread} -m TEXT")
 

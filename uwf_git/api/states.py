@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import NotFound, UwfError
 from uwf_git.engine import status
+from uwf_git.engine.human_turn import human_turn
+from uwf_git.engine.kit.form import FormField
 from uwf_git.engine.status import outlook, status_of, used_up, wordless
 from uwf_git.format.ids import ThreadId
 from uwf_git.store.instance import Instance
@@ -25,12 +27,14 @@ class Running(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """The `role` asks a question. If there are `options`, the answer is one of them."""
+    """The `role` asks a question, or a person plays it and fills in `fields`. If there are `options`, the answer is
+    one of them."""
 
     question: str
     options: tuple[str, ...] = ()
     role: str = ""
     reason: str = ""
+    fields: tuple[FormField, ...] = ()
 
 
 class Paused(NamedTuple):
@@ -91,6 +95,8 @@ def state_of(instance: Instance, thread: ThreadId) -> State:
     if name == status.PAUSED and (pause := pause_of(instance, thread)) is not None:
         return Paused(pause.by, pause.reason)
     following = outlook(instance, head)
+    if name == status.WAITING and (turn := human_turn(instance, head, found=following)) is not None:
+        return Waiting(turn.instruction, turn.options, turn.role, fields=turn.fields)
     if name == status.WAITING and not head.row.asks:
         standing = used_up(instance, head)
         return OverBudget(standing.reason if standing else "")

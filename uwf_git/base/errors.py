@@ -73,7 +73,7 @@ class Waiting(UwfError):
 
 
 class Absent(Waiting):
-    """The next role is a human's, and there is no terminal. Nothing was done or kept."""
+    """The next role is a person's, who isn't at a terminal or has left it. Nothing was done or kept."""
 
 
 class Paused(Waiting):

@@ -8,20 +8,27 @@ generated.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 
 from uwf_git.base.errors import AgentFailed, NotFound, Usage, UwfError
 from uwf_git.config.known_agents import BUNDLES, full_name
 from uwf_git.config.settings import AgentConfig, Config
 from uwf_git.format.ids import ThreadId, is_thread_id
-from uwf_git.format.kinds import EXTRACT, REHEARSE, SUBWORKFLOW, Step, StepContext, remark_in, split_remarks
+from uwf_git.format.kinds import (
+    EXTRACT,
+    HUMAN,
+    REHEARSE,
+    SUBWORKFLOW,
+    Step,
+    StepContext,
+    remark_in,
+    split_remarks,
+)
 from uwf_git.format.types import USER, is_kind
 from uwf_git.store.history import Head, History, Position
 from uwf_git.store.instance import Instance
 from uwf_git.store.layout import ATTEMPTS
-
-HUMAN = "uwf-human"
 
 
 def refuse_to_make_up(instance: Instance, at: Position, role: str, agent: AgentConfig) -> None:
@@ -30,6 +37,8 @@ def refuse_to_make_up(instance: Instance, at: Position, role: str, agent: AgentC
         return
     thread = at.head.thread
     if not (who := _others(instance, at.head, at.history.steps)):
+        return
+    if _plays_along(at, role, who):
         return
     if agent.stands_in:
         raise Usage(
@@ -48,7 +57,8 @@ def refuse_to_make_up(instance: Instance, at: Position, role: str, agent: AgentC
 def refuse_generated_step(instance: Instance, at: Position, role: str, agent: str) -> None:
     """Raise AgentFailed if another command made the step with uwf-rehearse and `refuse_to_make_up` would have
     refused. Whether it had a script isn't known."""
-    if not (who := _others(instance, at.head, at.history.steps)):
+    who = _others(instance, at.head, at.history.steps)
+    if not who or _plays_along(at, role, who):
         return
     thread, config = at.head.thread, instance.config
     if agent == config.default_agent and _named(config, at.history, role) is None:
@@ -163,9 +173,23 @@ def _around(instance: Instance, thread: ThreadId) -> Head | None:
         return None
 
 
+def _plays_along(at: Position, role: str, who: Sequence[str]) -> bool:
+    """Return whether this is a rehearsal, in which a person has played the roles that are a person's."""
+    roles, steps = at.history.workflow.roles, at.history.steps
+    persons = {name for name, each in roles.items() if each.human}
+    return (
+        list(who) == [HUMAN]
+        and role not in persons
+        and any(step.agent == REHEARSE for step in steps)
+        and all(step.role in persons for step in steps if step.agent == HUMAN)
+    )
+
+
 def _is_gate(instance: Instance, at: Position, role: str) -> bool:
-    """Return whether a human plays the role: by configuration, in earlier steps, or because it passes on a
-    human's answer."""
+    """Return whether a human plays the role: by its definition, by configuration, in earlier steps, or because
+    it passes on a human's answer."""
+    if at.history.workflow.roles[role].human:
+        return True
     config, steps = instance.config, split_remarks(at.history.steps)[0]
     named = _named(config, at.history, role) or ""
     command = config.agents[named].command if named in config.agents else full_name(named)

@@ -15,8 +15,9 @@ from uwf_git.base import log
 from uwf_git.base.errors import AgentFailed, UwfError
 from uwf_git.base.text import last_line
 from uwf_git.config.settings import HOOK_EVENTS
-from uwf_git.engine.status import COMPLETED, FAILED, KILLED, PAUSED, WAITING, Outlook
+from uwf_git.engine.status import COMPLETED, FAILED, KILLED, PAUSED, WAITING, Outlook, persons_role
 from uwf_git.format.ids import ThreadId
+from uwf_git.format.types import USER
 from uwf_git.store.instance import Instance
 
 BUDGET = "budget"
@@ -27,8 +28,14 @@ def run_status_hook(instance: Instance, thread: ThreadId, status: str, found: Ou
     """Run the hook for a thread's new status. Failures that were not recorded run none."""
     if found is not None and found.problem is not None:
         run_hook(instance, thread, FAILED, error=found.problem)
+    elif status == WAITING and (found is None or found.next == USER):
+        run_hook(instance, thread, WAITING)
     elif status == WAITING:
-        run_hook(instance, thread, BUDGET if found is not None and found.question is None else WAITING)
+        head = instance.threads.head(thread)
+        if not persons_role(instance, head, found=found):
+            run_hook(instance, thread, BUDGET)
+        elif instance.runs.call(thread, head.node):
+            run_hook(instance, thread, WAITING)
     elif status == FAILED and FAILED in instance.config.hooks.commands:
         head = instance.threads.head(thread)
         if head.archive is not None:

@@ -3,18 +3,17 @@ person's texts, which become steps of role `$USER`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base.errors import Invalid, Usage, UwfError, Waiting
 from uwf_git.engine.budget import Budgets, pending, waiting
 from uwf_git.engine.conversation import CHOSEN, in_conversation, is_conversation
-from uwf_git.engine.default_agent import HUMAN
+from uwf_git.engine.human_roles import HumanRoles
+from uwf_git.engine.human_turn import human_turn, moved_on
+from uwf_git.engine.kit.form import FormField
 from uwf_git.engine.pause import paused_threads
 from uwf_git.engine.status import (
-    FAILED,
-    IDLE,
-    WAITING,
     at_rest,
     chosen,
     outlook,
@@ -23,22 +22,22 @@ from uwf_git.engine.status import (
     wordless,
 )
 from uwf_git.format.ids import Hash, ThreadId, new_thread_id
-from uwf_git.format.kinds import INTERRUPTED, SUBWORKFLOW, Detail, Step, parse_workflow
-from uwf_git.format.types import ANSWER, BUNDLE, DETAIL, END, PERSON, REMARK, STEPNODE, USER
+from uwf_git.format.kinds import INTERRUPTED, SUBWORKFLOW, Detail, Step
+from uwf_git.format.types import ANSWER, DETAIL, PERSON, REMARK, STEPNODE, USER
 from uwf_git.store.history import Head, Position
 from uwf_git.store.instance import Instance
-from uwf_git.store.threads import DamagedThread, fork_hint
+from uwf_git.store.threads import fork_hint
 
 if TYPE_CHECKING:
     from uwf_git.engine.step import Outcome
-    from uwf_git.store.index import CommitRow
 
 QUESTION, BUDGET, ROLE = "question", "budget", "role"
 
 
 class Waits(NamedTuple):
     """A thread that waits for a person. `kind` is QUESTION, asked by `role`; BUDGET, which blocks `role`; or
-    HUMAN, whose `role` a person plays. `since` is in Unix seconds, `command` the command to run."""
+    ROLE, where a person plays the `role`, with its `fields`, the `assignee` if one is named. `step` is the
+    thread's head, `since` in Unix seconds, `command` the command to run."""
 
     thread: ThreadId
     kind: str
@@ -51,6 +50,18 @@ class Waits(NamedTuple):
     reason: str
     since: int
     command: str
+    step: Hash
+    assignee: str = ""
+    fields: tuple[FormField, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """As JSON; `assignee` and `fields` belong to a ROLE."""
+        value = {**self._asdict(), "options": list(self.options)}
+        del value["assignee"], value["fields"]
+        if self.kind == ROLE:
+            value["assignee"] = self.assignee or None
+            value["fields"] = [each.as_json() for each in self.fields]
+        return value
 
 
 def waiting_for_people(instance: Instance) -> list[Waits]:
@@ -58,13 +69,13 @@ def waiting_for_people(instance: Instance) -> list[Waits]:
     question appears once, with the parent thread."""
     busy = paused_threads(instance) | set(instance.locks.held())
     budgets = Budgets(instance)
-    plays = _played_by_humans(instance)
+    people = HumanRoles(instance)
     found: list[Waits] = []
     for head in instance.threads.all():
         if not isinstance(head, Head) or head.thread in busy:
             continue
         try:
-            waits = _of(instance, head, budgets, plays)
+            waits = _of(instance, head, budgets, people)
         except UwfError:
             continue
         if waits is not None:
@@ -76,33 +87,13 @@ def waiting_for_people(instance: Instance) -> list[Waits]:
 
 def waits_of(instance: Instance, head: Head) -> Waits | None:
     """Return an idle thread's request to a person, if any. Read errors are raised."""
-    return _of(instance, head, Budgets(instance), _played_by_humans(instance))
+    return _of(instance, head, Budgets(instance), HumanRoles(instance))
 
 
-def wanting(instance: Instance) -> Callable[[Head | DamagedThread, str], str]:
-    """Return a function from head and status to the status here: idle and failed threads are waiting if a
-    human plays the next role."""
-    plays, budgets = _played_by_humans(instance), Budgets(instance)
-
-    def found(head: Head | DamagedThread, status: str) -> str:
-        if plays is None or status not in (IDLE, FAILED) or not isinstance(head, Head) or head.archive:
-            return status
-        try:
-            waits = _of(instance, head, budgets, plays)
-        except UwfError:
-            return status
-        return status if waits is None else WAITING
-
-    return found
-
-
-def _of(
-    instance: Instance, head: Head, budgets: Budgets, plays: Callable[[CommitRow, str], bool] | None
-) -> Waits | None:
+def _of(instance: Instance, head: Head, budgets: Budgets, people: HumanRoles) -> Waits | None:
     row = head.row
-    waits = Waits(
-        head.thread, "", row.name or "", row.workflow or "", row.title or "", "", "", (), "", head.updated, ""
-    )
+    named = row.name or "", row.workflow or "", row.title or ""
+    waits = Waits(head.thread, "", *named, "", "", (), "", head.updated, "", head.node)
     if row.asks:
         if at_rest(instance, head):
             return None
@@ -124,68 +115,47 @@ def _of(
             reason=standing.reason,
             command=raising.hint,
         )
-    if plays is not None:
-        following = outlook(instance, head)
-        role = following.next
-        if role not in (None, BUNDLE, END, USER) and plays(row, role):
-            return waits._replace(
-                kind=ROLE,
-                role=role,
-                question=following.instruction or _description(instance, head, role),
-                command=f"uwf thread step {head.thread}",
-            )
+    if (turn := human_turn(instance, head, people)) is not None:
+        return waits._replace(
+            kind=ROLE,
+            role=turn.role,
+            question=turn.instruction,
+            options=turn.options,
+            assignee=turn.assignee,
+            fields=turn.fields,
+            command=turn.command(head.thread),
+        )
     return None
 
 
-def _description(instance: Instance, head: Head, role: str) -> str:
-    assert head.row.workflow is not None
-    described = parse_workflow(instance.store.get(head.row.workflow).payload).roles[role].description
-    return described.strip() or f"Play the role {role}."
-
-
-def _played_by_humans(instance: Instance) -> Callable[[CommitRow, str], bool] | None:
-    """Return a predicate: does a human play this role? None if humans play no role."""
-    from uwf_git.config.resolve import resolve_agent
-
-    try:
-        if not instance.config_has(b"human"):
-            return None
-        config = instance.config
-    except (OSError, UwfError):  # reported by the command that needs the configuration
-        return None
-    known: dict[tuple[str, str, str], bool] = {}
-
-    def plays(row: CommitRow, role: str) -> bool:
-        threads = instance.threads
-        of_crew = row.start and row.workflow and threads.is_of_crew(row.workflow)
-        speaker = threads.speaker(row.start, role) if row.start and of_crew else None
-        who = row.name or "", role, speaker.id if speaker else ""
-        if who not in known:
-            try:
-                agent = resolve_agent(config, who[0], role, persona=who[2])
-                known[who] = agent.command == HUMAN
-            except UwfError:
-                known[who] = False
-        return known[who]
-
-    return plays
-
-
 def answer(
-    instance: Instance, thread: ThreadId, text: str, asked_by: Hash | None = None, other: bool = False
+    instance: Instance,
+    thread: ThreadId,
+    text: str,
+    asked_by: Hash | None = None,
+    other: bool = False,
+    fields: Mapping[str, Sequence[str]] = {},
 ) -> Outcome:
-    """Answer a waiting thread with a step of role `$USER`. `asked_by` is the step to answer. If it has
-    options, the text must be one, or its number, unless `other`. Moves `refs/uwf/threads/<ULID>`. Raises
-    Busy, HeadMoved, Usage for an answer outside the options, Invalid if nothing is asked or another step
-    asks."""
+    """Answer a waiting thread: a question with a step of role `$USER`, a person's role with a step of that
+    role. `asked_by` is the step to answer. If a question has options, the text must be one, or its number,
+    unless `other`. `fields` are for a role, as in `answer_role`. Moves `refs/uwf/threads/<ULID>`. Raises
+    Busy, HeadMoved, Usage for an answer outside the options or fields, Invalid if nothing is asked or another
+    step asks."""
+    head = instance.threads.active_head(thread)
+    if human_turn(instance, head) is not None:
+        from uwf_git.engine.human_answer import answer_role
+
+        return answer_role(instance, thread, fields, text, asked_by)
     with instance.locks.hold(thread):
         head = instance.threads.active_head(thread)
         if not head.row.asks:
             raise Invalid(f"thread {thread} is not waiting for an answer", _instead_of_answer(instance, head))
-        if asked_by is not None and asked_by != head.node:
-            raise Invalid(
-                f"thread {thread} now asks in step {head.node}, not {asked_by}", "read the new question first"
+        if fields:
+            raise Usage(
+                f"thread {thread} asks a question, which has no fields", f"uwf thread answer {thread} -m TEXT"
             )
+        if asked_by is not None and asked_by != head.node:
+            raise moved_on(thread, head.node, asked_by)
         if not text.strip():
             raise Invalid(f"the answer to thread {thread} is empty", "give one with -m TEXT")
         at = instance.threads.position(head)
@@ -199,7 +169,7 @@ def _instead_of_answer(instance: Instance, head: Head) -> str:
     waits = waits_of(instance, head)
     if waits is None:
         return f"to say something all the same: uwf thread say {head.thread} -m TEXT"
-    return f"to play {waits.role}, in a terminal: {waits.command}" if waits.kind == ROLE else waits.command
+    return waits.command
 
 
 def continue_finished(instance: Instance, thread: ThreadId, text: str) -> Outcome:

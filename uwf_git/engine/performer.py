@@ -16,7 +16,7 @@ from uwf_git.base.errors import Absent, AgentFailed, OutOfRounds, StoreDamaged, 
 from uwf_git.base.text import one_line
 from uwf_git.config.known_agents import GROUP, PLUGIN, plugins, shipped
 from uwf_git.format.ids import Hash, ThreadId, is_hash
-from uwf_git.format.kinds import parse_start
+from uwf_git.format.kinds import HUMAN, REHEARSE, parse_start
 from uwf_git.format.node import from_blob
 from uwf_git.git.repository import Oid, StoreUnwritable
 from uwf_git.store.private import NONCE_VARIABLE
@@ -51,13 +51,17 @@ def performer_of(
     instance: Instance, at: Position, role: str, override: str | Agent | None
 ) -> tuple[AgentConfig, Agent | None]:
     """Return the configuration of a role's agent, and the agent itself if it runs in this process. A code
-    workflow runs its own code and passes the override on. Raises Untrusted for code, Usage and Invalid if no
+    workflow runs its own code and passes the override on. A role with `human: true` is a person's, whatever the
+    override, unless that is `uwf-rehearse`. Raises Untrusted for code, Usage and Invalid if no
     agent or persona is configured."""
     from uwf_git.config.resolve import resolve_agent
     from uwf_git.config.settings import AgentConfig
     from uwf_git.engine.default_agent import refuse_to_make_up
+    from uwf_git.engine.human_roles import agent_of_person
 
     runner = runner_of(at.history.workflow)
+    known = at.history.workflow.roles.get(role)
+    is_persons = known is not None and known.human
     if override is not None and not isinstance(override, str):
         if runner is not None:
             raise Usage(
@@ -65,6 +69,8 @@ def performer_of(
             )
         at.history.check_speaker(role)
         name = override.called(())
+        if is_persons and override.name not in (HUMAN, REHEARSE):
+            return AgentConfig(HUMAN, HUMAN, (), None), embedded(HUMAN)
         return AgentConfig(name, name, (), None), override
     if runner is not None:
         runner.admit(instance, at)
@@ -73,6 +79,8 @@ def performer_of(
     at.history.check_speaker(role)
     name, persona = at.history.workflow.name, at.history.speaks(role)
     config = resolve_agent(instance.config, name, role, override=override, persona=persona)
+    if is_persons:
+        config = agent_of_person(config)
     refuse_to_make_up(instance, at, role, config)
     return config, embedded(config.command)
 
@@ -87,7 +95,7 @@ def provider_of(instance: Instance, head: Head, role: str, override: str | None 
         return ""
     with contextlib.suppress(UwfError):
         workflow = instance.registry.workflow(head.row.workflow)
-        if role not in workflow.roles:
+        if role not in workflow.roles or workflow.roles[role].human:
             return ""
         persona = parse_start(instance.store.get(head.row.start).payload).persona
         config = resolve_agent(instance.config, workflow.name, role, override, workflow.speaks(role, persona))
@@ -316,7 +324,7 @@ def missing_price_at(instance: Instance, head: Head, role: str, agent: str | Age
     if head.row.workflow is None or head.row.start is None:
         return ""
     workflow = instance.registry.workflow(head.row.workflow)
-    if role not in workflow.roles:
+    if role not in workflow.roles or workflow.roles[role].human:
         return ""
     persona = parse_start(instance.store.get(head.row.start).payload).persona
     return next(iter(missing_price_reason(instance, workflow, [role], persona, agent)), "")
@@ -337,6 +345,8 @@ def missing_price_reason(
         return [why] if (why := agent.missing_price(instance.config, ())) else []
     found: dict[str, None] = {}
     for role in roles:
+        if workflow.roles[role].human:
+            continue
         with contextlib.suppress(UwfError):  # reported to the agent of the role
             speaker = workflow.speaks(role, persona)
             config = resolve_agent(instance.config, workflow.name, role, override=agent, persona=speaker)

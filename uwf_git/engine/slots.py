@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 from uwf_git.base import log
 from uwf_git.base.text import counted
 from uwf_git.config.known_agents import BUNDLES
-from uwf_git.engine.default_agent import HUMAN
-from uwf_git.format.kinds import REHEARSE, SUBWORKFLOW
+from uwf_git.format.kinds import HUMAN, REHEARSE, SUBWORKFLOW
 
 if TYPE_CHECKING:
     from uwf_git.store.instance import Instance

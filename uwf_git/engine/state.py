@@ -6,6 +6,7 @@ from typing import Any
 
 from uwf_git.base.text import iso
 from uwf_git.engine.conversation import in_conversation, is_conversation
+from uwf_git.engine.human_turn import human_turn
 from uwf_git.engine.pause import pause_of
 from uwf_git.engine.status import (
     FAILED,
@@ -64,7 +65,14 @@ def _standing(instance: Instance, head: Head) -> dict[str, Any]:
         value["paused"] = found.as_json()
     if status == PAUSED:  # its status without the pause
         status = resting(instance, head, used_up(instance, head), paused=())
-    if status == WAITING and following.next != USER:
+    if status == WAITING and (turn := human_turn(instance, head, found=following)) is not None:
+        value["asks"] = turn.role
+        value["question"] = turn.instruction
+        value["options"] = list(turn.options)
+        value["fields"] = [each.as_json() for each in turn.fields]
+        value["assignee"] = turn.assignee or None
+        value["command"] = turn.command(head.thread)
+    elif status == WAITING and following.next != USER:
         value["reason"] = budget_reached(instance, head)
     elif status == WAITING:
         value["asks"] = following.asks

@@ -13,6 +13,7 @@ from uwf_git.base.text import one_line
 from uwf_git.base.timelimit import BudgetExceeded
 from uwf_git.engine.budget import COST, Budgets, BudgetState
 from uwf_git.engine.conversation import in_conversation
+from uwf_git.engine.human_roles import HumanRoles
 from uwf_git.engine.pause import is_paused
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.types import BUNDLE, END, USER
@@ -171,6 +172,7 @@ def status_of(
     running: set[ThreadId] | None = None,
     budgets: Budgets | None = None,
     paused: Container[str] | None = None,
+    people: HumanRoles | None = None,
 ) -> str:
     """Return one of STATUSES. A paused thread is running until its step in progress ends."""
     if isinstance(head, DamagedThread):
@@ -179,21 +181,41 @@ def status_of(
         held = head.thread in running if running is not None else instance.locks.is_held(head.thread)
         if held:
             return RUNNING
-    return resting(instance, head, used_up(instance, head, budgets), paused)
+    return resting(instance, head, used_up(instance, head, budgets), paused, people)
 
 
 def resting(
-    instance: Instance, head: Head, standing: BudgetState | None, paused: Container[str] | None = None
+    instance: Instance,
+    head: Head,
+    standing: BudgetState | None,
+    paused: Container[str] | None = None,
+    people: HumanRoles | None = None,
 ) -> str:
     """Return the status of a thread without a process. A paused thread may also ask or have failed. A
-    conversation at rest is idle."""
+    conversation at rest is idle; a thread is waiting if a person plays its next role."""
     if head.archive:
         return head.archive.status if head.archive.status in (COMPLETED, FAILED) else KILLED
     if head.thread in paused if paused is not None else is_paused(instance, head.thread):
         return PAUSED
     if standing or (head.row.asks and not at_rest(instance, head)):
         return WAITING
+    if persons_role(instance, head, people):
+        return WAITING
     return FAILED if instance.attempts.failed(head) else IDLE
+
+
+def persons_role(
+    instance: Instance, head: Head, people: HumanRoles | None = None, found: Outlook | None = None
+) -> str:
+    """Return the next role if a person plays it, else ""."""
+    people = people or HumanRoles(instance)
+    try:
+        if head.archive is not None or not people.among(head.row):
+            return ""
+        following = (found or outlook(instance, head)).next
+        return following if following is not None and people.plays(head.row, following) else ""
+    except UwfError:  # of a thread that can't be read, its reader says why
+        return ""
 
 
 def at_rest(instance: Instance, head: Head) -> bool:

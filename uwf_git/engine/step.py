@@ -39,6 +39,8 @@ from uwf_git.config.known_agents import asks_no_model
 from uwf_git.engine import budget
 from uwf_git.engine.acceptance import accept
 from uwf_git.engine.budget import METERED, BudgetState
+from uwf_git.engine.human_roles import HumanRoles
+from uwf_git.engine.human_turn import HumanTurn, human_turn
 from uwf_git.engine.pause import end_step, pause_of, raise_if_paused, refusal
 from uwf_git.engine.performer import (
     AgentResult,
@@ -61,6 +63,7 @@ from uwf_git.engine.status import (
     budget_before,
     outlook,
     outlook_of,
+    persons_role,
     raise_if_stuck,
     resting,
     standing_of,
@@ -68,6 +71,7 @@ from uwf_git.engine.status import (
 from uwf_git.format.ids import Hash, ThreadId, fork_id
 from uwf_git.format.kinds import FAILED as NO_CAUSE
 from uwf_git.format.kinds import (
+    HUMAN,
     INTERRUPTED,
     KILLED_NOW,
     PAUSED_NOW,
@@ -99,9 +103,9 @@ if TYPE_CHECKING:
 
 class Outcome(NamedTuple):
     """A thread's state after a step. `role` made the step; None if there was nothing to do. `standing`: the
-    exhausted budget, or None. `unpriced` is the number of tokens without a price; `uncounted` the limit that
-    doesn't count this step because its agent reported nothing; `redactions` are the places and numbers of
-    removed secrets."""
+    exhausted budget, or None; `turn`: a person's turn at the next role. `unpriced` is the number of tokens
+    without a price; `uncounted` the limit that doesn't count this step because its agent reported nothing;
+    `redactions` are the places and numbers of removed secrets."""
 
     position: Position
     outlook: Outlook
@@ -111,6 +115,7 @@ class Outcome(NamedTuple):
     redactions: tuple[tuple[str, int], ...]
     unpriced: int = 0
     uncounted: str = ""
+    turn: HumanTurn | None = None
 
     @property
     def workflow(self) -> Hash:
@@ -156,8 +161,8 @@ class Outcome(NamedTuple):
             "number": len(steps),
             "verdict": verdict(steps[-1].output) if steps else "",
             "next": following.next,
-            "question": following.question or "",
-            "options": list(following.options),
+            "question": following.question or (self.turn.instruction if self.turn else ""),
+            "options": list(self.turn.options if self.turn else following.options),
         }
 
 
@@ -203,7 +208,6 @@ def step_without_hooks(
     on_stderr: Callable[[bytes], None] | None = None,
     files: str = "",
 ) -> Outcome:
-    role = None
     with log.about(thread=thread, role=None), instance.locks.hold(thread) as lock:
         at = instance.threads.position(instance.threads.active_head(thread))
         log.debug(
@@ -233,28 +237,44 @@ def step_without_hooks(
                 f"thread {thread} waits for an answer: {found.question}",
                 f"uwf thread answer {thread} -m TEXT",
             )
-        if found.next != END:
-            assert found.next is not None
-            standing = budget_before(instance, at.head, found.next, agent)
-            if standing is not None and standing.reached is not None:
-                raise budget.waiting(thread, standing)
-            try:
-                with log.about(role=found.next):
-                    at = _Run(instance, at, found, on_stderr, files).do(agent, cwd, lock)
-            except KeyboardInterrupt:
-                if instance.runs.broken_off(thread) == KILL:
-                    raise _was_killed(instance, at.head) from None
-                raise
-            except OutOfRounds as over:
-                at = at._replace(head=_end(instance, at.head, KILLED, over.message))
-            else:
-                role = at.history.steps[-1].role
-                found = outlook(instance, *at)
-        if found.next == END:
-            at = at._replace(head=_end(instance, at.head, *_ending(found)))
-        outcome = outcome_of(instance, at, found, role)
+        outcome = take_turn(instance, at, found, lock, agent, cwd, on_stderr, files)
     maintain(instance.store.repository, shared=instance.location.here)
     return outcome
+
+
+def take_turn(
+    instance: Instance,
+    at: Position,
+    found: Outlook,
+    lock: int,
+    agent: str | Agent | None = None,
+    cwd: Path | None = None,
+    on_stderr: Callable[[bytes], None] | None = None,
+    files: str = "",
+) -> Outcome:
+    """Make the step of the next role, `found` at `at`, and end the thread at `$END`. The caller holds the `lock`.
+    Moves and raises as `step`."""
+    role, thread = None, at.head.thread
+    if found.next != END:
+        assert found.next is not None
+        standing = budget_before(instance, at.head, found.next, agent)
+        if standing is not None and standing.reached is not None:
+            raise budget.waiting(thread, standing)
+        try:
+            with log.about(role=found.next):
+                at = _Run(instance, at, found, on_stderr, files).do(agent, cwd, lock)
+        except KeyboardInterrupt:
+            if instance.runs.broken_off(thread) == KILL:
+                raise _was_killed(instance, at.head) from None
+            raise
+        except OutOfRounds as over:
+            at = at._replace(head=_end(instance, at.head, KILLED, over.message))
+        else:
+            role = at.history.steps[-1].role
+            found = outlook(instance, *at)
+    if found.next == END:
+        at = at._replace(head=_end(instance, at.head, *_ending(found)))
+    return outcome_of(instance, at, found, role)
 
 
 def run_outcome_hook(instance: Instance, thread: ThreadId, status: str, found: Outlook | None = None) -> None:
@@ -269,9 +289,11 @@ def _call(instance: Instance, thread: ThreadId, absent: Absent) -> None:
     if WAITING in instance.config.hooks.commands:
         from uwf_git.engine.hooks import run_hook
 
-        if instance.runs.call(thread, instance.threads.head(thread).node):
-            question = f"{absent.message}: {absent.hint}"
-            instance.after(lambda: run_hook(instance, thread, WAITING, question=question))
+        head = instance.threads.head(thread)
+        if instance.runs.call(thread, head.node):
+            # The agent of a code workflow's call may be a person too, of which no role tells.
+            told = {} if persons_role(instance, head) else {"question": f"{absent.message}: {absent.hint}"}
+            instance.after(lambda: run_hook(instance, thread, WAITING, **told))
 
 
 def kill(instance: Instance, thread: ThreadId, reason: str = "") -> Head:
@@ -332,14 +354,16 @@ def outcome_of(instance: Instance, at: Position, found: Outlook, role: str | Non
     if standing is not None and standing.reached is None:
         standing = None
     # The lock is ours, and gone when this is read.
-    status = resting(instance, at.head, standing)
+    people = HumanRoles(instance)
+    status = resting(instance, at.head, standing, people=people)
+    turn = human_turn(instance, at.head, people, found) if status == WAITING and standing is None else None
     last = at.history.steps[-1] if role is not None else None
     detail = instance.store.detail(last.detail) if last is not None else None
     uncounted = ""
     if last and detail and detail.usage is None and not detail.cost and not asks_no_model(last.agent):
         uncounted = next((key for key in METERED if key in limited), "")
     redactions = detail.redactions if detail else ()
-    return Outcome(at, found, status, role, standing, redactions, unpriced, uncounted)
+    return Outcome(at, found, status, role, standing, redactions, unpriced, uncounted, turn)
 
 
 def append_step(
@@ -538,7 +562,8 @@ class _Run:
                 return left.command == (config.command, *config.args)
             return resumes_session(instance, self._at, self._role, name)
 
-        folder, base = self._folder(cwd, goes_on)
+        is_persons = config.command == HUMAN
+        folder, base = self._persons_folder() if is_persons else self._folder(cwd, goes_on)
         order = EngineOrder(
             self._at.head.node,
             self._role,
@@ -581,7 +606,10 @@ class _Run:
             # Finished work belongs to the next step, unless there is none.
             if made.step is None or instance.runs.broken_off(self._thread) == KILL:
                 self._raise_if_interrupted(made)
-                self._keep(made, made.error or AgentFailed(INTERRUPTED))
+                if is_persons:  # who leaves has tried nothing
+                    instance.runs.withdraw(self._thread)
+                else:
+                    self._keep(made, made.error or AgentFailed(INTERRUPTED))
             raise
 
     def _folder(self, cwd: Path | None, resumes: Callable[[], bool]) -> tuple[Path, str]:
@@ -604,6 +632,20 @@ class _Run:
             )
         avoid(folder)
         return folder.absolute(), work.base if work is not None else ""
+
+    def _persons_folder(self) -> tuple[Path, str]:
+        """As `_folder`. A person answers anywhere, also where the project isn't; only a worktree that is here
+        is recorded."""
+        if Notes(self._instance.store.repository.private).has(self._thread):
+            try:
+                work = self._workspace_at()
+                if work is not None and work.exists:
+                    work.prepare(self._order, lambda: False, self._files)
+                    self._workspace = work
+                    return work.folder(self._found.location), work.base
+            except WorkspaceFailed as error:
+                self._instance.warn(f"the worktree is left as it is: {error.message}")
+        return _current_folder(), ""
 
     def _workspace_at(self, cwd: Path | None = None) -> StepWorkspace | None:
         types = {self._instance.store.get(step.detail).type for step in self._at.history.steps[-_LOOKED_AT:]}

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from uwf_git.format.personas import Persona
 
 REHEARSE = "uwf-rehearse"  # the agent that makes its answers up
+HUMAN = "uwf-human"  # the agent that is a person
 INTERRUPTED, PAUSED_NOW, KILLED_NOW = (
     "interrupted",
     "broken off by a pause",
@@ -83,7 +84,8 @@ class Role(NamedTuple):
     """A role, with either a `system_prompt` or a `goal` and its companions. `tools` restricts what the user's
     configuration allows. `extract_prompt` is for the extraction model. `persona` is a fixed speaker's id or
     "", `node` the package's node in a crew's workflow. `timeout` limits an attempt, in seconds; `fallback`
-    names the agent that plays the role when its own is throttled, "" for none."""
+    names the agent that plays the role when its own is throttled, "" for none. A `human` role is a person's:
+    the `assignee`'s, if that isn't ""."""
 
     name: str
     description: str
@@ -100,6 +102,8 @@ class Role(NamedTuple):
     timeout: float | None = None
     retry: Retry | None = None
     fallback: str = ""
+    human: bool = False
+    assignee: str = ""
 
 
 class Condition(NamedTuple):
@@ -440,6 +444,8 @@ def _parse_role(name: str, role: Any) -> Role:
         "timeout": role.get("timeout"),
         "retry": _parse_retry(role["retry"]) if "retry" in role else None,
         "fallback": role.get("fallback", ""),
+        "human": role.get("human", False),
+        "assignee": role.get("assignee", ""),
     }
     if "outputSchema" in role:
         schema = Hash(role["outputSchema"])

@@ -128,21 +128,25 @@ _RETRY = record(
         "on?": list_of({"enum": ["throttled", "failed", "timeout"]}),
     },
 )
-RETRYING_WORKFLOW = builtin(
-    "7MM6515SJJAXS",
+_IN_RETRYING_ROLE = {
+    "tools?": _ROLE_TOOLS,
+    "extractPrompt?": STRING,
+    "timeout?": _DURATION,
+    "retry?": _RETRY,
+    "fallback?": {**STRING, "description": "The agent that plays the role when its own is throttled."},
+}
+_IN_RETRYING = {"budget?": BUDGET, "workspace?": {"enum": ["worktree", "folder", "shared"]}}
+RETRYING_WORKFLOW = builtin("7MM6515SJJAXS", _workflow_schema("Workflow5", _IN_RETRYING_ROLE, _IN_RETRYING))
+HUMAN_WORKFLOW = builtin(
+    "FGGWW64GZW8CX",
     _workflow_schema(
-        "Workflow5",
+        "Workflow6",
         {
-            "tools?": _ROLE_TOOLS,
-            "extractPrompt?": STRING,
-            "timeout?": _DURATION,
-            "retry?": _RETRY,
-            "fallback?": {
-                **STRING,
-                "description": "The agent that plays the role when its own is throttled.",
-            },
+            **_IN_RETRYING_ROLE,
+            "human?": {"const": True, "description": "A person plays the role, never an agent."},
+            "assignee?": {**STRING, "description": "Who is asked to play it. Anybody may."},
         },
-        {"budget?": BUDGET, "workspace?": {"enum": ["worktree", "folder", "shared"]}},
+        _IN_RETRYING,
     ),
 )
 
@@ -508,7 +512,15 @@ QUESTION = builtin("6BKEEWRFC00TX", SUSPEND_SCHEMA)
 
 _KINDS: dict[str, frozenset[Hash]] = {
     "workflow": frozenset(
-        {WORKFLOW, LIMITED_WORKFLOW, EXTRACTING_WORKFLOW, RETRYING_WORKFLOW, CREW_WORKFLOW, CODE}
+        {
+            WORKFLOW,
+            LIMITED_WORKFLOW,
+            EXTRACTING_WORKFLOW,
+            RETRYING_WORKFLOW,
+            HUMAN_WORKFLOW,
+            CREW_WORKFLOW,
+            CODE,
+        }
     ),
     "crew": frozenset({CREW}),
     "start": frozenset({STARTNODE, LIMITED_START, ROUNDS_START, CREW_START}),
@@ -529,6 +541,7 @@ MAY_LIMIT = (
     LIMITED_WORKFLOW,
     EXTRACTING_WORKFLOW,
     RETRYING_WORKFLOW,
+    HUMAN_WORKFLOW,
     CREW_WORKFLOW,
     CODE,
 )
@@ -553,6 +566,8 @@ def workflow_type(payload: Any) -> Hash:
     if "crew" in payload:
         return CREW_WORKFLOW
     in_roles = {key for role in payload["roles"].values() for key in role}
+    if "human" in in_roles:
+        return HUMAN_WORKFLOW
     if "workspace" in payload or in_roles & {"timeout", "retry", "fallback"}:
         return RETRYING_WORKFLOW
     if "extractPrompt" in in_roles:

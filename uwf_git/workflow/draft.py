@@ -23,7 +23,8 @@ VERSION = 1
 
 _WORKSPACES = ("worktree", "folder", "shared")
 _TOP = ("version", "name", "description", "budget", "workspace", "roles", "conditions", "graph")
-_IN_BOTH_FORMS = ("tools", "extractPrompt", "timeout", "retry", "fallback")
+_FOR_AGENTS = ("tools", "extractPrompt", "timeout", "retry", "fallback")
+_IN_BOTH_FORMS = (*_FOR_AGENTS, "human", "assignee")
 _RETRY = ("times", "backoff", "on")
 _MOST_TRIES = 100
 _PROMPT_FORM = ("description", "systemPrompt", "outputSchema", *_IN_BOTH_FORMS)
@@ -223,10 +224,9 @@ class _Reader(Fields):
             if "capabilities" in role:
                 fields["capabilities"] = self.texts(role, path, "capabilities", what)
         else:
-            prompt = self.text(
-                role, path, "systemPrompt", what, "a role has systemPrompt, or goal with procedure and output"
-            )
-            fields["systemPrompt"] = prompt or ""
+            hint = "a role has systemPrompt, or goal with procedure and output"
+            given = "systemPrompt" in role or role.get("human") is not True  # a person needs none
+            fields["systemPrompt"] = (given and self.text(role, path, "systemPrompt", what, hint)) or ""
             for key in _GOAL_ONLY:
                 if key in role:
                     self._findings.key_error(
@@ -241,7 +241,26 @@ class _Reader(Fields):
             told = self.text(role, path, "extractPrompt", what, may_be_empty=True) or ""
             fields |= {"extractPrompt": told} if told.strip() else {}
         fields |= self._trying(role, path, what)
+        fields |= self._human(role, path, what)
         return self._with_schema(name, role, path, fields, "frontmatter" if by_goal else "outputSchema")
+
+    def _human(self, role: dict[str, Any], path: ValuePath, what: str) -> dict[str, Any]:
+        """Return a role's human and assignee."""
+        human = role.get("human")
+        if human is not None and not isinstance(human, bool):
+            self.wrong_type((*path, "human"), f"{what}: human", "true or false", human)
+        if human is not True:
+            if "assignee" in role:
+                message = f"{what} has an assignee, but isn't a human's"
+                self._findings.key_error((*path, "assignee"), "human-role", message, "add human: true")
+            return {}
+        for key in _FOR_AGENTS:
+            if key in role:
+                message = f"{what} is a human's, and {key} is for agents"
+                self._findings.key_error((*path, key), "human-role", message, f"remove {key}, or human")
+        if role.get("assignee") is None:
+            return {"human": True}
+        return {"human": True, "assignee": self.text(role, path, "assignee", what) or ""}
 
     def _trying(self, role: dict[str, Any], path: ValuePath, what: str) -> dict[str, Any]:
         """Return a role's timeout, retry and fallback."""

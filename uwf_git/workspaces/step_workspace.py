@@ -67,6 +67,11 @@ class StepWorkspace:
 
     # Before the agent
 
+    @property
+    def exists(self) -> bool:
+        """Whether the worktree is here."""
+        return self.is_worktree and self._tree.exists
+
     def prepare(self, left: EngineOrder | None, resumes: Callable[[], bool], files: str = "") -> None:
         """Make the folder, and set `base`. `left` is the order of a step whose engine was killed; `resumes`
         tells whether the agent resumes a failed attempt's session; `files` overrides that, with ATTEMPT or

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,7 +15,7 @@ from uwf_cli.commands.running import emit_outcome
 from uwf_cli.completers import complete_step, complete_thread
 from uwf_cli.exchange import adopt_news, find_thread
 from uwf_cli.invocation import Invocation
-from uwf_cli.output import ago, iso
+from uwf_cli.output import ago, iso, who_waits
 from uwf_cli.selection import Selection, on_each, threads
 from uwf_git.api.listing import ACTIVE, Filters, origins_of
 from uwf_git.base.errors import Usage
@@ -22,7 +23,7 @@ from uwf_git.base.text import numbered, one_line
 
 if TYPE_CHECKING:
     from uwf_git.api.inbox import Head
-    from uwf_git.format.ids import ThreadId
+    from uwf_git.format.ids import Hash, ThreadId
     from uwf_git.store.instance import Instance
 
 
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
 def inbox(invocation: Invocation) -> None:
     """List threads waiting for you, oldest first.
 
-    A thread waits if it asks a question, has used up its budget, or has reached a role that uwf-human plays
-    on this machine.
+    A thread waits if it asks a question, has used up its budget, or a person plays its next role: one with
+    human: true, or one that uwf-human plays on this machine.
     """
     from uwf_git.api.inbox import waiting_for_people
 
@@ -43,8 +44,7 @@ def inbox(invocation: Invocation) -> None:
     origins = origins_of(invocation.instance)
     values = [
         {
-            **each._asdict(),
-            "options": list(each.options),
+            **each.as_json(),
             "since": iso(each.since),
             **origins.get(each.thread, {}),
         }
@@ -63,7 +63,7 @@ def _waits_text(value: Any) -> str:
     lines = [
         f"{terminal.style(value['thread'], 'bold')}  {terminal.style(value['ago'], 'yellow')}",
         *terminal.wrapped(about, 2),
-        *terminal.wrapped(f"{_WHO[value['kind']].format(value['role'])}: {_wanted(value)}", 2),
+        *terminal.wrapped(f"{who_waits(value)}: {_wanted(value)}", 2),
     ]
     room = terminal.width()
     for option in numbered(value["options"]):
@@ -71,9 +71,6 @@ def _waits_text(value: Any) -> str:
     if value["reason"] and value["kind"] == "question":
         lines += terminal.wrapped(f"({value['reason']})", 2)
     return "\n".join([*lines, "  " + terminal.style(value["command"], "cyan")]) + "\n"
-
-
-_WHO = {"question": "{} asks", "budget": "{} has to wait", "role": "you are {}"}
 
 
 def _wanted(value: Any) -> str:
@@ -84,40 +81,92 @@ def _wanted(value: Any) -> str:
     'uwf thread answer 01JK7M -m "Use PostgreSQL"',
     "uwf thread answer 01JK7M                          asks on a terminal",
     "uwf thread answer 01JK7M -m 2                     the second of its options",
+    'uwf thread answer 01JK7M -f decision=merge -f reason="Reads well"',
     'uwf thread answer 01JK7M --for 8FWKR3 -m "yes"    only if that step still asks',
 )
 @click.argument("thread", metavar="ID", shell_complete=complete_thread)
 @click.option("-m", "--message", metavar="TEXT", help="The answer. - reads standard input.")
 @click.option(
+    "-f",
+    "--field",
+    "given",
+    metavar="NAME=TEXT",
+    multiple=True,
+    help="A field of a person's role. Repeat it for more, and for each item of a list.",
+)
+@click.option(
     "--for",
     "asked_by",
     metavar="STEP",
-    help="Answer the question of this step. Default: the newest.",
+    help="Answer only while this step is the thread's newest.",
     shell_complete=complete_step,
 )
 @click.option("--other", is_flag=True, help="Accept an answer that is not one of the options.")
 def answer(
-    invocation: Invocation, thread: str, message: str | None, asked_by: str | None, other: bool
+    invocation: Invocation,
+    thread: str,
+    message: str | None,
+    given: tuple[str, ...],
+    asked_by: str | None,
+    other: bool,
 ) -> None:
-    """Answer a waiting thread. The role that asked runs next.
+    """Answer a waiting thread: a role's question, or as the person who plays the next role.
 
-    If the question has options, answer with the text or the number of one.
+    If a question has options, answer with the text or the number of one; the role that asked runs next. For a
+    person's role, -f fills in the fields of its output, and -m the only one that is left. Without either, a
+    terminal asks for them, below the prompt and the changes.
     """
     from uwf_git.api.control import answer as give
     from uwf_git.api.find import find_step
-    from uwf_git.api.inbox import asking
+    from uwf_git.api.inbox import asking, is_persons_turn
+    from uwf_git.api.outcome import raise_if_ended_badly
 
     instance = invocation.instance
     found = find_thread(invocation, thread)
     step_asking = find_step(instance, asked_by) if asked_by else None
-    if message is None:
+    fields = _fields(given)
+    persons = is_persons_turn(instance, found)
+    if message is None and persons and not fields:
+        if terminal.is_terminal(sys.stdin):
+            _play(invocation, found, step_asking)
+            return
+        message = resolve.read_stdin("answer")
+    elif message is None and persons:
+        message = ""
+    elif message is None:
         # The answer is for the question that was read, whatever happened during typing.
         head = asking(instance, found)
         message = _ask(instance, head, other) if head else ""
         step_asking = step_asking or (head.node if head else None)
     elif message == resolve.STDIN:
         message = resolve.read_stdin("answer")
-    emit_outcome(invocation, give(instance, found, message, step_asking, other))
+    outcome = give(instance, found, message, step_asking, other, fields)
+    emit_outcome(invocation, outcome)
+    raise_if_ended_badly(outcome)
+
+
+def _fields(given: Sequence[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for each in given:
+        name, equals, text = each.partition("=")
+        if not equals or not name:
+            raise Usage(f"-f {one_line(each, 60)!r} is not NAME=TEXT", "such as -f decision=merge")
+        found.setdefault(name, []).append(text)
+    return found
+
+
+def _play(invocation: Invocation, thread: ThreadId, asked_by: Hash | None) -> None:
+    """Ask for a person's role on the terminal, as `uwf thread step` does."""
+    from uwf_git.api.inbox import require_step
+    from uwf_git.api.outcome import raise_if_ended_badly
+    from uwf_git.api.run import Options
+    from uwf_git.api.run import step as make
+
+    if asked_by is not None:
+        require_step(invocation.instance, thread, asked_by)
+    outcome = make(invocation.instance, thread, Options())
+    emit_outcome(invocation, outcome)
+    raise_if_ended_badly(outcome)
 
 
 @command(

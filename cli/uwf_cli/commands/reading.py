@@ -75,6 +75,9 @@ def _state_text(value: Any) -> str:
         *_running_text(value.get("running")),
         *((name, value.get(name) or "") for name in ("error", "problem", "asks", "question")),
         ("options", options),
+        ("fields", _fields(value.get("fields", ()))),
+        ("for", value.get("assignee") or ""),
+        ("answer", value.get("command") or ""),
         ("reason", value.get("reason") or ""),
         *_reached(value.get("state")),
     ]
@@ -92,6 +95,14 @@ def _state_text(value: Any) -> str:
     if not value["done"]:
         pairs.append(("next", next_name(value["next"] or "")))
     return terminal.fields(pairs)
+
+
+def _fields(fields: Any) -> str:
+    return "\n".join(
+        f"- {each['name']}: {' or '.join(each.get('choices', ())) or each['kind']}"
+        + ("" if each["required"] else ", optional")
+        for each in fields
+    )
 
 
 def _reached(state: Any) -> list[tuple[str, str]]:

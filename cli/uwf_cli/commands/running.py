@@ -22,7 +22,7 @@ from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import whose
 from uwf_cli.selection import Selection, chosen_threads, threads
-from uwf_git.base.errors import Invalid, NotFound, Usage, Waiting
+from uwf_git.base.errors import Absent, Invalid, NotFound, Usage, Waiting
 from uwf_git.base.text import counted, numbered
 from uwf_git.format.types import next_name, role_name
 from uwf_git.sandbox.programs import avoid
@@ -257,7 +257,7 @@ def _run_one(invocation: Invocation, thread: ThreadId, options: Options, most: i
             if outcome.done:
                 return
             stopped = _stopped(invocation, outcome)
-            if stopped is not None:
+            if stopped is not None and not isinstance(stopped, Absent):  # of whom the next step asks
                 raise stopped
     invocation.note(f"stopped after {counted(most, 'step')}; {again} goes on")
 

@@ -15,9 +15,9 @@ from uwf_cli.command import command
 from uwf_cli.completers import complete_thread
 from uwf_cli.exchange import adopt_news, find_thread
 from uwf_cli.invocation import Invocation
-from uwf_cli.output import dollars, whose
+from uwf_cli.output import dollars, who_waits, whose
 from uwf_cli.watching.lines import lasted
-from uwf_git.api.inbox import QUESTION
+from uwf_git.api.inbox import BUDGET
 from uwf_git.base.errors import (
     AgentFailed,
     Killed,
@@ -172,7 +172,7 @@ def _failed(value: Mapping[str, Any]) -> str:
 
 
 def _waiting(value: Mapping[str, Any]) -> str:
-    who = f"{role_name(value['role'])} asks: " if value["kind"] == QUESTION else ""
+    who = f"{who_waits(value)}: " if value["kind"] != BUDGET else ""
     why = f" ({value['reason']})" if value["reason"] else ""
     lines = [f"waiting: {who}{value['question'].strip()}{why}", *numbered(value["options"]), value["command"]]
     return "\n".join(lines).replace("\n", "\n          ")

@@ -1,7 +1,7 @@
 """`uwf-human`: the person at the terminal as an agent.
 
 Asks for the fields of the role's schema one by one, or with `--editor` opens an editor on a form. Without a
-terminal the thread waits, and no attempt is recorded.
+terminal, or if the person leaves, the thread waits, and no attempt is recorded.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from typing import Any, NamedTuple
 
 from uwf_git.base.errors import Absent, AgentFailed, Invalid, Usage, UwfError
 from uwf_git.base.terminal import undisturbed
+from uwf_git.engine.human_turn import human_turn
 from uwf_git.engine.kit.coerce import Plain, coerce
-from uwf_git.engine.kit.extract import ExpectedOutput, failed_with, judge
+from uwf_git.engine.kit.extract import ExpectedOutput, judge
 from uwf_git.engine.kit.format import describe, example, render_frontmatter
 from uwf_git.format.cbor import normalise
-from uwf_git.format.kinds import split_remarks
+from uwf_git.format.kinds import HUMAN, split_remarks
 from uwf_git.format.schema import Schema
 from uwf_git.format.shape import Field, Variant, choices, types, variants
 from uwf_git.kit import Context, Reply, create_agent
@@ -46,7 +47,7 @@ def parse_args(args: Sequence[str]) -> Options:
 
 
 def run(ctx: Context) -> Reply:
-    """Ask for the output. Raises Absent without a terminal, AgentFailed if the person leaves or time runs
+    """Ask for the output. Raises Absent without a terminal or if the person leaves, AgentFailed if time runs
     out."""
     with undisturbed(), Terminal.of_stdin(ctx) as terminal:
         if ctx.options.editor:
@@ -60,17 +61,17 @@ def run(ctx: Context) -> Reply:
             terminal.say("\nThat cannot be taken yet:\n" + _listed(problems) + "\nOnce more, please.\n\n")
 
 
-class InputEnded(AgentFailed):
+class InputEnded(Absent):
     """The person ended the input (Ctrl-D)."""
 
 
 class Terminal:
     """A terminal with a deadline."""
 
-    def __init__(self, descriptor: int, role: str, deadline: float | None) -> None:
+    def __init__(self, descriptor: int, ctx: Context) -> None:
         self.descriptor = descriptor
-        self.deadline = deadline
-        self._role = role
+        self.deadline = ctx.deadline
+        self._ctx = ctx
         self._pending = b""
 
     @classmethod
@@ -83,10 +84,9 @@ class Terminal:
             descriptor = os.open(name, os.O_RDWR | os.O_NOCTTY)
         except (OSError, ValueError, AttributeError):
             raise Absent(
-                f"thread {ctx.thread} waits for a human to play role {ctx.role.name!r}",
-                f"in a terminal: uwf thread step {ctx.thread}{_named(ctx)}",
+                f"thread {ctx.thread} waits for a person to play role {ctx.role.name!r}", _way_back(ctx)
             ) from None
-        return cls(descriptor, ctx.role.name, ctx.deadline)
+        return cls(descriptor, ctx)
 
     def __enter__(self) -> Terminal:
         return self
@@ -105,24 +105,33 @@ class Terminal:
         while b"\n" not in self._pending:
             left = None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
             if not select.select([self.descriptor], [], [], left)[0]:
-                raise AgentFailed(f"role {self._role!r} got no answer in time", "raise the agent's timeout")
+                raise AgentFailed(
+                    f"role {self._ctx.role.name!r} got no answer in time", "raise the agent's timeout"
+                )
             data = os.read(self.descriptor, 4096)
             if not data:
-                raise InputEnded(f"role {self._role!r} got no answer", "repeat the step")
+                raise InputEnded(
+                    f"role {self._ctx.role.name!r} got no answer; thread {self._ctx.thread} waits",
+                    _way_back(self._ctx),
+                )
             self._pending += data
         line, _, self._pending = self._pending.partition(b"\n")
         return line.decode("utf-8", "replace").rstrip("\r")
 
 
-def _named(ctx: Context) -> str:
+def _way_back(ctx: Context) -> str:
+    """Return the command with which the person comes back."""
     from uwf_git.config.resolve import resolve_agent
 
-    with suppress(UwfError):
+    turn = human_turn(ctx.instance, ctx.instance.threads.head(ctx.thread))
+    if turn is not None:
+        return turn.command(ctx.thread)
+    again = f"in a terminal: uwf thread step {ctx.thread}"
+    with suppress(UwfError):  # a call of a code workflow
         name, role = ctx.history.workflow.name, ctx.role.name
-        agent = resolve_agent(ctx.config, name, role, persona=ctx.history.speaks(role))
-        if agent.command == "uwf-human":
-            return ""
-    return " --agent uwf-human"
+        if resolve_agent(ctx.config, name, role, persona=ctx.history.speaks(role)).command == HUMAN:
+            return again
+    return f"{again} --agent {HUMAN}"
 
 
 def _introduction(ctx: Context) -> str:
@@ -136,10 +145,25 @@ def _introduction(ctx: Context) -> str:
         detail = ctx.store.get(last.detail)
         said = answer_of(last.output, detail.type, detail.payload)
         parts.append(f"Last, {last.role} said:\n{_cut(said.strip())}")
+    if code := _code(ctx):
+        parts.append(code)
     if ctx.instruction:
         parts.append(f"Your instruction:\n{ctx.instruction.strip()}")
     parts += [f"The user remarks:\n{_cut(each.strip())}" for each in ctx.remarks]
     return "\n\n".join(parts)
+
+
+def _code(ctx: Context) -> str:
+    """Return what the thread's steps have changed, "" without code."""
+    from uwf_git.workspaces.changes import changes, thread_code
+
+    code = thread_code(ctx.instance, ctx.history.head) if ctx.history.steps else None
+    if code is None:
+        return ""
+    found = changes(ctx.instance, ctx.thread, code, with_patch=True)
+    if not found.here:
+        return f"The code: {found.absence}"
+    return f"The changes so far:\n{_cut(found.patch.strip())}" if found.patch.strip() else ""
 
 
 def _cut(text: str) -> str:
@@ -301,10 +325,7 @@ def _edit(ctx: Context, terminal: Terminal) -> Reply:
             _open_editor(terminal, path)
             edited = _without_notes(path.read_text(encoding="utf-8", errors="replace"))
             if not edited.strip() or edited == _without_notes(text):
-                failed = Reply(edited)
-                raise failed_with(
-                    failed, f"the form of role {ctx.role.name!r} was left as it was", "step again"
-                )
+                raise Absent(f"the form of role {ctx.role.name!r} was left as it was", _way_back(ctx))
             verdict = judge(Reply(edited), ExpectedOutput(ctx.role, ctx.schema))
             if not verdict.problems:
                 return Reply(edited, output=verdict.output)

@@ -27,6 +27,7 @@ from uwf_git.base.errors import (
     UwfError,
     Waiting,
 )
+from uwf_git.engine.human_turn import human_turn
 from uwf_git.engine.kit.arguments import read_options
 from uwf_git.engine.kit.candidate import with_all_fields
 from uwf_git.engine.kit.extract import ExpectedOutput, failed_with, judge
@@ -214,6 +215,9 @@ def _answered(ctx: Context) -> ThreadId | None:
         return None
     if head.archive is None and head.row.asks:
         answer(ctx.instance, head.thread, ctx.instruction or "", other=True)  # it was chosen, or not, here
+    elif head.archive is None and human_turn(ctx.instance, head) is not None:
+        with suppress(Usage):  # it is asked again
+            answer(ctx.instance, head.thread, ctx.instruction or "")
     _pass_remarks_on(ctx, head.thread)
     ctx.in_session(head.thread)
     return head.thread
@@ -275,11 +279,17 @@ def _asks(ctx: Context, instance: Instance, child: ThreadId, waiting: Waiting) -
     from uwf_git.engine.status import outlook
 
     where = f"in thread {child} of workflow {ctx.options.name}"
-    asked = outlook(instance, instance.threads.head(child))
-    if isinstance(waiting, Absent):
+    head = instance.threads.head(child)
+    asked, turn = outlook(instance, head), human_turn(instance, head)
+    output: dict[str, Any]
+    if turn is not None and sum(each.required for each in turn.fields) == 1:
+        output = {"$status": SUSPEND, "question": turn.instruction}
+        output |= {"options": list(turn.options)} if turn.options else {}
+        reason = f"a person plays {turn.role} {where}"
+    elif isinstance(waiting, Absent):
         question = f"{waiting.message}. Play it, then answer: {waiting.hint}"
-        output: dict[str, Any] = {"$status": SUSPEND, "question": question}
-        reason = f"a human plays a role {where}"
+        output = {"$status": SUSPEND, "question": question}
+        reason = f"a person plays a role {where}"
     elif asked.question is None:
         question = f"{waiting.message}. Raise it, then answer: {waiting.hint}"
         output = {"$status": SUSPEND, "question": question}

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from uwf_git.config.secrets import Redactor
 
 LARGEST = 120 << 20  # bytes of memory with which it is replaced by another after a step
+_ANSWER = "an answer"
 _BROKEN_OFF = Fault("interrupted", 130, "the step was interrupted")
 
 
@@ -209,7 +210,7 @@ class StepRunner:
             following.next,
             next_queue(instance, outcome.position.head, following.next, self._orders.agent),
             problem=_problem(following.problem, thread),
-            why=why or ("an answer" if outcome.status == "waiting" else ""),
+            why=why or (_ANSWER if outcome.status == "waiting" else ""),
         )
 
     def _share_code(self, thread: ThreadId) -> None:
@@ -225,7 +226,7 @@ class StepRunner:
 
 def standing(instance: Instance, thread: ThreadId, agent: str | None = None) -> ThreadState:
     """Return a thread's state. `agent` overrides the configuration. Raises what reading it raises."""
-    from uwf_git.engine.status import budget_reached, outlook, status_of
+    from uwf_git.engine.status import budget_reached, outlook, persons_role, status_of
 
     head = instance.threads.head(thread)
     status = status_of(instance, head)
@@ -234,7 +235,7 @@ def standing(instance: Instance, thread: ThreadId, agent: str | None = None) -> 
     following = outlook(instance, head)
     why = ""
     if status == "waiting":
-        why = "an answer" if head.row.asks else budget_reached(instance, head)
+        why = _ANSWER if head.row.asks or persons_role(instance, head) else budget_reached(instance, head)
     queue = next_queue(instance, head, following.next, agent)
     problem = _problem(following.problem, thread)
     return ThreadState(thread, head.node, status, False, following.next, queue, problem, why)

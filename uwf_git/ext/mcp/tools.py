@@ -177,8 +177,14 @@ def _resume(arguments: Mapping[str, Any], _folder: Path) -> Call:
 
 def _answer(arguments: Mapping[str, Any], _folder: Path) -> Call:
     asked = _options(arguments, step="--for", other="--other")
+    fields = [
+        f"--field={name}={text}"
+        for name, given in arguments.get("fields", {}).items()
+        for text in (given if isinstance(given, list) else [given])
+    ]
+    said = ["--message=-"] if "answer" in arguments else []
     return Call(
-        ("thread", "answer", "--message=-", *asked, "--", arguments["thread"]), stdin=arguments["answer"]
+        ("thread", "answer", *said, *fields, *asked, "--", arguments["thread"]), stdin=arguments.get("answer")
     )
 
 
@@ -363,11 +369,19 @@ TOOLS = (
     ServedTool(
         "answer_thread",
         "Answer a thread's question",
-        "Answers a thread that is waiting, on behalf of the user; the role that asked goes next. Ask the user "
-        "first: the question was meant for a human.",
+        "Answers a thread that is waiting, on behalf of the user; the role that asked goes next. A thread that waits "
+        "for a person's role takes the `fields` that `inbox` lists. Ask the user first: the question was meant for a "
+        "human.",
         {
             "thread": _THREAD,
             "answer": _text("The answer.", LARGEST),
+            "fields": {
+                "type": "object",
+                "description": "The fields of a person's role, by name.",
+                "additionalProperties": {
+                    "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]
+                },
+            },
             "step": _text("The step that asks: refuses if by now another one does."),
             "other": {
                 "type": "boolean",
@@ -375,7 +389,7 @@ TOOLS = (
             },
         },
         _answer,
-        ("thread", "answer"),
+        ("thread",),
         writes=True,
     ),
     ServedTool(

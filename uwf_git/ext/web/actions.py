@@ -28,6 +28,8 @@ from uwf_git.api import control
 from uwf_git.api.workflows import file_names
 from uwf_git.base.errors import Busy, HeadMoved, NotFound, Usage, UwfError, Waiting
 from uwf_git.engine.budget import OPTIONS, Budgets, parse_option
+from uwf_git.engine.human_turn import HumanTurn, human_turn
+from uwf_git.engine.kit.form import LIST, FormField
 from uwf_git.engine.status import FAILED, IDLE, PAUSED, outlook
 from uwf_git.format.ids import ThreadId, name_problem
 from uwf_git.format.kinds import parse_workflow
@@ -40,7 +42,9 @@ LONGEST = 1000  # characters of an argument
 PATIENCE = 60.0  # seconds that a page waits for an action
 _BEGIN = 10.0  # and for a step to begin
 _AT_ONCE = 8
-_FIELDS = 32
+_FIELDS = 200
+_FIELD = "field."
+"""Before the name of a field of a person's role."""
 _LOOK = 0.02
 _REAP = 1.0
 _PRINTED = 4 << 20  # bytes of a command's error
@@ -130,6 +134,8 @@ def parse_form(body: bytes) -> Form:
 
 def _answer(at: ActionTarget, form: Form) -> ActionRequest:
     thread, step = at.thread, at.head.node
+    if (turn := human_turn(at.instance, at.head)) is not None:
+        return _play(at, turn, form)
     if not at.head.row.asks:
         raise ActionFailed(
             f"thread {thread} is not waiting for an answer", f"see: uwf thread show {thread}", 409
@@ -145,6 +151,24 @@ def _answer(at: ActionTarget, form: Form) -> ActionRequest:
     argv = ("thread", "answer", f"--for={step}", *as_it_is, "--message=-", "--", thread)
     return ActionRequest(
         argv, text, lambda call: control.answer(call.instance, thread, text, step, other).thread
+    )
+
+
+def _play(at: ActionTarget, turn: HumanTurn, form: Form) -> ActionRequest:
+    thread, step, words = at.thread, at.head.node, form.text("answer")
+    lists = {each.name for each in turn.fields if each.kind == LIST}
+    given: dict[str, list[str]] = {}
+    for key in form.fields:
+        if key.startswith(_FIELD):
+            name, text = key.removeprefix(_FIELD), form.text(key)
+            given[name] = [line for line in text.split("\n") if line.strip()] if name in lists else [text]
+    fields = [f"--field={name}={text}" for name, texts in given.items() for text in texts]
+    said = ["--message=-"] if words else []
+    argv = ("thread", "answer", f"--for={step}", *fields, *said, "--", thread)
+    return ActionRequest(
+        argv,
+        words or None,
+        lambda call: control.answer(call.instance, thread, words, step, fields=given).thread,
     )
 
 
@@ -242,6 +266,7 @@ class PossibleActions(NamedTuple):
     number: int
     names: frozenset[str]
     options: tuple[str, ...]
+    fields: tuple[FormField, ...]
     goes_on: bool
     limits: Mapping[str, str]
     commands: Mapping[str, str]
@@ -257,9 +282,10 @@ def possible(instance: Instance, head: Head, status: str) -> PossibleActions:
         names |= {"kill", "pause" if status != PAUSED else "resume"}
     elif goes_on:
         names.add("resume")
-    if head.row.asks and not ended:
+    turn = human_turn(instance, head, found=following)
+    if (head.row.asks or turn is not None) and not ended:
         names.add("answer")
-    if status in (IDLE, FAILED) and not ended and not head.row.asks:
+    if status in (IDLE, FAILED) and not ended and not head.row.asks and turn is None:
         names |= {"step", "run"}
     standing = None if ended else Budgets(instance).standing(head)
     limits = {key: _words(key) for key in OPTIONS if standing is not None and key in standing.limits}
@@ -269,12 +295,15 @@ def possible(instance: Instance, head: Head, status: str) -> PossibleActions:
     form = Form(fields | dict.fromkeys(limits, "+N"))
     at = ActionTarget(instance, head)
     commands = {each.name: each.order(at, form).shown for each in ACTIONS if each.name in names}
+    if turn is not None:
+        commands["answer"] = turn.command(head.thread)
     return PossibleActions(
         head.thread,
         head.node,
         head.row.number,
         frozenset(names),
         following.options,
+        turn.fields if turn is not None else (),
         goes_on,
         limits,
         commands,

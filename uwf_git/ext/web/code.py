@@ -84,7 +84,11 @@ def code_of_step(instance: Instance, thread: ThreadId, code: Revision | None) ->
 
 
 def code_of_thread(
-    instance: Instance, thread: ThreadId, rows: Sequence[CommitRow], too_large: Callable[[Hash], bool]
+    instance: Instance,
+    thread: ThreadId,
+    rows: Sequence[CommitRow],
+    too_large: Callable[[Hash], bool],
+    with_patch: bool,
 ) -> CodeView | None:
     """Return the changes of a thread's steps, None if its newest ones have no code. `rows` are oldest
     first."""
@@ -99,7 +103,7 @@ def code_of_thread(
     if newest is None:
         return None
     first = next(filter(None, codes(rows)))
-    return CodeView(instance, thread, newest._replace(base=first.base))
+    return CodeView(instance, thread, newest._replace(base=first.base), with_patch)
 
 
 def _line(line: str) -> str:

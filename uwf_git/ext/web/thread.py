@@ -17,7 +17,7 @@ from uwf_cli.page.addresses import Page, PageRequest
 from uwf_git.api.progress import step_value
 from uwf_git.base.errors import UwfError
 from uwf_git.engine import budget
-from uwf_git.engine.inbox import ROLE, Waits, waits_of, wanting
+from uwf_git.engine.human_turn import HumanTurn, human_turn
 from uwf_git.engine.lineage import RelatedThread, kin
 from uwf_git.engine.progress import Watch
 from uwf_git.engine.state import state
@@ -107,7 +107,6 @@ class _Thread:
         self._begin = max(0, self._end - SHOWN)
         self._start = self._or(self._read_start, None)
         self._workflow = self._or(self._read_workflow, None)
-        self._wants = wanting(instance)
         self._prices: Mapping[str, Price] = self._or(lambda: budget.prices(instance), {})
 
     def _or(self, make: Callable[[], T], otherwise: U) -> T | U:
@@ -144,7 +143,8 @@ class _Thread:
         instance, head = self._instance, self._head
         around: Mapping[str, Any] = self._or(self._kin, {"parent": None, "tree": None, "left_out": 0})
         at: Mapping[str, Any] = self._or(lambda: state(instance, head), {"status": CORRUPT, "next": None})
-        status = self._wants(head, at["status"])
+        status = at["status"]
+        turn_of = self._turn(status)
         running = Watch(instance).step(head.thread) if at["status"] == RUNNING else None
         title = head.row.title or head.thread
         end = end_of(head.archive.status if head.archive else None)
@@ -158,7 +158,7 @@ class _Thread:
             "name": title,
             "at": {**dict.fromkeys(_MAY_BE), **at},
             "status": status,
-            "plays": self._plays(status),
+            "turn_of": turn_of,
             "head": head,
             "started": self._rows[0] if self._rows and self._rows[0].kind == "start" else None,
             "author": name_of(head.row.author or ""),
@@ -181,7 +181,7 @@ class _Thread:
             "who": now if now in (None, END, BUNDLE) else role_name(now),
             "here": now,
             "turn": turn,
-            "code": self._or(self._code, None),
+            "code": self._or(lambda: self._code(turn_of is not None), None),
             "entries": self._entries(),
             "first": self._begin + 1,
             "last": self._end,
@@ -225,9 +225,10 @@ class _Thread:
             for key, limit in standing.limits.items()
         ]
 
-    def _plays(self, status: str) -> Waits | None:
-        found = self._or(lambda: waits_of(self._instance, self._head), None) if status == WAITING else None
-        return found if found is not None and found.kind == ROLE else None
+    def _turn(self, status: str) -> HumanTurn | None:
+        if status != WAITING:
+            return None
+        return self._or(lambda: human_turn(self._instance, self._head), None)
 
     def _folded(self) -> str:
         if self._instance.store.repository.ref(layout.ARCHIVE + self._head.thread) is not None:
@@ -259,7 +260,7 @@ class _Thread:
 
     def _relative(self, of: RelatedThread) -> RelatedRow:
         head = of.head
-        status = self._or(lambda: self._wants(head, status_of(self._instance, head)), CORRUPT)
+        status = self._or(lambda: status_of(self._instance, head), CORRUPT)
         how = {
             "": "",
             "fork": f"forked after step {of.at}" if of.at else "forked at the start",
@@ -285,11 +286,11 @@ class _Thread:
         workflow = self._workflow
         return described(workflow, taken, now, address, turn) if workflow is not None else None
 
-    def _code(self) -> CodeView | None:
+    def _code(self, with_patch: bool) -> CodeView | None:
         def too_large(detail: Hash) -> bool:
             return steps.weight(self._instance, detail) > steps.LARGEST_IN_A_LINE
 
-        return code_of_thread(self._instance, self._head.thread, self._rows, too_large)
+        return code_of_thread(self._instance, self._head.thread, self._rows, too_large, with_patch)
 
     def _made(self) -> int:
         attempts = self._instance.attempts

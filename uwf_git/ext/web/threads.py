@@ -10,7 +10,7 @@ from uwf_cli.resolve import moment
 
 from uwf_git.api.listing import STATUSES, Filters, ListedThread, listed, thread_items
 from uwf_git.base.errors import NotFound, Usage, UwfError
-from uwf_git.engine.inbox import BUDGET, waits_of, wanting
+from uwf_git.engine.inbox import BUDGET, waits_of
 from uwf_git.engine.status import CORRUPT, WAITING
 from uwf_git.ext.web.actions import registered, workflows
 from uwf_git.store.history import Head
@@ -31,13 +31,12 @@ SHOWN = 50
 def page(instance: Instance, asked: PageRequest) -> Page:
     """Show the list. Query: `tab`, `workflow`, `author`, `since`, `search`, `status`, repeated `thread`, and
     `from`. An invalid filter shows its error with the form. Raises Usage."""
-    wants = wanting(instance)
     wrong: Usage | NotFound | None = None
     try:
         selected = listed(instance, _filters(asked))
     except (Usage, NotFound) as error:
         selected, wrong = [], error
-    found = [ListedThread(each.head, wants(each.head, each.status)) for each in selected]
+    found = selected
     if only := asked.all("thread"):
         found = [each for each in found if each.thread in only]
     counts = Counter(each.status for each in found)

@@ -132,12 +132,18 @@ class _Page:
                 + (
                     "the code decides which role is next."
                     if ahead.next == BUNDLE
-                    else f"{text(ahead.next or '')} is next."
+                    else f"{text(ahead.next or '')}{self._whose(ahead.next or '')} is next."
                 )
             )
         elif ahead.problem and not self._head.archive:
             found.append(f"<strong>It cannot continue:</strong> {text(ahead.problem)}")
         return "".join(tag("div", each, "notice") for each in found)
+
+    def _whose(self, name: str) -> str:
+        role = self._history.workflow.roles.get(name)
+        if role is None or not role.human:
+            return ""
+        return f", which {text(role.assignee or 'a person')} plays,"
 
     def _task(self) -> str:
         return tag("h2", "Task") + tag("div", markdown(self._history.start.prompt, breaks=True), "task")

@@ -1,0 +1,78 @@
+"""The form of a person's role on a thread's page: a box a field, a button for each choice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from cli_samples import GATE, WRITES, scripted, write
+from conftest import Uwf
+from playwright.sync_api import Page, expect
+from site_serving import Serve, entered, keep_picture
+
+
+@pytest.fixture
+def gated(uwf: Uwf) -> str:
+    uwf("workflow", "put", write("gated.yaml", GATE))
+    thread = uwf("thread", "start", "gated", "-p", "Announce it").json["thread"]
+    uwf("thread", "step", thread, "--agent", scripted(WRITES))
+    return str(thread)
+
+
+@pytest.fixture
+def changing(serve: Serve) -> Iterator[httpx.Client]:
+    for client in entered(serve("--write")):
+        client.headers["Origin"] = str(client.base_url).rstrip("/")
+        yield client
+
+
+def test_the_prompt_stands_above_the_form_and_a_button_decides(
+    serve: Serve, browser_page: Page, uwf: Uwf, gated: str
+) -> None:
+    browser_page.goto(serve("--write").launch)
+    browser_page.get_by_role("link", name="Announce it").click()
+    expect(browser_page.get_by_role("heading", name="gate is for Ada")).to_be_visible()
+    question = browser_page.get_by_text("Send first?")
+    button = browser_page.get_by_role("button", name="change", exact=True)
+    above, below = question.bounding_box(), button.bounding_box()
+    assert above is not None and below is not None and above["y"] < below["y"]
+    browser_page.get_by_label("note").fill("Shorter <b>please</b>")
+    browser_page.get_by_label("readers").fill("Ada\n\nBob\n")
+    keep_picture(browser_page, "persons-role")
+    button.click()
+    expect(browser_page.get_by_role("heading", name="gate is for Ada")).to_have_count(0)
+    assert uwf("thread", "steps", gated).json[-1]["output"] == {
+        "decision": "change",
+        "note": "Shorter <b>please</b>",
+        "readers": ["Ada", "Bob"],
+    }
+
+
+def test_the_enter_key_decides_nothing(serve: Serve, browser_page: Page, uwf: Uwf, gated: str) -> None:
+    browser_page.goto(serve("--write").launch)
+    browser_page.get_by_role("link", name="Announce it").click()
+    browser_page.get_by_label("note").press("Enter")
+    browser_page.get_by_label("note").press("Control+Enter")
+    assert len(uwf("thread", "steps", gated).json) == 1
+
+
+def test_what_the_schema_refuses_is_said_and_an_old_page_is_refused(
+    changing: httpx.Client, uwf: Uwf, gated: str
+) -> None:
+    head = uwf("thread", "show", gated).json["head"]
+    refused = changing.post(f"/thread/{gated}/answer", data={"head": head, "field.decision": "--other"})
+    assert refused.status_code == 400 and "is none of send, change, drop" in refused.text
+    given = {"head": head, "field.decision": "send", "field.note": "--agent=/bin/sh\r\n$(touch x)"}
+    assert changing.post(f"/thread/{gated}/answer", data=given).status_code == 303
+    assert uwf("thread", "steps", gated).json[-1]["output"]["note"] == "--agent=/bin/sh\n$(touch x)"
+    assert changing.post(f"/thread/{gated}/answer", data=given).status_code == 409
+
+
+def test_without_write_the_page_has_the_command_and_no_form(
+    serve: Serve, browser_page: Page, uwf: Uwf, gated: str
+) -> None:
+    browser_page.goto(serve().launch)
+    browser_page.get_by_role("link", name="Announce it").click()
+    expect(browser_page.get_by_text(f"uwf thread answer {gated} -m CHOICE")).to_be_visible()
+    expect(browser_page.get_by_role("button", name="send")).to_have_count(0)

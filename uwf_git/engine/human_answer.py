@@ -1,0 +1,58 @@
+"""A person's answer at a role, and the step that it becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from uwf_git.base.errors import Invalid, Usage
+from uwf_git.engine.human_turn import moved_on
+from uwf_git.engine.kit.agent import Agent, create_agent
+from uwf_git.engine.kit.context import Context, Reply
+from uwf_git.engine.kit.form import Filled, fill
+from uwf_git.engine.kit.format import render_frontmatter
+from uwf_git.engine.status import outlook, persons_role, raise_if_stuck
+from uwf_git.engine.step import Outcome, run_outcome_hook, take_turn
+from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.kinds import HUMAN
+from uwf_git.store.instance import Instance
+from uwf_git.store.maintenance import maintain
+
+
+def answer_role(
+    instance: Instance,
+    thread: ThreadId,
+    given: Mapping[str, Sequence[str]],
+    words: str = "",
+    asked_by: Hash | None = None,
+) -> Outcome:
+    """Play a person's role with texts by field and `words`, as in `kit.form.fill`. `asked_by` is the step that
+    it answers. Moves `refs/uwf/threads/<ULID>`. Raises Usage for an answer that the role's schema refuses,
+    Invalid if no person's role is next or after another step, Busy, HeadMoved, and Waiting for a used-up
+    budget."""
+    with instance.locks.hold(thread) as lock:
+        at = instance.threads.position(instance.threads.active_head(thread))
+        instance.renew_judging()
+        found = outlook(instance, *at)
+        raise_if_stuck(found, thread)
+        name = persons_role(instance, at.head, found=found)
+        if not name:
+            raise Invalid(f"thread {thread} does not wait for a person", f"see: uwf thread show {thread}")
+        if asked_by is not None and asked_by != at.head.node:
+            raise moved_on(thread, at.head.node, asked_by)
+        schema = instance.store.schema(at.history.workflow.roles[name].schema)
+        try:
+            filled = fill(schema, given, words)
+        except Usage as error:
+            raise Usage(f"role {name} of thread {thread}: {error.message}", error.hint) from None
+        instance.runs.clear(thread)  # an earlier answer that could not be recorded is not this one
+        outcome = take_turn(instance, at, found, lock, _giving(filled))
+    maintain(instance.store.repository, shared=instance.location.here)
+    run_outcome_hook(instance, thread, outcome.status, outcome.outlook)
+    return outcome
+
+
+def _giving(filled: Filled) -> Agent:
+    def run(_ctx: Context) -> Reply:
+        return Reply(render_frontmatter(filled.output, filled.words), output=filled.output)
+
+    return create_agent(HUMAN, run)

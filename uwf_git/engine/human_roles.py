@@ -1,0 +1,87 @@
+"""Which roles people play: those with `human: true`, and those that this machine's configuration gives to
+`uwf-human`."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from uwf_git.base.errors import UwfError
+from uwf_git.format.kinds import HUMAN, REHEARSE, parse_workflow
+from uwf_git.format.types import HUMAN_WORKFLOW
+
+if TYPE_CHECKING:
+    from uwf_git.config.settings import AgentConfig, Config
+    from uwf_git.format.ids import Hash
+    from uwf_git.format.kinds import Role
+    from uwf_git.store.index import CommitRow
+    from uwf_git.store.instance import Instance
+
+
+def agent_of_person(config: AgentConfig) -> AgentConfig:
+    """Return the agent of a role with `human: true`: `uwf-human`, with the arguments that it has in `config`, or
+    `uwf-rehearse` if that was chosen."""
+    name = PurePath(config.command).name
+    if name == HUMAN or (name == REHEARSE and not config.stands_in):
+        return config
+    return type(config)(HUMAN, HUMAN, (), None)
+
+
+class HumanRoles:
+    """Answers for many threads, reading each workflow and setting once."""
+
+    def __init__(self, instance: Instance) -> None:
+        self._instance = instance
+        self._declared: dict[Hash, dict[str, Role]] = {}
+        self._played: dict[tuple[str, str, str, bool], bool] = {}
+        self._config: Config | None = None
+        try:
+            self._configured = instance.config_has(b"human")
+            self._config = instance.config if self._configured else None
+        except (OSError, UwfError):  # reported by the command that needs the configuration
+            self._configured = False
+
+    def among(self, row: CommitRow) -> bool:
+        """Return whether a person may play a role of this commit's workflow."""
+        return self._configured or bool(self._of(row))
+
+    def role(self, row: CommitRow, name: str) -> Role | None:
+        """Return a role with `human: true`."""
+        return self._of(row).get(name)
+
+    def plays(self, row: CommitRow, role: str) -> bool:
+        """Return whether a person plays the role here."""
+        declared = role in self._of(row)
+        if role.startswith("$") or not (declared or self._configured):
+            return False
+        threads = self._instance.threads
+        of_crew = row.start and row.workflow and threads.is_of_crew(row.workflow)
+        speaker = threads.speaker(row.start, role) if row.start and of_crew else None
+        who = row.name or "", role, speaker.id if speaker else "", declared
+        if who not in self._played:
+            self._played[who] = self._resolve(*who)
+        return self._played[who]
+
+    def _resolve(self, workflow: str, role: str, persona: str, declared: bool) -> bool:
+        from uwf_git.config.resolve import resolve_agent
+
+        try:
+            agent = resolve_agent(self._config or self._instance.config, workflow, role, persona=persona)
+        except UwfError:
+            return declared
+        return (agent_of_person(agent) if declared else agent).command == HUMAN
+
+    def _of(self, row: CommitRow) -> dict[str, Role]:
+        node = row.workflow
+        if node is None:
+            return {}
+        if node not in self._declared:
+            self._declared[node] = {}
+            try:
+                found = self._instance.store.get(node)
+                if found.type == HUMAN_WORKFLOW:
+                    roles = parse_workflow(found.payload).roles
+                    self._declared[node] = {name: role for name, role in roles.items() if role.human}
+            except UwfError:  # reported by the command that reads the workflow
+                pass
+        return self._declared[node]

@@ -1,0 +1,64 @@
+"""A person's turn at a role: what is asked, and of whom."""
+
+from __future__ import annotations
+
+import shlex
+from typing import NamedTuple
+
+from uwf_git.base.errors import Invalid
+from uwf_git.engine.human_roles import HumanRoles
+from uwf_git.engine.kit.form import FormField, fields_of, options_of
+from uwf_git.engine.status import Outlook, outlook, persons_role, used_up
+from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.store.history import Head
+from uwf_git.store.instance import Instance
+
+
+class HumanTurn(NamedTuple):
+    """A person is to play `role` next, of which `about` tells. `instruction` is the edge's prompt, else the
+    role's description; `options` are the choices of the only field that must be filled in."""
+
+    role: str
+    about: str
+    instruction: str
+    assignee: str
+    fields: tuple[FormField, ...]
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        return options_of(self.fields)
+
+    def command(self, thread: ThreadId) -> str:
+        """Return the command that answers, with a placeholder for each required field."""
+        needed = [each for each in self.fields if each.required]
+        if len(needed) > 1:
+            given = "".join(f" -f {shlex.quote(each.name)}={each.name.strip('$').upper()}" for each in needed)
+        else:
+            given = f" -m {'CHOICE' if self.options else 'TEXT'}"
+        return f"uwf thread answer {thread}{given}"
+
+
+def human_turn(
+    instance: Instance, head: Head, people: HumanRoles | None = None, found: Outlook | None = None
+) -> HumanTurn | None:
+    """Return whose turn it is if a person plays the next role, and no budget is used up. Read errors are
+    raised."""
+    people = people or HumanRoles(instance)
+    name = persons_role(instance, head, people, found)
+    if not name or used_up(instance, head, found=found) is not None:
+        return None
+    assert head.row.workflow is not None
+    role = instance.registry.workflow(head.row.workflow).roles[name]
+    found = found or outlook(instance, head)
+    told = (role.description, role.system_prompt, role.goal, role.procedure, role.output)
+    about = "\n\n".join(text.strip() for text in told if text.strip())
+    asked = found.instruction or role.description.strip() or f"Play the role {name}."
+    fields = fields_of(instance.store.schema(role.schema).payload)
+    return HumanTurn(name, about, asked, role.assignee, fields)
+
+
+def moved_on(thread: ThreadId, head: Hash, step: Hash) -> Invalid:
+    """Return the error of an answer to a `step` that is not the head."""
+    return Invalid(
+        f"the newest step of thread {thread} is {head}, not {step}", f"see: uwf thread show {thread}"
+    )

@@ -1,0 +1,223 @@
+"""A role's schema as a form: the fields that a person fills in, and the output made of their texts."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from uwf_git.base.errors import Invalid, Usage
+from uwf_git.base.text import one_line
+from uwf_git.engine.kit.coerce import Plain, coerce
+from uwf_git.engine.kit.format import describe
+from uwf_git.format.cbor import normalise
+from uwf_git.format.node import parse_json
+from uwf_git.format.schema import Schema
+from uwf_git.format.shape import Field, Variant, choices, named, types, variants
+
+TEXT, LIST = "text", "list"
+_YES, _NO = "yes", "no"
+
+
+class FormField(NamedTuple):
+    """A field. `kind` is "text", "choice", "list" of texts, or what else its schema describes, such as
+    "integer"; `choices` are the texts of a choice."""
+
+    name: str
+    kind: str
+    required: bool
+    choices: tuple[str, ...] = ()
+    description: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        value: dict[str, Any] = {"name": self.name, "kind": self.kind, "required": self.required}
+        if self.choices:
+            value["choices"] = list(self.choices)
+        return value | ({"description": self.description} if self.description else {})
+
+
+class Filled(NamedTuple):
+    """A valid output, and the words that no field took."""
+
+    output: dict[str, Any]
+    words: str
+
+
+def fields_of(payload: Any) -> tuple[FormField, ...]:
+    """Return the fields of a role's schema, without those that have only one value. A field is required if
+    each variant requires it."""
+    return _fields(payload, variants(payload))
+
+
+def options_of(fields: Sequence[FormField]) -> tuple[str, ...]:
+    """Return the choices of the one field that must be filled in, () if there are more."""
+    needed = [each for each in fields if each.required]
+    return needed[0].choices if len(needed) == 1 else ()
+
+
+def fill(schema: Schema, given: Mapping[str, Sequence[str]], words: str = "") -> Filled:
+    """Fill in a form. `given` are texts by field; a list takes several. `words` are the value of the only
+    field that must still be filled in, or of the only text that may be, else they accompany the output.
+    Raises Usage that names the field at fault."""
+    root = schema.payload
+    shapes = variants(root)
+    known = {each.name: each for each in _fields(root, shapes)}
+    given = {_meant(name, known): texts for name, texts in given.items()}
+    _refuse_unknown(root, given, known)
+    for name, texts in given.items():
+        if len(texts) > 1 and name in known and known[name].kind != LIST:
+            raise Usage(f"field {name} is given {len(texts)} times", "give it once")
+    taken = {name: list(texts) for name, texts in given.items()}
+    shapes = _narrowed(root, shapes, taken)
+    left = [each for each in _fields(root, shapes) if each.name not in taken]
+    if words.strip() and (only := _only(left)) is not None:
+        taken[only.name], words = [words], ""
+        shapes = _narrowed(root, shapes, taken)
+        left = [each for each in _fields(root, shapes) if each.name not in taken]
+    if missing := [each for each in left if each.required]:
+        listed = "; ".join(f"{each.name}: {_told(each)}" for each in missing)
+        raise Usage(
+            f"{'this' if len(missing) == 1 else 'these'} must be filled in: {listed}", "-f NAME=VALUE"
+        )
+    value = _constants(root, shapes) | {
+        name: _value(root, shapes, name, texts) for name, texts in taken.items()
+    }
+    try:
+        output = normalise(coerce(value, schema))
+        problems = [str(each) for each in schema.problems(output)]
+    except Invalid as error:
+        problems = [error.message]
+    if problems:
+        raise Usage(problems[0], "see the fields: uwf inbox --format json")
+    return Filled(output, words.strip())
+
+
+def _fields(root: Any, shapes: Iterable[Variant]) -> tuple[FormField, ...]:
+    shapes = tuple(shapes)
+    found: dict[str, list[Field]] = {}
+    for shape in shapes:
+        for field in shape.fields:
+            found.setdefault(field.name, []).append(field)
+    made = []
+    for name, fields in found.items():
+        offers = [_offer(root, field) for field in fields]
+        texts = tuple(dict.fromkeys(_text(each) for offer in offers for each in offer or ()))
+        is_choice = all(offers)
+        needed = len(fields) == len(shapes) and all(field.required for field in fields)
+        if is_choice and len(texts) == 1 and needed:
+            continue
+        kind = "choice" if is_choice else _kind(root, fields[0])
+        described = next((field.description for field in fields if field.description), "")
+        made.append(FormField(name, kind, needed, texts if is_choice else (), described))
+    return tuple(made)
+
+
+def _kind(root: Any, field: Field) -> str:
+    kinds = types(field.schema)
+    if kinds == ("string",):
+        said = describe(root, field.schema)
+        return TEXT if said == "string" else said.replace("string", "text", 1)
+    items = field.schema.get("items")
+    if kinds == ("array",) and (not isinstance(items, dict) or types(items) in ((), ("string",))):
+        return LIST
+    return describe(root, field.schema)
+
+
+def _offer(root: Any, field: Field) -> tuple[Any, ...] | None:
+    return (True, False) if types(field.schema) == ("boolean",) else choices(root, field.schema)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return _YES if value else _NO
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _told(field: FormField) -> str:
+    return " or ".join(one_line(each, 60) for each in field.choices) if field.choices else field.kind
+
+
+def _only(left: Sequence[FormField]) -> FormField | None:
+    needed = [each for each in left if each.required]
+    if len(needed) == 1:
+        return needed[0]
+    texts = [each for each in left if each.kind == TEXT]
+    return texts[0] if len(texts) == 1 and not needed else None
+
+
+def _meant(name: str, known: Mapping[str, FormField]) -> str:
+    return f"${name}" if name not in known and f"${name}" in known else name
+
+
+def _refuse_unknown(root: Any, given: Iterable[str], known: Mapping[str, FormField]) -> None:
+    allowed = named(root)
+    if not known and not all(shape.closed for shape in variants(root)):
+        return
+    for name in given:
+        if not (name in known or allowed.has(name) or allowed.others):
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]}?" if near else f"fields: {', '.join(known) or 'none'}"
+            raise Usage(f"there is no field {one_line(name, 60)!r}", hint)
+
+
+def _narrowed(root: Any, shapes: Sequence[Variant], taken: dict[str, list[str]]) -> tuple[Variant, ...]:
+    """Return the variants that the choices allow; the choices become the texts of the schema."""
+    left = tuple(shapes)
+    for name, texts in taken.items():
+        offers = [_offer(root, field) if (field := each.field(name)) else () for each in shapes]
+        if not all(offer is not None for offer in offers) or len(texts) != 1 or not any(offers):
+            continue
+        every = list(dict.fromkeys(_text(value) for offer in offers for value in offer or ()))
+        texts[0] = _chosen(name, every, texts[0])
+        fitting = [
+            shape for shape, offer in zip(shapes, offers, strict=True) if texts[0] in map(_text, offer or ())
+        ]
+        left = tuple(shape for shape in left if shape in fitting)
+    return left or tuple(shapes)
+
+
+def _chosen(name: str, offered: Sequence[str], text: str) -> str:
+    wanted = text.strip()
+    if set(offered) == {_YES, _NO}:
+        wanted = {"true": _YES, "false": _NO}.get(wanted.casefold(), wanted)
+    same = [each for each in offered if each == wanted] or [
+        each for each in offered if each.casefold() == wanted.casefold()
+    ]
+    if len(same) == 1:
+        return same[0]
+    number = int(wanted) if wanted.isascii() and wanted.isdigit() and len(wanted) < 10 else 0
+    if 0 < number <= len(offered) and not any(each.strip().isdigit() for each in offered):
+        return offered[number - 1]
+    listed = ", ".join(one_line(each, 60) for each in offered)
+    raise Usage(f"{name}: {one_line(wanted, 60)!r} is none of {listed}", f"-f {name}={offered[0]}")
+
+
+def _constants(root: Any, shapes: Sequence[Variant]) -> dict[str, Any]:
+    if len(shapes) != 1:
+        return {}
+    found = {}
+    for field in shapes[0].fields:
+        if field.required and (offer := _offer(root, field)) is not None and len(offer) == 1:
+            found[field.name] = offer[0]
+    return found
+
+
+def _value(root: Any, shapes: Sequence[Variant], name: str, texts: Sequence[str]) -> Any:
+    field = next((found for shape in shapes if (found := shape.field(name))), None)
+    if field is not None and (offer := _offer(root, field)) is not None:
+        return next((value for value in offer if _text(value) == texts[0]), texts[0])
+    if field is not None and types(field.schema) == ("string",):
+        return texts[0]
+    if field is not None and types(field.schema) == ("array",) and not texts[0].lstrip().startswith("["):
+        return [_read(each) for each in texts]
+    return _read(texts[0]) if len(texts) == 1 else [_read(each) for each in texts]
+
+
+def _read(text: str) -> Any:
+    if text.strip()[:1] in ("{", "[", '"'):
+        try:
+            return parse_json(text.strip())
+        except Invalid:
+            return text
+    return Plain(text)
