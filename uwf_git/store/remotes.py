@@ -26,7 +26,8 @@ from uwf_git.store import layout
 
 DEFAULT = "origin"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", re.ASCII)
-_PASSWORD = re.compile(r"^([a-z][a-z0-9+.-]*://)([^/@\s]*)@", re.IGNORECASE)
+_LOGIN = re.compile(r"([a-z][a-z0-9+.-]*)://([^/\s]*)@", re.IGNORECASE)
+_SSH = ("ssh", "git+ssh", "ssh+git")
 
 
 class Remote(NamedTuple):
@@ -175,5 +176,10 @@ def _absolute(url: str) -> str:
 
 
 def without_password(url: str) -> str:
-    """Return a URL without user and password."""
-    return _PASSWORD.sub(r"\1", url)
+    """Return a URL without password, and without user unless ssh needs it."""
+    login = _LOGIN.match(url)
+    if login is None:
+        return url
+    scheme, user = login[1], login[2].partition(":")[0]
+    kept = f"{user}@" if scheme.lower() in _SSH and user else ""
+    return f"{scheme}://{kept}{url[login.end() :]}"

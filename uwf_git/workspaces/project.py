@@ -23,6 +23,7 @@ from uwf_git.format.ids import ThreadId
 from uwf_git.git.objects import Person
 from uwf_git.git.program import PATIENCE, CallResult, Git, failure
 from uwf_git.store.location import searched_folders
+from uwf_git.store.remotes import without_password
 
 BRANCHES = "refs/heads/uwf/work/"
 KEPT = "refs/uwf/local/work/"
@@ -275,15 +276,6 @@ def committed_by(author: Person, committer: Person) -> dict[str, str]:
 
 def tracking(remote: str, thread: ThreadId) -> str:
     return f"refs/remotes/{remote}/uwf/work/{thread}"
-
-
-def without_password(url: str) -> str:
-    """Return a URL without user name and password, unless the name is needed for ssh."""
-    scheme, found, rest = url.partition("://")
-    host, slash, path = rest.partition("/")
-    if not found or scheme == "ssh" or "@" not in host:
-        return url
-    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
 
 
 def project_at(place: Path) -> tuple[Project, Checkout]:
