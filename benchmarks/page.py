@@ -27,6 +27,7 @@ ROOMS = {
     "exchange": "Sharing and verification",
     "throughput": "Sharing by workers",
     "worktrees": "Worktrees",
+    "sessions": "Sessions of agent programs",
     "fleet": "Fleets",
     "evaluation": "Evaluation",
 }

@@ -27,6 +27,7 @@ import page
 import pages
 import peers
 import pygit2
+import sessions
 import startup
 import steps
 import throughput
@@ -68,6 +69,8 @@ GROUPS: tuple[Group, ...] = (
     worktrees.recording,
     worktrees.unchanged,
     worktrees.side_by_side,
+    sessions.going_on,
+    sessions.keeping,
     fleet.dispatching,
     evaluation.known,
     growth.on_many_threads,

@@ -156,6 +156,8 @@ WRONG: dict[str, tuple[str, str, str, str]] = {
     "a key that is a number": ("models: {4: {name: x}}", "1:10", "not text", '"4"'),
     "no mapping at all": ("- a", "1:1", "must be a mapping", ""),
     "an unprintable command": ('agents: {a: {command: "x\\u001b[0m"}}', "1:23", "unprintable", ""),
+    "sessions": ("sessions: all\n", "1:11", "sessions must be: keep", "unset it"),
+    "sessions as a switch": ("sessions: true\n", "1:11", "sessions must be text", "true"),
 }
 
 

@@ -301,25 +301,30 @@ def test_a_session_that_is_no_id_is_never_handed_to_an_agent(
     assert Path("heard").read_text() == "None None "
 
 
-@pytest.mark.parametrize("lie", ["turns", "context"])
+@pytest.mark.parametrize("lie", ["turns", "context", "kept"])
 def test_a_detail_that_says_what_is_not_so_is_refused_at_the_step(
     uwf: Uwf, thread: str, script: Callable[[str, str], Path], instance: Instance, lie: str
 ) -> None:
     liar = script(
         "liar",
         "import sys\nfrom uwf_git.store.instance import Instance\n"
-        "from uwf_git.format.kinds import Step\nfrom uwf_git.format.types import DETAIL, STEPNODE, TEXT\n"
+        "from uwf_git.format.kinds import Step\nfrom uwf_git.format.types import KEPT_DETAIL, STEPNODE, TEXT\n"
         "from uwf_git.format.ids import ThreadId\n"
         "i = Instance.open()\nhead = i.threads.head(ThreadId(sys.argv[-2]))\nh = i.threads.history(head)\n"
         "output = i.store.put(h.workflow.roles['worker'].schema, {'text': 'x'})\n"
         "other = i.store.put(TEXT, 'no turn')\n"
-        f"turns, context = ([other], head.node) if {lie!r} == 'turns' else ([], other)\n"
-        "detail = i.store.put(DETAIL, {'answer': 'x', 'turns': turns, 'session': None, 'model': None,\n"
-        "  'usage': None, 'durationMs': 0, 'instruction': None, 'context': context, 'extraction': 'native'})\n"
+        f"lie = {{'turns': [other], 'context': other, 'kept': other}}[{lie!r}]\n"
+        f"told = {{'turns': [], 'context': head.node}} | {{{lie!r}: lie}}\n"
+        "detail = i.store.put(KEPT_DETAIL, told | {'answer': 'x', 'session': None, 'model': None,\n"
+        "  'usage': None, 'durationMs': 0, 'instruction': None, 'extraction': 'native'})\n"
         "print(i.store.put(STEPNODE, Step(h.start_hash, h.prev, 'worker', output, detail, 'liar').payload()))\n",
     )
     failed = uwf("thread", "step", thread, "--agent", str(liar), check=6)
-    assert {"turns": "as a turn, which is none", "context": "as its detail says"}[lie] in failed.err
+    assert {
+        "turns": "as a turn, which is none",
+        "context": "as its detail says",
+        "kept": "as its program's session, which is none",
+    }[lie] in failed.err
     assert uwf("thread", "show", thread).json["status"] == "failed"
     uwf("thread", "turns", thread)
     uwf("thread", "step", thread, "--agent", "uwf-rehearse")

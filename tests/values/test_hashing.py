@@ -180,6 +180,8 @@ def test_builtin_types_keep_their_hashes_as_stores_hold_nodes_of_them() -> None:
         "Detail": "9D6EMB9AHAV1T",
         "Detail2": "4BWB2N0VS99W8",
         "Detail3": "8XA9ZMJ611DG5",
+        "Detail4": "EYJWXZZVVPHP5",
+        "Session": "512R62TP7YZ4F",
         "Attempt": "14DZYKRE083H4",
         "Attempt2": "DWWMM154E9Z1E",
         "Answer": "37JFM247WQ9DK",

@@ -30,6 +30,14 @@ An amount in `usage` is a path or `{path, match}`, with numbers such as 1,024, 1
 `log` names JSON Lines files, the first existing one counts, with `*`, the program's variables, and
 `{session:8}` for the session's first eight characters; model and usage can be found there. The first find of
 the model that matches counts, with its last value.
+
+    sessions: {folder: ["$MYCLI_HOME/chats/{slug}", "~/.mycli/chats/{slug}"], files: ["*-{session}.jsonl"]}
+    sessions: {export: [export, "{session}"], import: [import, "{file}"], each: .messages[]}
+
+`sessions` says where the program keeps its side of a conversation, so that another machine can resume it:
+JSON Lines files below the first `folder` whose variables are set, with `{slug}` for the step's folder with
+`-` in place of all but letters and digits, and `{project}` for the folder whose file `.project_root` names
+the step's folder; or what it prints of a session as JSON, with its messages at `each`, and takes back.
 """
 
 from __future__ import annotations
@@ -132,6 +140,17 @@ class SecondCall(NamedTuple):
     since: Tests = ()
 
 
+class SessionsAt(NamedTuple):
+    """Locates a session: patterns of `files` below one of `folders`; or the arguments `exports`, which print
+    it as a JSON document with a list of messages at `each`, and `imports`, which take it back."""
+
+    folders: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    exports: tuple[str, ...] = ()
+    imports: tuple[str, ...] = ()
+    each: str = ""
+
+
 class Row(NamedTuple):
     """An agent program. See the module's docstring."""
 
@@ -158,6 +177,7 @@ class Row(NamedTuple):
     trouble: tuple[Find, ...] = ()
     denied: tuple[Find, ...] = ()
     log: tuple[str, ...] = ()
+    sessions: SessionsAt | None = None
     login: str = ""
     sign_in: str = ""
     lost: str = ""
@@ -333,6 +353,28 @@ class _Reader:
             self._tests(data.get("since"), f"{key}.since"),
         )
 
+    def _sessions(self, value: Any, key: str) -> SessionsAt | None:
+        data = self._mapping(value, key, ("folder", "files", "export", "import", "each"))
+        folders, files, exports, imports = (
+            self._texts(data.get(name, []), f"{key}.{name}")
+            for name in ("folder", "files", "export", "import")
+        )
+        each = self._path(data["each"], f"{key}.each") if "each" in data else ()
+        if folders or files:
+            fits = bool(folders and files) and not data.keys() & {"export", "import", "each"}
+        else:
+            fits = bool(exports and imports) and each is not None and each[1:] == (EVERY,)
+        parts = [name for pattern in files for name in pattern.split("/")]
+        fits = fits and all(name not in ("", ".", "..") for name in parts)
+        fits = fits and all("{session" in pattern for pattern in files)
+        fits = fits and all(folder.startswith(("/", "~/", "$")) for folder in folders)
+        if not fits:
+            self._refuse(
+                f"{key} needs folder and files with {{session}}, or export, import and each: .NAME[]"
+            )
+            return None
+        return SessionsAt(folders, files, exports, imports, str(each[0]) if each else "")
+
     def _env(self, value: Any, key: str) -> tuple[tuple[str, str], ...]:
         variables = self._mapping(value, key)
         for name, text in variables.items():
@@ -445,6 +487,7 @@ _ROW: Mapping[str, tuple[str, _Read]] = {
     "trouble": ("trouble", _Reader._finds),
     "denied": ("denied", _Reader._finds),
     "log": ("log", _Reader._texts),
+    "sessions": ("sessions", _Reader._sessions),
     "login": ("login", _Reader._pattern),
     "signIn": ("sign_in", _Reader._text),
     "lost": ("lost", _Reader._pattern),

@@ -10,7 +10,7 @@
     bundles: {<workflow>: {network, read, write, timeout}}  budget: {unpriced: warn | stop}
     judges: {<name>: {command | jsonata | exact | schema | workflow, output, threshold, timeout}}
     forges: {<host>: github | gitlab | gitea | forgejo | bitbucket | sourcehut}
-    node: <program>      workflowPaths: [<folder>]      maxAgents: <number>
+    node: <program>      workflowPaths: [<folder>]      maxAgents: <number>      sessions: keep
     workspace: {kind, remote, setup, copy, link, timeout, keep, projects: {<folder>: {…}}}
 
 API keys belong in `.env` or the environment, under the name in `apiKeyEnv`. A provider's `apiKey`, as in
@@ -40,6 +40,7 @@ from uwf_git.config.settings import (
     INLINE_KEY,
     JUDGE_FIELDS,
     JUDGE_KINDS,
+    KEEP,
     KEYS,
     MCP_FIELDS,
     NO_MODEL,
@@ -160,6 +161,7 @@ class _Reader:
             self._folders(path.parent, ("workflowPaths",), data.get("workflowPaths")),
             self._max_agents(data.get("maxAgents")),
             self._workspace(data.get("workspace")),
+            self._keeps_sessions(data),
         )
 
     def dangling(self, config: Config) -> None:
@@ -387,6 +389,12 @@ class _Reader:
             ("maxAgents",), "maxAgents must be a whole number from 1 to 1000", "unset it for no limit"
         )
         return None
+
+    def _keeps_sessions(self, data: dict[str, Any]) -> bool:
+        said = self._text((), data, "sessions")
+        if said not in ("", KEEP):
+            self._refuse(("sessions",), f"sessions must be: {KEEP}", "unset it to keep none")
+        return said == KEEP
 
     def _bundles(self, value: Any) -> dict[str, Grants]:
         entries = self._mapping(("bundles",), value, "bundles")

@@ -24,7 +24,7 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
     "agents": ("command", "args", "timeout", "silence", "tools", "limits"),
 }
 OVERRIDES = ("agentOverrides", "modelOverrides")
-TEXTS = ("defaultAgent", "defaultModel", "node")
+TEXTS = ("defaultAgent", "defaultModel", "node", "sessions")
 """Keys that hold one text."""
 FLAT = ("modelOverrides", "forges")
 STRUCTURED: Mapping[str, tuple[str, ...]] = {
@@ -54,6 +54,8 @@ FORGES = ("github", "gitlab", "gitea", "forgejo", "bitbucket", "sourcehut")
 """What `forges` can say of a host."""
 KEYS = (*FIELDS, *TEXTS, *OVERRIDES, "forges", *NESTED)
 
+KEEP = "keep"
+"""What `sessions` can say: that what agent programs keep of a conversation is kept with its steps."""
 NO_MODEL = "none"
 """As an override: no model for that scenario, whatever the default is."""
 MCP_FIELDS = ("command", "args", "url", "env", "tools", "timeout")
@@ -201,7 +203,8 @@ class Config(NamedTuple):
     """The configuration; empty without a file. `budgets` are by workflow, "" for all; `secrets` and
     `not_secrets` are variables. `broken_clis` are problems of `agent_clis` rows. `node` runs JavaScript;
     `bundles` are code workflows' permissions. `stops_unpriced`: threads with a cost limit wait if the cost is
-    unknown. `max_agents` limits running agents on this machine. `workspace` says where agents work."""
+    unknown. `max_agents` limits running agents on this machine. `workspace` says where agents work;
+    `keeps_sessions`: the sessions of agent programs are kept with steps, and restored."""
 
     providers: Mapping[str, Provider]
     models: Mapping[str, Model]
@@ -227,6 +230,7 @@ class Config(NamedTuple):
     workflow_paths: tuple[Path, ...] = ()
     max_agents: int | None = None
     workspace: WorkspaceSettings = WorkspaceSettings()
+    keeps_sessions: bool = False
 
     @property
     def prices(self) -> dict[str, Price]:

@@ -66,6 +66,8 @@ def _check_detail(instance: Instance, head: Head, node: Hash, made: Step, order:
         raise AgentFailed(f"step {node} raises its own budget", "only uwf thread budget may do that")
     if detail.code is not None:
         raise AgentFailed(f"step {node} names code in its detail", "only uwf records that")
+    if detail.kept is not None and not is_kind(instance.store.get(detail.kept).type, "session"):
+        raise AgentFailed(f"step {node} names node {detail.kept} as its program's session, which is none")
     if detail.context not in (None, head.node):
         raise AgentFailed(
             f"step {node} was made on {detail.context}, as its detail says, and the head is {head.node}"

@@ -84,7 +84,7 @@ from uwf_git.format.kinds import (
     parse_step,
     persona_value,
 )
-from uwf_git.format.types import CODE_DETAIL, END, FAIL, STEPNODE, USER, is_kind
+from uwf_git.format.types import END, FAIL, STEPNODE, USER, WITH_CODE, is_kind
 from uwf_git.git.repository import Oid, StoreUnwritable
 from uwf_git.sandbox.programs import avoid
 from uwf_git.store.history import Head, Position
@@ -503,7 +503,7 @@ class _Run:
             return node, step
         with store.registering():
             told = detail._replace(code=code)
-            step = step._replace(detail=store.draft(CODE_DETAIL, told.payload()))
+            step = step._replace(detail=store.draft(told.type, told.payload()))
             return store.draft(STEPNODE, step.payload()), step
 
     def _unpin(self, step: Hash) -> None:
@@ -649,7 +649,7 @@ class _Run:
 
     def _workspace_at(self, cwd: Path | None = None) -> StepWorkspace | None:
         types = {self._instance.store.get(step.detail).type for step in self._at.history.steps[-_LOOKED_AT:]}
-        has_code = any(each == CODE_DETAIL or not is_kind(each, "detail") for each in types)
+        has_code = any(each in WITH_CODE or not is_kind(each, "detail") for each in types)
         if not has_code and not Notes(self._instance.store.repository.private).any():
             return None
         from uwf_git.workspaces.step_workspace import workspace_of

@@ -12,9 +12,12 @@ from uwf_git.format.types import (
     ATTEMPT,
     BMAD,
     CODE_ATTEMPT,
+    CODE_DETAIL,
     CREW_DEFINITION,
     DEFAULT_STATUS,
     DEFINITIONS,
+    DETAIL,
+    KEPT_DETAIL,
     NEEDS_INPUT,
     PERSON,
     RESUME,
@@ -314,7 +317,7 @@ class Detail(NamedTuple):
     """A Detail node. `turns` are Turn nodes; `context` is the head that the prompt was built from; `cost` is
     in US dollars; `budget` holds raised limits; `redactions` are the places and numbers of removed secrets.
     Of an imported step, `source` is its original id and `nodes` its original nodes. `code` is what it left in
-    a worktree."""
+    a worktree, `kept` the Session node of the agent's program."""
 
     answer: str
     turns: tuple[Hash, ...] = ()
@@ -332,10 +335,15 @@ class Detail(NamedTuple):
     source: str | None = None
     nodes: tuple[Hash, ...] = ()
     code: Revision | None = None
+    kept: Hash | None = None
+
+    @property
+    def type(self) -> Hash:
+        """The type of its node, unless it is imported: the first current version that fits."""
+        return KEPT_DETAIL if self.kept is not None else DETAIL if self.code is None else CODE_DETAIL
 
     def payload(self) -> dict[str, Any]:
-        """Return the payload of the newest version; with a `source`, of an ImportedDetail; with `code`, of a
-        Detail with code."""
+        """Return the payload for `type`; with a `source`, of an ImportedDetail."""
         payload: dict[str, Any] = {
             "answer": self.answer,
             "turns": list(self.turns),
@@ -359,7 +367,29 @@ class Detail(NamedTuple):
             payload |= {"source": self.source, "nodes": list(self.nodes)}
         if self.code is not None:
             payload["code"] = self.code.payload()
+        if self.kept is not None:
+            payload["kept"] = self.kept
         return payload
+
+
+class SessionFile(NamedTuple):
+    """A file of a program's session: its path below the program's folder of sessions, and its Text nodes."""
+
+    path: str
+    parts: tuple[Hash, ...]
+
+
+class Session(NamedTuple):
+    """A Session node: the files of a program's session, by the session's id. The program worked in `folder`."""
+
+    program: str
+    session: str
+    folder: str
+    files: tuple[SessionFile, ...]
+
+    def payload(self) -> dict[str, Any]:
+        files = [{"path": each.path, "parts": list(each.parts)} for each in self.files]
+        return {"program": self.program, "session": self.session, "folder": self.folder, "files": files}
 
 
 class Attempt(NamedTuple):
@@ -583,7 +613,14 @@ def parse_detail(payload: Any) -> Detail:
         payload.get("source"),
         tuple(payload.get("nodes", ())),
         _revision(payload),
+        payload.get("kept"),
     )
+
+
+def parse_session(payload: Any) -> Session:
+    """Parse a valid Session payload."""
+    files = tuple(SessionFile(each["path"], tuple(each["parts"])) for each in payload["files"])
+    return Session(payload["program"], payload["session"], payload["folder"], files)
 
 
 def parse_attempt(payload: Any) -> Attempt:

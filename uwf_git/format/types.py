@@ -429,6 +429,44 @@ CODE_DETAIL = builtin(
         },
     ),
 )
+KEPT_DETAIL = builtin(
+    "EYJWXZZVVPHP5",
+    record(
+        "Detail4",
+        {
+            **_DETAIL,
+            "cost?": COST,
+            "notes?": STRINGS,
+            "budget?": BUDGET,
+            "redactions?": _REDACTIONS,
+            "code?": _REVISION,
+            "kept?": {
+                **REF,
+                "description": "The Session: what the agent's program kept of the conversation.",
+            },
+        },
+    ),
+)
+SESSION = builtin(
+    "512R62TP7YZ4F",
+    record(
+        "Session",
+        {
+            "program": STRING,
+            "session": {**STRING, "description": "Its id, as the program calls it."},
+            "folder": {**STRING, "description": "The folder that the program worked in."},
+            "files": list_of(
+                record(
+                    "SessionFile",
+                    {
+                        "path": {**STRING, "description": "Below the program's folder of sessions."},
+                        "parts": {**REFS, "description": "Texts that follow one another."},
+                    },
+                )
+            ),
+        },
+    ),
+)
 IMPORTED_DETAIL = builtin(
     "7XS736FCJBKH5",
     record(
@@ -525,15 +563,18 @@ _KINDS: dict[str, frozenset[Hash]] = {
     "crew": frozenset({CREW}),
     "start": frozenset({STARTNODE, LIMITED_START, ROUNDS_START, CREW_START}),
     "step": frozenset({STEPNODE}),
-    "detail": frozenset({FIRST_DETAIL, DETAIL, CODE_DETAIL, IMPORTED_DETAIL}),
+    "detail": frozenset({FIRST_DETAIL, DETAIL, CODE_DETAIL, KEPT_DETAIL, IMPORTED_DETAIL}),
     "turn": frozenset({FIRST_TURN, TURN}),
     "attempt": frozenset({ATTEMPT, CODE_ATTEMPT}),
+    "session": frozenset({SESSION}),
     "text": frozenset({TEXT}),
 }
 OF_THREADS = tuple(BUILTIN.core)
 """The built-in types that a thread may have nodes of."""
 
 
+WITH_CODE = CODE_DETAIL, KEPT_DETAIL
+"""The types of details that may name code."""
 MAY_LIMIT = (
     LIMITED_START,
     ROUNDS_START,

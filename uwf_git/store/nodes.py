@@ -19,6 +19,7 @@ from uwf_git.format.kinds import (
     Detail,
     TurnRecord,
     parse_detail,
+    parse_session,
     parse_start,
     parse_step,
     parse_turn,
@@ -399,7 +400,9 @@ def references_by_kind(node: Node) -> list[Hash] | None:
         return [each for each in (step.start, step.prev, step.output, step.detail) if each]
     if is_kind(node.type, "detail"):
         detail = parse_detail(node.payload)
-        return [*detail.turns, *([detail.context] if detail.context else []), *detail.nodes]
+        return [*detail.turns, *filter(None, (detail.context, detail.kept)), *detail.nodes]
+    if is_kind(node.type, "session"):
+        return [part for file in parse_session(node.payload).files for part in file.parts]
     if node.type == CREW_WORKFLOW:  # it has hundreds of roles
         return [*{role.schema: None for role in parse_workflow(node.payload).roles.values()}]
     return None

@@ -11,7 +11,7 @@
     runs/<ULID>.log       the agent's standard error
     runs/<ULID>.off       why a step is being interrupted, for its engine
     runs/<ULID>.detached  the output of the thread's last detached run
-    sessions/<hash>       the thread that an agent's session belongs to
+    sessions/<hash>       the thread that an agent's session belongs to, and how the session was left here
     folders/<ULID>        the working folder of a thread's agents
     trusted/<SHA-256>     trusted code; see `Trusted`
     chat.history          input of `uwf chat`, one JSON text per line, without secrets
@@ -580,9 +580,33 @@ class Sessions:
     def owner(self, agent: str, session: str) -> str:
         """Return the thread of a session, "" if unknown."""
         try:
-            return read_private(self._path(agent, session)).decode("ascii", "replace")
+            return _owner(read_private(self._path(agent, session)))
         except OSError:
             return ""
+
+    def note(self, agent: str, session: str, context: str, kept: str | None = None) -> None:
+        """Record that a session is on this machine as a run on the head `context` left it, and its Session
+        node. The session has an owner. Best effort."""
+        if kept is None and self.left_here(agent, session, context):
+            return
+        with contextlib.suppress(OSError), self._path(agent, session).open("a", encoding="ascii") as file:
+            file.write(f"\n{context} {kept or ''}".rstrip())
+
+    def left_here(self, agent: str, session: str, context: str | None, kept: str | None = None) -> bool:
+        """Return whether a session was left on this machine by a run on `context`, with that Session node if
+        one is given."""
+        return any(each == context and kept in (None, node) for each, node in self._states(agent, session))
+
+    def was_kept(self, agent: str, session: str) -> bool:
+        """Return whether a session of this machine was ever kept or restored."""
+        return any(node for _, node in self._states(agent, session))
+
+    def _states(self, agent: str, session: str) -> list[tuple[str, str]]:
+        try:
+            lines = read_private(self._path(agent, session)).decode("ascii", "replace").split("\n")[1:]
+        except OSError:
+            return []
+        return [(context, node) for context, _, node in (line.partition(" ") for line in lines)]
 
     def owners(self, agent: str, sessions: Iterable[str]) -> dict[str, str]:
         try:
@@ -596,7 +620,7 @@ class Sessions:
         """Delete the sessions of threads for which `wanted` is False."""
         for path in self._folder.iterdir() if self._folder.is_dir() else ():
             with contextlib.suppress(OSError):
-                if not wanted(read_private(path).decode("ascii", "replace")):
+                if not wanted(_owner(read_private(path))):
                     path.unlink()
 
     def _path(self, agent: str, session: str) -> Path:
@@ -604,6 +628,10 @@ class Sessions:
 
         name = sha256(f"{agent}\0{session}".encode("utf-8", "replace")).hexdigest()
         return self._folder / name[:40]
+
+
+def _owner(data: bytes) -> str:
+    return data.decode("ascii", "replace").partition("\n")[0]
 
 
 class Folders:

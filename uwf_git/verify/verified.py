@@ -251,6 +251,8 @@ class Known:
         for turn in made.turns:
             if not is_kind(self.content(here, turn).type, "turn"):
                 report("wrong-detail", f"the detail names node {turn} as a turn, which is none")
+        if made.kept is not None and not is_kind(self.content(here, made.kept).type, "session"):
+            report("wrong-detail", f"the detail names node {made.kept} as a session, which is none")
         said = made.instruction
         if said is not None and not is_instruction(said, expected, bool(made.redactions)):
             report("wrong-detail", "the detail's instruction is not the one of the workflow")

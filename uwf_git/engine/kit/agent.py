@@ -25,7 +25,7 @@ from uwf_git.base import lifetime, log
 from uwf_git.base.errors import AgentFailed, Usage, UwfError
 from uwf_git.base.text import shortened
 from uwf_git.engine.conversation import talks
-from uwf_git.engine.kit.context import Context, Reply
+from uwf_git.engine.kit.context import Context, KeptSession, Reply
 from uwf_git.engine.kit.memory import Memory, carry_on
 from uwf_git.engine.kit.prompt import prompt_at, role_of, was_chosen
 from uwf_git.engine.kit.record import Answers, Recorder, broken_off
@@ -88,6 +88,11 @@ class Conversation:
 
     def _next(self, ask: Callable[[], Reply]) -> Reply:
         return ask() if self.answers is None else self.answers.next(ask, self.adopt_answer)
+
+    def keep_session(self, session: str, put: Callable[[Hash, Any], Hash]) -> KeptSession:
+        """Put what the agent's program keeps of a session, without secrets, as a Session node, so that another
+        machine can resume it. Called after the last answer, also of a failed run. Raises nothing."""
+        return KeptSession()
 
     def close(self) -> None:
         """Release resources, such as a process."""
@@ -295,6 +300,7 @@ class Agent:
             read = recorder.read_beside(turns)
             usage = sum_tokens([said.usage, *(turn.usage for turn in read)])
             said = said._replace(budget=order.budget, usage=usage)
+            said = recorder.keep_session(said, conversation.keep_session)
             return recorder.detail(said, [*read, *turns], order, head.node)
 
         with ExitStack() as stack:
@@ -348,6 +354,7 @@ class Agent:
         the arguments, Invalid for the role, NotFound."""
         name = instance.redactor.text(self.called(args))[0]
         head, history = at
+        recorder.head = head.node
         role = role or role_of(history, order.role)
         last = history.steps[-1] if history.steps and talks(role) else None
         if last is not None and role.tools is not None and was_chosen(instance, history, last, cwd):

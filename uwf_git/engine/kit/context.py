@@ -54,6 +54,23 @@ class PastRun(NamedTuple):
     turns: tuple[TurnRecord, ...]
 
 
+class SessionState(NamedTuple):
+    """How the thread left a session: `context` is the head on which the last run in it was made, `kept` the
+    Session node of that run, None if its program's files weren't kept."""
+
+    context: Hash | None = None
+    kept: Hash | None = None
+
+
+class KeptSession(NamedTuple):
+    """The Session node of a run, None if its program's files aren't kept. `secrets` were taken out of them;
+    `note` is why they aren't kept, "" if there are none to keep."""
+
+    node: Hash | None = None
+    secrets: int = 0
+    note: str = ""
+
+
 class Resume(NamedTuple):
     """The failed attempt to resume. `exchanges()` reads its conversation and those that it resumed itself,
     oldest first."""
@@ -62,6 +79,7 @@ class Resume(NamedTuple):
     error: str
     turns: tuple[TurnRecord, ...]
     exchanges: Callable[[], tuple[PastRun, ...]]
+    state: SessionState = SessionState()
 
 
 class Previous(NamedTuple):
@@ -70,6 +88,7 @@ class Previous(NamedTuple):
 
     session: str | None
     exchanges: Callable[[], tuple[PastRun, ...]]
+    state: SessionState = SessionState()
 
 
 SILENCE = 30 * 60.0

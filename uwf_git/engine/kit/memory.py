@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from uwf_git.engine.kit.context import PastRun, Previous, Resume
+from uwf_git.engine.kit.context import PastRun, Previous, Resume, SessionState
 from uwf_git.engine.kit.prompt import prompt_at
 from uwf_git.engine.step_parts import Recipient
 from uwf_git.format.kinds import Detail, Role, StepContext
@@ -72,7 +72,7 @@ class Memory:
             return None
         for step in reversed(self._history.steps):
             if self._is_ours(step) and (detail := self._detail(step.detail)) is not None:
-                return Previous(self._own(detail.session), self._exchanges)
+                return Previous(self._own(detail.session), self._exchanges, _state(detail))
         return None
 
     def resume(self) -> Resume | None:
@@ -87,7 +87,7 @@ class Memory:
         def exchanges() -> tuple[PastRun, ...]:
             return tuple(self._describe(remembers, chain))
 
-        return Resume(self._own(last.session), error, self._store.turns(last), exchanges)
+        return Resume(self._own(last.session), error, self._store.turns(last), exchanges, _state(last))
 
     def _own(self, session: str | None) -> str | None:
         """Return the session, which may become a program's argument, unless its id is invalid or it is of the
@@ -152,6 +152,10 @@ class Memory:
 
     def _detail(self, node: Hash | None) -> Detail | None:
         return None if node is None else self._store.detail(node)
+
+
+def _state(detail: Detail) -> SessionState:
+    return SessionState(detail.context, detail.kept)
 
 
 def resumes_session(instance: Instance, at: Position, role: str, agent: str) -> bool:

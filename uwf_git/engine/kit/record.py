@@ -15,7 +15,7 @@ from uwf_git.base.text import encodable, last_line, one_line, settled, whole_lin
 from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.format.kinds import EXTRACT, Detail, TurnRecord, Usage, parse_turn
 from uwf_git.format.node import to_blob
-from uwf_git.format.types import DETAIL, TURN
+from uwf_git.format.types import TURN
 from uwf_git.git.repository import StoreUnwritable
 from uwf_git.store.private import OUTPUT_END, Activity, AgentReport
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from uwf_git.base.errors import UwfError
     from uwf_git.config.secrets import Redactor
     from uwf_git.config.stream_redaction import StreamedText
-    from uwf_git.engine.kit.context import Reply
+    from uwf_git.engine.kit.context import KeptSession, Reply
     from uwf_git.store.history import Head
     from uwf_git.store.instance import Instance
     from uwf_git.store.private import EngineOrder, LiveStream
@@ -79,7 +79,8 @@ class _Lines:
 
 class Recorder:
     """Makes the nodes of one run of an agent; `nodes` maps each to its blob. Turns are written at once; the
-    rest once it is safe in the private folder: see `settle`. `session` is the last one noted."""
+    rest once it is safe in the private folder: see `settle`. `session` is the last one noted, `head` the one
+    that the run is made on."""
 
     def __init__(
         self, instance: Instance, thread: ThreadId | None = None, agent: str = "", is_put: bool = False
@@ -94,6 +95,7 @@ class Recorder:
         self.nodes: dict[Hash, str] = {}
         self.turns: list[TurnRecord] = []
         self.session: str | None = None
+        self.head: Hash | None = None
         self._model = self._line = ""
         self._line_time = 0.0
         self._metered: dict[str, int] = {}  # tokens by stream
@@ -365,7 +367,28 @@ class Recorder:
 
     def _claim(self, session: str) -> None:
         if self._thread:
-            self._instance.sessions.claim(self._agent, session, self._thread)
+            sessions = self._instance.sessions
+            sessions.claim(self._agent, session, self._thread)
+            keeps = self._instance.config.keeps_sessions or sessions.was_kept(self._agent, session)
+            if self.head is not None and keeps:
+                sessions.note(self._agent, session, self.head)
+
+    def keep_session(
+        self, said: Detail, keep: Callable[[str, Callable[[Hash, Any], Hash]], KeptSession]
+    ) -> Detail:
+        """Return the detail with the Session node of its session, if sessions are kept. `keep` is the
+        conversation's `keep_session`."""
+        if not said.session or not self._instance.config.keeps_sessions:
+            return said
+        kept = keep(said.session, self.put)
+        if kept.secrets:
+            self._redacted["kept session"] += kept.secrets
+        if kept.node is None:
+            return said._replace(notes=(*said.notes, kept.note)) if kept.note else said
+        if self._thread and self.head is not None:
+            self._claim(said.session)
+            self._instance.sessions.note(self._agent, said.session, self.head, kept.node)
+        return said._replace(kept=kept.node)
 
     def _turn(self, turn: TurnRecord) -> Hash:
         # By identity: equal turns are two turns, but the same record reported twice is one.
@@ -400,7 +423,8 @@ class Recorder:
             extraction=self.redact(said.extraction, "extraction"),
             notes=self.redact(said.notes, "notes"),
         )
-        return self.put(DETAIL, detail._replace(redactions=tuple(self._redacted.items())).payload())
+        detail = detail._replace(redactions=tuple(self._redacted.items()))
+        return self.put(detail.type, detail.payload())
 
 
 class Answers:

@@ -135,5 +135,7 @@ def _detail(instance: Instance, detail: Hash, step: Hash) -> Hash:
         return detail
     found = store.detail(detail)
     assert found is not None
-    plain = found._replace(instruction=None, context=None, budget=None, source=step, nodes=())
+    plain = found._replace(
+        instruction=None, context=None, budget=None, source=step, nodes=(), code=None, kept=None
+    )
     return store.put(IMPORTED_DETAIL, plain.payload(), timestamp=content.timestamp)

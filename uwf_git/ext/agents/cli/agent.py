@@ -14,14 +14,14 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.base import log
 from uwf_git.base.errors import Invalid, Throttled, Usage
 from uwf_git.config.agent_cli import Row
 from uwf_git.config.known_agents import ANY_ROW
 from uwf_git.engine.kit.agent import Conversation
-from uwf_git.engine.kit.context import SILENCE
+from uwf_git.engine.kit.context import SILENCE, KeptSession, SessionState
 from uwf_git.engine.kit.memory import carry_on
 from uwf_git.ext.agents.cli.rows import TABLE, shipped_row
 from uwf_git.kit import Agent, Context, Reply, TurnRecord
@@ -29,6 +29,8 @@ from uwf_git.kit import Agent, Context, Reply, TurnRecord
 if TYPE_CHECKING:
     from uwf_git.config.settings import Config
     from uwf_git.ext.agents.cli.run import Run
+    from uwf_git.ext.agents.cli.sessions import ProgramSessions
+    from uwf_git.format.ids import Hash
     from uwf_git.kit import Usage as Tokens
     from uwf_git.sandbox.child import CommandResult
 
@@ -164,10 +166,28 @@ class _Conversation(Conversation):
         ctx = self.ctx
         if (left := self.carried_on()) and ctx.resume is not None:
             session, message = left
-            return self._resumed(session, message, carry_on(ctx.resume.error, ctx.prompt))
-        if ctx.previous_session is None or not self._row.resume:
+            return self._gone_on(session, ctx.resume.state, message, carry_on(ctx.resume.error, ctx.prompt))
+        if ctx.previous is None or ctx.previous.session is None or not self._row.resume:
             return self._fresh(ctx.prompt)
-        return self._resumed(ctx.previous_session, ctx.prompt_for_resumed_session, ctx.prompt)
+        session = ctx.previous.session
+        return self._gone_on(session, ctx.previous.state, ctx.prompt_for_resumed_session, ctx.prompt)
+
+    def _gone_on(self, session: str, state: SessionState, message: str, whole: str) -> Reply:
+        from uwf_git.ext.agents.cli.calls import require
+
+        require(self._row, self._env)
+        if self._row.resume and (why := self._sessions.prepare(session, state)):
+            return self._fresh(whole, f"{why}; begun anew with the whole context")
+        return self._resumed(session, message, whole)
+
+    def keep_session(self, session: str, put: Callable[[Hash, Any], Hash]) -> KeptSession:
+        return self._sessions.keep(session, put)
+
+    @property
+    def _sessions(self) -> ProgramSessions:
+        from uwf_git.ext.agents.cli.sessions import ProgramSessions
+
+        return ProgramSessions(self.ctx, self._name, self._row, self._env)
 
     def say(self, text: str) -> Reply:
         parts = [self.ctx.prompt, text]

@@ -140,6 +140,10 @@ _CLAUDE: Mapping[str, Any] = {
     r"|oauth token has expired",
     "signIn": "run claude and log in there, or set ANTHROPIC_API_KEY",
     "lost": r"No conversation found|requires a valid session ID",
+    "sessions": {
+        "folder": ["$CLAUDE_CONFIG_DIR/projects/{slug}", "~/.claude/projects/{slug}"],
+        "files": ["{session}.jsonl"],
+    },
 }
 
 _CODEX: Mapping[str, Any] = {
@@ -246,6 +250,10 @@ _CODEX: Mapping[str, Any] = {
     "login": r"(?i)401 unauthorized|not logged in|missing environment variable|refresh token|codex login",
     "signIn": "run: codex login",
     "lost": r"(?i)no rollout found|thread/resume failed|no saved session|session not found",
+    "sessions": {
+        "folder": ["$CODEX_HOME/sessions", "~/.codex/sessions"],
+        "files": ["*/*/*/rollout-*-{session}.jsonl"],
+    },
 }
 
 _GEMINI: Mapping[str, Any] = {
@@ -339,6 +347,10 @@ _GEMINI: Mapping[str, Any] = {
     "login": r"(?i)set an auth method|invalid auth method|UNAUTHENTICATED|API key not valid|GEMINI_API_KEY",
     "signIn": "run gemini and log in there, or set GEMINI_API_KEY",
     "lost": r"(?i)error resuming session|invalid session identifier|no previous sessions",
+    "sessions": {
+        "folder": ["$GEMINI_CLI_HOME/.gemini/tmp/{project}/chats", "~/.gemini/tmp/{project}/chats"],
+        "files": ["session-*-{session:8}.jsonl"],
+    },
 }
 
 _OPENCODE: Mapping[str, Any] = {
@@ -420,6 +432,7 @@ _OPENCODE: Mapping[str, Any] = {
     "login": r"(?im)^401$|invalid_api_key|opencode auth login|API key is missing",
     "signIn": "run: opencode auth login",
     "lost": r"(?i)session not found",
+    "sessions": {"export": ["export", "{session}"], "import": ["import", "{file}"], "each": ".messages[]"},
 }
 
 _HERMES: Mapping[str, Any] = {
@@ -538,6 +551,14 @@ _QWEN: Mapping[str, Any] = {
     "login": r"(?i)API Error: 401|invalid api key|no auth type|missing API key",
     "signIn": "run qwen and log in there, or set OPENAI_API_KEY, OPENAI_BASE_URL and OPENAI_MODEL",
     "lost": r"(?i)no saved session found",
+    "sessions": {
+        "folder": [
+            "$QWEN_RUNTIME_DIR/projects/{slug}/chats",
+            "$QWEN_HOME/projects/{slug}/chats",
+            "~/.qwen/projects/{slug}/chats",
+        ],
+        "files": ["{session}.jsonl"],
+    },
 }
 
 _COPILOT: Mapping[str, Any] = {
