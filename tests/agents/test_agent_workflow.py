@@ -74,6 +74,10 @@ class World:
         (home / "outer.script").write_text("- {role: planner, output: {part: the lock}}\n")
         self.configure("inner")
 
+    def register(self, text: str) -> None:
+        (self.home / "changed.yaml").write_text(text)
+        self.uwf("workflow", "put", self.home / "changed.yaml")
+
     def configure(self, *solver: str) -> None:
         (self.root / "config.yaml").write_text(
             f"""\
@@ -256,6 +260,31 @@ def test_a_field_that_only_the_parent_asks_for_is_found_in_the_childs_answer(wor
     assert last["output"] == {"status": "solved", "summary": "Done.", "effort": 2}
     detail = world.uwf("cas", "get", last["detail"]).json["payload"]
     assert detail["notes"] == ["left out of the output, as the schema has no such field: gain"]
+
+
+def test_a_child_that_failed_fails_the_step_and_is_replaced(world: World) -> None:
+    failing = INNER.replace("reporter: [{role: $END}]", "reporter: [{end: failed, reason: '{{ summary }}'}]")
+    world.register(failing)
+    world.play(WORKED + REPORTED)
+    thread = world.start()
+    refused = world.uwf("thread", "step", thread, check=6).error
+    assert "has failed: It works." in refused["message"]
+    assert [each["role"] for each in world.uwf("thread", "steps", thread).json] == ["planner"]
+    world.uwf("thread", "step", thread, check=6)
+    assert [each["status"] for each in world.children(but=thread)] == ["failed", "failed"]
+
+
+def test_a_child_that_failed_passes_on_an_output_that_says_so(world: World) -> None:
+    outer = OUTER.replace("[solved, stuck]", "[solved, failed]").replace(
+        "stuck: planner", "failed: {end: failed}"
+    )
+    failing = INNER.replace("reporter: [{role: $END}]", "reporter: [{end: failed}]")
+    world.register(outer)
+    world.register(failing)
+    world.play(WORKED + REPORTED.replace("solved", "failed"))
+    thread = world.start()
+    world.uwf("thread", "step", thread, check=10)
+    assert world.uwf("thread", "show", thread).json["status"] == "failed"
 
 
 def test_a_killed_child_is_replaced_and_a_workflow_within_itself_is_refused(world: World) -> None:

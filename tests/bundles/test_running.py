@@ -296,3 +296,27 @@ def _iso(milliseconds: int) -> str:
     from uwf_git.base.text import iso
 
     return iso(milliseconds // 1000).removesuffix("Z")
+
+
+@pytest.mark.parametrize(
+    ("returned", "status", "reason"),
+    [
+        ('{"$status": "$FAIL", "reason": "No tests."}', "failed", "No tests."),
+        ('{"$status": "$FAIL"}', "failed", ""),
+        ('{"status": "failed", "reason": "No tests."}', "completed", None),
+    ],
+)
+def test_a_result_decides_whether_the_thread_has_failed(
+    uwf: Uwf, returned: str, status: str, reason: str | None
+) -> None:
+    role = '"one": {"description": "One.", "schema": {"type": "object"}}'
+    code = (
+        f'descriptor = {{"name": "ends", "description": "Ends.", "roles": {{{role}}}}}\n\n\n'
+        f"async def run(input, options):\n    options.finish({returned})\n    return\n    yield\n"
+    )
+    put = uwf("workflow", "put", write("ends.py", code)).json
+    thread = uwf("thread", "start", put["hash"], "-p", "Do it").json["thread"]
+    uwf("thread", "run", thread, check=10 if status == "failed" else 0)
+    shown = uwf("thread", "show", thread).json
+    assert (shown["status"], shown.get("reason")) == (status, reason)
+    assert uwf("verify").json["findings"] == []

@@ -101,11 +101,18 @@ def decide(
 
 def _of_bundle(code: Code, start: Start, steps: Sequence[StepContext]) -> Decision:
     if steps and steps[-1].role == END:
-        return WorkflowEnded()
+        return _ended_by_code(steps[-1].output)
     if steps and steps[-1].role != USER and asks_human(steps[-1].output):
         return _question(steps[-1].role, steps[-1].output)
     most = start.max_rounds or code.max_rounds
     return DecidedByCode(None if most is None else max(0, most - sum(step.role != USER for step in steps)))
+
+
+def _ended_by_code(result: Any) -> WorkflowEnded:
+    if not isinstance(result, dict) or result.get("$status") != FAIL:
+        return WorkflowEnded()
+    reason = result.get("reason")
+    return WorkflowEnded(True, reason.strip() if isinstance(reason, str) else "")
 
 
 def follow(

@@ -31,8 +31,17 @@ from uwf_git.engine.human_turn import human_turn
 from uwf_git.engine.kit.arguments import read_options
 from uwf_git.engine.kit.candidate import with_all_fields
 from uwf_git.engine.kit.extract import ExpectedOutput, failed_with, judge
+from uwf_git.engine.status import FAILED, KILLED
 from uwf_git.format.ids import Hash, ThreadId, is_thread_id
-from uwf_git.format.kinds import CONTENT, SUBWORKFLOW, StepContext, asks_human, split_remarks, step_fields
+from uwf_git.format.kinds import (
+    CONTENT,
+    SUBWORKFLOW,
+    StepContext,
+    asks_human,
+    split_remarks,
+    status_of,
+    step_fields,
+)
 from uwf_git.format.types import SUSPEND, USER
 from uwf_git.git.repository import Oid
 from uwf_git.kit import Context, Reply, create_agent
@@ -100,7 +109,7 @@ def _pass_remarks_on(ctx: Context, child: ThreadId) -> None:
 
 
 def _own(ctx: Context, session: str) -> Head | None:
-    """Return the child thread of a session, None if killed or gone. A session may come from elsewhere: only a
+    """Return the child thread of a session, None if killed, failed or gone. A session may come from elsewhere: only a
     thread started here, for this one, of the role's workflow, is accepted."""
     if not is_thread_id(session) or not ctx.instance.sessions.is_own(NAME, session, ctx.thread):
         return None
@@ -108,8 +117,8 @@ def _own(ctx: Context, session: str) -> Head | None:
         head = ctx.instance.threads.head(ThreadId(session))
     except NotFound:
         return None
-    killed = head.archive is not None and head.archive.status == "killed"
-    return None if killed or head.row.name != ctx.options.name else head
+    lost = head.archive is not None and head.archive.status in (KILLED, FAILED)
+    return None if lost or head.row.name != ctx.options.name else head
 
 
 def _start(ctx: Context) -> ThreadId:
@@ -306,7 +315,7 @@ def _asks(ctx: Context, instance: Instance, child: ThreadId, waiting: Waiting) -
 def _ended(ctx: Context, head: Head) -> Reply:
     child = head.thread
     assert head.archive is not None
-    if head.archive.status == "killed":
+    if head.archive.status == KILLED:
         raise _broken(ctx, child, *_KILLED)
     history = ctx.instance.threads.history(head)
     if not history.steps:
@@ -319,6 +328,9 @@ def _ended(ctx: Context, head: Head) -> Reply:
     for output in outputs:
         reply = Reply(f"Done by thread {child}.\n", session=child, output=output, detail=history.head)
         verdict = judge(reply, ExpectedOutput(ctx.role, ctx.schema))
+        if not verdict.problems and head.archive.status == FAILED and status_of(output) != FAILED:
+            why = f": {head.archive.reason}" if head.archive.reason else ""
+            raise _broken(ctx, child, f"has failed{why}", "step again for a new one")
         if not verdict.problems:
             return reply
         problems = problems or verdict.problems
