@@ -12,11 +12,10 @@ ask() {
         set -- "$@" --action="$number=$(field ".options[$((number - 1))]")"
     done
     [ $# -gt 0 ] && set -- --wait "$@"
-    pressed=$(notify-send "$@" "$(field .role)" "$(field .question)
+    pressed=$(notify-send "$@" -- "$(field .role)" "$(field .question)
 $(field .command)") || return 0
-    if [ -n "$pressed" ]; then
-        uwf thread answer "$thread" --for "$step" -m "$pressed" >/dev/null || true
-    fi
+    [ -n "$pressed" ] || return 0
+    field ".options[$((pressed - 1))]" | uwf thread answer "$thread" --for "$step" -m - >/dev/null
 }
 
 {

@@ -12,6 +12,7 @@ import click
 
 from uwf_cli import terminal
 from uwf_cli.invocation import Invocation, itself
+from uwf_git.base.errors import Usage
 from uwf_git.base.lifetime import deferred
 from uwf_git.sandbox.child import spawn
 
@@ -28,12 +29,14 @@ def detach(
     invocation: Invocation, thread: ThreadId, options: Options, most: int, value: Mapping[str, Any]
 ) -> None:
     """Run a thread in a process of its own, and print `value` and how to follow it. The process has the run
-    when this returns: it inherits the lock. Raises Busy, Invalid for a thread that has ended, and what its
-    first step would raise without an agent."""
+    when this returns: it inherits the lock. Raises Usage within a step, Busy, Invalid for a thread that has
+    ended, and what its first step would raise without an agent."""
     from uwf_git.api.start import require_agent
     from uwf_git.api.waiting import raise_if_waiting
 
     instance = invocation.instance
+    if "UWF_THREAD" in os.environ:
+        raise Usage("a step or hook cannot start a run in the background, as all that it starts ends with it")
     if isinstance(options.agent, str):
         require_agent(instance.location.root, options.agent)
     with instance.locks.run(thread) as lock:

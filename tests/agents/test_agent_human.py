@@ -243,20 +243,23 @@ def test_an_editor_opens_on_a_form_that_explains_itself(
     copy = tmp_path / "copy"
     body = (
         f"pathlib.Path({str(copy)!r}).write_text(text)\n"
-        "text = text.replace('comments: \"\"', 'comments: Fine: all of it') + 'The report.\\n'"
+        "text = text.replace('status:  # approved or rejected', 'status: approved')\n"
+        "text = text.replace('comments:  # text', 'comments: Fine: all of it').replace('score:', 'score: 1')\n"
+        "text += 'The report.\\n'"
     )
     made = Person(instance, ["--editor"], SCHEMA, edits(script, body)).made()
     assert made.output == {
         "status": "approved",
         "comments": "Fine: all of it",
         "score": 1,
-        "files": [""],
-        "urgent": True,
-    }
+    }, "what nobody filled in has no value"
     assert made.detail["answer"].endswith("---\n\nThe report.\n")
     assert "#:" not in made.detail["answer"]
     form = copy.read_text()
-    assert form.startswith('---\nstatus: approved\ncomments: ""\nscore: 1\n')
+    assert form.startswith(
+        "---\nstatus:  # approved or rejected\ncomments:  # text\nscore:  # integer from 1 to 5\n"
+        "# files:  # list\n# urgent:  # yes or no\n---\n"
+    )
     assert "#: - `score` (integer from 1 to 5; required)\n" in form
     assert "#: Review \\x1b[31mthis\\x1b[0m.\n" in form
 
@@ -270,7 +273,8 @@ def test_the_editor_opens_again_with_what_is_wrong(
         "if seen.exists():\n"
         "    seen.write_text(text)\n    text = text.replace('score: 9', 'score: 5')\n"
         "else:\n"
-        "    seen.write_text('')\n    text = text.replace('score: 1', 'score: 9')"
+        "    seen.write_text('')\n    text = text.replace('score:', 'score: 9')"
+        ".replace('status:', 'status: approved').replace('comments:', 'comments: x')"
     )
     made = Person(instance, ["--editor"], SCHEMA, edits(script, body)).made()
     assert made.output["score"] == 5

@@ -287,6 +287,23 @@ def test_a_child_that_failed_passes_on_an_output_that_says_so(world: World) -> N
     assert world.uwf("thread", "show", thread).json["status"] == "failed"
 
 
+def test_an_answer_to_a_child_that_went_on_since_is_asked_for_again(world: World) -> None:
+    asks = "- {role: worker, output: {status: needs_input, question: Which way?}}\n"
+    world.play(asks + asks + WORKED + REPORTED)
+    thread = world.start()
+    world.uwf("thread", "step", thread)
+    [child] = world.children(but=thread)
+    world.uwf("thread", "answer", child["thread"], "-m", "left")
+    world.uwf("thread", "step", child["thread"])
+    world.uwf("thread", "answer", thread, "-m", "meant for the first question")
+    assert world.uwf("thread", "step", thread).json["status"] == "waiting"
+    answers = [each for each in world.uwf("thread", "steps", child["thread"]).json if each["role"] == "$USER"]
+    assert [each["output"] for each in answers] == [{"answer": "left"}]
+    world.uwf("thread", "answer", thread, "-m", "right")
+    world.uwf("thread", "run", thread)
+    assert world.uwf("thread", "show", thread).json["status"] == "completed"
+
+
 def test_a_killed_child_is_replaced_and_a_workflow_within_itself_is_refused(world: World) -> None:
     world.play("- {role: worker, exit: 1}\n")
     thread = world.start()

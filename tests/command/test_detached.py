@@ -12,7 +12,7 @@ from pathlib import Path
 
 import one_role
 import pytest
-from cli_samples import ASKS, PAIR, scripted, write
+from cli_samples import ASKS, GATE, PAIR, scripted, write
 from commands import alive, wait_for, wait_until_gone
 from conftest import Begin, Uwf
 
@@ -46,6 +46,21 @@ def at_work(thread: str) -> tuple[int, int]:
     """The processes of the agent and of its engine, once it works."""
     agent, engine = wait_for(Path(f"at-work-{thread}")).split()
     return int(agent), int(engine)
+
+
+def test_a_step_cannot_start_a_run_in_the_background(uwf: Uwf, thread: ThreadId) -> None:
+    other = uwf("thread", "fork", thread, "--at", "0").json["thread"]
+    inner = f"{sys.executable} -m uwf_cli.main thread run {other} --detach"
+    uwf("thread", "step", thread, "--agent", f"uwf-exec sh -c '{inner} 2>said; echo status: passed'")
+    assert "a step or hook cannot start a run in the background" in Path("said").read_text()
+    assert uwf("ps").json == []
+
+
+def test_a_persons_role_is_told_at_once_whatever_the_agent(uwf: Uwf) -> None:
+    uwf("workflow", "put", write("gated.yaml", GATE))
+    gated = uwf("thread", "start", "gated", "-p", "x").json["thread"]
+    uwf("thread", "step", gated)
+    uwf("thread", "run", gated, "--detach", "--agent", "uwf-exec true", check=5)
 
 
 def test_a_detached_run_outlives_its_command_in_a_session_of_its_own(

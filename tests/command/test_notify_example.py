@@ -40,4 +40,4 @@ def test_a_button_of_a_notification_answers(uwf: Uwf, programs: Path, tmp_path: 
             os.killpg(shown.pid, 15)
     assert uwf("thread", "steps", thread).json[-1]["output"] == {"decision": "change"}
     told = (tmp_path / "shown").read_text()
-    assert "--action=1=send\n--action=2=change\n--action=3=drop\ngate\nSend first?\n" in told
+    assert "--action=1=send\n--action=2=change\n--action=3=drop\n--\ngate\nSend first?\n" in told

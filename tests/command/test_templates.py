@@ -37,6 +37,8 @@ def test_a_template_is_written_checked_rehearsed_and_runs_by_its_name(
     assert value["store"] == str(root / "store.git") and Path(value["store"]).is_dir()
     assert uwf("workflow", "validate", source).json["findings"] == []
     assert uwf("workflow", "rehearse", source).json["problems"] == []
+    git("init", "-q", ".")
+    git("commit", "-q", "--allow-empty", "-m", "Begin")
     ran = uwf("run", name, "-p", "a task", "--max-steps", "40", "--agent", "uwf-rehearse")
     assert ran.lines[-1]["status"] == "completed"
 
@@ -57,6 +59,8 @@ def test_the_settings_of_a_template_name_an_agent_for_each_role(uwf: Uwf, root: 
 
 
 def test_a_failed_check_ends_a_template_with_its_own_exit_status(uwf: Uwf) -> None:
+    git("init", "-q", ".")
+    git("commit", "-q", "--allow-empty", "-m", "Begin")
     uwf("init", "--template", "release")
     replies = Path("replies.yaml")
     replies.write_text(
@@ -96,6 +100,33 @@ def test_a_template_in_a_subfolder_of_a_project_is_found_there(uwf: Uwf) -> None
     uwf("init", "--here", "--template", "triage", env={"UWF_STORAGE_ROOT": ""})
     Path("below").mkdir()
     assert uwf("workflow", "show", "triage", cwd=Path("below")).json["name"] == "triage"
+
+
+@pytest.mark.parametrize("name", ["bugfix", "release"])
+def test_commands_of_a_template_work_in_a_worktree(uwf: Uwf, name: str) -> None:
+    git("init", "-q", "-b", "main", ".")
+    git("commit", "-q", "--allow-empty", "-m", "Begin")
+    uwf("init", "--template", name)
+    agent = "uwf-exec sh -c 'echo x > made.txt; echo status: prepared; echo status: reproduced'"
+    uwf("run", name, "-p", "x", "--max-steps", "1", "--agent", agent, check=None)
+    assert not Path("made.txt").exists()
+    assert "uwf/work/" in git("branch", "--list")
+
+
+def test_a_commit_that_git_refused_fails_the_development(uwf: Uwf) -> None:
+    replies = Path("replies.yaml")
+    phases = "[{ id: one, title: One, details: x }]"
+    replies.write_text(
+        f"- {{ role: planner, output: {{ phases: {phases} }} }}\n"
+        "- { role: coder, output: { completedPhase: one, summary: x, filesChanged: [] } }\n"
+        "- { role: reviewer, output: { status: approved, issues: [] } }\n"
+        "- { role: tester, output: { status: passed, report: fine } }\n"
+        "- { role: committer, output: { status: failed, error: git refuses } }\n"
+    )
+    agent = f"uwf-rehearse --script {replies.absolute()}"
+    source = FOLDER / "develop" / "develop.yaml"
+    failed = uwf("run", source, "-p", "x", "--agent", agent, check=10).error
+    assert "not committed: git refuses" in failed["message"]
 
 
 def test_the_example_is_the_template(uwf: Uwf) -> None:

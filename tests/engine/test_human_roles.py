@@ -162,6 +162,11 @@ def test_a_rehearsal_plays_it_and_nothing_else_is_made_up(uwf: Uwf) -> None:
     uwf("thread", "step", real, "--agent", "uwf-exec sh -c 'echo \"text: real\"'")
     refused = uwf("thread", "step", real, "--agent", "uwf-rehearse", check=2).error
     assert "does not generate a person's answers" in refused["message"]
+    script = scripted(
+        "- { role: writer, output: { text: x } }\n- { role: gate, output: { decision: send } }\n"
+    )
+    refused = uwf("thread", "step", real, "--agent", script, check=2).error
+    assert refused["hint"] == f"uwf thread answer {real}"
 
 
 def test_who_tries_a_workflow_out_answers_its_gate_and_the_rehearsal_goes_on(uwf: Uwf) -> None:
@@ -193,6 +198,40 @@ def test_who_leaves_the_terminal_leaves_the_thread_waiting(uwf: Uwf, gated: str,
     assert uwf("thread", "show", gated).json["status"] == "waiting"
     assert uwf("thread", "attempts", gated).json == []
     uwf("thread", "answer", gated, "-m", "send")
+
+
+def test_while_a_terminal_asks_anybody_else_may_answer(uwf: Uwf, gated: str) -> None:
+    def elsewhere(_child: int, terminal: int) -> None:
+        assert uwf("thread", "show", gated).json["status"] == "waiting"
+        assert [each["thread"] for each in uwf("inbox").json] == [gated]
+        uwf("thread", "answer", gated, "-m", "change")
+        os.write(terminal, b"send\n")
+
+    typed = [("decision [1-3]: ", elsewhere), ("note (", "Mine"), ("  - ", ""), ("> ", ".")]
+    code, shown = on_terminal("thread", "run", gated, typed=typed)
+    assert code == 1 and "not recorded" in shown and "Mine" in shown, shown
+    assert last(uwf, gated)["output"] == {"decision": "change"}
+
+
+def test_a_program_of_that_name_is_nobody(uwf: Uwf, gated: str) -> None:
+    program = write("bin/uwf-human", "#!/bin/sh\ntouch ran\n").absolute()
+    program.chmod(0o755)
+    uwf("thread", "step", gated, "--agent", program, check=5)
+    uwf("config", "set", "agentOverrides.gated.gate", program)
+    uwf("thread", "step", gated, check=5)
+    assert not Path("ran").exists()
+
+
+def test_a_first_role_can_be_a_persons(uwf: Uwf, config: Config, tmp_path: Path) -> None:
+    config(f"hooks: {{ waiting: [sh, -c, 'cat >> {tmp_path}/heard'] }}\n")
+    first = GATE.replace("$START: [{ role: writer }]", "$START: [{ role: gate, prompt: Begin? }]")
+    uwf("workflow", "put", write("first.yaml", first))
+    thread = uwf("thread", "start", "gated", "-p", "x").json["thread"]
+    assert json.loads((tmp_path / "heard").read_text())["question"] == "Begin?"
+    (waits,) = uwf("inbox").json
+    assert uwf("thread", "answer", thread, "--for", waits["step"], "-m", "send").json["done"] is True
+    refused = uwf("run", "gated", "-p", "x", check=5).error
+    assert refused["message"].endswith("waits for a person to play role 'gate': Begin?")
 
 
 def test_a_paused_thread_takes_the_answer_and_stays_paused(uwf: Uwf, gated: str) -> None:

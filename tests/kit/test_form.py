@@ -100,9 +100,22 @@ def test_what_does_not_fit_is_named(texts: dict[str, list[str]], said: str) -> N
     assert said in refused.value.message
 
 
-def test_numbers_that_are_choices_are_not_places_in_the_list() -> None:
+def test_a_number_that_is_also_another_choice_is_refused_where_either_could_be_meant() -> None:
     schema = Schema({"type": "object", "properties": {"n": {"enum": [3, 1, 2]}}, "required": ["n"]})
-    assert fill(schema, {}, "1").output == {"n": 1}
+    with pytest.raises(Usage, match="1 is a choice, and the number of another, '3'"):
+        fill(schema, {}, "1")
+    assert fill(schema, {"n": ["1"]}).output == {"n": 1}
+    with pytest.raises(Usage, match="'2' is none of"):
+        fill(Schema(PLAIN), {"verdict": ["2"]})
+
+
+def test_a_list_of_numbers_takes_one_a_text() -> None:
+    items = {"type": "array", "items": {"type": "integer"}}
+    schema = Schema({"type": "object", "properties": {"n": items}, "required": ["n"]})
+    (field,) = fields_of(schema.payload)
+    assert (field.kind, field.is_list) == ("list of integers", True)
+    assert fill(schema, {"n": ["1", "2"]}).output == {"n": [1, 2]}
+    assert fill(schema, {"n": ["[1, 2]"]}).output == {"n": [1, 2]}
 
 
 def test_a_schema_without_fields_takes_any() -> None:

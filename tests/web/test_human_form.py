@@ -61,9 +61,10 @@ def test_what_the_schema_refuses_is_said_and_an_old_page_is_refused(
     changing: httpx.Client, uwf: Uwf, gated: str
 ) -> None:
     head = uwf("thread", "show", gated).json["head"]
-    refused = changing.post(f"/thread/{gated}/answer", data={"head": head, "field.decision": "--other"})
-    assert refused.status_code == 400 and "is none of send, change, drop" in refused.text
-    given = {"head": head, "field.decision": "send", "field.note": "--agent=/bin/sh\r\n$(touch x)"}
+    for wrong in ({"field1": "--other"}, {"pick1": "4"}, {"field2": "x"}):
+        refused = changing.post(f"/thread/{gated}/answer", data={"head": head, **wrong})
+        assert refused.status_code == 400 and "send" in refused.text
+    given = {"head": head, "pick1": "1", "field2": "--agent=/bin/sh\r\n$(touch x)"}
     assert changing.post(f"/thread/{gated}/answer", data=given).status_code == 303
     assert uwf("thread", "steps", gated).json[-1]["output"]["note"] == "--agent=/bin/sh\n$(touch x)"
     assert changing.post(f"/thread/{gated}/answer", data=given).status_code == 409

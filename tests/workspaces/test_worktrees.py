@@ -262,6 +262,8 @@ def test_what_an_agent_left_whose_engine_was_killed_is_kept_and_undone(
     work(instance, thread, "test ! -e half.txt && echo whole > whole.txt")
     kept = at(project, "for-each-ref", "--format=%(refname)", "refs/uwf/local/work").split()
     assert [at(project, "show", f"{each}:half.txt") for each in kept] == ["half"]
+    (attempt,) = uwf("thread", "attempts", thread).json
+    assert attempt["code"]["commit"].startswith(kept[0].rpartition("/")[2])
     code = left(instance, thread)
     assert at(project, "diff", "--name-only", code.base, code.commit) == "whole.txt"
     assert uwf("verify").json["findings"] == []

@@ -12,7 +12,7 @@ from uwf_git.api.turns import turn_value
 from uwf_git.base.errors import NotFound, StoreDamaged
 from uwf_git.base.text import iso
 from uwf_git.engine.budget import prices
-from uwf_git.engine.inbox import waits_of
+from uwf_git.engine.inbox import Waits, waits_of
 from uwf_git.engine.pause import pause_of
 from uwf_git.engine.progress import Freshness
 from uwf_git.engine.spending import money, spent
@@ -96,6 +96,8 @@ class Events:
                     head = self._instance.threads.head(thread)
                     past = self._before(head)
                     yield _value(thread, "started", **self._beginning(head, past))
+                    if head.row.kind == "start" and (waits := waits_of(self._instance, head)) is not None:
+                        yield _waiting(thread, waits)
                 self._news[thread] = TurnFeed(self._instance, thread, TurnPosition(past + 1, 0))
             events = self._news[thread].news()
             yield from self._describe(thread, events)
@@ -157,9 +159,7 @@ class Events:
         status = status_of(instance, head)
         waits = None if status == PAUSED else waits_of(instance, head)
         if waits is not None:
-            kept = waits.as_json()
-            told = {name: kept[name] for name in _TOLD if name in kept}
-            yield _value(thread, "waiting", **told)
+            yield _waiting(thread, waits)
             return
         found = outlook(instance, head)
         yield _value(thread, "rests", status=status, next=found.next, problem=found.problem)
@@ -220,6 +220,11 @@ class Events:
             seconds=detail.duration_ms / 1000 if detail is not None else None,
             cost=cost,
         )
+
+
+def _waiting(thread: ThreadId, waits: Waits) -> Value:
+    kept = waits.as_json()
+    return _value(thread, "waiting", **{name: kept[name] for name in _TOLD if name in kept})
 
 
 def _value(thread: ThreadId, event: str, **more: Any) -> Value:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from uwf_git.api.find import find_step
 from uwf_git.engine.human_turn import human_turn, moved_on
 from uwf_git.engine.inbox import BUDGET as BUDGET
 from uwf_git.engine.inbox import check_remarkable as check_remarkable
@@ -16,6 +17,13 @@ from uwf_git.store.instance import Instance
 def is_persons_turn(instance: Instance, thread: ThreadId) -> bool:
     """Return whether a person plays the next role. Raises NotFound, Invalid if the thread has ended."""
     return human_turn(instance, instance.threads.active_head(thread)) is not None
+
+
+def newest_or_step(instance: Instance, thread: ThreadId, text: str) -> Hash:
+    """Return the thread's newest node, also a StartNode, or a step, by the beginning of its hash. Raises
+    NotFound, Usage."""
+    head = instance.threads.active_head(thread).node
+    return head if head == text.upper() else find_step(instance, text)
 
 
 def require_step(instance: Instance, thread: ThreadId, step: Hash) -> None:

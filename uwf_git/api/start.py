@@ -100,6 +100,19 @@ def _settle(instance: Instance, threads: Sequence[ThreadId], chosen: Choice | No
     if cwd is not None and (chosen is None or chosen.note.kind == SHARED):
         for thread in threads:
             instance.folders.remember(thread, cwd)
+    _call_people(instance, threads)
+
+
+def _call_people(instance: Instance, threads: Sequence[ThreadId]) -> None:
+    """Run the hook of threads whose first role is a person's."""
+    if not instance.config.hooks.commands:
+        return
+    from uwf_git.engine.status import WAITING, persons_role
+    from uwf_git.engine.step import run_outcome_hook
+
+    for thread in threads:
+        if persons_role(instance, instance.threads.head(thread)):
+            run_outcome_hook(instance, thread, WAITING)
 
 
 def clean_prompt(instance: Instance, prompt: str, what: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -193,12 +193,13 @@ class Thread:
 
     # Actions of a person
 
-    def answer(self, text: str = "", **fields: str | Sequence[str]) -> None:
-        """Answer its question, or play a person's role with texts by field. Raises Invalid if it asks nothing,
+    def answer(self, text: str = "", **fields: Any) -> None:
+        """Answer its question, or play a person's role with values by field. Raises Invalid if it asks nothing,
         Usage for a text outside the options, or one that the role's schema refuses."""
         from uwf_git.api.control import answer
+        from uwf_git.engine.kit.form import texts_of
 
-        given = {name: [each] if isinstance(each, str) else list(each) for name, each in fields.items()}
+        given = {name: texts_of(each) for name, each in fields.items()}
         answer(self.store._instance, self._id, text, fields=given)
 
     def say(self, text: str) -> None:

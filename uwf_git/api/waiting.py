@@ -56,6 +56,7 @@ def _raise_as_ended(instance: Instance, head: Head) -> None:
 def raise_if_waiting(instance: Instance, head: Head, by_agent: bool = False) -> None:
     """Raise what the next step of an active thread would raise without an agent: Paused, Waiting, NoTransition.
     `by_agent`: an agent is given for the next role."""
+    from uwf_git.engine.human_roles import HumanRoles
     from uwf_git.engine.inbox import ROLE, waits_of
     from uwf_git.engine.pause import raise_if_paused
 
@@ -65,7 +66,8 @@ def raise_if_waiting(instance: Instance, head: Head, by_agent: bool = False) -> 
     if at_rest(instance, head):
         raise Waiting(f"in conversation {head.thread} it is your turn", f"uwf chat --resume {head.thread}")
     waits = waits_of(instance, head)
-    if waits is not None and not (by_agent and waits.kind == ROLE):
+    persons = HumanRoles(instance).role(head.row, waits.role) is not None if waits is not None else False
+    if waits is not None and not (by_agent and waits.kind == ROLE and not persons):
         why = waits.reason or waits.question
         raise Waiting(f"thread {head.thread} waits for a person: {why}", waits.command)
     raise_if_stuck(outlook(instance, head), head.thread)

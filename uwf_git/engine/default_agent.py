@@ -33,7 +33,8 @@ from uwf_git.store.layout import ATTEMPTS
 
 def refuse_to_make_up(instance: Instance, at: Position, role: str, agent: AgentConfig) -> None:
     """Raise Usage if the agent generates outputs and must not for this role."""
-    if not _is_rehearse(agent) or agent.args:
+    is_persons = _is_persons(at, role)
+    if not _is_rehearse(agent) or (agent.args and not is_persons):
         return
     thread = at.head.thread
     if not (who := _others(instance, at.head, at.history.steps)):
@@ -50,7 +51,7 @@ def refuse_to_make_up(instance: Instance, at: Position, role: str, agent: AgentC
         raise Usage(
             f"role {role!r} of thread {thread} is played by a human, and uwf-rehearse does not generate a"
             " person's answers",
-            f"uwf thread step {thread} --agent {HUMAN}, or another NAME",
+            _to_play(at, role),
         )
 
 
@@ -71,7 +72,7 @@ def refuse_generated_step(instance: Instance, at: Position, role: str, agent: st
         raise AgentFailed(
             f"agent {agent!r} is uwf-rehearse, role {role!r} of thread {thread} is played by a human, and"
             " uwf-rehearse does not generate a person's answers",
-            f"uwf thread step {thread} --agent {HUMAN}, or another NAME",
+            _to_play(at, role),
         )
 
 
@@ -173,6 +174,18 @@ def _around(instance: Instance, thread: ThreadId) -> Head | None:
         return None
 
 
+def _is_persons(at: Position, role: str) -> bool:
+    known = at.history.workflow.roles.get(role)
+    return known is not None and known.human
+
+
+def _to_play(at: Position, role: str) -> str:
+    thread = at.head.thread
+    if _is_persons(at, role):
+        return f"uwf thread answer {thread}"
+    return f"uwf thread step {thread} --agent {HUMAN}, or another NAME"
+
+
 def _plays_along(at: Position, role: str, who: Sequence[str]) -> bool:
     """Return whether this is a rehearsal, in which a person has played the roles that are a person's."""
     roles, steps = at.history.workflow.roles, at.history.steps
@@ -188,7 +201,7 @@ def _plays_along(at: Position, role: str, who: Sequence[str]) -> bool:
 def _is_gate(instance: Instance, at: Position, role: str) -> bool:
     """Return whether a human plays the role: by its definition, by configuration, in earlier steps, or because
     it passes on a human's answer."""
-    if at.history.workflow.roles[role].human:
+    if _is_persons(at, role):
         return True
     config, steps = instance.config, split_remarks(at.history.steps)[0]
     named = _named(config, at.history, role) or ""

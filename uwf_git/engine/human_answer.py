@@ -17,6 +17,8 @@ from uwf_git.format.kinds import HUMAN
 from uwf_git.store.instance import Instance
 from uwf_git.store.maintenance import maintain
 
+_SEE = "see its fields: uwf thread show {}"
+
 
 def answer_role(
     instance: Instance,
@@ -43,7 +45,9 @@ def answer_role(
         try:
             filled = fill(schema, given, words)
         except Usage as error:
-            raise Usage(f"role {name} of thread {thread}: {error.message}", error.hint) from None
+            raise Usage(
+                f"role {name} of thread {thread}: {error.message}", error.hint or _SEE.format(thread)
+            ) from None
         instance.runs.clear(thread)  # an earlier answer that could not be recorded is not this one
         outcome = take_turn(instance, at, found, lock, _giving(filled))
     maintain(instance.store.repository, shared=instance.location.here)

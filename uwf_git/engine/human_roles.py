@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from uwf_git.base.errors import UwfError
@@ -21,8 +20,8 @@ if TYPE_CHECKING:
 def agent_of_person(config: AgentConfig) -> AgentConfig:
     """Return the agent of a role with `human: true`: `uwf-human`, with the arguments that it has in `config`, or
     `uwf-rehearse` if that was chosen."""
-    name = PurePath(config.command).name
-    if name == HUMAN or (name == REHEARSE and not config.stands_in):
+    # By the bare names: any program may have such a file name.
+    if config.command == HUMAN or (config.command == REHEARSE and not config.stands_in):
         return config
     return type(config)(HUMAN, HUMAN, (), None)
 

@@ -145,6 +145,8 @@ def answer(
     if human_turn(instance, head) is not None:
         from uwf_git.engine.human_answer import answer_role
 
+        if other:
+            raise Usage(f"a person's role in thread {thread} takes its own choices only", "leave out --other")
         return answer_role(instance, thread, fields, text, asked_by)
     with instance.locks.hold(thread):
         head = instance.threads.active_head(thread)

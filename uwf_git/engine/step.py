@@ -39,8 +39,9 @@ from uwf_git.config.known_agents import asks_no_model
 from uwf_git.engine import budget
 from uwf_git.engine.acceptance import accept
 from uwf_git.engine.budget import METERED, BudgetState
+from uwf_git.engine.human_dialogue import typed_answer
 from uwf_git.engine.human_roles import HumanRoles
-from uwf_git.engine.human_turn import HumanTurn, human_turn
+from uwf_git.engine.human_turn import HumanTurn, human_turn, moved_on
 from uwf_git.engine.pause import end_step, pause_of, raise_if_paused, refusal
 from uwf_git.engine.performer import (
     AgentResult,
@@ -208,6 +209,7 @@ def step_without_hooks(
     on_stderr: Callable[[bytes], None] | None = None,
     files: str = "",
 ) -> Outcome:
+    typed = typed_answer(instance, thread, agent)
     with log.about(thread=thread, role=None), instance.locks.hold(thread) as lock:
         at = instance.threads.position(instance.threads.active_head(thread))
         log.debug(
@@ -218,7 +220,10 @@ def step_without_hooks(
             workflow=at.history.workflow.name,
             commit=at.head.commit,
         )
-        raise_if_paused(instance, thread)
+        if typed is not None and typed.head != at.head.node:
+            raise moved_on(thread, at.head.node, typed.head, typed.text)
+        if typed is None:
+            raise_if_paused(instance, thread)
         instance.renew_judging()
         found = outlook(instance, *at)
         log.info(
@@ -237,7 +242,8 @@ def step_without_hooks(
                 f"thread {thread} waits for an answer: {found.question}",
                 f"uwf thread answer {thread} -m TEXT",
             )
-        outcome = take_turn(instance, at, found, lock, agent, cwd, on_stderr, files)
+        by = typed.agent if typed is not None else agent
+        outcome = take_turn(instance, at, found, lock, by, cwd, on_stderr, files)
     maintain(instance.store.repository, shared=instance.location.here)
     return outcome
 
@@ -534,6 +540,7 @@ class _Run:
                 if is_judged:
                     return None  # the next agent may be the one that gave it
             elif not runs.notes(self._thread):
+                self._keep_files(AgentResult(agent=order.name))
                 return None
             made = AgentResult(error=AgentFailed("the step was interrupted"))
             log.info("P1DTS74H", "finds what was said before the last run was interrupted", agent=order.name)
@@ -562,8 +569,8 @@ class _Run:
                 return left.command == (config.command, *config.args)
             return resumes_session(instance, self._at, self._role, name)
 
-        is_persons = config.command == HUMAN
-        folder, base = self._persons_folder() if is_persons else self._folder(cwd, goes_on)
+        persons = config.command == HUMAN
+        folder, base = self._persons_folder() if persons else self._folder(cwd, goes_on)
         order = EngineOrder(
             self._at.head.node,
             self._role,
@@ -606,10 +613,7 @@ class _Run:
             # Finished work belongs to the next step, unless there is none.
             if made.step is None or instance.runs.broken_off(self._thread) == KILL:
                 self._raise_if_interrupted(made)
-                if is_persons:  # who leaves has tried nothing
-                    instance.runs.withdraw(self._thread)
-                else:
-                    self._keep(made, made.error or AgentFailed(INTERRUPTED))
+                self._keep(made, made.error or AgentFailed(INTERRUPTED))
             raise
 
     def _folder(self, cwd: Path | None, resumes: Callable[[], bool]) -> tuple[Path, str]:
@@ -645,7 +649,7 @@ class _Run:
                     return work.folder(self._found.location), work.base
             except WorkspaceFailed as error:
                 self._instance.warn(f"the worktree is left as it is: {error.message}")
-        return _current_folder(), ""
+        return self._instance.location.root, ""
 
     def _workspace_at(self, cwd: Path | None = None) -> StepWorkspace | None:
         types = {self._instance.store.get(step.detail).type for step in self._at.history.steps[-_LOOKED_AT:]}
@@ -690,7 +694,9 @@ class _Run:
         failure.message, failure.hint = redact(failure.message)[0], redact(failure.hint)[0]
         return failure
 
-    def _keep(self, made: AgentResult, error: AgentFailed, once: bool = False) -> None:
+    def _keep(
+        self, made: AgentResult, error: AgentFailed, once: bool = False, code: Revision | None = None
+    ) -> None:
         from uwf_git.engine.kit.record import salvage
 
         instance, (head, history), order = self._instance, self._at, self._order
@@ -710,7 +716,7 @@ class _Run:
             detail=detail,
             stdout=clean(made.stdout),
             stderr=clean(made.stderr),
-            code=self._failed_code(),
+            code=code or self._failed_code(),
             cause=THROTTLED if error.throttled else TIMEOUT if error.timed_out else NO_CAUSE,
             resets_at=_reset_time(error.throttled),
         )
@@ -720,6 +726,11 @@ class _Run:
             "PMS6PCFJ", "keeps a failed attempt of {agent}", agent=agent, detail=detail, error=attempt.error
         )
         instance.runs.clear(self._thread)
+
+    def _keep_files(self, made: AgentResult) -> None:
+        """Keep the files of an agent that was killed before it said anything, if it changed any."""
+        if (code := self._failed_code()) is not None:
+            self._keep(made, AgentFailed("the step was interrupted"), once=True, code=code)
 
     def _failed_code(self) -> Revision | None:
         order = self._order

@@ -46,7 +46,9 @@ class Locks:
     def hold(self, thread: ThreadId, wait: float = PROBE_SECONDS) -> Iterator[int]:
         """Hold a thread's lock for the block; yields the file descriptor, which children may inherit. Raises
         Busy if it is still held after `wait` seconds."""
-        busy = Busy(f"thread {thread} is running", f"wait for it, or end it: uwf thread kill {thread}")
+        busy = Busy(
+            f"thread {thread} is running", f"wait for it, or end its step: uwf thread pause {thread} --now"
+        )
         descriptor = self._acquire(thread, wait, busy)
         try:
             # A deletion waits for no thread, and none starts before it is done.

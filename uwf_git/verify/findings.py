@@ -33,6 +33,7 @@ CODES = {
     "wrong-parent": "a commit's parents are not what its record asks for",
     "wrong-chain": "a node's start or prev is not that of the commit before",
     "wrong-role": "a step by another role than the workflow called for",
+    "not-a-person": "a step of a person's role that names an agent",
     "after-end": "a step where the workflow had ended",
     "wrong-persona": "a start in which nobody of the crew speaks, or one of a crew where the workflow is of none",
     "wrong-data": "a start with a file that no menu brings along: its path, format, size or text",

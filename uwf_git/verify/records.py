@@ -10,6 +10,8 @@ from typing import Any
 from uwf_git.base.text import one_line
 from uwf_git.format.ids import Hash
 from uwf_git.format.kinds import (
+    HUMAN,
+    REHEARSE,
     Step,
     StepContext,
     answer_in,
@@ -230,6 +232,8 @@ class Records:
             if made.role != role:
                 report("wrong-role", f"{made.role} made the step that the workflow called {role} for")
                 return True
+            if role != USER and workflow.roles[role].human and made.agent not in (HUMAN, REHEARSE):
+                report("not-a-person", f"{made.agent} played {role}, which is a person's role")
             allowed = (workflow.roles[role].schema, QUESTION)
         if output.type not in allowed:
             report("wrong-output", f"output {made.output} is of type {output.type}, not of {made.role}'s")

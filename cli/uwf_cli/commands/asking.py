@@ -117,13 +117,12 @@ def answer(
     terminal asks for them, below the prompt and the changes.
     """
     from uwf_git.api.control import answer as give
-    from uwf_git.api.find import find_step
-    from uwf_git.api.inbox import asking, is_persons_turn
+    from uwf_git.api.inbox import asking, is_persons_turn, newest_or_step
     from uwf_git.api.outcome import raise_if_ended_badly
 
     instance = invocation.instance
     found = find_thread(invocation, thread)
-    step_asking = find_step(instance, asked_by) if asked_by else None
+    step_asking = newest_or_step(instance, found, asked_by) if asked_by else None
     fields = _fields(given)
     persons = is_persons_turn(instance, found)
     if message is None and persons and not fields:
@@ -131,7 +130,7 @@ def answer(
             _play(invocation, found, step_asking)
             return
         message = resolve.read_stdin("answer")
-    elif message is None and persons:
+    elif message is None and fields:
         message = ""
     elif message is None:
         # The answer is for the question that was read, whatever happened during typing.

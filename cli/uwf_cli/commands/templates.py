@@ -57,10 +57,19 @@ def write_files(files: Mapping[Path, bytes]) -> None:
         try:
             path.parent.mkdir(exist_ok=True)
             if not _has(path, content):
-                with path.open("xb") as file:
-                    file.write(content)
+                _write(path, content)
         except OSError as error:
             raise Invalid(f"cannot write {path}: {error}", "check the folder and free space") from None
+
+
+def _write(path: Path, content: bytes) -> None:
+    with path.open("xb") as file:
+        try:
+            file.write(content)
+            file.flush()
+        except OSError:  # of a full disk; half a file would be taken for another one
+            path.unlink()
+            raise
 
 
 def _has(path: Path, content: bytes) -> bool:

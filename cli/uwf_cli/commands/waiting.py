@@ -70,5 +70,5 @@ def _stopped_text(value: Any) -> str:
     thread, status = value["thread"], terminal.status(value["status"])
     if not value["stopped"]:
         return f"no process here runs {thread}; it is {status}"
-    onward = "" if value["done"] else f"; uwf thread run {thread} goes on"
+    onward = "" if value["done"] or value["status"] == "waiting" else f"; uwf thread run {thread} goes on"
     return f"stopped the run of {thread}, which is {status}{onward}"

@@ -22,13 +22,17 @@ _YES, _NO = "yes", "no"
 
 class FormField(NamedTuple):
     """A field. `kind` is "text", "choice", "list" of texts, or what else its schema describes, such as
-    "integer"; `choices` are the texts of a choice."""
+    "integer" and "list of integers"; `choices` are the texts of a choice."""
 
     name: str
     kind: str
     required: bool
     choices: tuple[str, ...] = ()
     description: str = ""
+
+    @property
+    def is_list(self) -> bool:
+        return self.kind.startswith(LIST)
 
     def as_json(self) -> dict[str, Any]:
         value: dict[str, Any] = {"name": self.name, "kind": self.kind, "required": self.required}
@@ -56,6 +60,13 @@ def options_of(fields: Sequence[FormField]) -> tuple[str, ...]:
     return needed[0].choices if len(needed) == 1 else ()
 
 
+def texts_of(value: Any) -> list[str]:
+    """Return the texts with which `fill` makes a value again."""
+    if isinstance(value, list | tuple) and value:
+        return [text_of(each) for each in value]
+    return [text_of(value)]
+
+
 def fill(schema: Schema, given: Mapping[str, Sequence[str]], words: str = "") -> Filled:
     """Fill in a form. `given` are texts by field; a list takes several. `words` are the value of the only
     field that must still be filled in, or of the only text that may be, else they accompany the output.
@@ -66,13 +77,13 @@ def fill(schema: Schema, given: Mapping[str, Sequence[str]], words: str = "") ->
     given = {_meant(name, known): texts for name, texts in given.items()}
     _refuse_unknown(root, given, known)
     for name, texts in given.items():
-        if len(texts) > 1 and name in known and known[name].kind != LIST:
+        if len(texts) > 1 and name in known and not known[name].is_list:
             raise Usage(f"field {name} is given {len(texts)} times", "give it once")
     taken = {name: list(texts) for name, texts in given.items()}
     shapes = _narrowed(root, shapes, taken)
     left = [each for each in _fields(root, shapes) if each.name not in taken]
     if words.strip() and (only := _only(left)) is not None:
-        taken[only.name], words = [words], ""
+        taken[only.name], words = [_by_number(only, words)], ""
         shapes = _narrowed(root, shapes, taken)
         left = [each for each in _fields(root, shapes) if each.name not in taken]
     if missing := [each for each in left if each.required]:
@@ -89,7 +100,7 @@ def fill(schema: Schema, given: Mapping[str, Sequence[str]], words: str = "") ->
     except Invalid as error:
         problems = [error.message]
     if problems:
-        raise Usage(problems[0], "see the fields: uwf inbox --format json")
+        raise Usage(problems[0])
     return Filled(output, words.strip())
 
 
@@ -102,7 +113,7 @@ def _fields(root: Any, shapes: Iterable[Variant]) -> tuple[FormField, ...]:
     made = []
     for name, fields in found.items():
         offers = [_offer(root, field) for field in fields]
-        texts = tuple(dict.fromkeys(_text(each) for offer in offers for each in offer or ()))
+        texts = tuple(dict.fromkeys(text_of(each) for offer in offers for each in offer or ()))
         is_choice = all(offers)
         needed = len(fields) == len(shapes) and all(field.required for field in fields)
         if is_choice and len(texts) == 1 and needed:
@@ -128,7 +139,8 @@ def _offer(root: Any, field: Field) -> tuple[Any, ...] | None:
     return (True, False) if types(field.schema) == ("boolean",) else choices(root, field.schema)
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
+    """Return a choice as text."""
     if isinstance(value, bool):
         return _YES if value else _NO
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -168,13 +180,30 @@ def _narrowed(root: Any, shapes: Sequence[Variant], taken: dict[str, list[str]])
         offers = [_offer(root, field) if (field := each.field(name)) else () for each in shapes]
         if not all(offer is not None for offer in offers) or len(texts) != 1 or not any(offers):
             continue
-        every = list(dict.fromkeys(_text(value) for offer in offers for value in offer or ()))
+        every = list(dict.fromkeys(text_of(value) for offer in offers for value in offer or ()))
         texts[0] = _chosen(name, every, texts[0])
         fitting = [
-            shape for shape, offer in zip(shapes, offers, strict=True) if texts[0] in map(_text, offer or ())
+            shape
+            for shape, offer in zip(shapes, offers, strict=True)
+            if texts[0] in map(text_of, offer or ())
         ]
         left = tuple(shape for shape in left if shape in fitting)
     return left or tuple(shapes)
+
+
+def _by_number(field: FormField, text: str) -> str:
+    """Return the choice whose number a text is, else the text. Raises Usage if it is also another choice."""
+    wanted = text.strip()
+    number = int(wanted) if wanted.isascii() and wanted.isdigit() and len(wanted) < 10 else 0
+    if not 0 < number <= len(field.choices):
+        return text
+    numbered = field.choices[number - 1]
+    if wanted in field.choices and wanted != numbered:
+        raise Usage(
+            f"{field.name}: {wanted} is a choice, and the number of another, {one_line(numbered, 60)!r}",
+            f"-f {field.name}=TEXT takes the text",
+        )
+    return numbered
 
 
 def _chosen(name: str, offered: Sequence[str], text: str) -> str:
@@ -186,9 +215,6 @@ def _chosen(name: str, offered: Sequence[str], text: str) -> str:
     ]
     if len(same) == 1:
         return same[0]
-    number = int(wanted) if wanted.isascii() and wanted.isdigit() and len(wanted) < 10 else 0
-    if 0 < number <= len(offered) and not any(each.strip().isdigit() for each in offered):
-        return offered[number - 1]
     listed = ", ".join(one_line(each, 60) for each in offered)
     raise Usage(f"{name}: {one_line(wanted, 60)!r} is none of {listed}", f"-f {name}={offered[0]}")
 
@@ -206,11 +232,11 @@ def _constants(root: Any, shapes: Sequence[Variant]) -> dict[str, Any]:
 def _value(root: Any, shapes: Sequence[Variant], name: str, texts: Sequence[str]) -> Any:
     field = next((found for shape in shapes if (found := shape.field(name))), None)
     if field is not None and (offer := _offer(root, field)) is not None:
-        return next((value for value in offer if _text(value) == texts[0]), texts[0])
+        return next((value for value in offer if text_of(value) == texts[0]), texts[0])
     if field is not None and types(field.schema) == ("string",):
         return texts[0]
     if field is not None and types(field.schema) == ("array",) and not texts[0].lstrip().startswith("["):
-        return [_read(each) for each in texts]
+        return list(texts) if _kind(root, field) == LIST else [_read(each) for each in texts]
     return _read(texts[0]) if len(texts) == 1 else [_read(each) for each in texts]
 
 

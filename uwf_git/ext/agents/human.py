@@ -6,7 +6,9 @@ terminal, or if the person leaves, the thread waits, and no attempt is recorded.
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import select
 import shlex
 import sys
@@ -18,10 +20,12 @@ from typing import Any, NamedTuple
 
 from uwf_git.base.errors import Absent, AgentFailed, Invalid, Usage, UwfError
 from uwf_git.base.terminal import undisturbed
+from uwf_git.base.text import one_line
 from uwf_git.engine.human_turn import human_turn
 from uwf_git.engine.kit.coerce import Plain, coerce
 from uwf_git.engine.kit.extract import ExpectedOutput, judge
-from uwf_git.engine.kit.format import describe, example, render_frontmatter
+from uwf_git.engine.kit.form import fields_of, text_of
+from uwf_git.engine.kit.format import describe, render_frontmatter
 from uwf_git.format.cbor import normalise
 from uwf_git.format.kinds import HUMAN, split_remarks
 from uwf_git.format.schema import Schema
@@ -83,8 +87,10 @@ class Terminal:
             name = os.ttyname(sys.stdin.fileno())
             descriptor = os.open(name, os.O_RDWR | os.O_NOCTTY)
         except (OSError, ValueError, AttributeError):
+            # What a step leads to is shown with it.
+            asks = f": {one_line(ctx.instruction, 200)}" if ctx.instruction and not ctx.history.steps else ""
             raise Absent(
-                f"thread {ctx.thread} waits for a person to play role {ctx.role.name!r}", _way_back(ctx)
+                f"thread {ctx.thread} waits for a person to play role {ctx.role.name!r}{asks}", _way_back(ctx)
             ) from None
         return cls(descriptor, ctx)
 
@@ -136,7 +142,10 @@ def _way_back(ctx: Context) -> str:
 
 def _introduction(ctx: Context) -> str:
     role, history = ctx.role, ctx.history
-    parts = [f"{role.name}, step {len(history.steps) + 1} of thread {ctx.thread} ({history.workflow.name})"]
+    whom = f", for {role.assignee}" if role.assignee else ""
+    parts = [
+        f"{role.name}{whom}, step {len(history.steps) + 1} of thread {ctx.thread} ({history.workflow.name})"
+    ]
     told = (role.description, role.system_prompt, role.goal, role.procedure, role.output)
     parts += [text.strip() for text in told if text.strip()]
     parts.append(f"The task:\n{_cut(history.start.prompt.strip())}")
@@ -218,16 +227,16 @@ def _narrow(
 
 
 def _choose(terminal: Terminal, name: str, offered: Sequence[Any], optional: bool = False) -> Any:
-    shown = [each if isinstance(each, str) else repr(each) for each in offered]
-    lines = "".join(f"  {number}) {text}\n" for number, text in enumerate(shown, 1))
+    shown = [text_of(each) for each in offered]
+    numbers = not any(text.strip().isdigit() for text in shown)  # else one might be taken for the other
+    lines = "".join(f"  {f'{number})' if numbers else '-'} {text}\n" for number, text in enumerate(shown, 1))
+    places = f"1-{len(offered)}" if numbers else "one of these"
     while True:
-        typed = terminal.ask(
-            f"{lines}{name} [1-{len(offered)}{', Enter for none' if optional else ''}]: "
-        ).strip()
+        typed = terminal.ask(f"{lines}{name} [{places}{', Enter for none' if optional else ''}]: ").strip()
         if not typed and optional:
             return None
         for number, (value, text) in enumerate(zip(offered, shown, strict=True), 1):
-            if typed == text or (typed == str(number) and typed not in shown):
+            if typed == text or (numbers and typed == str(number)):
                 return value
         pairs = [(value, text.lower()) for value, text in zip(offered, shown, strict=True)]
         same = [value for value, text in pairs if text == typed.lower()]
@@ -333,16 +342,22 @@ def _edit(ctx: Context, terminal: Terminal) -> Reply:
 
 
 def _form(ctx: Context) -> str:
-    shape = variants(ctx.schema.payload)[0]
-    return render_frontmatter(_blank(example(ctx.schema.payload, shape)), "")
+    """Return the block to fill in: only what is needed is a field, and nothing has a value yet."""
+    root = ctx.schema.payload
+    fields = fields_of(root)
+    asked = {each.name for each in fields}
+    lines = []
+    for field in variants(root)[0].fields:
+        if field.name not in asked and (only := choices(root, field.schema)):
+            lines.append(f"{_key(field.name)}: {json.dumps(only[0])}")
+    for each in fields:
+        told = " or ".join(map(one_line, each.choices)) or each.kind
+        lines.append(f"{'' if each.required else '# '}{_key(each.name)}:  # {told}")
+    return "\n".join(["---", *lines, "---", ""])
 
 
-def _blank(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _blank(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_blank(item) for item in value]
-    return "" if isinstance(value, str) and value.startswith("<") and value.endswith(">") else value
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[$A-Za-z_][\w-]*", name) else json.dumps(name)
 
 
 def _help(ctx: Context) -> str:

@@ -222,7 +222,10 @@ def _answered(ctx: Context) -> ThreadId | None:
     head = _own(ctx, session)
     if head is None:
         return None
-    if head.archive is None and head.row.asks:
+    asked_at = ctx.store.get(steps[-2].hash).timestamp
+    if head.archive is None and ctx.store.get(head.node).timestamp > asked_at:
+        pass  # it went on since, so what it asks now was not seen
+    elif head.archive is None and head.row.asks:
         answer(ctx.instance, head.thread, ctx.instruction or "", other=True)  # it was chosen, or not, here
     elif head.archive is None and human_turn(ctx.instance, head) is not None:
         with suppress(Usage):  # it is asked again

@@ -378,6 +378,7 @@ TOOLS = (
             "fields": {
                 "type": "object",
                 "description": "The fields of a person's role, by name.",
+                "propertyNames": {"pattern": "^[^=]+$"},
                 "additionalProperties": {
                     "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]
                 },

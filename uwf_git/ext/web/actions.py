@@ -29,7 +29,7 @@ from uwf_git.api.workflows import file_names
 from uwf_git.base.errors import Busy, HeadMoved, NotFound, Usage, UwfError, Waiting
 from uwf_git.engine.budget import OPTIONS, Budgets, parse_option
 from uwf_git.engine.human_turn import HumanTurn, human_turn
-from uwf_git.engine.kit.form import LIST, FormField
+from uwf_git.engine.kit.form import FormField
 from uwf_git.engine.status import FAILED, IDLE, PAUSED, outlook
 from uwf_git.format.ids import ThreadId, name_problem
 from uwf_git.format.kinds import parse_workflow
@@ -42,9 +42,7 @@ LONGEST = 1000  # characters of an argument
 PATIENCE = 60.0  # seconds that a page waits for an action
 _BEGIN = 10.0  # and for a step to begin
 _AT_ONCE = 8
-_FIELDS = 200
-_FIELD = "field."
-"""Before the name of a field of a person's role."""
+_FIELDS = 2000
 _LOOK = 0.02
 _REAP = 1.0
 _PRINTED = 4 << 20  # bytes of a command's error
@@ -156,12 +154,14 @@ def _answer(at: ActionTarget, form: Form) -> ActionRequest:
 
 def _play(at: ActionTarget, turn: HumanTurn, form: Form) -> ActionRequest:
     thread, step, words = at.thread, at.head.node, form.text("answer")
-    lists = {each.name for each in turn.fields if each.kind == LIST}
     given: dict[str, list[str]] = {}
-    for key in form.fields:
-        if key.startswith(_FIELD):
-            name, text = key.removeprefix(_FIELD), form.text(key)
-            given[name] = [line for line in text.split("\n") if line.strip()] if name in lists else [text]
+    for number, field in enumerate(turn.fields, 1):
+        text, picked = form.text(f"field{number}"), form.number(f"pick{number}")
+        if picked is not None and 0 < picked <= len(field.choices):
+            given[field.name] = [field.choices[picked - 1]]
+        elif text:
+            lines = [line for line in text.split("\n") if line.strip()]
+            given[field.name] = lines if field.is_list else [text]
     fields = [f"--field={name}={text}" for name, texts in given.items() for text in texts]
     said = ["--message=-"] if words else []
     argv = ("thread", "answer", f"--for={step}", *fields, *said, "--", thread)

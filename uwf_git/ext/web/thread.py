@@ -28,7 +28,15 @@ from uwf_git.ext.web.actions import possible
 from uwf_git.ext.web.code import CodeView, code_of_thread
 from uwf_git.ext.web.page.graph import NEXT, NOW, described, drawing, end_of, transitions, way_of
 from uwf_git.ext.web.page.step import amounts, brief, name_of, outcome
-from uwf_git.format.kinds import REHEARSE, StepContext, credited, parse_attempt, parse_start, parse_step
+from uwf_git.format.kinds import (
+    HUMAN,
+    REHEARSE,
+    StepContext,
+    credited,
+    parse_attempt,
+    parse_start,
+    parse_step,
+)
 from uwf_git.format.types import BUNDLE, END, USER, role_name
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
@@ -328,9 +336,9 @@ class _Thread:
         else:
             told, rules = outcome(instance.store.get(step.output).payload)
             plain = plain._replace(verdict=told, rules=rules)
-        if role == USER:
+        if role == USER or agent == HUMAN:
             commit = instance.store.repository.commit(Oid(raw=row.oid))
-            return plain._replace(by=name_of(commit.author))
+            return plain._replace(by=name_of(commit.committer))
         persona = (
             self._workflow.speaker(role, self._start.persona) if self._workflow and self._start else None
         )

@@ -1,0 +1,69 @@
+"""A person's answer at the terminal. It is asked for before the thread is locked, so that until then anybody may
+answer from elsewhere."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+from uwf_git.base.errors import UwfError
+from uwf_git.engine.human_roles import HumanRoles
+from uwf_git.engine.kit.agent import Agent, create_agent
+from uwf_git.engine.kit.context import Reply
+from uwf_git.engine.kit.record import Recorder
+from uwf_git.engine.pause import raise_if_paused
+from uwf_git.engine.performer import called, performer_of
+from uwf_git.engine.status import outlook, used_up
+from uwf_git.format.ids import Hash, ThreadId
+from uwf_git.format.kinds import HUMAN
+from uwf_git.store.instance import Instance
+from uwf_git.store.private import EngineOrder
+
+
+class TypedAnswer(NamedTuple):
+    """What a person typed at a thread's `head`; `agent` gives it."""
+
+    head: Hash
+    text: str
+    agent: Agent
+
+
+def typed_answer(instance: Instance, thread: ThreadId, agent: str | Agent | None) -> TypedAnswer | None:
+    """Ask the person who plays the next role; None if a person doesn't, or a step is refused anyway. `agent` is
+    an override. Raises Absent without a terminal or if the person leaves, Paused, AgentFailed if time runs
+    out."""
+    head = instance.threads.active_head(thread)
+    named = isinstance(agent, str) and HUMAN.removeprefix("uwf-") in agent
+    if not named and not HumanRoles(instance).among(head.row):
+        return None
+    raise_if_paused(instance, thread)
+    at = instance.threads.position(head)
+    instance.renew_judging()
+    found = outlook(instance, *at)
+    if found.next is None or found.next.startswith("$") or used_up(instance, head, found=found):
+        return None
+    try:
+        config, playing = performer_of(instance, at, found.next, agent)
+    except UwfError:  # the step raises it
+        return None
+    if config.command != HUMAN or playing is None or instance.locks.is_held(thread):
+        return None
+    name = called(playing, config)
+    order = EngineOrder(
+        head.node,
+        found.next,
+        config.alias,
+        found.instruction,
+        config.timeout,
+        None,
+        name,
+        len(at.history.steps) + 1,
+        command=(config.command, *config.args),
+        folder=str(instance.location.root),
+    )
+    recorder = Recorder(instance, None, name)
+    context = playing.context(instance, at, order, config.args, Path(order.folder), recorder)
+    with closing(playing.converse(context)) as conversation:
+        reply: Reply = conversation.begin()
+    return TypedAnswer(head.node, reply.text, create_agent(HUMAN, lambda _context: reply))
