@@ -204,6 +204,7 @@ def test_while_a_terminal_asks_anybody_else_may_answer(uwf: Uwf, gated: str) -> 
     def elsewhere(_child: int, terminal: int) -> None:
         assert uwf("thread", "show", gated).json["status"] == "waiting"
         assert [each["thread"] for each in uwf("inbox").json] == [gated]
+        uwf("thread", "wait", gated, "--timeout", "30", check=5)
         uwf("thread", "answer", gated, "-m", "change")
         os.write(terminal, b"send\n")
 

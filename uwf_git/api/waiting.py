@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from uwf_git.base import log
 from uwf_git.base.errors import AgentFailed, Busy, Killed, NotRunning, TimedOut, Waiting, WorkflowFailed
+from uwf_git.engine.human_turn import human_turn
 from uwf_git.engine.status import COMPLETED, FAILED, at_rest, outlook, raise_if_stuck, status_of
 from uwf_git.format.ids import ThreadId
 from uwf_git.store.instance import Instance
@@ -15,19 +16,24 @@ if TYPE_CHECKING:
     from uwf_git.store.history import Head
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.5  # seconds between two looks
+_ASKING = (
+    2.0  # seconds at a person's role after which its process is taken to be asking; a run is there for less
+)
 
 
 def wait(instance: Instance, thread: ThreadId, deadline: float | None = None) -> Head:
-    """Wait until no process here runs or steps a thread; return the head of a completed one. `deadline` is in
-    seconds of `time.monotonic`. Raises what its run ended with: WorkflowFailed, Killed, Waiting, Paused,
-    AgentFailed, NoTransition; NotRunning if it could go on; TimedOut, and NotFound if it was removed."""
+    """Wait until no process here runs or steps a thread, or the one that does asks a person; return the head of
+    a completed one. `deadline` is in seconds of `time.monotonic`. Raises what its run ended with:
+    WorkflowFailed, Killed, Waiting, Paused, AgentFailed, NoTransition; NotRunning if it could go on; TimedOut,
+    and NotFound if it was removed."""
     log.debug("N4TZ8YQH", "waits until no process works on {thread}", thread=thread)
-    pause = _FIRST_PAUSE
-    while instance.locks.is_at_work(thread):
+    pause, asking = _FIRST_PAUSE, 0.0
+    while instance.locks.is_at_work(thread) and asking < _ASKING:
         left = pause if deadline is None else deadline - time.monotonic()
         if left <= 0:
             raise TimedOut(f"thread {thread} is still at work", f"uwf thread wait {thread} goes on waiting")
         time.sleep(min(pause, left))
+        asking = asking + pause if _is_asking(instance, thread) else 0.0
         pause = min(pause * 1.2, _LONGEST_PAUSE)
     head = instance.threads.head(thread)
     _raise_as_ended(instance, head)
@@ -41,6 +47,14 @@ def wait(instance: Instance, thread: ThreadId, deadline: float | None = None) ->
         said = f"; output of its last detached run: {printed}" if printed.exists() else ""
         raise NotRunning(f"thread {thread} is not at its end, and no process here runs it", again + said)
     return head
+
+
+def _is_asking(instance: Instance, thread: ThreadId) -> bool:
+    """Return whether the process that runs a thread asks a person at its terminal."""
+    if instance.locks.is_held(thread):
+        return False
+    head = instance.threads.head(thread)
+    return head.archive is None and human_turn(instance, head) is not None
 
 
 def _raise_as_ended(instance: Instance, head: Head) -> None:
