@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -21,6 +22,7 @@ from run_report import RunReport, mark_long_tests, time_given
 from warm import WarmUwf
 
 from uwf_git.base import lifetime
+from uwf_git.git.lockfiles import lockfiles_of
 from uwf_git.store.instance import Instance
 from uwf_git.store.location import init, locate
 
@@ -91,10 +93,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     mark_long_tests(session.items)
 
 
+_OPEN = 200  # files that a process of tests may have open before those of past tests are closed
+
+
 @pytest.fixture(autouse=True)
-def hermetic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An environment of its own: no test can see or touch the user's world, nor what lies above its own folder. Returns
-    its HOME."""
+def hermetic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An environment of its own, with its HOME: no test can see or touch the user's world, nor what lies above its own
+    folder."""
     home = tmp_path / "home"
     work = home / "work"
     work.mkdir(parents=True)
@@ -125,7 +130,11 @@ def hermetic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "[user]\n\tname = Ada Example\n\temail = ada@example.invalid\n" + _GIT_DEFAULTS
     )
     monkeypatch.chdir(work)
-    return home
+    yield home
+    # Stores keep files open, and select() takes none beyond 1024.
+    lockfiles_of.cache_clear()
+    if sum(1 for _ in Path("/proc/self/fd").iterdir()) > _OPEN:
+        gc.collect()
 
 
 @pytest.fixture(scope="session")

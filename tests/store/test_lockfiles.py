@@ -274,3 +274,22 @@ def test_who_is_alive_keeps_its_locks_and_who_ended_leaves_nothing(
         assert "another git's" in locks(uwf, "--fix")[0]["message"] and lock.exists()
         assert uwf("thread", "step", thread).err == ""
     assert locks(uwf) == [] and not list((store / "uwf/locking").iterdir())
+
+
+def test_a_store_that_is_no_longer_used_leaves_neither_record_nor_open_file(tmp_path: Path) -> None:
+    (tmp_path / "uwf").mkdir()
+    lockfiles = Lockfiles(tmp_path)
+    with lockfiles.locking("refs/uwf/x"):
+        (record,) = (tmp_path / "uwf" / "locking").iterdir()
+        assert [each for each in _open_files() if each == record]
+    del lockfiles
+    assert not record.exists()
+    assert not [each for each in _open_files() if each.name.startswith(record.name)]
+
+
+def _open_files() -> list[Path]:
+    found = []
+    for each in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            found.append(each.readlink())
+    return found

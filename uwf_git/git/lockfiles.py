@@ -10,13 +10,13 @@ A pack without refs yet has a `.keep`, which makes `git repack -ad` spare it. Ou
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import errno
 import fcntl
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -96,7 +96,7 @@ class Lockfiles:
                 self.remove_stale()
                 self._mine = self._begun(str(os.getpid()))
                 if self._mine is not None:
-                    atexit.register(self._mine.end)
+                    weakref.finalize(self, self._mine.end)  # at the latest when the process ends
             if not self._active:
                 self._since = time.time_ns()
             self._active += names
@@ -371,9 +371,10 @@ class _Record:
             self._size = max(self._size, os.pwrite(self.descriptor, data.ljust(self._size), 0))
 
     def end(self) -> None:
-        if os.getpid() == self.process:
-            with contextlib.suppress(OSError):  # the next process finds it unheld
+        with contextlib.suppress(OSError):  # the next process finds it unheld
+            if os.getpid() == self.process:
                 self.path.unlink()
+            os.close(self.descriptor)
 
 
 @contextlib.contextmanager
