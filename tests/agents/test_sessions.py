@@ -156,6 +156,18 @@ def test_a_session_goes_on_elsewhere_and_comes_back(program: str, uwf: Uwf, tmp_
         desk.verifies()
 
 
+def test_a_session_that_names_the_folder_of_the_other_machine_goes_on(uwf: Uwf, tmp_path: Path) -> None:
+    pair = Pair(uwf, tmp_path, "claude")
+    here, there = pair.here, pair.there
+    pair.thread = here.starts(f"{TASK} Compare with {there.work}.", "loop")
+    here.step_of(pair.thread)
+    pair.carry(here, there)
+    there.step_of(pair.thread)
+    pair.carry(there, here)
+    third = here.step_of(pair.thread)
+    assert third["heard"] == 3 and told(third) == []
+
+
 def test_nothing_is_kept_unless_the_user_says_so(uwf: Uwf, tmp_path: Path) -> None:
     pair = Pair(uwf, tmp_path, "claude")
     pair.here("config", "unset", "sessions")
@@ -284,9 +296,15 @@ def binary(path: Path, elsewhere: Path) -> None:
         file.write(b'{"a":"\xff"}\n')
 
 
+def deep(path: Path, elsewhere: Path) -> None:
+    with path.open("a") as file:
+        file.write(f'{{"a":{"[" * 600}{"]" * 600}}}\n')
+
+
 @pytest.mark.parametrize(
     ("damage", "why"),
     [
+        (deep, "a line is nested too deeply"),
         (big, "it has more than 32 MB"),
         (linked, "is a link"),
         (twice, "is not a plain file of its own"),

@@ -214,6 +214,32 @@ def test_while_a_terminal_asks_anybody_else_may_answer(uwf: Uwf, gated: str) -> 
     assert last(uwf, gated)["output"] == {"decision": "change"}
 
 
+def test_what_is_typed_is_told_too_if_the_thread_has_ended(uwf: Uwf, gated: str) -> None:
+    def elsewhere(_child: int, terminal: int) -> None:
+        uwf("thread", "answer", gated, "-m", "send")
+        os.write(terminal, b"change\n")
+
+    typed = [("decision [1-3]: ", elsewhere), ("note (", "Mine"), ("  - ", ""), ("> ", ".")]
+    code, shown = on_terminal("thread", "answer", gated, typed=typed)
+    assert code == 1 and "not recorded" in shown and "Mine" in shown, shown
+
+
+def test_a_rehearsal_by_configuration_is_no_person_either(uwf: Uwf) -> None:
+    uwf("workflow", "put", write("gated.yaml", GATE))
+    uwf("config", "set", "agentOverrides.gated.gate", "uwf-rehearse")
+    thread = uwf("thread", "start", "gated", "-p", "x").json["thread"]
+    uwf("thread", "run", thread, check=5)
+    assert uwf("thread", "answer", thread, "-m", "send").json["done"] is True
+
+
+def test_an_agent_cannot_bear_a_persons_name(uwf: Uwf, thread: str) -> None:
+    for path, name in (("bin/uwf-human", ""), ("bin/other", " --name uwf-human")):
+        program = write(path, f'#!/bin/sh\nuwf agent put-step \'{{"text": "x"}}\'{name}\n').absolute()
+        program.chmod(0o755)
+        refused = uwf("thread", "step", thread, "--agent", program, check=6).error
+        assert "uwf-human, which is a person's name alone" in refused["message"], refused
+
+
 def test_a_program_of_that_name_is_nobody(uwf: Uwf, gated: str) -> None:
     program = write("bin/uwf-human", "#!/bin/sh\ntouch ran\n").absolute()
     program.chmod(0o755)
@@ -228,7 +254,9 @@ def test_a_first_role_can_be_a_persons(uwf: Uwf, config: Config, tmp_path: Path)
     first = GATE.replace("$START: [{ role: writer }]", "$START: [{ role: gate, prompt: Begin? }]")
     uwf("workflow", "put", write("first.yaml", first))
     thread = uwf("thread", "start", "gated", "-p", "x").json["thread"]
-    assert json.loads((tmp_path / "heard").read_text())["question"] == "Begin?"
+    uwf("thread", "run", thread, check=5)
+    (heard,) = (tmp_path / "heard").read_text().splitlines()
+    assert json.loads(heard)["question"] == "Begin?"
     (waits,) = uwf("inbox").json
     assert uwf("thread", "answer", thread, "--for", waits["step"], "-m", "send").json["done"] is True
     refused = uwf("run", "gated", "-p", "x", check=5).error

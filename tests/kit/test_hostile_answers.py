@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -62,3 +63,13 @@ def test_hostile_answers_take_no_time(uwf: Uwf, workflow: str, answer: str, stat
         timeout=30,
     )
     assert uwf("thread", "show", thread).json["status"] == status
+
+
+@pytest.mark.parametrize("depth", [300, 700])
+def test_a_deep_output_is_refused_with_its_depth_and_not_an_internal_error(
+    uwf: Uwf, thread: str, depth: int
+) -> None:
+    write("deep.py", f"print('{{\"text\":' + '[' * {depth} + ']' * {depth} + '}}')")
+    refused = uwf("thread", "step", thread, "--agent", f"uwf-exec {sys.executable} deep.py", check=6).error
+    assert "internal" not in refused["message"], refused
+    assert len(uwf("thread", "attempts", thread).json) == 1

@@ -24,7 +24,7 @@ def test_a_persons_role_that_an_agent_played_is_found_and_not_taken_over(
     uwf("thread", "step", thread, "--agent", scripted(WRITES))
     assert uwf("verify").json["findings"] == []
     with monkeypatch.context() as patched:
-        patched.setattr(human_roles, "agent_of_person", lambda config: config)
+        patched.setattr(human_roles, "agent_of_person", lambda config, _: config)
         step(instance, ThreadId(thread), 'uwf-exec echo \'{"decision": "change"}\'')
     (found,) = uwf("verify", check=7).json["findings"]
     assert (found["code"], found["thread"]) == ("not-a-person", thread)

@@ -107,12 +107,13 @@ def _call_people(instance: Instance, threads: Sequence[ThreadId]) -> None:
     """Run the hook of threads whose first role is a person's."""
     if not instance.config.hooks.commands:
         return
-    from uwf_git.engine.status import WAITING, persons_role
+    from uwf_git.engine.status import WAITING, outlook, persons_role
     from uwf_git.engine.step import run_outcome_hook
 
     for thread in threads:
-        if persons_role(instance, instance.threads.head(thread)):
-            run_outcome_hook(instance, thread, WAITING)
+        head = instance.threads.head(thread)
+        if persons_role(instance, head):
+            run_outcome_hook(instance, thread, WAITING, outlook(instance, head))
 
 
 def clean_prompt(instance: Instance, prompt: str, what: str) -> str:

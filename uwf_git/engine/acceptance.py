@@ -8,7 +8,7 @@ from uwf_git.base.errors import AgentFailed
 from uwf_git.base.text import shortened
 from uwf_git.engine.status import decide_at
 from uwf_git.format.ids import Hash
-from uwf_git.format.kinds import REHEARSE, SUBWORKFLOW, Step, agent_name_problem, parse_step
+from uwf_git.format.kinds import HUMAN, REHEARSE, SUBWORKFLOW, Step, agent_name_problem, parse_step
 from uwf_git.format.types import BUNDLE, END, QUESTION, RESULT, is_kind
 
 if TYPE_CHECKING:
@@ -45,6 +45,9 @@ def accept(
     _check_detail(instance, head, node, made, order)
     if (order is None or made.agent != order.name) and (problem := agent_name_problem(made.agent)):
         raise AgentFailed(f"step {node} names its agent {shortened(ascii(made.agent), 60)}, {problem}")
+    by_code = history.workflow.code is not None  # whose calls a person may answer
+    if made.agent == HUMAN and not by_code and (order is None or order.command[:1] != (HUMAN,)):
+        raise AgentFailed(f"step {node} names its agent {HUMAN}, which is a person's name alone")
     output = store.get(made.output)
     allowed = (RESULT,) if role == END else (history.workflow.roles[role].schema, QUESTION)
     if output.type not in allowed:

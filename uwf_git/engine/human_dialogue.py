@@ -3,11 +3,13 @@ answer from elsewhere."""
 
 from __future__ import annotations
 
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from uwf_git.base.errors import UwfError
+from uwf_git.base.errors import Busy, Invalid, NotFound, UwfError
+from uwf_git.base.text import one_line
 from uwf_git.engine.human_roles import HumanRoles
 from uwf_git.engine.kit.agent import Agent, create_agent
 from uwf_git.engine.kit.context import Reply
@@ -27,6 +29,18 @@ class TypedAnswer(NamedTuple):
     head: Hash
     text: str
     agent: Agent
+
+
+@contextmanager
+def telling_loss(typed: TypedAnswer | None) -> Iterator[None]:
+    """Add to an error that keeps an answer from being recorded what was typed."""
+    try:
+        yield
+    except (Busy, Invalid, NotFound) as error:
+        if typed is not None:
+            lost = f"not recorded: {one_line(typed.text, 400)}"
+            error.hint = f"{error.hint}; {lost}" if error.hint else lost
+        raise
 
 
 def typed_answer(instance: Instance, thread: ThreadId, agent: str | Agent | None) -> TypedAnswer | None:

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from uwf_git.store.instance import Instance
 
 
-def agent_of_person(config: AgentConfig) -> AgentConfig:
+def agent_of_person(config: AgentConfig, is_override: bool = False) -> AgentConfig:
     """Return the agent of a role with `human: true`: `uwf-human`, with the arguments that it has in `config`, or
-    `uwf-rehearse` if that was chosen."""
+    `uwf-rehearse` if that is an override, for a rehearsal."""
     # By the bare names: any program may have such a file name.
-    if config.command == HUMAN or (config.command == REHEARSE and not config.stands_in):
+    if config.command == HUMAN or (config.command == REHEARSE and is_override):
         return config
     return type(config)(HUMAN, HUMAN, (), None)
 
@@ -32,7 +32,7 @@ class HumanRoles:
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
         self._declared: dict[Hash, dict[str, Role]] = {}
-        self._played: dict[tuple[str, str, str, bool], bool] = {}
+        self._played: dict[tuple[str, str, str], bool] = {}
         self._config: Config | None = None
         try:
             self._configured = instance.config_has(b"human")
@@ -53,22 +53,24 @@ class HumanRoles:
         declared = role in self._of(row)
         if role.startswith("$") or not (declared or self._configured):
             return False
+        if declared:
+            return True
         threads = self._instance.threads
         of_crew = row.start and row.workflow and threads.is_of_crew(row.workflow)
         speaker = threads.speaker(row.start, role) if row.start and of_crew else None
-        who = row.name or "", role, speaker.id if speaker else "", declared
+        who = row.name or "", role, speaker.id if speaker else ""
         if who not in self._played:
             self._played[who] = self._resolve(*who)
         return self._played[who]
 
-    def _resolve(self, workflow: str, role: str, persona: str, declared: bool) -> bool:
+    def _resolve(self, workflow: str, role: str, persona: str) -> bool:
         from uwf_git.config.resolve import resolve_agent
 
         try:
             agent = resolve_agent(self._config or self._instance.config, workflow, role, persona=persona)
         except UwfError:
-            return declared
-        return (agent_of_person(agent) if declared else agent).command == HUMAN
+            return False
+        return agent.command == HUMAN
 
     def _of(self, row: CommitRow) -> dict[str, Role]:
         node = row.workflow

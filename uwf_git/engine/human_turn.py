@@ -6,7 +6,6 @@ import shlex
 from typing import NamedTuple
 
 from uwf_git.base.errors import Invalid
-from uwf_git.base.text import one_line
 from uwf_git.engine.human_roles import HumanRoles
 from uwf_git.engine.kit.form import FormField, fields_of, options_of
 from uwf_git.engine.status import Outlook, outlook, persons_role, used_up
@@ -58,9 +57,8 @@ def human_turn(
     return HumanTurn(name, about, asked, role.assignee, fields)
 
 
-def moved_on(thread: ThreadId, head: Hash, step: Hash, answer: str = "") -> Invalid:
-    """Return the error of an `answer` to a `step` that is not the head."""
-    lost = f"; not recorded: {one_line(answer, 400)}" if answer else ""
+def moved_on(thread: ThreadId, head: Hash, step: Hash) -> Invalid:
+    """Return the error of an answer to a `step` that is not the head."""
     return Invalid(
-        f"the newest step of thread {thread} is {head}, not {step}", f"see: uwf thread show {thread}{lost}"
+        f"the newest step of thread {thread} is {head}, not {step}", f"see: uwf thread show {thread}"
     )

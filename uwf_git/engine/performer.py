@@ -80,7 +80,7 @@ def performer_of(
     name, persona = at.history.workflow.name, at.history.speaks(role)
     config = resolve_agent(instance.config, name, role, override=override, persona=persona)
     if is_persons:
-        config = agent_of_person(config)
+        config = agent_of_person(config, override is not None)
     refuse_to_make_up(instance, at, role, config)
     return config, embedded(config.command)
 

@@ -39,7 +39,7 @@ from uwf_git.config.known_agents import asks_no_model
 from uwf_git.engine import budget
 from uwf_git.engine.acceptance import accept
 from uwf_git.engine.budget import METERED, BudgetState
-from uwf_git.engine.human_dialogue import typed_answer
+from uwf_git.engine.human_dialogue import telling_loss, typed_answer
 from uwf_git.engine.human_roles import HumanRoles
 from uwf_git.engine.human_turn import HumanTurn, human_turn, moved_on
 from uwf_git.engine.pause import end_step, pause_of, raise_if_paused, refusal
@@ -210,8 +210,12 @@ def step_without_hooks(
     files: str = "",
 ) -> Outcome:
     typed = typed_answer(instance, thread, agent)
-    with log.about(thread=thread, role=None), instance.locks.hold(thread) as lock:
-        at = instance.threads.position(instance.threads.active_head(thread))
+    with log.about(thread=thread, role=None), contextlib.ExitStack() as stack:
+        with telling_loss(typed):
+            lock = stack.enter_context(instance.locks.hold(thread))
+            at = instance.threads.position(instance.threads.active_head(thread))
+            if typed is not None and typed.head != at.head.node:
+                raise moved_on(thread, at.head.node, typed.head)
         log.debug(
             "ANQE03T0",
             "is at {head} after {steps} steps of {workflow}",
@@ -220,8 +224,6 @@ def step_without_hooks(
             workflow=at.history.workflow.name,
             commit=at.head.commit,
         )
-        if typed is not None and typed.head != at.head.node:
-            raise moved_on(thread, at.head.node, typed.head, typed.text)
         if typed is None:
             raise_if_paused(instance, thread)
         instance.renew_judging()

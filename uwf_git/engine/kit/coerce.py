@@ -26,13 +26,21 @@ _NONE = object()
 
 def natural(value: Any) -> Any:
     """Return a value with plain scalars read by the YAML 1.2 core schema, as JSON. Numbers that JSON cannot
-    represent exactly (integers outside ±(2^53-1), infinities) stay text."""
+    represent exactly (integers outside ±(2^53-1), infinities) stay text. What is nested too deeply for that stays
+    as it is, and is refused by the check of its depth."""
+    try:
+        return _natural(value)
+    except RecursionError:
+        return value
+
+
+def _natural(value: Any) -> Any:
     if type(value) is Plain:
         return _read(value)
     if isinstance(value, dict):
-        return {str(key): natural(item) for key, item in value.items()}
+        return {str(key): _natural(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [natural(item) for item in value]
+        return [_natural(item) for item in value]
     return value
 
 

@@ -222,12 +222,11 @@ def _answered(ctx: Context) -> ThreadId | None:
     head = _own(ctx, session)
     if head is None:
         return None
-    asked_at = ctx.store.get(steps[-2].hash).timestamp
-    if head.archive is None and ctx.store.get(head.node).timestamp > asked_at:
-        pass  # it went on since, so what it asks now was not seen
-    elif head.archive is None and head.row.asks:
+    # What a child asks that went on since was not seen; it is asked again.
+    is_seen = ctx.store.get(head.node).timestamp <= ctx.store.get(steps[-2].hash).timestamp
+    if head.archive is None and is_seen and head.row.asks:
         answer(ctx.instance, head.thread, ctx.instruction or "", other=True)  # it was chosen, or not, here
-    elif head.archive is None and human_turn(ctx.instance, head) is not None:
+    elif head.archive is None and is_seen and human_turn(ctx.instance, head) is not None:
         with suppress(Usage):  # it is asked again
             answer(ctx.instance, head.thread, ctx.instruction or "")
     _pass_remarks_on(ctx, head.thread)

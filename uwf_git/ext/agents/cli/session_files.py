@@ -19,7 +19,7 @@ from uwf_git.ext.agents.cli.session_lines import Unusable
 from uwf_git.sandbox.path import FILE, FOLDER, LONGEST, opened, opened_below
 
 LIMIT = 32 * 1024 * 1024  # bytes of a session
-_MOST = 100  # files of a session
+MOST = 100  # files of a session
 _READS = 3  # of a file that changes meanwhile
 _MARK = ".project_root"
 _LONGEST_SLUG = 200  # characters, beyond which programs shorten it in ways of their own
@@ -98,7 +98,7 @@ def read_files(folder: Path, patterns: Sequence[Sequence[str]]) -> dict[str, byt
                     continue
                 found[path] = _read(path.rpartition("/")[2], inside)
                 size += len(found[path])
-                if size > LIMIT or len(found) > _MOST:
+                if size > LIMIT or len(found) > MOST:
                     raise Unusable(f"it has more than {LIMIT >> 20} MB")
     return found
 

@@ -16,6 +16,7 @@ from uwf_git.config.agent_cli import Row, SessionsAt
 from uwf_git.engine.kit.context import Context, KeptSession, SessionState
 from uwf_git.ext.agents.cli.session_files import (
     LIMIT,
+    MOST,
     fits,
     patterns_for,
     place_file,
@@ -62,8 +63,8 @@ class ProgramSessions:
                 for path, text in texts.items()
             )
             node = put(SESSION, Session(self._row.name, session, self._folder, files).payload())
-        except (Unusable, AgentFailed, Invalid, OSError) as error:
-            why = one_line(str(getattr(error, "message", "") or error), 300)
+        except (Unusable, AgentFailed, Invalid, OSError, RecursionError) as error:
+            why = _reason(error)
             log.warning("K7RZQ2VD", "session {session} is not kept: {why}", session=session, why=why)
             return KeptSession(note=f"{self._of(session)} is not kept: {why}")
         log.debug("C5XNW8JT", "keeps session {session}", session=session, node=node, files=len(files))
@@ -81,8 +82,8 @@ class ProgramSessions:
             return f"{self._of(session)} went on elsewhere" if gone else ""
         try:
             self._restore(where, session, state.kept)
-        except (Unusable, AgentFailed, NotFound, StoreDamaged, OSError) as error:
-            why = one_line(str(getattr(error, "message", "") or error), 300)
+        except (Unusable, AgentFailed, NotFound, StoreDamaged, OSError, RecursionError) as error:
+            why = _reason(error)
             log.warning("V3HB9EKM", "session {session} is not restored: {why}", session=session, why=why)
             return f"{self._of(session)} could not be restored: {why}"
         sessions.claim(self._name, session, ctx.thread)
@@ -130,7 +131,9 @@ class ProgramSessions:
         if not texts or any(path not in paths if paths else not fits(path, patterns) for path in texts):
             raise Unusable(f"node {node} has files that are not {self._row.program}'s")
         here = {path: moved(text, kept.folder, self._folder) for path, text in texts.items()}
-        there, _ = self._read(where, session)
+        read, _ = self._read(where, session)
+        # Both are compared under the paths of this folder: each may name the other one.
+        there = {path: moved(text, kept.folder, self._folder) for path, text in read.items()}
         if others := there.keys() - here.keys():
             raise Unusable(f"this machine has another file of it, {one_line(min(others), 100)}")
         if where.exports:
@@ -155,6 +158,8 @@ class ProgramSessions:
             or not kept.folder.isprintable()
         ):
             raise Unusable(f"node {node} names no folder")
+        if len(kept.files) > MOST:
+            raise Unusable(f"node {node} has more than {MOST} files")
         size, texts = 0, dict[str, str]()
         for file in kept.files:
             parts = []
@@ -180,6 +185,12 @@ class ProgramSessions:
         if done.returncode != 0:
             said = last_line(done.stderr_tail.decode("utf-8", "replace"))
             raise Unusable(f"{self._row.program} did not take it: {said or done.returncode}")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "a line is nested too deeply"
+    return one_line(str(getattr(error, "message", "") or error), 300)
 
 
 def _messages(lines: str) -> str:
