@@ -36,7 +36,10 @@ def detach(
 
     instance = invocation.instance
     if "UWF_THREAD" in os.environ:
-        raise Usage("a step or hook cannot start a run in the background, as all that it starts ends with it")
+        raise Usage(
+            "a step or hook cannot start a run in the background, as all that it starts ends with it",
+            "leave out --detach, or begin a thread for others to run: uwf thread start",
+        )
     if isinstance(options.agent, str):
         require_agent(instance.location.root, options.agent)
     with instance.locks.run(thread) as lock:
@@ -57,20 +60,25 @@ def detach(
     invocation.emit({**value, "thread": thread, "detached": True, "log": printed}, _text)
 
 
-def _command(invocation: Invocation, thread: ThreadId, options: Options, most: int) -> list[str]:
+def run_words(most: int, options: Options, remote: str | None) -> list[str]:
+    """Return the options of a `uwf thread run` that runs a thread with these."""
     from uwf_git.api.run import FOREVER
 
-    root = ["--root", str(Path(invocation.root_option).absolute())] if invocation.root_option else []
     given = {
         "--max-steps": most,
         "--agent": options.agent,
         "--cwd": options.cwd,
         "--files": options.files or None,
-        "--remote": options.exchange.remote.name if options.exchange else None,
+        "--remote": remote,
     }
     words = [f"{name}={value}" for name, value in given.items() if value is not None]
-    words += ["--wait"] if options.patience == FOREVER else []
-    return itself("text", *root, "thread", "run", thread, *words)
+    return [*words, "--wait"] if options.patience == FOREVER else words
+
+
+def _command(invocation: Invocation, thread: ThreadId, options: Options, most: int) -> list[str]:
+    root = ["--root", str(Path(invocation.root_option).absolute())] if invocation.root_option else []
+    remote = options.exchange.remote.name if options.exchange else None
+    return itself("text", *root, "thread", "run", thread, *run_words(most, options, remote))
 
 
 def _text(value: Any) -> str:

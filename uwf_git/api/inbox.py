@@ -20,8 +20,8 @@ def is_persons_turn(instance: Instance, thread: ThreadId) -> bool:
 
 
 def newest_or_step(instance: Instance, thread: ThreadId, text: str) -> Hash:
-    """Return the thread's newest node, also a StartNode, or a step, by the beginning of its hash. Raises
-    NotFound, Usage."""
+    """Return the thread's newest node, also a StartNode, by its whole hash, or a step by the beginning of its
+    own. Raises NotFound, Usage."""
     head = instance.threads.active_head(thread).node
     return head if head == text.upper() else find_step(instance, text)
 

@@ -9,16 +9,14 @@ from uwf_git.base import log
 from uwf_git.base.errors import AgentFailed, Busy, Killed, NotRunning, TimedOut, Waiting, WorkflowFailed
 from uwf_git.engine.human_turn import human_turn
 from uwf_git.engine.status import COMPLETED, FAILED, at_rest, outlook, raise_if_stuck, status_of
-from uwf_git.format.ids import ThreadId
+from uwf_git.format.ids import Hash, ThreadId
 from uwf_git.store.instance import Instance
 
 if TYPE_CHECKING:
     from uwf_git.store.history import Head
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.5  # seconds between two looks
-_ASKING = (
-    2.0  # seconds at a person's role after which its process is taken to be asking; a run is there for less
-)
+_ASKING = 2.0  # seconds that a run is at a person's role only if it asks there
 
 
 def wait(instance: Instance, thread: ThreadId, deadline: float | None = None) -> Head:
@@ -70,7 +68,6 @@ def _raise_as_ended(instance: Instance, head: Head) -> None:
 def raise_if_waiting(instance: Instance, head: Head, by_agent: bool = False) -> None:
     """Raise what the next step of an active thread would raise without an agent: Paused, Waiting, NoTransition.
     `by_agent`: an agent is given for the next role."""
-    from uwf_git.engine.human_roles import HumanRoles
     from uwf_git.engine.inbox import ROLE, waits_of
     from uwf_git.engine.pause import raise_if_paused
 
@@ -80,8 +77,10 @@ def raise_if_waiting(instance: Instance, head: Head, by_agent: bool = False) -> 
     if at_rest(instance, head):
         raise Waiting(f"in conversation {head.thread} it is your turn", f"uwf chat --resume {head.thread}")
     waits = waits_of(instance, head)
-    persons = HumanRoles(instance).role(head.row, waits.role) is not None if waits is not None else False
-    if waits is not None and not (by_agent and waits.kind == ROLE and not persons):
+    if waits is not None and by_agent and waits.kind == ROLE:
+        workflow = instance.registry.workflow(Hash(waits.workflow))
+        waits = waits if workflow.is_persons(waits.role) else None  # else only the configuration makes it so
+    if waits is not None:
         why = waits.reason or waits.question
         raise Waiting(f"thread {head.thread} waits for a person: {why}", waits.command)
     raise_if_stuck(outlook(instance, head), head.thread)

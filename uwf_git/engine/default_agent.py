@@ -33,8 +33,7 @@ from uwf_git.store.layout import ATTEMPTS
 
 def refuse_to_make_up(instance: Instance, at: Position, role: str, agent: AgentConfig) -> None:
     """Raise Usage if the agent generates outputs and must not for this role."""
-    is_persons = _is_persons(at, role)
-    if not _is_rehearse(agent) or (agent.args and not is_persons):
+    if not _is_rehearse(agent) or (agent.args and not at.history.workflow.is_persons(role)):
         return
     thread = at.head.thread
     if not (who := _others(instance, at.head, at.history.steps)):
@@ -174,34 +173,28 @@ def _around(instance: Instance, thread: ThreadId) -> Head | None:
         return None
 
 
-def _is_persons(at: Position, role: str) -> bool:
-    known = at.history.workflow.roles.get(role)
-    return known is not None and known.human
-
-
 def _to_play(at: Position, role: str) -> str:
     thread = at.head.thread
-    if _is_persons(at, role):
+    if at.history.workflow.is_persons(role):
         return f"uwf thread answer {thread}"
     return f"uwf thread step {thread} --agent {HUMAN}, or another NAME"
 
 
 def _plays_along(at: Position, role: str, who: Sequence[str]) -> bool:
     """Return whether this is a rehearsal, in which a person has played the roles that are a person's."""
-    roles, steps = at.history.workflow.roles, at.history.steps
-    persons = {name for name, each in roles.items() if each.human}
+    is_persons, steps = at.history.workflow.is_persons, at.history.steps
     return (
         list(who) == [HUMAN]
-        and role not in persons
+        and not is_persons(role)
         and any(step.agent == REHEARSE for step in steps)
-        and all(step.role in persons for step in steps if step.agent == HUMAN)
+        and all(is_persons(step.role) for step in steps if step.agent == HUMAN)
     )
 
 
 def _is_gate(instance: Instance, at: Position, role: str) -> bool:
     """Return whether a human plays the role: by its definition, by configuration, in earlier steps, or because
     it passes on a human's answer."""
-    if _is_persons(at, role):
+    if at.history.workflow.is_persons(role):
         return True
     config, steps = instance.config, split_remarks(at.history.steps)[0]
     named = _named(config, at.history, role) or ""

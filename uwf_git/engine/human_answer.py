@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from uwf_git.base.errors import Invalid, Usage
+from uwf_git.engine.human_dialogue import giving
 from uwf_git.engine.human_turn import moved_on
-from uwf_git.engine.kit.agent import Agent, create_agent
-from uwf_git.engine.kit.context import Context, Reply
-from uwf_git.engine.kit.form import Filled, fill
+from uwf_git.engine.kit.context import Reply
+from uwf_git.engine.kit.form import fill
 from uwf_git.engine.kit.format import render_frontmatter
 from uwf_git.engine.status import outlook, persons_role, raise_if_stuck
 from uwf_git.engine.step import Outcome, run_outcome_hook, take_turn
 from uwf_git.format.ids import Hash, ThreadId
-from uwf_git.format.kinds import HUMAN
 from uwf_git.store.instance import Instance
 from uwf_git.store.maintenance import maintain
 
@@ -49,14 +48,8 @@ def answer_role(
                 f"role {name} of thread {thread}: {error.message}", error.hint or _SEE.format(thread)
             ) from None
         instance.runs.clear(thread)  # an earlier answer that could not be recorded is not this one
-        outcome = take_turn(instance, at, found, lock, _giving(filled))
+        reply = Reply(render_frontmatter(filled.output, filled.words), output=filled.output)
+        outcome = take_turn(instance, at, found, lock, giving(reply))
     maintain(instance.store.repository, shared=instance.location.here)
     run_outcome_hook(instance, thread, outcome.status, outcome.outlook)
     return outcome
-
-
-def _giving(filled: Filled) -> Agent:
-    def run(_ctx: Context) -> Reply:
-        return Reply(render_frontmatter(filled.output, filled.words), output=filled.output)
-
-    return create_agent(HUMAN, run)

@@ -80,4 +80,9 @@ def typed_answer(instance: Instance, thread: ThreadId, agent: str | Agent | None
     context = playing.context(instance, at, order, config.args, Path(order.folder), recorder)
     with closing(playing.converse(context)) as conversation:
         reply: Reply = conversation.begin()
-    return TypedAnswer(head.node, reply.text, create_agent(HUMAN, lambda _context: reply))
+    return TypedAnswer(head.node, reply.text, giving(reply))
+
+
+def giving(reply: Reply) -> Agent:
+    """Return an agent that gives a person's answer."""
+    return create_agent(HUMAN, lambda _context: reply)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from uwf_git.base.errors import UwfError
@@ -12,7 +13,6 @@ from uwf_git.format.types import HUMAN_WORKFLOW
 if TYPE_CHECKING:
     from uwf_git.config.settings import AgentConfig, Config
     from uwf_git.format.ids import Hash
-    from uwf_git.format.kinds import Role
     from uwf_git.store.index import CommitRow
     from uwf_git.store.instance import Instance
 
@@ -31,7 +31,7 @@ class HumanRoles:
 
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
-        self._declared: dict[Hash, dict[str, Role]] = {}
+        self._declared: dict[Hash, frozenset[str]] = {}
         self._played: dict[tuple[str, str, str], bool] = {}
         self._config: Config | None = None
         try:
@@ -44,17 +44,12 @@ class HumanRoles:
         """Return whether a person may play a role of this commit's workflow."""
         return self._configured or bool(self._of(row))
 
-    def role(self, row: CommitRow, name: str) -> Role | None:
-        """Return a role with `human: true`."""
-        return self._of(row).get(name)
-
     def plays(self, row: CommitRow, role: str) -> bool:
         """Return whether a person plays the role here."""
-        declared = role in self._of(row)
-        if role.startswith("$") or not (declared or self._configured):
-            return False
-        if declared:
+        if role in self._of(row):
             return True
+        if role.startswith("$") or not self._configured:
+            return False
         threads = self._instance.threads
         of_crew = row.start and row.workflow and threads.is_of_crew(row.workflow)
         speaker = threads.speaker(row.start, role) if row.start and of_crew else None
@@ -72,17 +67,15 @@ class HumanRoles:
             return False
         return agent.command == HUMAN
 
-    def _of(self, row: CommitRow) -> dict[str, Role]:
+    def _of(self, row: CommitRow) -> frozenset[str]:
         node = row.workflow
         if node is None:
-            return {}
+            return frozenset()
         if node not in self._declared:
-            self._declared[node] = {}
-            try:
+            self._declared[node] = frozenset()
+            with suppress(UwfError):  # reported by the command that reads the workflow
                 found = self._instance.store.get(node)
                 if found.type == HUMAN_WORKFLOW:
-                    roles = parse_workflow(found.payload).roles
-                    self._declared[node] = {name: role for name, role in roles.items() if role.human}
-            except UwfError:  # reported by the command that reads the workflow
-                pass
+                    workflow = parse_workflow(found.payload)
+                    self._declared[node] = frozenset(filter(workflow.is_persons, workflow.roles))
         return self._declared[node]

@@ -59,9 +59,7 @@ def performer_of(
     from uwf_git.engine.default_agent import refuse_to_make_up
     from uwf_git.engine.human_roles import agent_of_person
 
-    runner = runner_of(at.history.workflow)
-    known = at.history.workflow.roles.get(role)
-    is_persons = known is not None and known.human
+    runner, is_persons = runner_of(at.history.workflow), at.history.workflow.is_persons(role)
     if override is not None and not isinstance(override, str):
         if runner is not None:
             raise Usage(
@@ -95,7 +93,7 @@ def provider_of(instance: Instance, head: Head, role: str, override: str | None 
         return ""
     with contextlib.suppress(UwfError):
         workflow = instance.registry.workflow(head.row.workflow)
-        if role not in workflow.roles or workflow.roles[role].human:
+        if role not in workflow.roles or workflow.is_persons(role):
             return ""
         persona = parse_start(instance.store.get(head.row.start).payload).persona
         config = resolve_agent(instance.config, workflow.name, role, override, workflow.speaks(role, persona))
@@ -324,7 +322,7 @@ def missing_price_at(instance: Instance, head: Head, role: str, agent: str | Age
     if head.row.workflow is None or head.row.start is None:
         return ""
     workflow = instance.registry.workflow(head.row.workflow)
-    if role not in workflow.roles or workflow.roles[role].human:
+    if role not in workflow.roles or workflow.is_persons(role):
         return ""
     persona = parse_start(instance.store.get(head.row.start).payload).persona
     return next(iter(missing_price_reason(instance, workflow, [role], persona, agent)), "")
@@ -345,7 +343,7 @@ def missing_price_reason(
         return [why] if (why := agent.missing_price(instance.config, ())) else []
     found: dict[str, None] = {}
     for role in roles:
-        if workflow.roles[role].human:
+        if workflow.is_persons(role):
             continue
         with contextlib.suppress(UwfError):  # reported to the agent of the role
             speaker = workflow.speaks(role, persona)

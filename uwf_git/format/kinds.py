@@ -175,6 +175,11 @@ class Workflow(NamedTuple):
         """The fields of a step that conditions may use besides role, output, detail and agent."""
         return step_fields(" ".join(condition.expression for condition in self.conditions.values()))
 
+    def is_persons(self, role: str) -> bool:
+        """Return whether a person plays a role; False for one that the workflow doesn't have."""
+        known = self.roles.get(role)
+        return known is not None and known.human
+
     def speaker(self, role: str, persona: str) -> Persona | None:
         """Return a role's persona, where `persona` is the default's id. None outside a crew."""
         return self.personas.get(self.speaks(role, persona))

@@ -232,7 +232,7 @@ class Records:
             if made.role != role:
                 report("wrong-role", f"{made.role} made the step that the workflow called {role} for")
                 return True
-            if role != USER and workflow.roles[role].human and made.agent not in (HUMAN, REHEARSE):
+            if workflow.is_persons(role) and made.agent not in (HUMAN, REHEARSE):
                 report("not-a-person", f"{made.agent} played {role}, which is a person's role")
             allowed = (workflow.roles[role].schema, QUESTION)
         if output.type not in allowed:

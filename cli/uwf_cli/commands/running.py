@@ -16,7 +16,7 @@ import click
 from uwf_cli import exchange, terminal
 from uwf_cli.command import command
 from uwf_cli.completers import complete_agent, complete_remote, complete_thread
-from uwf_cli.detached import DETACH
+from uwf_cli.detached import DETACH, run_words
 from uwf_cli.exchange import find_thread
 from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
@@ -176,6 +176,7 @@ def run(
     if detach and len(chosen.ids) != 1:
         raise Usage("--detach takes one thread", "repeat for each: uwf thread run ID --detach")
     where = folder(cwd)
+    options = Options(agent, where, files=files or "", patience=patience(wait))
     if len(chosen.ids) == 1:
         shared, found = exchanged(invocation, chosen.ids[0], remote)
         place(invocation, found, workspace, where)
@@ -183,7 +184,7 @@ def run(
         run_one(
             invocation,
             found,
-            Options(agent, where, exchange=shared, files=files or "", patience=patience(wait)),
+            options._replace(exchange=shared),
             max_steps,
             quiet,
             {} if detach else None,
@@ -198,18 +199,10 @@ def run(
 
         for each in found_all:
             place(invocation, each, workspace, where)
-        given = {
-            "--max-steps": str(max_steps),
-            "--agent": agent,
-            "--cwd": where,
-            "--files": files,
-            "--remote": remote,
-        }
-        options = [f"{name}={value}" for name, value in given.items() if value is not None]
-        options += ["--wait"] if wait else []
+        words = run_words(max_steps, options, remote)
         oldest_first = found_all if chosen.ids else found_all[::-1]
         again = repeated(agent, where, remote)
-        failures.note(SideBySide(invocation, oldest_first, options, jobs, again).run(quiet))
+        failures.note(SideBySide(invocation, oldest_first, words, jobs, again).run(quiet))
     elif not chosen.ids:
         invocation.note("no such threads are idle; uwf thread list shows what they are")
     failures.end()

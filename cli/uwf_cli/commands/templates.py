@@ -24,9 +24,6 @@ TEMPLATES = {
 }
 """The workflows in the folder `templates`, and what each does."""
 
-FOLDER = Path(".workflows")
-"""Where `uwf run NAME` looks for a workflow."""
-
 
 @command("uwf templates", "uwf init --template bugfix")
 def templates(invocation: Invocation) -> None:
@@ -39,6 +36,8 @@ def templates(invocation: Invocation) -> None:
 
 def files_of(template: str, folder: Path) -> Mapping[Path, bytes]:
     """Return the files of a template by path. Raises Invalid if another file is at one of the paths."""
+    from uwf_git.api.workflows import FOLDER
+
     where = _source(template)
     sources = {f"{template}.yaml": f"{template}.yaml", f"{template}.md": "README.md"}
     files = {folder / FOLDER / name: (where / source).read_bytes() for name, source in sources.items()}

@@ -140,10 +140,10 @@ class _Page:
         return "".join(tag("div", each, "notice") for each in found)
 
     def _whose(self, name: str) -> str:
-        role = self._history.workflow.roles.get(name)
-        if role is None or not role.human:
+        workflow = self._history.workflow
+        if not workflow.is_persons(name):
             return ""
-        return f", which {text(role.assignee or 'a person')} plays,"
+        return f", which {text(workflow.roles[name].assignee or 'a person')} plays,"
 
     def _task(self) -> str:
         return tag("h2", "Task") + tag("div", markdown(self._history.start.prompt, breaks=True), "task")
