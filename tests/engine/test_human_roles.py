@@ -351,3 +351,9 @@ def test_a_role_is_a_persons_in_the_form_with_a_goal_and_without_a_prompt(uwf: U
     uwf("thread", "step", thread)
     assert uwf("thread", "show", thread).json["assignee"] is None
     assert uwf("thread", "answer", thread, "-m", "send").json["done"] is True
+
+
+def test_a_persons_step_is_no_case_of_a_suite(uwf: Uwf, gated: str) -> None:
+    uwf("thread", "answer", gated, "-m", "send")
+    refused = uwf("eval", "add", f"{gated}@2", "--to", "talks", "--judge", "exact", check=1).error
+    assert "is a human's, so it cannot be done again" in refused["message"]

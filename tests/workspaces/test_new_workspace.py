@@ -49,6 +49,15 @@ def start(uwf: Uwf, *args: str) -> dict[str, object]:
     return dict(uwf("thread", "start", "relay.yaml", "-p", "Do it", *args).json)
 
 
+def test_the_agent_that_a_persons_role_would_have_makes_no_worktree(uwf: Uwf, project: Path) -> None:
+    (project / "relay.yaml").write_text(RELAY.replace("    systemPrompt: Read.", "    human: true"))
+    uwf("config", "set", "agentOverrides.relay.writer", "uwf-rehearse")
+    uwf("config", "set", "defaultAgent", "uwf-codex")
+    assert "workspace" not in start(uwf)
+    (project / "relay.yaml").write_text(RELAY)
+    assert "workspace" in start(uwf)
+
+
 def test_agents_that_may_write_get_a_worktree_and_commands_the_folder(
     uwf: Uwf, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

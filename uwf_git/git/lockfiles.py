@@ -371,10 +371,10 @@ class _Record:
             self._size = max(self._size, os.pwrite(self.descriptor, data.ljust(self._size), 0))
 
     def end(self) -> None:
-        with contextlib.suppress(OSError):  # the next process finds it unheld
-            if os.getpid() == self.process:
+        if os.getpid() == self.process:
+            with contextlib.suppress(OSError):  # the next process finds it unheld
                 self.path.unlink()
-            os.close(self.descriptor)
+        os.close(self.descriptor)
 
 
 @contextlib.contextmanager

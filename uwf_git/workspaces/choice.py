@@ -188,6 +188,8 @@ def _may_write(instance: Instance, workflow: Workflow, agent: object, persona: s
     if agent is not None and not isinstance(agent, str):
         return False
     for name, role in workflow.roles.items():
+        if role.human:
+            continue
         speaker = workflow.speaks(name, persona)
         with suppress(UwfError):  # reported by the step
             found = resolve_agent(instance.config, workflow.name, name, override=agent, persona=speaker)

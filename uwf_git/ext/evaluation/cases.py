@@ -31,7 +31,7 @@ from uwf_git.format import yaml12
 from uwf_git.format.amounts import parse_budget
 from uwf_git.format.document import Document, read_bytes
 from uwf_git.format.ids import Hash, name_problem
-from uwf_git.format.kinds import parse_start, title_of
+from uwf_git.format.kinds import HUMAN, parse_start, title_of
 from uwf_git.format.node import parse_json
 from uwf_git.format.schema import ValuePath
 from uwf_git.format.types import END, USER
@@ -76,8 +76,9 @@ def of_thread(instance: Instance, head: Head) -> CaseDraft:
 
 def of_step(instance: Instance, row: CommitRow) -> CaseDraft:
     """Return the case of a role's step. Raises Invalid for other steps."""
-    if row.kind != "step" or row.role in (None, USER, END) or row.start is None:
-        what = "a human's" if row.role == USER else "no role's"
+    by_person = row.role == USER or row.agent == HUMAN
+    if row.kind != "step" or row.role in (None, END) or by_person or row.start is None:
+        what = "a human's" if by_person else "no role's"
         raise Invalid(f"step {row.node} is {what}, so it cannot be done again", "name a step of a role")
     prompt = parse_start(instance.store.get(row.start).payload).prompt
     name = f"{named_after(prompt)}-{layout.slug(row.role or '')}-{row.number}"
