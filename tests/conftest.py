@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from cli_samples import PAIR, write
+from cli_samples import GATE, PAIR, WRITES, scripted, write
 from commands import begin as in_background
 from fault_report import pytest_terminal_summary as pytest_terminal_summary
 from hypothesis import HealthCheck, settings
@@ -257,6 +257,15 @@ def thread(uwf: Uwf) -> str:
     """A fresh thread of the registered workflow `pair`."""
     uwf("workflow", "put", write("pair.yaml", PAIR))
     return str(uwf("thread", "start", "pair", "-p", "Do it").json["thread"])
+
+
+@pytest.fixture
+def gated(uwf: Uwf) -> str:
+    """A thread of the registered workflow `gated` whose writer has written, so that its gate, a person's, is next."""
+    uwf("workflow", "put", write("gated.yaml", GATE))
+    thread = uwf("thread", "start", "gated", "-p", "Announce it").json["thread"]
+    uwf("thread", "step", thread, "--agent", scripted(WRITES))
+    return str(thread)
 
 
 @pytest.fixture

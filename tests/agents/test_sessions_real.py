@@ -9,6 +9,7 @@ import agent_programs
 import pytest
 from commands import git
 from conftest import Uwf
+from loop_thread import WORKFLOW
 from model_script import Asked, Say
 from model_server import ModelServer, serving
 from two_machines import Machine
@@ -22,21 +23,6 @@ AGENTS = {
     "qwen": "uwf-qwen",
     "opencode": "uwf-opencode",
 }
-LOOP = """\
-name: loop
-description: A role that comes back until it is done.
-roles:
-  worker:
-    description: Does the work.
-    systemPrompt: Work.
-    outputSchema:
-      type: object
-      properties: {status: {enum: [again, done]}}
-      required: [status]
-graph:
-  $START: {_: worker}
-  worker: {again: worker, done: $END}
-"""
 TASK = "Remember this word for later, xylophone."
 ANSWERED = "I shall remember the word."
 
@@ -83,7 +69,7 @@ def test_a_program_recalls_the_first_turn_on_a_second_machine_and_back_on_the_fi
     )
     for machine in (here, there):
         machine("remote", "add", "origin", tmp_path / "threads.git")
-    here.registers(LOOP)
+    here.registers(WORKFLOW.replace("TOOLS\n", ""))
     place = ("--workspace", "worktree", "--cwd", here.clone)
     thread = str(here("thread", "start", "loop", "-p", TASK, *place).json["thread"])
     notes: list[str] = []

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import one_role
 import pytest
-from cli_samples import ASKS, GATE, PAIR, scripted, write
+from cli_samples import ASKS, PAIR, scripted, write
 from commands import alive, wait_for, wait_until_gone
 from conftest import Begin, Uwf
 
@@ -56,10 +56,7 @@ def test_a_step_cannot_start_a_run_in_the_background(uwf: Uwf, thread: ThreadId)
     assert uwf("ps").json == []
 
 
-def test_a_persons_role_is_told_at_once_whatever_the_agent(uwf: Uwf) -> None:
-    uwf("workflow", "put", write("gated.yaml", GATE))
-    gated = uwf("thread", "start", "gated", "-p", "x").json["thread"]
-    uwf("thread", "step", gated)
+def test_a_persons_role_is_told_at_once_whatever_the_agent(uwf: Uwf, gated: str) -> None:
     uwf("thread", "run", gated, "--detach", "--agent", "uwf-exec true", check=5)
 
 

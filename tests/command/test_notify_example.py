@@ -9,7 +9,6 @@ import time
 from pathlib import Path
 
 import pytest
-from cli_samples import GATE, WRITES, scripted, write
 from conftest import Uwf
 
 NOTIFY = Path(__file__).parents[2] / "examples" / "notify.sh"
@@ -26,18 +25,15 @@ def programs(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_button_of_a_notification_answers(uwf: Uwf, programs: Path, tmp_path: Path) -> None:
-    uwf("workflow", "put", write("gated.yaml", GATE))
-    thread = uwf("thread", "start", "gated", "-p", "Announce it").json["thread"]
-    uwf("thread", "step", thread, "--agent", scripted(WRITES))
+def test_a_button_of_a_notification_answers(uwf: Uwf, gated: str, programs: Path, tmp_path: Path) -> None:
     path = f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     with subprocess.Popen([NOTIFY], env={**os.environ, "PATH": path}, start_new_session=True) as shown:
         try:
             until = time.monotonic() + 60
-            while len(uwf("thread", "steps", thread).json) < 2 and time.monotonic() < until:
+            while len(uwf("thread", "steps", gated).json) < 2 and time.monotonic() < until:
                 time.sleep(0.2)
         finally:
             os.killpg(shown.pid, 15)
-    assert uwf("thread", "steps", thread).json[-1]["output"] == {"decision": "change"}
+    assert uwf("thread", "steps", gated).json[-1]["output"] == {"decision": "change"}
     told = (tmp_path / "shown").read_text()
     assert "--action=1=send\n--action=2=change\n--action=3=drop\n--\ngate\nSend first?\n" in told

@@ -132,3 +132,11 @@ def keep_picture(page: Page, name: str) -> None:
     if _ARTEFACTS:
         Path(_ARTEFACTS).mkdir(parents=True, exist_ok=True)
         page.screenshot(path=Path(_ARTEFACTS) / f"web-{name}.png", full_page=True)
+
+
+@pytest.fixture
+def changing(serve: Serve) -> Iterator[httpx.Client]:
+    """A client that was let in, at a server that may write."""
+    for client in entered(serve("--write")):
+        client.headers["Origin"] = str(client.base_url).rstrip("/")
+        yield client

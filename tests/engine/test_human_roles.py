@@ -20,15 +20,6 @@ from uwf_git.api.states import Waiting
 Config = Callable[[str], Path]
 
 
-@pytest.fixture
-def gated(uwf: Uwf) -> str:
-    """A thread of `gated` whose writer has written, so that its gate is next."""
-    uwf("workflow", "put", write("gated.yaml", GATE))
-    thread = uwf("thread", "start", "gated", "-p", "Announce it").json["thread"]
-    uwf("thread", "step", thread, "--agent", scripted(WRITES))
-    return str(thread)
-
-
 def last(uwf: Uwf, thread: str) -> dict[str, Any]:
     return dict(uwf("thread", "steps", thread).json[-1])
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cli_samples import GATE, WRITES, scripted, write
 from commands import git
 from conftest import Uwf
 from two_machines import Machine
@@ -17,17 +16,14 @@ from uwf_git.store.instance import Instance
 
 
 def test_a_persons_role_that_an_agent_played_is_found_and_not_taken_over(
-    uwf: Uwf, instance: Instance, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    uwf: Uwf, instance: Instance, gated: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    uwf("workflow", "put", write("gated.yaml", GATE))
-    thread = uwf("thread", "start", "gated", "-p", "x").json["thread"]
-    uwf("thread", "step", thread, "--agent", scripted(WRITES))
     assert uwf("verify").json["findings"] == []
     with monkeypatch.context() as patched:
         patched.setattr(human_roles, "agent_of_person", lambda config, _: config)
-        step(instance, ThreadId(thread), 'uwf-exec echo \'{"decision": "change"}\'')
+        step(instance, ThreadId(gated), 'uwf-exec echo \'{"decision": "change"}\'')
     (found,) = uwf("verify", check=7).json["findings"]
-    assert (found["code"], found["thread"]) == ("not-a-person", thread)
+    assert (found["code"], found["thread"]) == ("not-a-person", gated)
     assert found["message"] == "uwf-exec played gate, which is a person's role"
     git("init", "-q", "--bare", tmp_path / "hub.git")
     uwf("remote", "add", "hub", tmp_path / "hub.git")

@@ -6,7 +6,7 @@ import html
 import re
 import shlex
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -28,14 +28,6 @@ def asking(uwf: Uwf, thread: str) -> str:
     uwf("thread", "step", thread, "--agent", scripted(ASKS))
     assert uwf("thread", "show", thread).json["status"] == "waiting"
     return thread
-
-
-@pytest.fixture
-def changing(serve: Serve) -> Iterator[httpx.Client]:
-    """A client that was let in, at a server that may write."""
-    for client in entered(serve("--write")):
-        client.headers["Origin"] = str(client.base_url).rstrip("/")
-        yield client
 
 
 def _head(uwf: Uwf, thread: str) -> str:

@@ -2,29 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import httpx
-import pytest
-from cli_samples import GATE, WRITES, scripted, write
 from conftest import Uwf
 from playwright.sync_api import Page, expect
-from site_serving import Serve, entered, keep_picture
-
-
-@pytest.fixture
-def gated(uwf: Uwf) -> str:
-    uwf("workflow", "put", write("gated.yaml", GATE))
-    thread = uwf("thread", "start", "gated", "-p", "Announce it").json["thread"]
-    uwf("thread", "step", thread, "--agent", scripted(WRITES))
-    return str(thread)
-
-
-@pytest.fixture
-def changing(serve: Serve) -> Iterator[httpx.Client]:
-    for client in entered(serve("--write")):
-        client.headers["Origin"] = str(client.base_url).rstrip("/")
-        yield client
+from site_serving import Serve, keep_picture
 
 
 def test_the_prompt_stands_above_the_form_and_a_button_decides(

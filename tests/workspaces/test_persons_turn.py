@@ -26,7 +26,7 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def gated(uwf: Uwf, project: Path) -> str:
+def coded(uwf: Uwf, project: Path) -> str:
     """A thread in a worktree whose writer has left code, so that its gate is next."""
     uwf("workflow", "put", write("gated.yaml", GATE))
     place = ("--workspace", "worktree", "--cwd", project)
@@ -35,16 +35,16 @@ def gated(uwf: Uwf, project: Path) -> str:
     return str(thread)
 
 
-def test_a_terminal_shows_the_changes_above_the_fields(uwf: Uwf, gated: str) -> None:
+def test_a_terminal_shows_the_changes_above_the_fields(uwf: Uwf, coded: str) -> None:
     code, shown = on_terminal(
-        "thread", "answer", gated,
+        "thread", "answer", coded,
         typed=[("decision [1-3]: ", "send"), ("note (", ""), ("  - ", ""), ("> ", ".")],
     )  # fmt: skip
     assert code == 0, shown
     assert shown.index("+added by writer") < shown.index("Send first?") < shown.index("decision [1-3]")
 
 
-def test_a_page_shows_the_changes_above_the_form(serve: Serve, browser_page: Page, gated: str) -> None:
+def test_a_page_shows_the_changes_above_the_form(serve: Serve, browser_page: Page, coded: str) -> None:
     browser_page.goto(serve("--write").launch)
     browser_page.get_by_role("link", name="Announce it").click()
     browser_page.get_by_text("The patch").click()
@@ -55,25 +55,25 @@ def test_a_page_shows_the_changes_above_the_form(serve: Serve, browser_page: Pag
 
 
 def test_what_a_person_changed_in_the_worktree_is_kept_with_the_answer(
-    uwf: Uwf, gated: str, project: Path
+    uwf: Uwf, coded: str, project: Path
 ) -> None:
-    folder = Path(uwf("workspace", "path", gated).out.strip())
+    folder = Path(uwf("workspace", "path", coded).out.strip())
     (folder / "made.txt").write_text("corrected by hand\n")
-    uwf("thread", "answer", gated, "-m", "send")
-    assert git("-C", project, "show", f"uwf/work/{gated}:made.txt") == "corrected by hand"
+    uwf("thread", "answer", coded, "-m", "send")
+    assert git("-C", project, "show", f"uwf/work/{coded}:made.txt") == "corrected by hand"
     assert uwf("verify").json["findings"] == []
 
 
 def test_a_worktree_that_cannot_be_used_keeps_nobody_from_answering(
-    uwf: Uwf, gated: str, project: Path
+    uwf: Uwf, coded: str, project: Path
 ) -> None:
-    folder = Path(uwf("workspace", "path", gated).out.strip())
+    folder = Path(uwf("workspace", "path", coded).out.strip())
     (folder / ".git").write_text("gitdir: /nowhere\n")
-    answered = uwf("thread", "answer", gated, "-m", "change")
+    answered = uwf("thread", "answer", coded, "-m", "change")
     assert answered.json["role"] == "gate" and "the worktree is left as it is" in answered.err
 
 
-def test_an_answer_is_given_on_a_machine_without_the_project(uwf: Uwf, gated: str, tmp_path: Path) -> None:
+def test_an_answer_is_given_on_a_machine_without_the_project(uwf: Uwf, coded: str, tmp_path: Path) -> None:
     git("init", "-q", "--bare", tmp_path / "hub.git")
     uwf("remote", "add", "hub", tmp_path / "hub.git")
     uwf("push", "hub")
@@ -82,12 +82,12 @@ def test_an_answer_is_given_on_a_machine_without_the_project(uwf: Uwf, gated: st
     there("remote", "add", "hub", tmp_path / "hub.git")
     there("pull", "hub")
     (waits,) = there("inbox").json
-    assert (waits["thread"], waits["role"]) == (gated, "gate")
+    assert (waits["thread"], waits["role"]) == (coded, "gate")
     (tmp_path / "elsewhere").mkdir()
-    there("thread", "answer", gated, "-m", "change", cwd=tmp_path / "elsewhere")
+    there("thread", "answer", coded, "-m", "change", cwd=tmp_path / "elsewhere")
     there("push", "hub")
     uwf("pull", "hub")
-    assert uwf("thread", "show", gated).json["next"] == "writer"
-    made = uwf("thread", "step", gated, "--agent", CODES).json
+    assert uwf("thread", "show", coded).json["next"] == "writer"
+    made = uwf("thread", "step", coded, "--agent", CODES).json
     assert (made["role"], made["status"]) == ("writer", "waiting")
     assert uwf("verify").json["findings"] == []
