@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -100,6 +102,15 @@ def test_a_template_in_a_subfolder_of_a_project_is_found_there(uwf: Uwf) -> None
     uwf("init", "--here", "--template", "triage", env={"UWF_STORAGE_ROOT": ""})
     Path("below").mkdir()
     assert uwf("workflow", "show", "triage", cwd=Path("below")).json["name"] == "triage"
+
+
+def test_a_full_disk_leaves_no_half_of_a_template(uwf: Uwf) -> None:
+    uwf("init")
+    limited = f"ulimit -f 1; exec {sys.executable} -m uwf_cli.main init --template bugfix"
+    done = subprocess.run(["bash", "-c", limited], capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "cannot write" in done.stderr, done.stderr
+    assert not Path(".workflows/bugfix.yaml").exists()
+    uwf("init", "--template", "bugfix")
 
 
 @pytest.mark.parametrize("name", ["bugfix", "release"])

@@ -308,6 +308,19 @@ def test_the_library_sees_the_fields_and_fills_them_in(uwf: Uwf, gated: str) -> 
     assert thread.steps[-1].output == {"decision": "change", "readers": ["a", "b"]}
 
 
+def test_the_library_takes_flags_and_numbers_as_they_are(uwf: Uwf) -> None:
+    fields = "{ ok: { type: boolean }, n: { type: integer }, l: { type: array, items: { type: integer } } }"
+    text = (
+        "name: plain\ndescription: d\nroles:\n  gate:\n    description: Decides.\n    human: true\n"
+        f"    outputSchema: {{ type: object, properties: {fields}, required: [ok, n, l] }}\n"
+        "graph:\n  $START: { _: gate }\n  gate: { _: $END }\n"
+    )
+    uwf("workflow", "put", write("plain.yaml", text))
+    thread = uwf_git.open().thread(uwf("thread", "start", "plain", "-p", "x").json["thread"])
+    thread.answer(ok=True, n=3, l=[1, 2])
+    assert thread.steps[-1].output == {"ok": True, "n": 3, "l": [1, 2]}
+
+
 @pytest.mark.parametrize(
     ("change", "line", "said"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import httpx
+from cli_samples import GATE, write
 from conftest import Uwf
 from playwright.sync_api import Page, expect
 from site_serving import Serve, keep_picture
@@ -49,6 +50,18 @@ def test_what_the_schema_refuses_is_said_and_an_old_page_is_refused(
     assert changing.post(f"/thread/{gated}/answer", data=given).status_code == 303
     assert uwf("thread", "steps", gated).json[-1]["output"]["note"] == "--agent=/bin/sh\n$(touch x)"
     assert changing.post(f"/thread/{gated}/answer", data=given).status_code == 409
+
+
+def test_a_choice_of_any_characters_can_be_pressed(serve: Serve, browser_page: Page, uwf: Uwf) -> None:
+    odd = GATE.replace("[send, change, drop]", r'["a\e[31mb", "\u202egpj", "c"]')
+    uwf("workflow", "put", write("odd.yaml", odd))
+    thread = uwf("thread", "start", "gated", "-p", "Announce it").json["thread"]
+    uwf("thread", "step", thread)
+    browser_page.goto(serve("--write").launch)
+    browser_page.get_by_role("link", name="Announce it").click()
+    browser_page.locator("button.option").nth(1).click()
+    expect(browser_page.get_by_role("heading", name="gate is for Ada")).to_have_count(0)
+    assert uwf("thread", "steps", thread).json[-1]["output"] == {"decision": "\u202egpj"}
 
 
 def test_without_write_the_page_has_the_command_and_no_form(
