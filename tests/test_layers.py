@@ -23,6 +23,7 @@ ROOMS = (
     "workflow",
     "config",
     "store",
+    "trust",
     "workspaces",
     "engine",
     "verify",

@@ -15,7 +15,7 @@ from conftest import Uwf
 from workflows import opened
 
 from uwf_git.git.repository import Oid
-from uwf_git.verify.signatures import BAD, GOOD, NONE, UNKNOWN, signatures
+from uwf_git.trust.signatures import BAD, GOOD, NONE, UNKNOWN, signatures
 
 ADA = "ada@example.invalid"
 
@@ -276,7 +276,7 @@ def test_who_does_not_sign_pays_nothing_for_it(uwf: Uwf, workflow: Path) -> None
     code = (
         "import sys; from uwf_cli.main import main\n"
         "try: main()\n"
-        "finally: print(*[m for m in ('uwf_git.git.signing', 'uwf_git.verify.signatures') if m in sys.modules],"
+        "finally: print(*[m for m in ('uwf_git.git.signing', 'uwf_git.trust.signatures') if m in sys.modules],"
         " file=sys.stderr)"
     )
     done = run(sys.executable, "-c", code, "thread", "start", "one", "-p", "Do it")

@@ -14,7 +14,7 @@ from uwf_git.verify.findings import Finding
 from uwf_git.verify.whole import VerifyResult, missing_refs
 
 if TYPE_CHECKING:
-    from uwf_git.verify.signatures import Signed
+    from uwf_git.trust.signatures import Signed
 
 
 class Report(NamedTuple):
@@ -73,7 +73,7 @@ def verify(instance: Instance, threads: Collection[ThreadId] = ()) -> list[Findi
 
 def with_signatures(instance: Instance, report: Report) -> Report:
     """Return a report with signatures; bad ones become findings."""
-    from uwf_git.verify.signatures import signed_records
+    from uwf_git.trust.signatures import signed_records
 
     refs = {name: oid for name, oid in report.refs.items() if oid is not None}
     signed = signed_records(instance.store.repository, refs)

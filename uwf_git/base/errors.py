@@ -171,6 +171,27 @@ class HashCollision(StoreDamaged):
     code = "hash_collision"
 
 
+class Rewritten(UwfError):
+    """A remote replaced history that this store had seen there."""
+
+    code = "rewritten"
+    exit_status = 12
+
+
+class NothingToVerify(UwfError):
+    """There is nothing of uwf's where a verification was asked for."""
+
+    code = "nothing_to_verify"
+    exit_status = 13
+
+
+class RequirementUnmet(UwfError):
+    """A signature, signer or approval that is required is missing."""
+
+    code = "requirement_unmet"
+    exit_status = 14
+
+
 class SigningFailed(UwfError):
     """A required signature could not be made. Nothing was written."""
 

@@ -1,0 +1,1 @@
+"""Who signed what, and who may."""
